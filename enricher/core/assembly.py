@@ -1,0 +1,44 @@
+"""Window results -> the outcome of their article.
+
+The labels of all windows meet in the ticket, each token's from the window that owns it; when the last window is in, the
+whole article is decoded at once, so that no entity is cut, doubled or merged where two windows meet.
+"""
+
+from __future__ import annotations
+
+from enricher.core.decoding import LabelScheme, decode_entities
+from enricher.core.windowing import coverage_of
+from enricher.records import DeadLetter, EnrichedRecord, InFlight, WindowFailure, WindowLabels, WindowResult
+
+
+def settle(result: WindowResult, scheme: LabelScheme) -> None:
+    """Take one window's result into its ticket; finish the ticket if that was the last one missing, or a failure."""
+    ticket = result.window.ticket
+    if not ticket.live:
+        return
+    if isinstance(result, WindowFailure):
+        ticket.finish(DeadLetter("inference", result.error_type, result.message))
+        return
+    _write_owned(result)
+    ticket.windows_left -= 1
+    if ticket.windows_left == 0:
+        finish_enriched(ticket, scheme)
+
+
+def finish_enriched(ticket: InFlight, scheme: LabelScheme) -> None:
+    """Finish a ticket whose windows (if it has any) are all labelled."""
+    assert ticket.article is not None
+    ticket.finish(EnrichedRecord(ticket.article, decode_entities(ticket, scheme), coverage_of(ticket)))
+    # Arrays and encodings are of no more use, and the ticket may wait a while behind a slower one.
+    ticket.labels = ticket.scores = ticket.tokens = None
+
+
+def _write_owned(result: WindowLabels) -> None:
+    window = result.window
+    ticket = window.ticket
+    assert ticket.labels is not None
+    assert ticket.scores is not None
+    shift = window.specials_before - window.start
+    owned = slice(window.own_start + shift, window.own_stop + shift)
+    ticket.labels[window.own_start : window.own_stop] = result.labels[owned]
+    ticket.scores[window.own_start : window.own_stop] = result.scores[owned]

@@ -1,0 +1,120 @@
+"""In-flight tickets per partition: release in offset order, forget on trouble.
+
+Why outputs are held back: batches finish in any order. If the output of offset 10 were published in a transaction that
+commits offset 6, a restart would publish 10 again, though every transaction was atomic. So a release holds exactly the
+outputs of `[committed, committable)`, in offset order. Offsets may have gaps (compaction, transaction markers); they are
+queued as delivered and never assumed to be +1.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from enricher.records import InFlight, Partition, Release
+
+
+@dataclass(slots=True)
+class _Lane:
+    """What is in flight of one partition, oldest first, and the committable offset last released."""
+
+    tickets: deque[InFlight] = field(default_factory=deque)
+    last_offset: int | None = None
+    released: int | None = None
+
+
+class OffsetTracker:
+    """Owns the tickets between arrival and release."""
+
+    def __init__(self) -> None:
+        self._lanes: dict[Partition, _Lane] = {}
+        self.in_flight = 0
+        self.in_flight_bytes = 0
+
+    @property
+    def partitions(self) -> Collection[Partition]:
+        """The partitions that are ours."""
+        return self._lanes.keys()
+
+    def assign(self, partitions: Iterable[Partition]) -> None:
+        """Take charge of partitions. One that we still had starts afresh: it was lost and came back."""
+        for partition in partitions:
+            self.forget([partition])
+            self._lanes[partition] = _Lane()
+
+    def unassign(self, partitions: Collection[Partition]) -> int:
+        """Give partitions up; returns how many unpublished tickets were forgotten."""
+        forgotten = self.forget(partitions)
+        for partition in partitions:
+            self._lanes.pop(partition, None)
+        return forgotten
+
+    def track(self, ticket: InFlight) -> None:
+        """Put a ticket in flight, in the order of delivery."""
+        lane = self._lanes[ticket.raw.partition]
+        assert lane.last_offset is None or ticket.raw.offset > lane.last_offset, "offsets of a partition only grow"
+        lane.last_offset = ticket.raw.offset
+        lane.tickets.append(ticket)
+        self.in_flight += 1
+        self.in_flight_bytes += ticket.raw.size_bytes
+
+    def forget(self, partitions: Collection[Partition] | None = None) -> int:
+        """Drop all that is in flight of these partitions (None: of all); late results for it will land nowhere.
+
+        Returns how many tickets were forgotten. The next ticket may have any offset again.
+        """
+        forgotten = 0
+        for partition in list(self._lanes) if partitions is None else partitions:
+            lane = self._lanes.get(partition)
+            if lane is None:
+                continue
+            for ticket in lane.tickets:
+                ticket.forgotten = True
+                self._landed(ticket)
+            forgotten += len(lane.tickets)
+            self._lanes[partition] = _Lane()
+        return forgotten
+
+    def idle(self) -> list[Partition]:
+        """Partitions of which nothing is in flight: their position may be committed as it stands."""
+        return [partition for partition, lane in self._lanes.items() if not lane.tickets]
+
+    def release(self, positions: Mapping[Partition, int]) -> Release:
+        """Hand over the finished tickets at the head of each partition.
+
+        `positions` are the consumer's, asked for the `idle` partitions: where nothing is in flight, everything below the
+        position has been dealt with, markers included. The tickets are no longer in flight afterwards; if publishing
+        them fails, the caller forgets the rest and rewinds.
+        """
+        tickets: list[InFlight] = []
+        committable: dict[Partition, int] = {}
+        for partition, lane in self._lanes.items():
+            offset = self._release_lane(lane, tickets)
+            if offset is None and not lane.tickets:
+                offset = positions.get(partition)
+            if offset is not None and offset != lane.released:
+                assert lane.released is None or offset > lane.released, "committable offsets only grow"
+                committable[partition] = lane.released = offset
+        return Release(tickets, committable)
+
+    def _release_lane(self, lane: _Lane, into: list[InFlight]) -> int | None:
+        offset = None
+        while lane.tickets and lane.tickets[0].outcome is not None:
+            ticket = lane.tickets.popleft()
+            self._landed(ticket)
+            into.append(ticket)
+            offset = ticket.raw.offset + 1
+        return offset
+
+    def _landed(self, ticket: InFlight) -> None:
+        self.in_flight -= 1
+        self.in_flight_bytes -= ticket.raw.size_bytes
+
+    def publishable(self) -> bool:
+        """True where at least one ticket is ready to be released."""
+        return any(lane.tickets and lane.tickets[0].outcome is not None for lane in self._lanes.values())
+
+    def unfinished(self) -> bool:
+        """True where an outcome is still missing."""
+        return any(ticket.outcome is None for lane in self._lanes.values() for ticket in lane.tickets)
