@@ -1,0 +1,34 @@
+"""Bytes <-> records, as `schemas/` says: what an article may look like, and what is written for each outcome.
+
+Pure: no Kafka client, no files, no settings; the wall clock is an argument. Its rooms: `articles` reads what came in,
+`enriched` writes what was found, `headers` says what stands beside both, `encoder` decides what becomes of a ticket.
+"""
+
+from enricher.codec.articles import MAX_ID_CHARS, METADATA_FIELDS, decode_article
+from enricher.codec.encoder import MIN_MESSAGE_BYTES, Encoder, Outgoing
+from enricher.codec.enriched import SCHEMA_VERSION, encode_record
+from enricher.codec.headers import (
+    MAX_REASON_BYTES,
+    RECORD_NAMESPACE,
+    clipped,
+    dead_letter_headers,
+    record_headers,
+    record_id,
+)
+
+__all__ = [
+    "MAX_ID_CHARS",
+    "MAX_REASON_BYTES",
+    "METADATA_FIELDS",
+    "MIN_MESSAGE_BYTES",
+    "RECORD_NAMESPACE",
+    "SCHEMA_VERSION",
+    "Encoder",
+    "Outgoing",
+    "clipped",
+    "dead_letter_headers",
+    "decode_article",
+    "encode_record",
+    "record_headers",
+    "record_id",
+]

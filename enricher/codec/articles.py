@@ -1,0 +1,110 @@
+"""Reads articles: bytes -> `Article`, or `InvalidArticle` and nothing else (`schemas/article.v1.schema.json`).
+
+The rules of the contract live here, one function each. Nothing about tokens, models or Kafka belongs here, and no
+message may hold text of the article: messages reach logs and headers that more people read than the articles.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from unicodedata import category
+
+import orjson
+
+from enricher.errors import InvalidArticle
+from enricher.records import Article
+
+MAX_ID_CHARS = 512
+"""Long enough for any URL or hash in use as an id, short enough for a log line and an index key."""
+
+METADATA_FIELDS = ("language", "source", "url", "published_at")
+"""The article's own fields that its enriched record repeats."""
+
+_REGISTRY_MAGIC = 0
+_REGISTRY_PREFIX_BYTES = 5
+"""Confluent's wire format: one zero byte and a schema id of 4 bytes, before the JSON."""
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+def decode_article(value: bytes, *, max_article_chars: int) -> Article:
+    """Read one article; title and body together may have `max_article_chars` Unicode code points.
+
+    Tolerates Confluent's schema id prefix and a UTF-8 byte order mark (RFC 8259, section 8.1, lets a reader skip it).
+    Of a key that stands twice, the last counts. NaN, infinite numbers, lone surrogates and more than 1024 levels are
+    not JSON to us, in whatever field.
+
+    Raises `InvalidArticle`, and only that. Its message names the rule and the field, never the content.
+    """
+    document = _document(_json_part(value))
+    article = Article(
+        id=_required(document, "id"),
+        title=_optional(document, "title") or "",
+        body=_required(document, "body"),
+        metadata={name: text for name in METADATA_FIELDS if (text := _optional(document, name)) is not None},
+    )
+    _check_id(article.id)
+    _check_texts(article, max_article_chars)
+    return article
+
+
+def _json_part(value: bytes) -> bytes:
+    """Leave out what may stand before the JSON. JSON itself never begins with a zero byte."""
+    if value and value[0] == _REGISTRY_MAGIC:
+        value = value[_REGISTRY_PREFIX_BYTES:]
+    return value.removeprefix(_BYTE_ORDER_MARK)
+
+
+def _document(value: bytes) -> dict[str, Any]:
+    try:
+        document = orjson.loads(value)
+    except orjson.JSONDecodeError as error:
+        # orjson's reasons are fixed texts; the error itself holds the whole document, so it is left behind here.
+        reason = f"value is not valid JSON: {error.msg} (character {error.pos})"
+    else:
+        if type(document) is dict:
+            return document
+        reason = "value is not a JSON object"
+    raise InvalidArticle(reason)
+
+
+def _required(document: dict[str, Any], name: str) -> str:
+    if name not in document:
+        raise InvalidArticle(f"{name} is missing")
+    return _string(name, document[name])
+
+
+def _optional(document: dict[str, Any], name: str) -> str | None:
+    """Null counts as absent: many serializers write every field they know."""
+    value = document.get(name)
+    return None if value is None else _string(name, value)
+
+
+def _string(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise InvalidArticle(f"{name} is not a string")
+    return value
+
+
+def _check_id(text: str) -> None:
+    if not text:
+        raise InvalidArticle("id is empty")
+    if len(text) > MAX_ID_CHARS:
+        raise InvalidArticle(f"id has {len(text)} characters, at most {MAX_ID_CHARS} are allowed")
+
+
+def _check_texts(article: Article, max_article_chars: int) -> None:
+    chars = len(article.title) + len(article.body)
+    if chars > max_article_chars:
+        raise InvalidArticle(f"title and body have {chars} characters, at most {max_article_chars} are allowed")
+    if not (_has_text(article.title) or _has_text(article.body)):
+        raise InvalidArticle("title and body have no visible character")
+
+
+def _has_text(text: str) -> bool:
+    """Whether anything is left beside Unicode categories Z* (separators) and C* (control, format, unassigned).
+
+    Tokenizers of the BERT family drop the same two groups, so such an article has no token either. It stops at the
+    first visible character; `lstrip` takes long runs of white space at the speed of C.
+    """
+    return any(category(character)[0] not in "ZC" for character in text.lstrip())

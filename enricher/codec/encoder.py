@@ -1,0 +1,143 @@
+"""Decides what is written for a finished ticket: an enriched record, a tombstone, or a dead letter that fits its topic.
+
+The broker refuses a message that is too large, and with it the whole transaction; so sizes are checked here, before
+one is opened. Only sizes and forms: topics, partitions and transactions are the sink's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from enricher.codec.enriched import encode_record
+from enricher.codec.headers import dead_letter_headers, omitted_header, record_headers
+from enricher.errors import SettingsError
+from enricher.records import DeadLetter, EnrichedRecord, InFlight, ModelCard, RawRecord, Tombstone
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+OutgoingHeaders = list[tuple[str, bytes | None]]
+
+MIN_MESSAGE_BYTES = 4096
+"""A dead letter without key, value and headers of its own always fits into this: our headers are bounded."""
+
+_OVERHEAD_BYTES = 512
+"""For what stands around our bytes: 61 of the batch, at most 36 of the record (Kafka's record format, version 2)."""
+
+_HEADER_OVERHEAD_BYTES = 10
+"""Two lengths as varints of at most 5 bytes each, for every header."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """One message to write. `letter` says why, for dead letters: the ticket's own, or that its record was too large."""
+
+    kind: Literal["record", "tombstone", "dead_letter"]
+    key: bytes | None
+    value: bytes | None
+    headers: OutgoingHeaders
+    ticket: InFlight
+    letter: DeadLetter | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """What the message takes in its topic, rounded up: compare with the topic's `max.message.bytes`."""
+        return len(self.key or b"") + len(self.value or b"") + _size_bytes(self.headers) + _OVERHEAD_BYTES
+
+
+class Encoder:
+    """Turns finished tickets into messages that their topics take.
+
+    `max_record_bytes` and `max_dead_letter_bytes` are the topics' `max.message.bytes`; `clock` gives seconds since the
+    epoch and is asked for dead letters only. Raises `SettingsError` where a limit is below `MIN_MESSAGE_BYTES`.
+    """
+
+    def __init__(
+        self,
+        card: ModelCard,
+        *,
+        version: str,
+        max_record_bytes: int,
+        max_dead_letter_bytes: int,
+        clock: Callable[[], float],
+    ) -> None:
+        if min(max_record_bytes, max_dead_letter_bytes) < MIN_MESSAGE_BYTES:
+            raise SettingsError(f"max.message.bytes of an output topic must be at least {MIN_MESSAGE_BYTES}")
+        self._card = card
+        self._version = version
+        self._max_record_bytes = max_record_bytes
+        self._max_dead_letter_bytes = max_dead_letter_bytes
+        self._clock = clock
+
+    def outgoing(self, ticket: InFlight) -> Outgoing:
+        """Make the message of a finished `ticket`. Never raises for what an article holds."""
+        outcome = ticket.outcome
+        assert outcome is not None, "only finished tickets are written"
+        if isinstance(outcome, DeadLetter):
+            return self._dead_letter(ticket, outcome)
+        message = self._record(ticket, outcome)
+        if message.size_bytes > self._max_record_bytes:
+            return self._dead_letter(ticket, _too_large(message.size_bytes, self._max_record_bytes))
+        return message
+
+    def _record(self, ticket: InFlight, outcome: EnrichedRecord | Tombstone) -> Outgoing:
+        raw = ticket.raw
+        if isinstance(outcome, Tombstone):
+            return Outgoing("tombstone", raw.key, None, [*record_headers(raw, tombstone=True)], ticket)
+        value = encode_record(outcome, self._card)
+        return Outgoing("record", raw.key, value, [*record_headers(raw, tombstone=False)], ticket)
+
+    def _dead_letter(self, ticket: InFlight, letter: DeadLetter) -> Outgoing:
+        """Keep as much of the input as the topic takes."""
+        for kept in _less_and_less(ticket.raw):
+            message = self._dead_letter_of(kept, ticket, letter)
+            if message.size_bytes <= self._max_dead_letter_bytes:
+                return message
+        raise AssertionError("our own headers fit into MIN_MESSAGE_BYTES")
+
+    def _dead_letter_of(self, kept: _Kept, ticket: InFlight, letter: DeadLetter) -> Outgoing:
+        headers = dead_letter_headers(
+            kept.raw, letter, version=self._version, time_s=self._clock(), omitted_bytes=kept.value_omitted_bytes
+        )
+        if kept.headers_omitted_bytes is not None:
+            headers.append(omitted_header("headers", kept.headers_omitted_bytes))
+        if kept.key_omitted_bytes is not None:
+            headers.append(omitted_header("key", kept.key_omitted_bytes))
+        return Outgoing("dead_letter", kept.raw.key, kept.raw.value, headers, ticket, letter)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What of an input goes into its dead letter, and the sizes of what does not."""
+
+    raw: RawRecord
+    value_omitted_bytes: int | None = None
+    headers_omitted_bytes: int | None = None
+    key_omitted_bytes: int | None = None
+
+
+def _less_and_less(raw: RawRecord) -> Iterator[_Kept]:
+    """All of the input, then without its value, then without its headers, at last without its key.
+
+    The value goes first because it is nearly always what is large, and topic, partition and offset find it again.
+    """
+    kept = _Kept(raw)
+    yield kept
+    if raw.value is not None:
+        kept = replace(kept, raw=replace(kept.raw, value=None), value_omitted_bytes=len(raw.value))
+        yield kept
+    if raw.headers:
+        kept = replace(kept, raw=replace(kept.raw, headers=()), headers_omitted_bytes=_size_bytes(raw.headers))
+        yield kept
+    if raw.key is not None:
+        yield replace(kept, raw=replace(kept.raw, key=None), key_omitted_bytes=len(raw.key))
+
+
+def _size_bytes(headers: Sequence[tuple[str, bytes | None]]) -> int:
+    return sum(len(name.encode()) + len(value or b"") + _HEADER_OVERHEAD_BYTES for name, value in headers)
+
+
+def _too_large(size_bytes: int, limit_bytes: int) -> DeadLetter:
+    message = f"the enriched record takes {size_bytes} bytes, its topic takes {limit_bytes}"
+    return DeadLetter("publish", "OutputTooLarge", message)

@@ -1,0 +1,28 @@
+"""Records that the codec's tests share."""
+
+from __future__ import annotations
+
+import pytest
+
+from enricher.records import Article, Coverage, EnrichedRecord, Entity, ModelCard, Partition, RawRecord
+
+
+@pytest.fixture
+def card() -> ModelCard:
+    """Name a model."""
+    return ModelCard("newswire-minilm", "sha256:6a1f0c", "int8")
+
+
+@pytest.fixture
+def raw() -> RawRecord:
+    """Make an input record with headers as unpleasant as Kafka allows: a double, an empty one, one that is not text."""
+    headers = (("traceparent", b"00-1"), ("x", b"\xff\x00"), ("x", None), ("x", b""))
+    return RawRecord(Partition("articles", 3), 1042, b"key-1", b'{"id": "a-1"}', headers)
+
+
+@pytest.fixture
+def record() -> EnrichedRecord:
+    """Make a record with an entity in each field, behind a character that takes two UTF-16 units."""
+    article = Article("a-1", "\U0001f68b Oslo", "Kari Nordmann i Tromsø", {"language": "nb"})
+    entities = (Entity("title", 2, 6, "Oslo", "LOC", 0.99876543), Entity("body", 16, 22, "Tromsø", "LOC", 1.0))
+    return EnrichedRecord(article, entities, Coverage(tokens=9, windows=1, truncated=False))

@@ -1,0 +1,221 @@
+"""`decode_article`: what is an article, what is not, and that nothing but `InvalidArticle` ever leaves it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from enricher.codec import MAX_ID_CHARS, METADATA_FIELDS, decode_article
+from enricher.errors import InvalidArticle
+from enricher.records import Article
+
+LIMIT_CHARS = 1000
+CANARY = "xyzzycanary"
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+field_names = st.sampled_from(["id", "title", "body", *METADATA_FIELDS, "other"])
+articles_or_nearly = st.dictionaries(field_names, st.text(max_size=20) | json_values, max_size=8)
+
+
+def decode(value: bytes) -> Article:
+    """Decode with the limit that these tests share."""
+    return decode_article(value, max_article_chars=LIMIT_CHARS)
+
+
+def article(**fields: object) -> bytes:
+    """Write an article that is valid but for `fields`; those that are `...` are left out."""
+    document = {"id": "a-1", "title": "Rain", "body": "Rain in Bergen.", **fields}
+    return json.dumps({name: value for name, value in document.items() if value is not ...}).encode()
+
+
+def refusal(value: bytes) -> str:
+    """Return the message with which `value` is refused."""
+    with pytest.raises(InvalidArticle) as caught:
+        decode(value)
+    assert caught.value.stage == "decode"
+    return str(caught.value)
+
+
+def test_article_keeps_its_texts_and_its_metadata() -> None:
+    """Texts come out as they went in, and the metadata that the record repeats comes along."""
+    metadata = {"language": "en", "source": "Agency", "url": "https://a.example", "published_at": "2026-03-14"}
+    value = article(title=" Rain\n", body="Rén \U0001f68b", **metadata, words=3)
+    assert Article("a-1", " Rain\n", "Rén \U0001f68b", metadata) == decode(value)
+
+
+def test_null_counts_as_absent_for_optional_fields() -> None:
+    """A serializer that writes every field it knows is no reason to refuse an article."""
+    value = article(title=None, language=None, source=None, url=None, published_at=None)
+    assert Article("a-1", "", "Rain in Bergen.", {}) == decode(value)
+
+
+@pytest.mark.parametrize("name", ["id", "body"])
+def test_needed_field_must_be_there(name: str) -> None:
+    """Without id or body there is no article, and the message says which it was."""
+    assert f"{name} is missing" == refusal(article(**{name: ...}))
+
+
+@pytest.mark.parametrize("name", ["id", "title", "body", *METADATA_FIELDS])
+@pytest.mark.parametrize("wrong", [1, 1.5, True, [], {}, ["text"]])
+def test_field_must_be_a_string(name: str, wrong: object) -> None:
+    """A field of the wrong type is refused by name, whichever type it has."""
+    assert f"{name} is not a string" == refusal(article(**{name: wrong}))
+
+
+@pytest.mark.parametrize("name", ["id", "body"])
+def test_needed_field_must_not_be_null(name: str) -> None:
+    """Null is absent for optional fields only."""
+    assert f"{name} is not a string" == refusal(article(**{name: None}))
+
+
+@pytest.mark.parametrize("document", [b"[]", b"null", b"1", b'"text"', b"true"])
+def test_value_must_be_an_object(document: bytes) -> None:
+    """JSON that is not an object is not an article."""
+    assert refusal(document) == "value is not a JSON object"
+
+
+def test_id_has_bounds() -> None:
+    """An id has 1 to 512 characters; the message tells how many there were, not which."""
+    assert len(decode(article(id="x" * MAX_ID_CHARS)).id) == MAX_ID_CHARS
+    assert refusal(article(id="")) == "id is empty"
+    assert refusal(article(id="x" * (MAX_ID_CHARS + 1))) == "id has 513 characters, at most 512 are allowed"
+
+
+def test_length_is_counted_in_code_points_of_title_and_body_together() -> None:
+    """An emoji is one character, and the title counts."""
+    assert decode(article(title="\U0001f68b" * 400, body="x" * 600))
+    message = refusal(article(title="\U0001f68b" * 400, body="x" * 601))
+    assert message == "title and body have 1001 characters, at most 1000 are allowed"
+
+
+@pytest.mark.parametrize(
+    "text", ["", " \t\r\n", "\u00a0\u2003\u3000", "\u200b\u200d\u2060\ufeff", "\x00\x1b\x7f\x85", "\ue000"]
+)
+def test_article_without_a_visible_character_is_refused(text: str) -> None:
+    """Separators and control, format and private characters are no text, in title and body together."""
+    assert refusal(article(title=text, body=text)) == "title and body have no visible character"
+
+
+@pytest.mark.parametrize("text", ["\U0001f389", "\u200b.", " " * 900 + "x", "\u0301", "中"])
+def test_one_visible_character_is_enough(text: str) -> None:
+    """Emoji, marks and punctuation are text, wherever they stand."""
+    assert text == decode(article(title="", body=text)).body
+    assert text == decode(article(title=text, body="")).title
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        pytest.param(b"", id="empty"),
+        pytest.param(b"\x00", id="cut in the schema id"),
+        pytest.param(b"\x00\x00\x00\x00\x07", id="nothing behind the schema id"),
+        pytest.param(article()[:-1], id="cut"),
+        pytest.param(article() + b"{}", id="two documents"),
+        pytest.param(b'{"id": "1", "body": "Oslo \xff"}', id="not UTF-8"),
+        pytest.param(b'{"id": "1", "body": "Oslo \xed\xa0\xbd"}', id="raw surrogate"),
+        pytest.param(rb'{"id": "1", "body": "Oslo \ud83d"}', id="lone high surrogate"),
+        pytest.param(rb'{"id": "1", "body": "Oslo", "other": "\udc00"}', id="lone low surrogate, unused field"),
+        pytest.param(rb'{"id": "1", "body": "Oslo", "\ud83d": 1}', id="lone surrogate in a name"),
+        pytest.param(b'{"id": "1", "body": "Oslo", "other": NaN}', id="NaN"),
+        pytest.param(b'{"id": "1", "body": "Oslo", "other": -Infinity}', id="infinite"),
+        pytest.param(b'{"id": "1", "body": "Oslo", "other": 1e999}', id="beyond a double"),
+        pytest.param(b'{"id": "1", "body": "Oslo", "other": ' + b"9" * 5000 + b"}", id="5000 digits"),
+        pytest.param(b'{"id": "1", "body": "Oslo", "other": ' + b"[" * 2000 + b"]" * 2000 + b"}", id="2000 levels"),
+        pytest.param(b'{"a":' * 200_000, id="200 000 levels"),
+        pytest.param("{'id': '1'}".encode("utf-16"), id="UTF-16"),
+    ],
+)
+def test_value_must_be_json(value: bytes) -> None:
+    """What a strict JSON parser refuses is refused, and never in another way."""
+    assert refusal(value).startswith("value is not valid JSON: ")
+
+
+@pytest.mark.parametrize(
+    "before", [b"\x00\x00\x00\x00\x07", b"\x00{[\xff\xff", b"\xef\xbb\xbf", b"\x00\x00\x00\x00\x07\xef\xbb\xbf", b" \n"]
+)
+def test_what_may_stand_before_the_json_is_skipped(before: bytes) -> None:
+    """A schema id of whatever bytes, a byte order mark and white space do no harm."""
+    assert decode(article()) == decode(before + article())
+
+
+def test_last_of_two_equal_names_counts() -> None:
+    """JSON leaves this open; we take the last, as most parsers do."""
+    assert decode(b'{"id": "1", "body": "Oslo", "body": "Bergen"}').body == "Bergen"
+
+
+def test_escaped_surrogate_pair_is_one_character() -> None:
+    """Two escapes that form a pair are the emoji that they mean."""
+    assert decode(rb'{"id": "1", "body": "\ud83d\ude8b"}').body == "\U0001f68b"
+
+
+def test_unknown_fields_may_be_deep() -> None:
+    """Fields that we do not use may hold anything that is JSON, up to 1024 levels."""
+    assert decode(b'{"id": "1", "body": "Oslo", "other": ' + b"[" * 1000 + b"]" * 1000 + b"}")
+
+
+@pytest.mark.parametrize("wrong", [{"id": [CANARY]}, {"title": {CANARY: 1}}, {"body": [CANARY]}, {"url": [CANARY]}])
+def test_message_of_a_wrong_type_never_holds_content(wrong: dict[str, Any]) -> None:
+    """Messages reach logs and headers; the article's text must not."""
+    assert CANARY not in refusal(article(**{"other": CANARY, "language": CANARY, **wrong}))
+
+
+@given(cut=st.integers(0, 200), junk=st.binary(max_size=3))
+def test_message_of_broken_json_never_holds_content(cut: int, junk: bytes) -> None:
+    """Wherever the JSON breaks, neither the message nor an error chained to it holds the text around it."""
+    whole = article(id=CANARY, title=CANARY, body=CANARY, source=CANARY, other=CANARY)
+    broken = whole[:cut] + junk + CANARY.encode()
+    with pytest.raises(InvalidArticle) as caught:
+        decode(broken)
+    assert CANARY not in str(caught.value)
+    assert caught.value.__context__ is None, "orjson's error holds the whole document"
+
+
+@pytest.mark.parametrize("fields", [{"id": CANARY * 60}, {"body": CANARY * 200}])
+def test_message_of_a_bound_never_holds_content(fields: dict[str, str]) -> None:
+    """What is too long is counted, not shown."""
+    assert CANARY not in refusal(article(**fields))
+
+
+@given(st.binary(max_size=200))
+@example(b"\x00")
+@example(b"\xef\xbb\xbf")
+def test_nothing_but_invalid_article_leaves_it_for_any_bytes(value: bytes) -> None:
+    """Any bytes at all: an article or `InvalidArticle`."""
+    _article_or_refusal(value)
+
+
+@given(json_values | articles_or_nearly)
+def test_nothing_but_invalid_article_leaves_it_for_any_json(document: object) -> None:
+    """Any JSON at all, as Python writes it, with its NaN and lone surrogates: an article or `InvalidArticle`."""
+    _article_or_refusal(json.dumps(document).encode())
+    _article_or_refusal(json.dumps(document, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+
+
+@given(
+    st.fixed_dictionaries(
+        {"id": st.text(max_size=3), "body": st.text(max_size=9), "title": st.text(max_size=9) | st.none()}
+    )
+)
+def test_accepted_texts_are_the_texts_that_were_sent(document: dict[str, str | None]) -> None:
+    """Nothing is trimmed or normalised: offsets count in these very characters."""
+    found = _article_or_refusal(json.dumps(document).encode())
+    if found is not None:
+        assert (document["id"], document["title"] or "", document["body"]) == (found.id, found.title, found.body)
+        assert len(found.title) + len(found.body) <= LIMIT_CHARS
+
+
+def _article_or_refusal(value: bytes) -> Article | None:
+    try:
+        found = decode(value)
+    except InvalidArticle:
+        return None
+    assert all(isinstance(text, str) for text in (found.id, found.title, found.body, *found.metadata.values()))
+    return found

@@ -1,0 +1,188 @@
+"""`Encoder`: what becomes of a ticket, and that its message always fits into its topic."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from enricher.codec import (
+    MIN_MESSAGE_BYTES,
+    Encoder,
+    dead_letter_headers,
+    encode_record,
+    record_headers,
+)
+from enricher.errors import SettingsError
+from enricher.records import (
+    Article,
+    Coverage,
+    DeadLetter,
+    EnrichedRecord,
+    InFlight,
+    ModelCard,
+    Outcome,
+    Partition,
+    RawRecord,
+    Tombstone,
+)
+
+LETTER = DeadLetter("decode", "InvalidArticle", "body is missing")
+CARD = ModelCard("m", "d", "fp32")
+NOW_S = 1773482400.25
+
+
+def encoder(*, max_record_bytes: int = 10**6, max_dead_letter_bytes: int = 10**6) -> Encoder:
+    """Make an encoder whose clock stands still."""
+    return Encoder(
+        CARD,
+        version="0.1.0",
+        max_record_bytes=max_record_bytes,
+        max_dead_letter_bytes=max_dead_letter_bytes,
+        clock=lambda: NOW_S,
+    )
+
+
+def finished(raw: RawRecord, outcome: Outcome) -> InFlight:
+    """Make the ticket of `raw`, with its outcome."""
+    ticket = InFlight(raw, arrived_s=0.0)
+    ticket.finish(outcome)
+    return ticket
+
+
+def ours(headers: list[tuple[str, bytes | None]]) -> dict[str, bytes | None]:
+    """Pick the headers that the codec added, by name."""
+    return {name: value for name, value in headers if name.startswith("enricher.")}
+
+
+def test_record_goes_out_under_the_key_of_its_input(raw: RawRecord, record: EnrichedRecord) -> None:
+    """Key of the input, value and headers of the codec, and the ticket for whoever accounts for it."""
+    ticket = finished(raw, record)
+    message = encoder().outgoing(ticket)
+    assert ("record", b"key-1", encode_record(record, CARD)) == (message.kind, message.key, message.value)
+    assert record_headers(raw, tombstone=False) == message.headers
+    assert ticket is message.ticket
+
+
+def test_tombstone_passes_through(raw: RawRecord) -> None:
+    """A deleted article is a null value under the same key."""
+    message = encoder().outgoing(finished(replace(raw, value=None), Tombstone()))
+    assert (message.kind, message.key, message.value) == ("tombstone", b"key-1", None)
+    assert record_headers(raw, tombstone=True) == message.headers
+
+
+def test_dead_letter_gives_the_input_back_untouched(raw: RawRecord) -> None:
+    """Key, value and headers are the input's own bytes, so that it can be sent again."""
+    message = encoder().outgoing(finished(raw, LETTER))
+    assert ("dead_letter", raw.key, raw.value) == (message.kind, message.key, message.value)
+    expected = dead_letter_headers(raw, LETTER, version="0.1.0", time_s=NOW_S, omitted_bytes=None)
+    assert expected == message.headers
+    assert message.letter is LETTER
+
+
+def test_record_above_the_bound_of_its_topic_becomes_a_dead_letter(raw: RawRecord, record: EnrichedRecord) -> None:
+    """At the bound it is written; a byte above it would be refused by the broker, with its whole transaction."""
+    size = encoder().outgoing(finished(raw, record)).size_bytes
+    longer = 10_000 - size
+    at_bound = replace(record, article=replace(record.article, metadata={"language": "nb" + "x" * longer}))
+    above = replace(record, article=replace(record.article, metadata={"language": "nbx" + "x" * longer}))
+    assert encoder(max_record_bytes=10_000).outgoing(finished(raw, at_bound)).kind == "record"
+    message = encoder(max_record_bytes=10_000).outgoing(finished(raw, above))
+    assert message.kind == "dead_letter"
+    expected = DeadLetter("publish", "OutputTooLarge", "the enriched record takes 10001 bytes, its topic takes 10000")
+    assert expected == message.letter
+    assert raw.value == message.value
+
+
+def test_size_counts_key_value_headers_and_overhead(raw: RawRecord, record: EnrichedRecord) -> None:
+    """512 bytes for what the broker adds, 10 a header for its lengths."""
+    message = encoder().outgoing(finished(raw, record))
+    assert message.value is not None
+    headers = sum(len(name) + len(value or b"") + 10 for name, value in message.headers)
+    assert len(b"key-1") + len(message.value) + headers + 512 == message.size_bytes
+
+
+def test_tombstone_with_a_huge_key_becomes_a_dead_letter(raw: RawRecord) -> None:
+    """A key alone can be too large for the output topic."""
+    huge = replace(raw, key=b"k" * 9000, value=None)
+    message = encoder(max_record_bytes=MIN_MESSAGE_BYTES).outgoing(finished(huge, Tombstone()))
+    assert ("dead_letter", huge.key, None) == (message.kind, message.key, message.value)
+    assert "enricher.dlq.value.omitted_bytes" not in ours(message.headers), "a null value is not left out"
+
+
+def test_dead_letter_above_the_bound_loses_its_value_first(raw: RawRecord) -> None:
+    """The value is left out and its size is said; key and headers stay."""
+    large = replace(raw, value=b"v" * 5000)
+    message = encoder(max_dead_letter_bytes=MIN_MESSAGE_BYTES).outgoing(finished(large, LETTER))
+    assert (raw.key, None) == (message.key, message.value)
+    assert list(raw.headers) == message.headers[: len(raw.headers)]
+    assert ours(message.headers)["enricher.dlq.value.omitted_bytes"] == b"5000"
+
+
+def test_dead_letter_with_huge_headers_loses_them_and_says_so(raw: RawRecord) -> None:
+    """What still does not fit without its value keeps its key and our headers only."""
+    large = replace(raw, headers=(("x", b"h" * 5000),))
+    message = encoder(max_dead_letter_bytes=MIN_MESSAGE_BYTES).outgoing(finished(large, LETTER))
+    assert (raw.key, None) == (message.key, message.value)
+    assert all(name.startswith("enricher.dlq.") for name, _ in message.headers)
+    assert ours(message.headers)["enricher.dlq.headers.omitted_bytes"] == b"5011"
+    assert ours(message.headers)["enricher.dlq.value.omitted_bytes"] == b"13"
+
+
+def test_dead_letter_with_a_huge_key_loses_it_at_last(raw: RawRecord) -> None:
+    """Where it came from is always told, whatever else is too large."""
+    large = replace(raw, key=b"k" * 5000)
+    message = encoder(max_dead_letter_bytes=MIN_MESSAGE_BYTES).outgoing(finished(large, LETTER))
+    assert (message.key, message.value) == (None, None)
+    assert ours(message.headers)["enricher.dlq.key.omitted_bytes"] == b"5000"
+    assert ours(message.headers)["enricher.dlq.source.offset"] == b"1042"
+
+
+def test_bound_too_small_for_our_own_headers_is_refused_at_start() -> None:
+    """Below 4 kB even an empty dead letter might not fit, so no worker starts with that."""
+    for bounds in ({"max_record_bytes": 4095}, {"max_dead_letter_bytes": 4095}):
+        with pytest.raises(SettingsError, match="at least 4096"):
+            encoder(**bounds)
+
+
+def test_unfinished_ticket_is_a_bug(raw: RawRecord) -> None:
+    """Only finished tickets are released."""
+    with pytest.raises(AssertionError):
+        encoder().outgoing(InFlight(raw, arrived_s=0.0))
+
+
+sizes = st.integers(0, 6000)
+
+
+@given(
+    key=st.none() | sizes.map(bytes),
+    value=st.none() | sizes.map(bytes),
+    headers=st.lists(
+        st.tuples(st.sampled_from(["a", "é", "enricher.dlq.stage"]), st.none() | sizes.map(bytes)), max_size=3
+    ),
+    topic=st.integers(1, 249),
+    letter=st.builds(DeadLetter, st.just("inference"), st.text(max_size=2000), st.text(max_size=2000)),
+    limit=st.integers(MIN_MESSAGE_BYTES, 20_000),
+)
+def test_every_message_fits_its_topic(
+    key: bytes | None,
+    value: bytes | None,
+    headers: list[tuple[str, bytes | None]],
+    topic: int,
+    letter: DeadLetter,
+    limit: int,
+) -> None:
+    """Whatever comes in, what goes out is within the bound, and whatever is missing is announced."""
+    raw = RawRecord(Partition("t" * topic, 10**5), 2**62, key, value, tuple(headers))
+    record = EnrichedRecord(Article("i", "", "b"), (), Coverage(tokens=1, windows=1, truncated=False))
+    for outcome in (letter, record):
+        bounded = encoder(max_record_bytes=limit, max_dead_letter_bytes=limit)
+        message = bounded.outgoing(finished(raw, outcome))
+        assert message.size_bytes <= limit
+        if message.kind == "dead_letter":
+            said = ours(message.headers)
+            assert (message.value == value) != ("enricher.dlq.value.omitted_bytes" in said)
+            assert (message.key == key) != ("enricher.dlq.key.omitted_bytes" in said)
+            assert (message.headers[: len(headers)] == headers) != ("enricher.dlq.headers.omitted_bytes" in said)

@@ -1,0 +1,72 @@
+"""`encode_record`: the very bytes, and the mistakes of ours that it must not write."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from enricher.codec import encode_record
+from enricher.records import Article, Coverage, EnrichedRecord, Entity, ModelCard
+
+
+def with_entity(record: EnrichedRecord, changes: dict[str, Any]) -> EnrichedRecord:
+    """Make `record` anew with its first entity changed, and no other."""
+    return replace(record, entities=(replace(record.entities[0], **changes),))
+
+
+def test_record_has_these_bytes(record: EnrichedRecord, card: ModelCard) -> None:
+    """The form is a contract, so the bytes are written out here."""
+    expected = (
+        '{"schema_version":1,"id":"a-1","language":"nb","entities":['
+        '{"field":"title","start":2,"end":6,"text":"Oslo","label":"LOC","score":0.9988},'
+        '{"field":"body","start":16,"end":22,"text":"Tromsø","label":"LOC","score":1.0}],'
+        '"model":{"name":"newswire-minilm","digest":"sha256:6a1f0c","precision":"int8"},'
+        '"coverage":{"tokens":9,"windows":1,"truncated":false}}'
+    )
+    assert expected.encode() == encode_record(record, card)
+
+
+def test_score_of_numpy_is_written_as_a_number(record: EnrichedRecord, card: ModelCard) -> None:
+    """Scores come from float32 arrays; a stray numpy float must not end the worker."""
+    written = orjson.loads(encode_record(with_entity(record, {"score": np.float32(0.1)}), card))
+    assert written["entities"][0]["score"] == 0.1
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"start": 3},
+        {"end": 5},
+        {"field": "body"},
+        {"text": "oslo"},
+        {"start": 3, "end": 7},
+        {"start": 2, "end": 2, "text": ""},
+        {"start": -4, "end": 6},
+        {"score": 1.1},
+        {"score": -0.1},
+        {"score": float("nan")},
+    ],
+)
+def test_entity_that_is_not_in_its_text_is_a_bug(
+    record: EnrichedRecord, card: ModelCard, changes: dict[str, Any]
+) -> None:
+    """An offset that is wrong by one, or a score that is no probability, stops the worker before it is written."""
+    with pytest.raises(AssertionError):
+        encode_record(with_entity(record, changes), card)
+
+
+@given(text=st.text(st.characters(exclude_categories=["Cs"]), min_size=1), data=st.data())
+def test_any_span_of_any_text_can_be_written_and_read_back(text: str, data: st.DataObject) -> None:
+    """Offsets are code points, whatever the text holds: control characters, emoji, combining marks."""
+    start = data.draw(st.integers(0, len(text) - 1))
+    end = data.draw(st.integers(start + 1, len(text)))
+    entity = Entity("body", start, end, text[start:end], "MISC", data.draw(st.floats(0, 1)))
+    record = EnrichedRecord(Article("a-1", "", text), (entity,), Coverage(tokens=1, windows=1, truncated=False))
+    read = orjson.loads(encode_record(record, ModelCard("m", "d", "fp32")))["entities"][0]
+    assert text[read["start"] : read["end"]] == read["text"]

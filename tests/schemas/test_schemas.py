@@ -1,0 +1,233 @@
+"""The contracts and the code against each other: neither may say what the other does not."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from enricher.codec import (
+    MAX_ID_CHARS,
+    MAX_REASON_BYTES,
+    METADATA_FIELDS,
+    RECORD_NAMESPACE,
+    Encoder,
+    decode_article,
+    encode_record,
+    record_headers,
+)
+from enricher.errors import InvalidArticle
+from enricher.records import (
+    Article,
+    Coverage,
+    DeadLetter,
+    EnrichedRecord,
+    Entity,
+    InFlight,
+    ModelCard,
+    Partition,
+    RawRecord,
+)
+
+SCHEMAS = Path(__file__).parents[2] / "schemas"
+NAMES = ("article.v1", "enriched-record.v1", "enriched-record-headers.v1", "dead-letter-headers.v1")
+LIMIT_CHARS = 100_000
+CARD = ModelCard("newswire-minilm", "sha256:6a1f0c", "int8")
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+
+
+def load(path: Path) -> Any:  # noqa: ANN401  JSON may be anything
+    """Read a JSON file as any consumer would."""
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def schema(name: str) -> dict[str, Any]:
+    """Read one of the schemas."""
+    document: dict[str, Any] = load(SCHEMAS / f"{name}.schema.json")
+    return document
+
+
+VALIDATORS = {name: Draft202012Validator(schema(name)) for name in NAMES}
+
+
+def examples(kind: str, *names: str) -> list[Any]:
+    """List the example files of one kind as test parameters with readable names."""
+    paths = [path for name in names or NAMES for path in sorted((SCHEMAS / "examples" / name / kind).glob("*.json"))]
+    return [pytest.param(path, id=f"{path.parts[-3]}-{path.stem}") for path in paths]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_schema_is_one_and_says_which(name: str) -> None:
+    """Each is valid draft 2020-12, has a urn as its name, a title, and a description for itself and every property."""
+    document = schema(name)
+    Draft202012Validator.check_schema(document)
+    stem, version = name.split(".v")
+    assert document["$id"] == f"urn:enricher:schema:{stem}:{version}"
+    assert document["title"]
+    described = [document, *document["properties"].values()]
+    assert all(part["description"] for part in described)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_schema_has_examples_of_both_kinds(name: str) -> None:
+    """An empty folder would make the tests below pass for nothing."""
+    assert len(examples("valid", name)) >= 3
+    assert len(examples("invalid", name)) >= 8
+
+
+@pytest.mark.parametrize("path", examples("valid"))
+def test_valid_example_is_valid(path: Path) -> None:
+    """What we show as an example passes its schema."""
+    VALIDATORS[path.parts[-3]].validate(load(path))
+
+
+@pytest.mark.parametrize("path", examples("invalid"))
+def test_invalid_example_is_refused_by_its_schema(path: Path) -> None:
+    """What we show as a mistake does not pass."""
+    assert not VALIDATORS[path.parts[-3]].is_valid(load(path))
+
+
+@pytest.mark.parametrize("path", examples("valid", "article.v1"))
+def test_valid_article_is_decoded(path: Path) -> None:
+    """An article that we show as an example is one to the worker."""
+    assert load(path)["id"] == decode_article(path.read_bytes(), max_article_chars=LIMIT_CHARS).id
+
+
+@pytest.mark.parametrize("path", examples("invalid", "article.v1"))
+def test_invalid_article_is_refused_for_the_field_that_names_its_file(path: Path) -> None:
+    """The worker refuses it too, and for the reason that the example is there for."""
+    subject = {"published": "published_at", "not": "value", "no": "title and body"}
+    first = path.stem.split("-")[0]
+    with pytest.raises(InvalidArticle, match=rf"^{subject.get(first, first)} "):
+        decode_article(path.read_bytes(), max_article_chars=LIMIT_CHARS)
+
+
+@pytest.mark.parametrize("path", examples("invalid-beyond-the-schema", "article.v1"))
+def test_rule_beyond_the_schema_is_the_workers(path: Path) -> None:
+    """The folder holds what the schema cannot refuse and the worker does: no more, no less."""
+    assert VALIDATORS["article.v1"].is_valid(load(path))
+    with pytest.raises(InvalidArticle):
+        decode_article(path.read_bytes(), max_article_chars=LIMIT_CHARS)
+
+
+def refusal(value: bytes) -> str | None:
+    """Tell why the worker refuses an article; None where it takes it."""
+    try:
+        decode_article(value, max_article_chars=LIMIT_CHARS)
+    except InvalidArticle as error:
+        return str(error)
+    return None
+
+
+values = texts | st.none() | st.integers() | st.lists(texts, max_size=1) | st.just("x" * (MAX_ID_CHARS + 1))
+
+
+@given(st.dictionaries(st.sampled_from(["id", "title", "body", *METADATA_FIELDS, "other"]), values, max_size=8))
+def test_schema_and_worker_judge_alike(document: dict[str, Any]) -> None:
+    """For any object: both take it or both refuse it, but for invisible text, which only the worker sees."""
+    reason = refusal(json.dumps(document).encode())
+    if VALIDATORS["article.v1"].is_valid(document):
+        assert reason in (None, "title and body have no visible character")
+    else:
+        assert reason is not None
+
+
+@given(
+    article=st.builds(
+        Article,
+        st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=9),
+        texts,
+        texts.map(lambda text: text + "Oslo"),
+        st.dictionaries(st.sampled_from(METADATA_FIELDS), texts),
+    ),
+    label=st.sampled_from(["PER", "LOC"]),
+    score=st.floats(0, 1),
+    coverage=st.builds(Coverage, st.integers(0, 10**6), st.integers(0, 10**4), st.booleans()),
+)
+def test_written_record_is_valid(article: Article, label: str, score: float, coverage: Coverage) -> None:
+    """Whatever the model found in whatever article, the record passes its schema."""
+    start = len(article.body) - 4
+    entity = Entity("body", start, len(article.body), "Oslo", label, score)
+    written = encode_record(EnrichedRecord(article, (entity,), coverage), CARD)
+    VALIDATORS["enriched-record.v1"].validate(orjson.loads(written))
+
+
+def test_every_written_field_is_described_and_every_described_one_is_written() -> None:
+    """A field that only one side knows is a field that somebody waits for in vain."""
+    properties = schema("enriched-record.v1")["properties"]
+    entity = schema("enriched-record.v1")["$defs"]["entity"]["properties"]
+    article = Article("1", "", "Oslo", dict.fromkeys(METADATA_FIELDS, "x"))
+    record = EnrichedRecord(article, (Entity("body", 0, 4, "Oslo", "LOC", 1.0),), Coverage(1, 1, truncated=False))
+    written = orjson.loads(encode_record(record, CARD))
+    assert properties.keys() == written.keys()
+    assert entity.keys() == written["entities"][0].keys()
+    for part in ("model", "coverage"):
+        assert properties[part]["properties"].keys() == written[part].keys()
+
+
+def test_example_record_belongs_to_the_example_article() -> None:
+    """The README's readers try the conversion of offsets on these two."""
+    article = load(SCHEMAS / "examples/article.v1/valid/full.json")
+    record = load(SCHEMAS / "examples/enriched-record.v1/valid/full.json")
+    assert record["id"] == article["id"]
+    for entity in record["entities"]:
+        assert article[entity["field"]][entity["start"] : entity["end"]] == entity["text"]
+
+
+RAW = RawRecord(Partition("articles", 3), 1042, b"key", b"{}")
+
+
+@pytest.mark.parametrize("tombstone", [False, True])
+def test_written_record_headers_are_the_example(*, tombstone: bool) -> None:
+    """Headers as they are written are valid, and are those that we show."""
+    written = {name: value.decode() for name, value in record_headers(RAW, tombstone=tombstone)}
+    VALIDATORS["enriched-record-headers.v1"].validate(written)
+    name = "tombstone" if tombstone else "record"
+    assert load(SCHEMAS / f"examples/enriched-record-headers.v1/valid/{name}.json") == written
+
+
+@given(
+    letter=st.builds(
+        DeadLetter,
+        st.sampled_from(["decode", "tokenize", "inference", "publish"]),
+        st.text(min_size=1, max_size=2000),
+        st.text(max_size=2000),
+        st.integers(1, 9),
+    ),
+    time_s=st.floats(0, 4e9),
+    value_bytes=st.integers(0, 9000),
+)
+def test_written_dead_letter_headers_are_valid(letter: DeadLetter, time_s: float, value_bytes: int) -> None:
+    """Whatever the reason, the time and the size, the headers pass their schema."""
+    raw = replace(RAW, value=bytes(value_bytes), headers=(("x", None),))
+    ticket = InFlight(raw, arrived_s=0.0)
+    ticket.finish(letter)
+    encoder = Encoder(CARD, version="0.1.0", max_record_bytes=8192, max_dead_letter_bytes=8192, clock=lambda: time_s)
+    written = {name: None if value is None else value.decode() for name, value in encoder.outgoing(ticket).headers}
+    VALIDATORS["dead-letter-headers.v1"].validate(written)
+
+
+def test_constants_of_code_and_schemas_are_the_same() -> None:
+    """Bounds, stages and the namespace stand in both, and must not drift apart."""
+    dead_letter = schema("dead-letter-headers.v1")["properties"]
+    assert schema("article.v1")["properties"]["id"]["maxLength"] == MAX_ID_CHARS
+    assert dead_letter["enricher.dlq.error.message"]["maxLength"] == MAX_REASON_BYTES
+    assert dead_letter["enricher.dlq.stage"]["enum"] == list(get_args(get_type_hints(DeadLetter)["stage"]))
+    record_id = schema("enriched-record-headers.v1")["properties"]["enricher.record.id"]
+    assert str(RECORD_NAMESPACE) in record_id["description"]
+
+
+def test_readme_names_everything_in_the_contracts() -> None:
+    """A header or article field that the README does not explain would have to be guessed."""
+    readme = (SCHEMAS / "README.md").read_text(encoding="utf-8")
+    named = [name for schema_name in NAMES if "headers" in schema_name for name in schema(schema_name)["properties"]]
+    named += [*schema("article.v1")["properties"], str(RECORD_NAMESPACE), *(f"{name}.schema.json" for name in NAMES)]
+    assert [name for name in named if name not in readme] == []
