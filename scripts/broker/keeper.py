@@ -1,0 +1,92 @@
+"""Ends a cluster's nodes when the process that started them is gone, however it went: SIGTERM, SIGKILL, a crash.
+
+Run as a process of its own, which waits for the end of its standard input: the operating system closes that pipe when
+the parent dies. It is a file that needs psutil alone, so that it starts at once and stays small.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil  # type: ignore[import-untyped]  # its stubs are a package of their own
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+
+SERVER_PROPERTIES = "server.properties"
+KILL_TIMEOUT_S = 10.0
+_POLL_S = 0.05
+_DISMISSED = b"dismissed"
+
+
+def processes_of(folder: Path) -> Iterator[psutil.Process]:
+    """Find the Kafka processes whose `server.properties` lies under `folder`: by command line, so no pid is stale."""
+    for process in psutil.process_iter(["cmdline"]):
+        command = process.info["cmdline"] or []
+        if command and Path(command[-1]).name == SERVER_PROPERTIES and Path(command[-1]).is_relative_to(folder):
+            yield process
+
+
+def wait_until_gone(folder: Path, timeout_s: float) -> bool:
+    """Wait for the end of all nodes of `folder`; false when one is left after the timeout.
+
+    A zombie counts as gone: it has no command line, and in a container nobody may ever collect it.
+    """
+    deadline_s = time.monotonic() + timeout_s
+    while any(processes_of(folder)):
+        if time.monotonic() > deadline_s:
+            return False
+        time.sleep(_POLL_S)
+    return True
+
+
+def end(folder: Path) -> None:
+    """Kill the nodes of `folder` without asking, and wait until they are gone."""
+    for process in processes_of(folder):
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    wait_until_gone(folder, KILL_TIMEOUT_S)
+
+
+class Keeper:
+    """The parent's hand on the keeper process of one cluster folder."""
+
+    def __init__(self, folder: Path, *, remove: bool) -> None:
+        command = [sys.executable, "-I", __file__, str(folder), "remove" if remove else "keep"]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+
+    def release(self) -> None:
+        """Let it look once more and go; returns when the nodes (and the folder, if so asked) are gone."""
+        self._process.communicate()
+
+    def dismiss(self) -> None:
+        """Send it away for good: the nodes may outlive this process."""
+        self._process.communicate(_DISMISSED)
+
+
+def main() -> None:
+    """Wait for the parent's end, then clean up after it."""
+
+    def go_on(_signal: int, _frame: FrameType | None) -> None:
+        """Stay: a Ctrl-C or a stop of the whole group is meant for the parent, and its end is what counts here."""
+
+    signal.signal(signal.SIGINT, go_on)
+    signal.signal(signal.SIGTERM, go_on)
+    folder, then = Path(sys.argv[1]), sys.argv[2]
+    if sys.stdin.buffer.read() == _DISMISSED:
+        return
+    end(folder)
+    if then == "remove":
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,157 @@
+# shellcheck shell=bash
+# Sourced by the other scripts. It finds the repository, and `set_up_environment` makes `.venv` there: exact versions
+# with hashes from scripts/locked/, then this project. Does nothing where all is as locked. Works with bash 3.2 (macOS).
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+venv=$root/.venv
+case $(uname -s) in
+  MINGW* | MSYS* | CYGWIN*) venv_bin=$venv/Scripts ;;
+  *) venv_bin=$venv/bin ;;
+esac
+python=$venv_bin/python
+export PYTHONPATH=$root/scripts${PYTHONPATH:+:$PYTHONPATH}
+
+readonly environment_lock=$root/scripts/locked/development.txt
+readonly environment_stamp=$venv/.installed
+readonly environment_busy=$venv/.setting-up
+readonly needed_mb=1500 # .venv takes 920 MB, and pip's downloads 400 MB for a moment
+readonly python_rule='import sys; sys.exit(not (sys.version_info >= (3, 11) and sys.maxsize > 2**32))'
+
+say() { printf '%s\n' "$*" >&2; }
+fail() {
+  say "$(basename "$0"): $*"
+  exit 1
+}
+
+# The text above the first line of code in a script is its help.
+print_help() { sed -n '2,/^$/s/^# \{0,1\}//p' "$0"; }
+help_if_asked() {
+  case ${1:-} in -h | --help)
+    print_help
+    exit 0
+    ;;
+  esac
+}
+
+# What .venv has to be made from: compared as text, so no tool for checksums is needed.
+environment_wanted() { printf '%s\n' "$root" && cat "$environment_lock" "$root/pyproject.toml"; }
+environment_is_ready() {
+  [ -f "$environment_stamp" ] && environment_wanted | cmp -s - "$environment_stamp" && "$python" -c '' 2>/dev/null
+}
+
+set_up_environment() {
+  environment_is_ready && return
+  check_platform
+  base_python=$(find_python)
+  check_python_modules
+  check_disk
+  mkdir -p "$venv" || fail "cannot write to $root"
+  (
+    take_turn
+    environment_is_ready || install_environment
+  )
+}
+
+check_platform() {
+  local system machine
+  system=$(uname -s) machine=$(uname -m)
+  case $system/$machine in
+    Linux/x86_64 | Linux/aarch64 | Linux/arm64)
+      if ! getconf GNU_LIBC_VERSION >/dev/null 2>&1; then
+        fail "this Linux has no glibc (Alpine?), and ONNX Runtime is not built for it. Needed: glibc 2.28 or newer, as in Debian 10, Ubuntu 20.04, RHEL 8 and later."
+      fi
+      ;;
+    Darwin/arm64) ;;
+    Darwin/*) fail "Intel Macs are not supported: ONNX Runtime is built for Apple silicon with macOS 14 or newer only." ;;
+    MINGW*/x86_64 | MSYS*/x86_64 | CYGWIN*/x86_64) ;;
+    *) fail "no binary packages for $system on $machine. Supported: Linux (x86-64, arm64), macOS 14+ on Apple silicon, Windows (x86-64)." ;;
+  esac
+}
+
+find_python() {
+  local candidate
+  for candidate in ${PYTHON:+"$PYTHON"} python3.13 python3.12 python3.11 python3 python; do
+    if "$candidate" -c "$python_rule" >/dev/null 2>&1; then
+      command -v "$candidate"
+      return
+    fi
+    if [ "$candidate" = "${PYTHON:-}" ]; then
+      fail "PYTHON=$PYTHON is not a 64-bit Python 3.11 or newer: $("$PYTHON" --version 2>&1 || true)"
+    fi
+  done
+  fail "Python 3.11 or newer (64 bit) is needed and none was found on PATH. $(how_to_get python)
+If it is elsewhere, name it: PYTHON=/path/to/python3 $0"
+}
+
+check_python_modules() {
+  "$base_python" -c 'import venv, ensurepip' 2>/dev/null && return
+  fail "$base_python lacks the modules venv and ensurepip. $(how_to_get venv)"
+}
+
+how_to_get() {
+  local family
+  family=$(uname -s)
+  [ -r /etc/os-release ] && family=$(. /etc/os-release && printf '%s %s' "${ID:-}" "${ID_LIKE:-}")
+  case $1/$family in
+    python/*debian* | python/*ubuntu*) printf '%s' 'Get it with: sudo apt install python3 python3-venv (Debian 12, Ubuntu 24.04 or later; else from python.org or with pyenv).' ;;
+    venv/*debian* | venv/*ubuntu*) printf '%s' "Get them with: sudo apt install $("$base_python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')" ;;
+    */*rhel* | */*fedora*) printf '%s' 'Get it with: sudo dnf install python3.12' ;;
+    */*suse*) printf '%s' 'Get it with: sudo zypper install python312' ;;
+    */*arch*) printf '%s' 'Get it with: sudo pacman -S python' ;;
+    */Darwin) printf '%s' 'Get it with: brew install python@3.13, or from python.org.' ;;
+    */MINGW* | */MSYS* | */CYGWIN*) printf '%s' 'Get it with: winget install Python.Python.3.13' ;;
+    *) printf '%s' 'Get it from python.org or with pyenv.' ;;
+  esac
+}
+
+check_disk() {
+  local free_mb
+  free_mb=$(df -Pk "$root" | awk 'NR == 2 { print int($4 / 1024) }')
+  [ "$free_mb" -ge "$needed_mb" ] || fail "$needed_mb MB of free disk are needed for .venv in $root, and $free_mb MB are there."
+}
+
+# One set-up at a time: a folder is made by one process only. What a killed one left behind is taken over.
+take_turn() {
+  local told='' owner
+  until mkdir "$environment_busy" 2>/dev/null; do
+    owner=$(cat "$environment_busy/pid" 2>/dev/null || true)
+    if [ -n "$owner" ] && ! kill -0 "$owner" 2>/dev/null; then
+      rm -rf "$environment_busy"
+      continue
+    fi
+    [ -n "$told" ] || say "Waiting for another set-up (process ${owner:-unknown}) to finish ..."
+    told=yes
+    sleep 1
+  done
+  trap 'rm -rf "$environment_busy"' EXIT
+  printf '%s' "$$" >"$environment_busy/pid"
+}
+
+install_environment() {
+  local started=$SECONDS
+  say "Setting up $venv with $("$base_python" --version) from scripts/locked/: about 400 MB to download once, 1 to 3 minutes."
+  find "$venv" -mindepth 1 -maxdepth 1 ! -path "$environment_busy" -exec rm -rf {} +
+  "$base_python" -m venv "$venv" || fail "python -m venv failed (see above)"
+  install_with_pip --require-hashes -r "$environment_lock"
+  # setuptools is in the lock, so the build needs no download and no isolation.
+  install_with_pip --no-deps --no-build-isolation -e "$root"
+  environment_wanted >"$environment_stamp"
+  say "Set up in $((SECONDS - started)) s."
+}
+
+install_with_pip() {
+  if [ -t 1 ] && [ -t 2 ]; then
+    "$python" -m pip install --disable-pip-version-check "$@" || fail_install
+  else
+    # Without a terminal there is no progress bar: one line for each large file instead of two for every package.
+    "$python" -m pip install --disable-pip-version-check --progress-bar off "$@" > >(large_downloads >&2) || fail_install
+  fi
+}
+
+large_downloads() {
+  awk '/Downloading .* MB\)/ { split($2, part, "-"); print "  " part[1] "-" part[2], $(NF - 1), $NF; fflush() }'
+}
+
+fail_install() {
+  fail "pip could not install the locked packages (its message is above). It needs HTTPS to the package index: behind a proxy set HTTPS_PROXY, with a certificate authority of your own set PIP_CERT, with a mirror set PIP_INDEX_URL. Then run the same command again."
+}

@@ -1,0 +1,84 @@
+"""`scripts/kafka`, as a developer uses it: each command from its own process."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from broker.cluster import free_ports
+from broker.keeper import end, processes_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    Kafka = Callable[..., subprocess.CompletedProcess[str]]
+
+pytestmark = pytest.mark.broker
+
+
+SCRIPTS = Path(__file__).parents[2] / "scripts"
+EXPORT = "export ENRICHER_KAFKA__BOOTSTRAP_SERVERS="
+
+
+@pytest.fixture
+def kafka(tmp_path: Path) -> Iterator[Kafka]:
+    """Run one command of `scripts/kafka` on a folder of its own; what a failed test left running is ended."""
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "broker", *arguments, "--data", str(tmp_path)]
+        environment = {**os.environ, "PYTHONPATH": str(SCRIPTS)}
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
+
+    yield run
+    end(tmp_path.resolve())
+
+
+def test_a_day_with_kafka(kafka: Kafka, make_topic: Callable[[str], str], tmp_path: Path) -> None:
+    """Start, start again, status, stop, stop again, status: each does what it says; topics survive; a frozen node is told."""
+    port = str(free_ports(1)[0])
+    address = f"127.0.0.1:{port}"
+    first = kafka("start", "--port", port)
+    assert (0, f"{EXPORT}{address}\n") == (first.returncode, first.stdout)
+    topic = make_topic(address)
+
+    again = kafka("start", "--port", port)
+    assert (0, first.stdout) == (again.returncode, again.stdout)
+    assert "runs already" in again.stderr
+    assert len(list(processes_of(tmp_path.resolve()))) == 1
+    assert kafka("status").returncode == 0
+
+    assert kafka("stop").returncode == 0
+    assert list(processes_of(tmp_path.resolve())) == []
+    nothing = kafka("stop")
+    assert nothing.returncode == 0
+    assert "nothing to do" in nothing.stderr
+    assert kafka("status").returncode == 3
+
+    assert kafka("start", "--port", port).returncode == 0
+    client = AdminClient({"bootstrap.servers": address})
+    assert topic in client.list_topics(timeout=10).topics
+
+    (process,) = processes_of(tmp_path.resolve())
+    process.suspend()
+    frozen = kafka("status")
+    assert (frozen.returncode, frozen.stdout[:15]) == (3, "does not answer")
+    assert kafka("stop", "--erase").returncode == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_taken_port_is_refused_before_anything_starts(kafka: Kafka, tmp_path: Path) -> None:
+    """A port that another program has is named in the message, and no process is left."""
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        port = str(other.getsockname()[1])
+        refused = kafka("start", "--port", port)
+    assert refused.returncode == 1
+    assert f"port {port} is taken" in refused.stderr
+    assert list(processes_of(tmp_path.resolve())) == []
