@@ -1,8 +1,8 @@
 """LengthBucketScheduler: which windows go through the model together, and when.
 
-Windows wait in buckets of similar length. A bucket is ready when its padded tokens fill a batch, or when its oldest
-window has waited `max_wait_s` since its own arrival (the timer never restarts). Of the ready ones the oldest head goes
-first. Decides only; nothing here runs a model or reads a clock.
+Windows wait in buckets of similar length. A bucket is ready when it fills a batch (one window more would not fit), or when
+its oldest window has waited `max_wait_s` since its own arrival (the timer never restarts). Of the ready ones the oldest head
+goes first. Decides only; nothing here runs a model or reads a clock.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ class _Bucket:
             self.longest = 0
         return window
 
-    @property
-    def padded_tokens(self) -> int:
-        return len(self.windows) * self.longest
+    def fills(self, max_batch_tokens: int) -> bool:
+        """True where another window would not fit: then waiting for it is of no use."""
+        return (len(self.windows) + 1) * self.longest > max_batch_tokens
 
 
 class LengthBucketScheduler:
@@ -83,7 +83,7 @@ class LengthBucketScheduler:
         heads = [bucket.windows[0].arrived_s for bucket in self._buckets if bucket.windows]
         if not heads:
             return None
-        if any(bucket.padded_tokens >= self._rules.max_batch_tokens for bucket in self._buckets):
+        if any(bucket.fills(self._rules.max_batch_tokens) for bucket in self._buckets):
             return min(heads)
         return min(heads) + self._rules.max_wait_s
 
@@ -110,8 +110,9 @@ class LengthBucketScheduler:
     def _ready(self, bucket: _Bucket, now_s: float, *, flush: bool) -> bool:
         if not bucket.windows:
             return False
-        full = bucket.padded_tokens >= self._rules.max_batch_tokens
-        return full or flush or now_s - bucket.windows[0].arrived_s >= self._rules.max_wait_s
+        # The very sum that `next_due_s` tells: a difference rounds differently, and the loop would wake for nothing.
+        due = now_s >= bucket.windows[0].arrived_s + self._rules.max_wait_s
+        return due or flush or bucket.fills(self._rules.max_batch_tokens)
 
     def _fill(self, index: int) -> Iterator[Window]:
         """Windows of the bucket up to the budget, then, where there is room, of the next shorter ones."""

@@ -54,6 +54,7 @@ class OffsetTracker:
         """Put a ticket in flight, in the order of delivery."""
         lane = self._lanes[ticket.raw.partition]
         assert lane.last_offset is None or ticket.raw.offset > lane.last_offset, "offsets of a partition only grow"
+        assert lane.released is None or ticket.raw.offset >= lane.released, "what is committed does not come again"
         lane.last_offset = ticket.raw.offset
         lane.tickets.append(ticket)
         self.in_flight += 1

@@ -1,0 +1,152 @@
+"""Which device runs the model, how many runs it takes at once, and how a session on it is opened.
+
+The only file that names execution providers. Falling back in silence is refused here: what was asked for is what runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import io
+import logging
+import math
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import onnx
+import onnxruntime as ort
+from onnx import TensorProto, helper
+from onnxruntime.capi import onnxruntime_pybind11_state as ort_state
+
+from enricher.errors import ModelError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Device = Literal["cpu", "cuda"]
+
+PROVIDERS: dict[Device, str] = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
+
+ORT_ERRORS: tuple[type[Exception], ...] = (
+    *(kind for kind in vars(ort_state).values() if isinstance(kind, type) and issubclass(kind, Exception)),
+    RuntimeError,
+    MemoryError,
+)
+"""What ONNX Runtime raises. Its own errors share no base class; allocation can fail as either of the last two."""
+
+CUDA_LANES = 2
+"""One run computes while the other is fed: more add nothing to a full GPU."""
+_CGROUP = Path("/sys/fs/cgroup")
+_NO_CUDA = (
+    "device cuda was asked for, and ONNX Runtime cannot use CUDA here: {why}. Install the driver, `onnxruntime-gpu` in the "
+    "place of `onnxruntime`, and the CUDA libraries (`pip install 'enricher[cuda]'`); or set the device to cpu."
+)
+_log = logging.getLogger(__name__)
+
+
+def resolve_device(asked: Literal["auto", "cpu", "cuda"]) -> Device:
+    """The device to use: `auto` takes CUDA where a session on it opens, `cuda` raises ModelError where none does."""
+    if asked == "cpu":
+        return "cpu"
+    why_not = cuda_problem()
+    if why_not is None:
+        return "cuda"
+    if asked == "cuda":
+        raise ModelError(_NO_CUDA.format(why=why_not))
+    _log.info("no CUDA (%s): using the CPU", why_not)
+    return "cpu"
+
+
+def cuda_problem() -> str | None:
+    """Why CUDA cannot be used; None where it can. Opens a tiny session, for a listed provider may still not load."""
+    if PROVIDERS["cuda"] not in ort.get_available_providers():
+        return "this ONNX Runtime was built without it"
+    if not _driver_present():
+        return "there is no NVIDIA driver"
+    printed = _preload_cuda_libraries()
+    try:
+        open_session(_one_node_model(), "cuda", threads_per_run=1)
+    except ModelError as error:
+        return f"{error} {printed}".strip()
+    return None
+
+
+def open_session(model: Path | bytes, device: Device, *, threads_per_run: int) -> ort.InferenceSession:
+    """Open a model on `device`, for any number of threads to call. Raises ModelError where another provider took it."""
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = threads_per_run
+    options.inter_op_num_threads = 1
+    options.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
+    options.log_severity_level = 4  # fatal: its errors come back as exceptions, and are reported once, by us
+    # Batches differ in shape, and a memory pattern is kept for each shape ever seen.
+    options.enable_mem_pattern = False
+    # Spinning threads take the cores from tokenising and from Kafka's client, even while there is nothing to run.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.add_session_config_entry("session.set_denormal_as_zero", "1")
+    source = model if isinstance(model, bytes) else str(model)
+    try:
+        session = ort.InferenceSession(source, options, providers=[PROVIDERS[device]])
+    except ORT_ERRORS as error:
+        raise ModelError(f"ONNX Runtime cannot open the model on {device}: {error}") from error
+    session.disable_fallback()
+    if session.get_providers()[0] != PROVIDERS[device]:
+        raise ModelError(f"ONNX Runtime fell back to {session.get_providers()[0]}.")
+    return session
+
+
+def default_lanes(device: Device) -> int:
+    """Runs at once: two on CUDA; on a CPU one per core that this process may use, with one thread each."""
+    return CUDA_LANES if device == "cuda" else available_cores()
+
+
+def available_cores() -> int:
+    """Cores that this process may use: affinity and the container's quota respected, at least 1."""
+    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    quota = _cgroup_quota_cores(_CGROUP)
+    # A quota of 2.5 makes two lanes: the half is for everything else, and a throttled lane stalls its whole batch.
+    return cores if quota is None else max(1, min(cores, math.floor(quota)))
+
+
+def _cgroup_quota_cores(root: Path) -> float | None:
+    """CPU quota of the container in cores, from cgroup v2 or v1; None where there is none."""
+    with contextlib.suppress(OSError, ValueError):
+        quota, period = (root / "cpu.max").read_text().split()
+        return None if quota == "max" else int(quota) / int(period)
+    with contextlib.suppress(OSError, ValueError):
+        quota_us = int((root / "cpu/cpu.cfs_quota_us").read_text())
+        return None if quota_us <= 0 else quota_us / int((root / "cpu/cpu.cfs_period_us").read_text())
+    return None
+
+
+def _driver_present() -> bool:
+    return any(_loads(name) for name in ("libcuda.so.1", "nvcuda.dll"))
+
+
+def _loads(library: str) -> bool:
+    try:
+        ctypes.CDLL(library)
+    except OSError:
+        return False
+    return True
+
+
+def _preload_cuda_libraries() -> str:
+    """Load CUDA from its Python packages. What ONNX Runtime prints about it belongs in our message, not on stdout."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        ort.preload_dlls()
+    return _last_lines(printed.getvalue().splitlines())
+
+
+def _last_lines(lines: Iterable[str]) -> str:
+    return "; ".join(line.strip() for line in list(lines)[-3:] if line.strip())
+
+
+def _one_node_model() -> bytes:
+    value = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node("Exp", ["x"], ["y"])], "probe", value[:1], value[1:])
+    model: onnx.ModelProto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    content: bytes = model.SerializeToString()
+    return content

@@ -1,0 +1,87 @@
+"""What each encoder family calls its weights: one table, no code that knows a family by name.
+
+All of them are the same post-norm encoder (Devlin et al. 2019); they differ in names, in whether token types exist, in
+where position ids begin, and in whether the embeddings are narrower than the encoder. Nothing about ONNX belongs here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class LayerNames:
+    """Module names within one encoder layer; each has a `.weight` and a `.bias`."""
+
+    query: str
+    key: str
+    value: str
+    attention_output: str
+    attention_norm: str
+    intermediate: str
+    output: str
+    output_norm: str
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Module names of one encoder family, as its `ForTokenClassification` class saves them."""
+
+    base: str
+    """Prefix of everything but the classifier."""
+    layers: str
+    """Prefix of layer `{}`, after `base`."""
+    layer: LayerNames
+    token_types: bool = True
+    """False where the family has no token type embeddings."""
+    positions_after_padding: bool = False
+    """True where position ids begin at `pad_token_id + 1`, as in fairseq, instead of 0."""
+
+    def embeddings(self, part: str) -> str:
+        """The full name of an embedding module, such as `word_embeddings`."""
+        return f"{self.base}.embeddings.{part}"
+
+    def in_layer(self, index: int, part: str) -> str:
+        """The full name of module `part` in layer `index`."""
+        return f"{self.base}.{self.layers.format(index)}.{part}"
+
+    @property
+    def projection(self) -> str:
+        """The module between narrow embeddings and the encoder; present only where the widths differ."""
+        return f"{self.base}.embeddings_project"
+
+
+_BERT_LAYER = LayerNames(
+    query="attention.self.query",
+    key="attention.self.key",
+    value="attention.self.value",
+    attention_output="attention.output.dense",
+    attention_norm="attention.output.LayerNorm",
+    intermediate="intermediate.dense",
+    output="output.dense",
+    output_norm="output.LayerNorm",
+)
+_DISTILBERT_LAYER = LayerNames(
+    query="attention.q_lin",
+    key="attention.k_lin",
+    value="attention.v_lin",
+    attention_output="attention.out_lin",
+    attention_norm="sa_layer_norm",
+    intermediate="ffn.lin1",
+    output="ffn.lin2",
+    output_norm="output_layer_norm",
+)
+_ROBERTA = Family(base="roberta", layers="encoder.layer.{}", layer=_BERT_LAYER, positions_after_padding=True)
+
+CLASSIFIER = "classifier"
+"""The token classification head, in every family."""
+
+FAMILIES: dict[str, Family] = {
+    "bert": Family(base="bert", layers="encoder.layer.{}", layer=_BERT_LAYER),
+    "roberta": _ROBERTA,
+    "xlm-roberta": _ROBERTA,
+    "camembert": _ROBERTA,
+    "electra": Family(base="electra", layers="encoder.layer.{}", layer=_BERT_LAYER),
+    "distilbert": Family(base="distilbert", layers="transformer.layer.{}", layer=_DISTILBERT_LAYER, token_types=False),
+}
+"""By `model_type` of config.json. MiniLM says `bert`."""

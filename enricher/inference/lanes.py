@@ -1,0 +1,95 @@
+"""A few threads that run one function on items, polled by one owner: the engine's lanes and the tokenizer's pool.
+
+Bounded and never blocking for the owner. Knows nothing of models. The standard pool is not used because its threads are
+not daemons and are joined at exit, so that one hung run would keep the process alive for ever.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+CLOSE_S = 5.0
+"""How long `close` waits for runs to end: many times a run. A thread still inside ONNX Runtime when the interpreter ends
+can crash the process on its way out, so it is worth waiting for one that is merely busy."""
+
+
+class Lanes(Generic[Item, Result]):
+    """Runs `run` on submitted items in `threads` threads. Methods are for one owner thread; only `close` may block.
+
+    `wake` is called in the lane's own thread after each result is in: it must be safe there and must not raise.
+    """
+
+    def __init__(
+        self, run: Callable[[Item], Result], *, threads: int, waiting: int, wake: Callable[[], None], name: str
+    ) -> None:
+        assert threads > 0 <= waiting, "lanes need a thread, and a queue of some length or none"
+        self._run = run
+        self._wake = wake
+        self._limit = threads + waiting
+        self._busy = 0
+        self._items: queue.SimpleQueue[tuple[Item] | None] = queue.SimpleQueue()
+        self._results: queue.SimpleQueue[tuple[Result] | BaseException] = queue.SimpleQueue()
+        self._closing = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._serve, name=f"{name}-{index}", daemon=True) for index in range(threads)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def room(self) -> int:
+        """How many items may still be submitted: threads + waiting - busy."""
+        return self._limit - self._busy
+
+    @property
+    def busy(self) -> int:
+        """Items submitted whose results were not taken back yet."""
+        return self._busy
+
+    def submit(self, item: Item) -> None:
+        """Hand an item over. Needs room."""
+        assert self.room > 0, "submitted more than there is room for"
+        assert not self._closing.is_set(), "submitted after close"
+        self._busy += 1
+        self._items.put((item,))
+
+    def completed(self) -> list[Result]:
+        """Take the results that are in, in any order. Re-raises what `run` raised: a bug or a FatalError."""
+        results: list[Result] = []
+        while True:
+            try:
+                answer = self._results.get_nowait()
+            except queue.Empty:
+                return results
+            self._busy -= 1
+            if isinstance(answer, BaseException):
+                raise answer
+            results.append(answer[0])
+
+    def close(self, timeout_s: float = CLOSE_S) -> None:
+        """Drop what waits, and give running items `timeout_s` altogether to end. A hung one is left behind."""
+        self._closing.set()
+        for _ in self._threads:
+            self._items.put(None)
+        deadline_s = time.monotonic() + timeout_s
+        for thread in self._threads:
+            thread.join(max(0.0, deadline_s - time.monotonic()))
+
+    def _serve(self) -> None:
+        while (item := self._items.get()) is not None:
+            if self._closing.is_set():
+                continue
+            try:
+                self._results.put((self._run(item[0]),))
+            except BaseException as error:  # noqa: BLE001  it is raised again in the owner's thread
+                self._results.put(error)
+            self._wake()

@@ -1,0 +1,93 @@
+"""Writes one ONNX graph: nodes in memory, weights straight into a file beside it, so that only one is held at a time.
+
+Knows ONNX, and nothing about encoders. Weights live outside the model file because protobuf ends at 2 GB, and because
+ONNX Runtime then maps them instead of reading them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy as np
+    import numpy.typing as npt
+
+OPSET = 18
+MICROSOFT_OPSET = 1
+IR_VERSION = 10
+"""Of ONNX 1.16: old enough for every ONNX Runtime that we take, whatever `onnx` writes by default."""
+MICROSOFT = "com.microsoft"
+"""The domain of ONNX Runtime's fused operators (its ContribOperators.md)."""
+ALIGNMENT_BYTES = 64 * 1024
+"""Where a tensor may begin in the weights file: the coarsest that mapping asks for (Windows)."""
+SMALLEST_ALIGNED_BYTES = 1024 * 1024
+"""Smaller tensors are read, not mapped, and sit side by side."""
+
+
+class OnnxWriter:
+    """Collects inputs, nodes and outputs; `weight` writes to `data` at once. A node is named after its output."""
+
+    def __init__(self, data: BinaryIO, data_name: str) -> None:
+        self._data = data
+        self._data_name = data_name
+        self._inputs: list[onnx.ValueInfoProto] = []
+        self._outputs: list[onnx.ValueInfoProto] = []
+        self._nodes: list[onnx.NodeProto] = []
+        self._tensors: dict[str, TensorProto] = {}
+
+    def input(self, name: str, element_type: int, shape: Sequence[str | int]) -> str:
+        """Declare an input; strings in `shape` are free dimensions."""
+        self._inputs.append(helper.make_tensor_value_info(name, element_type, list(shape)))
+        return name
+
+    def output(self, name: str, element_type: int, shape: Sequence[str | int]) -> None:
+        """Declare an existing value an output."""
+        self._outputs.append(helper.make_tensor_value_info(name, element_type, list(shape)))
+
+    def constant(self, name: str, value: npt.NDArray[Any]) -> str:
+        """A small tensor kept in the model file, where shape inference sees it."""
+        self._tensors.setdefault(name, numpy_helper.from_array(value, name))
+        return name
+
+    def weight(self, name: str, value: npt.NDArray[np.generic]) -> str:
+        """Append a tensor to the weights file."""
+        raw = value.tobytes()
+        if len(raw) >= SMALLEST_ALIGNED_BYTES:
+            self._data.write(bytes(-self._data.tell() % ALIGNMENT_BYTES))
+        assert name not in self._tensors, f"weight {name} is written once"
+        self._tensors[name] = self._external(name, value, offset_bytes=self._data.tell(), length_bytes=len(raw))
+        self._data.write(raw)
+        return name
+
+    def node(self, operator: str, inputs: Sequence[str], output: str, *, domain: str = "", **attributes: Any) -> str:  # noqa: ANN401  as onnx.helper takes them
+        """Append a node with one output; returns the output's name."""
+        node = helper.make_node(operator, list(inputs), [output], name=output, domain=domain, **attributes)
+        self._nodes.append(node)
+        return output
+
+    def model(self, name: str, metadata: Mapping[str, str]) -> onnx.ModelProto:
+        """The finished model; its weights are in the file that was given."""
+        graph = helper.make_graph(self._nodes, name, self._inputs, self._outputs, list(self._tensors.values()))
+        domains = [helper.make_opsetid("", OPSET), helper.make_opsetid(MICROSOFT, MICROSOFT_OPSET)]
+        model = helper.make_model(graph, opset_imports=domains, ir_version=IR_VERSION, producer_name="enricher")
+        helper.set_model_props(model, dict(metadata))
+        return model
+
+    def _external(
+        self, name: str, value: npt.NDArray[np.generic], *, offset_bytes: int, length_bytes: int
+    ) -> TensorProto:
+        tensor = TensorProto(
+            name=name,
+            dims=value.shape,
+            data_type=helper.np_dtype_to_tensor_dtype(value.dtype),
+            data_location=TensorProto.EXTERNAL,
+        )
+        where = {"location": self._data_name, "offset": str(offset_bytes), "length": str(length_bytes)}
+        for key, text in where.items():
+            tensor.external_data.add(key=key, value=text)
+        return tensor

@@ -1,0 +1,62 @@
+"""The float32 form for ONNX Runtime's own CPU and CUDA providers: windows padded on the right to the longest.
+
+Inputs: `input_ids int32 [batch, length]`, `lengths int32 [batch]` (real tokens). Outputs are `[batch, length]`;
+what they hold at padding means nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from onnx import TensorProto
+
+from enricher.inference.onnxfile import MICROSOFT, OnnxWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from enricher.inference.forms import Feeds
+    from enricher.records import Window
+
+
+@dataclass(frozen=True, slots=True)
+class PaddedFloat32:
+    """See the module. Implements `forms.Form`."""
+
+    name = "padded-fp32"
+    precision = "fp32"
+    token_dimensions = ("batch", "length")
+
+    def declare_inputs(self, writer: OnnxWriter) -> None:
+        """The two inputs, and the length that positions are cut to."""
+        writer.input("input_ids", TensorProto.INT32, self.token_dimensions)
+        writer.input("lengths", TensorProto.INT32, ["batch"])
+        writer.node("Shape", ["input_ids"], "length", start=1, end=2)
+
+    def positions(self, writer: OnnxWriter, table: str) -> str:
+        """The first `length` rows, the same for every window: `[length, width]`."""
+        start, axis = (writer.constant(name, np.array([0], np.int64)) for name in ("first_row", "row_axis"))
+        return writer.node("Slice", [table, start, "length", axis], "positions")
+
+    def attention(
+        self, writer: OnnxWriter, projected: tuple[str, str, str], bias: str, *, heads: int, output: str
+    ) -> str:
+        """One fused operator; its one-dimensional mask is the number of real keys of each window."""
+        inputs = [*projected, bias, "lengths"]
+        return writer.node("MultiHeadAttention", inputs, output, domain=MICROSOFT, num_heads=heads)
+
+    def feeds(self, windows: Sequence[Window], pad_id: int) -> Feeds:
+        """`input_ids` and `lengths`, both int32."""
+        lengths = np.array([window.length_tokens for window in windows], np.int32)
+        ids = np.full((len(windows), int(lengths.max())), pad_id, np.int32)
+        for row, window in zip(ids, windows, strict=True):
+            row[: window.length_tokens] = window.ids
+        return {"input_ids": ids, "lengths": lengths}
+
+    def rows(self, output: npt.NDArray[Any], windows: Sequence[Window]) -> list[npt.NDArray[Any]]:
+        """The real tokens of each row, as views."""
+        return [row[: window.length_tokens] for row, window in zip(output, windows, strict=True)]

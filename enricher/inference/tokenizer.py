@@ -1,0 +1,154 @@
+"""Article texts -> token ids and character spans, with the checkpoint's own fast tokenizer.
+
+Cuts nothing into windows, pads nothing and adds no special tokens: that is core/windowing.py's and a form's work. No
+text of an article ever gets into a message.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from enricher.errors import InvalidArticle, ModelError
+from enricher.inference.checkpoint import VOCABULARY_FILES
+from enricher.records import Article, Int32Array, TokenizedArticle, TokenizedField
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tokenizers import Encoding
+
+    from enricher.inference.checkpoint import Checkpoint
+    from enricher.records import FieldName
+
+_FIELDS: tuple[FieldName, ...] = ("title", "body")
+
+
+class EncodingSpans:
+    """The library's encoding of one text, read only when asked: turning it into arrays costs a third of tokenising."""
+
+    __slots__ = ("_encoding", "_length_tokens")
+
+    def __init__(self, encoding: Encoding, length_tokens: int) -> None:
+        self._encoding = encoding
+        self._length_tokens = length_tokens
+
+    def word_ids(self) -> Int32Array:
+        """`int32 [tokens]`, never decreasing. There is no word None, because there are no special tokens."""
+        return np.array(self._encoding.word_ids[: self._length_tokens], np.int32)
+
+    def char_spans(self) -> Int32Array:
+        """`int32 [tokens, 2]`, half-open, in code points of the text."""
+        return np.array(self._encoding.offsets[: self._length_tokens], np.int32).reshape(-1, 2)
+
+
+class ArticleTokenizer:
+    """Tokenises articles; safe to call from several threads at once, and meant to be (the library releases the GIL).
+
+    Title and body are separate texts, so spans count within their own field. Raises ModelError where the checkpoint has
+    no fast tokenizer, or one that is not its own.
+    """
+
+    def __init__(
+        self, checkpoint: Checkpoint, *, max_article_tokens: int, too_long: Literal["truncate", "dead_letter"]
+    ) -> None:
+        tokenizer = _load(checkpoint)
+        self._max_article_tokens = max_article_tokens
+        self._too_long = too_long
+        self.specials_before, self.specials_after = _specials(tokenizer)
+        """Ids that the model expects around every window."""
+        pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else checkpoint.config.pad_token_id
+        self.pad_id: int = pad_id or 0
+        self.max_window_tokens = min(checkpoint.max_window_tokens, int(tokenizer.model_max_length))
+        """The longest window that the model takes, special tokens included."""
+        self._backend = tokenizer.backend_tokenizer
+        self._backend.no_padding()
+        self._backend.no_truncation()
+        # Otherwise "[SEP]" or "<s>" in an article's text would become the special token of that name.
+        self._backend.encode_special_tokens = True
+
+    def tokenize(self, articles: Sequence[Article]) -> list[TokenizedArticle | InvalidArticle]:
+        """One result per article, in order; an article that can never be tokenised gives an InvalidArticle. Blocks."""
+        texts = [article.text(name) for article in articles for name in _FIELDS]
+        encodings = self._encode(texts)
+        pairs = zip(encodings[0::2], encodings[1::2], strict=True)
+        return [self._article(title, body) for title, body in pairs]
+
+    def _encode(self, texts: Sequence[str]) -> list[Encoding | None]:
+        """None for a text that the library refuses. It refuses whole batches, so a bad one is tried text by text."""
+        try:
+            return list(self._backend.encode_batch(texts, add_special_tokens=False))
+        except BaseException as error:
+            if not _refusal(error):
+                raise
+        return [None] if len(texts) == 1 else [self._encode([text])[0] for text in texts]
+
+    def _article(self, *encodings: Encoding | None) -> TokenizedArticle | InvalidArticle:
+        taken = [encoding for encoding in encodings if encoding is not None]
+        if len(taken) < len(encodings):
+            return InvalidArticle("a text is not well-formed Unicode, or the tokenizer refuses it", stage="tokenize")
+        ids = [np.array(encoding.ids, np.int32) for encoding in taken]
+        length_tokens = sum(len(part) for part in ids)
+        truncated = length_tokens > self._max_article_tokens
+        if truncated and self._too_long == "dead_letter":
+            rule = f"{length_tokens} tokens, and the limit (max_article_tokens) is {self._max_article_tokens}"
+            return InvalidArticle(rule, stage="tokenize")
+        return TokenizedArticle(self._cut(taken, ids), truncated)
+
+    def _cut(self, encodings: Sequence[Encoding], ids: Sequence[Int32Array]) -> tuple[TokenizedField, ...]:
+        """Fields within the limit. The title comes first, so the body is cut first."""
+        fields, room = [], self._max_article_tokens
+        for name, encoding, part in zip(_FIELDS, encodings, ids, strict=True):
+            kept = part[:room]
+            fields.append(TokenizedField(name, kept, EncodingSpans(encoding, len(kept))))
+            room -= len(kept)
+        return tuple(fields)
+
+
+def _refusal(error: BaseException) -> bool:
+    """True for what the library raises about a text: TypeError for lone surrogates, or its panic, a BaseException."""
+    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
+
+
+def _load(checkpoint: Checkpoint) -> Any:  # noqa: ANN401  transformers' own classes are untyped
+    if not any((checkpoint.folder / name).is_file() for name in VOCABULARY_FILES):
+        # transformers would make a tokenizer with an empty vocabulary, and everything would be [UNK].
+        raise ModelError(f"{checkpoint.folder}: no tokenizer. One of {', '.join(VOCABULARY_FILES)} must be there.")
+    # Threads of ours each call encode_batch; the library's own threads would contend with them and with the lanes.
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    # transformers otherwise says on every start that PyTorch is missing. That is intended.
+    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
+    from transformers import AutoTokenizer  # noqa: PLC0415  half a second, and it reads the lines above
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(checkpoint.folder, local_files_only=True, trust_remote_code=False)
+    except Exception as error:
+        raise ModelError(f"{checkpoint.folder}: its tokenizer cannot be loaded: {error}") from error
+    return _checked(tokenizer, checkpoint)
+
+
+def _checked(tokenizer: Any, checkpoint: Checkpoint) -> Any:  # noqa: ANN401  as above
+    if not tokenizer.is_fast:
+        raise ModelError(
+            f"{checkpoint.folder}: {type(tokenizer).__name__} is not a fast tokenizer, and only those give spans. "
+            f"AutoTokenizer.from_pretrained(...).save_pretrained(...) writes a fast one's tokenizer.json."
+        )
+    size, rows = tokenizer.backend_tokenizer.get_vocab_size(), checkpoint.config.vocab_size
+    if size > rows:
+        raise ModelError(
+            f"{checkpoint.folder}: the tokenizer has {size} tokens and the model {rows} embeddings: "
+            f"they do not belong together."
+        )
+    return tokenizer
+
+
+def _specials(tokenizer: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:  # noqa: ANN401  as above
+    """The ids that the tokenizer itself puts before and after a text."""
+    encoded = tokenizer("a", return_special_tokens_mask=True)
+    ids, special = encoded["input_ids"], encoded["special_tokens_mask"]
+    plain = [index for index, is_special in enumerate(special) if not is_special]
+    if not plain:
+        raise ModelError("the tokenizer turns the letter a into nothing; it cannot be this model's")
+    return tuple(ids[: plain[0]]), tuple(ids[plain[-1] + 1 :])

@@ -1,0 +1,70 @@
+"""Prepared models and windows for the tests of the inference room."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from enricher.inference.engine import OnnxEngine
+from enricher.inference.model import PreparedModel, prepare
+from enricher.inference.tokenizer import ArticleTokenizer
+from enricher.records import InFlight, Partition, RawRecord, Window
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+DATA = Path(__file__).parent.parent / "data"
+
+
+@pytest.fixture(scope="session")
+def cache_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One cache for the whole run."""
+    return tmp_path_factory.mktemp("models")
+
+
+@pytest.fixture(scope="session")
+def embedded(cache_dir: Path) -> PreparedModel:
+    """The model that comes with the package, for the CPU."""
+    return prepare(None, device="cpu", precision="fp32", cache_dir=cache_dir)
+
+
+@pytest.fixture(scope="session")
+def engine(embedded: PreparedModel) -> OnnxEngine:
+    """An engine over the embedded model."""
+    return OnnxEngine(embedded, threads_per_run=2, pad_id=0)
+
+
+@pytest.fixture(scope="session")
+def tokenizer(embedded: PreparedModel) -> ArticleTokenizer:
+    """The embedded model's tokenizer, without a limit that matters."""
+    return ArticleTokenizer(embedded.checkpoint, max_article_tokens=100_000, too_long="truncate")
+
+
+@pytest.fixture(scope="session")
+def pud_windows(window: Callable[[Sequence[int]], Window]) -> list[Window]:
+    """Each gold sentence as a window, with the ids that the reference logits were made from."""
+    reference = np.load(DATA / "reference" / "pud_logits.npz")
+    ends = np.cumsum(reference["lengths"])
+    return [window(ids.tolist()) for ids in np.split(reference["input_ids"], ends[:-1])]
+
+
+@pytest.fixture(scope="session")
+def window() -> Callable[[Sequence[int]], Window]:
+    """Make a window of no article from ids, special tokens included."""
+
+    def make(ids: Sequence[int]) -> Window:
+        ticket = InFlight(RawRecord(Partition("articles", 0), 0, None, None), arrived_s=0.0)
+        return Window(
+            ticket,
+            np.array(ids, np.int32),
+            start=0,
+            own_start=0,
+            own_stop=len(ids) - 2,
+            specials_before=1,
+            arrived_s=0.0,
+        )
+
+    return make

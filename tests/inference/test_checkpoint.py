@@ -1,0 +1,153 @@
+"""Checkpoints: what is read from a folder, and how one that cannot be used is refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from enricher.errors import ModelError
+from enricher.inference.checkpoint import Checkpoint
+from enricher.inference.model import EMBEDDED_FOLDER
+
+REFERENCE = Path(__file__).parent.parent / "data" / "reference"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A copy of a small checkpoint, to be damaged."""
+    return Path(shutil.copytree(REFERENCE / "bert", tmp_path / "small"))
+
+
+def _edit(folder: Path, **changes: object) -> None:
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def _refusal(folder: Path) -> str:
+    with pytest.raises(ModelError) as caught:
+        Checkpoint.open(folder)
+    return str(caught.value)
+
+
+def test_labels_name_and_limits_come_from_the_folder() -> None:
+    """The embedded model's own facts."""
+    checkpoint = Checkpoint.open(EMBEDDED_FOLDER)
+    assert checkpoint.labels == ("O", "B-PER", "I-PER", "B-ORG", "I-ORG", "B-LOC", "I-LOC")
+    assert (checkpoint.name, checkpoint.max_window_tokens, checkpoint.first_position) == ("newswire-minilm", 512, 0)
+
+
+def test_positions_of_the_roberta_family_begin_after_the_padding_id() -> None:
+    """162 positions less two make windows of 160."""
+    checkpoint = Checkpoint.open(REFERENCE / "xlm-roberta")
+    assert (checkpoint.first_position, checkpoint.max_window_tokens) == (2, 160)
+
+
+@pytest.mark.parametrize("stored", [np.float32, np.float16, ml_dtypes.bfloat16])
+def test_weights_are_read_as_float32_whatever_they_are_stored_as(folder: Path, stored: type[np.generic]) -> None:
+    """The three float types of published checkpoints."""
+    weights = load_file(folder / "model.safetensors")
+    save_file({name: value.astype(stored) for name, value in weights.items()}, folder / "model.safetensors")
+    read = Checkpoint.open(folder).weight("classifier.weight")
+    assert read.dtype == np.float32
+    np.testing.assert_array_equal(weights["classifier.weight"].astype(stored).astype(np.float32), read)
+
+
+def test_a_weight_of_another_type_is_refused(folder: Path) -> None:
+    """Quantised checkpoints need their scales, which we would not know about."""
+    weights = load_file(folder / "model.safetensors")
+    weights["classifier.weight"] = weights["classifier.weight"].astype(np.int8)
+    save_file(weights, folder / "model.safetensors")
+    with pytest.raises(ModelError, match=r"classifier\.weight.* is int8"):
+        Checkpoint.open(folder).weight("classifier.weight")
+
+
+def test_shards_are_found_through_their_index(folder: Path) -> None:
+    """Large checkpoints come in several files; a missing one is named before any work is done."""
+    weights = load_file(folder / "model.safetensors")
+    names = sorted(weights)
+    parts = {"one.safetensors": names[:5], "two.safetensors": names[5:]}
+    for file, part in parts.items():
+        save_file({name: weights[name] for name in part}, folder / file)
+    index = {name: file for file, part in parts.items() for name in part}
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": index}))
+    (folder / "model.safetensors").unlink()
+    checkpoint = Checkpoint.open(folder)
+    for name in (names[0], names[-1]):
+        np.testing.assert_array_equal(weights[name], checkpoint.weight(name))
+    (folder / "two.safetensors").unlink()
+    assert "weights missing: two.safetensors" in _refusal(folder)
+
+
+def test_names_that_tensorflow_left_behind_are_understood(folder: Path) -> None:
+    """Old conversions say gamma and beta."""
+    weights = load_file(folder / "model.safetensors")
+    old = {name.replace("LayerNorm.weight", "LayerNorm.gamma"): value for name, value in weights.items()}
+    save_file(old, folder / "model.safetensors")
+    name = "bert.embeddings.LayerNorm.weight"
+    np.testing.assert_array_equal(weights[name], Checkpoint.open(folder).weight(name))
+
+
+def test_the_digest_is_of_what_the_model_is_made_from(folder: Path) -> None:
+    """A README may change; config, weights or tokenizer may not. A copy elsewhere is the same model."""
+    digest = Checkpoint.open(folder).digest
+    assert len(bytes.fromhex(digest)) == 32
+    (folder / "README.md").write_text("hello")
+    assert digest == Checkpoint.open(Path(shutil.copytree(folder, folder.parent / "copy"))).digest
+    (folder / "vocab.txt").write_text("[PAD]\n")
+    with_vocabulary = Checkpoint.open(folder).digest
+    _edit(folder, dropout=0.2)
+    assert len({digest, with_vocabulary, Checkpoint.open(folder).digest}) == 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"model_type": "deberta-v2", "architectures": ["DebertaV2ForTokenClassification"]}, "DebertaV2ForTokenClass"),
+        ({"architectures": ["BertForMaskedLM"]}, "BertForMaskedLM: it has no token classification head"),
+        ({"hidden_act": "relu"}, "activation 'relu'"),
+        ({"position_embedding_type": "relative_key"}, "position embeddings 'relative_key'"),
+        ({"is_decoder": True}, "a decoder"),
+        ({"num_attention_heads": 5}, "5 heads over width 64"),
+        ({"hidden_size": "wide"}, "not a configuration that we can read"),
+        ({"id2label": {}}, "id2label must name every label"),
+        ({"id2label": {"0": "O", "2": "B-PER"}}, "id2label must name every label"),
+        ({"id2label": {"0": "LABEL_0", "1": "LABEL_1"}}, "only placeholders"),
+    ],
+)
+def test_what_we_do_not_build_is_refused_by_name(folder: Path, changes: dict[str, Any], reason: str) -> None:
+    """A silent approximation would be worse than no model."""
+    _edit(folder, **changes)
+    assert reason in _refusal(folder)
+
+
+def test_a_pickle_is_refused_with_the_way_out(folder: Path) -> None:
+    """Opening one runs its code."""
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    assert "pytorch_model.bin" in _refusal(folder)
+    assert "save_pretrained" in _refusal(folder)
+
+
+def test_missing_and_broken_files_are_named(folder: Path) -> None:
+    """Each refusal says which file, and of which folder."""
+    assert "no such folder" in _refusal(folder / "nowhere")
+    (folder / "model.safetensors").write_bytes(b"not safetensors")
+    assert "the weights cannot be read" in _refusal(folder)
+    (folder / "model.safetensors").unlink()
+    assert "no model.safetensors" in _refusal(folder)
+    (folder / "config.json").write_text("[]")
+    assert "not a configuration that we can read" in _refusal(folder)
+    (folder / "config.json").unlink()
+    assert "no config.json" in _refusal(folder)
+
+
+def test_a_weight_that_is_not_there_is_named(folder: Path) -> None:
+    """An incomplete checkpoint says what it lacks."""
+    with pytest.raises(ModelError, match=r"no weight 'bert.pooler.dense.weight'"):
+        Checkpoint.open(folder).weight("bert.pooler.dense.weight")

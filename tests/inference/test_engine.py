@@ -1,0 +1,162 @@
+"""The engine: what it answers, and what one bad window costs."""
+
+from __future__ import annotations
+
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import numpy as np
+import pytest
+from onnxruntime.capi.onnxruntime_pybind11_state import Fail
+from safetensors.numpy import load_file, save_file
+
+from enricher.errors import ModelError
+from enricher.inference import device
+from enricher.inference.engine import NOT_FINITE, OnnxEngine, default_lanes
+from enricher.inference.model import prepare
+from enricher.records import Batch, WindowFailure, WindowLabels
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from enricher.inference.model import PreparedModel
+    from enricher.records import Window
+
+    MakeWindow = Callable[[Sequence[int]], Window]
+
+REFERENCE = Path(__file__).parent.parent / "data" / "reference"
+POISON_ID = 77
+
+
+class _DeadSession:
+    """A session on a device that is gone: every run raises."""
+
+    def run(self, *_: object) -> NoReturn:
+        raise Fail("CUDA error 700: an illegal memory access was encountered")
+
+
+@pytest.fixture(scope="module", params=[np.nan, np.inf, -np.inf])
+def poisoned(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> OnnxEngine:
+    """An engine over a checkpoint with one token whose embedding is not finite."""
+    folder = tmp_path_factory.mktemp("poisoned")
+    shutil.copy(REFERENCE / "bert" / "config.json", folder)
+    weights = load_file(REFERENCE / "bert" / "model.safetensors")
+    weights["bert.embeddings.word_embeddings.weight"][POISON_ID] = request.param
+    save_file(weights, folder / "model.safetensors")
+    model = prepare(folder, device="cpu", precision="fp32", cache_dir=folder / "cache")
+    return OnnxEngine(model, threads_per_run=1, pad_id=0)
+
+
+def _labels(engine: OnnxEngine, windows: Sequence[Window]) -> list[list[int]]:
+    results = engine.run(Batch(tuple(windows))).results
+    assert all(isinstance(result, WindowLabels) for result in results)
+    return [result.labels.tolist() for result in results if isinstance(result, WindowLabels)]
+
+
+def test_results_come_in_the_order_of_the_batch_and_as_long_as_their_windows(
+    engine: OnnxEngine, pud_windows: list[Window]
+) -> None:
+    """Each window gets labels and probabilities for exactly its own tokens."""
+    batch = Batch(tuple(pud_windows[:8]))
+    result = engine.run(batch)
+    assert batch is result.batch
+    assert list(batch.windows) == [each.window for each in result.results]
+    for each in result.results:
+        assert isinstance(each, WindowLabels)
+        assert (each.window.length_tokens,) == each.labels.shape == each.scores.shape
+        assert (np.dtype(np.int32), np.dtype(np.float32)) == (each.labels.dtype, each.scores.dtype)
+        assert ((each.scores > 1 / len(engine.labels)) & (each.scores <= 1)).all()
+
+
+def test_the_company_in_a_batch_does_not_change_labels(engine: OnnxEngine, pud_windows: list[Window]) -> None:
+    """A window alone, among others, and far from the longest one is labelled the same."""
+    windows = pud_windows[:128]
+    alone = [_labels(engine, [window])[0] for window in windows]
+    by_fours = [labels for first in range(0, 128, 4) for labels in _labels(engine, windows[first : first + 4])]
+    assert alone == by_fours
+    assert alone == _labels(engine, windows)
+
+
+def test_lanes_may_run_at_once_on_one_engine(engine: OnnxEngine, pud_windows: list[Window]) -> None:
+    """Four threads in the same session get what one thread gets."""
+    groups = [pud_windows[first : first + 8] for first in range(0, 128, 8)]
+    expected = [_labels(engine, group) for group in groups]
+    with ThreadPoolExecutor(4) as pool:
+        assert expected == list(pool.map(lambda group: _labels(engine, group), groups))
+
+
+def test_a_window_with_scores_that_are_not_finite_fails_alone(poisoned: OnnxEngine, window: MakeWindow) -> None:
+    """NaN and both infinities in the weights reach the score; the other windows of the batch are answered as ever."""
+    good, bad = window([2, 10, 11, 12, 3]), window([2, 10, POISON_ID, 3])
+    first, failure, last = poisoned.run(Batch((good, bad, good))).results
+    assert isinstance(failure, WindowFailure)
+    assert (bad, NOT_FINITE) == (failure.window, failure.error_type)
+    assert [_labels(poisoned, [good])[0]] * 2 == [
+        each.labels.tolist() for each in (first, last) if isinstance(each, WindowLabels)
+    ]
+
+
+def test_a_window_that_raises_fails_alone(engine: OnnxEngine, window: MakeWindow, pud_windows: list[Window]) -> None:
+    """ONNX Runtime refuses the whole batch for one id outside the vocabulary; only that window fails."""
+    bad = window([101, 99_999, 102])
+    results = engine.run(Batch((*pud_windows[:3], bad, pud_windows[3]))).results
+    assert [WindowLabels] * 3 + [WindowFailure, WindowLabels] == [type(result) for result in results]
+    assert isinstance(results[3], WindowFailure)
+    assert results[3].error_type == "InvalidArgument"
+    assert "out of data bounds" in results[3].message
+
+
+def test_a_window_longer_than_the_position_table_fails_alone(
+    engine: OnnxEngine, window: MakeWindow, pud_windows: list[Window]
+) -> None:
+    """It is never cut in silence."""
+    results = engine.run(Batch((window([1000] * 513), pud_windows[0]))).results
+    assert [WindowFailure, WindowLabels] == [type(result) for result in results]
+
+
+def test_a_device_that_runs_nothing_any_more_is_fatal(
+    embedded: PreparedModel, pud_windows: list[Window], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lost device must not turn every article into a dead letter."""
+    engine = OnnxEngine(embedded, threads_per_run=1, pad_id=0)
+    monkeypatch.setattr(engine, "_session", _DeadSession())
+    with pytest.raises(ModelError, match=r"does not run the model any more.*CUDA error 700"):
+        engine.run(Batch((pud_windows[0],)))
+    with pytest.raises(ModelError, match="window of padding"):
+        engine.warm_up()
+
+
+def test_the_engine_says_what_it_runs(engine: OnnxEngine) -> None:
+    """Labels, card and provider are there for records, logs and metrics; warming up needs nothing."""
+    engine.warm_up()
+    assert engine.labels == ("O", "B-PER", "I-PER", "B-ORG", "I-ORG", "B-LOC", "I-LOC")
+    assert (engine.card.name, engine.card.precision) == ("newswire-minilm", "fp32")
+    assert engine.provider == "CPUExecutionProvider"
+
+
+def test_every_error_of_onnx_runtime_is_mapped() -> None:
+    """Each kind that the binding defines is in the list that the engine catches."""
+    assert {"Fail", "InvalidArgument", "EPFail", "RuntimeException", "NotImplemented"} <= {
+        kind.__name__ for kind in device.ORT_ERRORS
+    }
+
+
+def test_a_cpu_has_a_lane_for_each_core_that_the_container_may_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A quota below the number of cores counts, rounded down, in both versions of cgroups."""
+    monkeypatch.setattr(device, "_CGROUP", tmp_path)
+    everything = default_lanes("cpu")
+    assert everything >= 1
+    (tmp_path / "cpu.max").write_text("150000 100000\n")
+    assert default_lanes("cpu") == 1
+    (tmp_path / "cpu.max").write_text("max 100000\n")
+    assert everything == default_lanes("cpu")
+    (tmp_path / "cpu.max").unlink()
+    (tmp_path / "cpu").mkdir()
+    (tmp_path / "cpu" / "cpu.cfs_quota_us").write_text("50000\n")
+    (tmp_path / "cpu" / "cpu.cfs_period_us").write_text("100000\n")
+    assert default_lanes("cpu") == 1
+    assert default_lanes("cuda") == 2

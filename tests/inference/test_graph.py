@@ -1,0 +1,106 @@
+"""The graphs say what transformers and PyTorch say."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+import pytest
+
+from enricher.errors import ModelError
+from enricher.inference.checkpoint import Checkpoint
+from enricher.inference.device import open_session
+from enricher.inference.families import FAMILIES
+from enricher.inference.model import PreparedModel, prepare
+
+if TYPE_CHECKING:
+    from enricher.records import Window
+
+REFERENCE = Path(__file__).parent.parent / "data" / "reference"
+
+
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+def test_each_family_gives_the_logits_of_its_reference(family: str, cache_dir: Path) -> None:
+    """Float32 logits at real positions agree with PyTorch's to 1e-4 of the largest, in a batch of very mixed lengths."""
+    model = prepare(REFERENCE / family, device="cpu", precision="fp32", cache_dir=cache_dir)
+    expected = np.load(REFERENCE / family / "reference.npz")
+    session = open_session(model.onnx_path, "cpu", threads_per_run=2)
+    feeds = {"input_ids": expected["input_ids"].astype(np.int32), "lengths": expected["lengths"].astype(np.int32)}
+    logits, labels, scores = session.run(["logits", "labels", "scores"], feeds)
+    real = expected["attention_mask"].astype(bool)
+    difference = np.abs(expected["logits"] - logits)[real].max()
+    assert difference < 1e-4 * np.abs(expected["logits"]).max()
+    np.testing.assert_array_equal(expected["logits"].argmax(-1)[real], labels[real])
+    np.testing.assert_allclose(_highest_probability(expected["logits"])[real], scores[real], rtol=1e-4)
+
+
+@pytest.mark.parametrize("damage", ["positions", "mask"])
+def test_the_comparison_catches_a_wrong_graph(damage: str, tmp_path: Path) -> None:
+    """Positions that begin one too late, or a mask that is ignored, are far outside the tolerance: a negative control."""
+    folder = Path(shutil.copytree(REFERENCE / "roberta", tmp_path / "damaged"))
+    expected = np.load(folder / "reference.npz")
+    ids, lengths = expected["input_ids"].astype(np.int32), expected["lengths"].astype(np.int32)
+    if damage == "mask":
+        lengths = np.full_like(lengths, ids.shape[1])
+    else:
+        config = (folder / "config.json").read_text()
+        (folder / "config.json").write_text(config.replace('"pad_token_id": 1', '"pad_token_id": 2'))
+    model = prepare(folder, device="cpu", precision="fp32", cache_dir=tmp_path / "cache")
+    session = open_session(model.onnx_path, "cpu", threads_per_run=2)
+    (logits,) = session.run(["logits"], {"input_ids": ids, "lengths": lengths})
+    real = expected["attention_mask"].astype(bool)
+    assert np.abs(expected["logits"] - logits)[real].max() > 1e-2 * np.abs(expected["logits"]).max()
+
+
+def test_the_embedded_model_gives_its_reference_logits_in_mixed_batches(
+    embedded: PreparedModel, pud_windows: list[Window]
+) -> None:
+    """All gold sentences, batched as they come and so padded unevenly, agree with PyTorch alone to 1e-3."""
+    expected = np.split(
+        np.load(REFERENCE / "pud_logits.npz")["logits"], np.cumsum([len(w.ids) for w in pud_windows])[:-1]
+    )
+    session = open_session(embedded.onnx_path, "cpu", threads_per_run=2)
+    worst = 0.0
+    for first in range(0, len(pud_windows), 16):
+        windows = pud_windows[first : first + 16]
+        (logits,) = session.run(["logits"], embedded.form.feeds(windows, pad_id=0))
+        for row, reference in zip(logits, expected[first : first + 16], strict=True):
+            worst = max(worst, float(np.abs(reference - row[: len(reference)]).max()))
+    assert worst < 1e-3
+
+
+def test_the_graph_is_made_of_the_fused_operators_and_no_others(embedded: PreparedModel) -> None:
+    """Per layer: one attention, two skip norms, one GELU, six products; nothing was left to a pattern matcher."""
+    graph = onnx.load(str(embedded.onnx_path), load_external_data=False).graph
+    layers = embedded.checkpoint.config.layers
+    counts = Counter(node.op_type for node in graph.node)
+    expected = {
+        "MultiHeadAttention": layers,
+        "SkipLayerNormalization": 2 * layers,
+        "BiasGelu": layers,
+        "MatMul": 6 * layers + 1,
+    }
+    assert expected == {name: counts[name] for name in expected}
+
+
+def test_a_weight_of_another_shape_than_the_configuration_says_is_refused(tmp_path: Path) -> None:
+    """A config.json that belongs to other weights is named as the reason, not found out by a wrong answer."""
+    folder = tmp_path / "mixed"
+    folder.mkdir()
+    (folder / "model.safetensors").write_bytes((REFERENCE / "roberta" / "model.safetensors").read_bytes())
+    config = (REFERENCE / "roberta" / "config.json").read_text()
+    (folder / "config.json").write_text(config.replace('"vocab_size": 260', '"vocab_size": 261'))
+    assert Checkpoint.open(folder).config.vocab_size == 261
+    with pytest.raises(ModelError, match=r"\(260, 64\), not \(261, 64\)"):
+        prepare(folder, device="cpu", precision="fp32", cache_dir=tmp_path / "cache")
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+def _highest_probability(logits: np.ndarray) -> np.ndarray:
+    powers = np.exp(logits - logits.max(-1, keepdims=True))
+    probability: np.ndarray = powers.max(-1) / powers.sum(-1)
+    return probability

@@ -1,0 +1,131 @@
+"""Preparing a model: the cache, and the device that was asked for."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import onnxruntime as ort
+import pytest
+
+from enricher.errors import ModelError
+from enricher.inference import model
+from enricher.inference.device import cuda_problem, open_session
+from enricher.inference.graph import BUILDER_VERSION
+from enricher.inference.model import prepare
+
+if TYPE_CHECKING:
+    from enricher.inference.model import PreparedModel
+
+REFERENCE = Path(__file__).parent.parent / "data" / "reference"
+
+
+def _prepare(cache_dir: Path) -> PreparedModel:
+    return prepare(REFERENCE / "distilbert", device="cpu", precision="fp32", cache_dir=cache_dir)
+
+
+def _full_disk(*_: object) -> NoReturn:
+    raise OSError(28, "No space left on device")
+
+
+def test_the_second_time_nothing_is_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The graph is found by digest, form and builder."""
+    first = _prepare(tmp_path)
+    monkeypatch.setattr(model, "build", None)
+    assert first == _prepare(tmp_path)
+
+
+def test_another_builder_builds_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A graph of an older release is not taken for ours."""
+    first = _prepare(tmp_path)
+    monkeypatch.setattr("enricher.inference.model.BUILDER_VERSION", BUILDER_VERSION + 1)
+    assert first.onnx_path != _prepare(tmp_path).onnx_path
+
+
+def test_a_build_that_was_cut_short_is_never_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a killed process leaves behind lies aside, and the next one builds a whole graph."""
+    with monkeypatch.context() as patch:
+        patch.setattr(model, "_move_into_place", _full_disk)
+        patch.setattr(shutil, "rmtree", lambda *_, **__: None)  # a killed process does not clean up
+        with pytest.raises(OSError, match="No space"):
+            _prepare(tmp_path)
+    left_behind = {path.name for path in tmp_path.iterdir()}
+    assert all(name.startswith(".building-") for name in left_behind)
+    path = _prepare(tmp_path).onnx_path
+    assert path.parent.name not in left_behind
+    assert open_session(path, "cpu", threads_per_run=1)
+
+
+def test_what_killed_builds_left_is_swept_away_after_an_hour(tmp_path: Path) -> None:
+    """A build that may still be going on, of another process, is left alone."""
+    old, young = tmp_path / ".building-old", tmp_path / ".building-young"
+    old.mkdir()
+    young.mkdir()
+    os.utime(old, (0, 0))
+    path = _prepare(tmp_path).onnx_path
+    assert {young, path.parent} == set(tmp_path.iterdir())
+
+
+def test_a_full_disk_is_a_model_error_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message says what to do about it."""
+    monkeypatch.setattr("os.fsync", _full_disk)
+    with pytest.raises(ModelError, match="Free some space"):
+        _prepare(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_two_at_once_get_the_same_complete_graph(tmp_path: Path) -> None:
+    """Whoever is second takes what the first put there."""
+    with ThreadPoolExecutor(4) as pool:
+        paths = {each.onnx_path for each in pool.map(lambda _: _prepare(tmp_path), range(4))}
+    (path,) = paths
+    assert [path.parent] == list(tmp_path.iterdir())
+    assert open_session(path, "cpu", threads_per_run=1)
+
+
+def test_a_cache_that_cannot_be_written_is_replaced_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A read-only container still starts."""
+    (tmp_path / "file").write_text("in the way")
+    with caplog.at_level(logging.WARNING):
+        prepared = _prepare(tmp_path / "file" / "cache")
+    assert open_session(prepared.onnx_path, "cpu", threads_per_run=1)
+    assert "cannot be written" in caplog.text
+
+
+def test_the_card_names_the_model_and_its_precision(embedded: PreparedModel, cache_dir: Path) -> None:
+    """By name or by None, the embedded model is the same one."""
+    by_name = prepare("newswire-minilm", device="cpu", precision="auto", cache_dir=cache_dir)
+    assert by_name == embedded
+    assert (
+        embedded.card.name,
+        embedded.card.precision,
+        embedded.provider,
+    ) == ("newswire-minilm", "fp32", "CPUExecutionProvider")
+
+
+def test_a_name_that_is_no_folder_is_refused(tmp_path: Path) -> None:
+    """Nothing is downloaded; the message says how to."""
+    with pytest.raises(ModelError, match=r"no such folder.*hf download"):
+        prepare("someone/some-model", device="cpu", precision="auto", cache_dir=tmp_path)
+
+
+@pytest.mark.skipif(cuda_problem() is None, reason="CUDA works here")
+def test_cuda_is_refused_where_it_does_not_work(tmp_path: Path) -> None:
+    """The CPU is never taken in its place; the message says what is missing and what to install."""
+    with pytest.raises(ModelError, match=r"cannot use CUDA here: .*enricher\[cuda\]"):
+        prepare(None, device="cuda", precision="auto", cache_dir=tmp_path)
+    assert prepare(REFERENCE / "bert", device="auto", precision="auto", cache_dir=tmp_path).device == "cpu"
+
+
+@pytest.mark.skipif("CUDAExecutionProvider" not in ort.get_available_providers(), reason="no CUDA build")
+@pytest.mark.skipif(cuda_problem() is None, reason="CUDA works here")
+def test_a_session_that_fell_back_is_refused(tmp_path: Path) -> None:
+    """ONNX Runtime itself falls back in silence; that is caught where the session is opened."""
+    with pytest.raises(ModelError, match="fell back to CPUExecutionProvider"):
+        open_session(_prepare(tmp_path).onnx_path, "cuda", threads_per_run=1)

@@ -1,0 +1,172 @@
+"""The tokenizer: the ids that the model was made with, spans of each field, and limits that are said out loud."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from enricher.errors import InvalidArticle, ModelError
+from enricher.inference.checkpoint import Checkpoint
+from enricher.inference.model import EMBEDDED_FOLDER
+from enricher.inference.tokenizer import ArticleTokenizer
+from enricher.records import Article, TokenizedArticle
+
+if TYPE_CHECKING:
+    from enricher.records import Window
+
+DATA = Path(__file__).parent.parent / "data"
+SENTENCES = [json.loads(line)["text"] for line in (DATA / "gold" / "pud.jsonl").read_text().splitlines()]
+
+
+def _one(tokenizer: ArticleTokenizer, title: str, body: str) -> TokenizedArticle:
+    (result,) = tokenizer.tokenize([Article("1", title, body)])
+    assert isinstance(result, TokenizedArticle)
+    return result
+
+
+def test_the_ids_are_those_of_the_reference(tokenizer: ArticleTokenizer, pud_windows: list[Window]) -> None:
+    """Ids of the body, between the tokenizer's own special tokens, are what transformers gives for the sentence."""
+    results = tokenizer.tokenize([Article(str(index), "", text) for index, text in enumerate(SENTENCES)])
+    for result, window in zip(results, pud_windows, strict=True):
+        assert isinstance(result, TokenizedArticle)
+        _, body = result.fields
+        expected = (*tokenizer.specials_before, *body.ids.tolist(), *tokenizer.specials_after)
+        assert window.ids.tolist() == list(expected)
+
+
+def test_special_tokens_and_limits_are_the_checkpoints_own(tokenizer: ArticleTokenizer) -> None:
+    """[CLS] before, [SEP] after, [PAD] to fill, and 512 positions."""
+    assert (
+        tokenizer.specials_before,
+        tokenizer.specials_after,
+        tokenizer.pad_id,
+        tokenizer.max_window_tokens,
+    ) == ((101,), (102,), 0, 512)
+
+
+def test_spans_count_code_points_within_their_own_field(tokenizer: ArticleTokenizer) -> None:
+    """Emoji, accents and Han characters before a word do not shift its span, and the body begins at 0 again."""
+    title, body = "🙂🙂 Zürich", "東京 was naïve, Zürich."
+    result = _one(tokenizer, title, body)
+    for part, text, expected in zip(
+        result.fields, (title, body), (["Zürich"], ["東", "京", "was", "naïve", ",", "Zürich", "."]), strict=True
+    ):
+        spans, words = part.spans.char_spans(), part.spans.word_ids()
+        assert len(part.ids) == len(spans) == len(words)
+        assert (np.diff(words) >= 0).all()
+        assert (np.dtype(np.int32), np.dtype(np.int32)) == (spans.dtype, words.dtype)
+        by_word = [spans[words == word] for word in np.unique(words)]
+        assert expected == [text[each[0, 0] : each[-1, 1]] for each in by_word][-len(expected) :]
+
+
+def test_names_of_special_tokens_in_a_text_are_just_text(tokenizer: ArticleTokenizer) -> None:
+    """An article that says [SEP] does not get the model's separator."""
+    result = _one(tokenizer, "", "The [SEP] and [CLS] tokens")
+    assert not {101, 102} & set(result.fields[1].ids.tolist())
+
+
+def test_an_empty_article_has_no_tokens(tokenizer: ArticleTokenizer) -> None:
+    """Both fields are there, with empty arrays of the right shapes."""
+    result = _one(tokenizer, "", "")
+    assert result.length_tokens == 0
+    assert not result.truncated
+    assert [part.spans.char_spans().shape for part in result.fields] == [(0, 2), (0, 2)]
+    assert [part.spans.word_ids().shape for part in result.fields] == [(0,), (0,)]
+
+
+def test_a_text_that_the_library_refuses_costs_its_own_article_only(tokenizer: ArticleTokenizer) -> None:
+    """A lone surrogate makes an InvalidArticle without the text in it; its neighbours are tokenised."""
+    articles = [
+        Article("1", "Berlin", "Paris"),
+        Article("2", "Secret", "text \ud800"),
+        Article("3", "", "Rome"),
+    ]
+    first, refused, last = tokenizer.tokenize(articles)
+    assert isinstance(first, TokenizedArticle)
+    assert isinstance(last, TokenizedArticle)
+    assert isinstance(refused, InvalidArticle)
+    assert refused.stage == "tokenize"
+    assert not any(word in str(refused) for word in ("Secret", "text \ud800"))
+
+
+def test_above_the_limit_the_body_is_cut_first() -> None:
+    """Ids and spans end together, the title stays whole as long as it fits, and the record says that it was cut."""
+    tokenizer = ArticleTokenizer(Checkpoint.open(EMBEDDED_FOLDER), max_article_tokens=5, too_long="truncate")
+    title, body = (each for each in _one(tokenizer, "one two three", "four five six").fields)
+    assert (len(title.ids), len(body.ids)) == (3, 2)
+    assert body.spans.char_spans().tolist() == [[0, 4], [5, 9]]
+    assert body.spans.word_ids().tolist() == [0, 1]
+    long_title = _one(tokenizer, "one two three four five six", "seven")
+    assert [len(part.ids) for part in long_title.fields] == [5, 0]
+    assert long_title.truncated
+    assert not _one(tokenizer, "one two", "three four five").truncated
+
+
+def test_above_the_limit_an_article_can_be_refused_instead() -> None:
+    """The message names the rule and both numbers."""
+    tokenizer = ArticleTokenizer(Checkpoint.open(EMBEDDED_FOLDER), max_article_tokens=5, too_long="dead_letter")
+    (refused,) = tokenizer.tokenize([Article("1", "one two three", "four five six")])
+    assert isinstance(refused, InvalidArticle)
+    assert str(refused) == "6 tokens, and the limit (max_article_tokens) is 5"
+
+
+def test_threads_may_share_a_tokenizer(tokenizer: ArticleTokenizer) -> None:
+    """Four threads at once give what one gives."""
+    groups = [
+        [Article(str(index), "", SENTENCES[index]) for index in range(first, first + 50)] for first in range(0, 400, 50)
+    ]
+
+    def ids(group: list[Article]) -> list[list[int]]:
+        return [each.fields[1].ids.tolist() for each in tokenizer.tokenize(group) if isinstance(each, TokenizedArticle)]
+
+    expected = [ids(group) for group in groups]
+    with ThreadPoolExecutor(4) as pool:
+        assert expected == list(pool.map(ids, groups))
+
+
+def test_a_folder_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
+    """Weights alone are not enough, and the message names the folder."""
+    folder = shutil.copytree(DATA / "reference" / "bert", tmp_path / "bare")
+    with pytest.raises(ModelError, match=r"bare: no tokenizer"):
+        ArticleTokenizer(Checkpoint.open(folder), max_article_tokens=5, too_long="truncate")
+
+
+def test_a_tokenizer_of_another_model_is_refused(tmp_path: Path) -> None:
+    """Ids without an embedding would fail later, one article at a time."""
+    folder = shutil.copytree(DATA / "reference" / "bert", tmp_path / "mixed")
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(EMBEDDED_FOLDER / name, folder)
+    with pytest.raises(ModelError, match="30522 tokens and the model 260 embeddings"):
+        ArticleTokenizer(Checkpoint.open(folder), max_article_tokens=5, too_long="truncate")
+
+
+def test_loading_opens_no_socket(tmp_path: Path) -> None:
+    """In a fresh interpreter in which no socket connects, it loads, and the library's own threads are off."""
+    script = f"""
+import os, socket, sys
+def refuse(*_): raise AssertionError("a socket was opened")
+socket.socket.connect = refuse
+sys.path[:0] = [{str(Path(__file__).parents[2])!r}]
+from enricher.inference.checkpoint import Checkpoint
+from enricher.inference.model import EMBEDDED_FOLDER
+from enricher.inference.tokenizer import ArticleTokenizer
+ArticleTokenizer(Checkpoint.open(EMBEDDED_FOLDER), max_article_tokens=9, too_long="truncate")
+assert os.environ["TOKENIZERS_PARALLELISM"] == "false"
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={"HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
