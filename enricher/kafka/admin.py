@@ -1,0 +1,173 @@
+"""What the commands ask of the cluster, and the creation of topics. The worker needs none of this.
+
+Looks and creates; never changes or deletes what exists. What the answers mean is decided in `enricher.commands`.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import (
+    AdminClient,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
+
+from enricher.errors import BrokerError
+from enricher.kafka.asking import ClientLog, Complaint, asking, silenced
+from enricher.kafka.border import constructing
+from enricher.kafka.client import KafkaConfig
+
+_CREATE_TIMEOUT_S = 30.0  # a cluster that is busy electing leaders takes seconds
+_LOOK_AGAIN_S = 0.1
+_API_LINE = re.compile(r"ApiKey (\w+) \(\d+\) Versions \d+\.\.(\d+)")
+_DENIED = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """The cluster as its metadata shows it."""
+
+    id: str | None
+    brokers: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicView:
+    """A topic as its metadata shows it: `replicas` and `in_sync` are those of its worst partition."""
+
+    name: str
+    partitions: int
+    replicas: int
+    in_sync: int
+    leaderless: int
+    """Partitions without a leader: they can be neither read nor written now."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPlan:
+    """A topic to create; `settings` are Kafka's topic settings, the rest is left to the broker's defaults."""
+
+    name: str
+    partitions: int
+    replicas: int
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+class Admin:
+    """Asks the cluster of `config`. Every method may block for the request timeout, and raises BrokerError.
+
+    Raises SettingsError where librdkafka does not take the properties.
+    """
+
+    def __init__(self, config: KafkaConfig) -> None:
+        self._config = config
+        self._complaint = Complaint()
+        self._log = ClientLog()
+        # The client's own log is the only place where it tells which API versions a broker has.
+        properties = silenced(config.client("admin"), self._complaint) | {"debug": "feature"}
+        with constructing():
+            self._client = AdminClient(properties, logger=self._log.logger)
+
+    def cluster(self) -> ClusterView:
+        """Its id and how many brokers it has now."""
+        with self._asking(f"asking {self._config.bootstrap_servers} for the cluster"):
+            metadata = self._client.list_topics(timeout=self._config.request_timeout_s)
+        return ClusterView(metadata.cluster_id, len(metadata.brokers))
+
+    def api_versions(self) -> Mapping[str, int]:
+        """The highest version of each API (Kafka's names) that all brokers met so far have; empty where unknown.
+
+        Read from the client's debug log, because nothing in its interface tells.
+        """
+        self._client.poll(0)
+        highest: dict[str, int] = {}
+        for line in self._log.lines:
+            if match := _API_LINE.search(line):
+                name, version = match[1], int(match[2])
+                highest[name] = min(version, highest.get(name, version))
+        return highest
+
+    def topic(self, name: str) -> TopicView | None:
+        """The topic, or None where there is none (or none that we may see). Never creates it."""
+        with self._asking(f"asking for the topic '{name}'"):
+            metadata = self._client.list_topics(timeout=self._config.request_timeout_s).topics.get(name)
+            if metadata is None:
+                return None
+            if metadata.error:
+                raise KafkaException(metadata.error)
+        partitions = list(metadata.partitions.values())
+        return TopicView(
+            name=name,
+            partitions=len(partitions),
+            replicas=min((len(partition.replicas) for partition in partitions), default=0),
+            in_sync=min((len(partition.isrs) for partition in partitions), default=0),
+            leaderless=sum(partition.leader < 0 for partition in partitions),
+        )
+
+    def topic_settings(self, name: str) -> Mapping[str, str] | None:
+        """Kafka's settings of the topic; None where we may not look (the right is DescribeConfigs)."""
+        resource = ConfigResource(ResourceType.TOPIC, name)
+        with self._asking(f"asking for the settings of '{name}'"):
+            futures = self._client.describe_configs([resource], request_timeout=self._config.request_timeout_s)
+            try:
+                entries: Mapping[str, Any] = futures[resource].result()
+            except KafkaException as exception:
+                if exception.args[0].code() in _DENIED:
+                    return None
+                raise
+        return {entry.name: entry.value for entry in entries.values() if entry.value is not None}
+
+    def create(self, plans: Sequence[TopicPlan], *, dry_run: bool = False) -> None:
+        """Create the topics and wait until all can be used; with `dry_run` only ask the broker whether it would.
+
+        A topic that somebody else creates at the same time is no error.
+        """
+        if not plans:
+            return
+        new = [
+            NewTopic(p.name, num_partitions=p.partitions, replication_factor=p.replicas, config=dict(p.settings))
+            for p in plans
+        ]
+        with self._asking("creating topics"):
+            futures = self._client.create_topics(new, request_timeout=_CREATE_TIMEOUT_S, validate_only=dry_run)
+        for name, future in futures.items():
+            self._await_created(name, future)
+        if not dry_run:
+            self._await_usable([plan.name for plan in plans])
+
+    def _await_created(self, name: str, future: Future[None]) -> None:
+        with self._asking(f"creating the topic '{name}'"):
+            try:
+                future.result()
+            except KafkaException as exception:
+                code = exception.args[0].code()
+                if code in _DENIED:
+                    message = f"creating the topic '{name}' was refused: it needs the right CREATE on the topic"
+                    raise BrokerError(message) from exception
+                if code != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise
+
+    def _await_usable(self, names: Sequence[str]) -> None:
+        """Brokers learn of a new topic one after the other: wait until every partition has a leader."""
+        give_up_s = time.monotonic() + _CREATE_TIMEOUT_S
+        waiting = list(names)
+        while waiting := [name for name in waiting if not _usable(self.topic(name))]:
+            if time.monotonic() > give_up_s:
+                raise BrokerError(f"created, but not usable after {_CREATE_TIMEOUT_S:.0f} s: {', '.join(waiting)}")
+            time.sleep(_LOOK_AGAIN_S)
+
+    def _asking(self, doing: str) -> AbstractContextManager[None]:
+        return asking(self._client, doing, self._complaint)
+
+
+def _usable(topic: TopicView | None) -> bool:
+    return topic is not None and topic.partitions > 0 and not topic.leaderless

@@ -1,0 +1,182 @@
+"""What both Kafka clients are configured with, and what no user property may change.
+
+The facts behind each choice were measured on Kafka 4.3 with confluent-kafka 2.16, where not said otherwise.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import KafkaError
+
+from enricher.errors import SettingsError
+
+log = logging.getLogger("librdkafka")
+
+# Exactly-once stands on these; a user property that touches one is refused.
+_EXACTLY_ONCE = frozenset(
+    {
+        "acks",
+        "auto.offset.reset",
+        "enable.auto.commit",
+        "enable.auto.offset.store",
+        "enable.gapless.guarantee",
+        "enable.idempotence",
+        "enable.partition.eof",
+        "group.instance.id",
+        "group.protocol",
+        "isolation.level",
+        "max.in.flight",
+        "max.in.flight.requests.per.connection",
+        "partition.assignment.strategy",
+        "request.required.acks",
+        "transactional.id",
+    }
+)
+# These have a setting of their own.
+_OWN_SETTING = frozenset(
+    {
+        "bootstrap.servers",
+        "group.id",
+        "max.poll.interval.ms",
+        "message.max.bytes",
+        "metadata.broker.list",
+        "session.timeout.ms",
+        "transaction.timeout.ms",
+    }
+)
+_RETRY_BACKOFF_MS = 250
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaConfig:
+    """How to reach the cluster, as whom, and for how long to wait.
+
+    `max_record_bytes`: of one enriched record; `max_message_bytes`: of the largest message of all, dead letters included.
+
+    `properties`: librdkafka's own, for both clients, or for one with the prefix `consumer.` or `producer.`.
+    """
+
+    bootstrap_servers: str
+    group_id: str
+    instance: str
+    input_topic: str
+    output_topic: str
+    dead_letter_topic: str
+    session_timeout_s: float
+    max_poll_interval_s: float
+    transaction_timeout_s: float
+    request_timeout_s: float
+    max_record_bytes: int
+    max_message_bytes: int
+    properties: Mapping[str, str | int | float | bool] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in self.properties:
+            bare = name.removeprefix("consumer.").removeprefix("producer.")
+            if bare in _EXACTLY_ONCE:
+                message = f"kafka.properties may not set '{bare}': exactly-once needs it as it is"
+                raise SettingsError(message)
+            if bare in _OWN_SETTING:
+                message = f"kafka.properties may not set '{bare}': it has a setting of its own, see 'enricher settings'"
+                raise SettingsError(message)
+
+    @property
+    def transactional_id(self) -> str:
+        """Stable over restarts and unique among live workers: it fences what a dead one left behind."""
+        return f"{self.group_id}-{self.instance}"
+
+    def client(self, kind: str) -> dict[str, Any]:
+        """Properties of any client of ours: `kind` is `consumer`, `producer` or `admin`."""
+        return self._shared() | self._user(kind)
+
+    def consumer(self) -> dict[str, Any]:
+        """Properties of the worker's consumer."""
+        return self._shared() | {
+            "group.id": self.group_id,
+            "partition.assignment.strategy": "cooperative-sticky",
+            "session.timeout.ms": int(self.session_timeout_s * 1000),
+            "heartbeat.interval.ms": int(self.session_timeout_s * 100),
+            "max.poll.interval.ms": int(self.max_poll_interval_s * 1000),
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "isolation.level": "read_committed",
+            # The client's own default, `largest`, silently skips what is there before the first commit.
+            "auto.offset.reset": "earliest",
+            # How the source knows where a partition ends behind transaction markers.
+            "enable.partition.eof": True,
+            # Small prefetch, and with it the short backoff: with the default of 1 s it reads in fits and starts.
+            "queued.min.messages": 2000,
+            "queued.max.messages.kbytes": 32768,
+            "fetch.queue.backoff.ms": 20,
+            "fetch.wait.max.ms": 100,
+        } | self._user("consumer")  # fmt: skip
+
+    def producer(self) -> dict[str, Any]:
+        """Properties of the worker's producer."""
+        return self._shared() | {
+            "transactional.id": self.transactional_id,
+            "transaction.timeout.ms": int(self.transaction_timeout_s * 1000),
+            # Every transaction is flushed at once: lingering only adds to it.
+            "linger.ms": 0,
+            "compression.type": "lz4",
+            "message.max.bytes": self.max_message_bytes,
+            # The broker's limit is for a batch: many records together must not be larger than one may be.
+            "batch.size": min(1_000_000, self.max_record_bytes),
+            # What Java clients use, so that a key stays on its partition whoever writes it.
+            "partitioner": "murmur2_random",
+            "retry.backoff.ms": _RETRY_BACKOFF_MS,
+            "retry.backoff.max.ms": 1000,
+        } | self._user("producer")  # fmt: skip
+
+    @property
+    def retry_pause_s(self) -> float:
+        """The shortest time after which the client sends a request again: 80 % of its retry backoff."""
+        return 0.8 * float(self.producer()["retry.backoff.ms"]) / 1000
+
+    def _shared(self) -> dict[str, Any]:
+        return {
+            "bootstrap.servers": self.bootstrap_servers,
+            "client.id": f"enricher-{self.instance}",
+            "socket.timeout.ms": int(min(10.0, self.transaction_timeout_s) * 1000),
+            # A coordinator that left the metadata otherwise hangs send_offsets for ever (librdkafka 5511, 5456).
+            "connections.max.idle.ms": 3000,
+            "metadata.max.age.ms": 5000,
+            "reconnect.backoff.ms": 50,
+            "reconnect.backoff.max.ms": 1000,
+            "log.connection.close": False,
+        }
+
+    def _user(self, kind: str) -> dict[str, Any]:
+        """The user's properties for one kind of client; the ones with its prefix win."""
+        prefixes = ("consumer.", "producer.")
+        general = {name: value for name, value in self.properties.items() if not name.startswith(prefixes)}
+        prefix = f"{kind}."
+        own = {name.removeprefix(prefix): value for name, value in self.properties.items() if name.startswith(prefix)}
+        return general | own
+
+
+class LastWord:
+    """Keeps the last complaint of a client: calls often say only 'timed out', the reason comes by this callback."""
+
+    def __init__(self) -> None:
+        self._text = ""
+
+    def __call__(self, error: KafkaError) -> None:
+        """The client's `error_cb`. Must not raise. 'All brokers are down' follows every reason and would hide it."""
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001  the client's name
+            self._text = f"{error.name()}: {error.str()}"
+            self.say(self._text)
+
+    def say(self, text: str) -> None:
+        """Tell the operator at once: the call that fails for it may take a while to say so."""
+        log.warning("%s", text)
+
+    def explain(self, error: KafkaError) -> str:
+        """The error, and the complaint behind it if the error itself says too little."""
+        vague = error.code() in {KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN}  # noqa: SLF001  that is how the client names them
+        text = f"{error.name()}: {error.str()}"
+        return f"{text} (the client said before: {self._text})" if vague and self._text else text

@@ -1,0 +1,32 @@
+"""Group metadata for send_offsets, and the guard that it really proves membership.
+
+The broker accepts offsets *unfenced* when generation and member id are empty (before the first join, after having been
+thrown out), so such metadata must never be sent.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from confluent_kafka import Consumer
+
+from enricher.errors import TransactionTrouble
+
+_MAGIC = b"CGMDv2:"  # librdkafka's private format: magic, int32 generation (little endian), group, member, ...
+
+
+def proven_membership(consumer: Consumer) -> bytes:
+    """Fresh group metadata of a consumer that is a member of its group now; TransactionTrouble if it is not."""
+    metadata: bytes = consumer.consumer_group_metadata()
+    if not consumer.memberid() or _generation(metadata) < 0:
+        message = "this worker is no member of its group at the moment"
+        raise TransactionTrouble(message)
+    return metadata
+
+
+def _generation(metadata: bytes) -> int:
+    """The generation in librdkafka's metadata; 0 where the format is unknown, since the member id is checked anyway."""
+    if not metadata.startswith(_MAGIC) or len(metadata) < len(_MAGIC) + 4:
+        return 0
+    generation: int = struct.unpack_from("<i", metadata, len(_MAGIC))[0]
+    return generation

@@ -1,0 +1,73 @@
+"""What every client of this room asks about topics, and how it reads a message. Raises the client's errors unmapped."""
+
+from __future__ import annotations
+
+import time
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from enricher.errors import BrokerError
+from enricher.records import Partition, RawRecord
+
+_NO_LEADER_YET = {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE}
+_LOOK_AGAIN_S = 0.05
+
+
+def partitions_of(client: Consumer | Producer, topic: str, timeout_s: float) -> list[Partition]:
+    """The partitions of a topic, in order. Raises BrokerError where there is no such topic."""
+    metadata = client.list_topics(topic, timeout=timeout_s).topics[topic]
+    if metadata.error:
+        if metadata.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            message = f"there is no topic '{topic}': create it ('enricher topics create') or name the right one"
+            raise BrokerError(message)
+        raise KafkaException(metadata.error)
+    return [Partition(topic, number) for number in sorted(metadata.partitions)]
+
+
+def bounds_of(consumer: Consumer, partition: Partition, timeout_s: float) -> tuple[int, int]:
+    """First offset and end of what a consumer with this isolation level may see.
+
+    Waits for a leader: a new topic has none for a moment, and neither has one whose broker stops. Only for consumers
+    that are not reading yet.
+    """
+    give_up_s = time.monotonic() + timeout_s
+    while True:
+        try:
+            bounds = consumer.get_watermark_offsets(foreign(partition), timeout=timeout_s, cached=False)
+        except KafkaException as exception:
+            if exception.args[0].code() not in _NO_LEADER_YET or time.monotonic() > give_up_s:
+                raise
+            consumer.poll(_LOOK_AGAIN_S)
+        else:
+            assert bounds is not None, "it raises when it has no answer"
+            return bounds
+
+
+def raw_record(message: Message) -> RawRecord:
+    """The message as a record of ours."""
+    kind, timestamp_ms = message.timestamp()
+    offset = message.offset()
+    assert offset is not None
+    return RawRecord(
+        partition=partition_of(message),
+        offset=offset,
+        key=message.key(),
+        value=message.value(),
+        headers=tuple(message.headers() or ()),  # type: ignore[arg-type]  # the stub allows dicts, the client gives pairs
+        timestamp_s=timestamp_ms / 1000 if kind else None,
+    )
+
+
+def partition_of(message: Message) -> Partition:
+    """Where a message or an event of the client's belongs; an event about everything belongs nowhere."""
+    return Partition(message.topic() or "", message.partition() or 0)
+
+
+def ours(tp: TopicPartition) -> Partition:
+    """The client's partition as one of ours."""
+    return Partition(tp.topic, tp.partition)
+
+
+def foreign(partition: Partition) -> TopicPartition:
+    """Our partition as one of the client's."""
+    return TopicPartition(partition.topic, partition.number)

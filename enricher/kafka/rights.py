@@ -1,0 +1,148 @@
+"""Tries out the rights that a worker needs, one by one, and leaves nothing behind that a reader of committed records sees.
+
+Every trial uses a transactional id of its own, because the worker's would fence a worker that runs, and every
+transaction is aborted. What a failure means is decided in `enricher.commands.doctor`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from enricher.errors import BrokerError
+from enricher.kafka.asking import ClientLog, Complaint, asking, silenced
+from enricher.kafka.client import KafkaConfig
+from enricher.kafka.reader import TopicReader
+
+_NEWEST = 5  # records per partition to look at: enough to see a habit, little to fetch
+_CLOSE_WAIT_S = 5.0
+_KEY = b"enricher-doctor"  # compacted topics refuse records without a key
+_VALUE = b"a trial of 'enricher doctor': its transaction is aborted, committed readers never see this"
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The newest records of a topic: how many were looked at, and how many of these have no key."""
+
+    records: int
+    without_key: int
+
+
+def doctor_id(config: KafkaConfig) -> str:
+    """The transactional id of the trials: under the worker's prefix, and never the worker's own."""
+    return f"{config.transactional_id}-doctor"
+
+
+def read_newest(config: KafkaConfig, topic: str) -> Sample:
+    """READ on the topic: fetch the newest records of every partition. Raises BrokerError."""
+    reader = TopicReader(config, topic, newest=_NEWEST)
+    records = without_key = 0
+    give_up_s = time.monotonic() + config.request_timeout_s
+    try:
+        while not reader.fetched:
+            for record in reader.poll(0.2):
+                records += 1
+                without_key += record.key is None
+            if time.monotonic() > give_up_s:
+                raise BrokerError(f"'{topic}' gave no answer to a fetch within {config.request_timeout_s:.0f} s")
+    finally:
+        reader.close()
+    return Sample(records, without_key)
+
+
+def committed_offsets(config: KafkaConfig, topic: str, partitions: int) -> Mapping[int, int]:
+    """What the group has committed, by partition; partitions without an offset are left out. Raises BrokerError."""
+    complaint = Complaint()
+    consumer = Consumer(silenced(config.consumer(), complaint), logger=ClientLog().logger)
+    wanted = [TopicPartition(topic, index) for index in range(partitions)]
+    try:
+        with asking(consumer, f"asking for the offsets of the group '{config.group_id}'", complaint):
+            found = consumer.committed(wanted, timeout=config.request_timeout_s)
+            if error := next((tp.error for tp in found if tp.error), None):
+                raise KafkaException(error)
+    finally:
+        consumer.close()
+    return {tp.partition: tp.offset for tp in found if tp.offset >= 0}
+
+
+def try_transactional_id(config: KafkaConfig) -> None:
+    """WRITE on a transactional id with the worker's prefix. Raises BrokerError."""
+    with _transactional(config, "opening a transactional producer"):
+        pass
+
+
+def try_write(config: KafkaConfig, topic: str) -> None:
+    """WRITE on the topic: produce one record in a transaction that is aborted. Raises BrokerError."""
+    failed: list[KafkaError] = []
+
+    def delivered(error: KafkaError | None, _message: Message) -> None:
+        if error is not None:
+            failed.append(error)
+
+    with _transactional(config, f"writing to '{topic}'") as producer:
+        producer.begin_transaction()
+        producer.produce(topic, _VALUE, _KEY, on_delivery=delivered)
+        unsent = producer.flush(config.request_timeout_s)
+        if failed:
+            # The report of a record that was never sent says only that. A broken transaction refuses the next call with
+            # the reason for its breaking, and to begin is the one call that can do no harm.
+            producer.begin_transaction()
+            raise KafkaException(failed[0])
+        if unsent:
+            raise BrokerError(f"writing to '{topic}': no acknowledgement within {config.request_timeout_s:.0f} s")
+        producer.abort_transaction(config.transaction_timeout_s)
+
+
+def try_commit(config: KafkaConfig, topic: str, committed: Mapping[int, int]) -> None:
+    """READ on the group: send an offset in a transaction that is aborted. Raises BrokerError.
+
+    `committed`: the group's offsets. One of them is sent again, so that even a commit would change nothing. Reading
+    offsets needs only DESCRIBE; sending them needs READ, as joining does. Sent as no member, which the broker does not
+    check against the generation, and which disturbs no member.
+    """
+    index, offset = next(iter(committed.items()), (0, 0))
+    complaint = Complaint()
+    consumer = Consumer(silenced(config.consumer(), complaint), logger=ClientLog().logger)
+    try:
+        with _transactional(config, f"sending offsets for the group '{config.group_id}'") as producer:
+            producer.begin_transaction()
+            metadata = consumer.consumer_group_metadata()
+            timeout_s = config.transaction_timeout_s
+            producer.send_offsets_to_transaction([TopicPartition(topic, index, offset)], metadata, timeout_s)
+            producer.abort_transaction(timeout_s)
+    finally:
+        consumer.close()
+
+
+@contextmanager
+def _transactional(config: KafkaConfig, doing: str) -> Iterator[Producer]:
+    """A transactional producer of the trial's own; what it raises in the body is mapped."""
+    complaint = Complaint()
+    properties = silenced(config.producer(), complaint) | {"transactional.id": doctor_id(config)}
+    producer = Producer(properties, logger=ClientLog().logger)
+    try:
+        with asking(producer, doing, complaint):
+            # Metadata first: without it init_transactions now and then takes half a second longer.
+            producer.list_topics(timeout=config.request_timeout_s)
+            producer.init_transactions(2 * config.transaction_timeout_s)
+            yield producer
+    finally:
+        _let_go(producer)
+
+
+def _let_go(producer: Producer) -> None:
+    """Close, which aborts what is open; in a thread of its own, because it may block as long as the call that failed."""
+
+    def close() -> None:
+        with suppress(KafkaException):
+            producer.purge(in_queue=True, in_flight=True, blocking=False)
+            producer.close()
+
+    thread = threading.Thread(target=close, name="close-trial", daemon=True)
+    thread.start()
+    thread.join(_CLOSE_WAIT_S)

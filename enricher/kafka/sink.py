@@ -1,0 +1,244 @@
+"""The producer: one transaction per call, opened and closed inside one function; a new producer after any trouble.
+
+None is ever open during a poll, so that a rebalance never meets one.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from enricher.codec import Encoder, Outgoing
+from enricher.errors import BrokerError, RefusedOutput, TransactionTrouble
+from enricher.kafka.border import border, constructing, mapped
+from enricher.kafka.client import KafkaConfig, LastWord
+from enricher.kafka.client import log as client_log
+from enricher.kafka.metadata import partitions_of
+from enricher.records import InFlight, Partition, Release
+from enricher.tally import Tally
+from enricher.watchdog import Guard
+
+log = logging.getLogger(__name__)
+
+# A retired producer aborts what it had open; that a newer one has done so already is what we want.
+warnings.filterwarnings("ignore", message="Producer abort_transaction failed during close", category=RuntimeWarning)
+
+_TOO_LARGE = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE}
+_ANY_PARTITION = -1  # librdkafka's RD_KAFKA_PARTITION_UA: the partitioner decides, by the key
+_CLOSE_WAIT_S = 5.0  # a producer that does not close by then is left to the end of the process
+
+
+class TransactionalSink:
+    """Publishes releases exactly once.
+
+    `membership` gives fresh group metadata; it raises TransactionTrouble while this worker is no member.
+    """
+
+    def __init__(
+        self,
+        config: KafkaConfig,
+        encoder: Encoder,
+        *,
+        membership: Callable[[], bytes],
+        guard: Guard,
+        tally: Tally,
+    ) -> None:
+        self._config = config
+        self._encoder = encoder
+        self._membership = membership
+        self._guard = guard
+        self._tally = tally
+        self._last_word = LastWord()
+        self._producer: Producer | None = None
+        self._same_partitions: Mapping[str, bool] = {}
+        self._failed: list[tuple[InFlight, KafkaError]] = []
+
+    def open(self) -> None:
+        """Connect and fence what an earlier process of the same name left open. Raises BrokerError."""
+        try:
+            self.recover()
+        except TransactionTrouble as error:
+            message = f"no transactional producer at {self._config.bootstrap_servers}: {error}"
+            raise BrokerError(message) from error
+
+    def publish(self, release: Release) -> None:
+        """Write the tickets' outcomes and commit their offsets, all or nothing.
+
+        Raises TransactionTrouble where it failed or nobody knows; then only `recover` makes the sink usable again.
+        """
+        outgoing = [self._encoder.outgoing(ticket) for ticket in release.tickets]
+        producer, self._producer = self._producer, None  # broken until proven whole
+        if producer is None:
+            message = "the producer is broken"
+            raise TransactionTrouble(message)
+        try:
+            with (
+                self._guard("a transaction", 3 * self._config.transaction_timeout_s),
+                border("a transaction", self._last_word, producer),
+            ):
+                slow = self._transact(producer, outgoing, release.committable)
+        except BaseException:
+            self._retire(producer)
+            raise
+        self._producer = producer
+        if slow:
+            self._renew(slow)
+
+    def recover(self) -> None:
+        """A new producer under the same id: settles the old transaction and fences whatever is still under way."""
+        self._drop()
+        self._producer = self._connected()
+
+    def close(self) -> None:
+        """Let go of the producer, within a bound."""
+        closing = self._drop()
+        if closing:
+            closing.join(_CLOSE_WAIT_S)
+
+    # ---- the transaction
+
+    def _transact(
+        self, producer: Producer, outgoing: Sequence[Outgoing], committable: Mapping[Partition, int]
+    ) -> str | None:
+        """Begin, produce, flush, send offsets, commit. Returns the name of a step that was suspiciously slow."""
+        timeout_s = self._config.transaction_timeout_s
+        steps = _Stopwatch(self._config.retry_pause_s)
+        producer.begin_transaction()
+        if outgoing:
+            self._produce(producer, outgoing)
+            steps.done("produce")
+        offsets = [TopicPartition(p.topic, p.number, offset) for p, offset in committable.items()]
+        producer.send_offsets_to_transaction(offsets, self._membership(), timeout_s)
+        steps.done("send_offsets")
+        producer.commit_transaction(timeout_s)
+        steps.done("commit")
+        return steps.slow
+
+    def _produce(self, producer: Producer, outgoing: Sequence[Outgoing]) -> None:
+        self._failed = []
+        for message in outgoing:
+            self._produce_one(producer, message)
+        unsent = producer.flush(self._config.transaction_timeout_s)
+        if self._failed:
+            raise self._failure(producer)
+        if unsent:
+            message_ = f"{unsent} of {len(outgoing)} records were not acknowledged in time"
+            raise TransactionTrouble(message_)
+
+    def _produce_one(self, producer: Producer, message: Outgoing) -> None:
+        topic = self._config.dead_letter_topic if message.kind == "dead_letter" else self._config.output_topic
+        partition = message.ticket.raw.partition.number if self._same_partitions[topic] else _ANY_PARTITION
+
+        def delivered(error: KafkaError | None, _message: Message, ticket: InFlight = message.ticket) -> None:
+            if error is not None:
+                self._failed.append((ticket, error))
+
+        while True:
+            try:
+                producer.produce(
+                    topic,
+                    message.value,
+                    message.key,
+                    headers=list(message.headers),
+                    on_delivery=delivered,
+                    partition=partition,
+                )
+            except BufferError:  # the client's queue is full: let it send
+                producer.poll(0.05)
+            else:
+                return
+
+    def _failure(self, producer: Producer) -> Exception:
+        """What the delivery reports mean together: refused records, or trouble."""
+        refused, error = self._refused()
+        if refused:
+            return RefusedOutput(self._last_word.explain(error), refused)
+        if error.code() == KafkaError._PURGE_QUEUE:  # noqa: SLF001  the client's name
+            # Purged because the transaction had failed already, and only the next call says of what.
+            producer.begin_transaction()
+        return mapped(error, f"{len(self._failed)} records were not written", self._last_word)
+
+    def _refused(self) -> tuple[list[InFlight], KafkaError]:
+        """The records that the broker will never take, and what it said.
+
+        It refuses requests, not records, so the blame has to be found: a compacted topic takes no record without a key;
+        for the size the largest is blamed first, and the others get their chance after the recovery.
+        """
+        for ticket, error in self._failed:
+            if error.code() in _TOO_LARGE:
+                oversized = [ticket for ticket, error in self._failed if error.code() in _TOO_LARGE]
+                return [max(oversized, key=lambda ticket: ticket.raw.size_bytes)], error
+            if error.code() == KafkaError.INVALID_RECORD and ticket.raw.key is None:
+                return [ticket for ticket, _ in self._failed if ticket.raw.key is None], error
+        return [], self._failed[0][1]
+
+    # ---- producers come and go
+
+    def _renew(self, slow: str) -> None:
+        """Replace the producer after a transaction that succeeded slowly.
+
+        A slow call may have been sent twice, and librdkafka has no protocol against its late twin hitting the next
+        transaction (KAFKA-17754, librdkafka 5423). The new producer's epoch fences it. Nothing needs to be forgotten:
+        the outcome is known.
+        """
+        log.info("%s: a new producer", slow)
+        self._tally.producers_renewed += 1
+        self.recover()
+
+    def _connected(self) -> Producer:
+        with constructing():
+            producer = Producer(self._config.producer() | {"error_cb": self._last_word}, logger=client_log)
+        with border("opening a transactional producer", self._last_word, producer):
+            try:
+                # Metadata first: without it init_transactions now and then takes half a second longer.
+                self._same_partitions = self._compare_partitions(producer)
+                producer.init_transactions(2 * self._config.transaction_timeout_s)
+            except BaseException:
+                self._retire(producer)
+                raise
+        return producer
+
+    def _compare_partitions(self, producer: Producer) -> dict[str, bool]:
+        """For each topic that we write, whether it has as many partitions as the input: then order per key is kept."""
+        config = self._config
+        topics = (config.input_topic, config.output_topic, config.dead_letter_topic)
+        counts = {topic: len(partitions_of(producer, topic, config.request_timeout_s)) for topic in topics}
+        return {topic: count == counts[config.input_topic] for topic, count in counts.items()}
+
+    def _drop(self) -> threading.Thread | None:
+        producer, self._producer = self._producer, None
+        return self._retire(producer) if producer else None
+
+    def _retire(self, producer: Producer) -> threading.Thread:
+        """Close in a thread of its own: closing may block as long as the call that brought us here."""
+        thread = threading.Thread(target=_close, args=(producer,), name="retire-producer", daemon=True)
+        thread.start()
+        return thread
+
+
+class _Stopwatch:
+    """Notes the first step that took longer than a retry of the client takes to come."""
+
+    def __init__(self, retry_pause_s: float) -> None:
+        self._limit_s = retry_pause_s
+        self._last_s = time.monotonic()
+        self.slow: str | None = None
+
+    def done(self, step: str) -> None:
+        now_s = time.monotonic()
+        if now_s - self._last_s > self._limit_s and self.slow is None:
+            self.slow = f"{step} took {now_s - self._last_s:.3f} s, so a request may have been sent twice"
+        self._last_s = now_s
+
+
+def _close(producer: Producer) -> None:
+    try:
+        producer.purge(in_queue=True, in_flight=True, blocking=False)
+        producer.close()
+    except KafkaException as exception:
+        log.debug("closing a retired producer: %s", exception)

@@ -1,0 +1,135 @@
+"""A source and a sink on the real broker, without a worker around them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+
+from support.topics import Topics
+
+from enricher.codec import Encoder
+from enricher.kafka.client import KafkaConfig
+from enricher.kafka.sink import TransactionalSink
+from enricher.kafka.source import KafkaSource
+from enricher.records import Article, Coverage, EnrichedRecord, InFlight, ModelCard, Partition, RawRecord, Release
+from enricher.tally import Tally
+
+CARD = ModelCard(name="none", digest="0" * 64, precision="fp32")
+
+
+def unguarded(_what: str, _limit_s: float) -> AbstractContextManager[None]:
+    """A guard that lets everything take as long as it takes."""
+    return nullcontext()
+
+
+def config_for(topics: Topics, **changes: object) -> KafkaConfig:
+    """A configuration for a test's topics, with quick timeouts."""
+    config = KafkaConfig(
+        bootstrap_servers=topics.bootstrap_servers,
+        group_id=topics.group,
+        instance="worker-0",
+        input_topic=topics.input,
+        output_topic=topics.output,
+        dead_letter_topic=topics.dead_letters,
+        session_timeout_s=6,
+        max_poll_interval_s=30,
+        transaction_timeout_s=5,
+        request_timeout_s=10,
+        max_record_bytes=1_000_000,
+        max_message_bytes=17_000_000,
+    )
+    return replace(config, **changes)  # type: ignore[arg-type]  # the names are checked at run time
+
+
+def encoder(max_record_bytes: int = 1_000_000, max_dead_letter_bytes: int = 16_000_000) -> Encoder:
+    """An encoder of small limits or large ones."""
+    return Encoder(
+        CARD,
+        version="test",
+        max_record_bytes=max_record_bytes,
+        max_dead_letter_bytes=max_dead_letter_bytes,
+        clock=time.time,
+    )
+
+
+@dataclass(slots=True)
+class Diary:
+    """A listener that writes down what it was told."""
+
+    owned: set[Partition] = field(default_factory=set)
+    events: list[tuple[str, tuple[Partition, ...]]] = field(default_factory=list)
+    on_revoked: Callable[[Sequence[Partition]], None] = lambda _partitions: None
+
+    def assigned(self, partitions: Sequence[Partition]) -> None:
+        """Note new partitions."""
+        self.owned |= set(partitions)
+        self.events.append(("assigned", tuple(partitions)))
+
+    def revoked(self, partitions: Sequence[Partition]) -> None:
+        """Note revoked partitions."""
+        self.owned -= set(partitions)
+        self.events.append(("revoked", tuple(partitions)))
+        self.on_revoked(partitions)
+
+    def lost(self, partitions: Sequence[Partition]) -> None:
+        """Note lost partitions."""
+        self.owned -= set(partitions)
+        self.events.append(("lost", tuple(partitions)))
+
+
+def opened(config: KafkaConfig, *, until_caught_up: bool = False) -> tuple[KafkaSource, Diary]:
+    """A source that has joined its group and has its partitions."""
+    source, diary = KafkaSource(config, until_caught_up=until_caught_up), Diary()
+    source.open(diary)
+    poll_until(source, lambda: bool(diary.owned))
+    return source, diary
+
+
+def poll_until(source: KafkaSource, done: Callable[[], bool], timeout_s: float = 20.0) -> list[RawRecord]:
+    """Poll until something holds; the records that came on the way."""
+    records: list[RawRecord] = []
+    deadline_s = time.monotonic() + timeout_s
+    while not done():
+        assert time.monotonic() < deadline_s, "it did not happen in time"
+        records += source.poll(1_000, 0.05)
+    return records
+
+
+def records_of(source: KafkaSource, count: int, timeout_s: float = 20.0) -> list[RawRecord]:
+    """The next `count` records."""
+    records: list[RawRecord] = []
+    deadline_s = time.monotonic() + timeout_s
+    while len(records) < count:
+        assert time.monotonic() < deadline_s, f"{len(records)} of {count} records came"
+        records += source.poll(count - len(records), 0.05)
+    return records
+
+
+def sink_for(source: KafkaSource, config: KafkaConfig, **kinds: Encoder) -> tuple[TransactionalSink, Tally]:
+    """An open sink that commits for `source`."""
+    tally = Tally()
+    sink = TransactionalSink(
+        config, kinds.get("encoder") or encoder(), membership=source.membership, guard=unguarded, tally=tally
+    )
+    sink.open()
+    return sink, tally
+
+
+def finished(raw: RawRecord) -> InFlight:
+    """A ticket whose article was enriched, without entities."""
+    ticket = InFlight(raw, arrived_s=0.0)
+    ticket.finish(EnrichedRecord(Article("a", "", "b"), (), Coverage(1, 1, truncated=False)))
+    return ticket
+
+
+def release_of(records: Sequence[RawRecord], ticket: Callable[[RawRecord], InFlight] = finished) -> Release:
+    """A release of these records, in their order."""
+    committable = {record.partition: record.offset + 1 for record in records}
+    return Release([ticket(record) for record in records], committable)
+
+
+def partitions_of(topics: Topics) -> Iterator[Partition]:
+    """The four input partitions of a test."""
+    return (Partition(topics.input, number) for number in range(4))

@@ -1,0 +1,167 @@
+"""What the tests with a real broker share: publishing, workers in processes of their own, and a reader that verifies.
+
+The verifier reads with clients of its own and trusts nothing of the worker's code but the header names.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import orjson
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
+
+SAMPLES = Path(__file__).resolve().parents[2] / "scripts" / "articles" / "wikinews.jsonl"
+
+
+def sample_articles() -> list[dict[str, Any]]:
+    """The 43 sample articles."""
+    return [orjson.loads(line) for line in SAMPLES.read_bytes().splitlines()]
+
+
+def short_articles(count: int, seed: int = 1) -> list[dict[str, Any]]:
+    """`count` articles of a headline and a sentence or two, cut from the samples, with ids of their own."""
+    chosen, samples = random.Random(seed), sample_articles()
+    articles = []
+    for number in range(count):
+        sample = chosen.choice(samples)
+        start = chosen.randrange(max(1, len(sample["body"]) - 200))
+        body = sample["body"][start : start + chosen.randrange(20, 200)]
+        articles.append({"id": f"short-{number}", "title": sample["title"], "body": f"x {body}"})
+    return articles
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """One input as it was published."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]] = ()
+
+
+def as_sent(article: Mapping[str, Any]) -> Sent:
+    """An article under its id."""
+    return Sent(str(article["id"]).encode(), orjson.dumps(article))
+
+
+def publish(bootstrap_servers: str, topic: str, inputs: Iterable[Sent]) -> dict[tuple[int, int], Sent]:
+    """Write the inputs; returns which went to which partition and offset."""
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "message.max.bytes": 20_000_000, "log_level": 0})
+    places: dict[tuple[int, int], Sent] = {}
+
+    for sent in inputs:
+
+        def delivered(error: object, message: Message, sent: Sent = sent) -> None:
+            assert error is None, error
+            places[message.partition() or 0, message.offset() or 0] = sent
+
+        producer.produce(topic, sent.value, sent.key, headers=list(sent.headers), on_delivery=delivered)
+        producer.poll(0)
+    assert producer.flush(30) == 0
+    return places
+
+
+def read_all(bootstrap_servers: str, topic: str, isolation: str = "read_committed") -> list[Message]:
+    """Everything that a consumer sees of a topic, from its beginning to its end."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": "harness-reader",
+            "isolation.level": isolation,
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "fetch.wait.max.ms": 20,
+            "log_level": 0,
+        }
+    )
+    try:
+        numbers = list(consumer.list_topics(topic, timeout=10).topics[topic].partitions)
+        consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in numbers])
+        messages: list[Message] = []
+        ended: set[int | None] = set()
+        while len(ended) < len(numbers):
+            for message in consumer.consume(1_000, 0.2):
+                ended.add(message.partition()) if message.error() else messages.append(message)
+        return messages
+    finally:
+        consumer.close()
+
+
+def committed_and_ends(bootstrap_servers: str, group: str, topic: str) -> dict[int, tuple[int, int]]:
+    """Per partition the group's committed offset and the topic's end."""
+    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": group, "log_level": 0})
+    try:
+        numbers = list(consumer.list_topics(topic, timeout=10).topics[topic].partitions)
+        committed = consumer.committed([TopicPartition(topic, number) for number in numbers], timeout=10)
+        ends = {n: consumer.get_watermark_offsets(TopicPartition(topic, n), timeout=10)[1] for n in numbers}
+        return {tp.partition: (tp.offset, ends[tp.partition]) for tp in committed}
+    finally:
+        consumer.close()
+
+
+def headers_of(message: Message) -> dict[str, bytes | None]:
+    """Headers by name, the last one winning."""
+    return dict(header_list(message))
+
+
+def header_list(message: Message) -> list[tuple[str, bytes | None]]:
+    """Headers as they came, repeated names included. The client's types allow more than it ever gives."""
+    return cast("list[tuple[str, bytes | None]]", message.headers() or [])
+
+
+def source_of(message: Message) -> tuple[int, int]:
+    """Partition and offset of the input that an output names as its source."""
+    headers = headers_of(message)
+    prefix = "enricher.dlq.source" if "enricher.dlq.stage" in headers else "enricher.source"
+    return int(headers[f"{prefix}.partition"] or b""), int(headers[f"{prefix}.offset"] or b"")
+
+
+def assert_exactly_once(outputs: Sequence[Message], places: Mapping[tuple[int, int], Sent]) -> None:
+    """Every input has one output with its key, none is invented, and each partition keeps the input's order."""
+    seen = Counter(source_of(message) for message in outputs)
+    assert [place for place, count in seen.items() if count > 1] == [], "doubled"
+    assert sorted(places.keys() - seen.keys()) == [], "lost"
+    assert sorted(seen.keys() - places.keys()) == [], "invented"
+    assert all(message.key() == places[source_of(message)].key for message in outputs)
+    for topic in {message.topic() for message in outputs}:
+        for number in {message.partition() for message in outputs}:
+            offsets = [source_of(m) for m in outputs if m.topic() == topic and m.partition() == number]
+            assert offsets == sorted(offsets), f"{topic}[{number}] is out of order"
+
+
+@contextmanager
+def worker(
+    environment: Mapping[str, str], *arguments: str, log: Path | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """`enricher run` in a process of its own, killed at the end if it still runs."""
+    output = log.open("ab") if log else None
+    process = subprocess.Popen(
+        [sys.executable, "-m", "enricher", "run", "--report-every-s", "1", *arguments],
+        env={**os.environ, **environment},
+        stderr=output,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        if output:
+            output.close()
+
+
+def wait_until(condition: Callable[[], bool], timeout_s: float, what: str) -> None:
+    """Ask every tenth of a second until it holds; fail after `timeout_s`."""
+    deadline_s = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline_s, f"not within {timeout_s:g} s: {what}"
+        time.sleep(0.1)

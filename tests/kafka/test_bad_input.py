@@ -1,0 +1,150 @@
+"""Bad input on a real broker: one dead letter each, with the reason, while the articles around it are enriched."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+import orjson
+import pytest
+from kafka.harness import Sent, as_sent, assert_exactly_once, header_list, headers_of, publish, read_all
+from safetensors.numpy import load_file, save_file
+from support.topics import Topics
+
+from enricher.app import Model, kafka_worker, load_model
+from enricher.inference.model import EMBEDDED_FOLDER
+from enricher.settings import Settings, load_settings
+
+pytestmark = pytest.mark.broker
+
+GOOD = {"id": "good", "title": "Angela Merkel in Paris", "body": "Angela Merkel met Emmanuel Macron in Paris."}
+CANARY = "xylophonist"
+BAD = {
+    "not JSON": (b'{"id": "a", "body": "xylophonist', "decode"),
+    "JSON but no object": (b'["xylophonist"]', "decode"),
+    "body missing": (b'{"id": "a", "title": "xylophonist"}', "decode"),
+    "id of the wrong type": (b'{"id": 7, "body": "xylophonist"}', "decode"),
+    "title of the wrong type": (b'{"id": "a", "title": 5, "body": "xylophonist"}', "decode"),
+    "invalid UTF-8": (b'{"id": "a", "body": "xylophonist \xff"}', "decode"),
+    "a lone surrogate": (b'{"id": "a", "body": "xylophonist \\ud800"}', "decode"),
+    "no text": (b'{"id": "a", "body": ""}', "decode"),
+    "white space only": (orjson.dumps({"id": "a", "body": " \n\t\u00a0"}), "decode"),
+    "control characters only": (orjson.dumps({"id": "a", "body": "\x00\x01\x1b\u200b"}), "decode"),
+    "10 MB of text": (orjson.dumps({"id": "a", "body": "xylophonist " * 840_000}), "decode"),
+    "an id of 10 kB": (orjson.dumps({"id": "x" * 10_000, "body": "xylophonist"}), "decode"),
+}
+FINE = {
+    "no entities": {"id": "plain", "body": "it rained all day and nothing happened."},
+    "emoji": {"id": "emoji", "body": "\U0001f600\U0001f680 \U0001f1eb\U0001f1f7"},
+    "combining characters": {"id": "combining", "body": "Zoe\u0308 Bru\u0308ck lives in Sa\u0303o Paulo."},
+    "right to left": {"id": "rtl", "body": "\u0623\u0646\u062c\u064a\u0644\u0627 in Berlin"},
+}
+
+
+@pytest.fixture(scope="module")
+def model() -> Model:
+    """The embedded model, loaded once."""
+    return load_model(Settings())
+
+
+def run_worker(topics: Topics, monkeypatch: pytest.MonkeyPatch, model: Model, **more: str) -> None:
+    """A worker in this process, until it has caught up."""
+    for name, value in {**topics.environment, **more}.items():
+        monkeypatch.setenv(name, value)
+    kafka_worker(load_settings(), model, until_caught_up=True).run()
+
+
+def test_each_kind_of_bad_input_gives_one_dead_letter(
+    topics: Topics, monkeypatch: pytest.MonkeyPatch, model: Model
+) -> None:
+    """Raw key, value and headers untouched; the reason names the rule and never holds text of the article."""
+    headers = [("upstream", b"7"), ("upstream", b"8"), ("empty", None)]
+    inputs = []
+    for kind, (value, _) in BAD.items():
+        inputs += [Sent(kind.encode(), value, headers), as_sent(GOOD)]
+    places = publish(topics.bootstrap_servers, topics.input, [*inputs, *map(as_sent, FINE.values())])
+    run_worker(topics, monkeypatch, model)
+    records = read_all(topics.bootstrap_servers, topics.output)
+    dead = read_all(topics.bootstrap_servers, topics.dead_letters)
+    assert_exactly_once([*records, *dead], places)
+    letters = {(message.key() or b"").decode(): message for message in dead}
+    assert letters.keys() == BAD.keys()
+    for kind, (value, stage) in BAD.items():
+        reason = headers_of(letters[kind])
+        assert letters[kind].value() == value, kind
+        assert header_list(letters[kind])[: len(headers)] == headers, kind
+        assert reason["enricher.dlq.stage"] == stage.encode(), kind
+        assert reason["enricher.dlq.error.message"], kind
+        ours = b" ".join(value or b"" for name, value in reason.items() if name.startswith("enricher.dlq."))
+        assert CANARY.encode() not in ours, kind
+    assert len(records) == len(BAD) + len(FINE)
+
+
+def test_tombstones_pass_through_in_order(topics: Topics, monkeypatch: pytest.MonkeyPatch, model: Model) -> None:
+    """An indexer sees the article and then its deletion, under the same key."""
+    places = publish(topics.bootstrap_servers, topics.input, [as_sent(GOOD), Sent(b"good", None)])
+    run_worker(topics, monkeypatch, model)
+    outputs = read_all(topics.bootstrap_servers, topics.output)
+    assert_exactly_once(outputs, places)
+    assert [message.value() is None for message in outputs] == [False, True]
+
+
+def test_an_output_above_the_limit_is_a_dead_letter(
+    topics: Topics, monkeypatch: pytest.MonkeyPatch, model: Model
+) -> None:
+    """The enriched record would be larger than the topic takes: the article is dead-lettered, its neighbour is not."""
+    large = {"id": "large", "body": "Angela Merkel met Emmanuel Macron in Paris. " * 400}
+    places = publish(topics.bootstrap_servers, topics.input, [as_sent(large), as_sent(GOOD)])
+    run_worker(topics, monkeypatch, model, ENRICHER_ARTICLES__MAX_RECORD_BYTES="10000")
+    records = read_all(topics.bootstrap_servers, topics.output)
+    dead = read_all(topics.bootstrap_servers, topics.dead_letters)
+    assert_exactly_once([*records, *dead], places)
+    assert [(message.key(), headers_of(message)["enricher.dlq.error.type"]) for message in dead] == [
+        (b"large", b"OutputTooLarge")
+    ]
+
+
+def test_an_output_that_the_broker_refuses_is_a_dead_letter(
+    topics: Topics, monkeypatch: pytest.MonkeyPatch, model: Model
+) -> None:
+    """A tombstone without a key cannot be written to a compacted topic; the worker recovers and dead-letters it."""
+    from kafka.test_sink import set_topic  # noqa: PLC0415  a helper of that test
+
+    set_topic(topics, topics.output, "cleanup.policy", "compact")
+    places = publish(topics.bootstrap_servers, topics.input, [as_sent(GOOD), Sent(None, None), as_sent(GOOD)])
+    run_worker(topics, monkeypatch, model)
+    records = read_all(topics.bootstrap_servers, topics.output)
+    dead = read_all(topics.bootstrap_servers, topics.dead_letters)
+    assert_exactly_once([*records, *dead], places)
+    assert [headers_of(message)["enricher.dlq.error.type"] for message in dead] == [b"RefusedOutput"]
+
+
+def test_a_model_that_fails_on_one_window_dead_letters_one_article(
+    topics: Topics, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """One token makes the model say NaN: its article is dead-lettered, the others of the same batch are enriched."""
+    poisoned = load_model(Settings(model={"source": str(_poisoned(tmp_path, CANARY[:5])), "cache_dir": tmp_path}))
+    articles: list[Mapping[str, str]] = [{"id": f"good-{n}", "body": "Angela Merkel in Paris."} for n in range(6)]
+    bad = {"id": "bad", "body": f"Angela {CANARY[:5]} in Paris."}
+    places = publish(topics.bootstrap_servers, topics.input, map(as_sent, [*articles[:3], bad, *articles[3:]]))
+    run_worker(topics, monkeypatch, poisoned)
+    records = read_all(topics.bootstrap_servers, topics.output)
+    dead = read_all(topics.bootstrap_servers, topics.dead_letters)
+    assert_exactly_once([*records, *dead], places)
+    assert [message.key() for message in dead] == [b"bad"]
+    assert headers_of(dead[0])["enricher.dlq.stage"] == b"inference"
+
+
+def _poisoned(folder: Path, word: str) -> Path:
+    """The embedded checkpoint with NaN for one of the pieces that `word` is made of."""
+    from transformers import AutoTokenizer  # noqa: PLC0415  slow to import, needed here only
+
+    copy = folder / "poisoned"
+    shutil.copytree(EMBEDDED_FOLDER, copy)
+    common = set(AutoTokenizer.from_pretrained(copy)("Angela Merkel in Paris.")["input_ids"])
+    piece = next(p for p in AutoTokenizer.from_pretrained(copy)(word)["input_ids"] if p not in common)
+    weights = load_file(copy / "model.safetensors")
+    weights["bert.embeddings.word_embeddings.weight"][piece] = float("nan")
+    save_file(weights, copy / "model.safetensors")
+    return copy

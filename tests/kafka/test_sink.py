@@ -1,0 +1,227 @@
+"""The producer on a real broker: all or nothing, refusals, fencing, new producers."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    ResourceType,
+)
+from kafka.clients import config_for, encoder, opened, poll_until, records_of, release_of, sink_for
+from kafka.harness import Sent, assert_exactly_once, committed_and_ends, header_list, headers_of, publish, read_all
+from support.topics import Topics
+
+from enricher.errors import BrokerError, Fenced, RefusedOutput, TransactionTrouble
+from enricher.records import DeadLetter, InFlight, RawRecord
+
+pytestmark = pytest.mark.broker
+
+
+def inputs(count: int) -> list[Sent]:
+    """Small records with keys of their own."""
+    return [Sent(f"k{number}".encode(), b"v%d" % number) for number in range(count)]
+
+
+def set_topic(topics: Topics, topic: str, name: str, value: str) -> None:
+    """Change one setting of a topic."""
+    admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
+    entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+    for future in admin.incremental_alter_configs(
+        [ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])]
+    ).values():
+        future.result(timeout=20)
+
+
+def test_outputs_and_offsets_become_visible_together_and_in_order(topics: Topics) -> None:
+    """One transaction: every input once, on its own partition, and the group's offsets at the end."""
+    config = config_for(topics)
+    places = publish(topics.bootstrap_servers, topics.input, inputs(50))
+    source, _ = opened(config)
+    sink, _ = sink_for(source, config)
+    sink.publish(release_of(records_of(source, 50)))
+    outputs = read_all(topics.bootstrap_servers, topics.output)
+    assert_exactly_once(outputs, places)
+    assert all(
+        message.partition() == int(headers_of(message)["enricher.source.partition"] or b"") for message in outputs
+    )
+    assert all(
+        c == end for c, end in committed_and_ends(topics.bootstrap_servers, topics.group, topics.input).values() if end
+    )
+    sink.close()
+    source.close()
+
+
+def test_nothing_of_a_failed_transaction_is_visible(topics: Topics) -> None:
+    """The membership is refused after the records were written: neither they nor the offsets count."""
+    config = config_for(topics)
+    publish(topics.bootstrap_servers, topics.input, inputs(10))
+    source, _ = opened(config)
+    sink, _ = sink_for(source, config)
+    records = records_of(source, 10)
+
+    def no_member() -> bytes:
+        raise TransactionTrouble("no member")
+
+    sink._membership = no_member
+    with pytest.raises(TransactionTrouble):
+        sink.publish(release_of(records))
+    with pytest.raises(TransactionTrouble, match="broken"):
+        sink.publish(release_of(records))
+    sink._membership = source.membership
+    sink.recover()
+    assert read_all(topics.bootstrap_servers, topics.output) == []
+    assert {
+        committed for committed, _ in committed_and_ends(topics.bootstrap_servers, topics.group, topics.input).values()
+    } == {-1001}
+    sink.publish(release_of(records))
+    assert len(read_all(topics.bootstrap_servers, topics.output)) == 10
+    sink.close()
+    source.close()
+
+
+def test_a_record_that_the_broker_finds_too_large_is_named(topics: Topics) -> None:
+    """The topic takes less than the settings say: the one large record is refused, by its ticket."""
+    set_topic(topics, topics.output, "max.message.bytes", "2000")
+    config = config_for(topics, properties={"producer.compression.type": "none"})
+    publish(topics.bootstrap_servers, topics.input, [*inputs(3), Sent(b"large" * 500, b"x" * 10)])
+    source, _ = opened(config)
+    sink, _ = sink_for(source, config)
+    with pytest.raises(RefusedOutput) as refused:
+        sink.publish(release_of(records_of(source, 4)))
+    assert [ticket.raw.key for ticket in refused.value.tickets] == [b"large" * 500]
+    sink.close()
+    source.close()
+
+
+def test_a_record_without_key_is_refused_by_a_compacted_topic(topics: Topics) -> None:
+    """Only the record that breaks the topic's rule is named, not its neighbours in the same request."""
+    set_topic(topics, topics.output, "cleanup.policy", "compact")
+    config = config_for(topics)
+    publish(topics.bootstrap_servers, topics.input, [*inputs(8), Sent(None, b"no key")])
+    source, _ = opened(config)
+    sink, _ = sink_for(source, config)
+    with pytest.raises(RefusedOutput) as refused:
+        sink.publish(release_of(records_of(source, 9)))
+    assert [ticket.raw.key for ticket in refused.value.tickets] == [None]
+    sink.close()
+    source.close()
+
+
+def test_a_newer_process_of_the_same_name_fences_this_one(topics: Topics) -> None:
+    """The older sink gets Fenced, never a chance to fight, and leaves nothing behind."""
+    config = config_for(topics)
+    publish(topics.bootstrap_servers, topics.input, inputs(5))
+    source, _ = opened(config)
+    older, _ = sink_for(source, config)
+    newer, _ = sink_for(source, config)
+    records = records_of(source, 5)
+    with pytest.raises(Fenced):
+        older.publish(release_of(records))
+    newer.publish(release_of(records))
+    assert len(read_all(topics.bootstrap_servers, topics.output)) == 5
+    older.close()
+    newer.close()
+    source.close()
+
+
+def test_a_slow_transaction_is_followed_by_a_new_producer(topics: Topics) -> None:
+    """A call that took longer than a retry needs may have been sent twice; the next transaction gets a new epoch."""
+    config = config_for(topics, properties={"producer.retry.backoff.ms": 1})
+    publish(topics.bootstrap_servers, topics.input, inputs(2))
+    source, _ = opened(config)
+    sink, tally = sink_for(source, config)
+    first, second = records_of(source, 2)
+    sink.publish(release_of([first]))
+    assert tally.producers_renewed == 1
+    sink.publish(release_of([second]))
+    assert len(read_all(topics.bootstrap_servers, topics.output)) == 2
+    sink.close()
+    source.close()
+
+
+def test_a_member_that_was_thrown_out_cannot_publish(topics: Topics) -> None:
+    """Its session ran out and another member has its partitions: the transaction fails and shows nothing."""
+    config = config_for(topics)
+    publish(topics.bootstrap_servers, topics.input, inputs(5))
+    source, _ = opened(config)
+    sink, _ = sink_for(source, config)
+    records = records_of(source, 5)
+    stale = source.membership()
+    source.close()
+    sink._membership = lambda: stale
+    with pytest.raises(TransactionTrouble):
+        sink.publish(release_of(records))
+    sink.recover()
+    assert read_all(topics.bootstrap_servers, topics.output) == []
+    sink.close()
+
+
+def test_dead_letters_keep_the_raw_record_and_tombstones_pass(topics: Topics) -> None:
+    """Raw key, value and headers untouched, reasons beside them; large values are left out and said to be."""
+    config = config_for(topics)
+    headers = [("trace", b"1"), ("trace", None)]
+    publish(topics.bootstrap_servers, topics.input, [Sent(b"bad", b"{", headers), Sent(b"huge", b"x" * 50_000)])
+    source, _ = opened(config)
+    sink, _ = sink_for(source, config, encoder=encoder(max_dead_letter_bytes=20_000))
+
+    def dead(raw: RawRecord) -> InFlight:
+        ticket = InFlight(raw, arrived_s=0.0)
+        ticket.finish(DeadLetter("decode", "InvalidArticle", "not JSON"))
+        return ticket
+
+    sink.publish(release_of(records_of(source, 2), dead))
+    letters = {message.key(): message for message in read_all(topics.bootstrap_servers, topics.dead_letters)}
+    assert letters[b"bad"].value() == b"{"
+    assert header_list(letters[b"bad"])[:2] == headers
+    assert headers_of(letters[b"bad"])["enricher.dlq.error.message"] == b"not JSON"
+    assert letters[b"huge"].value() is None
+    assert headers_of(letters[b"huge"])["enricher.dlq.value.omitted_bytes"] == b"50000"
+    sink.close()
+    source.close()
+
+
+def test_offsets_alone_are_a_transaction_too(topics: Topics) -> None:
+    """Where only markers were passed there is nothing to write and still something to commit."""
+    config = config_for(topics)
+    publish(topics.bootstrap_servers, topics.input, inputs(4))
+    source, _ = opened(config)
+    sink, _ = sink_for(source, config)
+    release = release_of(records_of(source, 4))
+    sink.publish(type(release)([], release.committable))
+    assert read_all(topics.bootstrap_servers, topics.output) == []
+    committed = committed_and_ends(topics.bootstrap_servers, topics.group, topics.input)
+    assert {p.number: offset for p, offset in release.committable.items()} == {
+        n: c for n, (c, end) in committed.items() if end
+    }
+    sink.close()
+    source.close()
+
+
+def test_unequal_partition_counts_fall_back_to_the_key(topics: Topics) -> None:
+    """With more input partitions than output partitions records go where their key says, and none is lost."""
+    admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
+    for future in admin.create_partitions([NewPartitions(topics.input, 8)]).values():
+        future.result(timeout=20)
+    config = config_for(topics)
+    places = publish(topics.bootstrap_servers, topics.input, inputs(40))
+    source, diary = opened(config)
+    poll_until(source, lambda: len(diary.owned) == 8)
+    source.rewind()
+    sink, _ = sink_for(source, config)
+    sink.publish(release_of(records_of(source, 40)))
+    outputs = read_all(topics.bootstrap_servers, topics.output)
+    assert {message.key() for message in outputs} == {sent.key for sent in places.values()}
+    sink.close()
+    source.close()
+
+
+def test_a_missing_output_topic_is_named(topics: Topics) -> None:
+    """The worker does not start, and the message says which topic to create."""
+    source, _ = opened(config_for(topics))
+    with pytest.raises(BrokerError, match=r"'nowhere'.*topics create"):
+        sink_for(source, config_for(topics, output_topic="nowhere"))
+    source.close()

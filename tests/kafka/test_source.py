@@ -1,0 +1,212 @@
+"""The consumer on a real broker: markers, rewinds, rebalances, catching up, refusals."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from confluent_kafka import Producer
+from kafka.clients import Diary, config_for, opened, partitions_of, poll_until, records_of, release_of, sink_for
+from kafka.harness import Sent, committed_and_ends, publish, read_all
+from support.topics import Topics
+
+from enricher.errors import BrokerError, TransactionTrouble
+from enricher.kafka.source import KafkaSource
+from enricher.records import Partition, Release
+
+pytestmark = pytest.mark.broker
+
+
+def publish_in_transactions(topics: Topics, *, partition: int, aborted: bool) -> None:
+    """Three records in a transaction of an upstream team's, committed or aborted."""
+    upstream = Producer({"bootstrap.servers": topics.bootstrap_servers, "transactional.id": f"up-{topics.input}"})
+    upstream.init_transactions(20)
+    upstream.begin_transaction()
+    for number in range(3):
+        upstream.produce(topics.input, b"{}", f"k{number}".encode(), partition=partition)
+    upstream.flush(20)
+    upstream.abort_transaction(20) if aborted else upstream.commit_transaction(20)
+    upstream.close()
+
+
+def poll_both(first: KafkaSource, second: KafkaSource) -> None:
+    """Let two members of a group settle who owns what."""
+    for _ in range(100):
+        first.poll(10, 0.05)
+        second.poll(10, 0.05)
+
+
+def test_a_record_arrives_as_it_was_published(topics: Topics) -> None:
+    """Key, value, headers (repeated names, null values) and timestamp come through untouched."""
+    headers = [("a", b"1"), ("a", b"2"), ("b", None)]
+    publish(topics.bootstrap_servers, topics.input, [Sent(b"k", b"v", headers), Sent(None, None)])
+    source, _ = opened(config_for(topics))
+    first, second = sorted(records_of(source, 2), key=lambda record: record.key is None)
+    source.close()
+    assert (first.key, first.value, first.headers) == (b"k", b"v", tuple(headers))
+    assert (second.key, second.value, second.headers) == (None, None, ())
+    assert first.timestamp_s is not None
+
+
+def test_positions_pass_transaction_markers(topics: Topics) -> None:
+    """Behind a transactional publisher the position reaches the end, beyond the marker that is no record."""
+    publish_in_transactions(topics, partition=1, aborted=False)
+    source, _ = opened(config_for(topics))
+    assert len(records_of(source, 3)) == 3
+    marked = Partition(topics.input, 1)
+    poll_until(source, lambda: source.positions([marked]).get(marked) == 4)
+    source.close()
+
+
+def test_positions_pass_an_aborted_transaction_that_delivers_nothing(topics: Topics) -> None:
+    """Aborted records are not delivered, and their offsets do not hold the position back."""
+    publish_in_transactions(topics, partition=2, aborted=True)
+    source, _ = opened(config_for(topics))
+    aborted = Partition(topics.input, 2)
+    assert poll_until(source, lambda: source.positions([aborted]).get(aborted) == 4) == []
+    source.close()
+
+
+def test_positions_are_unknown_until_the_end_was_seen(topics: Topics) -> None:
+    """No fresh partition, and none that was just rewound, has a position that could be committed by mistake."""
+    publish(topics.bootstrap_servers, topics.input, [Sent(b"k", b"v")])
+    source, _ = opened(config_for(topics))
+    assert source.positions(list(partitions_of(topics))) == {}
+    [record] = records_of(source, 1)
+    at_end = {record.partition: record.offset + 1}
+    poll_until(source, lambda: source.positions([record.partition]) == at_end)
+    source.rewind()
+    assert source.positions([record.partition]) == {}
+    assert records_of(source, 1) == [record]
+    poll_until(source, lambda: source.positions([record.partition]) == at_end)
+    source.close()
+
+
+def test_rewind_delivers_again_from_the_committed_offsets(topics: Topics) -> None:
+    """What was committed stays, what was not comes again, in every partition."""
+    config = config_for(topics)
+    publish(topics.bootstrap_servers, topics.input, [Sent(f"k{number}".encode(), b"v") for number in range(40)])
+    source, _ = opened(config)
+    sink, _ = sink_for(source, config)
+    records = records_of(source, 40)
+    done, undone = records[:15], records[15:]
+    sink.publish(release_of(done))
+    source.rewind()
+    committed = {record.partition: record.offset for record in done}
+    expected = {(r.partition, r.offset) for r in undone if r.offset > committed.get(r.partition, -1)}
+    assert {(r.partition, r.offset) for r in records_of(source, len(expected))} == expected
+    sink.close()
+    source.close()
+
+
+def test_pausing_stops_records_but_not_rebalances(topics: Topics) -> None:
+    """A paused source stays a member, takes new partitions paused, and goes on where it was."""
+    config = config_for(topics)
+    publish(topics.bootstrap_servers, topics.input, [Sent(f"k{number}".encode(), b"v") for number in range(20)])
+    first, diary = opened(config)
+    first.pause()
+    second, other = KafkaSource(replace(config, instance="worker-1")), Diary()
+    second.open(other)
+    second.pause()
+    came = []
+    for _ in range(200):
+        came += [*first.poll(10, 0.05), *second.poll(10, 0.05)]
+        if len(diary.owned) == len(other.owned) == 2:
+            break
+    assert len(diary.owned) == len(other.owned) == 2
+    second.close()
+    came += poll_until(first, lambda: len(diary.owned) == 4)
+    assert came == []
+    first.resume()
+    assert len(records_of(first, 20)) == 20
+    first.close()
+
+
+def test_only_the_partitions_that_move_are_revoked(topics: Topics) -> None:
+    """A second member takes two of four partitions; the first keeps the others without a pause (cooperative)."""
+    config = config_for(topics)
+    first, diary = opened(config)
+    second, other = KafkaSource(replace(config, instance="worker-1")), Diary()
+    second.open(other)
+    while len(other.owned) < 2:
+        first.poll(10, 0.05)
+        second.poll(10, 0.05)
+    assert [len(partitions) for kind, partitions in diary.events if kind == "revoked"] == [2]
+    assert diary.owned.isdisjoint(other.owned)
+    first.close()
+    second.close()
+
+
+def test_what_a_listener_raises_comes_out_of_poll(topics: Topics) -> None:
+    """A transaction that fails inside the revocation reaches the loop, and nothing leaves the client's callback."""
+    config = config_for(topics)
+    first, diary = opened(config)
+
+    def fail(_partitions: object) -> None:
+        raise TransactionTrouble("while revoking")
+
+    diary.on_revoked = fail
+    second = KafkaSource(replace(config, instance="worker-1"))
+    second.open(Diary())
+    with pytest.raises(TransactionTrouble, match="while revoking"):
+        poll_both(first, second)
+    diary.on_revoked = lambda _partitions: None
+    first.close()
+    second.close()
+
+
+def test_caught_up_means_that_the_group_committed_the_ends_seen_at_open(topics: Topics) -> None:
+    """Not read, not tokenised: committed, markers included; what is published later does not count."""
+    config = config_for(topics)
+    publish_in_transactions(topics, partition=0, aborted=False)
+    source, _ = opened(config, until_caught_up=True)
+    sink, _ = sink_for(source, config)
+    records = records_of(source, 3)
+    assert not source.caught_up()
+    sink.publish(release_of(records))
+    marked = Partition(topics.input, 0)
+    poll_until(source, lambda: source.positions([marked]).get(marked) == 4)
+    sink.publish(Release([], source.positions([marked])))
+    publish(topics.bootstrap_servers, topics.input, [Sent(b"later", b"v")])
+    poll_until(source, source.caught_up)
+    assert committed_and_ends(topics.bootstrap_servers, topics.group, topics.input)[0] == (4, 4)
+    sink.close()
+    source.close()
+
+
+def test_an_empty_topic_is_caught_up_at_once(topics: Topics) -> None:
+    """Nothing to read is nothing to wait for."""
+    source, _ = opened(config_for(topics), until_caught_up=True)
+    poll_until(source, source.caught_up, timeout_s=2)
+    source.close()
+
+
+def test_membership_is_refused_before_the_group_was_joined(topics: Topics) -> None:
+    """Empty group metadata would be accepted unfenced by the broker, so it is never given away."""
+    source = KafkaSource(config_for(topics))
+    with pytest.raises(TransactionTrouble, match="no member"):
+        source.membership()
+    source.close()
+
+
+def test_a_missing_topic_is_named(topics: Topics) -> None:
+    """The message says which topic and how to create it."""
+    source = KafkaSource(config_for(topics, input_topic="no-such-topic"))
+    with pytest.raises(BrokerError, match=r"'no-such-topic'.*topics create"):
+        source.open(Diary())
+    source.close()
+
+
+def test_an_unreachable_broker_is_named(topics: Topics) -> None:
+    """The message gives the address that did not answer."""
+    source = KafkaSource(config_for(topics, bootstrap_servers="127.0.0.1:1", request_timeout_s=1))
+    with pytest.raises(BrokerError, match=r"127\.0\.0\.1:1"):
+        source.open(Diary())
+    source.close()
+
+
+def test_uncommitted_records_are_not_read(topics: Topics) -> None:
+    """The source reads committed records only, and the reader of these tests knows the difference."""
+    publish_in_transactions(topics, partition=3, aborted=True)
+    assert read_all(topics.bootstrap_servers, topics.input) == []
+    assert len(read_all(topics.bootstrap_servers, topics.input, isolation="read_uncommitted")) == 3
