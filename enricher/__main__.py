@@ -1,0 +1,5 @@
+"""`python -m enricher` is `enricher`."""
+
+from enricher.cli import main
+
+main()

@@ -1,0 +1,90 @@
+"""The command line: which commands there are, logging, exit codes. What a command does is in its own room."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from importlib.metadata import version
+from typing import Annotated
+
+# Read by the tokenizer library when it is loaded: our own threads share the work, its thread pool would fight them.
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+import typer
+
+from enricher.commands.doctor import doctor
+from enricher.commands.enrich import enrich
+from enricher.commands.publish import publish
+from enricher.commands.run import run
+from enricher.commands.settings import show_settings
+from enricher.commands.tail import tail
+from enricher.commands.topics import topics_create
+from enricher.errors import FatalError
+
+EXIT_CODES = {
+    0: "done, or stopped on request",
+    1: "a bug, or an input or output that cannot be used",
+    2: "settings or usage",
+    3: "the model or its device",
+    4: "the broker refuses: a right, a topic, a password",
+    5: "fenced by a newer process of the same name",
+    6: "the broker did not come back",
+    7: "no progress (the watchdog's)",
+}
+_EPILOG = "Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items()) + "."
+_HELP = (
+    "Articles in, entities out, exactly once: from Kafka to Kafka, with the model in the same process.\n\n"
+    "Settings come from ENRICHER_... variables, a .env file or enricher.toml; `enricher settings` lists them."
+)
+
+app = typer.Typer(
+    name="enricher",
+    help=_HELP,
+    epilog=_EPILOG,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+topics = typer.Typer(help="The topics that a worker needs.", no_args_is_help=True)
+app.add_typer(topics, name="topics")
+app.command("run")(run)
+app.command("enrich")(enrich)
+app.command("publish")(publish)
+app.command("tail")(tail)
+app.command("doctor")(doctor)
+app.command("settings")(show_settings)
+topics.command("create")(topics_create)
+
+
+def _print_version(wanted: bool) -> None:  # noqa: FBT001  typer calls it so
+    if wanted:
+        sys.stdout.write(f"enricher {version('enricher')}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    *,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say more about what happens inside.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Warnings and errors only.")] = False,
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    level = logging.DEBUG if verbose else logging.WARNING if quiet else logging.INFO
+    logging.basicConfig(level=level, stream=sys.stderr, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s")
+    # The client repeats itself while a broker is away; its last word is in our own errors anyway.
+    logging.getLogger("librdkafka").setLevel(logging.DEBUG if verbose else logging.ERROR)
+    for noisy in ("httpx", "transformers", "urllib3"):
+        logging.getLogger(noisy).setLevel(logging.ERROR)
+
+
+def main() -> None:
+    """The console script: runs a command and turns a FatalError into its message and exit code."""
+    try:
+        app()
+    except FatalError as error:
+        if error.exit_code:
+            sys.stderr.write(f"enricher: {error}\n")
+        sys.exit(error.exit_code)

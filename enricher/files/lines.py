@@ -1,0 +1,112 @@
+"""A thread that reads lines into a bounded queue, so that a slow pipe never blocks who waits for them.
+
+Knows lines and bytes only: what they mean, offsets and partitions are `source`'s.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import stat
+import threading
+import zlib
+from contextlib import suppress
+from dataclasses import dataclass
+from gzip import GzipFile
+from typing import BinaryIO
+
+from enricher.errors import FatalError
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line that is not blank: its number from 0, its bytes without the line end, and where it ends in the input."""
+
+    number: int
+    value: bytes
+    end_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The input ended after `lines` lines, blank ones counted."""
+
+    lines: int
+    end_bytes: int
+
+
+class LineReader:
+    """Reads `stream` in a thread of its own, at most `queue_lines` lines ahead, and closes it in that thread.
+
+    Only there: to close a stream from outside while a thread waits in it would wait for that thread. A line longer than
+    `max_line_bytes` ends the reading, because such an input is hardly JSON lines.
+    """
+
+    def __init__(self, stream: BinaryIO, name: str, *, gzipped: bool, max_line_bytes: int, queue_lines: int) -> None:
+        self.total_bytes = _total_bytes(stream)
+        self._stream = stream
+        self._name = name
+        self._gzipped = gzipped
+        self._max_line_bytes = max_line_bytes
+        self._queue: queue.Queue[Line | End | FatalError] = queue.Queue(maxsize=queue_lines)
+        self._stopped = threading.Event()
+        # A daemon, because a read from a pipe cannot be called off.
+        self._thread = threading.Thread(target=self._run, name="line-reader", daemon=True)
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._thread.start()
+
+    def get(self, timeout_s: float) -> Line | End | None:
+        """Return the next line, or the end once; None where nothing came within `timeout_s`.
+
+        Raises `FatalError` where the input cannot be read on.
+        """
+        try:
+            item = self._queue.get(timeout=timeout_s) if timeout_s > 0 else self._queue.get_nowait()
+        except queue.Empty:
+            return None
+        if isinstance(item, FatalError):
+            raise item
+        return item
+
+    def stop(self) -> None:
+        """Let the thread end at its next line. Does not wait for it."""
+        self._stopped.set()
+        # Empty the queue: the thread may be waiting to put a line into it.
+        with suppress(queue.Empty):
+            while True:
+                self._queue.get_nowait()
+
+    def _run(self) -> None:
+        try:
+            with self._stream as stream:
+                self._read(stream)
+        except (OSError, EOFError, zlib.error) as error:
+            self._queue.put(FatalError(f"cannot read {self._name}: {error}"))
+
+    def _read(self, stream: BinaryIO) -> None:
+        lines = GzipFile(fileobj=stream) if self._gzipped else stream
+        number = read_bytes = 0
+        while not self._stopped.is_set():
+            line = lines.readline(self._max_line_bytes + 1)
+            # In a packed file, the place in the packed bytes is what says how far we are.
+            read_bytes = stream.tell() if self._gzipped else read_bytes + len(line)
+            if not line:
+                self._queue.put(End(number, read_bytes))
+                return
+            if len(line) > self._max_line_bytes:
+                where = f"line {number + 1} of {self._name}"
+                self._queue.put(
+                    FatalError(f"{where} is longer than {self._max_line_bytes} bytes: are these JSON lines?")
+                )
+                return
+            if not line.isspace():
+                self._queue.put(Line(number, line.rstrip(b"\r\n"), read_bytes))
+            number += 1
+
+
+def _total_bytes(stream: BinaryIO) -> int | None:
+    """Size of a file; None for pipes and terminals."""
+    status = os.fstat(stream.fileno())
+    return status.st_size if stat.S_ISREG(status.st_mode) else None

@@ -1,0 +1,99 @@
+"""Output without Kafka: enriched records as JSON lines on one stream, dead letters as JSON lines on another.
+
+Lines come in input order, because releases do. The streams belong to whoever opened them and are not closed here.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from io import UnsupportedOperation
+from typing import TYPE_CHECKING, BinaryIO, NoReturn
+
+import orjson
+
+from enricher.codec import clipped, encode_record
+from enricher.errors import FatalError, OutputClosed
+from enricher.records import DeadLetter, EnrichedRecord, InFlight, ModelCard, Partition, Release
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+class LineSink:
+    """Writes enriched records to `records` and dead letters to `dead_letters`, as bytes, a line each.
+
+    After each publish both are flushed and `committed` hears how far they got (`LineSource.note_committed`).
+    """
+
+    def __init__(
+        self,
+        records: BinaryIO,
+        dead_letters: BinaryIO,
+        *,
+        card: ModelCard,
+        committed: Callable[[Mapping[Partition, int]], None],
+    ) -> None:
+        self._records = records
+        self._dead_letters = dead_letters
+        self._card = card
+        self._committed = committed
+
+    def publish(self, release: Release) -> None:
+        """Write the lines of `release`; may block on a slow reader.
+
+        A file has no transactions: a crash in here can leave some of the lines, the last one cut. Raises `OutputClosed`
+        where a reader has gone, and another `FatalError` where a line cannot be written.
+        """
+        lines = [self._line(ticket) for ticket in release.tickets if isinstance(ticket.outcome, EnrichedRecord)]
+        reasons = [_reason(ticket) for ticket in release.tickets if isinstance(ticket.outcome, DeadLetter)]
+        assert len(lines) + len(reasons) == len(release.tickets), "a line is never a tombstone, nor unfinished"
+        _write(self._records, b"".join(lines))
+        _write(self._dead_letters, b"".join(reasons))
+        self._committed(release.committable)
+
+    def recover(self) -> NoReturn:
+        """There is nothing to recover from: `publish` writes or ends the run."""
+        raise AssertionError("a file knows no transaction trouble, so nobody recovers it")
+
+    def close(self) -> None:
+        """Nothing to do: every publish is flushed, and the streams are not ours."""
+
+    def _line(self, ticket: InFlight) -> bytes:
+        assert isinstance(ticket.outcome, EnrichedRecord)
+        return encode_record(ticket.outcome, self._card) + b"\n"
+
+
+def _reason(ticket: InFlight) -> bytes:
+    letter = ticket.outcome
+    assert isinstance(letter, DeadLetter)
+    reason = {
+        "offset": ticket.raw.offset,
+        "stage": letter.stage,
+        "error_type": letter.error_type,
+        "message": clipped(letter.message).decode(),
+    }
+    return orjson.dumps(reason, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def _write(stream: BinaryIO, lines: bytes) -> None:
+    if not lines:
+        return
+    try:
+        stream.write(lines)
+        stream.flush()
+    except BrokenPipeError as error:
+        _abandon(stream)
+        raise OutputClosed("the reader of the output has gone") from error
+    except OSError as error:
+        _abandon(stream)
+        raise FatalError(f"cannot write the output: {error.strerror}") from error
+
+
+def _abandon(stream: BinaryIO) -> None:
+    """Send what the stream still buffers to nowhere, or closing it would fail again at exit.
+
+    As Python's signal module documentation advises ("Note on SIGPIPE").
+    """
+    with suppress(UnsupportedOperation), open(os.devnull, "wb") as nowhere:  # noqa: PTH123  a device, not a path of ours
+        os.dup2(nowhere.fileno(), stream.fileno())

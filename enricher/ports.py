@@ -1,0 +1,90 @@
+"""The small Protocols that the worker needs. The rooms match them by shape and do not import them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Protocol, TypeVar
+
+from enricher.errors import InvalidArticle
+from enricher.records import InFlight, Partition, RawRecord, Release, TokenizedArticle
+
+Item_contra = TypeVar("Item_contra", contravariant=True)
+Result_co = TypeVar("Result_co", covariant=True)
+
+Tokenized = Sequence[tuple[InFlight, TokenizedArticle | InvalidArticle]]
+"""What the tokenizer pool gives back for a handful of tickets."""
+
+
+class PartitionListener(Protocol):
+    """Told by the source, inside its `poll`, in the loop's own thread."""
+
+    def assigned(self, partitions: Sequence[Partition]) -> None:
+        """These are ours now. Does not block."""
+
+    def revoked(self, partitions: Sequence[Partition]) -> None:
+        """Taken in an orderly rebalance: the last chance to publish for them. May block for one transaction."""
+
+    def lost(self, partitions: Sequence[Partition]) -> None:
+        """Taken already: nothing may be published for them. Does not block."""
+
+
+class Source(Protocol):
+    """Where records come from."""
+
+    def open(self, listener: PartitionListener) -> None:
+        """Connect. May block."""
+
+    def poll(self, limit: int, timeout_s: float) -> Sequence[RawRecord]:
+        """At most `limit` records; blocks up to `timeout_s` for the first; may call the listener."""
+
+    def pause(self) -> None:
+        """No records until `resume`, though `poll` still serves the listener. Does not block."""
+
+    def resume(self) -> None:
+        """Records again. Does not block."""
+
+    def positions(self, partitions: Collection[Partition]) -> Mapping[Partition, int]:
+        """The next offset to be delivered of each, past offsets that carry no record; unknown ones are left out."""
+
+    def rewind(self) -> None:
+        """Go back to the committed offsets. Blocks within its own bound; raises TransactionTrouble."""
+
+    def caught_up(self) -> bool:
+        """True when everything that there was to read is read and committed. May block briefly."""
+
+    def close(self) -> None:
+        """Leave. Blocks within its own bound."""
+
+
+class Sink(Protocol):
+    """Where outcomes go, together with the offsets that they belong to: all or nothing."""
+
+    def publish(self, release: Release) -> None:
+        """One transaction. Blocks within its own bound; raises TransactionTrouble or a FatalError."""
+
+    def recover(self) -> None:
+        """Settle what is unclear and be ready to publish again. Blocks; raises TransactionTrouble or a FatalError."""
+
+    def close(self) -> None:
+        """Blocks within its own bound."""
+
+
+class Lanes(Protocol[Item_contra, Result_co]):
+    """Threads that run one function on items; results come back in any order, and each rings the bell."""
+
+    @property
+    def room(self) -> int:
+        """How many more items may be submitted now."""
+
+    @property
+    def busy(self) -> int:
+        """How many were submitted and not taken back yet."""
+
+    def submit(self, item: Item_contra) -> None:
+        """Hand an item over. Does not block; there must be room."""
+
+    def completed(self) -> Sequence[Result_co]:
+        """The results that are in. Does not block."""
+
+    def close(self) -> None:
+        """Let go of the threads. Does not wait for a run that hangs."""

@@ -1,0 +1,114 @@
+"""The one recovery path, for every trouble in a transaction: settle it with a new producer, rewind, go on.
+
+What is in flight has been forgotten by then. Bounded in time and in attempts; beyond, the process ends and its successor
+does the same from the start.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from enricher.errors import BrokerError, RecoveryExhausted, RefusedOutput, TransactionTrouble
+from enricher.ports import Sink, Source
+from enricher.records import DeadLetter, InFlight, Partition, RawRecord
+from enricher.watchdog import Guard
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryLimits:
+    """`timeout_s`: for one recovery, all its attempts. `attempt_timeout_s`: the bound of one attempt, watched.
+
+    `max_in_a_row`: recoveries without a transaction that succeeded between them. Pauses between attempts double from
+    `first_pause_s` to `longest_pause_s`.
+    """
+
+    timeout_s: float
+    attempt_timeout_s: float
+    max_in_a_row: int
+    first_pause_s: float = 0.1
+    longest_pause_s: float = 5.0
+
+
+class Recovery:
+    """Brings source and sink back to a known state: nothing open, read from the committed offsets."""
+
+    def __init__(
+        self, source: Source, sink: Sink, limits: RecoveryLimits, *, clock: Callable[[], float], guard: Guard
+    ) -> None:
+        self._source = source
+        self._sink = sink
+        self._limits = limits
+        self._clock = clock
+        self._guard = guard
+        self._in_a_row = 0
+        self._refusals: dict[tuple[Partition, int], DeadLetter] = {}
+
+    def succeeded(self, committable: Mapping[Partition, int]) -> None:
+        """A transaction that committed these offsets went through: whatever the trouble was, it is over."""
+        self._in_a_row = 0
+        for partition, offset in [at for at in self._refusals if at[1] < committable.get(at[0], 0)]:
+            del self._refusals[partition, offset]
+
+    def refusal_of(self, raw: RawRecord) -> DeadLetter | None:
+        """The dead letter of a record whose output the broker refused.
+
+        Kept until the record's offset is committed: with two such records in one transaction, one refused at a time, a
+        note that is forgotten on reading would have them refused in turns for ever.
+        """
+        return self._refusals.get((raw.partition, raw.offset)) if self._refusals else None
+
+    def run(self, trouble: TransactionTrouble, stopping: threading.Event) -> bool:
+        """Try until it works, and return True; False, with nothing settled, when the worker is asked to stop meanwhile.
+
+        Raises RecoveryExhausted beyond its bounds, and what the sink finds fatal (Fenced, BrokerError).
+        """
+        log.warning("recovering: %s", trouble)
+        self._note(trouble)
+        deadline_s = self._clock() + self._limits.timeout_s
+        # No power above 2^30: a float has an end, and the longest pause is reached long before.
+        pause_s = self._limits.first_pause_s * 2 ** min(self._in_a_row - 1, 30) if self._in_a_row > 1 else 0.0
+        while not stopping.wait(min(pause_s, self._limits.longest_pause_s)):
+            try:
+                self._attempt()
+            except TransactionTrouble as error:
+                self._give_up_beyond(deadline_s, error)
+                pause_s = max(self._limits.first_pause_s, pause_s * 2)
+            else:
+                log.info("recovered: reading on from the committed offsets")
+                return True
+        return False
+
+    def _attempt(self) -> None:
+        with self._guard("recovering", self._limits.attempt_timeout_s):
+            self._sink.recover()
+            self._source.rewind()
+
+    def _give_up_beyond(self, deadline_s: float, error: TransactionTrouble) -> None:
+        log.warning("recovery did not succeed yet: %s", error)
+        if self._clock() > deadline_s:
+            message = f"no recovery within {self._limits.timeout_s:g} s, last: {error}; is the broker reachable?"
+            raise RecoveryExhausted(message) from error
+
+    def _note(self, trouble: TransactionTrouble) -> None:
+        """Remember refusals, of which each is a step forward; count everything else."""
+        if isinstance(trouble, RefusedOutput):
+            for ticket in trouble.tickets:
+                self._refusals[ticket.raw.partition, ticket.raw.offset] = _refusal(ticket, trouble)
+            return
+        if self._in_a_row >= self._limits.max_in_a_row:
+            message = f"{self._in_a_row} recoveries in a row without a transaction that succeeded, last: {trouble}"
+            raise RecoveryExhausted(message) from trouble
+        self._in_a_row += 1
+
+
+def _refusal(ticket: InFlight, trouble: RefusedOutput) -> DeadLetter:
+    if isinstance(ticket.outcome, DeadLetter):
+        where = f"{ticket.raw.partition.topic}[{ticket.raw.partition.number}] offset {ticket.raw.offset}"
+        message = f"the broker refuses the dead letter of {where}: {trouble}; compare the topic's max.message.bytes"
+        raise BrokerError(message) from trouble
+    return DeadLetter("publish", "RefusedOutput", str(trouble))

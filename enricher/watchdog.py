@@ -1,0 +1,68 @@
+"""The watchdog: ends the process when a guarded call does not come back within its bound.
+
+A call into the Kafka client can outlive its own timeout, one of them for ever (librdkafka issues 5511 and 5456), and no
+exception can be raised in a thread that is stuck in C. Dying is always safe here: nothing is committed that was not
+published, and the successor starts at the committed offsets.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+from enricher.errors import Stalled
+
+Guard = Callable[[str, float], AbstractContextManager[None]]
+"""`with guard("what we do", limit_s):` bounds the time that the body may take."""
+
+
+def end_process(message: str) -> None:
+    """Say what hangs, show where every thread stands, and exit at once with the code of `Stalled`."""
+    sys.stderr.write(f"enricher: {message}; ending the process, its successor starts at the committed offsets\n")
+    faulthandler.dump_traceback(all_threads=True)
+    sys.stderr.flush()
+    os._exit(Stalled.exit_code)
+
+
+class Watchdog:
+    """One daemon thread that looks at one deadline.
+
+    Guards nest: while an inner one is open it replaces the outer one, whose clock starts afresh when the inner closes.
+    """
+
+    def __init__(self, on_stall: Callable[[str], None] = end_process, *, check_every_s: float = 0.5) -> None:
+        self._on_stall = on_stall
+        self._check_every_s = check_every_s
+        self._watched: tuple[str, float, float] | None = None
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
+
+    def start(self) -> None:
+        """Begin to watch."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop watching."""
+        self._closed.set()
+
+    @contextmanager
+    def guard(self, what: str, limit_s: float) -> Iterator[None]:
+        """Bound the body: `on_stall` is called, in the watchdog's thread, when it takes longer than `limit_s`."""
+        outer = self._watched
+        self._watched = (what, limit_s, time.monotonic() + limit_s)
+        try:
+            yield
+        finally:
+            self._watched = outer and (outer[0], outer[1], time.monotonic() + outer[1])
+
+    def _watch(self) -> None:
+        while not self._closed.wait(self._check_every_s):
+            watched = self._watched
+            if watched and time.monotonic() > watched[2]:
+                self._on_stall(f"no progress in '{watched[0]}' for {watched[1]:g} s")
+                return

@@ -1,0 +1,228 @@
+"""The loop: take in, hand to the model, take back, publish. One thread owns all state.
+
+    admit -> intake (tokenizer) -> scheduler -> dispatch (engine) -> collect -> publish
+
+It decides; the rooms that it is given compute (`ports.py` says what it asks of them). Waiting is never a sleep: with
+work under way it waits for the bell that the lanes ring, else in the source's poll until the next deadline.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from enricher.core.assembly import settle
+from enricher.core.offsets import OffsetTracker
+from enricher.errors import TransactionTrouble
+from enricher.intake import Intake
+from enricher.pacing import Limits, Pacing
+from enricher.ports import Lanes, Sink, Source
+from enricher.records import Batch, BatchResult, InFlight, Partition
+from enricher.recovery import Recovery
+from enricher.tally import Tally
+from enricher.watchdog import Guard
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Rooms:
+    """What the loop works with."""
+
+    source: Source
+    sink: Sink
+    intake: Intake
+    engine: Lanes[Batch, BatchResult]
+    recovery: Recovery
+
+
+class Worker:
+    """Reads articles, enriches them, publishes them in the order of their offsets."""
+
+    def __init__(
+        self,
+        rooms: Rooms,
+        limits: Limits,
+        tally: Tally,
+        *,
+        clock: Callable[[], float],
+        bell: threading.Event,
+        guard: Guard,
+    ) -> None:
+        self.tally = tally
+        self._source, self._sink = rooms.source, rooms.sink
+        self._intake, self._scheduler = rooms.intake, rooms.intake.scheduler
+        self._engine, self._recovery = rooms.engine, rooms.recovery
+        self._limits = limits
+        self._clock = clock
+        self._bell = bell
+        self._guard = guard
+        self._tracker = OffsetTracker()
+        self._pacing = Pacing(self._source, self._intake, self._engine, self._tracker, limits, clock)
+        self._stopping = threading.Event()
+        self._next_publish_s = clock()
+        self._settled = True
+
+    # ---- the loop
+
+    def run(self) -> None:
+        """Work until `stop`, or until the source has nothing more to give; then finish what is on the device."""
+        try:
+            self._source.open(self)
+            while not self._stopping.is_set() and not self._finished():
+                with self._guard("one turn of the loop", self._limits.stall_timeout_s):
+                    self.step()
+            with self._guard("draining", self._limits.drain_timeout_s + self._limits.stall_timeout_s):
+                self._drain()
+        finally:
+            self._close()
+
+    def step(self) -> None:
+        """One turn. Any trouble in a transaction ends in the one recovery path."""
+        self._bell.clear()
+        try:
+            worked = self._admit()
+            worked |= self._intake.advance(self._clock())
+            worked |= self._dispatch()
+            worked |= self._collect()
+            worked |= self._publish()
+        except TransactionTrouble as trouble:
+            self._recover(trouble)
+        else:
+            self._pacing.check_progress()
+            if not worked and not self._pacing.waits_in_poll:
+                self._bell.wait(self._pacing.wait_s(self._next_publish_s))
+
+    def stop(self) -> None:
+        """Ask the loop to drain and end; may be called from a signal handler."""
+        self._stopping.set()
+        self._bell.set()
+
+    # ---- the phases, in the order of the data
+
+    def _admit(self) -> bool:
+        """Read no more than there is room for; a ticket for every record."""
+        room = self._pacing.room
+        if not self._pacing.may_poll(room):
+            return False
+        wait_s = self._pacing.wait_s(self._next_publish_s) if self._pacing.waits_in_poll else 0.0
+        records = self._source.poll(max(room, 1), wait_s)
+        arrived_s = self._clock()
+        tickets = [InFlight(raw, arrived_s) for raw in records]
+        for ticket in tickets:
+            self._tracker.track(ticket)
+            if refusal := self._recovery.refusal_of(ticket.raw):
+                ticket.finish(refusal)
+        self._intake.take(ticket for ticket in tickets if ticket.live)
+        self.tally.count_read(len(tickets), arrived_s)
+        return bool(tickets)
+
+    def _dispatch(self) -> bool:
+        """While the engine has room and the scheduler has a batch ready: submit."""
+        now_s = self._clock()
+        if not self._engine.busy:
+            self._pacing.engine_moved()
+        dispatched = False
+        while self._engine.room and (batch := self._scheduler.next_batch(now_s)):
+            self._engine.submit(batch)
+            self.tally.count_batch(batch)
+            dispatched = True
+        return dispatched
+
+    def _collect(self) -> bool:
+        """Finished batches -> labels -> entities -> tickets."""
+        done = self._engine.completed()
+        for batch in done:
+            for result in batch.results:
+                settle(result, self._intake.scheme)
+        if done:
+            self._pacing.engine_moved()
+        return bool(done)
+
+    def _publish(self) -> bool:
+        """If due: what is finished, in offset order, in one transaction."""
+        now_s = self._clock()
+        if now_s < self._next_publish_s:
+            return False
+        self._next_publish_s = now_s + self._limits.publish_interval_s
+        return self._publish_now()
+
+    def _publish_now(self) -> bool:
+        release = self._tracker.release(self._source.positions(self._tracker.idle()))
+        if release.empty:
+            return False
+        self._sink.publish(release)
+        self._recovery.succeeded(release.committable)
+        self.tally.count_published(release.tickets, self._clock())
+        return bool(release.tickets)
+
+    def _finished(self) -> bool:
+        return self._tracker.in_flight == 0 and self._source.caught_up()
+
+    # ---- partitions come and go (called by the source, inside its poll)
+
+    def assigned(self, partitions: Sequence[Partition]) -> None:
+        """Ours now: their records will come."""
+        self._tracker.assign(partitions)
+        log.info("partitions assigned: %s", _names(partitions))
+
+    def revoked(self, partitions: Sequence[Partition]) -> None:
+        """Publish what is finished, forget the rest of these partitions: the next owner reads it again."""
+        try:
+            if partitions and not self._stopping.is_set():
+                self._collect()
+                self._publish_now()
+        finally:
+            self._give_up(partitions, "revoked")
+
+    def lost(self, partitions: Sequence[Partition]) -> None:
+        """Somebody else owns them already: publish nothing of theirs."""
+        self._give_up(partitions, "lost")
+
+    def _give_up(self, partitions: Sequence[Partition], how: str) -> None:
+        forgotten = self._tracker.unassign(partitions)
+        self._intake.drop_forgotten()
+        self.tally.forgotten += forgotten
+        log.info(
+            "partitions %s: %s; %d unpublished articles left to the next owner", how, _names(partitions), forgotten
+        )
+
+    # ---- trouble and the end
+
+    def _recover(self, trouble: TransactionTrouble) -> None:
+        """Forget everything in flight, settle the transaction, read again from the committed offsets."""
+        self.tally.recoveries += 1
+        self.tally.forgotten += self._tracker.forget()
+        self._intake.drop_forgotten()
+        self._settled = self._recovery.run(trouble, self._stopping)
+
+    def _drain(self) -> None:
+        """Finish what is on the device, publish it, leave the rest to the next owner."""
+        self._stopping.set()
+        if not self._settled:
+            return  # forgotten, but not rewound: where the source stands says nothing about what is done
+        deadline_s = self._clock() + self._limits.drain_timeout_s
+        try:
+            while self._engine.busy and self._clock() < deadline_s:
+                self._bell.wait(self._limits.idle_wait_s)
+                self._bell.clear()
+                self._collect()
+            if self._tracker.in_flight:  # else a recovery may have ended half-way, with positions that are not rewound
+                self._publish_now()
+        except TransactionTrouble as trouble:
+            log.warning("the last transaction failed (%s): its articles will be read again", trouble)
+        self.tally.forgotten += self._tracker.forget()
+
+    def _close(self) -> None:
+        self._stopping.set()  # leaving the group revokes everything: nothing may be published then
+        with self._guard("closing", self._limits.stall_timeout_s):
+            self._engine.close()
+            self._intake.tokenizer.close()
+            self._sink.close()
+            self._source.close()
+
+
+def _names(partitions: Sequence[Partition]) -> str:
+    return ", ".join(f"{topic}[{number}]" for topic, number in sorted(partitions)) or "none"

@@ -1,0 +1,193 @@
+"""`LineSink`: lines in input order, reasons apart, and a clean end when nobody reads any more."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+import orjson
+import pytest
+
+from enricher.codec import decode_article, encode_record
+from enricher.errors import FatalError, OutputClosed
+from enricher.files import LineSink, LineSource
+from enricher.ports import Sink
+from enricher.records import (
+    Article,
+    Coverage,
+    DeadLetter,
+    EnrichedRecord,
+    InFlight,
+    ModelCard,
+    Outcome,
+    Partition,
+    RawRecord,
+    Release,
+    Tombstone,
+)
+
+CARD = ModelCard("m", "d", "fp32")
+PARTITION = Partition("a.jsonl", 0)
+ROOT = Path(__file__).parents[2]
+SAMPLES = ROOT / "scripts/articles/wikinews.jsonl"
+
+
+def enriched(body: str) -> EnrichedRecord:
+    """Make a record in which nothing was found."""
+    return EnrichedRecord(Article("1", "", body), (), Coverage(tokens=1, windows=1, truncated=False))
+
+
+def release(*outcomes: Outcome) -> Release:
+    """Release outcomes as lines from 0 on."""
+    tickets = []
+    for offset, outcome in enumerate(outcomes):
+        tickets.append(InFlight(RawRecord(PARTITION, offset, None, b"{}"), arrived_s=0.0))
+        tickets[-1].finish(outcome)
+    return Release(tickets, {PARTITION: len(outcomes)})
+
+
+def sink_to(records: BinaryIO, dead_letters: BinaryIO | None = None) -> LineSink:
+    """Make a sink that tells nobody."""
+    return LineSink(records, dead_letters or io.BytesIO(), card=CARD, committed=lambda _: None)
+
+
+def test_sink_is_what_the_worker_asks_for() -> None:
+    """The shapes match: the type checker holds this line to it."""
+    sink: Sink = sink_to(io.BytesIO())
+    sink.close()
+
+
+def test_records_and_dead_letters_go_to_their_streams_in_order() -> None:
+    """A line each; a reason says where, how far, what and why."""
+    records, dead_letters = io.BytesIO(), io.BytesIO()
+    letter = DeadLetter("decode", "InvalidArticle", "body is missing")
+    sink_to(records, dead_letters).publish(release(enriched("a"), letter, enriched("b")))
+    assert records.getvalue() == b"".join(encode_record(enriched(body), CARD) + b"\n" for body in "ab")
+    expected = b'{"offset":1,"stage":"decode","error_type":"InvalidArticle","message":"body is missing"}\n'
+    assert dead_letters.getvalue() == expected
+
+
+def test_source_hears_how_far_is_written_after_it_is() -> None:
+    """Never before: what is not written is not committed."""
+    events: list[object] = []
+
+    class Stream(io.BytesIO):
+        def flush(self) -> None:
+            events.append("flushed")
+
+    def committed(committable: Mapping[Partition, int]) -> None:
+        events.append(dict(committable))
+
+    sink = LineSink(Stream(), Stream(), card=CARD, committed=committed)
+    sink.publish(release(enriched("a"), DeadLetter("decode", "E", "m")))
+    assert events == ["flushed", "flushed", {PARTITION: 2}]
+
+
+def test_release_without_tickets_is_still_committed() -> None:
+    """Blank lines at the end move the position on, with nothing to write."""
+    heard: list[Mapping[Partition, int]] = []
+    sink = LineSink(io.BytesIO(), io.BytesIO(), card=CARD, committed=heard.append)
+    sink.publish(Release((), {PARTITION: 7}))
+    assert heard == [{PARTITION: 7}]
+
+
+def test_message_that_is_not_unicode_can_be_written() -> None:
+    """An error of a library may hold half a surrogate pair."""
+    dead_letters = io.BytesIO()
+    sink_to(io.BytesIO(), dead_letters).publish(release(DeadLetter("inference", "E", "\ud83d")))
+    assert orjson.loads(dead_letters.getvalue())["message"] == "?"
+
+
+def test_tombstone_is_a_bug_here() -> None:
+    """A line always has a value, so a tombstone cannot come from one, and must not vanish."""
+    with pytest.raises(AssertionError):
+        sink_to(io.BytesIO()).publish(release(Tombstone()))
+
+
+def test_recovery_is_refused() -> None:
+    """Nobody may believe that lines were taken back."""
+    with pytest.raises(AssertionError, match="recover"):
+        sink_to(io.BytesIO()).recover()
+
+
+def test_reader_that_has_gone_is_a_clean_end() -> None:
+    """Exit code 0, nothing committed, and the stream can be closed without a second error."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    heard: list[Mapping[Partition, int]] = []
+    with os.fdopen(writing, "wb") as stream:
+        sink = LineSink(stream, io.BytesIO(), card=CARD, committed=heard.append)
+        with pytest.raises(OutputClosed) as caught:
+            sink.publish(release(enriched("a")))
+    assert caught.value.exit_code == 0
+    assert heard == []
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is always full")
+def test_full_disk_ends_the_run_with_its_reason() -> None:
+    """An error, unlike a reader that has gone."""
+    with Path("/dev/full").open("wb") as stream, pytest.raises(FatalError, match="No space left") as caught:
+        sink_to(stream).publish(release(enriched("a")))
+    assert caught.value.exit_code == 1
+
+
+WRITES_FOR_EVER = """
+import sys
+from enricher.errors import OutputClosed
+from enricher.files import LineSink
+from enricher.records import *
+partition = Partition("a", 0)
+record = EnrichedRecord(Article("1", "", "x" * 1000), (), Coverage(1, 1, False))
+sink = LineSink(sys.stdout.buffer, sys.stderr.buffer, card=ModelCard("m", "d", "p"), committed=lambda _: None)
+while True:
+    ticket = InFlight(RawRecord(partition, 0, None, b""), 0.0)
+    ticket.finish(record)
+    try:
+        sink.publish(Release([ticket], {partition: 1}))
+    except OutputClosed as error:
+        sys.exit(error.exit_code)
+"""
+
+
+@pytest.mark.timeout(60)
+def test_process_ends_quietly_when_its_output_is_closed() -> None:
+    """What `enricher enrich FILE | head` does: no traceback, no complaint of the interpreter at exit."""
+    command = [sys.executable, "-c", WRITES_FOR_EVER]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        line = process.stdout.readline()
+        assert line.startswith(b'{"schema_version":1'), process.stderr.read()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(30) == 0
+
+
+class Partitions:
+    """Takes note of nothing."""
+
+    def assigned(self, partitions: Sequence[Partition]) -> None:
+        """Let it pass."""
+
+
+def test_sample_articles_go_from_source_to_sink(tmp_path: Path) -> None:
+    """Every sample is an article, comes out in its place, and then the source is caught up."""
+    source, output = LineSource(SAMPLES), tmp_path / "out.jsonl"
+    source.open(Partitions())
+    with output.open("wb") as stream:
+        sink = LineSink(stream, io.BytesIO(), card=CARD, committed=source.note_committed)
+        while not source.caught_up():
+            records = source.poll(10, 30.0)
+            tickets = [InFlight(raw, arrived_s=0.0) for raw in records]
+            for ticket in tickets:
+                article = decode_article(ticket.raw.value or b"", max_article_chars=100_000)
+                ticket.finish(EnrichedRecord(article, (), Coverage(tokens=1, windows=1, truncated=False)))
+            sink.publish(Release(tickets, source.positions([source.partition])))
+    ids = [orjson.loads(line)["id"] for line in SAMPLES.read_bytes().splitlines()]
+    assert [orjson.loads(line)["id"] for line in output.read_bytes().splitlines()] == ids
+    assert len(ids) == 43

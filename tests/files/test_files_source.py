@@ -1,0 +1,262 @@
+"""`LineSource`: lines as records, gaps at blank ones, and a worker that never waits for a silent pipe."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+import pytest
+
+from enricher.errors import FatalError
+from enricher.files import LineSource
+from enricher.files import source as source_module
+from enricher.ports import Source
+from enricher.records import Partition, RawRecord
+
+ROOT = Path(__file__).parents[2]
+LONG_S = 30.0
+"""Longer than any of these reads takes: a poll comes back as soon as it has something to say."""
+
+
+class Partitions:
+    """Hears of partitions, as the worker does."""
+
+    def __init__(self) -> None:
+        self.seen: list[Partition] = []
+
+    def assigned(self, partitions: Sequence[Partition]) -> None:
+        """Note them."""
+        self.seen += partitions
+
+    def revoked(self, partitions: Sequence[Partition]) -> None:
+        """Refuse: a file is never taken away."""
+        raise AssertionError(partitions)
+
+    lost = revoked
+
+
+def opened(path: Path, content: bytes, **bounds: int) -> LineSource:
+    """Write `content` to `path` and open it as a source."""
+    path.write_bytes(content)
+    source = LineSource(path, **bounds)
+    source.open(Partitions())
+    return source
+
+
+def read_all(source: LineSource, limit: int = 100) -> list[RawRecord]:
+    """Poll until the end of the input was seen."""
+    records: list[RawRecord] = []
+    while not source._ended:
+        found = source.poll(limit, LONG_S)
+        assert len(found) <= limit
+        records += found
+    return records
+
+
+def lines_of(records: Sequence[RawRecord]) -> list[tuple[int, bytes | None]]:
+    """Reduce records to what a test compares."""
+    return [(record.offset, record.value) for record in records]
+
+
+@pytest.fixture
+def pipe(monkeypatch: pytest.MonkeyPatch) -> Iterator[BinaryIO]:
+    """Let standard input be a pipe, and give its writing end."""
+    reading, writing = os.pipe()
+    monkeypatch.setattr(source_module, "_STDIN_FD", reading)
+    with os.fdopen(writing, "wb", buffering=0) as stream:
+        yield stream
+    os.close(reading)
+
+
+def test_source_is_what_the_worker_asks_for(tmp_path: Path) -> None:
+    """The shapes match: the type checker holds this line to it."""
+    source: Source = LineSource(tmp_path / "a.jsonl")
+    source.close()
+
+
+def test_line_is_a_record_whose_offset_is_its_number(tmp_path: Path) -> None:
+    """One partition named after the file; values without line ends, Windows ones too, and no key."""
+    path = tmp_path / "a.jsonl"
+    records = read_all(opened(path, b'{"id":"0"}\n{"id":"1"}\r\n{"id":"2"}'))
+    assert lines_of(records) == [(0, b'{"id":"0"}'), (1, b'{"id":"1"}'), (2, b'{"id":"2"}')]
+    assert {(record.partition, record.key) for record in records} == {(Partition(str(path), 0), None)}
+
+
+def test_blank_lines_are_gaps(tmp_path: Path) -> None:
+    """They have a number and no record, and the position is past them at the end."""
+    source = opened(tmp_path / "a.jsonl", b"\n a\n\t \n\nb\n\n\n")
+    assert lines_of(read_all(source)) == [(1, b" a"), (4, b"b")]
+    assert source.positions([source.partition]) == {source.partition: 7}
+
+
+def test_poll_gives_at_most_the_limit(tmp_path: Path) -> None:
+    """What is left waits for the next poll, in order."""
+    source = opened(tmp_path / "a.jsonl", b"a\nb\nc\n")
+    first = source.poll(1, LONG_S)
+    assert lines_of([*first, *read_all(source, limit=1)]) == [(0, b"a"), (1, b"b"), (2, b"c")]
+
+
+def test_listener_hears_of_the_partition_in_the_first_poll(tmp_path: Path) -> None:
+    """Once, and not before the worker asks for records."""
+    (tmp_path / "a.jsonl").write_bytes(b"a\n")
+    source, listener = LineSource(tmp_path / "a.jsonl"), Partitions()
+    source.open(listener)
+    assert listener.seen == []
+    source.poll(1, LONG_S)
+    source.poll(1, LONG_S)
+    assert listener.seen == [source.partition]
+
+
+def test_position_follows_what_was_delivered(tmp_path: Path) -> None:
+    """Not what was read ahead; other partitions are unknown here."""
+    source = opened(tmp_path / "a.jsonl", b"a\nb\nc\n")
+    assert source.positions([source.partition]) == {source.partition: 0}
+    source.poll(1, LONG_S)
+    assert source.positions([source.partition, Partition("other", 0)]) == {source.partition: 1}
+    assert source.positions([Partition("other", 0)]) == {}
+
+
+def test_paused_source_gives_nothing_until_it_is_resumed(tmp_path: Path) -> None:
+    """Nothing is lost meanwhile."""
+    source = opened(tmp_path / "a.jsonl", b"a\n")
+    source.pause()
+    assert source.poll(1, 0.0) == ()
+    source.resume()
+    assert lines_of(source.poll(1, LONG_S)) == [(0, b"a")]
+
+
+def test_caught_up_needs_the_end_and_every_line_written(tmp_path: Path) -> None:
+    """The end alone is not enough, nor is everything so far."""
+    source = opened(tmp_path / "a.jsonl", b"a\nb\n\n")
+    assert len(source.poll(1, LONG_S)) == 1
+    source.note_committed({source.partition: 1})
+    assert not source.caught_up(), "there is more"
+    read_all(source)
+    assert not source.caught_up(), "b is not written"
+    source.note_committed({source.partition: 2})
+    assert source.caught_up(), "a blank line at the end needs no writing"
+
+
+def test_empty_file_is_caught_up_once_its_end_is_seen(tmp_path: Path) -> None:
+    """Nothing to read is not nothing known."""
+    source = opened(tmp_path / "a.jsonl", b"")
+    assert not source.caught_up()
+    assert source.poll(1, LONG_S) == []
+    assert source.caught_up()
+
+
+def test_progress_counts_bytes_of_what_was_delivered(tmp_path: Path) -> None:
+    """From nothing to all, whatever was read ahead."""
+    source = opened(tmp_path / "a.jsonl", b"a\nbcd\n\n")
+    assert (source.bytes_read, source.total_bytes) == (0, 7)
+    source.poll(1, LONG_S)
+    assert source.bytes_read == 2
+    read_all(source)
+    assert source.bytes_read == 7
+
+
+def test_packed_file_is_unpacked_and_its_progress_is_in_packed_bytes(tmp_path: Path) -> None:
+    """`.gz` by name."""
+    packed = gzip.compress(b"a\nb\n")
+    source = opened(tmp_path / "a.jsonl.gz", packed)
+    assert lines_of(read_all(source)) == [(0, b"a"), (1, b"b")]
+    assert source.bytes_read == source.total_bytes == len(packed)
+
+
+@pytest.mark.parametrize(
+    "content", [b"not packed\n", gzip.compress(b"a\n" * 99)[:-9], b"\x1f\x8b\x08\0\0\0\0\0\0\0broken"]
+)
+def test_broken_packed_file_ends_the_run(tmp_path: Path, content: bytes) -> None:
+    """And says which file it was."""
+    source = opened(tmp_path / "a.gz", content)
+    with pytest.raises(FatalError, match=r"cannot read .*a\.gz"):
+        read_all(source)
+
+
+def test_endless_line_ends_the_run_before_it_fills_the_memory(tmp_path: Path) -> None:
+    """At the bound it is a line; above it the input is hardly JSON lines."""
+    assert len(read_all(opened(tmp_path / "a.jsonl", b"1234567\n", max_line_bytes=8))) == 1
+    source = opened(tmp_path / "b.jsonl", b"a\n" + b"x" * 1000, max_line_bytes=8)
+    with pytest.raises(FatalError, match=r"line 2 of .*b\.jsonl is longer than 8 bytes"):
+        read_all(source)
+
+
+@pytest.mark.parametrize("name", ["missing.jsonl", "."])
+def test_input_that_cannot_be_opened_ends_the_run(tmp_path: Path, name: str) -> None:
+    """A missing file and a folder, before anything is read."""
+    with pytest.raises(FatalError, match="cannot open"):
+        LineSource(tmp_path / name).open(Partitions())
+
+
+def test_reader_stays_within_its_bound_and_ends_when_closed(tmp_path: Path) -> None:
+    """It waits while nobody polls, and closing lets it go."""
+    source = opened(tmp_path / "a.jsonl", b"a\n" * 10_000, queue_lines=4)
+    source.poll(1, LONG_S)
+    reader = source._reader
+    assert reader is not None
+    source.close()
+    reader._thread.join(LONG_S)
+    assert not reader._thread.is_alive()
+    assert reader._stream.closed
+    assert reader._queue.maxsize == 4
+
+
+def test_rewind_is_refused(tmp_path: Path) -> None:
+    """Nobody may believe that a file was read again."""
+    with pytest.raises(AssertionError, match="rewind"):
+        LineSource(tmp_path / "a.jsonl").rewind()
+
+
+@pytest.mark.timeout(60)
+def test_silent_pipe_does_not_hold_up_the_worker(pipe: BinaryIO) -> None:
+    """A poll comes back without a record, then with one as soon as it is there, then with the end."""
+    source = LineSource(Path("-"))
+    source.open(Partitions())
+    assert source.total_bytes is None
+    assert source.poll(1, 0.0) == []
+    assert source.poll(1, 0.001) == []
+    pipe.write(b'{"id":')
+    assert source.poll(1, 0.001) == [], "half a line is no record"
+    pipe.write(b"1}\n")
+    assert lines_of(source.poll(1, LONG_S)) == [(0, b'{"id":1}')]
+    assert not source.caught_up()
+    pipe.close()
+    assert source.poll(1, LONG_S) == []
+    source.note_committed({source.partition: 1})
+    assert source.caught_up()
+
+
+WAITS_FOR_STDIN = """
+from pathlib import Path
+from enricher.files import LineSource
+
+class Partitions:
+    def assigned(self, partitions): pass
+
+source = LineSource(Path("-"))
+source.open(Partitions())
+print(source.poll(1, 30.0)[0].value.decode(), flush=True)
+source.poll(1, 0.01)
+source.close()
+"""
+
+
+@pytest.mark.timeout(60)
+def test_process_ends_while_its_reader_waits_for_stdin() -> None:
+    """The interpreter must not abort over the lock of a stream that a thread still reads."""
+    command = [sys.executable, "-c", WAITS_FOR_STDIN]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, cwd=ROOT) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdin.write(b"a\n")
+        process.stdin.flush()
+        assert process.stdout.read() == b"a\n"
+        assert process.wait(LONG_S) == 0
+        assert process.stderr.read() == b""
