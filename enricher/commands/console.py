@@ -1,0 +1,99 @@
+"""The two streams of a command: data on standard output, progress and remarks on standard error.
+
+Colours and moving lines only on a terminal. Nothing about Kafka, models or settings belongs here.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from io import UnsupportedOperation
+from types import TracebackType
+from typing import ClassVar, NoReturn, Self
+
+from rich.console import Console
+from rich.status import Status
+
+from enricher.errors import FatalError
+
+_LINE_EVERY_S = 5.0
+_DRAW_EVERY_S = 0.2
+_WIDE = 120
+"""Columns of a table that goes to a file or a pipe, where nobody tells how wide it is."""
+
+
+class ReaderGone(FatalError):
+    """The reader of our output has gone (`| head`): it has seen enough, so this is a clean end."""
+
+    exit_code: ClassVar[int] = 0
+
+
+class _DataConsole(Console):
+    def on_broken_pipe(self) -> NoReturn:
+        """Rich's own would end the process with code 1."""
+        raise reader_gone()
+
+
+def data_console() -> Console:
+    """For results."""
+    return _DataConsole(highlight=False, width=None if sys.stdout.isatty() else _WIDE)
+
+
+def remark_console() -> Console:
+    """For progress and remarks."""
+    return Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def write_line(line: bytes) -> None:
+    """One line of machine-readable data, at once. Raises ReaderGone."""
+    try:
+        sys.stdout.buffer.write(line + b"\n")
+        sys.stdout.buffer.flush()
+    except BrokenPipeError as error:
+        raise reader_gone() from error
+
+
+def reader_gone() -> ReaderGone:
+    """What to raise; sends what is still buffered to nowhere, or closing the stream would fail again at exit.
+
+    As Python's signal module documentation advises ("Note on SIGPIPE").
+    """
+    with suppress(UnsupportedOperation), open(os.devnull, "wb") as nowhere:  # noqa: PTH123  a device, not a path of ours
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
+    return ReaderGone("the reader of the output has gone")
+
+
+class Ticker:
+    """Shows how far a command is: a moving line on a terminal, elsewhere a line every few seconds."""
+
+    def __init__(self, console: Console, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._console = console
+        self._clock = clock
+        self._status = Status("", console=console) if console.is_terminal else None
+        self._every_s = _DRAW_EVERY_S if self._status else _LINE_EVERY_S
+        self._next_s = clock() + self._every_s
+
+    def tick(self, text: Callable[[], str]) -> None:
+        """Show `text` if it is time to; may be called often."""
+        now_s = self._clock()
+        if now_s < self._next_s:
+            return
+        self._next_s = now_s + self._every_s
+        if self._status:
+            self._status.update(text())
+        else:
+            self._console.print(text())
+
+    def __enter__(self) -> Self:
+        if self._status:
+            self._status.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._status:
+            self._status.stop()

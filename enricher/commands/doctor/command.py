@@ -1,0 +1,62 @@
+"""The command `doctor`: settings first, then the broker, then the model and the machine; prints all, exits by the worst."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from enricher.commands.console import Ticker, data_console, remark_console
+from enricher.commands.doctor.broker import Sizes, broker_findings
+from enricher.commands.doctor.findings import Finding, Voice, as_json, as_table, exit_code
+from enricher.commands.doctor.machine import machine_findings, model_findings
+from enricher.errors import SettingsError
+from enricher.settings import DEFAULT_CONFIG_FILE, Settings, load_settings
+
+_say = Voice("settings")
+_ADVICE = "'enricher settings' lists them all."
+
+
+def doctor(*, as_json_: Annotated[bool, typer.Option("--json", help="For machines.")] = False) -> None:
+    """Can a worker run here? Tries settings, broker, topics, rights, model and device, and changes nothing.
+
+    To prove the rights it writes records in transactions that it aborts: committed readers never see them. Exit code: 0
+    if nothing failed, 2 for settings, 4 for the broker's side, 3 for the model's. Takes no lock: a worker may be running.
+    """
+    findings = []
+    with Ticker(remark_console()) as ticker:
+        for finding in all_findings():
+            findings.append(finding)
+            ticker.tick(lambda: f"{len(findings)} checks done")
+    if as_json_:
+        sys.stdout.write(json.dumps(as_json(findings), indent=2) + "\n")
+    else:
+        data_console().print(as_table(findings))
+    raise typer.Exit(exit_code(findings))
+
+
+def all_findings() -> Iterator[Finding]:
+    """Every check, in order. Without valid settings there is only that one."""
+    try:
+        settings = load_settings()
+        yield _say.ok("settings", f"valid, from {_sources()}")
+        yield from _about_broker(settings)
+    except SettingsError as error:
+        yield _say.fail("settings", str(error), _ADVICE)
+        return
+    yield from model_findings(settings)
+    yield from machine_findings(settings)
+
+
+def _about_broker(settings: Settings) -> Iterator[Finding]:
+    from enricher.app import kafka_config  # noqa: PLC0415  it loads the inference room, which --help need not wait for
+
+    sizes = Sizes(settings.articles.max_record_bytes, settings.articles.max_dead_letter_bytes)
+    yield from broker_findings(kafka_config(settings), sizes)
+
+
+def _sources() -> str:
+    files = [name for name in (DEFAULT_CONFIG_FILE, ".env") if Path(name).is_file()]
+    return ", ".join(["the environment", *files])

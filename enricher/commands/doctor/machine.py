@@ -1,0 +1,124 @@
+"""Does the model run here, on what, and is there room? Loads the model as a worker does, and enriches one sentence."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from enricher.commands.doctor.findings import Finding, Voice
+from enricher.core.assembly import settle
+from enricher.core.decoding import LabelScheme
+from enricher.errors import ModelError, SettingsError
+from enricher.records import Article, Batch, EnrichedRecord, InFlight, Partition, RawRecord
+from enricher.settings import Settings
+
+if TYPE_CHECKING:
+    from enricher.app import Model
+
+_SENTENCE = "Angela Merkel met Siemens engineers in Berlin."
+_GPU = Path("/dev/nvidia0")
+_CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+
+_say = Voice("model")
+_say_machine = Voice("machine")
+
+
+def model_findings(settings: Settings) -> Iterator[Finding]:
+    """Load, warm up, run. ONNX Runtime and the tokenizer are imported only here."""
+    from enricher.app import load_model  # noqa: PLC0415  the broker's findings need not wait for it
+
+    began_s = time.monotonic()
+    try:
+        model = load_model(settings)
+    except ModelError as error:
+        advice = "See model.source, model.device and model.precision in 'enricher settings'."
+        yield _say.fail("model", str(error), advice)
+        return
+    seconds = time.monotonic() - began_s
+    yield _say.ok("model", f"{model.card.name} ({model.card.digest[:19]}), loaded and warm after {seconds:.1f} s")
+    yield _device(settings, model)
+    try:
+        yield _sentence(settings, model)
+    except SettingsError as error:
+        yield Voice("settings").fail("windows", str(error), "See the batching settings in 'enricher settings'.")
+
+
+def machine_findings(settings: Settings) -> Iterator[Finding]:
+    """Cores and memory, after the model was loaded: what it takes is then known."""
+    from enricher.inference.device import available_cores  # noqa: PLC0415  it imports ONNX Runtime
+
+    yield _say_machine.ok("cores", f"{available_cores()} that this process may use")
+    limit_bytes, peak_bytes = memory_limit_bytes(), _peak_bytes()
+    if limit_bytes is None or peak_bytes is None:
+        yield _say_machine.ok("memory", "this system does not say")
+        return
+    # Raw records, their decoded texts and their tokens: about three times the bytes that are in flight at most.
+    needed_bytes = peak_bytes + 3 * settings.worker.max_in_flight_bytes
+    seen = f"{limit_bytes / 1e9:.1f} GB; with the model loaded {peak_bytes / 1e9:.1f} GB of it are in use"
+    if limit_bytes < needed_bytes:
+        advice = f"Up to {needed_bytes / 1e9:.1f} GB may be used: raise the limit, or lower worker.max_in_flight_bytes."
+        yield _say_machine.warn("memory", seen, advice)
+    else:
+        yield _say_machine.ok("memory", f"{seen}, up to {needed_bytes / 1e9:.1f} GB may be")
+
+
+def memory_limit_bytes() -> int | None:
+    """Memory that this process may use: the container's limit or the machine's; None where neither is told."""
+    limits = []
+    for path in _CGROUP_LIMITS:
+        with contextlib.suppress(OSError, ValueError):
+            limits.append(int(path.read_text()))
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    return min(limits, default=None)
+
+
+def _device(settings: Settings, model: Model) -> Finding:
+    from enricher.inference.device import cuda_problem  # noqa: PLC0415  it imports ONNX Runtime
+
+    asked, used = settings.model.device, model.prepared.device
+    problem = cuda_problem() if (asked, used) == ("auto", "cpu") else None
+    why = f"device auto: no CUDA, {problem}" if problem else f"device {asked}"
+    seen = (
+        f"{used} by {model.engine.provider}, {model.lanes} lane(s) ({why}); "
+        f"{model.card.precision} (precision {settings.model.precision})"
+    )
+    if problem and _GPU.exists():
+        return _say.warn(
+            "device", seen, "There is an NVIDIA GPU that is not used; device=cuda refuses to run without it."
+        )
+    return _say.ok("device", seen)
+
+
+def _sentence(settings: Settings, model: Model) -> Finding:
+    from enricher.app import window_cutter  # noqa: PLC0415  it imports ONNX Runtime
+
+    article = Article("doctor", "", _SENTENCE)
+    ticket = InFlight(RawRecord(Partition("", 0), 0, None, None), 0.0, article=article)
+    tokens = model.tokenizer.tokenize([article])[0]
+    if isinstance(tokens, Exception):
+        return _say.fail("one sentence", str(tokens), "The tokenizer does not fit the model.")
+    windows = window_cutter(settings, model).cut(ticket, tokens, 0.0)
+    began_s = time.monotonic()
+    for result in model.engine.run(Batch(tuple(windows))).results:
+        settle(result, LabelScheme.from_labels(model.engine.labels))
+    took_ms = 1000 * (time.monotonic() - began_s)
+    if not isinstance(ticket.outcome, EnrichedRecord):
+        return _say.fail("one sentence", f"{ticket.outcome}", "The model does not run on this device.")
+    found = ", ".join(f"{entity.text} {entity.label}" for entity in ticket.outcome.entities) or "no entity"
+    return _say.ok("one sentence", f"'{_SENTENCE}': {found}, in {took_ms:.1f} ms")
+
+
+def _peak_bytes() -> int | None:
+    """The most memory that this process has had at once."""
+    try:
+        import resource  # noqa: PLC0415  POSIX only
+    except ImportError:
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024  # bytes there, kibibytes elsewhere

@@ -1,0 +1,71 @@
+"""The five rights that a worker needs, tried out one by one; `enricher.kafka.rights` says how."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from enricher.commands.doctor.findings import Finding, Voice
+from enricher.errors import BrokerError
+from enricher.kafka import rights
+from enricher.kafka.client import KafkaConfig
+
+_say = Voice("broker")
+
+
+def rights_findings(config: KafkaConfig, partitions: Mapping[str, int]) -> Iterator[Finding]:
+    """Try what can be tried with the topics that exist; `partitions` counts theirs."""
+    read = list(_read_input(config)) if config.input_topic in partitions else []
+    yield from read
+    doctor_id = rights.doctor_id(config)
+    try:
+        rights.try_transactional_id(config)
+    except BrokerError as error:
+        advice = f"Allow WRITE on transactional ids with the prefix '{config.group_id}-'. Writing was not tried."
+        yield _say.fail("right: transactional id WRITE", str(error), advice)
+        return
+    yield _say.ok(
+        "right: transactional id WRITE", f"opened '{doctor_id}' (never the worker's own id, which would fence it)"
+    )
+    if read:
+        yield from _commit(config, partitions[config.input_topic], may_read=read[0].verdict == "ok")
+    for topic in (config.output_topic, config.dead_letter_topic):
+        if topic in partitions:
+            yield from _write(config, topic)
+
+
+def _read_input(config: KafkaConfig) -> Iterator[Finding]:
+    check = f"right: {config.input_topic} READ"
+    try:
+        sample = rights.read_newest(config, config.input_topic)
+    except BrokerError as error:
+        yield _say.fail(check, str(error), f"Allow READ on the topic '{config.input_topic}'.")
+        return
+    yield _say.ok(check, f"every partition answered; {sample.records} of the newest records were looked at")
+    if sample.without_key:
+        seen = f"{sample.without_key} of the newest {sample.records} records have none"
+        yield _say.warn("keys of articles", seen, "Without a key there is no order per article, and no compaction.")
+
+
+def _commit(config: KafkaConfig, partitions: int, *, may_read: bool) -> Iterator[Finding]:
+    check = f"right: group {config.group_id} READ"
+    if not may_read:
+        seen = "not tried: to send offsets of the input topic needs READ on that, too"
+        yield _say.warn(check, seen, f"Allow READ on the topic '{config.input_topic}' first.")
+        return
+
+    def trial() -> str:
+        committed = rights.committed_offsets(config, config.input_topic, partitions)
+        rights.try_commit(config, config.input_topic, committed)
+        return (
+            f"an offset was sent and taken back; '{config.group_id}' has committed on {len(committed)} of {partitions}"
+        )
+
+    yield from _say.tried(check, trial, f"Allow READ on the group '{config.group_id}'.")
+
+
+def _write(config: KafkaConfig, topic: str) -> Iterator[Finding]:
+    def trial() -> str:
+        rights.try_write(config, topic)
+        return "a record was written and its transaction aborted: committed readers do not see it"
+
+    return _say.tried(f"right: {topic} WRITE", trial, f"Allow WRITE on the topic '{topic}'.")

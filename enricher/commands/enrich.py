@@ -1,0 +1,82 @@
+"""`enricher enrich FILE`: the same pipeline without Kafka, JSON lines in, JSON lines out."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Annotated, BinaryIO
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from enricher.app import file_worker, load_model
+from enricher.commands.run import describe, progress_lines, stopped_by_signals
+from enricher.files import LineSink, LineSource
+from enricher.settings import load_settings
+from enricher.worker import Worker
+
+log = logging.getLogger(__name__)
+
+
+def enrich(
+    file: Annotated[
+        Path, typer.Argument(help="JSON lines, one article each; `-` for standard input, `.gz` is unpacked.")
+    ],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Where records go. Default: standard output.")
+    ] = None,
+    dead_letters: Annotated[
+        Path | None, typer.Option(help="Where lines that cannot be enriched go, with reasons. Default: standard error.")
+    ] = None,
+) -> None:
+    """Enrich a file of articles without Kafka: for a first try, and for debugging one article."""
+    settings = load_settings()
+    model = load_model(settings)
+    source = LineSource(file)
+    with ExitStack() as files:
+        records = _opened(files, output, sys.stdout.buffer)
+        reasons = _opened(files, dead_letters, sys.stderr.buffer)
+        sink = LineSink(records, reasons, card=model.card, committed=source.note_committed)
+        worker = file_worker(settings, model, source, sink)
+        with stopped_by_signals(worker), _progress(worker, source):
+            worker.run()
+
+
+def _opened(files: ExitStack, path: Path | None, default: BinaryIO) -> BinaryIO:
+    return files.enter_context(path.open("wb")) if path else default
+
+
+@contextmanager
+def _progress(worker: Worker, source: LineSource) -> Iterator[None]:
+    """A bar on a terminal, a line now and then elsewhere; the counts at the end."""
+    console = Console(stderr=True)
+    with _bar(console, worker, source) if console.is_terminal else progress_lines(worker.tally, every_s=5.0):
+        yield
+    log.info("done: %s", describe(worker.tally))
+
+
+@contextmanager
+def _bar(console: Console, worker: Worker, source: LineSource) -> Iterator[None]:
+    columns = (BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    over = threading.Event()
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("loading", total=None)
+
+        def refresh() -> None:
+            while not over.wait(0.2):
+                tally = worker.tally
+                text = f"{tally.published} articles, {tally.windows} windows, {tally.dead_letters.total()} dead letters"
+                progress.update(task, total=source.total_bytes, completed=source.bytes_read, description=text)
+
+        thread = threading.Thread(target=refresh, name="progress", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()

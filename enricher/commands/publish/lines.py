@@ -1,0 +1,133 @@
+"""Lines of files and of standard input, packed or not, one at a time; and what a line's key is.
+
+Never holds a file in memory. Nothing here knows Kafka.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from gzip import GzipFile
+from pathlib import Path
+from typing import BinaryIO, cast
+
+import orjson
+
+from enricher.codec import decode_article
+from enricher.errors import FatalError, InvalidArticle
+
+STDIN = Path("-")
+MAX_LINE_BYTES = 32 * 2**20
+"""Twice what our topics take in one message; a longer line is hardly JSON lines, and would have to be held in memory."""
+
+_GZIP_MAGIC = b"\x1f\x8b"  # RFC 1952; JSON never begins with it
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line that is not blank: where it stands, counted from 1, and its bytes without the line end."""
+
+    source: str
+    number: int
+    value: bytes
+
+
+class Inputs:
+    """All lines of `paths`, one path after the other; `-` is standard input, what is packed with gzip is unpacked.
+
+    `several_passes`: keep standard input in a temporary file, because it can be read only once. Raises FatalError
+    where something cannot be read.
+    """
+
+    def __init__(self, paths: Sequence[Path], *, several_passes: bool) -> None:
+        self._paths = paths
+        self._several_passes = several_passes
+        self._kept: BinaryIO | None = None
+
+    def require(self) -> None:
+        """Raise FatalError where a file is missing, before anything is sent."""
+        for path in self._paths:
+            if path != STDIN and (not path.exists() or path.is_dir()):
+                raise FatalError(f"there is no file {path}")
+
+    def lines(self) -> Iterator[Line]:
+        """Every line that is not blank."""
+        for path in self._paths:
+            name = "standard input" if path == STDIN else str(path)
+            try:
+                with self._opened(path) as stream:
+                    yield from _lines(stream, name)
+            except (OSError, EOFError, zlib.error) as error:
+                raise FatalError(f"cannot read {name}: {error}") from error
+
+    @contextmanager
+    def _opened(self, path: Path) -> Iterator[BinaryIO]:
+        if path != STDIN:
+            with path.open("rb") as stream:
+                yield stream
+        elif self._several_passes:
+            yield self._keep()
+        else:
+            yield sys.stdin.buffer
+
+    def _keep(self) -> BinaryIO:
+        if self._kept is None:
+            self._kept = cast("BinaryIO", tempfile.TemporaryFile())  # noqa: SIM115  lives as long as the command
+            shutil.copyfileobj(sys.stdin.buffer, self._kept)
+        self._kept.seek(0)
+        return self._kept
+
+
+def check_lines(inputs: Inputs, *, max_article_chars: int) -> int:
+    """Count the lines; raises FatalError with the place of the first that is no valid article."""
+    count = 0
+    for line in inputs.lines():
+        try:
+            decode_article(line.value, max_article_chars=max_article_chars)
+        except InvalidArticle as error:
+            raise FatalError(f"{line.source}, line {line.number}: {error}. Nothing was published") from error
+        count += 1
+    return count
+
+
+def keyed(value: bytes, round_number: int) -> tuple[bytes | None, bytes]:
+    """Key and value to publish: the key is the id where there is one; malformed lines stay as they are.
+
+    From the second round on the id gets a suffix (`#2`), in key and value, so that keys stay unique.
+    """
+    try:
+        article = orjson.loads(value)
+    except orjson.JSONDecodeError:
+        return None, value
+    if not isinstance(article, dict) or not isinstance(article.get("id"), str):
+        return None, value
+    if round_number > 1:
+        article["id"] = f"{article['id']}#{round_number}"
+        value = orjson.dumps(article)
+    return article["id"].encode(), value
+
+
+def _lines(stream: BinaryIO, name: str) -> Iterator[Line]:
+    lines = _unpacked(stream)
+    number = 0
+    while line := lines.readline(MAX_LINE_BYTES + 1):
+        number += 1
+        if len(line) > MAX_LINE_BYTES:
+            raise FatalError(f"{name}, line {number}: longer than {MAX_LINE_BYTES} bytes. Are these JSON lines?")
+        if not line.isspace():
+            yield Line(name, number, line.rstrip(b"\r\n"))
+
+
+def _unpacked(stream: BinaryIO) -> BinaryIO:
+    peek = getattr(stream, "peek", None)
+    if peek is not None:
+        head = peek(len(_GZIP_MAGIC))
+    else:
+        head = stream.read(len(_GZIP_MAGIC))
+        stream.seek(0)
+    return cast("BinaryIO", GzipFile(fileobj=stream)) if head.startswith(_GZIP_MAGIC) else stream

@@ -1,0 +1,128 @@
+"""The command `tail`: follows the output (or dead-letter) topic, fetches articles, prints. Drawing is in `show`."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from typing import Annotated
+
+import orjson
+import typer
+from rich.console import Console
+
+from enricher.codec import decode_article
+from enricher.commands.console import data_console, remark_console, write_line
+from enricher.commands.tail import show
+from enricher.errors import InvalidArticle
+from enricher.kafka.client import KafkaConfig
+from enricher.kafka.reader import RecordFinder, TopicReader
+from enricher.records import Article, Partition, RawRecord
+from enricher.settings import load_settings
+
+_POLL_S = 0.2
+_UNBOUNDED = sys.maxsize
+
+
+def tail(
+    *,
+    from_beginning: Annotated[
+        bool, typer.Option("--from-beginning", help="Begin with the oldest record instead of the next one.")
+    ] = False,
+    limit: Annotated[int | None, typer.Option(min=1, help="End after so many records.")] = None,
+    until_end: Annotated[bool, typer.Option("--until-end", help="End where the topic ended at the start.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="A JSON object per record and line, for machines.")] = False,
+    dead_letters: Annotated[bool, typer.Option("--dead-letters", help="Show dead letters and their reasons.")] = False,
+) -> None:
+    """Show enriched records as they appear, with the entities in their sentences. Ctrl-C ends it.
+
+    Joins no group and commits nothing. The texts come from the input topic, for as long as it keeps them.
+    """
+    from enricher.app import kafka_config  # noqa: PLC0415  it loads the inference room, which --help need not wait for
+
+    config = kafka_config(load_settings())
+    topic = config.dead_letter_topic if dead_letters else config.output_topic
+    with (
+        suppress(KeyboardInterrupt),
+        closing(TopicReader(config, topic, newest=None if from_beginning else 0)) as reader,
+        closing(_Viewer(config, reader)) as viewer,
+    ):
+        draw = _write if as_json else viewer.draw_dead_letter if dead_letters else viewer.draw
+        if not (as_json or until_end):
+            remark_console().print(f"following {topic}; Ctrl-C ends")
+        for count, record in enumerate(_records(reader, until_end=until_end), start=1):
+            draw(record)
+            if count == limit:
+                break
+
+
+def _records(reader: TopicReader, *, until_end: bool) -> Iterator[RawRecord]:
+    while not (until_end and reader.finished):
+        for record in reader.poll(_POLL_S):
+            if not until_end or record.offset < reader.ends[record.partition.number]:
+                yield record
+
+
+def _write(record: RawRecord) -> None:
+    write_line(show.as_line(record))
+
+
+class _Viewer:
+    """Draws records for people; fetches their articles."""
+
+    def __init__(self, config: KafkaConfig, reader: TopicReader, *, clock: Callable[[], float] = time.time) -> None:
+        self._finder = RecordFinder(config)
+        self._ends_at_start = reader.ends
+        self._clock = clock
+        self._console: Console = data_console()
+        self._colours = self._console.is_terminal and not self._console.no_color
+
+    def draw(self, record: RawRecord) -> None:
+        if record.value is None:
+            key = "" if record.key is None else record.key.decode("utf-8", "backslashreplace")
+            self._console.print(f"deleted: {key}", markup=False, style="dim")
+            return
+        source = self._source(record)
+        article = _article(source)
+        for line in show.enriched(
+            orjson.loads(record.value), article, self._facts(record, source), colours=self._colours
+        ):
+            self._console.print(line, soft_wrap=True)
+        self._console.print()
+
+    def draw_dead_letter(self, record: RawRecord) -> None:
+        for line in show.dead_letter(record):
+            self._console.print(line, soft_wrap=True)
+
+    def close(self) -> None:
+        self._finder.close()
+
+    def _source(self, record: RawRecord) -> RawRecord | None:
+        headers = show.header_texts(record)
+        try:
+            partition = Partition(
+                headers["enricher.source.topic"] or "", int(headers["enricher.source.partition"] or "")
+            )
+            return self._finder.find(partition, int(headers["enricher.source.offset"] or ""))
+        except (KeyError, ValueError):  # written by something else than a worker
+            return None
+
+    def _facts(self, record: RawRecord, source: RawRecord | None) -> str:
+        """How long after its publication the record appeared: here and now, or when it was written if that is past."""
+        if source is None:
+            return "its article is gone from the input topic"
+        if source.timestamp_s is None or record.timestamp_s is None:
+            return "the broker keeps no time"
+        live = record.offset >= self._ends_at_start[record.partition.number]
+        appeared_s = self._clock() if live else record.timestamp_s
+        how = "appeared" if live else "written"
+        return f"{how} {appeared_s - source.timestamp_s:.3f} s after its publication"
+
+
+def _article(source: RawRecord | None) -> Article | None:
+    """The article in a record of the input topic. Its size was the worker's to judge, so none is too large here."""
+    if source is None or source.value is None:
+        return None
+    try:
+        return decode_article(source.value, max_article_chars=_UNBOUNDED)
+    except InvalidArticle:
+        return None

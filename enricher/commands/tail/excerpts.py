@@ -1,0 +1,74 @@
+"""Which parts of an article to show, and where the entities stand in them. Pure, no colours.
+
+Positions are half-open ranges of Unicode code points, as in the enriched record.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+# A sentence ends at a full stop with white space behind it; good enough to choose what to show, and nothing else.
+_SENTENCE_END = re.compile(r"(?<=[.!?])[\"'”’)]*\s+|\n+")
+# A terminal obeys control characters (ESC above all), and articles come from strangers.
+_CONTROLS = dict.fromkeys([*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)], " ")
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """An entity within its text."""
+
+    start: int
+    end: int
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """A part of a text with the entities in it; the marks count from the excerpt's own beginning."""
+
+    text: str
+    marks: tuple[Mark, ...]
+
+
+def printable(text: str) -> str:
+    """The text with control characters as spaces: just as long, and harmless to a terminal."""
+    return text.translate(_CONTROLS)
+
+
+def marks_in(entities: Sequence[Mapping[str, Any]], field: str, text: str) -> list[Mark] | None:
+    """The entities of `field` in order; None where one does not stand in `text`, so that this is not its text."""
+    marks = []
+    for entity in entities:
+        if entity["field"] == field:
+            if text[entity["start"] : entity["end"]] != entity["text"]:
+                return None
+            marks.append(Mark(entity["start"], entity["end"], entity["label"]))
+    return sorted(marks, key=lambda mark: mark.start)
+
+
+def whole(text: str, marks: Sequence[Mark]) -> Excerpt:
+    """All of the text."""
+    return Excerpt(text, tuple(marks))
+
+
+def sentences(text: str, marks: Sequence[Mark]) -> list[Excerpt]:
+    """The sentences (or lines) that hold entities, in order. One that an entity reaches beyond is joined with the next."""
+    found = []
+    for start, end in _pieces(text, marks):
+        inside = [Mark(m.start - start, m.end - start, m.label) for m in marks if start <= m.start and m.end <= end]
+        if inside:
+            found.append(Excerpt(text[start:end], tuple(inside)))
+    return found
+
+
+def _pieces(text: str, marks: Sequence[Mark]) -> Iterator[tuple[int, int]]:
+    begin = 0
+    for separator in _SENTENCE_END.finditer(text):
+        crossed = any(mark.start < separator.end() and mark.end > separator.start() for mark in marks)
+        if not crossed:
+            yield begin, separator.start()
+            begin = separator.end()
+    yield begin, len(text)

@@ -1,0 +1,116 @@
+"""Draws a record: for people with its entities in their sentences, for machines as one line of JSON.
+
+Fetches nothing: the article, where there is one, is an argument.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import orjson
+from rich.text import Text
+
+from enricher.commands.tail.excerpts import Excerpt, marks_in, printable, sentences, whole
+from enricher.records import Article, RawRecord
+
+_COLOURS = {"PER": "green", "LOC": "cyan", "ORG": "magenta", "MISC": "yellow"}
+_OTHER_COLOURS = ("blue", "red", "bright_green", "bright_cyan", "bright_magenta", "bright_yellow")
+_MAX_SENTENCES = 8
+
+
+def header_texts(record: RawRecord) -> dict[str, str | None]:
+    """The headers as text; of a name that stands twice, the last counts, as the contract says."""
+    return {name: None if value is None else _text(value) for name, value in record.headers}
+
+
+def as_line(record: RawRecord) -> bytes:
+    """The record as one JSON object; a value that is no JSON (a dead letter's may be anything) is a string."""
+    return orjson.dumps({
+        "topic": record.partition.topic,
+        "partition": record.partition.number,
+        "offset": record.offset,
+        "timestamp_s": record.timestamp_s,
+        "key": None if record.key is None else _text(record.key),
+        "headers": header_texts(record),
+        "value": None if record.value is None else _json(record.value),
+    })  # fmt: skip
+
+
+def enriched(document: Mapping[str, Any], article: Article | None, facts: str, *, colours: bool) -> Iterator[Text]:
+    """The lines for one enriched record: title, sentences with entities, facts."""
+    entities = document["entities"]
+    excerpts = _excerpts(entities, article)
+    if excerpts is None:
+        yield Text(printable(document["id"]), style="bold" if colours else "")
+        yield from _without_text(entities, colours=colours)
+    else:
+        title, body = excerpts
+        yield highlighted(title, colours=colours, style="bold")
+        yield from (_indented(highlighted(part, colours=colours)) for part in body[:_MAX_SENTENCES])
+        if len(body) > _MAX_SENTENCES:
+            yield Text(f"  ... and {len(body) - _MAX_SENTENCES} more sentences with entities", style="dim")
+    coverage = document["coverage"]
+    cut = ", truncated" if coverage["truncated"] else ""
+    counts = f"{len(entities)} entities, {coverage['tokens']} tokens, {coverage['windows']} window(s){cut}"
+    yield Text(f"  {printable(document['id'])}: {counts}, {facts}", style="dim")
+
+
+def dead_letter(record: RawRecord) -> Iterator[Text]:
+    """The lines for one dead letter: why, and where the input stands. Never its text."""
+    headers = {name.removeprefix("enricher.dlq."): value for name, value in header_texts(record).items()}
+    source = f"{headers.get('source.topic')}[{headers.get('source.partition')}]@{headers.get('source.offset')}"
+    reason = f"{headers.get('stage')}: {headers.get('error.type')}: {headers.get('error.message')}"
+    yield Text.assemble((printable(reason), "bold red"))
+    yield Text(printable(f"  {source}, attempts {headers.get('attempts')}, {headers.get('time')}"), style="dim")
+
+
+def highlighted(excerpt: Excerpt, *, colours: bool, style: str = "") -> Text:
+    """The text with its entities marked: by colour and label, or by brackets where there are no colours."""
+    text, position = Text(style=style if colours else ""), 0
+    for mark in excerpt.marks:
+        text.append(printable(excerpt.text[position : mark.start]))
+        text.append_text(_entity(excerpt.text[mark.start : mark.end], mark.label, colours=colours))
+        position = mark.end
+    return text.append(printable(excerpt.text[position:]))
+
+
+def _excerpts(entities: Sequence[Mapping[str, Any]], article: Article | None) -> tuple[Excerpt, list[Excerpt]] | None:
+    """Title and sentences; None where the article is gone, or is not the one that the record was made from."""
+    if article is None:
+        return None
+    title_marks, body_marks = marks_in(entities, "title", article.title), marks_in(entities, "body", article.body)
+    if title_marks is None or body_marks is None:
+        return None
+    title = whole(article.title, title_marks) if article.title.strip() else Excerpt(article.id, ())
+    return title, sentences(article.body, body_marks)
+
+
+def _without_text(entities: Sequence[Mapping[str, Any]], *, colours: bool) -> Iterator[Text]:
+    for field in ("title", "body"):
+        found = [_entity(e["text"], e["label"], colours=colours) for e in entities if e["field"] == field]
+        if found:
+            yield Text(f"  {field}: ") + Text(", ").join(found)
+
+
+def _entity(text: str, label: str, *, colours: bool) -> Text:
+    if not colours:
+        return Text(printable(f"[{text} {label}]"))
+    colour = _COLOURS.get(label) or _OTHER_COLOURS[zlib.crc32(label.encode()) % len(_OTHER_COLOURS)]
+    return Text.assemble((printable(text), f"bold {colour}"), (f" {printable(label)}", f"dim {colour}"))
+
+
+def _indented(text: Text) -> Text:
+    return Text("  ") + text
+
+
+def _json(value: bytes) -> Any:  # noqa: ANN401  whatever JSON holds
+    try:
+        return orjson.loads(value)
+    except orjson.JSONDecodeError:
+        return _text(value)
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "backslashreplace")

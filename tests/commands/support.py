@@ -1,0 +1,102 @@
+"""What the tests of the commands share: commands run as a shell does, articles, and plain clients that look at results."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from typer.testing import CliRunner, Result
+
+from enricher.cli import app
+
+
+def run(*arguments: str, env: Mapping[str, str] | None = None, stdin: str | bytes | None = None) -> Result:
+    """Run a command in this process, e.g. `run("topics", "create")`; an error of ours is the result's `exception`."""
+    return CliRunner().invoke(app, list(arguments), env=dict(env or {}), input=stdin)
+
+
+def unused_names(bootstrap_servers: str) -> dict[str, str]:
+    """The environment of a worker whose topics and group nobody else uses; the topics do not exist yet."""
+    name = f"t{uuid.uuid4().hex[:10]}"
+    own = {"INPUT_TOPIC": "in", "OUTPUT_TOPIC": "out", "DEAD_LETTER_TOPIC": "dead", "GROUP_ID": "group"}
+    environment = {f"ENRICHER_KAFKA__{setting}": f"{name}.{suffix}" for setting, suffix in own.items()}
+    return {
+        **environment,
+        "ENRICHER_KAFKA__INSTANCE": "worker-0",
+        "ENRICHER_KAFKA__BOOTSTRAP_SERVERS": bootstrap_servers,
+    }
+
+
+def read_all(bootstrap_servers: str, topic: str, *, isolation: str = "read_committed") -> list[Message]:
+    """Every record of a topic, partition by partition."""
+    consumer = Consumer({
+        "bootstrap.servers": bootstrap_servers,
+        "group.id": "reads-everything",
+        "isolation.level": isolation,
+        "enable.partition.eof": True,
+        "enable.auto.commit": False,
+    })  # fmt: skip
+    try:
+        numbers = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+        consumer.assign([TopicPartition(topic, number, 0) for number in numbers])
+        return _until_ends(consumer, len(numbers))
+    finally:
+        consumer.close()
+
+
+def _until_ends(consumer: Consumer, partitions: int) -> list[Message]:
+    messages: list[Message] = []
+    while partitions:
+        message = consumer.poll(10)
+        assert message is not None, "the broker answers within 10 s"
+        error = message.error()
+        if error is None:
+            messages.append(message)
+        else:
+            assert error.code() == KafkaError._PARTITION_EOF, error
+            partitions -= 1
+    return messages
+
+
+def write(bootstrap_servers: str, topic: str, records: Sequence[Mapping[str, Any]]) -> None:
+    """Write records: what `Producer.produce` takes as keywords, each."""
+    producer = Producer({"bootstrap.servers": bootstrap_servers})
+    for record in records:
+        producer.produce(topic, **record)
+    assert producer.flush(10) == 0
+
+
+def article(name: str, title: str = "Lisbon", body: str = "Ana Ribeiro lives in Lisbon.") -> dict[str, Any]:
+    """A small article."""
+    return {"id": name, "title": title, "body": body}
+
+
+def json_lines(*articles: Mapping[str, Any]) -> str:
+    """A file's content."""
+    return "".join(f"{json.dumps(item)}\n" for item in articles)
+
+
+def enriched_record(name: str, source: tuple[str, int, int]) -> dict[str, Any]:
+    """What a worker would write for `article(name)`, as arguments of `produce`; `source` is its place in the input."""
+    topic, partition, offset = source
+    entities = [
+        {"field": "title", "start": 0, "end": 6, "text": "Lisbon", "label": "LOC", "score": 0.99},
+        {"field": "body", "start": 0, "end": 11, "text": "Ana Ribeiro", "label": "PER", "score": 0.98},
+    ]
+    value = {
+        "schema_version": 1,
+        "id": name,
+        "entities": entities,
+        "model": {"name": "test", "digest": "0", "precision": "fp32"},
+        "coverage": {"tokens": 9, "windows": 1, "truncated": False},
+    }
+    headers = [
+        ("enricher.source.topic", topic.encode()),
+        ("enricher.source.partition", str(partition).encode()),
+        ("enricher.source.offset", str(offset).encode()),
+    ]
+    return {"key": name.encode(), "value": orjson.dumps(value), "headers": headers, "partition": partition}

@@ -1,0 +1,248 @@
+"""`enricher doctor` against the real broker: a healthy set-up, and every way in which it can be wrong."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import pytest
+from commands.support import read_all, run, unused_names, write
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from broker import Cluster
+from enricher.app import kafka_config
+from enricher.commands.doctor.broker import Sizes, broker_findings
+from enricher.commands.doctor.findings import Finding, Voice, as_json, exit_code
+from enricher.settings import load_settings
+
+if TYPE_CHECKING:
+    from support.topics import Topics
+
+SIZES = Sizes(max_record_bytes=1_000_000, max_dead_letter_bytes=16_000_000)
+
+
+def findings(
+    environment: Mapping[str, str], monkeypatch: pytest.MonkeyPatch, sizes: Sizes = SIZES
+) -> dict[str, Finding]:
+    """What doctor says about the broker, by check."""
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    return {finding.check: finding for finding in broker_findings(kafka_config(load_settings()), sizes)}
+
+
+def failed(found: Mapping[str, Finding]) -> list[str]:
+    """The checks that failed."""
+    return [check for check, finding in found.items() if finding.verdict == "FAIL"]
+
+
+@pytest.mark.broker
+def test_a_healthy_set_up_fails_in_nothing(topics: Topics) -> None:
+    """Exit code 0 with broker, rights, model and device looked at, and a warning for the single replica."""
+    result = run("doctor", "--json", env=topics.environment)
+    assert result.exit_code == 0, result.output
+    checks = {check["check"]: check for check in json.loads(result.stdout)["checks"]}
+    assert {check["side"] for check in checks.values()} == {"settings", "broker", "model", "machine"}
+    rights = {name: check["verdict"] for name, check in checks.items() if name.startswith("right: ")}
+    assert len(rights) == 5
+    assert set(rights.values()) == {"ok"}
+    assert checks["broker version"]["verdict"] == "ok"
+    assert checks[f"topic {topics.output}"]["verdict"] == "warn"
+    assert "Berlin LOC" in checks["one sentence"]["seen"]
+
+
+@pytest.mark.broker
+def test_the_trials_leave_nothing_that_counts(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Committed readers see no record, and the group's offsets are what they were."""
+    consumer = Consumer({"bootstrap.servers": topics.bootstrap_servers, "group.id": topics.group})
+    consumer.commit(offsets=[TopicPartition(topics.input, 2, 5)], asynchronous=False)
+    found = findings(topics.environment, monkeypatch)
+    assert failed(found) == []
+    assert "committed on 1 of 4" in found[f"right: group {topics.group} READ"].seen
+    partitions = [TopicPartition(topics.input, number) for number in range(4)]
+    assert [tp.offset for tp in consumer.committed(partitions, timeout=10)] == [-1001, -1001, 5, -1001]
+    consumer.close()
+    for topic in (topics.output, topics.dead_letters):
+        assert read_all(topics.bootstrap_servers, topic) == []
+        assert len(read_all(topics.bootstrap_servers, topic, isolation="read_uncommitted")) == 1
+
+
+@pytest.mark.broker
+def test_a_worker_s_own_transactional_id_is_never_used(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker with the same settings can go on with its transaction while doctor runs."""
+    worker = Producer({"bootstrap.servers": topics.bootstrap_servers, "transactional.id": f"{topics.group}-worker-0"})
+    worker.init_transactions(20)
+    worker.begin_transaction()
+    worker.produce(topics.output, b"{}", b"k")
+    assert failed(findings(topics.environment, monkeypatch)) == []
+    worker.commit_transaction(20)
+    assert [message.key() for message in read_all(topics.bootstrap_servers, topics.output)] == [b"k"]
+
+
+def test_no_broker_is_exit_code_4_with_the_reason() -> None:
+    """The client itself says only 'transport failure'; the reason is dug out, and the model is looked at all the same."""
+    environment = {"ENRICHER_KAFKA__BOOTSTRAP_SERVERS": "127.0.0.1:1", "ENRICHER_KAFKA__REQUEST_TIMEOUT_S": "0.5"}
+    result = run("doctor", env=environment)
+    assert result.exit_code == 4, result.output
+    assert "Connection refused" in " ".join(result.stdout.split())
+    assert "one sentence" in result.stdout
+
+
+def test_wrong_settings_are_exit_code_2() -> None:
+    """Nothing else is tried with settings that are wrong, in the environment or in librdkafka's own properties."""
+    assert run("doctor", env={"ENRICHER_KAFKA__GROUP": "x"}).exit_code == 2
+    result = run("doctor", env={"ENRICHER_KAFKA__PROPERTIES": '{"no.such.property": "hunter2"}'})
+    assert result.exit_code == 2
+    assert "no.such.property" in result.stdout
+    assert "hunter2" not in result.output
+
+
+@pytest.mark.broker
+def test_a_model_that_is_not_there_is_exit_code_3(topics: Topics) -> None:
+    """With a good broker, the model's own code."""
+    result = run("doctor", env=topics.environment | {"ENRICHER_MODEL__SOURCE": "no-such-folder"})
+    assert result.exit_code == 3, result.output
+    assert "no-such-folder" in result.stdout
+
+
+@pytest.mark.broker
+def test_a_missing_topic_fails_and_is_not_created(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is named with what to do, the other checks go on, and looking does not create it."""
+    missing = f"{topics.output}-missing"
+    environment = topics.environment | {"ENRICHER_KAFKA__OUTPUT_TOPIC": missing}
+    for _ in range(2):
+        found = findings(environment, monkeypatch)
+        assert failed(found) == [f"topic {missing}"]
+    assert "topics create" in found[f"topic {missing}"].advice
+
+
+@pytest.mark.broker
+def test_unequal_partition_counts_fail(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Because then the order per key is lost between input and output."""
+    odd = f"{topics.output}-odd"
+    environment = topics.environment | {"ENRICHER_KAFKA__OUTPUT_TOPIC": odd}
+    assert run("topics", "create", "--partitions", "3", env=environment).exit_code == 0
+    found = findings(environment, monkeypatch)
+    assert failed(found) == [f"partitions of {odd}"]
+
+
+@pytest.mark.broker
+def test_a_topic_that_is_too_narrow_fails(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a single record, and for the client's batches of many small ones."""
+    found = findings(topics.environment, monkeypatch, Sizes(20_000_000, 16_000_000))
+    assert failed(found) == [f"max.message.bytes of {topics.output}"]
+    assert "MAX_RECORD_BYTES" in found[f"max.message.bytes of {topics.output}"].advice
+    alter(topics.bootstrap_servers, topics.output, {"max.message.bytes": "500000"})
+    found = findings(topics.environment, monkeypatch, Sizes(500_000, 16_000_000))
+    assert failed(found) == [f"max.message.bytes of {topics.output}"]
+    assert "batch.size" in found[f"max.message.bytes of {topics.output}"].advice
+
+
+@pytest.mark.broker
+def test_compaction_and_records_without_keys_are_warned_of(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compacted output refuses records without a key, and such articles are in the input."""
+    alter(topics.bootstrap_servers, topics.output, {"cleanup.policy": "compact"})
+    write(topics.bootstrap_servers, topics.input, [{"value": b"{}"}, {"value": b"{}", "key": b"k"}])
+    found = findings(topics.environment, monkeypatch)
+    assert failed(found) == []
+    assert found[f"cleanup of {topics.output}"].verdict == "warn"
+    assert found["keys of articles"].seen == "1 of the newest 2 records have none"
+
+
+@pytest.mark.broker
+def test_a_topic_that_can_not_be_written_fails(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More replicas must be in sync than there are: seen in the settings, and again when writing is tried."""
+    alter(topics.bootstrap_servers, topics.output, {"min.insync.replicas": "2"})
+    found = findings(topics.environment | {"ENRICHER_KAFKA__REQUEST_TIMEOUT_S": "1"}, monkeypatch)
+    assert f"replication of {topics.output}" in failed(found)
+
+
+@pytest.fixture(scope="module")
+def strict_broker() -> Iterator[Cluster]:
+    """A broker with an authorizer; who connects to it may do everything that no rule denies."""
+    properties = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found": "true",
+        "super.users": "User:nobody",
+    }
+    with Cluster(nodes=1, properties=properties) as cluster:
+        yield cluster
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize(
+    ("resource", "operation", "check"),
+    [
+        ("input", "READ", "right: {input} READ"),
+        ("output", "WRITE", "right: {output} WRITE"),
+        ("dead_letters", "WRITE", "right: {dead_letters} WRITE"),
+        ("group", "READ", "right: group {group} READ"),
+        ("transactional_id", "WRITE", "right: transactional id WRITE"),
+        ("output", "DESCRIBE_CONFIGS", None),
+    ],
+)
+def test_each_missing_right_is_named(
+    strict_broker: Cluster, monkeypatch: pytest.MonkeyPatch, resource: str, operation: str, check: str | None
+) -> None:
+    """Exactly the check of the denied right fails; DescribeConfigs is not needed to run."""
+    environment = unused_names(strict_broker.bootstrap_servers) | {"ENRICHER_KAFKA__REQUEST_TIMEOUT_S": "2"}
+    assert run("topics", "create", "--partitions", "2", env=environment).exit_code == 0
+    roles = {"input": "INPUT_TOPIC", "output": "OUTPUT_TOPIC", "dead_letters": "DEAD_LETTER_TOPIC", "group": "GROUP_ID"}
+    names = {role: environment[f"ENRICHER_KAFKA__{setting}"] for role, setting in roles.items()}
+    name = names.get(resource, f"{names['group']}-worker-0-doctor")
+    kinds = {"group": ResourceType.GROUP, "transactional_id": ResourceType.TRANSACTIONAL_ID}
+    kind = kinds.get(resource, ResourceType.TOPIC)
+    deny(strict_broker, kind, name, AclOperation[operation])
+    found = findings(environment, monkeypatch)
+    assert failed(found) == ([check.format(**names)] if check else [])
+    if check is None:
+        assert found[f"settings of {names['output']}"].seen == "could not look"
+    else:
+        assert "AUTHORIZATION_FAILED" in found[check.format(**names)].seen
+
+
+def test_the_exit_code_is_that_of_the_worst_side() -> None:
+    """Settings before broker before model; warnings alone are 0."""
+    broker, model, machine = (Voice(side).fail("x", "", "") for side in ("broker", "model", "machine"))
+    assert exit_code([Voice("broker").warn("x", "", "")]) == 0
+    assert exit_code([model, broker]) == 4
+    assert exit_code([model]) == 3
+    assert exit_code([machine, broker, Voice("settings").fail("x", "", "")]) == 2
+    assert as_json([model])["exit_code"] == 3
+
+
+def alter(bootstrap_servers: str, topic: str, settings: Mapping[str, str]) -> None:
+    """Change settings of a topic, and wait until the broker says the new ones."""
+    entries = [
+        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in settings.items()
+    ]
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    admin.incremental_alter_configs([resource])[resource].result(20)
+    give_up_s = time.monotonic() + 10
+    while any(admin.describe_configs([resource])[resource].result(20)[n].value != v for n, v in settings.items()):
+        assert time.monotonic() < give_up_s, "the broker takes over changed settings"
+
+
+def deny(cluster: Cluster, kind: ResourceType, name: str, operation: AclOperation) -> None:
+    """Take one right from everybody (each connection is anonymous here), and allow the rest by name."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    rules = [(operation, AclPermissionType.DENY), (AclOperation.ALL, AclPermissionType.ALLOW)]
+    bindings = [
+        AclBinding(kind, name, ResourcePatternType.LITERAL, "User:ANONYMOUS", "*", operation_, permission)
+        for operation_, permission in rules
+    ]
+    for future in admin.create_acls(bindings).values():
+        future.result(timeout=20)

@@ -1,0 +1,139 @@
+"""`enricher publish` against the real broker: keys, malformed lines, rounds, refusals."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from commands.support import article, json_lines, read_all, run
+from confluent_kafka import Message
+
+from enricher.commands.publish.lines import Inputs, check_lines, keyed
+from enricher.errors import BrokerError, FatalError
+
+if TYPE_CHECKING:
+    from support.topics import Topics
+
+
+@pytest.mark.broker
+def test_every_line_is_published_under_its_id(topics: Topics, tmp_path: Path) -> None:
+    """The key is the article's id, and the value the line, byte for byte."""
+    file = tmp_path / "articles.jsonl"
+    file.write_text(json_lines(article("a"), article("b")))
+    result = run("publish", str(file), env=topics.environment)
+    assert result.exit_code == 0, result.output
+    published = {message.key(): message.value() for message in read_all(topics.bootstrap_servers, topics.input)}
+    assert published == {b"a": json_lines(article("a")).strip().encode(), b"b": json.dumps(article("b")).encode()}
+
+
+@pytest.mark.broker
+def test_malformed_lines_are_published_as_they_are(topics: Topics) -> None:
+    """What is no article goes through without a key, for the worker to dead-letter; blank lines are nothing."""
+    result = run("publish", "-", env=topics.environment, stdin='not json\n\n[1]\n{"id": 7}\n')
+    assert result.exit_code == 0, result.output
+    published = read_all(topics.bootstrap_servers, topics.input)
+    assert {(message.key(), message.value()) for message in published} == {
+        (None, b"not json"), (None, b"[1]"), (None, b'{"id": 7}')
+    }  # fmt: skip
+
+
+@pytest.mark.broker
+def test_rounds_give_ids_a_suffix_and_the_limit_ends_them(topics: Topics) -> None:
+    """With --repeat keys stay unique, also from a packed standard input, and --limit counts over all rounds."""
+    packed = gzip.compress(json_lines(article("a"), article("b")).encode())
+    result = run("publish", "-", "--repeat", "3", "--limit", "5", env=topics.environment, stdin=packed)
+    assert result.exit_code == 0, result.output
+    published = read_all(topics.bootstrap_servers, topics.input)
+    assert {message.key() for message in published} == {b"a", b"b", b"a#2", b"b#2", b"a#3"}
+    assert all(json.loads(message.value() or b"")["id"].encode() == message.key() for message in published)
+
+
+@pytest.mark.broker
+def test_transactional_articles_are_all_committed(topics: Topics) -> None:
+    """With --transactional the last, partly filled transaction is committed too, and each leaves a marker."""
+    lines = json_lines(*(article(f"a{number}") for number in range(1_001)))
+    result = run("publish", "-", "--transactional", env=topics.environment, stdin=lines)
+    assert result.exit_code == 0, result.output
+    published = read_all(topics.bootstrap_servers, topics.input)
+    assert len(published) == 1_001
+    assert len(published) < sum(offset + 1 for offset in _last_offsets(published))
+
+
+def _last_offsets(messages: list[Message]) -> list[int]:
+    """The highest offset in each partition; the messages come in order."""
+    return list({message.partition(): message.offset() or 0 for message in messages}.values())
+
+
+@pytest.mark.broker
+def test_a_checked_file_with_a_bad_line_is_not_published_at_all(topics: Topics, tmp_path: Path) -> None:
+    """--check names the first bad line, blank ones counted, before anything is sent."""
+    file = tmp_path / "articles.jsonl"
+    file.write_text(json_lines(article("a")) + "\n" + '{"id": "b"}\n')
+    result = run("publish", str(file), "--check", env=topics.environment)
+    assert isinstance(result.exception, FatalError)
+    assert "line 3: body is missing" in str(result.exception)
+    assert read_all(topics.bootstrap_servers, topics.input) == []
+
+
+@pytest.mark.broker
+def test_a_refused_article_ends_in_a_broker_error_with_the_reason(topics: Topics) -> None:
+    """What the broker does not take is counted, the rest is published, and the exit code says that something is amiss."""
+    lines = json_lines(article("a"), article("b", body="x" * 17_000_000))
+    result = run("publish", "-", env=topics.environment, stdin=lines)
+    assert isinstance(result.exception, BrokerError)
+    assert "1 of 2 articles" in str(result.exception)
+    assert "MSG_SIZE_TOO_LARGE" in str(result.exception)
+    assert [message.key() for message in read_all(topics.bootstrap_servers, topics.input)] == [b"a"]
+
+
+@pytest.mark.broker
+def test_a_missing_topic_is_not_created_by_publishing(topics: Topics) -> None:
+    """A mistyped topic is an error, not a new topic."""
+    environment = topics.environment | {"ENRICHER_KAFKA__INPUT_TOPIC": f"{topics.input}-mistyped"}
+    result = run("publish", "-", env=environment, stdin=json_lines(article("a")))
+    assert isinstance(result.exception, BrokerError)
+    assert "there is no topic" in str(result.exception)
+
+
+@pytest.mark.broker
+def test_the_rate_is_kept_over_the_whole_run(topics: Topics) -> None:
+    """Ten articles at 20/s are not all sent at once: the broker's timestamps lie at least 0.4 s apart."""
+    lines = json_lines(*(article(f"a{number}") for number in range(10)))
+    result = run("publish", "-", "--rate", "20", env=topics.environment, stdin=lines)
+    assert result.exit_code == 0, result.output
+    times_ms = [message.timestamp()[1] for message in read_all(topics.bootstrap_servers, topics.input)]
+    assert max(times_ms) - min(times_ms) >= 400
+
+
+def test_a_missing_file_is_named_before_anything_is_sent(tmp_path: Path) -> None:
+    """No broker is asked when a file is not there."""
+    result = run("publish", str(tmp_path / "nothing.jsonl"))
+    assert isinstance(result.exception, FatalError)
+    assert "nothing.jsonl" in str(result.exception)
+
+
+def test_keys_are_ids_of_objects_only() -> None:
+    """Only a string id of an object is a key; the first round leaves every byte as it is."""
+    assert keyed(b'{ "id":"x" }', 1) == (b"x", b'{ "id":"x" }')
+    assert keyed(b'{"id": 1}', 2) == (None, b'{"id": 1}')
+    assert keyed(b"{", 2) == (None, b"{")
+    assert keyed(b'{"id":"\xc3\xa4"}', 2) == ("ä#2".encode(), '{"id":"ä#2"}'.encode())
+
+
+def test_a_packed_file_is_recognised_by_its_content(tmp_path: Path) -> None:
+    """A gzip file may have any name."""
+    file = tmp_path / "articles"
+    file.write_bytes(gzip.compress(json_lines(article("a")).encode()))
+    inputs = Inputs([file, file], several_passes=False)
+    assert check_lines(inputs, max_article_chars=1_000) == 2
+
+
+def test_a_broken_packed_file_is_an_error_of_ours(tmp_path: Path) -> None:
+    """A truncated gzip file ends the command with its name, not with a traceback."""
+    file = tmp_path / "articles.gz"
+    file.write_bytes(gzip.compress(json_lines(article("a")).encode())[:-8])
+    with pytest.raises(FatalError, match=r"articles\.gz"):
+        check_lines(Inputs([file], several_passes=False), max_article_chars=1_000)

@@ -1,0 +1,78 @@
+"""`enricher settings`, and the page that is made of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from commands.support import run
+
+from enricher.commands.settings.markdown import COMMAND, settings_page
+from enricher.commands.settings.rows import all_rows, masked
+from enricher.errors import SettingsError
+from enricher.settings import Settings
+
+PAGE = Path(__file__).parents[2] / "deploy" / "settings.md"
+
+
+def test_the_page_in_deploy_is_true() -> None:
+    """deploy/settings.md says what the code says."""
+    assert PAGE.read_text(encoding="utf-8") == settings_page(), f"out of date; run: {COMMAND}"
+
+
+def test_the_command_prints_the_page() -> None:
+    """What the test above compares is what the command that it names writes."""
+    assert run("settings", "--markdown").stdout == settings_page()
+
+
+def test_the_page_is_the_same_on_every_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither host name nor home folder nor a variable that happens to be set gets into it."""
+    before = settings_page()
+    monkeypatch.setattr("socket.gethostname", lambda: "some-other-host")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/some/other/cache")
+    monkeypatch.setenv("ENRICHER_KAFKA__GROUP_ID", "other-group")
+    assert settings_page() == before
+
+
+def test_every_setting_is_listed_with_a_reason() -> None:
+    """Nothing that can be set is missing or unexplained."""
+    result = run("settings")
+    count = sum(len(field.annotation.model_fields) for field in Settings.model_fields.values() if field.annotation)
+    rows = list(all_rows())
+    assert len(rows) == count
+    assert all(row.reason and f"{row.variable}=" in result.stdout for row in rows)
+
+
+def test_values_in_force_are_shown_and_secrets_are_not() -> None:
+    """A changed value stands there; of properties with secrets only the name does."""
+    properties = {"sasl.username": "worker", "sasl.password": "hunter2", "producer.ssl.key.pem": "KEYKEY"}
+    environment = {"ENRICHER_KAFKA__PROPERTIES": json.dumps(properties), "ENRICHER_KAFKA__GROUP_ID": "other-group"}
+    result = run("settings", env=environment)
+    assert "ENRICHER_KAFKA__GROUP_ID=other-group  (default: enricher)" in result.stdout
+    assert '"sasl.username": "worker"' in result.stdout
+    assert "hunter2" not in result.output
+    assert "KEYKEY" not in result.output
+
+
+@pytest.mark.parametrize("name", [
+    "sasl.password", "consumer.sasl.password", "ssl.key.password", "ssl.keystore.password", "ssl.key.pem",
+    "sasl.oauthbearer.client.secret", "sasl.oauthbearer.config", "sasl.oauthbearer.assertion.private.key.passphrase",
+])  # fmt: skip
+def test_every_secret_of_librdkafka_is_masked(name: str) -> None:
+    """All properties that librdkafka documents as sensitive, with or without a client's prefix."""
+    assert masked({name: "hunter2"}) == {name: "***"}
+
+
+def test_wrong_settings_still_get_the_list() -> None:
+    """The error message sends people here, so the list must come up, and then the error."""
+    result = run("settings", env={"ENRICHER_KAFKA__GROUP": "x"})
+    assert "ENRICHER_KAFKA__GROUP_ID=enricher" in result.stdout
+    assert isinstance(result.exception, SettingsError)
+
+
+def test_the_json_schema_knows_every_setting() -> None:
+    """Machines can check a TOML file against it."""
+    definitions = json.loads(run("settings", "--json-schema").stdout)["$defs"]
+    names = {name for definition in definitions.values() for name in definition["properties"]}
+    assert {row.name for row in all_rows()} == names

@@ -1,0 +1,143 @@
+"""`enricher tail` against the real broker, and how it chooses and marks what it shows."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import orjson
+import pytest
+from commands.support import article, enriched_record, run, write
+from confluent_kafka import Producer
+
+from enricher.commands.tail.excerpts import Excerpt, Mark, marks_in, printable, sentences
+from enricher.commands.tail.show import enriched, highlighted
+from enricher.records import Article
+
+if TYPE_CHECKING:
+    from support.topics import Topics
+
+FROM_ALL = ("tail", "--from-beginning", "--until-end")
+
+
+def fill(topics: Topics, *names: str) -> None:
+    """Put articles into partition 1, and a record for each into the output."""
+    bootstrap = topics.bootstrap_servers
+    write(
+        bootstrap, topics.input, [{"key": n.encode(), "value": orjson.dumps(article(n)), "partition": 1} for n in names]
+    )
+    records = [enriched_record(name, (topics.input, 1, offset)) for offset, name in enumerate(names)]
+    write(bootstrap, topics.output, records)
+
+
+@pytest.mark.broker
+def test_entities_are_shown_in_the_text_that_the_headers_point_to(topics: Topics) -> None:
+    """The record has no text, so it comes from the input topic; without a terminal entities stand in brackets."""
+    fill(topics, "a")
+    result = run(*FROM_ALL, env=topics.environment)
+    assert result.exit_code == 0, result.output
+    assert "[Lisbon LOC]\n  [Ana Ribeiro PER] lives in Lisbon.\n" in result.stdout
+    assert "2 entities, 9 tokens, 1 window(s), written 0." in result.stdout
+
+
+@pytest.mark.broker
+def test_without_the_article_the_entities_are_shown_by_themselves(topics: Topics) -> None:
+    """Where retention took the article, the record is still shown."""
+    write(topics.bootstrap_servers, topics.output, [enriched_record("a", (topics.input, 0, 12345))])
+    result = run(*FROM_ALL, env=topics.environment)
+    assert result.exit_code == 0, result.output
+    assert "  body: [Ana Ribeiro PER]\n" in result.stdout
+    assert "gone" in result.stdout
+
+
+@pytest.mark.broker
+def test_json_lines_hold_key_headers_and_value(topics: Topics) -> None:
+    """One object per record, headers as text, nothing else on standard output."""
+    fill(topics, "a", "b", "c")
+    result = run(*FROM_ALL, "--json", "--limit", "2", env=topics.environment)
+    assert result.exit_code == 0, result.output
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [line["key"] for line in lines] == ["a", "b"]
+    assert lines[1]["headers"]["enricher.source.offset"] == "1"
+    assert lines[1]["value"]["entities"][1]["text"] == "Ana Ribeiro"
+
+
+@pytest.mark.broker
+def test_aborted_records_are_never_shown_and_do_not_hold_up_the_end(topics: Topics) -> None:
+    """Only committed records count; the end behind an aborted transaction is reached all the same."""
+    fill(topics, "a")
+    producer = Producer({"bootstrap.servers": topics.bootstrap_servers, "transactional.id": topics.group})
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    producer.produce(topics.output, b"{}", b"never", partition=1)
+    producer.flush(10)
+    producer.abort_transaction(10)
+    result = run(*FROM_ALL, "--json", env=topics.environment)
+    assert [json.loads(line)["key"] for line in result.stdout.splitlines()] == ["a"]
+
+
+@pytest.mark.broker
+def test_dead_letters_are_shown_with_their_reason_and_place(topics: Topics) -> None:
+    """The reason and the place of the input, never its text; a value that is no JSON is a string for machines."""
+    headers = {"stage": "decode", "error.type": "InvalidArticle", "error.message": "body is missing", "attempts": "1",
+               "source.topic": topics.input, "source.partition": "2", "source.offset": "7", "time": "now"}  # fmt: skip
+    sent = [(f"enricher.dlq.{name}", text.encode()) for name, text in headers.items()]
+    write(topics.bootstrap_servers, topics.dead_letters, [{"value": b"SECRET \xff", "headers": sent}])
+    result = run(*FROM_ALL, "--dead-letters", env=topics.environment)
+    assert "decode: InvalidArticle: body is missing" in result.stdout
+    assert f"{topics.input}[2]@7" in result.stdout
+    assert "SECRET" not in result.stdout
+    machine = run(*FROM_ALL, "--dead-letters", "--json", env=topics.environment)
+    assert json.loads(machine.stdout)["value"] == "SECRET \\xff"
+
+
+@pytest.mark.broker
+def test_an_empty_topic_ends_at_once(topics: Topics) -> None:
+    """--until-end does not wait for a record that never was."""
+    result = run(*FROM_ALL, env=topics.environment)
+    assert (result.exit_code, result.stdout) == (0, "")
+
+
+@pytest.mark.broker
+def test_a_tombstone_is_shown_as_a_deletion(topics: Topics) -> None:
+    """An output without a value deletes its key downstream, and says so here."""
+    write(topics.bootstrap_servers, topics.output, [{"key": b"a", "value": None}])
+    assert "deleted: a" in run(*FROM_ALL, env=topics.environment).stdout
+
+
+def test_only_sentences_with_entities_are_shown() -> None:
+    """Lines and sentences without one are left out, and marks count from the sentence's own beginning."""
+    text = "Nothing here. Oslo is cold.\nNo. In Rome, too."
+    marks = [Mark(14, 18, "LOC"), Mark(35, 39, "LOC")]
+    expected = [Excerpt("Oslo is cold.", (Mark(0, 4, "LOC"),)), Excerpt("In Rome, too.", (Mark(3, 7, "LOC"),))]
+    assert expected == sentences(text, marks)
+
+
+def test_a_sentence_is_not_cut_inside_an_entity() -> None:
+    """The full stop of 'St. Gallen' ends no sentence while an entity reaches over it."""
+    text = "He left St. Gallen. Bye."
+    (found,) = sentences(text, [Mark(8, 18, "LOC")])
+    assert found == Excerpt("He left St. Gallen.", (Mark(8, 18, "LOC"),))
+
+
+def test_an_article_that_is_not_the_record_s_own_is_noticed() -> None:
+    """Where the text at an entity's place differs, no mark is drawn at a wrong place."""
+    entities = [{"field": "body", "start": 0, "end": 4, "text": "Oslo", "label": "LOC"}]
+    assert marks_in(entities, "body", "Rome is warm") is None
+    document = {"id": "a", "entities": entities, "coverage": {"tokens": 1, "windows": 1, "truncated": False}}
+    lines = [line.plain for line in enriched(document, Article("a", "", "Rome is warm"), "", colours=False)]
+    assert "  body: [Oslo LOC]" in lines
+
+
+def test_control_characters_of_an_article_never_reach_the_terminal() -> None:
+    """Escape sequences become spaces of the same length, so that marks stay where they belong."""
+    assert printable("a\x1b[31mb\x9b") == "a [31mb "
+    shown = highlighted(Excerpt("\x1bOslo\x07", (Mark(1, 5, "LOC"),)), colours=True)
+    assert shown.plain == " Oslo LOC "
+
+
+def test_entities_have_the_colour_of_their_label() -> None:
+    """With colours the entity and its label are styled, the rest is not; unknown labels have a colour too."""
+    shown = highlighted(Excerpt("in Oslo", (Mark(3, 7, "LOC"),)), colours=True)
+    assert [(span.start, span.end, span.style) for span in shown.spans] == [(3, 7, "bold cyan"), (7, 11, "dim cyan")]
+    assert highlighted(Excerpt("x", (Mark(0, 1, "GPE"),)), colours=True).spans
