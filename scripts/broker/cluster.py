@@ -6,6 +6,7 @@ The life of a single process is in `node`; what survives a parent's sudden death
 from __future__ import annotations
 
 import base64
+import os
 import random
 import shutil
 import socket
@@ -158,6 +159,10 @@ def is_free(port: int) -> bool:
 
 
 def _binds(probe: socket.socket, port: int) -> bool:
+    if os.name == "posix":
+        # As Java does: closed connections of a broker that just stopped do not hold the port. (On Windows the option
+        # would take a port away from its owner.)
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         probe.bind((HOST, port))
     except OSError:

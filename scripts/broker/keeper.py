@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import psutil  # type: ignore[import-untyped]  # its stubs are a package of their own
+import psutil
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

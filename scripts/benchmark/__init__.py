@@ -1,0 +1,1 @@
+"""The benchmark behind scripts/bench: every figure is a ratio inside one run."""
