@@ -12,7 +12,7 @@ from pathlib import Path
 import orjson
 from rich.console import Console
 
-from broker import Cluster
+from broker import Cluster, ClusterError
 from showcase.commands import Failed, enricher
 from showcase.outcome import Watcher
 from showcase.report import show
@@ -33,7 +33,7 @@ def main() -> int:
     except KeyboardInterrupt:
         console.print("interrupted: everything that was started is stopped")
         return 130
-    except Failed as failure:
+    except (ClusterError, Failed) as failure:
         console.print(f"[red]{failure}[/red]")
         return 1
     return 0
