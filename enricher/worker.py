@@ -225,4 +225,8 @@ class Worker:
 
 
 def _names(partitions: Sequence[Partition]) -> str:
-    return ", ".join(f"{topic}[{number}]" for topic, number in sorted(partitions)) or "none"
+    topics = sorted({partition.topic for partition in partitions})
+    numbers = {
+        topic: sorted(partition.number for partition in partitions if partition.topic == topic) for topic in topics
+    }
+    return ", ".join(f"{topic} {' '.join(map(str, numbers[topic]))}" for topic in topics) or "none"

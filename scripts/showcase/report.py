@@ -49,7 +49,7 @@ def _row(article: Mapping[str, Any], record: Mapping[str, Any] | None) -> list[s
         return [article["title"], "no enriched record"]
     names: dict[str, dict[str, None]] = defaultdict(dict)
     for entity in record["entities"]:
-        names[entity["label"]][entity["text"]] = None
+        names[entity["label"]][" ".join(entity["text"].split())] = None
     coverage = record["coverage"]
     counts = (len(record["entities"]), coverage["windows"], coverage["tokens"])
     return [article["title"], *(_listed(list(names[label])) for label in _COLOURS), *map(str, counts)]
