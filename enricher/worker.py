@@ -209,8 +209,7 @@ class Worker:
                 self._bell.wait(self._limits.idle_wait_s)
                 self._bell.clear()
                 self._collect()
-            if self._tracker.in_flight:  # else a recovery may have ended half-way, with positions that are not rewound
-                self._publish_now()
+            self._publish_now()
         except TransactionTrouble as trouble:
             log.warning("the last transaction failed (%s): its articles will be read again", trouble)
         self.tally.forgotten += self._tracker.forget()

@@ -1,0 +1,65 @@
+"""Small things that the tests of the core are built from."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from enricher.records import (
+    Article,
+    InFlight,
+    Int32Array,
+    Partition,
+    RawRecord,
+    TokenizedArticle,
+    TokenizedField,
+    Window,
+)
+
+P0, P1, P2 = (Partition("articles", number) for number in range(3))
+
+
+def raw(offset: int, partition: Partition = P0, value: bytes = b"value") -> RawRecord:
+    """An input record of eight bytes."""
+    return RawRecord(partition, offset, b"key", value)
+
+
+@dataclass(frozen=True, slots=True)
+class GivenSpans:
+    """Token spans that are known."""
+
+    words: list[int]
+    chars: list[tuple[int, int]] = field(default_factory=list)
+
+    def word_ids(self) -> Int32Array:
+        """`int32 [tokens]`."""
+        return np.array(self.words, np.int32)
+
+    def char_spans(self) -> Int32Array:
+        """`int32 [tokens, 2]`."""
+        return np.array(self.chars, np.int32).reshape(-1, 2)
+
+
+def spans_of_words(text: str) -> GivenSpans:
+    """One token for each word of a text."""
+    chars = [match.span() for match in re.finditer(r"\S+", text)]
+    return GivenSpans(list(range(len(chars))), chars)
+
+
+def ticket_of(title: str, body: str, title_spans: GivenSpans, body_spans: GivenSpans) -> InFlight:
+    """A tokenised article whose labels are all `O` so far."""
+    fields = (
+        TokenizedField("title", np.zeros(len(title_spans.words), np.int32), title_spans),
+        TokenizedField("body", np.zeros(len(body_spans.words), np.int32), body_spans),
+    )
+    ticket = InFlight(raw(0), 0.0, Article("id", title, body), TokenizedArticle(fields))
+    ticket.labels = np.zeros(TokenizedArticle(fields).length_tokens, np.int32)
+    ticket.scores = np.ones(TokenizedArticle(fields).length_tokens, np.float32)
+    return ticket
+
+
+def window_of(length: int, arrived_s: float, ticket: InFlight | None = None) -> Window:
+    """A window of some length."""
+    return Window(ticket or InFlight(raw(0), arrived_s), np.zeros(length, np.int32), 0, 0, length, 0, arrived_s)

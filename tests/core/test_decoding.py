@@ -1,0 +1,201 @@
+"""Labels -> entities: the rule, one small case each; the reference; and what must hold for any labels."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from core.building import GivenSpans, spans_of_words, ticket_of
+from hypothesis import given
+from hypothesis import strategies as st
+
+from enricher.core.decoding import LabelScheme, decode_entities, entity_runs
+from enricher.inference.checkpoint import Checkpoint
+from enricher.inference.tokenizer import ArticleTokenizer
+from enricher.records import Article, InFlight
+
+DATA = Path(__file__).parent.parent / "data"
+GOLD = Path(__file__).parents[2] / "enricher" / "models" / "gold"
+MODELS = Path(__file__).parent.parent.parent / "enricher" / "models"
+LABELS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
+SCHEME = LabelScheme.from_labels(LABELS)
+
+
+def labelled(body: str, labels: str, title: str = "") -> InFlight:
+    """One token a word; `labels` names each word's label, title first."""
+    ticket = ticket_of(title, body, spans_of_words(title), spans_of_words(body))
+    ticket.labels = np.array([LABELS.index(label) for label in labels.split()], np.int32)
+    return ticket
+
+
+def found(ticket: InFlight) -> list[tuple[str, str]]:
+    """Text and label of each entity."""
+    return [(entity.text, entity.label) for entity in decode_entities(ticket, SCHEME)]
+
+
+def test_a_begin_opens_an_entity_and_insides_continue_it() -> None:
+    """The plain case."""
+    assert [("Ada Lovelace", "PER")] == found(labelled("so Ada Lovelace said", "O B-PER I-PER O"))
+
+
+def test_a_begin_right_after_an_entity_opens_another_one() -> None:
+    """Two people in a row are two, though their types are equal."""
+    assert [("Ada", "PER"), ("Charles", "PER")] == found(labelled("Ada Charles", "B-PER B-PER"))
+
+
+def test_an_inside_of_another_type_opens_an_entity() -> None:
+    """It continues only what is of its own type."""
+    assert [("Ada", "PER"), ("London", "LOC")] == found(labelled("Ada London", "B-PER I-LOC"))
+
+
+def test_an_inside_after_a_word_without_label_opens_an_entity() -> None:
+    """It continues only the word just before; nothing is thrown away for the want of a begin."""
+    assert [("Ada", "PER"), ("Charles", "PER")] == found(labelled("Ada and Charles", "B-PER O I-PER"))
+    assert [("Ada", "PER")] == found(labelled("Ada", "I-PER"))
+
+
+def test_the_first_token_of_a_word_decides_for_the_whole_word() -> None:
+    """Later pieces neither end, nor open, nor change anything; the span reaches to the end of the last piece."""
+    pieces = GivenSpans([0, 0, 1, 1, 1], [(0, 2), (2, 8), (9, 11), (11, 13), (13, 14)])
+    ticket = ticket_of("", "Lovelace wrote", spans_of_words(""), pieces)
+    ticket.labels = np.array([1, 3, 0, 1, 1], np.int32)
+    assert [("Lovelace", "PER")] == found(ticket)
+
+
+def test_title_and_body_are_never_joined() -> None:
+    """An entity at the end of the title and one of the same type at the start of the body are two, each in its field."""
+    ticket = labelled("Lovelace wrote", "O B-PER I-PER O", title="about Ada")
+    assert [("title", 6, 9, "Ada"), ("body", 0, 8, "Lovelace")] == [
+        (entity.field, entity.start, entity.end, entity.text) for entity in decode_entities(ticket, SCHEME)
+    ]
+
+
+def test_white_space_at_the_ends_of_a_span_is_not_part_of_the_entity() -> None:
+    """Some tokenizers count the space before a word as the word's own."""
+    ticket = ticket_of(
+        "", "in  New York\u00a0 now", spans_of_words(""), GivenSpans([0, 1, 2, 3], [(0, 2), (2, 7), (7, 14), (14, 18)])
+    )
+    ticket.labels = np.array([0, 3, 4, 0], np.int32)
+    (entity,) = decode_entities(ticket, SCHEME)
+    assert (4, 12, "New York") == (entity.start, entity.end, entity.text)
+
+
+def test_an_entity_of_white_space_alone_is_none() -> None:
+    """Nothing is left of it."""
+    ticket = ticket_of("", "a   b", spans_of_words(""), GivenSpans([0, 1, 2], [(0, 1), (1, 4), (4, 5)]))
+    ticket.labels = np.array([0, 1, 0], np.int32)
+    assert found(ticket) == []
+
+
+@pytest.mark.parametrize("name", ["Zoe\u0301", "👩‍👩‍👧 Family", "Ａｄａ", "\U0001d4d0da"])
+def test_offsets_count_code_points(name: str) -> None:
+    """Combining characters, joined emoji and letters beyond the basic plane: the span cuts the original text exactly."""
+    text = f"here {name} is"
+    words = len(name.split())
+    (entity,) = decode_entities(labelled(text, "O " + "B-PER " + "I-PER " * (words - 1) + "O"), SCHEME)
+    assert (name, 5, 5 + len(name)) == (entity.text, entity.start, entity.end)
+
+
+def test_the_score_is_the_mean_of_the_words_first_tokens() -> None:
+    """0.5 and 1.0 make 0.75."""
+    ticket = labelled("Ada Lovelace", "B-PER I-PER")
+    ticket.scores = np.array([0.5, 1.0], np.float32)
+    (entity,) = decode_entities(ticket, SCHEME)
+    assert entity.score == 0.75
+
+
+def test_labels_without_a_prefix_count_as_insides() -> None:
+    """`PER` is an `I-PER`; a name with another prefix is taken as it stands."""
+    scheme = LabelScheme.from_labels(["O", "PER", "B-LOC", "X-RAY"])
+    assert ("PER", "LOC", "X-RAY") == scheme.names
+    assert [0, 1, 2, 3] == scheme.kinds.tolist()
+    assert [False, False, True, False] == scheme.opens.tolist()
+
+
+def reference_runs(labels: list[str]) -> list[tuple[int, int]]:
+    """The rule once more, word by word, as it is written in the reference's description."""
+    runs: list[tuple[int, int]] = []
+    for word, label in enumerate(labels):
+        if label == "O":
+            continue
+        continued = runs and runs[-1][1] == word and label == "I-" + labels[word - 1][2:]
+        runs[-1:] = [(runs[-1][0], word + 1)] if continued else [*runs[-1:], (word, word + 1)]
+    return runs
+
+
+@given(st.lists(st.sampled_from(LABELS)))
+def test_runs_of_words_follow_the_rule(labels: list[str]) -> None:
+    """Whole arrays at once give what the rule gives word by word."""
+    ids = [LABELS.index(label) for label in labels]
+    assert reference_runs(labels) == entity_runs(SCHEME.kinds[ids], SCHEME.opens[ids])
+
+
+CHARACTERS = st.sampled_from("aB \u0301\u00a0\n👩\u200d中\U0001d4d0")
+
+
+@st.composite
+def any_tickets(draw: st.DrawFn) -> InFlight:
+    """Texts of any characters, cut into any tokens and words, with any labels."""
+    parts = []
+    for _ in range(2):
+        text = "".join(draw(st.lists(CHARACTERS, max_size=30)))
+        cuts = sorted(draw(st.sets(st.integers(0, len(text)), max_size=12)))
+        chars = [(start, draw(st.integers(start, stop))) for start, stop in pairwise(cuts)]
+        new_word = draw(st.lists(st.booleans(), min_size=len(chars), max_size=len(chars)))
+        parts.append((text, GivenSpans(np.cumsum(np.array(new_word, np.int32)).tolist(), chars)))
+    (title, title_spans), (body, body_spans) = parts
+    ticket = ticket_of(title, body, title_spans, body_spans)
+    length = len(title_spans.words) + len(body_spans.words)
+    ticket.labels = np.array(draw(st.lists(st.integers(0, 4), min_size=length, max_size=length)), np.int32)
+    return ticket
+
+
+@given(any_tickets())
+def test_spans_are_ordered_apart_and_inside_their_field(ticket: InFlight) -> None:
+    """Whatever the labels: half-open, not empty, trimmed, in order, never overlapping, and the text is the field's."""
+    assert ticket.article is not None
+    ends = {"title": 0, "body": 0}
+    entities = decode_entities(ticket, SCHEME)
+    assert sorted(entities, key=lambda entity: entity.field != "title") == entities
+    for entity in entities:
+        text = ticket.article.text(entity.field)
+        assert ends[entity.field] <= entity.start < entity.end <= len(text)
+        assert entity.text == text[entity.start : entity.end] == entity.text.strip()
+        ends[entity.field] = entity.end
+
+
+@pytest.fixture(scope="module")
+def embedded() -> Checkpoint:
+    """The model that comes with the package."""
+    return Checkpoint.open(MODELS / "newswire-minilm")
+
+
+def test_all_sentences_of_the_reference_give_exactly_its_spans(embedded: Checkpoint) -> None:
+    """1,000 sentences through the real tokenizer, with the reference's logits: every span, label and text is the same."""
+    sentences = [json.loads(line) for line in (GOLD / "pud.jsonl").read_text("utf-8").splitlines()]
+    wanted = [json.loads(line) for line in (DATA / "reference" / "pud_spans.jsonl").read_text("utf-8").splitlines()]
+    arrays = np.load(DATA / "reference" / "pud_logits.npz")
+    labels = np.split(arrays["logits"].argmax(axis=1).astype(np.int32), np.cumsum(arrays["lengths"])[:-1])
+    tokenizer = ArticleTokenizer(embedded, max_article_tokens=100_000, too_long="truncate")
+    articles = [Article(sentence["id"], "", sentence["text"]) for sentence in sentences]
+    scheme = LabelScheme.from_labels(embedded.labels)
+    counts: Counter[str] = Counter()
+    for article, tokens, its_labels, its_wanted in zip(
+        articles, tokenizer.tokenize(articles), labels, wanted, strict=True
+    ):
+        assert not isinstance(tokens, Exception)
+        ticket = ticket_of("", article.body, spans_of_words(""), spans_of_words(""))
+        ticket.article, ticket.tokens, ticket.labels = article, tokens, its_labels[1:-1]
+        ticket.scores = np.ones(tokens.length_tokens, np.float32)
+        spans = [
+            {"start": entity.start, "end": entity.end, "label": entity.label, "text": entity.text}
+            for entity in decode_entities(ticket, scheme)
+        ]
+        assert its_wanted == {"id": article.id, "entities": spans}
+        counts.update(entity["label"] for entity in its_wanted["entities"])
+    assert counts.total() > 1_000
+    assert len(counts) == 3

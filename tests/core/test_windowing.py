@@ -1,0 +1,132 @@
+"""Windows: everything is covered, every token has one owner, and the owner is the window that sees most around it."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+from core.building import raw, spans_of_words
+from hypothesis import given
+from hypothesis import strategies as st
+
+from enricher.core.windowing import Span, WindowCutter, coverage_of, plan_windows
+from enricher.records import InFlight, TokenizedArticle, TokenizedField
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> tuple[int, int, int]:
+    """Length, content and overlap of any article in any window size."""
+    content = draw(st.integers(1, 60))
+    return draw(st.integers(0, 400)), content, draw(st.integers(0, content - 1))
+
+
+@given(plans())
+def test_every_token_is_owned_exactly_once(plan: tuple[int, int, int]) -> None:
+    """The owned parts follow one another without gap from the first token to the last, each inside its window."""
+    windows = plan_windows(*plan)
+    owned = [token for window in windows for token in range(window.own_start, window.own_stop)]
+    assert list(range(plan[0])) == owned
+    assert all(window.start <= window.own_start < window.own_stop <= window.stop for window in windows)
+
+
+@given(plans())
+def test_no_window_is_longer_than_allowed_and_all_are_of_one_length(plan: tuple[int, int, int]) -> None:
+    """Even sizes: there is no short rest with little context."""
+    sizes = {window.stop - window.start for window in plan_windows(*plan)}
+    assert len(sizes) <= 1
+    assert max(sizes, default=0) <= plan[1]
+
+
+@given(plans())
+def test_neighbours_share_at_least_the_overlap(plan: tuple[int, int, int]) -> None:
+    """Windows stand in order and each shares what was asked for with the next."""
+    windows = plan_windows(*plan)
+    assert all(left.start < right.start and left.stop - right.start >= plan[2] for left, right in pairwise(windows))
+
+
+@given(plans())
+def test_there_are_as_few_windows_as_possible(plan: tuple[int, int, int]) -> None:
+    """One fewer could not cover the article, even with every window full and no more overlap than asked for."""
+    length, content, overlap = plan
+    fewer = len(plan_windows(*plan)) - 1
+    reach = fewer * content - max(0, fewer - 1) * overlap
+    assert reach < length or length == 0
+
+
+def context(window: Span, token: int, length: int) -> float:
+    """Tokens between `token` and the nearer edge of the window; the article's own edges cut nothing off."""
+    before = token - window.start if window.start > 0 else float("inf")
+    after = window.stop - 1 - token if window.stop < length else float("inf")
+    return min(before, after)
+
+
+@given(plans())
+def test_a_token_belongs_to_the_window_that_sees_most_around_it(plan: tuple[int, int, int]) -> None:
+    """No other window has more context for a token than its owner, but for the one token in the middle of an odd overlap."""
+    windows = plan_windows(*plan)
+    for owner in windows:
+        for token in range(owner.own_start, owner.own_stop):
+            best = max(context(window, token, plan[0]) for window in windows if window.start <= token < window.stop)
+            assert context(owner, token, plan[0]) >= best - 1
+
+
+def test_an_article_that_fits_is_one_window() -> None:
+    """Up to the window's size nothing is split."""
+    assert [Span(0, 10, 0, 10)] == plan_windows(10, 10, 4)
+    assert [Span(0, 8, 0, 5), Span(3, 11, 5, 11)] == plan_windows(11, 10, 4)
+
+
+def test_two_windows_split_their_overlap_in_the_middle() -> None:
+    """12 tokens in windows of 8 with 4 shared: tokens 4 to 7 are in both, and each window answers for two of them."""
+    assert [Span(0, 8, 0, 6), Span(4, 12, 6, 12)] == plan_windows(12, 8, 4)
+
+
+def article(title_ids: list[int], body_ids: list[int]) -> TokenizedArticle:
+    """An article with these token ids."""
+    none = spans_of_words("")
+    return TokenizedArticle(
+        (
+            TokenizedField("title", np.array(title_ids, np.int32), none),
+            TokenizedField("body", np.array(body_ids, np.int32), none),
+        )
+    )
+
+
+def test_windows_carry_the_special_tokens_and_the_ids_of_title_and_body_together() -> None:
+    """The title leads into the body without a break; every window begins and ends as the model expects."""
+    ticket = InFlight(raw(0), 0.0)
+    windows = WindowCutter(8, 2, (101, 100), (102,)).cut(ticket, article([1, 2, 3], [4, 5, 6, 7, 8]), now_s=7.5)
+    assert [[101, 100, 1, 2, 3, 4, 5, 102], [101, 100, 4, 5, 6, 7, 8, 102]] == [list(window.ids) for window in windows]
+    assert [(0, 0, 4), (3, 4, 8)] == [(window.start, window.own_start, window.own_stop) for window in windows]
+    assert all(window.specials_before == 2 and window.arrived_s == 7.5 for window in windows)
+    assert all(window.ids.dtype == np.int32 and window.ticket is ticket for window in windows)
+
+
+def test_cutting_makes_the_ticket_ready_for_its_labels() -> None:
+    """It knows how many windows to wait for, and has a place for every token."""
+    ticket = InFlight(raw(0), 0.0)
+    WindowCutter(8, 2, (101,), (102,)).cut(ticket, article([1] * 3, [2] * 10), now_s=0.0)
+    assert (3, 3) == (ticket.windows, ticket.windows_left)
+    assert ticket.labels is not None
+    assert ticket.scores is not None
+    assert (13, 13) == (len(ticket.labels), len(ticket.scores))
+    assert (13, 3, False) == (
+        coverage_of(ticket).tokens,
+        coverage_of(ticket).windows,
+        coverage_of(ticket).truncated,
+    )
+
+
+def test_an_article_without_tokens_has_no_windows() -> None:
+    """There is nothing for the model to do."""
+    ticket = InFlight(raw(0), 0.0)
+    assert WindowCutter(8, 2, (101,), (102,)).cut(ticket, article([], []), now_s=0.0) == []
+    assert (0, 0) == (ticket.windows, ticket.windows_left)
+
+
+def test_coverage_tells_that_something_was_left_out() -> None:
+    """`truncated` comes from the tokenizer and is passed on."""
+    ticket = InFlight(raw(0), 0.0)
+    tokens = article([1], [2])
+    WindowCutter(8, 2, (101,), (102,)).cut(ticket, TokenizedArticle(tokens.fields, truncated=True), now_s=0.0)
+    assert coverage_of(ticket).truncated

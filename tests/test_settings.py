@@ -1,0 +1,256 @@
+"""The settings: where they come from, which one wins, and that every mistake is named before anything is connected."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from enricher.app import kafka_config
+from enricher.errors import SettingsError
+from enricher.kafka.client import KafkaConfig
+from enricher.settings import Settings, load_settings, variable_name
+
+SECRET = "hunter2-correct-horse"
+
+
+def write(name: str, text: str) -> None:
+    """A file in the current folder, which is the test's own."""
+    Path(name).write_text(text, "utf-8")
+
+
+def mistake() -> str:
+    """What loading the settings complains of."""
+    with pytest.raises(SettingsError) as caught:
+        load_settings()
+    return str(caught.value)
+
+
+def test_every_setting_has_a_default() -> None:
+    """A worker starts without any setting."""
+    settings = load_settings()
+    assert settings.kafka.input_topic == "articles"
+    assert settings.model.source == "newswire-minilm"
+
+
+@pytest.mark.parametrize(
+    ("sources", "winner"),
+    [
+        ({"toml"}, "toml"),
+        ({"dotenv"}, "dotenv"),
+        ({"environment"}, "environment"),
+        ({"toml", "dotenv"}, "dotenv"),
+        ({"toml", "environment"}, "environment"),
+        ({"dotenv", "environment"}, "environment"),
+        ({"toml", "dotenv", "environment"}, "environment"),
+    ],
+    ids=lambda value: "+".join(sorted(value)) if isinstance(value, set) else value,
+)
+def test_stronger_sources_win(monkeypatch: pytest.MonkeyPatch, sources: set[str], winner: str) -> None:
+    """A TOML file, above it `.env`, above that the environment."""
+    if "toml" in sources:
+        write("enricher.toml", '[kafka]\ngroup_id = "toml"\n')
+    if "dotenv" in sources:
+        write(".env", "ENRICHER_KAFKA__GROUP_ID=dotenv\n")
+    if "environment" in sources:
+        monkeypatch.setenv("ENRICHER_KAFKA__GROUP_ID", "environment")
+    assert winner == load_settings().kafka.group_id
+
+
+def test_sources_mix_field_by_field(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stronger source hides the fields that it names, not their whole group."""
+    write("enricher.toml", '[kafka]\ngroup_id = "toml"\ninput_topic = "toml"\noutput_topic = "toml-out"\n')
+    write(".env", "ENRICHER_KAFKA__INPUT_TOPIC=dotenv\n")
+    monkeypatch.setenv("ENRICHER_KAFKA__OUTPUT_TOPIC", "environment")
+    kafka = load_settings().kafka
+    assert ("toml", "dotenv", "environment") == (kafka.group_id, kafka.input_topic, kafka.output_topic)
+
+
+def test_another_toml_file_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`ENRICHER_CONFIG` names it, and then `enricher.toml` is not read."""
+    write("enricher.toml", '[kafka]\ngroup_id = "unread"\n')
+    write("other.toml", '[kafka]\ninput_topic = "other"\n')
+    monkeypatch.setenv("ENRICHER_CONFIG", "other.toml")
+    kafka = load_settings().kafka
+    assert ("other", "enricher") == (kafka.input_topic, kafka.group_id)
+
+
+def test_a_named_file_that_is_not_there_is_a_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Silently running with defaults would be worse."""
+    monkeypatch.setenv("ENRICHER_CONFIG", "missing.toml")
+    assert "ENRICHER_CONFIG" in mistake()
+    assert "missing.toml" in mistake()
+
+
+@pytest.mark.parametrize("name", ["ENRICHER_KAFKAA__GROUP_ID", "ENRICHER_GROUP_ID", "enricher_kafkaa__group_id"])
+@pytest.mark.parametrize("source", ["environment", "dotenv"])
+def test_an_unknown_group_is_refused_by_its_name(monkeypatch: pytest.MonkeyPatch, name: str, source: str) -> None:
+    """A variable with our prefix that is none of ours is a slip of the pen."""
+    if source == "environment":
+        monkeypatch.setenv(name, SECRET)
+    else:
+        write(".env", f"{name}={SECRET}\n")
+    assert name in mistake()
+    assert SECRET not in mistake()
+
+
+@pytest.mark.parametrize("source", ["environment", "dotenv", "toml"])
+def test_an_unknown_field_is_refused_by_its_name(monkeypatch: pytest.MonkeyPatch, source: str) -> None:
+    """Wherever it stands, the message has the name of the variable."""
+    if source == "environment":
+        monkeypatch.setenv("ENRICHER_KAFKA__GRUP_ID", SECRET)
+    elif source == "dotenv":
+        write(".env", f"ENRICHER_KAFKA__GRUP_ID={SECRET}\n")
+    else:
+        write("enricher.toml", f'[kafka]\ngrup_id = "{SECRET}"\n')
+    assert "ENRICHER_KAFKA__GRUP_ID" in mistake()
+    assert SECRET not in mistake()
+
+
+def test_an_unknown_table_of_the_toml_file_is_refused_by_its_name() -> None:
+    """The file is checked like everything else."""
+    write("enricher.toml", f'[kafkaa]\ngroup_id = "{SECRET}"\n')
+    assert "kafkaa" in mistake()
+    assert SECRET not in mistake()
+
+
+def test_a_toml_file_that_is_none_is_a_mistake() -> None:
+    """The message says where it stops making sense."""
+    write("enricher.toml", "[kafka\n")
+    assert "line 1" in mistake()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ENRICHER_KAFKA__SESSION_TIMEOUT_S", "soon"),
+        ("ENRICHER_KAFKA__SESSION_TIMEOUT_S", "1"),
+        ("ENRICHER_MODEL__DEVICE", "abacus"),
+        ("ENRICHER_MODEL__LANES", "0"),
+        ("ENRICHER_KAFKA__GROUP_ID", ""),
+        ("ENRICHER_BATCHING__BUCKET_EDGES", "[]"),
+        ("ENRICHER_KAFKA__PROPERTIES", f'{{"sasl.password": ["{SECRET}"]}}'),
+        ("ENRICHER_KAFKA__PROPERTIES", f'"{SECRET}"'),
+    ],
+)
+def test_a_wrong_value_is_refused_by_the_name_of_its_variable(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    """Wrong type, out of range, not one of the choices: the message has the name, and never a secret."""
+    monkeypatch.setenv(name, value)
+    assert name in mistake()
+    assert SECRET not in mistake()
+
+
+def test_all_mistakes_are_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody has to start three times to find three of them."""
+    names = ["ENRICHER_KAFKA__SESSION_TIMEOUT_S", "ENRICHER_MODEL__LANES", "ENRICHER_WORKER__IDLE_WAIT_MS"]
+    for name in names:
+        monkeypatch.setenv(name, "many")
+    assert names == [name for name in names if name in mistake()]
+
+
+@pytest.mark.parametrize("value", [f'{{"sasl.password": "{SECRET}"', SECRET])
+def test_malformed_json_shows_no_secret(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    """The most likely slip with the most secret setting."""
+    monkeypatch.setenv("ENRICHER_KAFKA__PROPERTIES", value)
+    assert "kafka" in mistake()
+    assert SECRET not in mistake()
+
+
+@pytest.mark.parametrize(
+    ("variables", "names"),
+    [
+        ({"ENRICHER_KAFKA__TRANSACTION_TIMEOUT_S": "30"}, ["kafka.transaction_timeout_s", "kafka.session_timeout_s"]),
+        ({"ENRICHER_WORKER__STALL_TIMEOUT_S": "5"}, ["worker.stall_timeout_s", "kafka.request_timeout_s"]),
+        ({"ENRICHER_BATCHING__BUCKET_EDGES": "[32, 16]"}, ["batching.bucket_edges"]),
+        ({"ENRICHER_BATCHING__BUCKET_EDGES": "[16, 16]"}, ["batching.bucket_edges"]),
+        ({"ENRICHER_KAFKA__INPUT_TOPIC": "entities"}, ["input", "output"]),
+        ({"ENRICHER_KAFKA__DEAD_LETTER_TOPIC": "articles"}, ["input", "dead-letter"]),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused_by_name(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], names: list[str]
+) -> None:
+    """The message names both sides."""
+    for variable, value in variables.items():
+        monkeypatch.setenv(variable, value)
+    message = mistake()
+    assert names == [name for name in names if name in message]
+
+
+def test_the_defaults_do_not_contradict_each_other() -> None:
+    """Also with what the Kafka room derives from them."""
+    config = kafka_config(load_settings())
+    assert config.transaction_timeout_s < config.session_timeout_s
+    assert config.max_message_bytes > load_settings().articles.max_dead_letter_bytes
+
+
+def test_settings_do_not_change_while_the_worker_runs() -> None:
+    """They are frozen, group by group."""
+    settings = load_settings()
+    with pytest.raises(ValidationError):
+        settings.kafka.group_id = "other"  # type: ignore[misc]
+
+
+def test_variable_names_are_what_they_are_read_by(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each setting that has a simple default can be set by the name that the documentation tells."""
+    for group_name, group in Settings.model_fields.items():
+        for field_name, default in group.get_default(call_default_factory=True):
+            if isinstance(default, str | int | float):
+                monkeypatch.setenv(variable_name(group_name, field_name), str(default))
+    assert load_settings() == Settings()
+
+
+# ---- what a user may say to librdkafka
+
+
+def config_with(**properties: str | float | bool) -> KafkaConfig:
+    """The default configuration with these librdkafka properties, `_` for `.`."""
+    settings = Settings()
+    named = {name.replace("_", "."): value for name, value in properties.items()}
+    return kafka_config(settings.model_copy(update={"kafka": settings.kafka.model_copy(update={"properties": named})}))
+
+
+def protected() -> list[str]:
+    """Every property that the worker itself sets for the sake of exactly-once, or has a setting for."""
+    return [
+        "acks",
+        "auto.offset.reset",
+        "bootstrap.servers",
+        "enable.auto.commit",
+        "enable.auto.offset.store",
+        "enable.idempotence",
+        "group.id",
+        "group.instance.id",
+        "group.protocol",
+        "isolation.level",
+        "max.in.flight",
+        "max.poll.interval.ms",
+        "message.max.bytes",
+        "metadata.broker.list",
+        "partition.assignment.strategy",
+        "request.required.acks",
+        "session.timeout.ms",
+        "transaction.timeout.ms",
+        "transactional.id",
+    ]
+
+
+@pytest.mark.parametrize("prefix", ["", "consumer.", "producer."])
+@pytest.mark.parametrize("name", protected())
+def test_properties_that_exactly_once_needs_are_refused(name: str, prefix: str) -> None:
+    """By their name, for both clients and for each alone; the value is not shown."""
+    with pytest.raises(SettingsError, match=name.replace(".", r"\.")) as caught:
+        config_with(**{prefix + name: SECRET})
+    assert SECRET not in str(caught.value)
+
+
+def test_other_properties_reach_the_clients_they_are_for() -> None:
+    """General ones both, prefixed ones theirs alone, and there they win."""
+    config = config_with(security_protocol="SSL", consumer_fetch_min_bytes=7, linger_ms=3, producer_linger_ms=5)
+    consumer, producer = config.consumer(), config.producer()
+    assert ("SSL", "SSL") == (consumer["security.protocol"], producer["security.protocol"])
+    assert (7, None) == (consumer["fetch.min.bytes"], producer.get("fetch.min.bytes"))
+    assert (3, 5) == (consumer["linger.ms"], producer["linger.ms"])

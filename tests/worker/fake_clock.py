@@ -1,0 +1,126 @@
+"""Time that passes only when somebody waits, a bell on it, and lanes whose work takes some of it.
+
+Durations in the tests are multiples of 1/1024 s, so that sums of them are exact and every run is the same.
+"""
+
+from __future__ import annotations
+
+import heapq
+import threading
+from collections.abc import Callable
+from itertools import count
+from random import Random
+from typing import Generic, TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+TICK_S = 1 / 1024
+
+
+class FakeClock:
+    """The monotonic clock of a whole world. What is due happens while somebody waits, in the order of its time."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self._order = count()
+        self._due: list[tuple[float, int, Callable[[], object]]] = []
+
+    def __call__(self) -> float:
+        """Seconds since the world began."""
+        return self.now_s
+
+    def after(self, wait_s: float, event: Callable[[], object]) -> None:
+        """Let something happen in `wait_s` seconds."""
+        heapq.heappush(self._due, (self.now_s + wait_s, next(self._order), event))
+
+    def wait(self, timeout_s: float, done: Callable[[], bool]) -> bool:
+        """Let time pass until `done`, or for `timeout_s`; tells which."""
+        deadline_s = self.now_s + timeout_s
+        while not done():
+            if not self._due or self._due[0][0] > deadline_s:
+                self.now_s = deadline_s
+                return False
+            due_s, _, event = heapq.heappop(self._due)
+            self.now_s = max(self.now_s, due_s)
+            event()
+        return True
+
+    def sleep(self, wait_s: float) -> None:
+        """Let time pass: what a blocking call does to its caller."""
+        self.wait(wait_s, lambda: False)
+
+
+class FakeBell(threading.Event):
+    """An event that is waited for on the fake clock."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__()
+        self._clock = clock
+        self.waits_s: list[float] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Let time pass until it rings."""
+        assert timeout is not None, "an unbounded wait could hang for ever"
+        self.waits_s.append(timeout)
+        return self._clock.wait(timeout, self.is_set)
+
+
+class FakeLanes(Generic[Item, Result]):
+    """`Lanes` whose items take a random time each, and so come back in any order.
+
+    `hangs`: nothing comes back any more. `loses`: what is submitted goes missing without a trace, as only a bug could do.
+    """
+
+    def __init__(
+        self,
+        run: Callable[[Item], Result],
+        *,
+        clock: FakeClock,
+        bell: threading.Event,
+        random: Random,
+        limit: int = 4,
+        longest_s: float = 64 * TICK_S,
+    ) -> None:
+        self._run = run
+        self._clock = clock
+        self._bell = bell
+        self._random = random
+        self._limit = limit
+        self._longest_ticks = max(1, round(longest_s / TICK_S))
+        self._results: list[Result] = []
+        self.busy = 0
+        self.hangs = False
+        self.loses = False
+        self.closed = False
+        self.submitted: list[Item] = []
+
+    @property
+    def room(self) -> int:
+        """How many more items may be submitted now."""
+        return self._limit - self.busy
+
+    def submit(self, item: Item) -> None:
+        """Start on an item; its result is in after a random time."""
+        assert self.room > 0, "submitted more than there is room for"
+        assert not self.closed, "submitted after close"
+        self.submitted.append(item)
+        if self.loses:
+            return
+        self.busy += 1
+        self._clock.after(self._random.randint(1, self._longest_ticks) * TICK_S, lambda: self._finish(item))
+
+    def completed(self) -> list[Result]:
+        """The results that are in."""
+        results, self._results = self._results, []
+        self.busy -= len(results)
+        return results
+
+    def close(self) -> None:
+        """Let go."""
+        self.closed = True
+
+    def _finish(self, item: Item) -> None:
+        if not self.hangs and not self.closed:
+            self._results.append(self._run(item))
+            self._bell.set()

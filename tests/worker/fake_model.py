@@ -1,0 +1,92 @@
+"""Articles, and a codec, a tokenizer and an engine for them that need no model: what they find is plain from the text."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from enricher.errors import InvalidArticle
+from enricher.ports import Tokenized
+from enricher.records import (
+    Article,
+    Batch,
+    BatchResult,
+    FieldName,
+    InFlight,
+    Int32Array,
+    TokenizedArticle,
+    TokenizedField,
+    Window,
+    WindowFailure,
+    WindowLabels,
+    WindowResult,
+)
+
+LABELS = ("O", "I-NAME")
+BEFORE, AFTER = (1,), (2,)
+_PLAIN, _NAME, _POISON = 10, 11, 12
+
+
+def article_value(title: str, body: str) -> bytes:
+    """An article as the fake codec reads it."""
+    return f"{title}\n{body}".encode()
+
+
+def decode(value: bytes) -> Article:
+    """Title on the first line, body on the second; no second line is no article."""
+    title, newline, body = value.decode().partition("\n")
+    if not newline:
+        raise InvalidArticle("no body")
+    return Article("id", title, body)
+
+
+@dataclass(frozen=True, slots=True)
+class FakeSpans:
+    """Words of a text, each one token."""
+
+    text: str
+
+    def word_ids(self) -> Int32Array:
+        """0, 1, 2, ..."""
+        return np.arange(len(self.text.split()), dtype=np.int32)
+
+    def char_spans(self) -> Int32Array:
+        """Where the words stand."""
+        spans = [match.span() for match in re.finditer(r"\S+", self.text)]
+        return np.array(spans, dtype=np.int32).reshape(-1, 2)
+
+
+def tokenize(tickets: list[InFlight]) -> Tokenized:
+    """One token a word: a name is written large, "poison" breaks the engine, "untokenizable" the tokenizer."""
+    return [(ticket, _tokenized(ticket.article)) for ticket in tickets if ticket.article]
+
+
+def _tokenized(article: Article) -> TokenizedArticle | InvalidArticle:
+    if "untokenizable" in article.body:
+        return InvalidArticle("refused", stage="tokenize")
+    names: tuple[FieldName, ...] = ("title", "body")
+    return TokenizedArticle(
+        tuple(TokenizedField(name, _ids(article.text(name)), FakeSpans(article.text(name))) for name in names)
+    )
+
+
+def _ids(text: str) -> Int32Array:
+    ids = [_POISON if word == "poison" else _NAME if word[0].isupper() else _PLAIN for word in text.split()]
+    return np.array(ids, dtype=np.int32)
+
+
+def infer(batch: Batch) -> BatchResult:
+    """Names are names; a poisoned window fails. Beyond what a window owns its labels are nonsense: nobody may use them."""
+    return BatchResult(batch, [_infer(window) for window in batch.windows])
+
+
+def _infer(window: Window) -> WindowResult:
+    if (window.ids == _POISON).any():
+        return WindowFailure(window, "NotFinite", "poisoned")
+    shift = window.specials_before - window.start
+    labels = (window.ids != _NAME).astype(np.int32)
+    owned = slice(window.own_start + shift, window.own_stop + shift)
+    labels[owned] = window.ids[owned] == _NAME
+    return WindowLabels(window, labels, np.full(len(labels), 0.5, np.float32))

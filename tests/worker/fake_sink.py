@@ -1,0 +1,122 @@
+"""A transactional producer on the fake log: for the loop, all that `TransactionalSink` is on a real one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from worker.fake_clock import TICK_S, FakeClock
+from worker.fake_group import LogError
+from worker.fake_log import FakeLog, Producer, ProducerFenced
+from worker.faults import Fault, Late, no_fault
+
+from enricher.errors import Fenced, RefusedOutput, TransactionTrouble
+from enricher.records import DeadLetter, EnrichedRecord, InFlight, Outcome, Partition, Release
+
+OUTPUT, DEAD_LETTERS = "entities", "dead-letters"
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What the fake sink writes: which input it belongs to, and what became of it."""
+
+    source: Partition
+    offset: int
+    content: object
+
+
+class FakeSink:
+    """Publishes to the fake log as `TransactionalSink` does to a real one.
+
+    `refuses`: outputs that the broker will never take; `refuses_one_by_one`: it names one of them at a time.
+    """
+
+    def __init__(
+        self,
+        log: FakeLog,
+        clock: FakeClock,
+        transactional_id: str,
+        *,
+        membership: Callable[[], tuple[str, int]],
+        fault: Fault = no_fault,
+        refuses: Callable[[Output], bool] = lambda _output: False,
+        transaction_timeout_s: float = 15.0,
+    ) -> None:
+        self._log = log
+        self._clock = clock
+        self._id = transactional_id
+        self._membership = membership
+        self._fault = fault
+        self._refuses = refuses
+        self._timeout_s = transaction_timeout_s
+        self._producer: Producer | None = None
+        self.published_s: list[float] = []
+
+    def open(self) -> None:
+        """Connect, fencing an earlier process of the same name."""
+        self._producer = self._log.init_transactions(self._id)
+
+    def publish(self, release: Release) -> None:
+        """One transaction; the producer is broken until it went through."""
+        producer, self._producer = self._producer, None
+        if producer is None:
+            raise TransactionTrouble("the producer is broken")
+        try:
+            self._transact(producer, release)
+        except ProducerFenced as error:
+            raise Fenced(str(error)) from error
+        except LogError as error:
+            raise TransactionTrouble(repr(error)) from error
+        self._producer = producer
+        self.published_s.append(self._clock())
+
+    def recover(self) -> None:
+        """A new producer of the same id."""
+        self._fault("recover")
+        self._clock.sleep(2 * TICK_S)
+        self.open()
+
+    def close(self) -> None:
+        """Nothing stays open."""
+
+    def _transact(self, producer: Producer, release: Release) -> None:
+        self._fault("begin")
+        producer.begin()
+        opened = self._log.open_transactions[self._id]
+        self._clock.after(self._timeout_s, lambda: self._log.time_out(opened))
+        for ticket in release.tickets:
+            self._fault("produce")
+            producer.produce(*self._placed(ticket))
+        if refused := [ticket for ticket in release.tickets if self._refuses(self._placed(ticket)[1])]:
+            raise RefusedOutput("too large", refused[:1])
+        self._clock.sleep(2 * TICK_S)
+        self._fault("send_offsets")
+        producer.send_offsets(release.committable, *self._membership())
+        self._commit(producer)
+        self._fault("committed")
+
+    def _commit(self, producer: Producer) -> None:
+        def commit_late() -> None:
+            with suppress(ProducerFenced):
+                producer.commit()
+
+        try:
+            self._fault("commit")
+        except Late as error:
+            self._clock.after(error.after_s, commit_late)
+            raise TransactionTrouble("nobody knows whether the commit took effect") from error
+        producer.commit()
+
+    def _placed(self, ticket: InFlight) -> tuple[Partition, Output]:
+        """Where an outcome goes: the input's partition of the topic for its kind."""
+        assert ticket.outcome is not None
+        raw, topic = ticket.raw, DEAD_LETTERS if isinstance(ticket.outcome, DeadLetter) else OUTPUT
+        return Partition(topic, raw.partition.number), Output(raw.partition, raw.offset, content_of(ticket.outcome))
+
+
+def content_of(outcome: Outcome) -> object:
+    """An outcome in a form that compares: what the checker computes from the input by other means."""
+    if isinstance(outcome, EnrichedRecord):
+        return [(entity.field, entity.start, entity.end, entity.text, entity.label) for entity in outcome.entities]
+    return outcome.stage if isinstance(outcome, DeadLetter) else None

@@ -1,0 +1,190 @@
+"""Many small worlds with everything going wrong in them, judged by what stands in the log in the end and all along.
+
+Workers crash between any two steps that touch the log, are thrown out, stopped, doubled; transactions fail, or nobody
+knows whether they did, or they arrive late. Each world is made from its seed alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from random import Random
+
+import pytest
+from worker.checker import unfinished
+from worker.fake_clock import TICK_S
+from worker.faults import Late
+from worker.world import INVALID, LONG, POISONED, SHORT, UNTOKENIZABLE, Process, World
+
+from enricher.core.offsets import OffsetTracker
+from enricher.errors import FatalError, TransactionTrouble
+from enricher.records import Partition, Release
+
+SEEDS, CHUNKS = 600, 6
+CALM_S = 3.0
+"""When the world stops being cruel; from then on everything must be finished."""
+SESSION_S = 1.0
+VALUES = [SHORT, SHORT, SHORT, LONG, None, INVALID, UNTOKENIZABLE, POISONED]
+
+
+class Crash(BaseException):
+    """The end of a process. No handler of the worker may see it as an error."""
+
+
+class Simulation:
+    """One world, its workers, and what goes wrong."""
+
+    def __init__(self, seed: int, tracker: Callable[[], OffsetTracker] = OffsetTracker) -> None:
+        self.random = Random(seed)
+        self.world = World(seed, partitions=self.random.randint(1, 3))
+        self._tracker = tracker
+        self._running: dict[str, list[Process]] = {f"worker-{index}": [] for index in range(self.random.randint(1, 3))}
+        self._cruelty = self.random.choice((0.01, 0.05, 0.2))
+        self.found: set[str] = set()
+        for _ in range(self.random.randint(4, 20)):
+            self.world.clock.after(self.random.randrange(int(CALM_S / TICK_S)) * TICK_S, self._publish)
+
+    def run(self) -> Simulation:
+        """Let it happen; `found` then holds what the judge found."""
+        for turn in range(4_000):
+            self._turn()
+            if turn % 16 == 0:
+                self.found.update(self.world.violations())
+            if self._calm and self.world.done():
+                break
+        self.found.update(self.world.violations(), unfinished(self.world.log))
+        return self
+
+    # ---- what happens
+
+    @property
+    def _calm(self) -> bool:
+        return self.world.clock() >= CALM_S
+
+    def _publish(self) -> None:
+        """Someone writes articles: plainly, in a transaction that commits, or in one that does not."""
+        world, partition = self.world, self.random.choice(self.world.log.input).number
+        values = self.random.choices(VALUES, k=self.random.randint(1, 8))
+        match self.random.randrange(4):
+            case 0:
+                world.put_transaction(*values, partition=partition)
+            case 1:
+                world.put_transaction(*values, partition=partition, commit=False)
+            case _:
+                world.put(*values, partition=partition)
+
+    def _turn(self) -> None:
+        name = self.random.choice(list(self._running))
+        processes = self._running[name]
+        if not processes:
+            self._start(name)
+            return
+        process = self.random.choice(processes)
+        if not self._calm and self.random.random() < self._cruelty:
+            self.random.choice([self._crash, self._stop, self._double, self._expel])(name, process)
+        else:
+            self._step(name, process)
+
+    def _start(self, name: str) -> None:
+        process = self.world.start(name, fault=self._fault, tracker=self._tracker)
+        process.source.open(process.worker)
+        self._running[name].append(process)
+
+    def _step(self, name: str, process: Process) -> None:
+        try:
+            process.worker.step()
+        except Crash:
+            self._crash(name, process)
+        except FatalError:
+            self._close(name, process)
+
+    def _crash(self, name: str, process: Process) -> None:
+        """Gone without a word: the group notices at the session timeout, the coordinator at the next start or later."""
+        self._running[name].remove(process)
+        self.world.clock.after(SESSION_S, process.source.expel)
+
+    def _stop(self, name: str, process: Process) -> None:
+        """Asked to end: drain, publish, leave."""
+        try:
+            process.worker._drain()
+        except Crash:
+            self._crash(name, process)
+        except FatalError:
+            self._close(name, process)
+        else:
+            self._close(name, process)
+
+    def _close(self, name: str, process: Process) -> None:
+        process.worker._close()
+        self._running[name].remove(process)
+
+    def _double(self, name: str, _process: Process) -> None:
+        """A second process of the same name, while the first is still at work and does not know."""
+        if len(self._running[name]) < 2:
+            self._start(name)
+
+    def _expel(self, _name: str, process: Process) -> None:
+        process.source.expel()
+
+    def _fault(self, step: str) -> None:
+        if self._calm or self.random.random() > self._cruelty:
+            return
+        if self.random.random() < 0.3:
+            raise Crash(step)
+        if step == "commit" and self.random.random() < 0.5:
+            raise Late(self.random.choice((1, 2, 3, 50)) * TICK_S)
+        if step != "poll":
+            raise TransactionTrouble(step)
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_every_article_has_exactly_one_output_whatever_happens(chunk: int) -> None:
+    """At every moment the visible outputs are those of the inputs below the committed offsets; in the end, all of them."""
+    for seed in range(chunk, SEEDS, CHUNKS):
+        assert Simulation(seed).run().found == set(), f"seed {seed}"
+
+
+def test_the_simulation_is_as_cruel_as_it_says() -> None:
+    """Guards the test above against a world in which nothing goes wrong: it has all the troubles it speaks of."""
+    worlds = [Simulation(seed).run().world for seed in range(40)]
+    tallies = [process.tally for world in worlds for process in world.started]
+    assert len(tallies) > 40 * 3
+    assert sum(tally.recoveries for tally in tallies) > 20
+    assert sum(tally.forgotten for tally in tallies) > 100
+    assert sum(tally.published for tally in tallies) > 500
+
+
+class CommitsThePosition(OffsetTracker):
+    """A bug for the negative control: commits where the consumer is, as most examples do."""
+
+    def idle(self) -> list[Partition]:
+        """All of them."""
+        return list(self.partitions)
+
+    def release(self, positions: Mapping[Partition, int]) -> Release:
+        """What is finished, and the positions."""
+        return Release(super().release({}).tickets, dict(positions))
+
+
+class PublishesWhenComplete(OffsetTracker):
+    """The other one: publishes whatever is complete, commits what is contiguous."""
+
+    def release(self, positions: Mapping[Partition, int]) -> Release:
+        """Everything finished, at the head or not."""
+        finished = []
+        for lane in self._lanes.values():
+            for ticket in [ticket for ticket in lane.tickets if ticket.outcome is not None]:
+                if ticket is not lane.tickets[0]:
+                    lane.tickets.remove(ticket)
+                    self._landed(ticket)
+                    finished.append(ticket)
+        contiguous = super().release(positions)
+        return Release([*contiguous.tickets, *finished], contiguous.committable)
+
+
+@pytest.mark.parametrize(("tracker", "complaint"), [(CommitsThePosition, "lost"), (PublishesWhenComplete, "doubled")])
+def test_a_worker_with_a_classic_bug_is_caught(tracker: Callable[[], OffsetTracker], complaint: str) -> None:
+    """The negative control: the same worlds and the same judge find each of the two bugs that exactly-once is about."""
+    found: set[str] = set()
+    for seed in range(60):
+        found |= {wrong.split(":")[0] for wrong in Simulation(seed, tracker).run().found}
+    assert complaint in found

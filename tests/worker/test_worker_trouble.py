@@ -1,0 +1,234 @@
+"""Transactions that fail, or of which nobody knows whether they did: nothing lost, nothing doubled, one way out."""
+
+from __future__ import annotations
+
+import pytest
+from worker.fake_clock import TICK_S
+from worker.fake_sink import DEAD_LETTERS, Output
+from worker.faults import Faults, Late
+from worker.world import INPUT, INVALID, LONG, SHORT, World
+
+from enricher.errors import BrokerError, EnricherError, Fenced, RecoveryExhausted, TransactionTrouble
+from enricher.records import Partition
+from enricher.recovery import RecoveryLimits
+
+STEPS = ["begin", "produce", "send_offsets", "commit", "committed"]
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("visit", [1, 2, 3])
+def test_trouble_at_any_step_of_a_transaction_loses_and_doubles_nothing(step: str, visit: int) -> None:
+    """Before the commit took effect the outputs are written again, after it they are not: the committed offset decides."""
+    world = World(seed=visit)
+    process = world.start(fault=Faults(step, TransactionTrouble(step), visit))
+    process.source.open(process.worker)
+    for index in range(30):
+        world.clock.after(index * 64 * TICK_S, lambda: world.put(SHORT, None, LONG, INVALID))
+    world.steps(process, until=lambda: world.clock() > 2 and world.done())
+    assert process.tally.recoveries == 1
+
+
+@pytest.mark.parametrize("after_ticks", [1, 100])
+def test_a_commit_that_arrives_late_counts_once(after_ticks: int) -> None:
+    """Before the recovery it is the commit after all; behind it the new producer's epoch fences it."""
+    world = World()
+    process = world.start(fault=Faults("commit", Late(after_ticks * TICK_S), 1))
+    process.source.open(process.worker)
+    world.put(*[SHORT] * 20)
+    world.steps(process, until=world.done)
+    assert process.tally.recoveries == 1
+
+
+@pytest.mark.parametrize("step", ["recover", "rewind"])
+def test_a_recovery_that_fails_is_tried_again(step: str) -> None:
+    """Trouble while recovering, even with half of the partitions rewound, only means another attempt."""
+    world = World(partitions=4)
+    faults = Faults("commit", TransactionTrouble("commit"), 1)
+    more = Faults(step, TransactionTrouble(step), 1, 2, 5)
+
+    def fault(at: str) -> None:
+        faults(at)
+        more(at)
+
+    process = world.start(fault=fault)
+    process.source.open(process.worker)
+    for partition in range(4):
+        world.put(*[SHORT] * 10, partition=partition)
+    world.steps(process, until=world.done)
+    assert process.tally.recoveries == 1
+    assert more.seen["recover"] >= 3
+
+
+def test_stopping_in_a_recovery_that_is_half_done_commits_nothing() -> None:
+    """With a new producer and positions that are not rewound, one more transaction would skip what was forgotten."""
+    world = World(partitions=1)
+    process = world.start(fault=Faults("commit", TransactionTrouble("commit"), 1))
+    world.put(*[SHORT] * 10)
+
+    def fail_and_stop() -> None:
+        process.worker.stop()
+        raise TransactionTrouble("no offsets")
+
+    process.source.rewind = fail_and_stop  # type: ignore[method-assign]
+    process.worker.run()
+    assert world.log.committed == {}
+    assert world.outputs() == []
+    assert process.tally.recoveries == 1
+
+
+def test_an_output_that_the_broker_refuses_becomes_a_dead_letter() -> None:
+    """The record is written as a dead letter of the stage `publish`, its neighbours as always."""
+    world = World()
+    process = world.start(refuses=refuses_offset_3)
+    process.source.open(process.worker)
+    world.put(*[SHORT] * 6)
+    while not world.done():
+        process.worker.step()
+        assert world.violations(refuses_offset_3) == []
+    (letter,) = world.outputs(DEAD_LETTERS)
+    assert isinstance(letter, Output)
+    assert (letter.offset, letter.content) == (3, "publish")
+    assert len(world.outputs()) == 5
+
+
+def refuses_offset_3(output: Output) -> bool:
+    """A broker with a rule against one enriched record."""
+    return output.offset == 3 and isinstance(output.content, list)
+
+
+def refuses_every_list(output: Output) -> bool:
+    """A broker with a rule against all enriched records."""
+    return isinstance(output.content, list)
+
+
+def test_many_refused_outputs_that_are_named_one_at_a_time_all_become_dead_letters() -> None:
+    """Each refusal is a step forward: neither do two of them take turns for ever, nor do they count as hopeless."""
+    world = World()
+    process = world.start(refuses=refuses_every_list)
+    process.source.open(process.worker)
+    world.put(*[SHORT] * 20)
+    turns = 0
+    while not world.done():
+        process.worker.step()
+        turns += 1
+        assert turns < 2_000
+    assert world.violations(refuses_every_list) == []
+    assert len(world.outputs(DEAD_LETTERS)) == 20
+    assert process.worker._recovery._refusals == {}
+
+
+def test_a_dead_letter_that_the_broker_refuses_ends_the_process() -> None:
+    """There is nothing left to write instead, so somebody must look: which record, and what to compare."""
+    world = World()
+    process = world.start(refuses=lambda _output: True)
+    world.put(SHORT)
+    with pytest.raises(BrokerError, match=r"articles\[0\] offset 0.*max\.message\.bytes"):
+        process.worker.run()
+    assert world.outputs() == world.outputs(DEAD_LETTERS) == []
+    assert world.log.committed == {}
+
+
+def test_recovery_is_exhausted_when_its_time_is_over() -> None:
+    """A broker that does not come back ends the process after the bound, not before."""
+    world = World()
+    process = world.start(fault=Faults("commit", TransactionTrouble("commit"), 1))
+    world.put(SHORT)
+
+    def fail_slowly() -> None:
+        world.clock.sleep(7.0)
+        raise TransactionTrouble("still away")
+
+    process.sink.recover = fail_slowly  # type: ignore[method-assign]
+    with pytest.raises(RecoveryExhausted, match="still away"):
+        process.worker.run()
+    assert 60 < world.clock() < 60 + 2 * 7 + 1
+
+
+def test_recovery_is_exhausted_when_no_transaction_succeeds_any_more() -> None:
+    """Recoveries that succeed, each followed by the same trouble, have a bound as well."""
+    world = World()
+    process = world.start(fault=Faults("commit", TransactionTrouble("every time")))
+    world.put(SHORT)
+    with pytest.raises(RecoveryExhausted, match=r"5 recoveries in a row.*every time"):
+        process.worker.run()
+    assert process.tally.recoveries == 6
+
+
+def test_a_transaction_that_succeeds_starts_the_count_of_recoveries_again() -> None:
+    """Trouble now and then, for ever, is no reason to give up."""
+    world = World()
+    process = world.start(fault=Faults("commit", TransactionTrouble("now and then"), *range(1, 60, 2)))
+    process.source.open(process.worker)
+    for index in range(40):
+        world.clock.after(index * 0.5, lambda: world.put(SHORT))
+    world.steps(process, until=lambda: world.clock() > 20 and world.done())
+    assert process.tally.recoveries > 2 * 5
+
+
+@pytest.mark.parametrize("error", [Fenced("rival"), BrokerError("no right")])
+@pytest.mark.parametrize("step", ["commit", "recover"])
+def test_fatal_errors_leave_the_loop(error: EnricherError, step: str) -> None:
+    """No recovery is tried for what only a person can mend; the group is left on the way out."""
+    world = World()
+    faults = [Faults(step, error)] + [Faults("commit", TransactionTrouble("first"))] * (step == "recover")
+
+    def fault(at: str) -> None:
+        for one in faults:
+            one(at)
+
+    process = world.start(fault=fault)
+    world.put(SHORT)
+    with pytest.raises(type(error), match=str(error)):
+        process.worker.run()
+    assert world.log.group.members == {}
+    assert world.log.committed == {}
+
+
+def test_a_newer_process_of_the_same_name_fences_the_older_one() -> None:
+    """The older process publishes nothing any more and ends; the newer one does the work."""
+    world = World()
+    older = world.start()
+    older.source.open(older.worker)
+    world.put(*[SHORT] * 10)
+    world.steps(older, until=lambda: older.engine.busy > 0)
+    newer = world.start()
+    with pytest.raises(Fenced):
+        world.steps(older, until=world.done)
+    older.source.expel()
+    newer.source.open(newer.worker)
+    world.steps(newer, until=world.done)
+
+
+def test_a_transaction_left_open_by_a_crash_is_settled_by_the_successor() -> None:
+    """Its outputs stay unseen, and whoever reads on does so from the offsets before it."""
+    world = World()
+    process = world.start(fault=Faults("commit", KeyboardInterrupt(), 1))  # type: ignore[arg-type]
+    process.source.open(process.worker)
+    world.put(*[SHORT] * 5)
+    with pytest.raises(KeyboardInterrupt):
+        world.steps(process, until=world.done)
+    assert len(world.log.open_transactions) == 1
+    process.source.expel()
+    successor = world.start()
+    successor.source.open(successor.worker)
+    world.steps(successor, until=world.done)
+    assert world.log.committed == {Partition(INPUT, 0): 5}
+
+
+def test_trouble_before_recovery_waits_a_little_longer_each_time() -> None:
+    """The first attempt comes at once; after trouble in a row, and after attempts that fail, the pauses double."""
+    world = World()
+    process = world.start(recovery=RecoveryLimits(60, 30, max_in_a_row=5, first_pause_s=1.0, longest_pause_s=4.0))
+    waits: list[float] = []
+
+    class Stopping:
+        def wait(self, timeout_s: float) -> bool:
+            waits.append(timeout_s)
+            return False
+
+    for _ in range(5):
+        process.worker._recovery.run(TransactionTrouble("again"), Stopping())  # type: ignore[arg-type]
+    assert waits == [0.0, 2.0, 4.0, 4.0, 4.0]
+    process.worker._recovery.succeeded({})
+    process.worker._recovery.run(TransactionTrouble("again"), Stopping())  # type: ignore[arg-type]
+    assert waits[-1] == 0.0

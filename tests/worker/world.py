@@ -1,0 +1,151 @@
+"""A world to run workers in: a fake log, a fake clock, articles, and processes that are started, stepped and killed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from random import Random
+
+from worker import checker
+from worker.fake_clock import TICK_S, FakeBell, FakeClock, FakeLanes
+from worker.fake_log import FakeLog
+from worker.fake_model import AFTER, BEFORE, LABELS, article_value, decode, infer, tokenize
+from worker.fake_sink import DEAD_LETTERS, OUTPUT, FakeSink
+from worker.fake_source import FakeSource
+from worker.faults import Fault, no_fault
+
+from enricher.core.batching import BatchRules, LengthBucketScheduler
+from enricher.core.decoding import LabelScheme
+from enricher.core.offsets import OffsetTracker
+from enricher.core.windowing import WindowCutter
+from enricher.intake import Intake
+from enricher.pacing import Limits
+from enricher.ports import Tokenized
+from enricher.records import Batch, BatchResult, InFlight, Partition
+from enricher.recovery import Recovery, RecoveryLimits
+from enricher.tally import Tally
+from enricher.worker import Rooms, Worker
+
+INPUT = "articles"
+
+LIMITS = Limits(
+    max_in_flight=64,
+    max_in_flight_bytes=1_000_000,
+    max_queued_tokens=400,
+    publish_interval_s=256 * TICK_S,
+    poll_interval_s=32 * TICK_S,
+    idle_wait_s=256 * TICK_S,
+    pause_after_s=2.0,
+    engine_timeout_s=30.0,
+    stall_timeout_s=60.0,
+    drain_timeout_s=4.0,
+)
+RULES = BatchRules(bucket_edges=(4, 6, 8, 10), max_batch_tokens=40, max_wait_s=64 * TICK_S, run_overhead_tokens=2)
+# No pauses: the loop waits them out on an event of its own, in real time.
+RECOVERY = RecoveryLimits(timeout_s=60.0, attempt_timeout_s=30.0, max_in_a_row=5, first_pause_s=0.0)
+
+SHORT = article_value("news of Ada", "today Ada Lovelace met Charles in London")
+LONG = article_value("long read", " ".join(f"then Mister {'Very ' * 9}Long said so" for _ in range(3)))
+"""About 50 tokens in windows of 8: its names of eleven words stand across seams."""
+INVALID = b"no second line"
+UNTOKENIZABLE = article_value("strange", "untokenizable words")
+POISONED = article_value("bad", "some poison " + "and words after it " * 5)
+
+
+@contextmanager
+def unguarded(_what: str, _limit_s: float) -> Iterator[None]:
+    """A guard that never barks."""
+    yield
+
+
+@dataclass(slots=True, eq=False)
+class Process:
+    """A running worker and what it was given."""
+
+    worker: Worker
+    source: FakeSource
+    sink: FakeSink
+    tokenizer: FakeLanes[list[InFlight], Tokenized]
+    engine: FakeLanes[Batch, BatchResult]
+    bell: FakeBell
+    intake: Intake
+    tracker: OffsetTracker
+    tally: Tally
+
+
+class World:
+    """Everything outside the workers, and the seeds of all chance in it."""
+
+    def __init__(self, seed: int = 0, partitions: int = 2) -> None:
+        self.random = Random(seed)
+        self.clock = FakeClock()
+        self.started: list[Process] = []
+        """Every process that there ever was."""
+        self.log = FakeLog({INPUT: partitions, OUTPUT: partitions, DEAD_LETTERS: partitions}, input=INPUT)
+
+    def put(self, *values: bytes | None, partition: int = 0) -> list[int]:
+        """Append input records; returns their offsets."""
+        return [self.log.append(Partition(INPUT, partition), (b"key", value)) for value in values]
+
+    def put_transaction(self, *values: bytes | None, partition: int = 0, commit: bool = True) -> None:
+        """Append input records as a transaction of the publisher, committed or aborted: a marker follows them."""
+        producer = self.log.init_transactions("publisher")
+        producer.begin()
+        for value in values:
+            producer.produce(Partition(INPUT, partition), (b"key", value))
+        if commit:
+            producer.commit()
+        else:
+            self.log.init_transactions("publisher")
+
+    def start(
+        self,
+        name: str = "worker-0",
+        *,
+        fault: Fault = no_fault,
+        refuses: checker.Refuses = checker.accept_all,
+        until_caught_up: bool = False,
+        tracker: Callable[[], OffsetTracker] = OffsetTracker,
+        recovery: RecoveryLimits = RECOVERY,
+        limits: Limits = LIMITS,
+    ) -> Process:
+        """Start a worker: connected, and a member of the group."""
+        random = Random(self.random.random())
+        bell, tally = FakeBell(self.clock), Tally()
+        source = FakeSource(self.log, self.clock, name, random=random, fault=fault, until_caught_up=until_caught_up)
+        sink = FakeSink(self.log, self.clock, name, membership=source.membership, fault=fault, refuses=refuses)
+        tokenizer = FakeLanes(tokenize, clock=self.clock, bell=bell, random=random, longest_s=16 * TICK_S)
+        engine = FakeLanes(infer, clock=self.clock, bell=bell, random=random)
+        intake = Intake(
+            decode, tokenizer, WindowCutter(10, 4, BEFORE, AFTER), LengthBucketScheduler(RULES),
+            LabelScheme.from_labels(LABELS), articles_per_call=4,
+        )  # fmt: skip
+        rooms = Rooms(source, sink, intake, engine, Recovery(source, sink, recovery, clock=self.clock, guard=unguarded))
+        worker = Worker(rooms, limits, tally, clock=self.clock, bell=bell, guard=unguarded)
+        worker._tracker = worker._pacing._tracker = tracker()
+        sink.open()
+        self.started.append(Process(worker, source, sink, tokenizer, engine, bell, intake, worker._tracker, tally))
+        return self.started[-1]
+
+    def steps(self, *processes: Process, until: Callable[[], bool], at_most: int = 2_000) -> int:
+        """Step workers in turn until something holds; returns how many turns it took. The judge looks on all the time."""
+        for turns in range(at_most):
+            if until():
+                return turns
+            for process in processes:
+                process.worker.step()
+                assert self.violations() == []
+        raise AssertionError(f"still not after {at_most} turns: {checker.unfinished(self.log)}")
+
+    def violations(self, refuses: checker.Refuses = checker.accept_all) -> list[str]:
+        """What the judge finds wrong at this moment."""
+        return checker.violations(self.log, refuses)
+
+    def done(self) -> bool:
+        """True when everything is committed, up to the very end."""
+        return not checker.unfinished(self.log)
+
+    def outputs(self, topic: str = OUTPUT, partition: int = 0) -> Sequence[object]:
+        """What a downstream reader sees."""
+        return [payload for _, payload in self.log.read_committed(Partition(topic, partition))]
