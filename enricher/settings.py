@@ -10,8 +10,9 @@ import os
 import socket
 import tomllib
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_origin
 
+import orjson
 from dotenv import dotenv_values
 from platformdirs import user_cache_path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -185,8 +186,9 @@ class WorkerSettings(_Group):
 class Settings(BaseSettings):
     """All settings of a worker."""
 
+    # Other programs' variables may stand in the same `.env`; ours are checked by `_refuse_unknown_groups`.
     model_config = SettingsConfigDict(
-        env_prefix=PREFIX, env_nested_delimiter="__", env_file=".env", extra="forbid", frozen=True
+        env_prefix=PREFIX, env_nested_delimiter="__", env_file=".env", extra="ignore", frozen=True
     )
 
     kafka: KafkaSettings = Field(default_factory=KafkaSettings)
@@ -233,14 +235,32 @@ def _require(holds: bool, message: str) -> None:  # noqa: FBT001  reads as a sen
 
 def load_settings() -> Settings:
     """Settings from all sources; raises SettingsError with every mistake, each with the name to look for."""
-    _refuse_unknown_groups()
     try:
+        _refuse_unknown_groups()
         return Settings()
     except ValidationError as error:
         message = "\n".join(_explain(problem) for problem in error.errors(include_url=False, include_input=False))
         raise SettingsError(message) from error
-    except (tomllib.TOMLDecodeError, ValueError) as error:
-        raise SettingsError(str(error)) from error
+    except tomllib.TOMLDecodeError as error:
+        message = f"{_config_file()}: {error}"
+        raise SettingsError(message) from error
+    except ValueError as error:
+        raise SettingsError(_malformed_json() or str(error)) from error
+
+
+def _malformed_json() -> str:
+    """The variables that are not the JSON that they have to be, with the reason: the library names only their group."""
+    found = []
+    for group, model in Settings.model_fields.items():
+        for field, info in getattr(model.annotation, "model_fields", {}).items():
+            name = variable_name(group, field)
+            value = {key.upper(): value for key, value in os.environ.items()}.get(name)
+            if value is not None and get_origin(info.annotation) in {dict, tuple}:
+                try:
+                    orjson.loads(value)
+                except orjson.JSONDecodeError as error:
+                    found.append(f"{name}: not JSON: {error}")
+    return "\n".join(found)
 
 
 def variable_name(group: str, field: str) -> str:
@@ -259,6 +279,11 @@ def _config_file() -> Path | None:
 
 def _refuse_unknown_groups() -> None:
     """pydantic-settings checks the names inside a group, but overlooks variables that name no group at all."""
+    file = _config_file()
+    for table in tomllib.loads(file.read_text("utf-8")) if file else ():
+        if table not in Settings.model_fields:
+            message = f"{file}: there is no table '{table}'; they are {', '.join(Settings.model_fields)}"
+            raise SettingsError(message)
     dotenv = dotenv_values(".env") if Path(".env").is_file() else {}
     for name in {*os.environ, *dotenv}:
         if not name.upper().startswith(PREFIX) or name.upper() == CONFIG_VARIABLE:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from enricher.core.assembly import settle
@@ -215,12 +216,11 @@ class Worker:
         self.tally.forgotten += self._tracker.forget()
 
     def _close(self) -> None:
+        """Close all, whatever one of them raises."""
         self._stopping.set()  # leaving the group revokes everything: nothing may be published then
-        with self._guard("closing", self._limits.stall_timeout_s):
-            self._engine.close()
-            self._intake.tokenizer.close()
-            self._sink.close()
-            self._source.close()
+        with self._guard("closing", self._limits.stall_timeout_s), ExitStack() as closing:
+            for close in (self._source.close, self._sink.close, self._intake.tokenizer.close, self._engine.close):
+                closing.callback(close)
 
 
 def _names(partitions: Sequence[Partition]) -> str:

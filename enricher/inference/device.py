@@ -84,7 +84,6 @@ def open_session(model: Path | bytes, device: Device, *, threads_per_run: int) -
     options.enable_mem_pattern = False
     # Spinning threads take the cores from tokenising and from Kafka's client, even while there is nothing to run.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    options.add_session_config_entry("session.set_denormal_as_zero", "1")
     source = model if isinstance(model, bytes) else str(model)
     try:
         session = ort.InferenceSession(source, options, providers=[PROVIDERS[device]])

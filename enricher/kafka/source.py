@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from enricher.errors import BrokerError, TransactionTrouble
-from enricher.kafka.border import border, mapped
+from enricher.kafka.border import border, constructing, mapped
 from enricher.kafka.client import KafkaConfig, LastWord
 from enricher.kafka.client import log as client_log
 from enricher.kafka.membership import proven_membership
@@ -47,7 +47,8 @@ class KafkaSource:
     def __init__(self, config: KafkaConfig, *, until_caught_up: bool = False) -> None:
         self._config = config
         self._last_word = LastWord()
-        self._consumer = Consumer(config.consumer() | {"error_cb": self._last_word}, logger=client_log)
+        with constructing():
+            self._consumer = Consumer(config.consumer() | {"error_cb": self._last_word}, logger=client_log)
         self._until_caught_up = until_caught_up
         self._ends: dict[Partition, int] = {}
         self._next_check_s = 0.0
@@ -92,12 +93,14 @@ class KafkaSource:
         """Deliver nothing until `resume`. Prefetched records are dropped and fetched again, so not for short waits."""
         if not self._paused:
             self._paused = True
-            self._consumer.pause(self._consumer.assignment())
+            with border("pausing", self._last_word):
+                self._consumer.pause(self._consumer.assignment())
 
     def resume(self) -> None:
         """Deliver again."""
         self._paused = False
-        self._consumer.resume(self._consumer.assignment())
+        with border("resuming", self._last_word):
+            self._consumer.resume(self._consumer.assignment())
 
     def positions(self, partitions: Collection[Partition]) -> Mapping[Partition, int]:
         """Where the end was reached, beyond transaction markers; without partitions that have more to deliver.

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from enricher.records import Window
 
 DATA = Path(__file__).parent.parent / "data"
-SENTENCES = [json.loads(line)["text"] for line in (DATA / "gold" / "pud.jsonl").read_text().splitlines()]
+GOLD = Path(__file__).parents[2] / "enricher" / "models" / "gold"
+SENTENCES = [json.loads(line)["text"] for line in (GOLD / "pud.jsonl").read_text().splitlines()]
 
 
 def _one(tokenizer: ArticleTokenizer, title: str, body: str) -> TokenizedArticle:
