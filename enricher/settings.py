@@ -250,11 +250,10 @@ def load_settings() -> Settings:
 
 def _malformed_json() -> str:
     """The variables that are not the JSON that they have to be, with the reason: the library names only their group."""
-    found = []
+    found, environment = [], {name.upper(): value for name, value in os.environ.items()}
     for group, model in Settings.model_fields.items():
         for field, info in getattr(model.annotation, "model_fields", {}).items():
-            name = variable_name(group, field)
-            value = {key.upper(): value for key, value in os.environ.items()}.get(name)
+            value = environment.get(name := variable_name(group, field))
             if value is not None and get_origin(info.annotation) in {dict, tuple}:
                 try:
                     orjson.loads(value)

@@ -35,15 +35,16 @@ def enrich(
     ] = None,
 ) -> None:
     """Enrich a file of articles without Kafka: for a first try, and for debugging one article."""
-    settings = load_settings()
-    model = load_model(settings)
-    source = LineSource(file)
-    with ExitStack() as files:
+    with stopped_by_signals() as signals, ExitStack() as files:
+        settings = load_settings()
+        model = load_model(settings)
+        source = LineSource(file)
         records = _opened(files, output, sys.stdout.buffer)
         reasons = _opened(files, dead_letters, sys.stderr.buffer)
         sink = LineSink(records, reasons, card=model.card, committed=source.note_committed)
         worker = file_worker(settings, model, source, sink)
-        with stopped_by_signals(worker), _progress(worker, source):
+        signals.stop(worker)
+        with _progress(worker, source):
             worker.run()
 
 

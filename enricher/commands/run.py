@@ -35,11 +35,17 @@ def run(
     report_every_s: Annotated[float, typer.Option(min=0.1, help="Seconds between two lines of progress.")] = 10.0,
 ) -> None:
     """Read articles from Kafka, enrich them, write the records and commit, exactly once."""
-    settings = load_settings()
-    model = load_model(settings)
-    worker = kafka_worker(settings, model, until_caught_up=until_caught_up)
+    with stopped_by_signals() as signals:
+        settings = load_settings()
+        model = load_model(settings)
+        worker = kafka_worker(settings, model, until_caught_up=until_caught_up)
+        signals.stop(worker)
+        _run(worker, summary, report_every_s)
+
+
+def _run(worker: Worker, summary: Path | None, report_every_s: float) -> None:
     try:
-        with stopped_by_signals(worker), progress_lines(worker.tally, report_every_s):
+        with progress_lines(worker.tally, report_every_s):
             worker.run()
     finally:
         if summary:
@@ -58,20 +64,33 @@ def describe(tally: Tally) -> str:
     )
 
 
-@contextmanager
-def stopped_by_signals(worker: Worker) -> Iterator[None]:
-    """SIGTERM and SIGINT ask the worker to stop; a second one of them takes its usual way."""
-    usual = {int(number): signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+class Signals:
+    """What SIGTERM and SIGINT do: end the process while it starts, ask the worker to stop once there is one."""
 
-    def stop(number: int, _frame: FrameType | None) -> None:
+    def __init__(self) -> None:
+        self._worker: Worker | None = None
+
+    def stop(self, worker: Worker) -> None:
+        """From now on signals are for this worker."""
+        self._worker = worker
+
+    def __call__(self, number: int, _frame: FrameType | None) -> None:
+        """The handler."""
+        if self._worker is None:
+            log.info("%s: leaving before anything was read", signal.Signals(number).name)
+            raise SystemExit(0)
         log.info("%s: finishing what is on the device, then leaving", signal.Signals(number).name)
-        signal.signal(number, usual[number])
-        worker.stop()
+        signal.signal(number, signal.SIG_DFL if number == signal.SIGTERM else signal.default_int_handler)
+        self._worker.stop()
 
-    for number in usual:
-        signal.signal(number, stop)
+
+@contextmanager
+def stopped_by_signals() -> Iterator[Signals]:
+    """SIGTERM and SIGINT end things in good order; a second one of them takes its usual way."""
+    signals = Signals()
+    usual = {number: signal.signal(number, signals) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        yield
+        yield signals
     finally:
         for number, handler in usual.items():
             signal.signal(number, handler)

@@ -87,7 +87,8 @@ def test_every_article_is_there_once_while_a_worker_comes_and_goes(topics: Topic
                 wait_for(steady, seconds=chosen.uniform(3.5, 6))
                 if chosen.random() < 0.5:
                     guest.send_signal(signal.SIGTERM)
-                    assert guest.wait(30) == 0
+                    # On a busy machine the signal may come before the interpreter has begun to listen.
+                    assert guest.wait(30) in {0, -signal.SIGTERM}
         assert steady.wait(180) == 0
     assert_exactly_once(outputs_of(topics), places)
     assert_committed_to_the_end(topics)
