@@ -91,8 +91,8 @@ class Checkpoint:
             name=folder.resolve().name,
             config=config,
             family=_family(config),
-            labels=_labels(config),
-            digest=_digest([folder / "config.json", *index, *set(files.values()), *tokenizer]),
+            labels=labels_of(config),
+            digest=digest_of([folder / "config.json", *index, *set(files.values()), *tokenizer]),
             _file_of=files,
         )
 
@@ -120,7 +120,7 @@ class Checkpoint:
             raise ModelError(
                 f"{self.folder}: weight {stored!r} is {value.dtype}; only float32, float16 and bfloat16 are read"
             )
-        as_float32: Float32Array = value.astype(np.float32)
+        as_float32: Float32Array = value.astype(np.float32, copy=False)
         return as_float32
 
     def _stored_name(self, name: str) -> str:
@@ -189,7 +189,8 @@ def _family(config: EncoderConfig) -> Family:
     return FAMILIES[config.model_type]
 
 
-def _labels(config: EncoderConfig) -> tuple[str, ...]:
+def labels_of(config: EncoderConfig) -> tuple[str, ...]:
+    """Label names by id. Raises ModelError where config.json does not name them."""
     names = tuple(config.id2label[index] for index in sorted(config.id2label))
     if sorted(config.id2label) != list(range(len(names))) or len(names) < 2:
         raise ModelError(
@@ -231,7 +232,8 @@ def _no_weights(folder: Path) -> str:
     return f"{folder}: no {SINGLE_FILE} and no {SHARD_INDEX}. The folder must hold the weights as safetensors."
 
 
-def _digest(files: list[Path]) -> str:
+def digest_of(files: list[Path]) -> str:
+    """sha256 (hex) over the names and the contents of files."""
     whole = hashlib.sha256()
     for path in sorted(files):
         with path.open("rb") as file:

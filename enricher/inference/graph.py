@@ -6,8 +6,8 @@ finds its windows, the type of the numbers) is asked of a `Form`. What each fami
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from onnx import TensorProto
@@ -21,9 +21,12 @@ if TYPE_CHECKING:
 
     from enricher.inference.checkpoint import Checkpoint
     from enricher.inference.forms import Form
+    from enricher.records import Float32Array
 
-BUILDER_VERSION = 1
+BUILDER_VERSION = 2
 """Raise it with every change to what is built: graphs in people's caches carry it in their names."""
+_HALF_PRECISIONS = frozenset({"fp16"})
+"""Written as float16. bf16 and int8 are made of a float32 graph, by the plugin and by the quantiser."""
 
 
 def build(checkpoint: Checkpoint, form: Form, writer: OnnxWriter) -> onnx.ModelProto:
@@ -32,7 +35,8 @@ def build(checkpoint: Checkpoint, form: Form, writer: OnnxWriter) -> onnx.ModelP
     Their shapes are the form's token dimensions (`[batch, length]` when padded), and `[..., labels]` for the logits.
     Raises ModelError where a weight is missing or has another shape than the configuration says.
     """
-    builder = _Builder(checkpoint, form, writer)
+    element = np.dtype(np.float16 if form.precision in _HALF_PRECISIONS else np.float32)
+    builder = _Builder(checkpoint, form, writer, element)
     hidden = builder.embeddings()
     for index in range(checkpoint.config.layers):
         hidden = builder.layer(index, hidden)
@@ -47,6 +51,8 @@ class _Builder:
     checkpoint: Checkpoint
     form: Form
     writer: OnnxWriter
+    element: np.dtype[Any]
+    """The type of the numbers, weights and all between them."""
 
     def embeddings(self) -> str:
         """Word + position (+ type 0) -> norm (-> projection where the embeddings are narrower than the encoder)."""
@@ -55,7 +61,7 @@ class _Builder:
         words = self._weight(family.embeddings("word_embeddings"), (config.vocab_size, width))
         self.form.declare_inputs(self.writer)
         tokens = self.writer.node("Gather", [words, "input_ids"], "words")
-        positions = self.form.positions(self.writer, self.writer.weight("positions.table", self._position_table(width)))
+        positions = self.form.positions(self.writer, self._write("positions.table", self._position_table(width)))
         total = self.writer.node("Add", [tokens, positions], "embeddings.sum")
         normed = self._norm(family.embeddings("LayerNorm"), total, width)
         if width == config.hidden_size:
@@ -67,10 +73,9 @@ class _Builder:
         config, family = self.checkpoint.config, self.checkpoint.family
         name, width = family.layer, config.hidden_size
         mixed = self._attention(index, hidden)
-        output = family.in_layer(index, name.attention_output)
-        attended = self._skip_norm(
-            family.in_layer(index, name.attention_norm), self._matmul(output, mixed, width, width), hidden, output
-        )
+        output = self._matmul(family.in_layer(index, name.attention_output), mixed, width, width)
+        norm = family.in_layer(index, name.attention_norm)
+        attended = self._skip_norm(norm, output, hidden, bias=self._output_bias(index))
         inner = family.in_layer(index, name.intermediate)
         widened = self._matmul(inner, attended, width, config.intermediate_size)
         active = self.writer.node(
@@ -78,13 +83,17 @@ class _Builder:
         )
         outer = family.in_layer(index, name.output)
         narrowed = self._matmul(outer, active, config.intermediate_size, width)
-        return self._skip_norm(family.in_layer(index, name.output_norm), narrowed, attended, outer)
+        norm = family.in_layer(index, name.output_norm)
+        return self._skip_norm(norm, narrowed, attended, bias=self._bias(outer, width))
 
     def classifier(self, hidden: str) -> str:
         """The logits, in float32 whatever the form computes in."""
         labels = len(self.checkpoint.labels)
-        raw = self._matmul(CLASSIFIER, hidden, self.checkpoint.config.hidden_size, labels)
-        return self._add_bias(CLASSIFIER, raw, output="logits", width=labels)
+        if self.element != np.float32:
+            hidden = self.writer.node("Cast", [hidden], "hidden.float32", to=TensorProto.FLOAT)
+        exact = replace(self, element=np.dtype(np.float32))
+        raw = exact._matmul(CLASSIFIER, hidden, self.checkpoint.config.hidden_size, labels)  # noqa: SLF001  it is this class
+        return exact._add_bias(CLASSIFIER, raw, output="logits", width=labels)  # noqa: SLF001  as above
 
     def answers(self, logits: str) -> None:
         """Label ids and the probability of each: `1 / sum(exp(logits - highest))`.
@@ -103,17 +112,29 @@ class _Builder:
         self.writer.output("scores", TensorProto.FLOAT, tokens)
 
     def _attention(self, index: int, hidden: str) -> str:
+        """Of the three biases only the query's is added.
+
+        The key's adds the same number to all scores of a query, which softmax takes out again. The value's comes out of
+        attention as it went in, for the weights of a query sum to one: it is in the output projection's bias.
+        """
         config, family = self.checkpoint.config, self.checkpoint.family
         width = config.hidden_size
         parts = [family.in_layer(index, part) for part in (family.layer.query, family.layer.key, family.layer.value)]
         query, key, value = (self._matmul(part, hidden, width, width) for part in parts)
-        biases = np.concatenate([self._read(f"{part}.bias", (width,)) for part in parts])
-        bias = self.writer.weight(f"layer.{index}.attention.bias", biases)
+        query = self._add_bias(parts[0], query)
         return self.form.attention(
-            self.writer, (query, key, value), bias, heads=config.heads, output=f"layer.{index}.attention"
+            self.writer, (query, key, value), "", heads=config.heads, output=f"layer.{index}.attention"
         )
 
-    def _position_table(self, width: int) -> np.typing.NDArray[np.float32]:
+    def _output_bias(self, index: int) -> str:
+        """The bias after attention: the output projection's own, and what it makes of the value's."""
+        family, width = self.checkpoint.family, self.checkpoint.config.hidden_size
+        value, output = (family.in_layer(index, part) for part in (family.layer.value, family.layer.attention_output))
+        projection = self._read(f"{output}.weight", (width, width)).astype(np.float64)
+        folded = self._read(f"{output}.bias", (width,)) + projection @ self._read(f"{value}.bias", (width,))
+        return self._write(f"{output}.bias", folded.astype(np.float32))
+
+    def _position_table(self, width: int) -> Float32Array:
         """Positions from the first one used. Every token has type 0, so its embedding is added here, once."""
         family = self.checkpoint.family
         name = f"{family.embeddings('position_embeddings')}.weight"
@@ -125,17 +146,17 @@ class _Builder:
     def _matmul(self, name: str, value: str, width_in: int, width_out: int) -> str:
         """PyTorch keeps `[out, in]`; MatMul wants `[in, out]`."""
         transposed = np.ascontiguousarray(self._read(f"{name}.weight", (width_out, width_in)).T)
-        return self.writer.node("MatMul", [value, self.writer.weight(f"{name}.weight", transposed)], f"{name}.matmul")
+        return self.writer.node("MatMul", [value, self._write(f"{name}.weight", transposed)], f"{name}.matmul")
 
     def _norm(self, name: str, value: str, width: int) -> str:
         scale, shift = self._weight(name, (width,)), self._bias(name, width)
         epsilon = self.checkpoint.config.layer_norm_eps
         return self.writer.node("LayerNormalization", [value, scale, shift], f"{name}.normed", axis=-1, epsilon=epsilon)
 
-    def _skip_norm(self, name: str, value: str, skip: str, bias_of: str) -> str:
+    def _skip_norm(self, name: str, value: str, skip: str, *, bias: str) -> str:
         """Norm of value + skip + bias, in one operator."""
         width = self.checkpoint.config.hidden_size
-        inputs = [value, skip, self._weight(name, (width,)), self._bias(name, width), self._bias(bias_of, width)]
+        inputs = [value, skip, self._weight(name, (width,)), self._bias(name, width), bias]
         epsilon = self.checkpoint.config.layer_norm_eps
         return self.writer.node("SkipLayerNormalization", inputs, f"{name}.normed", domain=MICROSOFT, epsilon=epsilon)
 
@@ -144,12 +165,23 @@ class _Builder:
         return self.writer.node("Add", [value, bias], output or f"{name}.biased")
 
     def _bias(self, name: str, width: int) -> str:
-        return self.writer.weight(f"{name}.bias", self._read(f"{name}.bias", (width,)))
+        return self._write(f"{name}.bias", self._read(f"{name}.bias", (width,)))
 
     def _weight(self, name: str, shape: tuple[int, ...]) -> str:
-        return self.writer.weight(f"{name}.weight", self._read(f"{name}.weight", shape))
+        return self._write(f"{name}.weight", self._read(f"{name}.weight", shape))
 
-    def _read(self, name: str, shape: tuple[int, ...]) -> np.typing.NDArray[np.float32]:
+    def _write(self, name: str, value: Float32Array) -> str:
+        with np.errstate(over="ignore"):
+            narrowed = value.astype(self.element, copy=False)
+        if not np.isfinite(narrowed).all():
+            largest = np.abs(value).max()
+            raise ModelError(
+                f"{self.checkpoint.folder}: {name} reaches {largest:g}, which {self.element} does not hold. "
+                f"Choose precision fp32."
+            )
+        return self.writer.weight(name, narrowed)
+
+    def _read(self, name: str, shape: tuple[int, ...]) -> Float32Array:
         value = self.checkpoint.weight(name)
         if value.shape != shape:
             raise ModelError(f"{self.checkpoint.folder}: {name} is {value.shape}, not {shape} as config.json says.")

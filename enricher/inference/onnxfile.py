@@ -55,13 +55,12 @@ class OnnxWriter:
         return name
 
     def weight(self, name: str, value: npt.NDArray[np.generic]) -> str:
-        """Append a tensor to the weights file."""
-        raw = value.tobytes()
-        if len(raw) >= SMALLEST_ALIGNED_BYTES:
+        """Append a tensor, contiguous in memory, to the weights file."""
+        if value.nbytes >= SMALLEST_ALIGNED_BYTES:
             self._data.write(bytes(-self._data.tell() % ALIGNMENT_BYTES))
         assert name not in self._tensors, f"weight {name} is written once"
-        self._tensors[name] = self._external(name, value, offset_bytes=self._data.tell(), length_bytes=len(raw))
-        self._data.write(raw)
+        self._tensors[name] = self._external(name, value, offset_bytes=self._data.tell(), length_bytes=value.nbytes)
+        self._data.write(value.data)
         return name
 
     def node(self, operator: str, inputs: Sequence[str], output: str, *, domain: str = "", **attributes: Any) -> str:  # noqa: ANN401  as onnx.helper takes them

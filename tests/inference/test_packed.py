@@ -1,0 +1,249 @@
+"""The packed form: what is in its graph, what is fed to it, and what it computes, without a GPU.
+
+Arithmetic is that of the built graph on numpy (packed_reference.py). `test_packed_gpu.py` runs it on the real kernels.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from inference import packed_reference
+from onnx import TensorProto
+
+from enricher.errors import ModelError
+from enricher.inference.checkpoint import Checkpoint
+from enricher.inference.device import ORT_ERRORS, open_session
+from enricher.inference.families import FAMILIES
+from enricher.inference.model import prepare_form
+from enricher.inference.packed import LONGEST_STEP_TOKENS, PackedFloat16
+from enricher.inference.padded import PaddedFloat32
+from gpu_benchmark.checkpoints import Shape, write_checkpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from enricher.records import Window
+
+    MakeWindow = Callable[[Sequence[int]], Window]
+
+REFERENCE = Path(__file__).parent.parent / "data" / "reference"
+FP16, FP32 = PackedFloat16(), PackedFloat16(precision="fp32")
+LIMITS = {"fp16": 2e-2, "fp32": 1e-4}
+"""Largest difference of a logit allowed, relative to the largest one."""
+RAGGED_TOKENS = (1, 2, 63, 64, 65, 130, 7, 100)
+PUBLISHED = {"lengths": [1, 2, 4], "offsets": [0, 4, 5, 8, 9, 10, 11, 1, 2, 3, 6, 7], "cumulative": [0, 1, 3, 7]}
+"""The example in the operator's documentation (ContribOperators.md), three windows padded to 4."""
+ODD = Shape(
+    model_type="bert",
+    vocab_size=97,
+    hidden_size=72,
+    num_hidden_layers=1,
+    num_attention_heads=3,
+    intermediate_size=40,
+    max_position_embeddings=130,
+)
+SHAPES = {
+    "three heads of 24": ODD,
+    "one head": replace(ODD, num_attention_heads=1),
+    "heads of 5, which no fused kernel takes": replace(ODD, hidden_size=35, num_attention_heads=7),
+    "five layers": replace(ODD, num_hidden_layers=5),
+    "narrow embeddings": replace(ODD, model_type="electra", embedding_size=20),
+    "no token types": replace(ODD, model_type="distilbert"),
+    "positions after padding": replace(ODD, model_type="xlm-roberta", max_position_embeddings=132),
+}
+
+
+def graph_of(folder: Path, form: PackedFloat16, cache_dir: Path) -> Path:
+    """The path of the graph of a checkpoint."""
+    return prepare_form(Checkpoint.open(folder), form, "cuda", cache_dir=cache_dir).onnx_path
+
+
+def ragged(family: str, window: MakeWindow) -> tuple[list[Window], np.ndarray]:
+    """The reference's windows, and its logits `[tokens, labels]` for all of their tokens."""
+    reference = np.load(REFERENCE / family / "reference.npz")
+    rows = zip(reference["input_ids"], reference["lengths"], strict=True)
+    return [window(ids[:length].tolist()) for ids, length in rows], reference["logits"][
+        reference["attention_mask"].astype(bool)
+    ]
+
+
+@pytest.mark.parametrize("strict_norm", [True, False], ids=["strict norm", "loose norm"])
+@pytest.mark.parametrize("form", [FP16, FP32], ids=lambda form: form.name)
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+def test_the_packed_graph_gives_the_reference_logits_of_a_family(
+    family: str, form: PackedFloat16, cache_dir: Path, window: MakeWindow, *, strict_norm: bool
+) -> None:
+    """In one batch of lengths from 1 to the maximum; labels differ only where two logits are within the tolerance."""
+    windows, expected = ragged(family, window)
+    path = graph_of(REFERENCE / family, form, cache_dir)
+    feeds = form.feeds(windows, pad_id=0)
+    names = ["logits", "labels", "scores"]
+    logits, labels, scores = packed_reference.run(path, names, feeds, strict_norm=strict_norm)
+    assert ["float32", "int32", "float32"] == [each.dtype.name for each in (logits, labels, scores)]
+    largest, limit = np.abs(expected).max(), LIMITS[form.precision]
+    assert np.abs(expected - logits).max() < limit * largest
+    other = labels != expected.argmax(-1)
+    gap = np.diff(np.sort(expected, axis=-1)[:, -2:], axis=-1)[:, 0]
+    assert (gap[other] < 2 * limit * largest).all()
+    assert ([len(each.ids) for each in windows]) == [len(row) for row in form.rows(labels, windows)]
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
+def test_any_depth_width_and_number_of_heads_is_computed_as_the_padded_form_does(
+    shape: Shape, tmp_path: Path, window: MakeWindow
+) -> None:
+    """The padded form runs on ONNX Runtime, and is held to PyTorch by test_parity.py."""
+    checkpoint = Checkpoint.open(write_checkpoint(tmp_path / "odd", shape, spread=0.15))
+    ids = np.random.default_rng(1).integers(2, shape.vocab_size, sum(RAGGED_TOKENS))
+    windows = [window(part.tolist()) for part in np.split(ids, np.cumsum(RAGGED_TOKENS)[:-1])]
+    padded = prepare_form(checkpoint, PaddedFloat32(), "cpu", cache_dir=tmp_path / "cache")
+    session = open_session(padded.onnx_path, "cpu", threads_per_run=1)
+    (rows,) = session.run(["logits"], padded.form.feeds(windows, pad_id=0))
+    expected = np.concatenate(padded.form.rows(rows, windows))
+    for form in (FP16, FP32):
+        path = graph_of(checkpoint.folder, form, tmp_path / "cache")
+        (logits,) = packed_reference.run(path, ["logits"], form.feeds(windows, pad_id=0))
+        assert np.abs(expected - logits).max() < LIMITS[form.precision] * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("damage", ["cumulative_lengths", "position_ids", "token_offset"])
+def test_the_comparison_catches_wrong_feeds(damage: str, cache_dir: Path, window: MakeWindow) -> None:
+    """Windows that begin one token late, positions that do not restart, and offsets out of order: a negative control."""
+    windows, expected = ragged("bert", window)
+    feeds = FP32.feeds(windows, pad_id=0)
+    if damage == "cumulative_lengths":
+        feeds[damage][1:-1] += 1
+    elif damage == "position_ids":
+        feeds[damage] = np.minimum(feeds[damage] + 1, 129)
+    else:
+        feeds[damage] = np.roll(feeds[damage].ravel(), 1).reshape(feeds[damage].shape)
+    path = graph_of(REFERENCE / "bert", FP32, cache_dir)
+    if damage == "position_ids":
+        (logits,) = packed_reference.run(path, ["logits"], feeds)
+        assert np.abs(expected - logits).max() > 1e-2 * np.abs(expected).max()
+    else:
+        with pytest.raises((AssertionError, ValueError)):
+            packed_reference.run(path, ["logits"], feeds)
+
+
+def test_a_window_does_not_see_the_others_of_its_batch(cache_dir: Path, window: MakeWindow) -> None:
+    """Its logits are the same alone."""
+    windows, _ = ragged("roberta", window)
+    path = graph_of(REFERENCE / "roberta", FP32, cache_dir)
+    (together,) = packed_reference.run(path, ["logits"], FP32.feeds(windows, pad_id=0))
+    for each, expected in zip(windows, FP32.rows(together, windows), strict=True):
+        (alone,) = packed_reference.run(path, ["logits"], FP32.feeds([each], pad_id=0))
+        np.testing.assert_allclose(expected, alone, atol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_without_the_keys_bias_and_with_the_values_folded_attention_is_exactly_the_same(seed: int) -> None:
+    """In float64, to a few units of rounding, for biases as large as the weights; without the query's it is not."""
+    rng = np.random.default_rng(seed)
+    hidden, width = rng.normal(size=(11, 12)), 12
+    (wq, wk, wv, wo), (bq, bk, bv, bo) = rng.normal(size=(4, width, width)), rng.normal(size=(4, width))
+
+    def projected(query_bias: np.ndarray, key_bias: np.ndarray, value_bias: np.ndarray, bias: np.ndarray) -> np.ndarray:
+        query, key, value = hidden @ wq.T + query_bias, hidden @ wk.T + key_bias, hidden @ wv.T + value_bias
+        scores = query @ key.T / np.sqrt(width)
+        powers = np.exp(scores - scores.max(-1, keepdims=True))
+        output: np.ndarray = (powers / powers.sum(-1, keepdims=True)) @ value @ wo.T + bias
+        return output
+
+    none, whole = np.zeros(width), projected(bq, bk, bv, bo)
+    np.testing.assert_allclose(whole, projected(bq, none, none, bo + wo @ bv), rtol=0, atol=1e-12 * np.abs(whole).max())
+    assert np.abs(whole - projected(none, none, none, bo + wo @ bv)).max() > 1e-3
+
+
+def test_the_operators_are_the_fused_ones_and_no_others(cache_dir: Path) -> None:
+    """Per layer one attention, two skip norms, one GELU, six products and the query's bias; nothing about padding."""
+    graph = onnx.load(str(graph_of(REFERENCE / "roberta", FP16, cache_dir)), load_external_data=False).graph
+    layers = Checkpoint.open(REFERENCE / "roberta").config.layers
+    expected = {
+        "PackedMultiHeadAttention": layers,
+        "SkipLayerNormalization": 2 * layers,
+        "BiasGelu": layers,
+        "MatMul": 6 * layers + 1,
+        "Add": layers + 3,  # the query's bias; words and positions; the classifier's bias; the test for NaN
+        "LayerNormalization": 1,
+        "Gather": 2,
+        "Cast": 2,  # the hidden state to float32, label ids to int32
+        **dict.fromkeys(("ArgMax", "ReduceMax", "Exp", "ReduceSum", "Reciprocal"), 1),
+        "Sub": 2,
+    }
+    assert expected == dict(Counter(node.op_type for node in graph.node))
+    for node in graph.node:
+        if node.op_type == "PackedMultiHeadAttention":
+            assert ["", "token_offset", "cumulative_lengths"] == list(node.input)[3:]
+            assert 3 == len(set(node.input[:3]))
+
+
+def test_numbers_are_float16_up_to_the_classifier_and_float32_after_it(cache_dir: Path) -> None:
+    """Every weight of the encoder is float16, and the one cast to float32 feeds the classifier's product."""
+    graph = onnx.load(str(graph_of(REFERENCE / "bert", FP16, cache_dir)), load_external_data=False).graph
+    halves = {each.name for each in graph.initializer if each.data_type == TensorProto.FLOAT16}
+    floats = {each.name for each in graph.initializer if each.data_type == TensorProto.FLOAT}
+    assert {"classifier.weight", "classifier.bias"} == floats
+    assert "bert.embeddings.word_embeddings.weight" in halves
+    (cast,) = (node for node in graph.node if node.op_type == "Cast" and "hidden.float32" in node.output)
+    (product,) = (node for node in graph.node if "classifier.weight" in node.input)
+    assert cast.output[0] in product.input
+    outputs = {each.name: each.type.tensor_type.elem_type for each in graph.output}
+    assert {"logits": TensorProto.FLOAT, "labels": TensorProto.INT32, "scores": TensorProto.FLOAT} == outputs
+    for each in graph.output:
+        assert "tokens" == each.type.tensor_type.shape.dim[0].dim_param
+
+
+def test_onnx_runtime_accepts_the_graph_and_lacks_only_the_kernel(cache_dir: Path) -> None:
+    """Types and shapes of every node are checked before kernels are looked for; the first one missing is attention's."""
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    path = graph_of(REFERENCE / "xlm-roberta", FP32, cache_dir)
+    with pytest.raises(ORT_ERRORS, match=r"implementation for PackedMultiHeadAttention"):
+        ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+
+def test_offsets_are_laid_out_as_the_operators_documentation_says(
+    window: MakeWindow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The example of ContribOperators.md: places of real tokens first, then those of the padding."""
+    monkeypatch.setattr("enricher.inference.packed.LONGEST_STEP_TOKENS", 4)
+    feeds = FP16.feeds([window([5] * length) for length in PUBLISHED["lengths"]], pad_id=0)
+    assert PUBLISHED["offsets"] == feeds["token_offset"].ravel().tolist()
+    assert PUBLISHED["cumulative"] == feeds["cumulative_lengths"].tolist()
+    assert [0, 0, 1, 0, 1, 2, 3] == feeds["position_ids"].tolist()
+
+
+def test_feeds_hold_the_real_tokens_and_nothing_else(window: MakeWindow) -> None:
+    """Every array is int32 and contiguous, and only the shape of the offsets is rounded up."""
+    lengths = [3, 130, 1]
+    windows = [window(list(range(10, 10 + length))) for length in lengths]
+    feeds = FP16.feeds(windows, pad_id=0)
+    assert all(array.dtype == np.int32 and array.flags.c_contiguous for array in feeds.values())
+    assert sum(lengths) == len(feeds["input_ids"]) == len(feeds["position_ids"]) == FP16.padded_tokens(windows)
+    assert (3, 3 * LONGEST_STEP_TOKENS) == feeds["token_offset"].shape
+    assert list(range(9 * LONGEST_STEP_TOKENS)) == sorted(feeds["token_offset"].ravel().tolist())
+
+
+def test_a_weight_beyond_float16_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would be infinite, and every score of the model NaN; the message says what to choose instead."""
+    checkpoint = Checkpoint.open(write_checkpoint(tmp_path / "large", ODD))
+    read = Checkpoint.weight
+    monkeypatch.setattr(
+        Checkpoint, "weight", lambda self, name: read(self, name) * (1e7 if ".0.output.dense" in name else 1)
+    )
+    with pytest.raises(ModelError, match=r"layer\.0\.output\.dense\.(weight|bias) reaches .*float16.*fp32"):
+        prepare_form(checkpoint, FP16, "cuda", cache_dir=tmp_path / "cache")
+    assert prepare_form(checkpoint, FP32, "cuda", cache_dir=tmp_path / "cache").onnx_path.is_file()
+
+
+def test_only_the_half_precision_one_needs_a_gate_report() -> None:
+    """Names differ too, for the cache and the reports."""
+    assert [("packed-fp16", True), ("packed-fp32", False)] == [(form.name, form.reduced) for form in (FP16, FP32)]

@@ -1,0 +1,74 @@
+"""The packed form on a real GPU. Not run by whoever has none: nothing here has a CPU in its place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from enricher.inference.checkpoint import Checkpoint
+from enricher.inference.device import cuda_problem, open_session
+from enricher.inference.engine import OnnxEngine
+from enricher.inference.families import FAMILIES
+from enricher.inference.model import open_model, prepare_form
+from enricher.inference.packed import PackedFloat16
+from enricher.records import Batch, WindowLabels
+from gpu_benchmark.kernels import UNFUSED, kernels_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from enricher.records import Window
+
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(cuda_problem() is not None, reason="no GPU that can be used")]
+REFERENCE = Path(__file__).parent.parent / "data" / "reference"
+LIMITS = {"fp16": 2e-2, "fp32": 1e-3}
+"""Largest difference of a logit allowed, relative to the largest. CUDA's float32 products may use TF32."""
+
+
+@pytest.mark.parametrize("precision", sorted(LIMITS))
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+def test_the_real_kernels_give_the_reference_logits(
+    family: str, precision: str, cache_dir: Path, window: Callable[[Sequence[int]], Window]
+) -> None:
+    """In one batch of lengths from 1 to the maximum; labels differ only where two logits are within the tolerance."""
+    reference = np.load(REFERENCE / family / "reference.npz")
+    rows = zip(reference["input_ids"], reference["lengths"], strict=True)
+    windows = [window(ids[:length].tolist()) for ids, length in rows]
+    expected = reference["logits"][reference["attention_mask"].astype(bool)]
+    form = PackedFloat16(precision=precision)
+    path = prepare_form(Checkpoint.open(REFERENCE / family), form, "cuda", cache_dir=cache_dir).onnx_path
+    session = open_session(path, "cuda", threads_per_run=1)
+    logits, labels, scores = session.run(["logits", "labels", "scores"], form.feeds(windows, pad_id=0))
+    largest, limit = np.abs(expected).max(), LIMITS[precision]
+    assert np.isfinite(scores).all()
+    assert np.abs(expected - logits).max() < limit * largest
+    gap = np.diff(np.sort(expected, axis=-1)[:, -2:], axis=-1)[:, 0]
+    assert (gap[labels != expected.argmax(-1)] < 2 * limit * largest).all()
+
+
+def test_attention_is_fused_in_every_layer(pud_windows: list[Window], cache_dir: Path) -> None:
+    """ONNX Runtime names its kernels: one per layer, and none of them is the unfused one."""
+    checkpoint, form = open_model(None), PackedFloat16()
+    path = prepare_form(checkpoint, form, "cuda", cache_dir=cache_dir).onnx_path
+    kernels = kernels_of(path, form.feeds(pud_windows[:64], pad_id=0), dry=False)
+    assert UNFUSED not in kernels
+    assert sum(kernels.values()) >= checkpoint.config.layers
+
+
+def test_the_engine_answers_as_the_reference_does(pud_windows: list[Window], cache_dir: Path) -> None:
+    """All gold sentences of the embedded model on two lanes' session: at least 99.9 % of labels are PyTorch's."""
+    model = prepare_form(open_model(None), PackedFloat16(), "cuda", cache_dir=cache_dir)
+    engine = OnnxEngine(model, threads_per_run=1, pad_id=0, lanes=2)
+    engine.warm_up()
+    results = [
+        result
+        for first in range(0, len(pud_windows), 64)
+        for result in engine.run(Batch(tuple(pud_windows[first : first + 64]))).results
+    ]
+    assert all(isinstance(result, WindowLabels) for result in results)
+    labels = np.concatenate([result.labels for result in results if isinstance(result, WindowLabels)])
+    expected = np.load(REFERENCE / "pud_logits.npz")["logits"].argmax(-1)
+    assert (labels == expected).mean() > 0.999
