@@ -7,11 +7,22 @@ safetensors leaves it unmapped.
     checkpoint.py   a Hugging Face folder: config, labels, weights read one at a time, digest
     families.py     what each encoder family calls its weights: the table
     graph.py        weights -> ONNX graph; what differs between devices is left to a form
-    forms.py        what a form must say; the list of forms
-    padded.py       the float32 form for the stock providers: windows padded to the longest
+    forms.py        what a form must say
+    catalogue.py    the forms for each device, fastest first
+    selection.py    which of them runs a model here, and why
+    padded.py       float32, windows padded to the longest: for models that are ONNX already, and for CUDA
+    gathered.py     float32 on CPUs, padded in attention only
+    int8.py         int8 on CPUs with VNNI or AMX
+    openvino.py     bf16 on CPUs with AMX or AVX512-BF16
+    packed.py       fp16 on CUDA, without padding
+    gate/           what a reduced precision must pass before it may serve
     onnxfile.py     writes the ONNX file and its weights beside it
+    onnxfolder.py   a folder with a model that is ONNX already
+    external.py     such a model between our inputs and our answers
     device.py       which device, how many cores, how a session is opened
-    model.py        checkpoint -> graph on disk, built once
+    plugin.py       the OpenVINO plugin provider: whether it is here, and its options
+    model.py        a folder -> a graph on disk, in the form that was chosen
+    cache.py        where graphs are kept, each built once
     engine.py       batch -> labels and scores, or failures, window by window
     lanes.py        a few threads with a bounded queue, polled by one owner
 """

@@ -1,11 +1,11 @@
 """What is known to suit a model, from `enricher.json` in its folder. Settings win over it; without one there are defaults.
 
-It changes how articles are cut, not what the model computes, so it is no part of the model's digest.
+It changes how articles are cut and gathered, not what the model computes, so it is no part of the model's digest.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import orjson
@@ -17,10 +17,15 @@ ADVICE_FILE = "enricher.json"
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """Measured for this model: `max_window_tokens` and `overlap_tokens`, both with special tokens as settings count them."""
+    """Measured for this model, each as the setting of that name. None: no advice, the worker's own default counts."""
 
     max_window_tokens: int = 256
+    """Special tokens included."""
     overlap_tokens: int = 64
+    max_batch_tokens: int | None = None
+    """With `lanes` and `bucket_edges`, what `enricher model tune` recommends for the machine that it ran on."""
+    lanes: int | None = None
+    bucket_edges: tuple[int, ...] | None = None
 
 
 def advice_for(folder: Path, most_window_tokens: int) -> Advice:
@@ -34,7 +39,19 @@ def advice_for(folder: Path, most_window_tokens: int) -> Advice:
         known = ", ".join(field.name for field in fields(Advice))
         message = f"{path}: expected a JSON object with {known}"
         raise ModelError(message) from error
-    if not all(isinstance(value, int) for value in (advice.max_window_tokens, advice.overlap_tokens)):
-        message = f"{path}: all values are whole numbers of tokens"
+    edges = None if advice.bucket_edges is None else _edges(path, advice.bucket_edges)
+    counts = (advice.max_batch_tokens, advice.lanes)
+    sizes = (advice.max_window_tokens, advice.overlap_tokens, *(each for each in counts if each is not None))
+    if not all(type(value) is int for value in sizes) or any(value < 1 for value in sizes[2:]):
+        message = f"{path}: all values are whole numbers"
         raise ModelError(message)
-    return Advice(min(advice.max_window_tokens, most_window_tokens), advice.overlap_tokens)
+    longest = min(advice.max_window_tokens, most_window_tokens)
+    return replace(advice, max_window_tokens=longest, bucket_edges=edges)
+
+
+def _edges(path: Path, value: object) -> tuple[int, ...]:
+    edges = value if isinstance(value, list) else []
+    if not edges or not all(type(edge) is int and edge > 0 for edge in edges) or edges != sorted(set(edges)):
+        message = f"{path}: bucket_edges is a list of whole numbers that grow"
+        raise ModelError(message)
+    return tuple(edges)

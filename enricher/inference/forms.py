@@ -1,15 +1,16 @@
 """What a form is: one way to lay windows out for a device, both in the graph and in the arrays that feed it.
 
-Each form is a class in a file of its own (padded.py); model.py chooses one for a device and a precision. graph.py and
-engine.py know forms by this Protocol only, so a new one changes neither.
+Each form is a class in a file of its own (padded.py, ...); catalogue.py lists them by device, selection.py chooses one.
+graph.py and engine.py know forms by this Protocol only, so a new one changes neither.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     import numpy.typing as npt
 
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from enricher.records import Window
 
 Feeds = dict[str, "npt.NDArray[Any]"]
+Runtime = Literal["cpu", "cuda", "openvino"]
+"""Which execution provider runs a form: ONNX Runtime's own for CPU or CUDA, or the OpenVINO plugin."""
+LENGTH_STEP_TOKENS = 16
+"""What a form that rounds lengths up rounds them up to a multiple of."""
 
 
 class Form(Protocol):
@@ -30,6 +35,20 @@ class Form(Protocol):
     @property
     def precision(self) -> str:
         """What the encoder computes in, as the model card says it."""
+        ...
+
+    @property
+    def reduced(self) -> bool:
+        """True where it computes in less than float32: it then needs a passing gate report before it may serve."""
+        ...
+
+    @property
+    def runtime(self) -> Runtime:
+        """Which provider opens the session."""
+        ...
+
+    def problem(self) -> str | None:
+        """Why this machine cannot run it, as a clause for a message ("the processor has no VNNI"); None where it can."""
         ...
 
     @property
@@ -51,8 +70,16 @@ class Form(Protocol):
         """Attention within each window, over query, key and value without their biases; `bias` is theirs, joined."""
         ...
 
+    def finish(self, folder: Path) -> None:
+        """Change the built files in `folder` before they go into the cache. Blocks. Most forms have nothing to do."""
+        ...
+
     def feeds(self, windows: Sequence[Window], pad_id: int) -> Feeds:
         """The arrays of a batch, by input name."""
+        ...
+
+    def padded_tokens(self, windows: Sequence[Window]) -> int:
+        """The tokens that the device computes for this batch, padding of every kind included."""
         ...
 
     def rows(self, output: npt.NDArray[Any], windows: Sequence[Window]) -> list[npt.NDArray[Any]]:

@@ -7,7 +7,7 @@ what they hold at padding means nothing.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from onnx import TensorProto
@@ -16,10 +16,11 @@ from enricher.inference.onnxfile import MICROSOFT, OnnxWriter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     import numpy.typing as npt
 
-    from enricher.inference.forms import Feeds
+    from enricher.inference.forms import Feeds, Runtime
     from enricher.records import Window
 
 
@@ -27,9 +28,20 @@ if TYPE_CHECKING:
 class PaddedFloat32:
     """See the module. Implements `forms.Form`."""
 
-    name = "padded-fp32"
     precision = "fp32"
-    token_dimensions = ("batch", "length")
+    reduced = False
+    runtime: Runtime = "cpu"
+    """`cuda` for the same form on a GPU; nothing else differs, so both share a graph."""
+    token_dimensions: ClassVar[tuple[str, ...]] = ("batch", "length")
+
+    @property
+    def name(self) -> str:
+        """`padded-fp32`."""
+        return "padded-fp32"
+
+    def problem(self) -> str | None:
+        """None: it runs wherever ONNX Runtime does."""
+        return None
 
     def declare_inputs(self, writer: OnnxWriter) -> None:
         """The two inputs, and the length that positions are cut to."""
@@ -48,6 +60,13 @@ class PaddedFloat32:
         """One fused operator; its one-dimensional mask is the number of real keys of each window."""
         inputs = [*projected, bias, "lengths"]
         return writer.node("MultiHeadAttention", inputs, output, domain=MICROSOFT, num_heads=heads)
+
+    def finish(self, folder: Path) -> None:
+        """Nothing to do."""
+
+    def padded_tokens(self, windows: Sequence[Window]) -> int:
+        """Windows x the longest of them."""
+        return len(windows) * max(window.length_tokens for window in windows)
 
     def feeds(self, windows: Sequence[Window], pad_id: int) -> Feeds:
         """`input_ids` and `lengths`, both int32."""

@@ -13,7 +13,7 @@ import onnxruntime as ort
 import pytest
 
 from enricher.errors import ModelError
-from enricher.inference import model
+from enricher.inference import cache, model
 from enricher.inference.device import cuda_problem, open_session
 from enricher.inference.graph import BUILDER_VERSION
 from enricher.inference.model import prepare
@@ -49,7 +49,7 @@ def test_another_builder_builds_again(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_a_build_that_was_cut_short_is_never_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a killed process leaves behind lies aside, and the next one builds a whole graph."""
     with monkeypatch.context() as patch:
-        patch.setattr(model, "_move_into_place", _full_disk)
+        patch.setattr(cache, "_move_into_place", _full_disk)
         patch.setattr(shutil, "rmtree", lambda *_, **__: None)  # a killed process does not clean up
         with pytest.raises(OSError, match="No space"):
             _prepare(tmp_path)
@@ -100,7 +100,7 @@ def test_a_cache_that_cannot_be_written_is_replaced_with_a_warning(
 
 def test_the_card_names_the_model_and_its_precision(embedded: PreparedModel, cache_dir: Path) -> None:
     """By name or by None, the embedded model is the same one."""
-    by_name = prepare("newswire-minilm", device="cpu", precision="auto", cache_dir=cache_dir)
+    by_name = prepare("newswire-minilm", device="cpu", precision="fp32", cache_dir=cache_dir)
     assert by_name == embedded
     assert (
         embedded.card.name,

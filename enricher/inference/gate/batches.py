@@ -1,0 +1,50 @@
+"""Ways to put the same windows into batches: what a form answers must not depend on which one it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+
+from enricher.records import Window
+
+Batches = list[list[Window]]
+Batching = Callable[[Sequence[Window]], Batches]
+
+
+def alone(windows: Sequence[Window]) -> Batches:
+    """Every window by itself."""
+    return [[window] for window in windows]
+
+
+def by_length(windows: Sequence[Window], max_tokens: int) -> Batches:
+    """Windows of similar length together, up to `max_tokens` with padding: what a worker does under load."""
+    return _filled(sorted(windows, key=lambda window: window.length_tokens), max_tokens)
+
+
+def mixed(windows: Sequence[Window], max_tokens: int) -> Batches:
+    """Short and long ones together, with much padding: what a worker does at its worst. Always the same mix."""
+    order = np.random.default_rng(0).permutation(len(windows))
+    return _filled((windows[index] for index in order), max_tokens)
+
+
+def _filled(windows: Iterable[Window], max_tokens: int) -> Batches:
+    batches: Batches = []
+    batch: list[Window] = []
+    longest = 0
+    for window in windows:
+        longest = max(longest, window.length_tokens)
+        if batch and longest * (len(batch) + 1) > max_tokens:
+            batches.append(batch)
+            batch, longest = [], window.length_tokens
+        batch.append(window)
+    return [*batches, batch] if batch else batches
+
+
+COMPOSITIONS: tuple[tuple[str, Batching], ...] = (
+    ("alone", alone),
+    ("by length, 512 tokens", lambda windows: by_length(windows, 512)),
+    ("by length, 4,096 tokens", lambda windows: by_length(windows, 4096)),
+    ("mixed lengths, 2,048 tokens", lambda windows: mixed(windows, 2048)),
+)
+"""The first is what the others are compared with."""

@@ -1,0 +1,134 @@
+"""The gate: fp32 (plain and padded) and a reduced form of one checkpoint over the same gold set -> a report.
+
+Does the steps in order; what each does is in its own file. `keep` puts a report where a worker finds it.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+import onnxruntime as ort
+
+from enricher.inference.gate.batches import COMPOSITIONS
+from enricher.inference.gate.gold import GoldSet, joined
+from enricher.inference.gate.machine import processor_features, processor_name
+from enricher.inference.gate.measure import compare, composition
+from enricher.inference.gate.report import Binding, Comparison, Composition, GateReport, write_report
+from enricher.inference.gate.runs import FormRunner, Progress, Run, tokenized, tokenizer_of
+from enricher.inference.gate.verdict import judge
+from enricher.inference.graph import BUILDER_VERSION
+from enricher.inference.model import prepare_form
+from enricher.inference.padded import PaddedFloat32
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from enricher.inference.checkpoint import Checkpoint
+    from enricher.inference.device import Device
+    from enricher.inference.forms import Form
+    from enricher.inference.model import PreparedModel
+    from enricher.records import Int32Array
+
+_log = logging.getLogger(__name__)
+_USUAL = 1
+"""Which of COMPOSITIONS F1 is measured in: the one nearest to a worker's own."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Measured:
+    """What one form says about the gold set: a run for each of COMPOSITIONS, and one on documents."""
+
+    model: PreparedModel
+    runs: tuple[Run, ...]
+    documents: Run
+    lengths_tokens: tuple[Int32Array, Int32Array]
+    """Of sentences and of documents, `int32 [texts]` each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """What a form is measured with. `cache_dir` takes the graphs; `progress` is called from the thread that checks."""
+
+    gold: GoldSet
+    limit_points: float
+    cache_dir: Path
+    progress: Progress
+
+    def reference(self, checkpoint: Checkpoint, device: Device) -> Measured:
+        """What fp32 says. Worth keeping where several forms of one model are checked."""
+        return self.measured(checkpoint, PaddedFloat32(runtime=device), device)
+
+    def check(
+        self, checkpoint: Checkpoint, form: Form, device: Device, reference: Measured | None = None
+    ) -> GateReport:
+        """Measure and judge `form`. Blocks: half a minute for a small model. Raises ModelError, FatalError."""
+        pair = (reference or self.reference(checkpoint, device), self.measured(checkpoint, form, device))
+        comparisons, compositions = self._compared(*pair), self._composed(*pair)
+        verdict = judge(comparisons, compositions, form.name, self.limit_points)
+        return GateReport(
+            passed=verdict.passed,
+            reasons=verdict.reasons,
+            limit_points=self.limit_points,
+            bound_to=_binding(pair[1].model, self.gold),
+            comparisons=comparisons,
+            compositions=compositions,
+        )
+
+    def measured(self, checkpoint: Checkpoint, form: Form, device: Device) -> Measured:
+        """All runs of one form. Raises ModelError, FatalError."""
+        model = prepare_form(checkpoint, form, device, cache_dir=self.cache_dir)
+        runner, tokenizer = FormRunner(model, self.progress), tokenizer_of(checkpoint)
+        sentences = tokenized(checkpoint, tokenizer, self.gold.texts)
+        documents = tokenized(checkpoint, tokenizer, joined(self.gold.texts))
+        runs = tuple(runner.run(sentences, batching, f"{form.name}, {name}") for name, batching in COMPOSITIONS)
+        on_documents = runner.run(documents, COMPOSITIONS[_USUAL][1], f"{form.name}, documents")
+        return Measured(model, runs, on_documents, (sentences.lengths_tokens, documents.lengths_tokens))
+
+    def _compared(self, reference: Measured, reduced: Measured) -> tuple[Comparison, ...]:
+        sentences, documents = self.gold.texts, joined(self.gold.texts)
+        of_sentences, of_documents = reference.lengths_tokens
+        return (
+            compare("sentences", sentences, of_sentences, reference.runs[_USUAL], reduced.runs[_USUAL]),
+            compare("documents", documents, of_documents, reference.documents, reduced.documents),
+        )
+
+    def _composed(self, *forms: Measured) -> tuple[Composition, ...]:
+        return tuple(
+            composition(name, each.model.form.name, self.gold.texts, each.runs[0], run)
+            for each in forms
+            for (name, _), run in zip(COMPOSITIONS, each.runs, strict=True)
+        )
+
+
+def keep(report: GateReport, folders: Sequence[Path]) -> Path:
+    """Write the report into the first of `folders` that can be written. Raises OSError where none can."""
+    for folder in folders[:-1]:
+        try:
+            return write_report(folder, report)
+        except OSError as error:
+            _log.warning("the report cannot be written to %s: %s", folder, error.strerror)
+    folders[-1].mkdir(parents=True, exist_ok=True)
+    return write_report(folders[-1], report)
+
+
+def _binding(model: PreparedModel, gold: GoldSet) -> Binding:
+    return Binding(
+        model_digest=model.checkpoint.digest,
+        form=model.form.name,
+        builder_version=BUILDER_VERSION,
+        model_name=model.checkpoint.name,
+        precision=model.form.precision,
+        gold_digest=gold.digest,
+        gold_name=gold.name,
+        onnxruntime=ort.__version__,
+        provider=model.provider,
+        processor=processor_name(model.device),
+        processor_features=processor_features(),
+        enricher=version("enricher"),
+        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+    )

@@ -1,0 +1,122 @@
+"""Labelled text: read from JSON lines, and joined to longer documents. Knows no model.
+
+A line is `{"id": ..., "text": ..., "entities": [{"start": ..., "end": ..., "label": ...}]}`, offsets half-open in Unicode
+code points; further keys are ignored. enricher/models/gold/ has the default.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from itertools import cycle
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from enricher.core.scoring import EntitySpan, labels_of
+from enricher.errors import FatalError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+DEFAULT_GOLD = Path(__file__).parents[2] / "models" / "gold" / "pud.jsonl"
+DOCUMENT_CHARS = (300, 800, 2000, 5000)
+"""Lengths of joined documents: a brief, a short, a usual and a long article, of one window to about ten."""
+
+
+@dataclass(frozen=True, slots=True)
+class GoldText:
+    """A text and its entities, all of them in the field `body`."""
+
+    text: str
+    entities: tuple[EntitySpan, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GoldSet:
+    """Labelled texts, and the digest (sha256, hex) of the file that they came from."""
+
+    name: str
+    digest: str
+    texts: tuple[GoldText, ...]
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels that occur; what the set does not label it cannot judge."""
+        return labels_of([text.entities for text in self.texts])
+
+    @property
+    def entities(self) -> int:
+        """How many there are."""
+        return sum(len(text.entities) for text in self.texts)
+
+
+class _Entity(BaseModel):
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+    start: int = Field(ge=0)
+    end: int
+    label: str = Field(min_length=1)
+
+
+class _Line(BaseModel):
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+    text: str = Field(min_length=1)
+    entities: list[_Entity]
+
+
+def read_gold(path: Path) -> GoldSet:
+    """Read a gold set. Raises FatalError, with the line, where it cannot be used."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        message = f"the gold set {path} cannot be read: {error.strerror}"
+        raise FatalError(message) from error
+    lines = [(number, line) for number, line in enumerate(content.splitlines(), start=1) if line.strip()]
+    texts = tuple(_read_line(path, number, line) for number, line in lines)
+    if not any(text.entities for text in texts):
+        message = f"the gold set {path} has no entities: nothing can be measured with it"
+        raise FatalError(message)
+    return GoldSet(path.stem, hashlib.sha256(content).hexdigest(), texts)
+
+
+def joined(texts: Sequence[GoldText]) -> tuple[GoldText, ...]:
+    """The same texts as longer documents: neighbours, with a space between them, up to each of DOCUMENT_CHARS in turn."""
+    documents: list[GoldText] = []
+    waiting: list[GoldText] = []
+    lengths = cycle(DOCUMENT_CHARS)
+    wanted_chars = next(lengths)
+    for text in texts:
+        waiting.append(text)
+        if sum(len(each.text) + 1 for each in waiting) >= wanted_chars:
+            documents.append(_join(waiting))
+            waiting, wanted_chars = [], next(lengths)
+    return (*documents, *([_join(waiting)] if waiting else []))
+
+
+def _join(texts: Sequence[GoldText]) -> GoldText:
+    entities: list[EntitySpan] = []
+    first = 0
+    for text in texts:
+        entities += [EntitySpan(each.field, each.start + first, each.end + first, each.label) for each in text.entities]
+        first += len(text.text) + 1
+    return GoldText(" ".join(text.text for text in texts), tuple(entities))
+
+
+def _read_line(path: Path, number: int, line: bytes) -> GoldText:
+    try:
+        parsed = _Line.model_validate_json(line)
+    except ValidationError as error:
+        problem = error.errors(include_input=False)[0]
+        where = ".".join(str(part) for part in problem["loc"])
+        message = f"the gold set {path}, line {number}: {where}: {problem['msg']}"
+        raise FatalError(message) from error
+    for entity in parsed.entities:
+        if not entity.start < entity.end <= len(parsed.text):
+            message = f"the gold set {path}, line {number}: [{entity.start}, {entity.end}) is no span of its text"
+            raise FatalError(message)
+    return GoldText(
+        parsed.text, tuple(EntitySpan("body", each.start, each.end, each.label) for each in parsed.entities)
+    )

@@ -1,0 +1,51 @@
+"""On what a report was measured: the processor or the GPU, by name and by what decides how it multiplies."""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from enricher.inference.device import Device
+
+FEATURES = (
+    "avx2",
+    "avx512f",
+    "avx512_vnni",
+    "avx_vnni",
+    "avx512_bf16",
+    "amx_bf16",
+    "amx_int8",
+    "asimd",
+    "i8mm",
+    "bf16",
+)
+"""As Linux names them, x86 first, then Arm."""
+_CPU_INFO = Path("/proc/cpuinfo")
+_GPUS = Path("/proc/driver/nvidia/gpus")
+
+
+def processor_name(device: Device) -> str:
+    """What the system calls the processor, or with `cuda` the first GPU."""
+    if device == "cuda":
+        return _value("Model", *_GPUS.glob("*/information")) or "an NVIDIA GPU"
+    return _value("model name", _CPU_INFO) or platform.processor() or platform.machine()
+
+
+def processor_features() -> tuple[str, ...]:
+    """Those of FEATURES that the processor has; none where the system does not say."""
+    flags = set((_value("flags", _CPU_INFO) or _value("Features", _CPU_INFO)).split())
+    return tuple(feature for feature in FEATURES if feature in flags)
+
+
+def _value(key: str, *files: Path) -> str:
+    """What stands behind `key:` in the first file that has it; empty where none does."""
+    for path in files:
+        with contextlib.suppress(OSError):
+            for line in path.read_text().splitlines():
+                name, colon, value = line.partition(":")
+                if colon and name.strip() == key:
+                    return value.strip()
+    return ""

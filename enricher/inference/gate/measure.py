@@ -1,0 +1,162 @@
+"""Two runs -> figures: F1 against the gold set, agreement, equal labels, logits. Judges nothing: that is verdict.py's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from enricher.core.scoring import (
+    CountArray,
+    Counts,
+    EntitySpan,
+    count_by_text,
+    delta_interval,
+    delta_points,
+    labels_of,
+    total,
+)
+from enricher.inference.gate.report import Agreement, Comparison, Composition, Logits, Row
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from enricher.inference.gate.gold import GoldText
+    from enricher.inference.gate.runs import Run
+    from enricher.records import Float32Array, Int32Array
+
+LENGTH_EDGES_TOKENS = (16, 32, 64, 128, 256, 512, 1024)
+"""Longest text of each length bucket, special tokens not counted; one more bucket is above the last."""
+LOWEST_POWER, POWER_STEP, HIGHEST_POWER = -8.0, 0.25, 2.0
+"""Bins of the histogram of logit differences: from below float32's last digit up to far beyond use."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Both:
+    """Counts by text of both forms, against the same gold entities."""
+
+    reference: CountArray
+    reduced: CountArray
+
+    def row(self, name: str, texts: npt.NDArray[np.bool_] | None = None) -> Row:
+        """Figures of all texts, or of some."""
+        mine = slice(None) if texts is None else texts
+        reference, reduced = self.reference[mine], self.reduced[mine]
+        interval = delta_interval(reference, reduced)
+        return Row(
+            name=name,
+            reference=agreement(total(reference)),
+            reduced=agreement(total(reduced)),
+            delta_points=delta_points(reference, reduced),
+            low_points=interval.low_points,
+            high_points=interval.high_points,
+        )
+
+
+def compare(
+    name: Literal["sentences", "documents"],
+    gold: Sequence[GoldText],
+    lengths_tokens: Int32Array,
+    reference: Run,
+    reduced: Run,
+) -> Comparison:
+    """All figures of one set of texts; entities of labels that the gold set does not have are left out of F1."""
+    expected = [text.entities for text in gold]
+    known = set(labels_of(expected))
+    judged = [_known(run, known) for run in (reference, reduced)]
+
+    def both(label: str | None = None) -> _Both:
+        return _Both(count_by_text(judged[0], expected, label), count_by_text(judged[1], expected, label))
+
+    every = both()
+    return Comparison(
+        name=name,
+        texts=len(gold),
+        tokens=len(reference.labels),
+        windows=reference.windows,
+        overall=every.row("all"),
+        by_type=tuple(both(label).row(label) for label in sorted(known)),
+        by_length=tuple(every.row(bucket, texts) for bucket, texts in _buckets(lengths_tokens)),
+        spans=agreement(total(count_by_text(reduced.entities, reference.entities))),
+        equal_labels=_equal(reference, reduced),
+        changed_labels=int((reference.labels != reduced.labels).sum()),
+        logits=_logits(reference.logits, reduced.logits),
+        not_finite_reference=reference.not_finite,
+        not_finite_reduced=reduced.not_finite,
+    )
+
+
+def composition(name: str, form: str, gold: Sequence[GoldText], alone: Run, other: Run) -> Composition:
+    """What differs when the same windows share batches in another way."""
+    expected = [text.entities for text in gold]
+    counts = total(count_by_text(_known(other, set(labels_of(expected))), expected))
+    return Composition(
+        name=name,
+        form=form,
+        runs=other.runs,
+        changed_labels=int((alone.labels != other.labels).sum()),
+        equal_labels=_equal(alone, other),
+        largest_score_change=_largest(np.abs(alone.scores - other.scores)),
+        f1=counts.f1,
+    )
+
+
+def agreement(counts: Counts) -> Agreement:
+    """Counts and what follows from them, as the report has it."""
+    return Agreement(
+        precision=counts.precision,
+        recall=counts.recall,
+        f1=counts.f1,
+        right=counts.right,
+        predicted=counts.predicted,
+        expected=counts.expected,
+    )
+
+
+def _known(run: Run, labels: set[str]) -> list[list[EntitySpan]]:
+    """The gold set cannot say whether entities of other labels are right."""
+    return [[span for span in spans if span.label in labels] for spans in run.entities]
+
+
+def _equal(reference: Run, other: Run) -> float:
+    return float((reference.labels == other.labels).mean()) if len(reference.labels) else 1.0
+
+
+def _buckets(lengths_tokens: Int32Array) -> Iterator[tuple[str, npt.NDArray[np.bool_]]]:
+    """Name and members of each length bucket that has any."""
+    index = np.searchsorted(np.array(LENGTH_EDGES_TOKENS), lengths_tokens)
+    lower = (1, *(edge + 1 for edge in LENGTH_EDGES_TOKENS))
+    names = [f"{low}-{high}" for low, high in zip(lower, LENGTH_EDGES_TOKENS, strict=False)] + [f"{lower[-1]}+"]
+    for number, name in enumerate(names):
+        if (index == number).any():
+            yield name, index == number
+
+
+def _logits(reference: Float32Array, reduced: Float32Array) -> Logits:
+    """Differences where both are finite; what is not finite is counted elsewhere."""
+    finite = np.isfinite(reference) & np.isfinite(reduced)
+    differences = np.abs(reference[finite].astype(np.float64) - reduced[finite])
+    scale = _largest(np.abs(reference[finite]))
+    median, p99 = np.quantile(differences, [0.5, 0.99]).tolist() if len(differences) else (0.0, 0.0)
+    return Logits(
+        largest_difference=_largest(differences),
+        largest_relative=_largest(differences) / scale if scale else 0.0,
+        median_difference=median,
+        p99_difference=p99,
+        histogram_from=LOWEST_POWER,
+        histogram_step=POWER_STEP,
+        histogram=_histogram(differences),
+    )
+
+
+def _histogram(differences: npt.NDArray[np.float64]) -> tuple[int, ...]:
+    edges = np.arange(LOWEST_POWER, HIGHEST_POWER + POWER_STEP / 2, POWER_STEP)
+    powers = np.log10(np.maximum(differences, 10**LOWEST_POWER))
+    return tuple(np.histogram(np.clip(powers, LOWEST_POWER, HIGHEST_POWER), edges)[0].tolist())
+
+
+def _largest(values: npt.NDArray[np.floating]) -> float:
+    """The largest finite value; 0 where there is none."""
+    return float(np.max(values, initial=0.0, where=np.isfinite(values)))

@@ -1,0 +1,164 @@
+"""Texts through one form, in the real pipeline: tokenizer, windows, the device, decoding. Keeps every number.
+
+The engine is not used, because it gives labels and scores only, and hides a window that is not finite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from enricher.core.assembly import finish_enriched, settle
+from enricher.core.decoding import LabelScheme
+from enricher.core.scoring import EntitySpan
+from enricher.core.windowing import WindowCutter
+from enricher.errors import FatalError, ModelError
+from enricher.inference.advice import advice_for
+from enricher.inference.device import ORT_ERRORS, default_lanes, open_session
+from enricher.inference.tokenizer import ArticleTokenizer
+from enricher.records import Article, EnrichedRecord, InFlight, Partition, RawRecord, TokenizedArticle, WindowLabels
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from enricher.inference.checkpoint import Checkpoint
+    from enricher.inference.gate.batches import Batching
+    from enricher.inference.gate.gold import GoldText
+    from enricher.inference.model import PreparedModel
+    from enricher.records import Float32Array, Int32Array, Window
+
+Progress = Callable[[str, int, int], None]
+"""Called with what runs, how many windows are done, and how many there are."""
+_OUTPUTS = ["labels", "scores", "logits"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TokenizedTexts:
+    """Texts as every form gets them: tokens, and how windows are cut."""
+
+    articles: tuple[Article, ...]
+    tokens: tuple[TokenizedArticle, ...]
+    cutter: WindowCutter
+    pad_id: int
+
+    @property
+    def lengths_tokens(self) -> Int32Array:
+        """`int32 [texts]`, special tokens not counted."""
+        return np.array([tokens.length_tokens for tokens in self.tokens], np.int32)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """What one form says. Arrays join the tokens of all texts, each as the window that owns it has it."""
+
+    entities: tuple[tuple[EntitySpan, ...], ...]
+    labels: Int32Array
+    scores: Float32Array
+    logits: Float32Array
+    """`float32 [tokens, labels]`."""
+    windows: int
+    runs: int
+    """How many batches there were."""
+
+    @property
+    def not_finite(self) -> int:
+        """How many logits and scores are NaN or infinite."""
+        return sum(int((~np.isfinite(values)).sum()) for values in (self.logits, self.scores))
+
+
+def tokenizer_of(checkpoint: Checkpoint) -> ArticleTokenizer:
+    """The checkpoint's tokenizer, without a limit that matters. Raises ModelError."""
+    return ArticleTokenizer(checkpoint, max_article_tokens=1_000_000, too_long="truncate")
+
+
+def tokenized(checkpoint: Checkpoint, tokenizer: ArticleTokenizer, texts: Sequence[GoldText]) -> TokenizedTexts:
+    """Tokenise `texts` for a checkpoint, its windows cut as a worker cuts them by default. Raises FatalError."""
+    advice = advice_for(checkpoint.folder, tokenizer.max_window_tokens)
+    # A model of very short windows would have more overlap than window.
+    overlap = min(advice.overlap_tokens, advice.max_window_tokens // 4)
+    cutter = WindowCutter(advice.max_window_tokens, overlap, tokenizer.specials_before, tokenizer.specials_after)
+    articles = tuple(Article(str(number), "", text.text) for number, text in enumerate(texts))
+    tokens = tokenizer.tokenize(articles)
+    taken = tuple(each for each in tokens if isinstance(each, TokenizedArticle))
+    if len(taken) < len(tokens):
+        message = f"the tokenizer refuses {len(tokens) - len(taken)} texts of the gold set"
+        raise FatalError(message)
+    return TokenizedTexts(articles, taken, cutter, tokenizer.pad_id)
+
+
+class FormRunner:
+    """One form of a checkpoint on its device. Raises ModelError where it does not run."""
+
+    def __init__(self, model: PreparedModel, progress: Progress) -> None:
+        self._model = model
+        self._progress = progress
+        self._lanes = default_lanes(model.device)
+        self._session = open_session(model.onnx_path, model.form.runtime, threads_per_run=1, lanes=self._lanes)
+        self._scheme = LabelScheme.from_labels(model.checkpoint.labels)
+
+    def run(self, texts: TokenizedTexts, batching: Batching, stage: str) -> Run:
+        """All texts, in batches as `batching` makes them. Blocks, for seconds."""
+        tickets = [_ticket(article) for article in texts.articles]
+        answers = _Answers(texts, tickets, len(self._model.checkpoint.labels))
+        pairs = zip(tickets, texts.tokens, strict=True)
+        windows = [window for ticket, tokens in pairs for window in texts.cutter.cut(ticket, tokens, 0.0)]
+        batches = batching(windows)
+        done = 0
+        with ThreadPoolExecutor(self._lanes) as pool:
+            outputs = pool.map(lambda batch: self._outputs(batch, texts.pad_id), batches)
+            for batch, (labels, scores, logits) in zip(batches, outputs, strict=True):
+                for answer in zip(batch, labels, scores, logits, strict=True):
+                    self._take(answers, *answer)
+                done += len(batch)
+                self._progress(stage, done, len(windows))
+        entities = tuple(self._entities(ticket) for ticket in tickets)
+        return Run(entities, answers.labels, answers.scores, answers.logits, len(windows), len(batches))
+
+    def _take(
+        self, answers: _Answers, window: Window, labels: Int32Array, scores: Float32Array, logits: Float32Array
+    ) -> None:
+        answers.take(window, labels, scores, logits)
+        settle(WindowLabels(window, labels, scores), self._scheme)
+
+    def _outputs(self, windows: list[Window], pad_id: int) -> list[list[npt.NDArray[Any]]]:
+        """Labels, scores and logits: of each, the rows by window."""
+        form = self._model.form
+        try:
+            outputs = self._session.run(_OUTPUTS, form.feeds(windows, pad_id))
+        except ORT_ERRORS as error:
+            message = f"{form.name} does not run: {error}"
+            raise ModelError(message) from error
+        return [form.rows(output, windows) for output in outputs]
+
+    def _entities(self, ticket: InFlight) -> tuple[EntitySpan, ...]:
+        if ticket.windows == 0:
+            finish_enriched(ticket, self._scheme)
+        assert isinstance(ticket.outcome, EnrichedRecord), "every window of it was settled"
+        return tuple(EntitySpan.of(entity) for entity in ticket.outcome.entities)
+
+
+class _Answers:
+    """The arrays of a run while it fills: each token from the window that owns it."""
+
+    def __init__(self, texts: TokenizedTexts, tickets: Sequence[InFlight], labels: int) -> None:
+        lengths = texts.lengths_tokens
+        self._first = dict(zip(tickets, (np.cumsum(lengths) - lengths).tolist(), strict=True))
+        tokens = int(lengths.sum())
+        self.labels = np.zeros(tokens, np.int32)
+        self.scores = np.zeros(tokens, np.float32)
+        self.logits = np.zeros((tokens, labels), np.float32)
+
+    def take(self, window: Window, labels: Int32Array, scores: Float32Array, logits: Float32Array) -> None:
+        """The part of a window's answer that it owns."""
+        shift, first = window.specials_before - window.start, self._first[window.ticket]
+        owned = slice(window.own_start + shift, window.own_stop + shift)
+        here = slice(window.own_start + first, window.own_stop + first)
+        self.labels[here], self.scores[here], self.logits[here] = labels[owned], scores[owned], logits[owned]
+
+
+def _ticket(article: Article) -> InFlight:
+    return InFlight(RawRecord(Partition("gold", 0), 0, None, None), 0.0, article=article)

@@ -1,0 +1,95 @@
+"""Figures -> passed or failed, with each reason. The rules are few, and all are here.
+
+A form fails where, against fp32 on the same texts:
+
+- its F1 is lower by more than the limit: on the sentences, on the longer documents, or in any composition of batches;
+- a type or a length bucket loses more than the limit beyond chance (the 97.5 % bound of a paired bootstrap is below it);
+- a number is NaN or infinite.
+
+Where the gold set cannot tell, the form fails too: fp32 itself does badly on it, or one entity weighs more than the limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from enricher.inference.gate.report import Comparison, Composition, Row
+
+DEFAULT_LIMIT_POINTS = 0.3
+"""F1 points that a reduced precision may lose. Below what a reader of the output could notice."""
+LEAST_REFERENCE_F1 = 0.3
+"""Below this, fp32 itself finds hardly anything: the gold set is in another language, or labels other things."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`reasons` of a failure; of a pass, what was looked at."""
+
+    passed: bool
+    reasons: tuple[str, ...]
+
+
+def judge(
+    comparisons: Sequence[Comparison], compositions: Sequence[Composition], form: str, limit_points: float
+) -> Verdict:
+    """The verdict on `form`. `compositions` holds those of fp32 as well."""
+    failures = [
+        *(reason for each in comparisons for reason in _blind(each, limit_points)),
+        *(reason for each in comparisons for reason in _losses(each, limit_points)),
+        *_composition_losses(comparisons[0].overall, compositions, form, limit_points),
+        *(reason for each in comparisons for reason in _not_finite(each)),
+    ]
+    if failures:
+        return Verdict(passed=False, reasons=tuple(failures))
+    return Verdict(passed=True, reasons=tuple(_looked_at(each, limit_points) for each in comparisons))
+
+
+def _blind(comparison: Comparison, limit_points: float) -> Iterator[str]:
+    overall = comparison.overall
+    if overall.reference.f1 < LEAST_REFERENCE_F1:
+        yield (
+            f"{comparison.name}: fp32 itself reaches an F1 of {overall.reference.f1:.3f} only: this gold set does not fit "
+            f"the model (language, labels); give one that does with --gold"
+        )
+    if comparison.name == "sentences" and overall.reference.expected * limit_points < 100:
+        yield (
+            f"the gold set has {overall.reference.expected} entities, so that one alone is more than {limit_points} points: "
+            f"at least {100 / limit_points:.0f} are needed"
+        )
+
+
+def _losses(comparison: Comparison, limit_points: float) -> Iterator[str]:
+    if comparison.overall.delta_points < -limit_points:
+        yield _lost(comparison.name, comparison.overall, limit_points)
+    for kind, rows in (("type", comparison.by_type), ("length", comparison.by_length)):
+        for row in rows:
+            if row.high_points < -limit_points:
+                yield _lost(f"{comparison.name}, {kind} {row.name}", row, limit_points)
+
+
+def _composition_losses(
+    overall: Row, compositions: Sequence[Composition], form: str, limit_points: float
+) -> Iterator[str]:
+    for each in compositions:
+        delta_points = 100 * (each.f1 - overall.reference.f1)
+        if each.form == form and delta_points < -limit_points:
+            yield f"batches {each.name}: F1 {delta_points:+.2f} points, and {limit_points} may be lost"
+
+
+def _not_finite(comparison: Comparison) -> Iterator[str]:
+    for form, count in (("fp32", comparison.not_finite_reference), ("the form", comparison.not_finite_reduced)):
+        if count:
+            yield f"{comparison.name}: {count} logits or scores of {form} are NaN or infinite"
+
+
+def _lost(where: str, row: Row, limit_points: float) -> str:
+    return f"{where}: F1 {row.delta_points:+.2f} points, and {limit_points} may be lost"
+
+
+def _looked_at(comparison: Comparison, limit_points: float) -> str:
+    overall = comparison.overall
+    return (
+        f"{comparison.texts} {comparison.name}: F1 {overall.reduced.f1:.4f}, {overall.delta_points:+.2f} points against "
+        f"fp32 (limit -{limit_points}), {100 * comparison.equal_labels:.3f} % of labels equal"
+    )

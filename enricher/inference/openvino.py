@@ -1,0 +1,64 @@
+"""The bfloat16 form for processors with AMX or AVX512-BF16: the padded graph, run by the OpenVINO plugin provider.
+
+The graph is float32, as padded.py builds it; the plugin computes it in bfloat16, logits included. It prepares itself for
+each shape that it has not seen, and keeps what it prepared; and lengths that are multiples of 16 are a fifth faster than
+odd ones, padding counted (AMX, scripts/model_benchmark/README.md). So lengths are rounded up; the number of windows is not,
+which would cost more than it saves. How a session on the plugin is opened is plugin.py's and device.py's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from enricher.inference import plugin
+from enricher.inference.forms import LENGTH_STEP_TOKENS
+from enricher.inference.padded import PaddedFloat32
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from enricher.inference.forms import Feeds, Runtime
+    from enricher.inference.onnxfile import OnnxWriter
+    from enricher.records import Window
+
+
+@dataclass(frozen=True, slots=True)
+class PaddedBfloat16(PaddedFloat32):
+    """See the module. Implements `forms.Form`. Its graph is the float32 one under another name."""
+
+    precision = "bf16"
+    reduced = True
+    runtime: Runtime = "openvino"
+
+    @property
+    def name(self) -> str:
+        """`padded-bf16`."""
+        return "padded-bf16"
+
+    def problem(self) -> str | None:
+        """The plugin is missing, or the processor has no bf16 units."""
+        return plugin.problem()
+
+    def positions(self, writer: OnnxWriter, table: str) -> str:
+        """As the float32 form; a length may be rounded up beyond the table, so rows for padding are put behind it."""
+        room = writer.constant("rows_for_padding", np.array([0, 0, LENGTH_STEP_TOKENS - 1, 0], np.int64))
+        return PaddedFloat32.positions(self, writer, writer.node("Pad", [table, room], "positions.padded"))
+
+    def padded_tokens(self, windows: Sequence[Window]) -> int:
+        """Windows x the longest of them, rounded up."""
+        rows, length_tokens = self._shape(windows)
+        return rows * length_tokens
+
+    def feeds(self, windows: Sequence[Window], pad_id: int) -> Feeds:
+        """As the float32 form, with more padding behind."""
+        feeds = PaddedFloat32.feeds(self, windows, pad_id)
+        ids = np.full(self._shape(windows), pad_id, np.int32)
+        ids[:, : feeds["input_ids"].shape[1]] = feeds["input_ids"]
+        return feeds | {"input_ids": ids}
+
+    def _shape(self, windows: Sequence[Window]) -> tuple[int, int]:
+        longest, step = max(window.length_tokens for window in windows), LENGTH_STEP_TOKENS
+        return len(windows), -(-longest // step) * step

@@ -1,0 +1,74 @@
+"""The int8 form: what is quantised, where it is refused, and what sharing a batch does to it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import onnx
+import pytest
+
+from enricher.inference import int8
+from enricher.inference.checkpoint import Checkpoint
+from enricher.inference.int8 import PaddedInt8
+from enricher.inference.model import prepare_form
+
+REFERENCE = Path(__file__).parent.parent / "data" / "reference"
+
+
+def _operators(form: PaddedInt8, cache_dir: Path, family: str = "bert") -> Counter[str]:
+    model = prepare_form(Checkpoint.open(REFERENCE / family), form, "cpu", cache_dir=cache_dir)
+    return Counter(node.op_type for node in onnx.load(str(model.onnx_path), load_external_data=False).graph.node)
+
+
+@pytest.mark.parametrize("family", ["bert", "distilbert", "electra"])
+def test_products_are_quantised_and_nothing_else(family: str, tmp_path: Path) -> None:
+    """Every product is an integer one; embeddings stay as they are."""
+    layers = Checkpoint.open(REFERENCE / family).config.layers
+    projection = Checkpoint.open(REFERENCE / family).config.embedding_size not in {None, 64}
+    operators = _operators(PaddedInt8(), tmp_path, family)
+    assert (6 * layers + 1 + projection, 0) == (operators["MatMulInteger"], operators["MatMul"])
+    assert operators["DequantizeLinear"] == 0
+
+
+def test_what_is_excluded_stays_in_float32_and_is_in_the_name(tmp_path: Path) -> None:
+    """The variants of the gate's table: each has a graph of its own."""
+    layers = Checkpoint.open(REFERENCE / "bert").config.layers
+    form = PaddedInt8(per_channel=False, exclude=("classifier",), last_layers_in_float32=1)
+    assert form.name == "padded-int8-per-tensor-no-classifier-last-1-fp32"
+    assert (6 * (layers - 1), 7) == tuple(_operators(form, tmp_path)[name] for name in ("MatMulInteger", "MatMul"))
+    assert (6 * layers, 1) == tuple(
+        _operators(PaddedInt8(exclude=("classifier",)), tmp_path)[name] for name in ("MatMulInteger", "MatMul")
+    )
+    assert 2 == len(list(tmp_path.iterdir()))
+
+
+def test_files_can_be_read_by_whoever_can_read_the_cache(tmp_path: Path) -> None:
+    """The quantiser writes for its own user only; a cache is shared."""
+    path = prepare_form(Checkpoint.open(REFERENCE / "bert"), PaddedInt8(), "cpu", cache_dir=tmp_path).onnx_path
+    assert {path.stat().st_mode} == {each.stat().st_mode for each in path.parent.iterdir()}
+    assert {"model.onnx", "model.onnx.data"} >= {each.name for each in path.parent.iterdir()}
+
+
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [
+        ("avx2 avx512f", "the processor has neither VNNI nor AMX"),
+        ("avx512_vnni", None),
+        ("avx_vnni", None),
+        ("amx_int8", None),
+    ],
+)
+def test_a_processor_without_int8_products_is_refused(
+    flags: str, problem: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """AVX512 alone is not VNNI: sums would saturate."""
+    (tmp_path / "cpuinfo").write_text(f"flags\t\t: fpu vme {flags} sse\n")
+    monkeypatch.setattr(int8, "CPU_INFO", tmp_path / "cpuinfo")
+    assert problem == PaddedInt8().problem()
+
+
+def test_a_system_that_does_not_say_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Better float32 than wrong answers."""
+    monkeypatch.setattr(int8, "CPU_INFO", tmp_path / "none")
+    assert "does not say" in (PaddedInt8().problem() or "")

@@ -1,0 +1,120 @@
+"""The bf16 form and the plugin that runs it: where they are refused, and that what runs is bf16 and nothing else."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+from enricher.errors import ModelError
+from enricher.inference import plugin
+from enricher.inference.checkpoint import Checkpoint
+from enricher.inference.device import open_session
+from enricher.inference.engine import OnnxEngine
+from enricher.inference.model import open_model, prepare_form
+from enricher.inference.openvino import PaddedBfloat16
+from enricher.inference.padded import PaddedFloat32
+from enricher.records import Batch, WindowFailure, WindowLabels
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from enricher.records import Window
+
+    MakeWindow = Callable[[Sequence[int]], Window]
+
+REFERENCE = Path(__file__).parent.parent / "data" / "reference"
+needs_bf16 = pytest.mark.skipif(PaddedBfloat16().problem() is not None, reason=f"{PaddedBfloat16().problem()}")
+
+
+@pytest.fixture(scope="module")
+def bf16_engine(tmp_path_factory: pytest.TempPathFactory) -> OnnxEngine:
+    """The embedded model in bf16, two lanes."""
+    model = prepare_form(open_model(None), PaddedBfloat16(), "cpu", cache_dir=tmp_path_factory.mktemp("bf16"))
+    return OnnxEngine(model, threads_per_run=1, pad_id=0, lanes=2)
+
+
+def test_the_plugin_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message says what to install."""
+    monkeypatch.setattr(plugin, "processor", lambda: None)
+    assert "onnxruntime-ep-openvino" in (PaddedBfloat16().problem() or "")
+
+
+def test_a_processor_without_bf16_units_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """OpenVINO would run bf16 there too, slower than float32."""
+    device = SimpleNamespace(ep_metadata={"OPTIMIZATION_CAPABILITIES": "FP32 INT8 BIN"})
+    monkeypatch.setattr(plugin, "processor", lambda: device)
+    assert "no bf16 units" in (PaddedBfloat16().problem() or "")
+    device.ep_metadata["OPTIMIZATION_CAPABILITIES"] = "BF16 FP32 INT8 BIN"
+    assert PaddedBfloat16().problem() is None
+
+
+def test_lengths_are_rounded_up_and_counted_so(window: MakeWindow) -> None:
+    """What is fed, and what the tally is told, is what the device computes; rows come back without it."""
+    form, windows = PaddedBfloat16(), [window([2, 9, 3]), window([2] * 17)]
+    feeds = form.feeds(windows, pad_id=5)
+    assert (2, 32) == feeds["input_ids"].shape
+    assert 64 == form.padded_tokens(windows)
+    assert ([3, 17], 5) == (feeds["lengths"].tolist(), feeds["input_ids"][1, 17])
+    assert [(3,), (17,)] == [row.shape for row in form.rows(np.zeros((2, 32)), windows)]
+
+
+@needs_bf16
+def test_what_runs_is_bf16(tmp_path: Path, window: MakeWindow) -> None:
+    """Logits differ from float32's as bf16's do: by more than float32's own rounding, and by less than the tolerance."""
+    logits = []
+    for form in (PaddedFloat32(), PaddedBfloat16()):
+        model = prepare_form(Checkpoint.open(REFERENCE / "bert"), form, "cpu", cache_dir=tmp_path)
+        session = open_session(model.onnx_path, form.runtime, threads_per_run=1)
+        logits.append(session.run(["logits"], form.feeds([window(range(16))], 0))[0])
+    difference = np.abs(logits[0] - logits[1]).max() / np.abs(logits[0]).max()
+    assert 1e-4 < difference < 2e-2
+
+
+@needs_bf16
+def test_a_graph_that_the_plugin_takes_only_in_part_is_refused() -> None:
+    """The rest would run in float32 on the stock provider, in silence."""
+    known, unknown = ([helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 2])] for name in ("x", "y"))
+    nodes = [
+        helper.make_node("Exp", ["x"], ["e"]),
+        helper.make_node("Inverse", ["e"], ["y"], domain="com.microsoft"),
+    ]
+    graph = helper.make_graph(nodes, "partly", known, unknown)
+    domains = [helper.make_opsetid("", 18), helper.make_opsetid("com.microsoft", 1)]
+    content = helper.make_model(graph, opset_imports=domains, ir_version=10).SerializeToString()
+    assert open_session(content, "cpu", threads_per_run=1)
+    with pytest.raises(ModelError, match="cannot open the model on openvino"):
+        open_session(content, "openvino", threads_per_run=1)
+
+
+@needs_bf16
+def test_lanes_may_run_at_once_and_warm_up_covers_every_length(
+    bf16_engine: OnnxEngine, pud_windows: list[Window]
+) -> None:
+    """Two threads on one session, after warming up over the buckets, give what one thread gives; a probe says how fast."""
+    bf16_engine.warm_up([16, 32, 64], batch_tokens=128)
+    groups = [Batch(tuple(pud_windows[first : first + 4])) for first in range(0, 64, 4)]
+    expected = [_labels(bf16_engine, group) for group in groups]
+    with ThreadPoolExecutor(2) as pool:
+        assert expected == list(pool.map(lambda group: _labels(bf16_engine, group), groups))
+    assert bf16_engine.probe(64, batch_tokens=256) > 0
+    assert bf16_engine.provider == "OpenVINOExecutionProvider"
+
+
+@needs_bf16
+def test_a_window_that_the_plugin_would_run_wrongly_fails_alone(
+    bf16_engine: OnnxEngine, window: MakeWindow, pud_windows: list[Window]
+) -> None:
+    """It does not check ids or lengths itself."""
+    batch = Batch((window([101, 99_999, 102]), pud_windows[0], window([1000] * 513)))
+    results = bf16_engine.run(batch).results
+    assert [WindowFailure, WindowLabels, WindowFailure] == [type(result) for result in results]
+
+
+def _labels(engine: OnnxEngine, batch: Batch) -> list[list[int]]:
+    return [each.labels.tolist() for each in engine.run(batch).results if isinstance(each, WindowLabels)]
