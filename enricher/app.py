@@ -14,7 +14,7 @@ from enricher.core.decoding import LabelScheme
 from enricher.core.windowing import WindowCutter
 from enricher.errors import SettingsError
 from enricher.files import LineSink, LineSource
-from enricher.inference.advice import advice_for
+from enricher.inference.advice import Advice, advice_for
 from enricher.inference.device import available_cores, default_lanes
 from enricher.inference.engine import OnnxEngine
 from enricher.inference.lanes import Lanes
@@ -35,6 +35,30 @@ from enricher.worker import Rooms, Worker
 
 log = logging.getLogger(__name__)
 
+# Narrow where news windows are many; a window above the last edge goes into the last bucket.
+DEFAULT_BUCKET_EDGES = (
+    16,
+    24,
+    32,
+    48,
+    64,
+    80,
+    96,
+    112,
+    128,
+    160,
+    192,
+    224,
+    256,
+    288,
+    320,
+    352,
+    384,
+    416,
+    448,
+    480,
+    512,
+)
 _DEFAULT_BATCH_TOKENS = {"cpu": 512, "cuda": 8192}  # measured on CPU; on GPUs the notes' projection, to be measured
 
 
@@ -45,6 +69,7 @@ class Model:
     prepared: PreparedModel
     tokenizer: ArticleTokenizer
     engine: OnnxEngine
+    advice: Advice
     lanes: int
 
     @property
@@ -83,11 +108,13 @@ def load_model(settings: Settings) -> Model:
         max_article_tokens=settings.articles.max_article_tokens,
         too_long=settings.articles.too_long,
     )
-    engine = OnnxEngine(prepared, threads_per_run=1, pad_id=tokenizer.pad_id)
-    engine.warm_up()
-    lanes = wanted.lanes or default_lanes(prepared.device)
+    advice = advice_for(prepared.checkpoint.folder, tokenizer.max_window_tokens)
+    lanes = wanted.lanes or advice.lanes or default_lanes(prepared.device)
+    engine = OnnxEngine(prepared, threads_per_run=1, pad_id=tokenizer.pad_id, lanes=lanes)
+    model = Model(prepared, tokenizer, engine, advice, lanes)
+    engine.warm_up(window_lengths(settings, model), batch_tokens=batch_rules(settings, model).max_batch_tokens)
     log.info("model %s (%s) on %s, %d lanes", engine.card.name, engine.card.precision, engine.provider, lanes)
-    return Model(prepared, tokenizer, engine, lanes)
+    return model
 
 
 def kafka_worker(settings: Settings, model: Model, *, until_caught_up: bool = False) -> Worker:
@@ -139,6 +166,7 @@ def _worker(settings: Settings, model: Model, source: Source, sink: Sink, guard:
         intake=intake,
         # As many waiting as running: while the loop is in a transaction, every lane has a batch to go on with.
         engine=Lanes(model.engine.run, threads=model.lanes, waiting=model.lanes, wake=bell.set, name="engine"),
+        padded_tokens=model.engine.padded_tokens,
         recovery=Recovery(source, sink, _recovery_limits(settings), clock=time.monotonic, guard=guard),
     )
     return Worker(rooms, _limits(settings, rules), tally, clock=time.monotonic, bell=bell, guard=guard)
@@ -146,10 +174,12 @@ def _worker(settings: Settings, model: Model, source: Source, sink: Sink, guard:
 
 def batch_rules(settings: Settings, model: Model) -> BatchRules:
     """What a batch may be, for this model on its device."""
-    batching = settings.batching
+    batching, advice = settings.batching, model.advice
     return BatchRules(
-        bucket_edges=batching.bucket_edges,
-        max_batch_tokens=batching.max_batch_tokens or _DEFAULT_BATCH_TOKENS[model.prepared.device],
+        bucket_edges=batching.bucket_edges or advice.bucket_edges or DEFAULT_BUCKET_EDGES,
+        max_batch_tokens=(
+            batching.max_batch_tokens or advice.max_batch_tokens or _DEFAULT_BATCH_TOKENS[model.prepared.device]
+        ),
         max_wait_s=batching.max_wait_ms / 1000,
         run_overhead_tokens=batching.run_overhead_tokens,
     )
@@ -158,9 +188,8 @@ def batch_rules(settings: Settings, model: Model) -> BatchRules:
 def window_cutter(settings: Settings, model: Model) -> WindowCutter:
     """How this model's windows are cut. Raises SettingsError where the model has no such windows."""
     batching, tokenizer = settings.batching, model.tokenizer
-    advice = advice_for(model.prepared.checkpoint.folder, tokenizer.max_window_tokens)
-    length = batching.max_window_tokens or advice.max_window_tokens
-    overlap = advice.overlap_tokens if batching.overlap_tokens is None else batching.overlap_tokens
+    length = batching.max_window_tokens or model.advice.max_window_tokens
+    overlap = model.advice.overlap_tokens if batching.overlap_tokens is None else batching.overlap_tokens
     if length > tokenizer.max_window_tokens:
         message = f"batching.max_window_tokens is {length}, but the model takes {tokenizer.max_window_tokens} at most"
         raise SettingsError(message)
@@ -169,6 +198,12 @@ def window_cutter(settings: Settings, model: Model) -> WindowCutter:
         message = f"batching.overlap_tokens is {overlap}: more than half of a window of {length} tokens"
         raise SettingsError(message)
     return cutter
+
+
+def window_lengths(settings: Settings, model: Model) -> list[int]:
+    """The lengths that batches will have, about: the buckets' edges, up to the longest window."""
+    longest = window_cutter(settings, model).max_window_tokens
+    return [*(edge for edge in batch_rules(settings, model).bucket_edges if edge < longest), longest]
 
 
 def _tokenizer_lanes(

@@ -15,6 +15,7 @@ import typer
 
 from enricher.commands.doctor import doctor
 from enricher.commands.enrich import enrich
+from enricher.commands.model import model_check, model_inspect, model_prepare, model_tune
 from enricher.commands.publish import publish
 from enricher.commands.run import run
 from enricher.commands.settings import show_settings
@@ -48,6 +49,8 @@ app = typer.Typer(
 )
 topics = typer.Typer(help="The topics that a worker needs.", no_args_is_help=True)
 app.add_typer(topics, name="topics")
+models = typer.Typer(help="Models: prepare a folder, check a precision, look inside, tune.", no_args_is_help=True)
+app.add_typer(models, name="model")
 app.command("run")(run)
 app.command("enrich")(enrich)
 app.command("publish")(publish)
@@ -55,6 +58,10 @@ app.command("tail")(tail)
 app.command("doctor")(doctor)
 app.command("settings")(show_settings)
 topics.command("create")(topics_create)
+models.command("prepare")(model_prepare)
+models.command("check")(model_check)
+models.command("inspect")(model_inspect)
+models.command("tune")(model_tune)
 
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001  typer calls it so

@@ -17,7 +17,7 @@ from enricher.records import Batch, BatchResult
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The bounds of every queue and wait in the loop; `settings.py` says what each is for."""
+    """The bounds of every queue and wait in the loop; `settings/groups.py` says what each is for."""
 
     max_in_flight: int
     max_in_flight_bytes: int

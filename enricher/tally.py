@@ -52,12 +52,12 @@ class Tally:
         if records and self.first_read_s is None:
             self.first_read_s = now_s
 
-    def count_batch(self, batch: Batch) -> None:
-        """A batch went to the model."""
+    def count_batch(self, batch: Batch, padded_tokens: int) -> None:
+        """A batch went to the model, which computes `padded_tokens` for it."""
         self.batches += 1
         self.windows += len(batch.windows)
         self.real_tokens += batch.real_tokens
-        self.padded_tokens += batch.padded_tokens
+        self.padded_tokens += padded_tokens
 
     def count_published(self, tickets: Sequence[InFlight], now_s: float) -> None:
         """A transaction with these tickets was committed."""

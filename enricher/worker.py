@@ -36,6 +36,8 @@ class Rooms:
     sink: Sink
     intake: Intake
     engine: Lanes[Batch, BatchResult]
+    padded_tokens: Callable[[Batch], int]
+    """What the device computes for a batch; forms differ."""
     recovery: Recovery
 
 
@@ -55,7 +57,7 @@ class Worker:
         self.tally = tally
         self._source, self._sink = rooms.source, rooms.sink
         self._intake, self._scheduler = rooms.intake, rooms.intake.scheduler
-        self._engine, self._recovery = rooms.engine, rooms.recovery
+        self._engine, self._padded_tokens, self._recovery = rooms.engine, rooms.padded_tokens, rooms.recovery
         self._limits = limits
         self._clock = clock
         self._bell = bell
@@ -128,7 +130,7 @@ class Worker:
         dispatched = False
         while self._engine.room and (batch := self._scheduler.next_batch(now_s)):
             self._engine.submit(batch)
-            self.tally.count_batch(batch)
+            self.tally.count_batch(batch, self._padded_tokens(batch))
             dispatched = True
         return dispatched
 

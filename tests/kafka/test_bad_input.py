@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
 import orjson
 import pytest
 from kafka.harness import Sent, as_sent, assert_exactly_once, header_list, headers_of, publish, read_all
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file
 from support.topics import Topics
 
 from enricher.app import Model, kafka_worker, load_model
-from enricher.inference.model import EMBEDDED_FOLDER
+from enricher.inference.model import EMBEDDED_FOLDER, PreparedModel, prepare
 from enricher.settings import Settings, load_settings
 
 pytestmark = pytest.mark.broker
@@ -124,7 +123,9 @@ def test_a_model_that_fails_on_one_window_dead_letters_one_article(
     topics: Topics, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """One token makes the model say NaN: its article is dead-lettered, the others of the same batch are enriched."""
-    poisoned = load_model(Settings(model={"source": str(_poisoned(tmp_path, CANARY[:5])), "cache_dir": tmp_path}))
+    model = {"precision": "fp32", "cache_dir": tmp_path}
+    _poison(prepare(None, device="cpu", precision="fp32", cache_dir=tmp_path), CANARY[:5])
+    poisoned = load_model(Settings(model=model))
     articles: list[Mapping[str, str]] = [{"id": f"good-{n}", "body": "Angela Merkel in Paris."} for n in range(6)]
     bad = {"id": "bad", "body": f"Angela {CANARY[:5]} in Paris."}
     places = publish(topics.bootstrap_servers, topics.input, map(as_sent, [*articles[:3], bad, *articles[3:]]))
@@ -136,15 +137,16 @@ def test_a_model_that_fails_on_one_window_dead_letters_one_article(
     assert headers_of(dead[0])["enricher.dlq.stage"] == b"inference"
 
 
-def _poisoned(folder: Path, word: str) -> Path:
-    """The embedded checkpoint with NaN for one of the pieces that `word` is made of."""
+def _poison(model: PreparedModel, word: str) -> None:
+    """Write NaN into the built graph, for one of the pieces that `word` is made of: no checkpoint with NaN is built."""
     from transformers import AutoTokenizer  # noqa: PLC0415  slow to import, needed here only
 
-    copy = folder / "poisoned"
-    shutil.copytree(EMBEDDED_FOLDER, copy)
-    common = set(AutoTokenizer.from_pretrained(copy)("Angela Merkel in Paris.")["input_ids"])
-    piece = next(p for p in AutoTokenizer.from_pretrained(copy)(word)["input_ids"] if p not in common)
-    weights = load_file(copy / "model.safetensors")
-    weights["bert.embeddings.word_embeddings.weight"][piece] = float("nan")
-    save_file(weights, copy / "model.safetensors")
-    return copy
+    tokenizer = AutoTokenizer.from_pretrained(EMBEDDED_FOLDER)
+    common = set(tokenizer("Angela Merkel in Paris.")["input_ids"])
+    piece = next(p for p in tokenizer(word)["input_ids"] if p not in common)
+    name = "bert.embeddings.word_embeddings.weight"
+    row = load_file(EMBEDDED_FOLDER / "model.safetensors")[name][piece].astype("float32")
+    weights = model.onnx_path.parent / "model.weights"
+    content = weights.read_bytes()
+    assert content.count(row.tobytes()) == 1
+    weights.write_bytes(content.replace(row.tobytes(), (row * float("nan")).tobytes()))

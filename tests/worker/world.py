@@ -121,7 +121,14 @@ class World:
             decode, tokenizer, WindowCutter(10, 4, BEFORE, AFTER), LengthBucketScheduler(RULES),
             LabelScheme.from_labels(LABELS), articles_per_call=4,
         )  # fmt: skip
-        rooms = Rooms(source, sink, intake, engine, Recovery(source, sink, recovery, clock=self.clock, guard=unguarded))
+        rooms = Rooms(
+            source,
+            sink,
+            intake,
+            engine,
+            lambda batch: batch.padded_tokens,
+            Recovery(source, sink, recovery, clock=self.clock, guard=unguarded),
+        )
         worker = Worker(rooms, limits, tally, clock=self.clock, bell=bell, guard=unguarded)
         worker._tracker = worker._pacing._tracker = tracker()
         sink.open()

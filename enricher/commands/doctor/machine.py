@@ -42,6 +42,7 @@ def model_findings(settings: Settings) -> Iterator[Finding]:
     seconds = time.monotonic() - began_s
     yield _say.ok("model", f"{model.card.name} ({model.card.digest[:19]}), loaded and warm after {seconds:.1f} s")
     yield _device(settings, model)
+    yield _precision(settings, model)
     try:
         yield _sentence(settings, model)
     except SettingsError as error:
@@ -84,15 +85,26 @@ def _device(settings: Settings, model: Model) -> Finding:
     asked, used = settings.model.device, model.prepared.device
     problem = cuda_problem() if (asked, used) == ("auto", "cpu") else None
     why = f"device auto: no CUDA, {problem}" if problem else f"device {asked}"
-    seen = (
-        f"{used} by {model.engine.provider}, {model.lanes} lane(s) ({why}); "
-        f"{model.card.precision} (precision {settings.model.precision})"
-    )
+    seen = f"{used} by {model.engine.provider}, {model.lanes} lane(s) ({why})"
     if problem and _GPU.exists():
         return _say.warn(
             "device", seen, "There is an NVIDIA GPU that is not used; device=cuda refuses to run without it."
         )
     return _say.ok("device", seen)
+
+
+def _precision(settings: Settings, model: Model) -> Finding:
+    """Which form and why; a warning where something faster lacks nothing but its report."""
+    from enricher.inference.selection import missing_reports  # noqa: PLC0415  it imports ONNX Runtime
+
+    prepared, asked = model.prepared, settings.model.precision
+    faster = "".join(f"; not {name}: {why}" for name, why in prepared.rejected)
+    seen = f"{model.card.precision} ({prepared.form.name}; precision {asked}: {prepared.reason}){faster}"
+    missing = missing_reports(prepared.checkpoint, prepared.device, settings.model.cache_dir)
+    if asked == "auto" and not prepared.form.reduced and missing:
+        advice = f"A faster precision runs here and was never checked: {missing[0]}"
+        return _say.warn("precision", seen, advice)
+    return _say.ok("precision", seen)
 
 
 def _sentence(settings: Settings, model: Model) -> Finding:

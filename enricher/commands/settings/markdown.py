@@ -13,7 +13,7 @@ COMMAND = "enricher settings --markdown > deploy/settings.md"
 _HEAD = f"""\
 # Settings
 
-<!-- Written by `{COMMAND}`; a test compares. Change `enricher/settings.py` instead. -->
+<!-- Written by `{COMMAND}`; a test compares. Change `enricher/settings/groups.py` instead. -->
 
 Every setting is an environment variable `ENRICHER_GROUP__NAME`, or `name` in the table `[group]` of a TOML file:
 `{DEFAULT_CONFIG_FILE}` in the working folder, or the file that `{CONFIG_VARIABLE}` names. From weakest to strongest:

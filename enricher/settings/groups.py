@@ -1,29 +1,13 @@
-"""The settings: the only reader of the environment. One class per room, each field with unit, default and reason.
-
-From weakest to strongest: defaults, a TOML file (`enricher.toml`, or the one that `ENRICHER_CONFIG` names), a `.env` file,
-environment variables. Unknown names are refused.
-"""
+"""The settings, one class per room, each field with unit, default and reason. What is read from where: `sources.py`."""
 
 from __future__ import annotations
 
-import os
 import socket
-import tomllib
 from pathlib import Path
-from typing import Literal, get_origin
+from typing import Literal
 
-import orjson
-from dotenv import dotenv_values
 from platformdirs import user_cache_path
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-from pydantic_core import ErrorDetails
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
-
-from enricher.errors import SettingsError
-
-PREFIX = "ENRICHER_"
-CONFIG_VARIABLE = "ENRICHER_CONFIG"
-DEFAULT_CONFIG_FILE = "enricher.toml"
+from pydantic import BaseModel, ConfigDict, Field
 
 
 class _Group(BaseModel):
@@ -74,14 +58,14 @@ class ModelSettings(_Group):
     """Which model, on which device."""
 
     source: str = Field(
-        "newswire-minilm",
-        description="Folder of a Hugging Face token-classification checkpoint (safetensors), or `newswire-minilm`, which "
-        "is built in.",
+        "newswire-minilm", description="Folder of a token-classification model; `newswire-minilm` is built in."
     )
     device: Literal["auto", "cpu", "cuda"] = Field(
         "auto", description="`cuda` refuses to start without CUDA; `auto` takes it where it works."
     )
-    precision: Literal["auto", "fp32"] = Field("auto", description="Number format of the model.")
+    precision: Literal["auto", "fp16", "bf16", "fp32", "int8"] = Field(
+        "auto", description="`auto`: the fastest that runs and passed its gate; only `fp32` may serve without."
+    )
     lanes: int | None = Field(
         None, ge=1, le=64, description="Runs at the same time on the device. Default: one per CPU core, two on a GPU."
     )
@@ -97,13 +81,14 @@ class BatchingSettings(_Group):
         None,
         ge=16,
         le=1_000_000,
-        description="Tokens (padding included) of one batch. Default: 512 on CPU, 8192 on a GPU.",
+        description="Tokens (padding included) of one batch. Default: what suits the model, else 512 on CPU, 8192 on a GPU.",
     )
     max_wait_ms: float = Field(50.0, ge=0, le=60_000, description="Milliseconds that a window may wait for company.")
-    bucket_edges: tuple[int, ...] = Field(
-        (16, 24, 32, 48, 64, 80, 96, 112, 128, 160, 192, 224, 256, 288, 320, 352, 384, 416, 448, 480, 512),
+    bucket_edges: tuple[int, ...] | None = Field(
+        None,
         min_length=1,
-        description="Longest window of each length bucket, in tokens, growing.",
+        description="Longest window of each length bucket, in tokens, growing, e.g. `[32, 64, 128]`. Default: what suits "
+        "the model, else steps of 8 to 32 up to 512.",
     )
     max_window_tokens: int | None = Field(
         None,
@@ -181,120 +166,3 @@ class WorkerSettings(_Group):
     max_recoveries_in_a_row: int = Field(
         10, ge=1, description="Recoveries without a successful transaction between them before the process ends."
     )
-
-
-class Settings(BaseSettings):
-    """All settings of a worker."""
-
-    # Other programs' variables may stand in the same `.env`; ours are checked by `_refuse_unknown_groups`.
-    model_config = SettingsConfigDict(
-        env_prefix=PREFIX, env_nested_delimiter="__", env_file=".env", extra="ignore", frozen=True
-    )
-
-    kafka: KafkaSettings = Field(default_factory=KafkaSettings)
-    model: ModelSettings = Field(default_factory=ModelSettings)
-    batching: BatchingSettings = Field(default_factory=BatchingSettings)
-    articles: ArticleSettings = Field(default_factory=ArticleSettings)
-    worker: WorkerSettings = Field(default_factory=WorkerSettings)
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Strongest first: arguments, environment, `.env`, the TOML file."""
-        del file_secret_settings
-        toml = TomlConfigSettingsSource(settings_cls, toml_file=_config_file())
-        return init_settings, env_settings, dotenv_settings, toml
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Settings:
-        kafka, batching, worker = self.kafka, self.batching, self.worker
-        _require(
-            kafka.transaction_timeout_s < kafka.session_timeout_s,
-            "kafka.transaction_timeout_s must be below kafka.session_timeout_s",
-        )
-        _require(list(batching.bucket_edges) == sorted(set(batching.bucket_edges)), "batching.bucket_edges must grow")
-        _require(
-            worker.stall_timeout_s > kafka.request_timeout_s,
-            "worker.stall_timeout_s must be above kafka.request_timeout_s",
-        )
-        topics = {kafka.input_topic, kafka.output_topic, kafka.dead_letter_topic}
-        _require(len(topics) == 3, "the input, output and dead-letter topics must differ")
-        return self
-
-
-def _require(holds: bool, message: str) -> None:  # noqa: FBT001  reads as a sentence where it is used
-    if not holds:
-        raise ValueError(message)
-
-
-def load_settings() -> Settings:
-    """Settings from all sources; raises SettingsError with every mistake, each with the name to look for."""
-    try:
-        _refuse_unknown_groups()
-        return Settings()
-    except ValidationError as error:
-        message = "\n".join(_explain(problem) for problem in error.errors(include_url=False, include_input=False))
-        raise SettingsError(message) from error
-    except tomllib.TOMLDecodeError as error:
-        message = f"{_config_file()}: {error}"
-        raise SettingsError(message) from error
-    except ValueError as error:
-        raise SettingsError(_malformed_json() or str(error)) from error
-
-
-def _malformed_json() -> str:
-    """The variables that are not the JSON that they have to be, with the reason: the library names only their group."""
-    found, environment = [], {name.upper(): value for name, value in os.environ.items()}
-    for group, model in Settings.model_fields.items():
-        for field, info in getattr(model.annotation, "model_fields", {}).items():
-            value = environment.get(name := variable_name(group, field))
-            if value is not None and get_origin(info.annotation) in {dict, tuple}:
-                try:
-                    orjson.loads(value)
-                except orjson.JSONDecodeError as error:
-                    found.append(f"{name}: not JSON: {error}")
-    return "\n".join(found)
-
-
-def variable_name(group: str, field: str) -> str:
-    """The environment variable of a setting."""
-    return f"{PREFIX}{group}__{field}".upper()
-
-
-def _config_file() -> Path | None:
-    named = os.environ.get(CONFIG_VARIABLE)
-    if named and not Path(named).is_file():
-        message = f"{CONFIG_VARIABLE} names {named}, which is no file"
-        raise SettingsError(message)
-    path = Path(named or DEFAULT_CONFIG_FILE)
-    return path if path.is_file() else None
-
-
-def _refuse_unknown_groups() -> None:
-    """pydantic-settings checks the names inside a group, but overlooks variables that name no group at all."""
-    file = _config_file()
-    for table in tomllib.loads(file.read_text("utf-8")) if file else ():
-        if table not in Settings.model_fields:
-            message = f"{file}: there is no table '{table}'; they are {', '.join(Settings.model_fields)}"
-            raise SettingsError(message)
-    dotenv = dotenv_values(".env") if Path(".env").is_file() else {}
-    for name in {*os.environ, *dotenv}:
-        if not name.upper().startswith(PREFIX) or name.upper() == CONFIG_VARIABLE:
-            continue
-        group, delimiter, _field = name[len(PREFIX) :].lower().partition("__")
-        if group not in Settings.model_fields or not delimiter:
-            known = ", ".join(f"{PREFIX}{known.upper()}__..." for known in Settings.model_fields)
-            message = f"{name}: no such setting; they are called {known} (see 'enricher settings')"
-            raise SettingsError(message)
-
-
-def _explain(problem: ErrorDetails) -> str:
-    location = [str(part) for part in problem["loc"]]
-    name = variable_name(location[0], location[1]) if len(location) > 1 else ".".join(location) or "settings"
-    return f"{name}: {problem['msg']}"

@@ -1,0 +1,89 @@
+"""`enricher model check`: measures what a reduced precision loses, and writes the report that a worker asks for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+
+from enricher.commands.console import data_console, remark_console
+from enricher.commands.model.arguments import (
+    DEFAULT_LIMIT_POINTS,
+    EMBEDDED,
+    DeviceOption,
+    FolderArgument,
+    GoldOption,
+    LimitOption,
+    Precision,
+)
+from enricher.commands.model.gating import Checked, check_form, read_gold_set, verdicts_table
+from enricher.errors import ModelError, SettingsError
+from enricher.settings import load_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from enricher.inference.checkpoint import Checkpoint
+    from enricher.inference.device import Device
+    from enricher.inference.forms import Form
+
+
+def model_check(
+    folder: FolderArgument = EMBEDDED,
+    *,
+    gold: GoldOption = None,
+    precision: Annotated[
+        Precision, typer.Option(help="Which to check; `auto` takes the fastest first and stops at one that passes.")
+    ] = "auto",
+    device: DeviceOption = "auto",
+    limit_points: LimitOption = DEFAULT_LIMIT_POINTS,
+) -> None:
+    """Measure what a reduced precision loses against fp32, and write the report. Exit code 0 passed, 3 failed."""
+    from enricher.inference.device import resolve_device  # noqa: PLC0415  it imports ONNX Runtime
+    from enricher.inference.model import open_model  # noqa: PLC0415  the same
+
+    gold_set, cache_dir = read_gold_set(gold), load_settings().model.cache_dir
+    on = resolve_device(device)
+    checkpoint = open_model(folder)
+    checked: list[Checked] = []
+    for form in _forms(checkpoint, on, precision):
+        checked.append(check_form(checkpoint, form, on, gold=gold_set, limit_points=limit_points, cache_dir=cache_dir))
+        if checked[-1].report.passed:
+            break
+    _say(checked)
+    if not checked[-1].report.passed:
+        raise typer.Exit(ModelError.exit_code)
+
+
+def _forms(checkpoint: Checkpoint, device: Device, precision: Precision) -> Sequence[Form]:
+    """What to check, fastest first; at least one. Raises ModelError, SettingsError."""
+    from enricher.inference.catalogue import forms_for  # noqa: PLC0415  it imports ONNX Runtime
+    from enricher.inference.selection import named_form, problem_of  # noqa: PLC0415  the same
+
+    if precision == "fp32":
+        message = "fp32 is what the others are compared with: it needs no report"
+        raise SettingsError(message)
+    asked = forms_for(device) if precision == "auto" else [named_form(checkpoint, device, precision)]
+    reduced = [form for form in asked if form.reduced]
+    runnable = [form for form in reduced if problem_of(checkpoint, form) is None]
+    if not runnable:
+        why = "; ".join(f"{form.name}: {problem_of(checkpoint, form)}" for form in reduced)
+        message = f"nothing to check on this machine: {why}. A report is made on a machine that runs the form."
+        raise ModelError(message)
+    return runnable
+
+
+def _say(checked: Sequence[Checked]) -> None:
+    data_console().print(verdicts_table([each.report for each in checked]))
+    remarks = remark_console()
+    for line in (line for each in checked for line in _lines(each)):
+        remarks.print(line)
+
+
+def _lines(checked: Checked) -> Iterator[str]:
+    verdict = "passed" if checked.report.passed else "failed"
+    yield f"{checked.report.bound_to.form} {verdict}:"
+    for reason in checked.report.reasons:
+        yield f"  - {escape(reason)}"
+    yield f"  report: {escape(str(checked.path))}, and as a page: {escape(checked.path.with_suffix('.html').name)}"

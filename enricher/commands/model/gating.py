@@ -1,0 +1,73 @@
+"""The gate as commands run it: with progress, the report written as JSON and as a page, and a table for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+
+from enricher.commands.console import Ticker, remark_console
+from enricher.commands.model.pages.gate import gate_page
+
+if TYPE_CHECKING:
+    from enricher.inference.checkpoint import Checkpoint
+    from enricher.inference.device import Device
+    from enricher.inference.forms import Form
+    from enricher.inference.gate.gold import GoldSet
+    from enricher.inference.gate.report import GateReport
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A report, and where it was written."""
+
+    report: GateReport
+    path: Path
+
+
+def check_form(
+    checkpoint: Checkpoint, form: Form, device: Device, *, gold: GoldSet, limit_points: float, cache_dir: Path
+) -> Checked:
+    """Run the gate and keep its report beside the model, or in the cache. Raises ModelError, FatalError."""
+    from enricher.inference.gate.check import Gate, keep  # noqa: PLC0415  it imports ONNX Runtime
+    from enricher.inference.selection import report_folders  # noqa: PLC0415  the same
+
+    with Ticker(remark_console()) as ticker:
+
+        def progress(stage: str, done: int, windows: int) -> None:
+            ticker.tick(lambda: f"{stage}: {done:,} of {windows:,} windows")
+
+        report = Gate(gold, limit_points, cache_dir, progress).check(checkpoint, form, device)
+    path = keep(report, report_folders(checkpoint, cache_dir))
+    path.with_suffix(".html").write_text(gate_page(report), encoding="utf-8")
+    return Checked(report, path)
+
+
+def read_gold_set(path: Path | None) -> GoldSet:
+    """The gold set of a command. Raises FatalError."""
+    from enricher.inference.gate.gold import DEFAULT_GOLD, read_gold  # noqa: PLC0415  it imports pydantic models
+
+    return read_gold(path or DEFAULT_GOLD)
+
+
+def verdicts_table(reports: Sequence[GateReport]) -> Table:
+    """A line per set of texts of each report."""
+    table = Table("form", "text", "F1 fp32", "F1", "points", "labels equal", "spans", "largest logit", "verdict")
+    for report in reports:
+        verdict = "[green]passed[/]" if report.passed else "[bold red]failed[/]"
+        for number, each in enumerate(report.comparisons):
+            table.add_row(
+                report.bound_to.form if number == 0 else "",
+                each.name,
+                f"{each.overall.reference.f1:.4f}",
+                f"{each.overall.reduced.f1:.4f}",
+                f"{each.overall.delta_points:+.2f}",
+                f"{100 * each.equal_labels:.3f} %",
+                f"{each.spans.f1:.4f}",
+                f"{each.logits.largest_difference:.3g}",
+                verdict if number == 0 else "",
+            )
+    return table

@@ -1,0 +1,105 @@
+"""`enricher model inspect`: what a model is, what of it runs here, and why not the rest."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import orjson
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from enricher.commands.console import data_console
+from enricher.commands.model.arguments import EMBEDDED, DeviceOption, FolderArgument
+from enricher.commands.model.manifest import problems_of_manifest
+from enricher.errors import ModelError
+from enricher.settings import load_settings
+
+if TYPE_CHECKING:
+    from enricher.inference.checkpoint import Checkpoint
+    from enricher.inference.device import Device
+
+
+def model_inspect(
+    folder: FolderArgument = EMBEDDED,
+    *,
+    device: DeviceOption = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON, for machines.")] = False,
+) -> None:
+    """Show a model: family, sizes, labels, digest, which precisions this machine runs, and their gate reports."""
+    from enricher.inference.device import resolve_device  # noqa: PLC0415  it imports ONNX Runtime
+    from enricher.inference.model import open_model  # noqa: PLC0415  the same
+
+    checkpoint = open_model(folder)
+    facts = {**_facts(checkpoint), "forms": _forms(checkpoint, resolve_device(device))}
+    if as_json:
+        sys.stdout.write(orjson.dumps(facts, option=orjson.OPT_INDENT_2).decode() + "\n")
+    else:
+        _print(facts)
+    if facts["manifest_problems"]:
+        message = f"{checkpoint.folder}: not as its manifest says: {'; '.join(facts['manifest_problems'])}"
+        raise ModelError(message)
+
+
+def _facts(checkpoint: Checkpoint) -> dict[str, Any]:
+    from enricher.inference.advice import advice_for  # noqa: PLC0415  it comes with ONNX Runtime
+    from enricher.inference.onnxfolder import OnnxModel  # noqa: PLC0415  the same
+
+    config = checkpoint.config
+    advice = advice_for(checkpoint.folder, checkpoint.max_window_tokens)
+    exported = isinstance(checkpoint, OnnxModel)
+    problems = problems_of_manifest(checkpoint.folder)
+    return {
+        "name": checkpoint.name,
+        "folder": str(checkpoint.folder),
+        "family": "an ONNX model of another exporter" if exported else config.model_type,
+        "layers": None if exported else config.layers,
+        "hidden_size": None if exported else config.hidden_size,
+        "heads": None if exported else config.heads,
+        "vocabulary": None if exported else config.vocab_size,
+        "labels": list(checkpoint.labels),
+        "digest": checkpoint.digest,
+        "most_window_tokens": checkpoint.max_window_tokens,
+        "window_tokens": advice.max_window_tokens,
+        "overlap_tokens": advice.overlap_tokens,
+        "manifest": "none" if problems is None else "differs" if problems else "every file is as recorded",
+        "manifest_problems": problems or [],
+    }
+
+
+def _forms(checkpoint: Checkpoint, device: Device) -> list[dict[str, Any]]:
+    """Every form of the device: whether it may serve, and why (not)."""
+    from enricher.inference.catalogue import forms_for  # noqa: PLC0415  it imports ONNX Runtime
+    from enricher.inference.selection import choose, obstacle_to  # noqa: PLC0415  the same
+
+    cache_dir = load_settings().model.cache_dir
+    chosen = choose(checkpoint, device, "auto", cache_dir=cache_dir)
+    obstacles = [(form, obstacle_to(checkpoint, device, form, cache_dir)) for form in forms_for(device)]
+    return [
+        {
+            "form": form.name,
+            "precision": form.precision,
+            "device": device,
+            "may_serve": obstacle is None,
+            "chosen_by_auto": form.name == chosen.form.name,
+            "why": obstacle or (chosen.reason if form.name == chosen.form.name else "it may serve when asked for"),
+        }
+        for form, obstacle in obstacles
+    ]
+
+
+def _print(facts: dict[str, Any]) -> None:
+    console = data_console()
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    for name, value in facts.items():
+        if name not in {"forms", "manifest_problems"} and value is not None:
+            shown = ", ".join(value) if isinstance(value, list) else str(value)
+            table.add_row(f"[cyan]{name.replace('_', ' ')}[/]", escape(shown))
+    console.print(table)
+    forms = Table("form", "precision", "may serve", "auto", "why")
+    for form in facts["forms"]:
+        serves = "[green]yes[/]" if form["may_serve"] else "[yellow]no[/]"
+        star = "[green]*[/]" if form["chosen_by_auto"] else ""
+        forms.add_row(form["form"], form["precision"], serves, star, escape(form["why"]))
+    console.print(forms)

@@ -1,0 +1,141 @@
+"""The gate's report as a page. Reads the report and nothing else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from enricher.commands.model.pages.frame import Badge, bullets, cards, facts, key, page, section, table
+from enricher.commands.model.pages.plots import Pair, Range, histogram_plot, pairs_plot, ranges_plot
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from enricher.inference.gate.report import Comparison, GateReport, Row
+
+_FEW_ENTITIES = 20
+"""A bucket with fewer is in the tables, and not in the plots: one entity would be a mountain there."""
+
+
+def gate_page(report: GateReport) -> str:
+    """HTML, whole and self-contained."""
+    bound = report.bound_to
+    title = f"{bound.model_name}: {bound.form} against fp32"
+    subtitle = f"{bound.gold_name}, {report.comparisons[0].texts:,} sentences; {bound.processor}; {bound.created_at}"
+    return page(title, subtitle, _parts(report), Badge("passed" if report.passed else "failed", good=report.passed))
+
+
+def _parts(report: GateReport) -> Iterator[str]:
+    sentences, documents = report.comparisons
+    precision = report.bound_to.precision
+    colours = key([("base", "fp32"), ("main", precision)])
+    yield cards(_figures(sentences))
+    yield section("Verdict", f"At most {report.limit_points:g} F1 points may be lost.", bullets(report.reasons))
+    yield section(
+        "F1 by length of text",
+        "Exact spans against the gold set; lengths in tokens. Documents are the same sentences, joined.",
+        colours,
+        pairs_plot([*_pairs("", sentences.by_length), *_pairs("doc ", documents.by_length)], ("base", "main")),
+    )
+    yield section(
+        "What is lost, and what may be chance",
+        "Bars are 95 % intervals of a paired bootstrap over texts.",
+        ranges_plot([*_ranges("sentences", sentences), *_ranges("documents", documents)], report.limit_points),
+    )
+    yield section(
+        "Differences of logits",
+        f"Every logit of every token, {precision} against fp32: largest {sentences.logits.largest_difference:.3g} "
+        f"({100 * sentences.logits.largest_relative:.2g} % of the largest logit), 99 % below "
+        f"{sentences.logits.p99_difference:.3g}. Heights by square root.",
+        histogram_plot(
+            sentences.logits.histogram,
+            sentences.logits.histogram_from,
+            sentences.logits.histogram_step,
+            "absolute difference",
+        ),
+    )
+    yield section(
+        "Other batches, same windows",
+        "What changes when windows share batches in another way, against each window alone.",
+        _compositions(report),
+    )
+    for comparison in report.comparisons:
+        yield section(comparison.name.capitalize(), _about(comparison), _rows(comparison, precision))
+    yield section("Bound to", "Another model, form or builder needs a report of its own.", facts(_facts(report)))
+
+
+def _figures(sentences: Comparison) -> list[tuple[str, str]]:
+    overall = sentences.overall
+    return [
+        (f"{overall.reduced.f1:.4f}", f"entity F1; fp32 {overall.reference.f1:.4f}"),
+        (f"{overall.delta_points:+.2f}", "F1 points against fp32"),
+        (f"{100 * sentences.equal_labels:.3f} %", f"labels equal; {sentences.changed_labels:,} differ"),
+        (f"{sentences.spans.f1:.4f}", "agreement of spans with fp32"),
+        (f"{sentences.logits.largest_difference:.3g}", "largest difference of a logit"),
+        (f"{sentences.not_finite_reduced:,}", "NaN or infinite numbers"),
+    ]
+
+
+def _weighty(rows: tuple[Row, ...]) -> list[Row]:
+    """Those with enough entities; all where none has."""
+    return [row for row in rows if row.reference.expected >= _FEW_ENTITIES] or list(rows)
+
+
+def _pairs(prefix: str, rows: tuple[Row, ...]) -> list[Pair]:
+    return [Pair(prefix + row.name, row.reference.f1, row.reduced.f1, row.reference.expected) for row in _weighty(rows)]
+
+
+def _ranges(name: str, comparison: Comparison) -> list[Range]:
+    rows = [*_weighty(comparison.by_type), *_weighty(comparison.by_length)]
+    details = [Range(f"{name} {row.name}", row.delta_points, row.low_points, row.high_points) for row in rows]
+    overall = comparison.overall
+    return [Range(name, overall.delta_points, overall.low_points, overall.high_points, strong=True), *details]
+
+
+def _about(comparison: Comparison) -> str:
+    return f"{comparison.texts:,} texts, {comparison.tokens:,} tokens, {comparison.windows:,} windows."
+
+
+def _rows(comparison: Comparison, precision: str) -> str:
+    columns = ["", "entities", "F1 fp32", f"F1 {precision}", "points", "95 %", "precision", "recall"]
+    every = (comparison.overall, *comparison.by_type, *comparison.by_length)
+    return table(columns, [_cells(row) for row in every], best=0)
+
+
+def _cells(row: Row) -> list[str]:
+    return [
+        row.name,
+        f"{row.reference.expected:,}",
+        f"{row.reference.f1:.4f}",
+        f"{row.reduced.f1:.4f}",
+        f"{row.delta_points:+.2f}",
+        f"{row.low_points:+.2f} to {row.high_points:+.2f}",
+        f"{row.reduced.precision:.4f}",
+        f"{row.reduced.recall:.4f}",
+    ]
+
+
+def _compositions(report: GateReport) -> str:
+    columns = ["form and batches", "runs", "labels that change", "equal", "largest change of a score", "F1"]
+    rows = [
+        [
+            f"{each.form}, {each.name}",
+            f"{each.runs:,}",
+            f"{each.changed_labels:,}",
+            f"{100 * each.equal_labels:.3f} %",
+            f"{each.largest_score_change:.2g}",
+            f"{each.f1:.4f}",
+        ]
+        for each in report.compositions
+    ]
+    return table(columns, rows)
+
+
+def _facts(report: GateReport) -> list[tuple[str, str]]:
+    bound = report.bound_to
+    return [
+        ("model", f"{bound.model_name}, sha256 {bound.model_digest}"),
+        ("form", f"{bound.form} ({bound.precision}), graph builder {bound.builder_version}"),
+        ("gold set", f"{bound.gold_name}, sha256 {bound.gold_digest}"),
+        ("run by", f"{bound.provider}, ONNX Runtime {bound.onnxruntime}, enricher {bound.enricher}"),
+        ("processor", f"{bound.processor} ({', '.join(bound.processor_features)})"),
+    ]

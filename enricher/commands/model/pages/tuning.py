@@ -1,0 +1,97 @@
+"""A tuning as a page: throughput and batch time over tokens per batch. Reads the tuning and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from enricher.commands.model.pages.frame import cards, key, page, section, table
+from enricher.commands.model.pages.plots import Line, lines_plot
+
+if TYPE_CHECKING:
+    from enricher.commands.model.tune.tuning import Tuning, TuningRow
+
+_COLOURS = ("main", "second", "third", "fourth", "fifth")
+
+
+def tuning_page(tuning: Tuning) -> str:
+    """HTML, whole and self-contained."""
+    title = f"{tuning.model_name}: {tuning.form} on {tuning.device}"
+    subtitle = f"{tuning.processor}, {tuning.cores} cores; {tuning.provider}; {tuning.created_at}"
+    return page(title, subtitle, _parts(tuning))
+
+
+def _parts(tuning: Tuning) -> Iterator[str]:
+    best = _best(tuning)
+    yield cards(
+        [
+            (f"{tuning.max_batch_tokens:,}", "tokens a batch, recommended"),
+            (f"{tuning.lanes}", "lanes, recommended"),
+            (f"{best.tokens_per_s:,.0f}", "tokens a second with these"),
+            (f"{best.batch_ms:.1f} ms", "a batch with these"),
+            (f"{tuning.run_overhead_tokens}", "tokens: what a run costs before its first"),
+        ]
+    )
+    lanes = sorted({row.lanes for row in tuning.rows})
+    for count in lanes:
+        rows = [row for row in tuning.rows if row.lanes == count]
+        marked = best if count == tuning.lanes else None
+        yield section(
+            f"{count} lane{'s' if count > 1 else ''}: throughput",
+            "Tokens a second over tokens a batch, a line for each window length; ring: recommended.",
+            *_plot(rows, "tokens a second", marked),
+        )
+        yield section(
+            f"{count} lane{'s' if count > 1 else ''}: batch time",
+            "Milliseconds from handing a batch over until its labels are back, all lanes busy.",
+            *_plot(rows, "milliseconds", marked),
+        )
+    settings = "\n".join(f"{name}={value}" for name, value in tuning.settings.items())
+    yield section("Settings", "As environment variables.", f"<pre><code>{settings}</code></pre>")
+    yield section("Everything measured", _load(tuning), _rows(tuning, best))
+
+
+def _best(tuning: Tuning) -> TuningRow:
+    usual = min({row.length_tokens for row in tuning.rows}, key=lambda length: abs(length - tuning.window_tokens))
+    wanted = (tuning.lanes, usual, tuning.max_batch_tokens)
+    return next(row for row in tuning.rows if (row.lanes, row.length_tokens, row.batch_tokens) == wanted)
+
+
+def _plot(rows: Sequence[TuningRow], unit: str, marked: TuningRow | None) -> tuple[str, str]:
+    lengths = sorted({row.length_tokens for row in rows})
+    colours = dict(zip(lengths, _COLOURS, strict=False))
+    ring = None if marked is None else (float(marked.batch_tokens), _value(marked, unit))
+    lines = [
+        Line(
+            f"windows of {length} tokens",
+            colours[length],
+            [(row.batch_tokens, _value(row, unit)) for row in rows if row.length_tokens == length],
+        )
+        for length in lengths
+    ]
+    return key((line.colour, line.name) for line in lines), lines_plot(lines, "tokens a batch", unit, ring)
+
+
+def _value(row: TuningRow, unit: str) -> float:
+    return row.batch_ms if unit == "milliseconds" else row.tokens_per_s
+
+
+def _load(tuning: Tuning) -> str:
+    load = "unknown" if tuning.load_before is None else f"{tuning.load_before:.2f}"
+    return f"Medians. Load average before it began: {load}. ONNX Runtime {tuning.onnxruntime}."
+
+
+def _rows(tuning: Tuning, best: TuningRow) -> str:
+    columns = ["window, tokens", "lanes", "batch, tokens", "windows", "tokens a second", "batch, ms"]
+    cells = [
+        [
+            f"{row.length_tokens}",
+            f"{row.lanes}",
+            f"{row.batch_tokens:,}",
+            f"{row.windows:,}",
+            f"{row.tokens_per_s:,.0f}",
+            f"{row.batch_ms:.1f}",
+        ]
+        for row in tuning.rows
+    ]
+    return table(columns, cells, best=list(tuning.rows).index(best))

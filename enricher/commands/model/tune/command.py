@@ -1,0 +1,191 @@
+"""The command `model tune`: opens the model as a worker does, sweeps, recommends, writes."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from enricher.commands.console import Ticker, data_console, remark_console
+from enricher.commands.model.arguments import EMBEDDED, DeviceOption, FolderArgument, Precision
+from enricher.commands.model.pages.tuning import tuning_page
+from enricher.commands.model.tune.sweep import Cell, Measurement, Sweep
+from enricher.commands.model.tune.tuning import (
+    Tuning,
+    bucket_edges,
+    overhead_tokens,
+    recommended,
+    rows_of,
+    write_tuning,
+)
+from enricher.settings import load_settings
+
+if TYPE_CHECKING:
+    from enricher.inference.device import Device
+    from enricher.inference.engine import OnnxEngine
+    from enricher.inference.model import PreparedModel
+    from enricher.inference.tokenizer import ArticleTokenizer
+    from enricher.records import Int32Array
+
+_BATCH_TOKENS: dict[str, tuple[int, ...]] = {
+    "cpu": (128, 256, 512, 1024, 2048),
+    "cuda": (1024, 2048, 4096, 8192, 16384, 32768),
+}
+_LENGTHS_TOKENS = (32, 64, 128, 256, 512)
+
+
+def model_tune(
+    folder: FolderArgument = EMBEDDED,
+    *,
+    device: DeviceOption = "auto",
+    precision: Annotated[Precision, typer.Option(help="Which to measure; `auto`: what a worker would take.")] = "auto",
+    lanes: Annotated[list[int] | None, typer.Option(min=1, max=64, help="Lanes to try; may be repeated.")] = None,
+    batch_tokens: Annotated[list[int] | None, typer.Option(min=16, help="Batches to try; may be repeated.")] = None,
+    seconds: Annotated[float, typer.Option(min=0.0, help="Seconds for each combination and round.")] = 0.4,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds over all combinations; medians count.")] = 3,
+) -> None:
+    """Measure throughput and batch time over batch size, window length and lanes; recommend settings."""
+    from enricher.inference.model import prepare  # noqa: PLC0415  it imports ONNX Runtime
+
+    cache_dir = load_settings().model.cache_dir
+    load = _load_average()
+    model = prepare(folder, device=device, precision=precision, cache_dir=cache_dir)
+    tokenizer = _tokenizer(model)
+    window_tokens = _window_tokens(model, tokenizer)
+    cells = _cells(model.device, window_tokens, lanes, batch_tokens)
+    with Ticker(remark_console()) as ticker:
+        sweep = Sweep(seconds, rounds, lambda cell, done, of: ticker.tick(lambda: _progress(cell, done, of)))
+        measurements = sweep.run(_engines(model, tokenizer), cells, _text_ids(tokenizer))
+    tuning = _tuning(model, window_tokens, measurements, load)
+    _print(tuning)
+    if load is not None and load > tuning.cores / 2:
+        remark_console().print(f"other work kept {load:.1f} of {tuning.cores} cores busy: measure again without it")
+    remark_console().print(f"written: {escape(str(_keep(tuning, model.checkpoint.folder, cache_dir)))}, and as a page")
+
+
+def _cells(
+    device: Device, window_tokens: int, lanes: Sequence[int] | None, batch_tokens: Sequence[int] | None
+) -> list[Cell]:
+    """Every combination worth a try: a batch smaller than a window is a window alone, and one of those is enough."""
+    from enricher.inference.device import default_lanes  # noqa: PLC0415  it imports ONNX Runtime
+
+    counts = sorted(set(lanes or (1, default_lanes(device))))
+    lengths = [*[length for length in _LENGTHS_TOKENS if length < window_tokens][-2:], window_tokens]
+    combinations = itertools.product(counts, lengths, sorted(set(batch_tokens or _BATCH_TOKENS[device])))
+    cells = [Cell(*each) for each in combinations if each[2] >= each[1]]
+    return cells or [Cell(count, window_tokens, window_tokens) for count in counts]
+
+
+def _engines(model: PreparedModel, tokenizer: ArticleTokenizer) -> Callable[[int], OnnxEngine]:
+    """A warm engine for each number of lanes, opened once."""
+    from enricher.inference.engine import OnnxEngine  # noqa: PLC0415  it imports ONNX Runtime
+
+    opened: dict[int, OnnxEngine] = {}
+
+    def engine(lanes: int) -> OnnxEngine:
+        if lanes not in opened:
+            opened[lanes] = OnnxEngine(model, threads_per_run=1, pad_id=tokenizer.pad_id, lanes=lanes)
+        return opened[lanes]
+
+    return engine
+
+
+def _tokenizer(model: PreparedModel) -> ArticleTokenizer:
+    from enricher.inference.tokenizer import ArticleTokenizer  # noqa: PLC0415  it imports the tokenizer library
+
+    return ArticleTokenizer(model.checkpoint, max_article_tokens=1_000_000, too_long="truncate")
+
+
+def _window_tokens(model: PreparedModel, tokenizer: ArticleTokenizer) -> int:
+    """The setting, else the model's advice: as a worker cuts."""
+    from enricher.inference.advice import advice_for  # noqa: PLC0415  it comes with ONNX Runtime
+
+    advised = advice_for(model.checkpoint.folder, tokenizer.max_window_tokens).max_window_tokens
+    return min(load_settings().batching.max_window_tokens or advised, tokenizer.max_window_tokens)
+
+
+def _text_ids(tokenizer: ArticleTokenizer) -> Int32Array:
+    """The gold sentences as one run of tokens: real text, for products of real sizes."""
+    from enricher.commands.model.gating import read_gold_set  # noqa: PLC0415  used here only
+    from enricher.records import Article, TokenizedArticle  # noqa: PLC0415  the same
+
+    text = " ".join(each.text for each in read_gold_set(None).texts)
+    (tokens,) = tokenizer.tokenize([Article("text", "", text)])
+    assert isinstance(tokens, TokenizedArticle), "the default gold set is well-formed"
+    return tokens.fields[1].ids
+
+
+def _tuning(
+    model: PreparedModel, window_tokens: int, measurements: Sequence[Measurement], load: float | None
+) -> Tuning:
+    import onnxruntime as ort  # noqa: PLC0415  a third of a second
+
+    from enricher.inference.device import available_cores  # noqa: PLC0415  it imports ONNX Runtime
+    from enricher.inference.gate.machine import processor_name  # noqa: PLC0415  the same
+
+    best = recommended(measurements, window_tokens)
+    overhead = overhead_tokens(measurements, best.lanes)
+    return Tuning(
+        model_name=model.checkpoint.name,
+        model_digest=model.checkpoint.digest,
+        form=model.form.name,
+        device=model.device,
+        provider=model.provider,
+        processor=processor_name(model.device),
+        cores=available_cores(),
+        load_before=load,
+        onnxruntime=ort.__version__,
+        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        window_tokens=window_tokens,
+        rows=rows_of(measurements),
+        lanes=best.lanes,
+        max_batch_tokens=best.batch_tokens,
+        run_overhead_tokens=overhead,
+        bucket_edges=bucket_edges(window_tokens, overhead),
+    )
+
+
+def _keep(tuning: Tuning, folder: Path, cache_dir: Path) -> Path:
+    """Beside the model, else in the cache."""
+    try:
+        path = write_tuning(folder, tuning)
+    except OSError:
+        cache_dir.mkdir(parents=True, exist_ok=True)
+        path = write_tuning(cache_dir, tuning)
+    path.with_suffix(".html").write_text(tuning_page(tuning), encoding="utf-8")
+    return path
+
+
+def _print(tuning: Tuning) -> None:
+    console = data_console()
+    table = Table("window, tokens", "lanes", "batch, tokens", "windows", "tokens/s", "batch, ms")
+    for row in tuning.rows:
+        table.add_row(
+            f"{row.length_tokens}",
+            f"{row.lanes}",
+            f"{row.batch_tokens:,}",
+            f"{row.windows}",
+            f"{row.tokens_per_s:,.0f}",
+            f"{row.batch_ms:.1f}",
+        )
+    console.print(table)
+    for name, value in tuning.settings.items():
+        console.print(f"{name}={escape(value)}", soft_wrap=True)
+
+
+def _progress(cell: Cell, done: int, of: int) -> str:
+    return f"{done} of {of}: windows of {cell.length_tokens}, {cell.batch_tokens} tokens a batch, {cell.lanes} lane(s)"
+
+
+def _load_average() -> float | None:
+    try:
+        return os.getloadavg()[0]
+    except (AttributeError, OSError):
+        return None

@@ -1,0 +1,102 @@
+"""Measures one form: tokens per batch x window length x lanes. Gives figures; what they recommend is tuning.py's.
+
+Windows are real text, all of one length, so that nothing is padded. Cells are measured in rounds, one after the other:
+what else happens on the machine then hits all of them alike. The median counts.
+"""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from enricher.records import Batch, InFlight, Partition, RawRecord, Window
+
+if TYPE_CHECKING:
+    from enricher.inference.engine import OnnxEngine
+    from enricher.records import Int32Array
+
+Clock = Callable[[], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One combination. `batch_tokens` is what was asked for; a batch has at least one window."""
+
+    lanes: int
+    length_tokens: int
+    batch_tokens: int
+
+    @property
+    def windows(self) -> int:
+        """Windows of a batch."""
+        return max(1, self.batch_tokens // self.length_tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """Medians of a cell over all rounds."""
+
+    cell: Cell
+    tokens_per_s: float
+    batch_ms: float
+    """From handing a batch to a lane until its labels are back, with all lanes busy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """How it is measured."""
+
+    seconds_per_cell: float
+    rounds: int
+    progress: Callable[[Cell, int, int], None]
+    clock: Clock = time.perf_counter
+
+    def run(
+        self, engines: Callable[[int], OnnxEngine], cells: Sequence[Cell], text_ids: Int32Array
+    ) -> list[Measurement]:
+        """Measure all cells. `engines(lanes)` gives a warm engine; `text_ids` is `int32 [tokens]`, any text. Blocks."""
+        taken: dict[Cell, list[tuple[float, float]]] = {cell: [] for cell in cells}
+        for done, (_, cell) in enumerate(itertools.product(range(self.rounds), cells), start=1):
+            taken[cell].append(self._measured(engines(cell.lanes), cell, text_ids))
+            self.progress(cell, done, self.rounds * len(cells))
+        return [
+            Measurement(cell, *(statistics.median(column) for column in zip(*rounds, strict=True)))
+            for cell, rounds in taken.items()
+        ]
+
+    def _measured(self, engine: OnnxEngine, cell: Cell, text_ids: Int32Array) -> tuple[float, float]:
+        """Tokens per second and milliseconds per batch, all lanes busy for `seconds_per_cell`."""
+        batch = batch_of(cell, text_ids)
+        with ThreadPoolExecutor(cell.lanes) as pool:
+            # A shape is slow the first time, on some providers on each lane.
+            list(pool.map(engine.run, [batch] * cell.lanes))
+            began_s = self.clock()
+            stop_s = began_s + self.seconds_per_cell
+            lanes = [pool.submit(self._lane, engine, batch, stop_s) for _ in range(cell.lanes)]
+            took_s = [lane.result() for lane in lanes]
+            elapsed_s = self.clock() - began_s
+        runs = [one for lane in took_s for one in lane]
+        return len(runs) * batch.real_tokens / elapsed_s, 1000 * statistics.median(runs)
+
+    def _lane(self, engine: OnnxEngine, batch: Batch, stop_s: float) -> list[float]:
+        """Seconds of each run, until the time is over; at least one."""
+        took_s: list[float] = []
+        while not took_s or self.clock() < stop_s:
+            began_s = self.clock()
+            engine.run(batch)
+            took_s.append(self.clock() - began_s)
+        return took_s
+
+
+def batch_of(cell: Cell, text_ids: Int32Array) -> Batch:
+    """Windows of the cell's length, cut from the text one after the other, from its beginning again at its end."""
+    ids = np.resize(text_ids, (cell.windows, cell.length_tokens))
+    ticket = InFlight(RawRecord(Partition("", 0), 0, None, None), arrived_s=0.0)
+    return Batch(tuple(Window(ticket, row, 0, 0, 0, 0, 0.0) for row in ids))

@@ -1,0 +1,124 @@
+"""Measurements -> recommended settings, and the file that keeps both. Pure but for writing that file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from enricher.commands.model.tune.sweep import Cell, Measurement
+
+SCHEMA_VERSION = 1
+NEARLY_AS_FAST = 0.97
+"""Of all settings within 3 % of the best, which is what two measurements of one cell differ by, the smallest batch is taken:
+it is back sooner, and fills sooner when there is little to do."""
+LEAST_EDGE_TOKENS = 16
+
+
+class TuningRow(BaseModel):
+    """One measured cell."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    lanes: int
+    length_tokens: int
+    batch_tokens: int
+    windows: int
+    tokens_per_s: float
+    batch_ms: float
+
+
+class Tuning(BaseModel):
+    """`tuning-<device>-<form>.json`: what was measured, where, and what follows from it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    schema_version: int = SCHEMA_VERSION
+    model_name: str
+    model_digest: str
+    form: str
+    device: str
+    provider: str
+    processor: str
+    cores: int = Field(description="Cores that the process could use.")
+    load_before: float | None = Field(
+        description="Load average of a minute, before it began: other work on the machine."
+    )
+    onnxruntime: str
+    created_at: str
+    window_tokens: int = Field(description="The model's windows: what the recommendation is for.")
+    rows: tuple[TuningRow, ...]
+    lanes: int = Field(description="Recommended.")
+    max_batch_tokens: int = Field(description="Recommended.")
+    run_overhead_tokens: int = Field(description="Recommended: the fixed cost of a run, in tokens.")
+    bucket_edges: tuple[int, ...] = Field(description="Recommended: longest window of each length bucket.")
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The recommendation as environment variables."""
+        return {
+            "ENRICHER_MODEL__LANES": str(self.lanes),
+            "ENRICHER_BATCHING__MAX_BATCH_TOKENS": str(self.max_batch_tokens),
+            "ENRICHER_BATCHING__RUN_OVERHEAD_TOKENS": str(self.run_overhead_tokens),
+            "ENRICHER_BATCHING__BUCKET_EDGES": str(list(self.bucket_edges)),
+        }
+
+
+def rows_of(measurements: Sequence[Measurement]) -> tuple[TuningRow, ...]:
+    """As the file has them."""
+    return tuple(
+        TuningRow(
+            lanes=each.cell.lanes,
+            length_tokens=each.cell.length_tokens,
+            batch_tokens=each.cell.batch_tokens,
+            windows=each.cell.windows,
+            tokens_per_s=each.tokens_per_s,
+            batch_ms=each.batch_ms,
+        )
+        for each in measurements
+    )
+
+
+def recommended(measurements: Sequence[Measurement], window_tokens: int) -> Cell:
+    """The smallest batch, and then the fewest lanes, nearly as fast as the fastest on windows of the model's length."""
+    lengths = {each.cell.length_tokens for each in measurements}
+    usual = min(lengths, key=lambda length: abs(length - window_tokens))
+    mine = [each for each in measurements if each.cell.length_tokens == usual]
+    best = max(each.tokens_per_s for each in mine)
+    fast = [each.cell for each in mine if each.tokens_per_s >= NEARLY_AS_FAST * best]
+    return min(fast, key=lambda cell: (cell.batch_tokens, cell.lanes))
+
+
+def overhead_tokens(measurements: Sequence[Measurement], lanes: int) -> int:
+    """What a run costs before its first token, in tokens: time over tokens is a line, and this is where it meets zero.
+
+    Least squares over batches of the shortest length; 0 where the line says less than nothing.
+    """
+    shortest = min(each.cell.length_tokens for each in measurements)
+    mine = [each for each in measurements if (each.cell.lanes, each.cell.length_tokens) == (lanes, shortest)]
+    xs = [each.cell.windows * shortest for each in mine]
+    mean_x, mean_y = sum(xs) / len(xs), sum(each.batch_ms for each in mine) / len(mine)
+    spread = sum((x - mean_x) ** 2 for x in xs)
+    slope = sum((x - mean_x) * (each.batch_ms - mean_y) for x, each in zip(xs, mine, strict=True)) / (spread or 1.0)
+    return max(0, round(mean_y / slope - mean_x)) if slope > 0 else 0
+
+
+def bucket_edges(window_tokens: int, overhead: int) -> tuple[int, ...]:
+    """Edges up to the longest window: a window pays half a step in padding, and a further bucket is one more run.
+
+    Steps of 8 tokens where runs are cheap, else of 16, which some forms round to anyway; of 32 beyond 256 tokens, where a
+    token of padding is a smaller share.
+    """
+    step = 8 if overhead < LEAST_EDGE_TOKENS // 2 else 16
+    short = range(LEAST_EDGE_TOKENS, min(window_tokens, 256) + 1, step)
+    long = range(256 + 32, window_tokens + 1, 32)
+    edges = [*short, *long]
+    return tuple(edges if edges and edges[-1] == window_tokens else [*edges, window_tokens])
+
+
+def write_tuning(folder: Path, tuning: Tuning) -> Path:
+    """Write the file. Raises OSError where the folder cannot be written."""
+    path = folder / f"tuning-{tuning.device}-{tuning.form}.json"
+    path.write_text(tuning.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    return path

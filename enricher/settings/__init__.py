@@ -1,0 +1,25 @@
+"""The settings of a worker: what there is to set (`groups`), and where it is read from (`sources`)."""
+
+from enricher.settings.groups import ArticleSettings, BatchingSettings, KafkaSettings, ModelSettings, WorkerSettings
+from enricher.settings.sources import (
+    CONFIG_VARIABLE,
+    DEFAULT_CONFIG_FILE,
+    PREFIX,
+    Settings,
+    load_settings,
+    variable_name,
+)
+
+__all__ = [
+    "CONFIG_VARIABLE",
+    "DEFAULT_CONFIG_FILE",
+    "PREFIX",
+    "ArticleSettings",
+    "BatchingSettings",
+    "KafkaSettings",
+    "ModelSettings",
+    "Settings",
+    "WorkerSettings",
+    "load_settings",
+    "variable_name",
+]

@@ -1,0 +1,148 @@
+"""Reads the settings: the only reader of the environment.
+
+From weakest to strongest: defaults, a TOML file (`enricher.toml`, or the one that `ENRICHER_CONFIG` names), a `.env` file,
+environment variables. Unknown names are refused.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from pathlib import Path
+from typing import get_args, get_origin
+
+import orjson
+from dotenv import dotenv_values
+from pydantic import Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+
+from enricher.errors import SettingsError
+from enricher.settings.groups import ArticleSettings, BatchingSettings, KafkaSettings, ModelSettings, WorkerSettings
+
+PREFIX = "ENRICHER_"
+CONFIG_VARIABLE = "ENRICHER_CONFIG"
+DEFAULT_CONFIG_FILE = "enricher.toml"
+
+
+class Settings(BaseSettings):
+    """All settings of a worker."""
+
+    # Other programs' variables may stand in the same `.env`; ours are checked by `_refuse_unknown_groups`.
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, env_nested_delimiter="__", env_file=".env", extra="ignore", frozen=True
+    )
+
+    kafka: KafkaSettings = Field(default_factory=KafkaSettings)
+    model: ModelSettings = Field(default_factory=ModelSettings)
+    batching: BatchingSettings = Field(default_factory=BatchingSettings)
+    articles: ArticleSettings = Field(default_factory=ArticleSettings)
+    worker: WorkerSettings = Field(default_factory=WorkerSettings)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Strongest first: arguments, environment, `.env`, the TOML file."""
+        del file_secret_settings
+        toml = TomlConfigSettingsSource(settings_cls, toml_file=_config_file())
+        return init_settings, env_settings, dotenv_settings, toml
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Settings:
+        kafka, batching, worker = self.kafka, self.batching, self.worker
+        _require(
+            kafka.transaction_timeout_s < kafka.session_timeout_s,
+            "kafka.transaction_timeout_s must be below kafka.session_timeout_s",
+        )
+        edges = list(batching.bucket_edges or ())
+        _require(edges == sorted(set(edges)), "batching.bucket_edges must grow")
+        _require(
+            worker.stall_timeout_s > kafka.request_timeout_s,
+            "worker.stall_timeout_s must be above kafka.request_timeout_s",
+        )
+        topics = {kafka.input_topic, kafka.output_topic, kafka.dead_letter_topic}
+        _require(len(topics) == 3, "the input, output and dead-letter topics must differ")
+        return self
+
+
+def _require(holds: bool, message: str) -> None:  # noqa: FBT001  reads as a sentence where it is used
+    if not holds:
+        raise ValueError(message)
+
+
+def load_settings() -> Settings:
+    """Settings from all sources; raises SettingsError with every mistake, each with the name to look for."""
+    try:
+        _refuse_unknown_groups()
+        return Settings()
+    except ValidationError as error:
+        message = "\n".join(_explain(problem) for problem in error.errors(include_url=False, include_input=False))
+        raise SettingsError(message) from error
+    except tomllib.TOMLDecodeError as error:
+        message = f"{_config_file()}: {error}"
+        raise SettingsError(message) from error
+    except ValueError as error:
+        raise SettingsError(_malformed_json() or str(error)) from error
+
+
+def _malformed_json() -> str:
+    """The variables that are not the JSON that they have to be, with the reason: the library names only their group."""
+    found, environment = [], {name.upper(): value for name, value in os.environ.items()}
+    for group, model in Settings.model_fields.items():
+        for field, info in getattr(model.annotation, "model_fields", {}).items():
+            value = environment.get(name := variable_name(group, field))
+            if value is not None and _is_json(info.annotation):
+                try:
+                    orjson.loads(value)
+                except orjson.JSONDecodeError as error:
+                    found.append(f"{name}: not JSON: {error}")
+    return "\n".join(found)
+
+
+def _is_json(annotation: object) -> bool:
+    """Whether a setting is written as JSON: a table or a list, or that or nothing."""
+    return any(get_origin(each) in {dict, tuple} for each in (annotation, *get_args(annotation)))
+
+
+def variable_name(group: str, field: str) -> str:
+    """The environment variable of a setting."""
+    return f"{PREFIX}{group}__{field}".upper()
+
+
+def _config_file() -> Path | None:
+    named = os.environ.get(CONFIG_VARIABLE)
+    if named and not Path(named).is_file():
+        message = f"{CONFIG_VARIABLE} names {named}, which is no file"
+        raise SettingsError(message)
+    path = Path(named or DEFAULT_CONFIG_FILE)
+    return path if path.is_file() else None
+
+
+def _refuse_unknown_groups() -> None:
+    """pydantic-settings checks the names inside a group, but overlooks variables that name no group at all."""
+    file = _config_file()
+    for table in tomllib.loads(file.read_text("utf-8")) if file else ():
+        if table not in Settings.model_fields:
+            message = f"{file}: there is no table '{table}'; they are {', '.join(Settings.model_fields)}"
+            raise SettingsError(message)
+    dotenv = dotenv_values(".env") if Path(".env").is_file() else {}
+    for name in {*os.environ, *dotenv}:
+        if not name.upper().startswith(PREFIX) or name.upper() == CONFIG_VARIABLE:
+            continue
+        group, delimiter, _field = name[len(PREFIX) :].lower().partition("__")
+        if group not in Settings.model_fields or not delimiter:
+            known = ", ".join(f"{PREFIX}{known.upper()}__..." for known in Settings.model_fields)
+            message = f"{name}: no such setting; they are called {known} (see 'enricher settings')"
+            raise SettingsError(message)
+
+
+def _explain(problem: ErrorDetails) -> str:
+    location = [str(part) for part in problem["loc"]]
+    name = variable_name(location[0], location[1]) if len(location) > 1 else ".".join(location) or "settings"
+    return f"{name}: {problem['msg']}"

@@ -1,0 +1,157 @@
+"""`enricher model check` and `inspect`: verdict, exit code, report and page."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from commands.model_app import run_model, tiny_model
+
+from enricher.commands.model import arguments
+from enricher.commands.model.pages.gate import gate_page
+from enricher.errors import FatalError, ModelError, SettingsError
+from enricher.inference import catalogue
+from enricher.inference.gate.gold import DEFAULT_GOLD
+from enricher.inference.gate.report import GateReport
+from enricher.inference.gate.verdict import DEFAULT_LIMIT_POINTS
+from enricher.inference.int8 import PaddedInt8
+from enricher.inference.model import EMBEDDED, EMBEDDED_FOLDER
+
+SHIPPED = GateReport.model_validate_json((EMBEDDED_FOLDER / "gate-padded-bf16.json").read_bytes())
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """A small model, in a folder of the test's own."""
+    return tiny_model(tmp_path / "tiny")
+
+
+@pytest.fixture
+def gold(tmp_path: Path) -> Path:
+    """Some labelled sentences."""
+    path = tmp_path / "gold.jsonl"
+    path.write_bytes(b"".join(DEFAULT_GOLD.read_bytes().splitlines(keepends=True)[:6]))
+    return path
+
+
+@pytest.fixture
+def runs_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Int8 is right on every processor that the tests run on, only not faster on all."""
+    monkeypatch.setattr(PaddedInt8, "problem", lambda _self: None)
+
+
+@pytest.mark.usefixtures("runs_anywhere")
+def test_a_failed_check_ends_with_code_3_and_leaves_its_report(model: Path, gold: Path, tmp_path: Path) -> None:
+    """The reasons are told; the report and its page lie beside the model."""
+    result = run_model("check", model, "--gold", gold, "--precision", "int8", cache_dir=tmp_path / "cache")
+    assert result.exit_code == 3, result.output
+    assert "does not fit the model" in re.sub(r"\s+", " ", result.output)
+    report = GateReport.model_validate_json((model / "gate-padded-int8.json").read_bytes())
+    assert not report.passed
+    assert (6, "gold") == (report.comparisons[0].texts, report.bound_to.gold_name)
+    assert (model / "gate-padded-int8.html").read_text().startswith("<!doctype html>")
+
+
+@pytest.mark.usefixtures("runs_anywhere")
+def test_a_passed_check_ends_with_code_0_and_inspect_then_says_that_it_may_serve(
+    model: Path, gold: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The limit is the user's; a model without skill is let through here only because the test lets it."""
+    monkeypatch.setattr("enricher.inference.gate.verdict.LEAST_REFERENCE_F1", 0.0)
+    cache = tmp_path / "cache"
+    check = run_model("check", model, "--gold", gold, "--precision", "int8", "--limit-points", "100", cache_dir=cache)
+    assert check.exit_code == 0, check.output
+    inspect = run_model("inspect", model, "--device", "cpu", "--json", cache_dir=cache)
+    forms = {form["precision"]: form for form in json.loads(inspect.stdout)["forms"]}
+    assert forms["int8"]["may_serve"]
+    assert forms["fp32"]["may_serve"]
+
+
+def test_fp32_needs_no_check_and_a_form_of_elsewhere_cannot_be_checked(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Usage, and the machine: two different exit codes."""
+    cache = tmp_path / "cache"
+    assert isinstance(run_model("check", model, "--precision", "fp32", cache_dir=cache).exception, SettingsError)
+    monkeypatch.setattr(PaddedInt8, "problem", lambda _self: "the processor has no VNNI")
+    error = run_model("check", model, "--precision", "int8", "--device", "cpu", cache_dir=cache).exception
+    assert isinstance(error, ModelError)
+    assert "the processor has no VNNI" in str(error)
+
+
+def test_a_gold_set_that_is_not_there_is_no_traceback(model: Path, tmp_path: Path) -> None:
+    """An input that cannot be used."""
+    error = run_model("check", model, "--gold", tmp_path / "none", cache_dir=tmp_path).exception
+    assert isinstance(error, FatalError)
+    assert error.exit_code == 1
+
+
+def test_inspect_tells_what_a_model_is(tmp_path: Path) -> None:
+    """The embedded one, for people and for machines."""
+    shown = run_model("inspect", "--device", "cpu", cache_dir=tmp_path)
+    assert shown.exit_code == 0, shown.output
+    assert SHIPPED.bound_to.model_digest in shown.stdout
+    facts = json.loads(run_model("inspect", "--device", "cpu", "--json", cache_dir=tmp_path).stdout)
+    assert (EMBEDDED, "bert", 6, 128, 16) == tuple(
+        facts[name] for name in ("name", "family", "layers", "window_tokens", "overlap_tokens")
+    )
+    assert [form.name for form in catalogue.forms_for("cpu")] == [form["form"] for form in facts["forms"]]
+    assert sum(form["chosen_by_auto"] for form in facts["forms"]) == 1
+
+
+def test_the_limit_that_help_shows_is_the_gates() -> None:
+    """It is written twice, so that --help need not load the gate."""
+    assert arguments.DEFAULT_LIMIT_POINTS == DEFAULT_LIMIT_POINTS
+    assert arguments.EMBEDDED == EMBEDDED
+
+
+class _Assets(HTMLParser):
+    """Collects what a page would load, and whether its tags are balanced."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loads: list[str] = []
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note what it names."""
+        self.loads += [f"{tag} {name}" for name, _ in attrs if name in {"src", "href", "xlink:href", "srcset"}]
+        self.loads += [tag] if tag in {"script", "link", "iframe", "img"} else []
+        if tag not in {"meta", "circle", "line", "rect", "polyline"}:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        """Close it, if it was the last one opened."""
+        if self.open and self.open[-1] == tag:
+            self.open.pop()
+
+
+def assert_self_contained(page: str) -> None:
+    """Nothing is loaded, from nowhere; every tag is closed; there are plots; light and dark."""
+    parser = _Assets()
+    parser.feed(page)
+    assert [] == parser.loads
+    assert [] == parser.open
+    assert page.count("<svg") >= 2
+    assert "prefers-color-scheme:dark" in page
+    assert not re.search(r"@import|url\(|https?://", page)
+
+
+def test_the_page_is_self_contained_and_says_the_verdict() -> None:
+    """One file, to be mailed or kept beside the model."""
+    page = gate_page(SHIPPED)
+    assert_self_contained(page)
+    assert '<span class="badge good">passed</span>' in page
+    failed = gate_page(SHIPPED.model_copy(update={"passed": False, "reasons": ("F1 <b>less</b>",)}))
+    assert '<span class="badge bad">failed</span>' in failed
+    assert "F1 &lt;b&gt;less&lt;/b&gt;" in failed
+
+
+def test_every_page_that_ships_is_of_the_report_beside_it() -> None:
+    """Made by the same command."""
+    for path in EMBEDDED_FOLDER.glob("gate-*.json"):
+        report = GateReport.model_validate_json(path.read_bytes())
+        assert gate_page(report) == path.with_suffix(".html").read_text("utf-8")

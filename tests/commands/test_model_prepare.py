@@ -1,0 +1,155 @@
+"""`enricher model prepare`: a self-contained folder, from a folder or from the hub's cache, and nothing that runs code."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from commands.model_app import run_model, tiny_model
+
+from enricher.commands.model.manifest import Manifest
+from enricher.commands.model.prepare.hub import ALLOWED, fetched
+from enricher.errors import ModelError
+from enricher.inference.checkpoint import Checkpoint
+from enricher.inference.model import prepare
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """A small model with things in its folder that must not come along."""
+    folder = tiny_model(tmp_path / "tiny")
+    for name in ("pytorch_model.bin", "modeling_custom.py", "training_args.bin"):
+        (folder / name).write_bytes(b"\x80\x04.")
+    (folder / "README.md").write_text("Its origin and licence.\n")
+    return folder
+
+
+def prepared(source: str | Path, out: Path, *more: str) -> Path:
+    """Run the command, which must succeed."""
+    arguments = ("prepare", source, "--out", out, "--device", "cpu", "--precision", "fp32", *more)
+    result = run_model(*arguments, cache_dir=out.parent / "cache")
+    assert result.exit_code == 0, (result.output, result.exception)
+    return out
+
+
+def test_the_folder_is_complete_and_every_file_is_recorded(source: Path, tmp_path: Path) -> None:
+    """The same model by digest, its graph, its licence; no pickle and no code."""
+    out = prepared(source, tmp_path / "out")
+    manifest = Manifest.model_validate_json((out / "manifest.json").read_bytes())
+    files = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
+    assert files - {"manifest.json"} == set(manifest.files)
+    assert {"config.json", "model.safetensors", "tokenizer.json", "README.md"} <= files
+    assert [] == [name for name in files if name.endswith((".bin", ".py", ".pkl"))]
+    assert Checkpoint.open(source).digest == Checkpoint.open(out).digest == manifest.model_digest
+    assert ("cpu", "fp32", None) == (manifest.device, manifest.precision, manifest.revision)
+    assert any(name.startswith("graphs/") and name.endswith("model.onnx") for name in files)
+
+
+def test_the_folder_runs_by_its_path_and_its_graph_is_the_one_that_would_be_built(source: Path, tmp_path: Path) -> None:
+    """The worker's own way in."""
+    out = prepared(source, tmp_path / "out")
+    shutil.rmtree(source)
+    model = prepare(str(out), device="cpu", precision="auto", cache_dir=out / "graphs")
+    assert [model.onnx_path.parent] == list((out / "graphs").iterdir())
+    assert "out" == model.card.name
+
+
+def test_inspect_notices_a_file_that_was_changed_or_lost(source: Path, tmp_path: Path) -> None:
+    """A copy that was cut short, or a hand that helped."""
+    out = prepared(source, tmp_path / "out")
+    assert run_model("inspect", out, "--device", "cpu", cache_dir=tmp_path).exit_code == 0
+    (out / "README.md").write_text("Another origin.\n")
+    (out / "tokenizer_config.json").unlink()
+    error = run_model("inspect", out, "--device", "cpu", cache_dir=tmp_path).exception
+    assert isinstance(error, ModelError)
+    assert "README.md differs" in str(error)
+    assert "tokenizer_config.json is missing" in str(error)
+
+
+def test_only_a_prepared_folder_is_replaced(source: Path, tmp_path: Path) -> None:
+    """What somebody else put there stays, and so does the source."""
+    out = prepared(source, tmp_path / "out")
+    prepared(source, out)
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "one.jpg").write_bytes(b"")
+    for place in (tmp_path / "photos", source):
+        result = run_model("prepare", source, "--out", place, "--precision", "fp32", cache_dir=tmp_path / "cache")
+        assert isinstance(result.exception, ModelError)
+        assert "choose another --out" in str(result.exception)
+    assert (tmp_path / "photos" / "one.jpg").is_file()
+    assert [] == list(tmp_path.glob(".preparing-*"))
+
+
+def test_a_precision_that_fails_its_gate_leaves_no_folder(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asked for by name it is refused, with the gate's reason."""
+    monkeypatch.setattr("enricher.inference.int8.PaddedInt8.problem", lambda _self: None)
+    gold = tmp_path / "gold.jsonl"
+    gold.write_text('{"text": "In Rome", "entities": [{"start": 3, "end": 7, "label": "LOC"}]}\n')
+    out = tmp_path / "out"
+    arguments = ("--out", out, "--device", "cpu", "--precision", "int8", "--gold", gold)
+    result = run_model("prepare", source, *arguments, cache_dir=tmp_path / "cache")
+    assert isinstance(result.exception, ModelError)
+    assert "int8 is refused: padded-int8 failed its gate" in str(result.exception)
+    assert not out.exists()
+
+
+def hub_cache(root: Path, source: Path) -> Path:
+    """What the hub's client leaves after a download of `someone/model`."""
+    repository = root / "models--someone--model"
+    shutil.copytree(source, repository / "snapshots" / COMMIT)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text(COMMIT)
+    return root
+
+
+def test_offline_a_hub_id_comes_from_the_clients_cache(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The commit is recorded; what a pickle-loving user left in the cache stays there."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(hub_cache(tmp_path / "hub", source)))
+    out = prepared("someone/model", tmp_path / "out")
+    manifest = Manifest.model_validate_json((out / "manifest.json").read_bytes())
+    assert ("someone/model", COMMIT) == (manifest.source, manifest.revision)
+    assert not (out / "pytorch_model.bin").exists()
+
+
+def test_offline_without_a_copy_the_error_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No traceback of an HTTP client."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    with pytest.raises(ModelError, match=r"cannot be had from the hub: .*hf download someone/model"):
+        fetched("someone/model", None)
+
+
+def test_a_folder_wins_over_a_hub_id_and_a_path_is_never_looked_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mistyped path must not become a request to somebody else's repository."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "someone" / "model").mkdir(parents=True)
+    assert Path("someone/model") == fetched("someone/model", None).folder
+    for path in ("/models/none", "./someone/none", "models/of/mine", "none"):
+        assert Path(path) == fetched(path, None).folder
+
+
+def test_only_weights_without_code_and_plain_files_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hub is asked by pattern, and no pattern matches a pickle or a Python file."""
+    asked: dict[str, object] = {}
+
+    def snapshot_download(name: str, **options: object) -> str:
+        asked.update(options, name=name)
+        return f"/cache/{COMMIT}"
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot_download)
+    assert COMMIT == fetched("someone/model", "main").revision
+    assert ("someone/model", "main", list(ALLOWED)) == (asked["name"], asked["revision"], asked["allow_patterns"])
+    dangerous = ("pytorch_model.bin", "modeling_x.py", "model.pkl", "model.pt", "tf_model.h5", "onnx/model.onnx")
+    assert [] == [name for name in dangerous if any(Path(name).match(pattern) for pattern in ALLOWED)]
+    wanted = ("model.safetensors", "model-00001-of-00002.safetensors", "tokenizer.json", "config.json")
+    assert all(any(Path(name).match(pattern) for pattern in ALLOWED) for name in wanted)

@@ -1,0 +1,111 @@
+"""`enricher model tune`: what is measured, and what follows from it."""
+
+from __future__ import annotations
+
+from itertools import count
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import pytest
+from commands.model_app import run_model, tiny_model
+from commands.test_model_check import assert_self_contained
+
+from enricher.commands.model.tune.sweep import Cell, Measurement, Sweep, batch_of
+from enricher.commands.model.tune.tuning import Tuning, bucket_edges, overhead_tokens, recommended
+from enricher.inference.engine import OnnxEngine
+from enricher.records import Batch
+from enricher.settings import Settings
+
+
+def measured(lanes: int, length: int, batch: int, tokens_per_s: float) -> Measurement:
+    """A cell with its throughput; the batch takes as long as that says."""
+    cell = Cell(lanes, length, batch)
+    return Measurement(cell, tokens_per_s, 1000 * lanes * cell.windows * length / tokens_per_s)
+
+
+def test_the_smallest_batch_that_is_nearly_as_fast_is_recommended() -> None:
+    """A batch twice as large for one percent more would only be back later."""
+    sweep = [
+        measured(1, 128, 256, 6_000),
+        measured(2, 128, 256, 9_000),
+        measured(2, 128, 512, 9_900),
+        measured(2, 128, 1024, 10_000),
+        measured(2, 32, 256, 20_000),
+    ]
+    assert Cell(2, 128, 512) == recommended(sweep, 128)
+
+
+def test_fewer_lanes_are_taken_where_more_add_nothing() -> None:
+    """Each lane holds memory."""
+    assert Cell(1, 128, 512) == recommended([measured(2, 128, 512, 10_000), measured(1, 128, 512, 9_800)], 128)
+
+
+@pytest.mark.parametrize("overhead", [0, 12, 80])
+def test_the_fixed_cost_of_a_run_is_read_off_the_line(overhead: int) -> None:
+    """Batches that take `tokens + overhead` times something."""
+    cells = [Cell(2, 32, tokens) for tokens in (128, 256, 512, 1024)]
+    line = [Measurement(cell, 1.0, 0.05 * (cell.batch_tokens + overhead)) for cell in cells]
+    assert overhead == overhead_tokens(line, lanes=2)
+    assert 0 == overhead_tokens(line[:1], lanes=2), "one point makes no line"
+
+
+@pytest.mark.parametrize(("window", "overhead"), [(128, 4), (128, 40), (100, 40), (512, 40), (12, 40)])
+def test_bucket_edges_grow_up_to_the_longest_window(window: int, overhead: int) -> None:
+    """And are edges that the settings take."""
+    edges = bucket_edges(window, overhead)
+    assert list(edges) == sorted(set(edges))
+    assert window == edges[-1]
+    assert len(bucket_edges(window, 4)) >= len(edges)
+
+
+def test_a_batch_is_windows_of_one_length_from_the_text() -> None:
+    """A short text begins again."""
+    batch = batch_of(Cell(1, 4, 12), np.arange(5, dtype=np.int32))
+    assert [[0, 1, 2, 3], [4, 0, 1, 2], [3, 4, 0, 1]] == [window.ids.tolist() for window in batch.windows]
+    assert len(batch_of(Cell(1, 64, 16), np.arange(5, dtype=np.int32)).windows) == 1
+
+
+def test_the_median_over_rounds_counts_and_cells_take_turns() -> None:
+    """On a clock that goes one second a look: what is measured is arithmetic."""
+
+    class Engine:
+        """Notes what it runs."""
+
+        def __init__(self) -> None:
+            self.runs: list[int] = []
+
+        def run(self, batch: Batch) -> None:
+            """Nothing but that."""
+            self.runs.append(batch.real_tokens)
+
+    engine, seconds, told = Engine(), count(), list[int]()
+    sweep = Sweep(0.0, 3, lambda _cell, done, _of: told.append(done), clock=lambda: float(next(seconds)))
+    cells = [Cell(1, 8, 8), Cell(1, 8, 16)]
+    result = sweep.run(lambda _lanes: cast("OnnxEngine", engine), cells, np.arange(9, dtype=np.int32))
+    assert [8, 8, 16, 16] * 3 == engine.runs, "once to warm up, once measured"
+    assert [1, 2, 3, 4, 5, 6] == told
+    # One look as the sweep begins, three by the lane (before, after, is it over?), one at its end: four seconds.
+    assert [(2.0, 1000.0), (4.0, 1000.0)] == [(each.tokens_per_s, each.batch_ms) for each in result]
+
+
+def test_the_command_writes_measurements_page_and_settings_that_can_be_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it prints is what a worker reads."""
+    folder = tiny_model(tmp_path / "tiny")
+    arguments = ("--device", "cpu", "--precision", "fp32", "--lanes", "1", "--lanes", "2", "--seconds", "0")
+    batches = ("--batch-tokens", "64", "--batch-tokens", "256", "--rounds", "1")
+    result = run_model("tune", folder, *arguments, *batches, cache_dir=tmp_path / "cache")
+    assert result.exit_code == 0, (result.output, result.exception)
+    (path,) = folder.glob("tuning-cpu-*.json")
+    tuning = Tuning.model_validate_json(path.read_bytes())
+    assert {1, 2} == {row.lanes for row in tuning.rows}
+    assert all(row.tokens_per_s > 0 and row.batch_ms > 0 for row in tuning.rows)
+    assert_self_contained(path.with_suffix(".html").read_text("utf-8"))
+    for name, value in tuning.settings.items():
+        assert f"{name}={value}" in result.stdout
+        monkeypatch.setenv(name, value)
+    settings = Settings()
+    assert tuning.bucket_edges == settings.batching.bucket_edges
+    assert (tuning.max_batch_tokens, tuning.lanes) == (settings.batching.max_batch_tokens, settings.model.lanes)

@@ -1,0 +1,111 @@
+"""A small gold set, and forms whose quality is known: equal to fp32, and damaged on purpose."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from enricher.inference.checkpoint import Checkpoint
+from enricher.inference.gate.gold import DEFAULT_GOLD, GoldSet, read_gold
+from enricher.inference.model import EMBEDDED_FOLDER
+from enricher.inference.padded import PaddedFloat32
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from enricher.records import Window
+
+SENTENCES = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Twin(PaddedFloat32):
+    """The float32 form, said to be a reduced one: it loses nothing."""
+
+    precision = "bf16"
+    reduced = True
+
+    @property
+    def name(self) -> str:
+        """Its own place in the cache."""
+        return "padded-twin"
+
+
+@dataclass(frozen=True, slots=True)
+class Damaged(Twin):
+    """Weights cut to one bit of mantissa: a form that loses quality, as a careless quantisation would."""
+
+    precision = "int8"
+
+    @property
+    def name(self) -> str:
+        """Its own place in the cache."""
+        return "padded-damaged"
+
+    def finish(self, folder: Path) -> None:
+        """Damage the weights."""
+        (path,) = folder.glob("*.weights")
+        bits = np.fromfile(path, np.uint32) & np.uint32(0xFFC00000)
+        bits.tofile(path)
+
+
+@dataclass(frozen=True, slots=True)
+class NotFinite(Twin):
+    """Right in every label, with one logit of each window a NaN."""
+
+    @property
+    def name(self) -> str:
+        """Its own place in the cache."""
+        return "padded-nan"
+
+    def rows(self, output: npt.NDArray[Any], windows: Sequence[Window]) -> list[npt.NDArray[Any]]:
+        """As the parent, with NaN in the logits."""
+        rows = PaddedFloat32.rows(self, output, windows)
+        if output.ndim == 3:
+            for row in rows:
+                row[1, 0] = np.nan
+        return rows
+
+
+@pytest.fixture(scope="session")
+def cache_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One cache for the whole run."""
+    return tmp_path_factory.mktemp("gate-graphs")
+
+
+@pytest.fixture(scope="session")
+def few_sentences(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The first sentences of the default gold set, as a file."""
+    path = tmp_path_factory.mktemp("gold") / "few.jsonl"
+    path.write_bytes(b"".join(DEFAULT_GOLD.read_bytes().splitlines(keepends=True)[:SENTENCES]))
+    return path
+
+
+@pytest.fixture(scope="session")
+def gold(few_sentences: Path) -> GoldSet:
+    """The same, read."""
+    return read_gold(few_sentences)
+
+
+@pytest.fixture(scope="session")
+def embedded() -> Checkpoint:
+    """The model that comes with the package."""
+    return Checkpoint.open(EMBEDDED_FOLDER)
+
+
+@pytest.fixture
+def model_folder(tmp_path: Path) -> Path:
+    """The embedded model's files in a folder of the test's own, without reports."""
+    folder = tmp_path / "model"
+    folder.mkdir()
+    for name in ("config.json", "tokenizer.json", "tokenizer_config.json", "enricher.json"):
+        shutil.copyfile(EMBEDDED_FOLDER / name, folder / name)
+    (folder / "model.safetensors").symlink_to(EMBEDDED_FOLDER / "model.safetensors")
+    return folder

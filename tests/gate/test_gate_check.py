@@ -1,0 +1,176 @@
+"""The gate over the real pipeline: what loses nothing passes, and what loses quality fails."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from gate.conftest import Damaged, NotFinite, Twin
+
+from enricher.inference.gate.batches import COMPOSITIONS
+from enricher.inference.gate.check import Gate, Measured, keep
+from enricher.inference.gate.measure import compare
+from enricher.inference.gate.report import GateReport, read_reports
+from enricher.inference.gate.runs import FormRunner, tokenized, tokenizer_of
+from enricher.inference.gate.verdict import Verdict, judge
+from enricher.inference.model import prepare_form
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from enricher.inference.checkpoint import Checkpoint
+    from enricher.inference.gate.gold import GoldSet
+
+LIMIT_POINTS = 4.0
+"""The small gold set has few entities: one weighs more than two points."""
+
+
+@pytest.fixture(scope="module")
+def steps() -> list[tuple[str, int, int]]:
+    """What the gate said while it ran."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def gate(gold: GoldSet, cache_dir: Path, steps: list[tuple[str, int, int]]) -> Gate:
+    """A gate over the small gold set."""
+    return Gate(gold, LIMIT_POINTS, cache_dir, lambda *step: steps.append(step))
+
+
+@pytest.fixture(scope="module")
+def reference(gate: Gate, embedded: Checkpoint) -> Measured:
+    """What fp32 says."""
+    return gate.reference(embedded, "cpu")
+
+
+@pytest.fixture(scope="module")
+def twin(gate: Gate, embedded: Checkpoint, reference: Measured) -> GateReport:
+    """The report of a form that is float32 under another name."""
+    return gate.check(embedded, Twin(), "cpu", reference)
+
+
+def test_a_form_that_computes_the_same_passes_without_any_difference(twin: GateReport) -> None:
+    """Not one logit, label or span differs, in sentences and in documents."""
+    assert twin.passed
+    for each in twin.comparisons:
+        assert (1.0, 0, 0.0) == (each.equal_labels, each.changed_labels, each.logits.largest_difference)
+        assert (1.0, 0.0) == (each.spans.f1, each.overall.delta_points)
+        assert sum(each.logits.histogram) == each.tokens * 7
+    assert twin.comparisons[0].overall.reference.f1 > 0.6
+    assert twin.comparisons[0].tokens == twin.comparisons[1].tokens
+    assert twin.comparisons[1].windows > twin.comparisons[1].texts, "some documents have several windows"
+
+
+def test_float32_does_not_depend_on_its_batch(twin: GateReport) -> None:
+    """No label changes, and scores in the last digits only."""
+    assert {each.form for each in twin.compositions} == {"padded-fp32", "padded-twin"}
+    for each in twin.compositions:
+        assert each.changed_labels == 0
+        assert each.largest_score_change < 1e-5
+
+
+def test_a_form_that_loses_quality_fails(gate: Gate, embedded: Checkpoint, reference: Measured) -> None:
+    """The negative control: weights of one bit of mantissa lose more than the limit, and the report says so."""
+    report = gate.check(embedded, Damaged(), "cpu", reference)
+    assert not report.passed
+    assert report.comparisons[0].overall.delta_points < -LIMIT_POINTS
+    assert any(reason.startswith("sentences: F1 -") for reason in report.reasons), report.reasons
+    assert report.comparisons[0].equal_labels < 1.0
+
+
+def test_numbers_that_are_not_finite_fail_though_every_label_is_right(
+    gate: Gate, embedded: Checkpoint, reference: Measured, twin: GateReport
+) -> None:
+    """A NaN where the label did not need it today is a wrong label tomorrow."""
+    tokens = tokenized(embedded, tokenizer_of(embedded), gate.gold.texts)
+    model = prepare_form(embedded, NotFinite(), "cpu", cache_dir=gate.cache_dir)
+    run = FormRunner(model, gate.progress).run(tokens, COMPOSITIONS[1][1], "")
+    sentences = compare("sentences", gate.gold.texts, tokens.lengths_tokens, reference.runs[1], run)
+    assert (1.0, 0, run.windows) == (
+        sentences.equal_labels,
+        sentences.not_finite_reference,
+        sentences.not_finite_reduced,
+    )
+    verdict = judge([sentences], twin.compositions, "padded-twin", LIMIT_POINTS)
+    assert (f"sentences: {run.windows} logits or scores of the form are NaN or infinite",) == verdict.reasons
+
+
+def test_progress_is_told_for_every_stage(twin: GateReport, steps: list[tuple[str, int, int]]) -> None:
+    """Each stage ends with all of its windows."""
+    assert twin.passed
+    last = {stage: (done, windows) for stage, done, windows in steps}
+    assert len(last) >= 10
+    assert all(done == windows for done, windows in last.values())
+
+
+def test_a_report_survives_being_written(twin: GateReport, tmp_path: Path) -> None:
+    """What is read is what was measured; a broken file is as good as none."""
+    path = keep(twin, [tmp_path / "not" / "there", tmp_path])
+    assert [twin] == list(read_reports([tmp_path / "nowhere", tmp_path], "padded-twin"))
+    path.write_text('{"passed": true}')
+    assert [] == list(read_reports([tmp_path], "padded-twin"))
+
+
+def judged(report: GateReport, limit_points: float) -> Verdict:
+    """The verdict on a report's own figures."""
+    return judge(report.comparisons, report.compositions, "padded-twin", limit_points)
+
+
+def test_a_gold_set_of_few_entities_cannot_tell_a_small_loss(twin: GateReport) -> None:
+    """Where one entity is more than the limit, not even equal predictions pass."""
+    verdict = judged(twin, 0.3)
+    assert not verdict.passed
+    assert "at least 333 are needed" in verdict.reasons[0]
+
+
+def test_a_gold_set_that_does_not_fit_the_model_is_no_proof(twin: GateReport) -> None:
+    """Nothing can be lost where nothing is found."""
+    sentences = twin.comparisons[0]
+    poor = sentences.overall.model_copy(
+        update={"reference": sentences.overall.reference.model_copy(update={"f1": 0.1})}
+    )
+    report = twin.model_copy(update={"comparisons": (sentences.model_copy(update={"overall": poor}),)})
+    verdict = judged(report, LIMIT_POINTS)
+    assert not verdict.passed
+    assert "does not fit the model" in verdict.reasons[0]
+
+
+@pytest.mark.parametrize("rows", ["by_type", "by_length"])
+def test_one_type_or_length_that_loses_beyond_chance_fails(twin: GateReport, rows: str) -> None:
+    """Though all together are well; and a loss that may be chance does not."""
+    sentences = twin.comparisons[0]
+    first, *others = getattr(sentences, rows)
+
+    def with_high(high_points: float) -> Verdict:
+        lost = first.model_copy(update={"delta_points": -9.0, "low_points": -15.0, "high_points": high_points})
+        changed = sentences.model_copy(update={rows: (lost, *others)})
+        return judged(twin.model_copy(update={"comparisons": (changed,)}), LIMIT_POINTS)
+
+    assert with_high(-3.9).passed
+    assert not with_high(-4.1).passed
+
+
+def test_one_composition_of_batches_that_loses_fails(twin: GateReport) -> None:
+    """A form must hold its quality in any company; what fp32 does there is not held against it."""
+    worse = [each.model_copy(update={"f1": each.f1 - 0.05}) for each in twin.compositions]
+    of_fp32 = [each if each.form == "padded-twin" else worse[number] for number, each in enumerate(twin.compositions)]
+    of_twin = [each if each.form != "padded-twin" else worse[number] for number, each in enumerate(twin.compositions)]
+    assert judge(twin.comparisons, of_fp32, "padded-twin", LIMIT_POINTS).passed
+    assert not judge(twin.comparisons, of_twin, "padded-twin", LIMIT_POINTS).passed
+
+
+def test_a_loss_of_exactly_the_limit_passes_and_more_does_not(twin: GateReport) -> None:
+    """On both sets of texts."""
+    for number in (0, 1):
+        for delta_points, passes in ((-LIMIT_POINTS, True), (-LIMIT_POINTS - 0.01, False)):
+            changed = list(twin.comparisons)
+            overall = changed[number].overall.model_copy(update={"delta_points": delta_points})
+            changed[number] = changed[number].model_copy(update={"overall": overall})
+            assert passes == judge(changed, twin.compositions, "padded-twin", LIMIT_POINTS).passed
+
+
+def test_the_damaged_form_is_not_the_twin() -> None:
+    """Guards the control: two forms of one name would share a graph."""
+    assert len({Twin().name, Damaged().name, NotFinite().name}) == 3
+    assert replace(Twin(), runtime="cpu") == Twin()

@@ -1,0 +1,90 @@
+"""Reading labelled text, joining it, and putting it into batches."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from enricher.core.scoring import EntitySpan
+from enricher.errors import FatalError
+from enricher.inference.gate.batches import COMPOSITIONS, by_length, mixed
+from enricher.inference.gate.gold import DEFAULT_GOLD, GoldSet, GoldText, joined, read_gold
+from enricher.records import InFlight, Partition, RawRecord, Window
+
+
+def window(length_tokens: int) -> Window:
+    """A window of no article."""
+    ticket = InFlight(RawRecord(Partition("", 0), 0, None, None), 0.0)
+    return Window(ticket, np.zeros(length_tokens, np.int32), 0, 0, length_tokens, 0, 0.0)
+
+
+WINDOWS = [window(length) for length in (8, 120, 31, 64, 7, 128, 90, 15)]
+
+
+def test_the_default_gold_set_ships_and_is_large_enough_for_the_default_limit() -> None:
+    """One entity of its 1,075 weighs less than 0.3 points."""
+    gold = read_gold(DEFAULT_GOLD)
+    assert (1000, 1075, ("LOC", "ORG", "PER")) == (len(gold.texts), gold.entities, gold.labels)
+    assert gold.digest == read_gold(DEFAULT_GOLD).digest
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("no json", "Invalid JSON"),
+        ('{"text": "Rome"}', "entities"),
+        ('{"text": "Rome", "entities": [{"start": 0, "end": 9, "label": "LOC"}]}', "no span of its text"),
+        ('{"text": "Rome", "entities": [{"start": "0", "end": 4, "label": "LOC"}]}', "start"),
+    ],
+)
+def test_a_line_that_cannot_be_used_is_named(tmp_path: Path, line: str, problem: str) -> None:
+    """With its number, and without its text."""
+    good = json.dumps({"text": "Rome", "entities": [{"start": 0, "end": 4, "label": "LOC"}]})
+    path = tmp_path / "gold.jsonl"
+    path.write_text(f"{good}\n\n{line}\n")
+    with pytest.raises(FatalError, match=f"line 3: .*{problem}"):
+        read_gold(path)
+
+
+def test_a_gold_set_without_entities_measures_nothing(tmp_path: Path) -> None:
+    """And a file that is not there is no traceback."""
+    path = tmp_path / "gold.jsonl"
+    path.write_text('{"text": "Rome", "entities": []}\n')
+    with pytest.raises(FatalError, match="no entities"):
+        read_gold(path)
+    with pytest.raises(FatalError, match="cannot be read"):
+        read_gold(tmp_path / "none.jsonl")
+
+
+def test_joined_documents_hold_the_same_entities_at_the_same_words(gold: GoldSet) -> None:
+    """Nothing is lost, and every span still covers its text."""
+    documents = joined(gold.texts)
+    before = [text.text[each.start : each.end] for text in gold.texts for each in text.entities]
+    after = [text.text[each.start : each.end] for text in documents for each in text.entities]
+    assert before == after
+    assert " ".join(text.text for text in gold.texts) == " ".join(text.text for text in documents)
+    assert len(documents) < len(gold.texts) / 4
+
+
+def test_one_short_text_is_a_document_too() -> None:
+    """What is left at the end is not dropped."""
+    text = GoldText("In Rome", (EntitySpan("body", 3, 7, "LOC"),))
+    assert (text,) == joined([text])
+
+
+@pytest.mark.parametrize("name", [name for name, _ in COMPOSITIONS])
+def test_every_composition_runs_each_window_once(name: str) -> None:
+    """They differ in company only."""
+    batches = dict(COMPOSITIONS)[name](WINDOWS)
+    assert sorted(map(id, WINDOWS)) == sorted(id(each) for batch in batches for each in batch)
+
+
+def test_batches_stay_within_their_tokens_and_mixed_ones_are_always_the_same() -> None:
+    """Padding included; a window that is too long by itself goes alone."""
+    for batch in [*by_length(WINDOWS, 200), *mixed(WINDOWS, 200)]:
+        assert len(batch) == 1 or len(batch) * max(each.length_tokens for each in batch) <= 200
+    assert mixed(WINDOWS, 200) == mixed(WINDOWS, 200)
+    assert [7, 8, 15, 31] == [each.length_tokens for each in by_length(WINDOWS, 200)[0]]

@@ -1,0 +1,173 @@
+"""Which form serves: the fastest that runs and is proven, and why the others do not."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from gate.conftest import Damaged, Twin
+from jsonschema import Draft202012Validator
+
+from enricher.errors import ModelError
+from enricher.inference import catalogue, selection
+from enricher.inference.checkpoint import Checkpoint
+from enricher.inference.gate.report import GateReport, report_path, report_schema, write_report
+from enricher.inference.graph import BUILDER_VERSION
+from enricher.inference.int8 import PaddedInt8
+from enricher.inference.model import EMBEDDED_FOLDER
+from enricher.inference.openvino import PaddedBfloat16
+from enricher.inference.padded import PaddedFloat32
+from enricher.inference.selection import choose, missing_reports, report_folders
+
+if TYPE_CHECKING:
+    from enricher.inference.forms import Form
+
+SHIPPED = json.loads(report_path(EMBEDDED_FOLDER, PaddedBfloat16().name).read_text())
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere(Twin):
+    """A form that this machine cannot run."""
+
+    precision = "fp16"
+
+    @property
+    def name(self) -> str:
+        """Its own name."""
+        return "padded-elsewhere"
+
+    def problem(self) -> str | None:
+        """Always."""
+        return "the processor has no wings"
+
+
+@pytest.fixture(autouse=True)
+def forms(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One form that does not run, one that is fast, one that is slower, and float32."""
+
+    def forms_for(_device: str) -> tuple[Form, ...]:
+        return (Elsewhere(), Twin(), Damaged(), PaddedFloat32())
+
+    monkeypatch.setattr(catalogue, "forms_for", forms_for)
+    monkeypatch.setattr(selection, "forms_for", forms_for)
+
+
+@pytest.fixture
+def checkpoint(model_folder: Path) -> Checkpoint:
+    """A model without any report."""
+    return Checkpoint.open(model_folder)
+
+
+def report(checkpoint: Checkpoint, about: Form, /, *, passed: bool = True, **bound_to: Any) -> GateReport:  # noqa: ANN401  any field
+    """A report about a form; what it is bound to can be changed."""
+    own = {"model_digest": checkpoint.digest, "form": about.name, "builder_version": BUILDER_VERSION}
+    reasons = ["sentences: F1 -1.40 points, and 0.3 may be lost"]
+    changed = {"passed": passed, "reasons": reasons, "bound_to": {**SHIPPED["bound_to"], **own, **bound_to}}
+    return GateReport.model_validate_json(json.dumps({**SHIPPED, **changed}))
+
+
+def test_without_any_report_auto_takes_float32_and_says_why_nothing_faster(checkpoint: Checkpoint) -> None:
+    """Each faster form with its reason, and the command that would make a report."""
+    choice = choose(checkpoint, "cpu", "auto")
+    assert choice.form == PaddedFloat32()
+    reasons = {form.name: why for form, why in choice.rejected}
+    assert ["padded-elsewhere", "padded-twin", "padded-damaged"] == list(reasons)
+    assert reasons["padded-elsewhere"] == "the processor has no wings"
+    assert f"`enricher model check {checkpoint.folder} --precision bf16` makes one" in reasons["padded-twin"]
+
+
+def test_with_a_passing_report_auto_takes_the_reduced_form(checkpoint: Checkpoint) -> None:
+    """The fastest that runs here; what is slower is not even looked at."""
+    write_report(checkpoint.folder, report(checkpoint, Twin()))
+    choice = choose(checkpoint, "cpu", "auto")
+    assert choice.form == Twin()
+    assert ["padded-elsewhere"] == [form.name for form, _ in choice.rejected]
+    assert "passed its gate" in choice.reason
+
+
+def test_a_report_in_the_cache_counts_where_the_folder_cannot_be_written(
+    checkpoint: Checkpoint, tmp_path: Path
+) -> None:
+    """It is found by the model's digest."""
+    beside_graphs = report_folders(checkpoint, tmp_path / "cache")[-1]
+    beside_graphs.mkdir(parents=True)
+    write_report(beside_graphs, report(checkpoint, Twin()))
+    assert choose(checkpoint, "cpu", "auto").form == PaddedFloat32()
+    assert choose(checkpoint, "cpu", "auto", cache_dir=tmp_path / "cache").form == Twin()
+
+
+@pytest.mark.parametrize(
+    "bound_to", [{"model_digest": "0" * 64}, {"form": "padded-other"}, {"builder_version": BUILDER_VERSION + 1}]
+)
+def test_a_report_about_something_else_is_none(checkpoint: Checkpoint, bound_to: dict[str, Any]) -> None:
+    """Another model, form or builder computes something else."""
+    path = report_path(checkpoint.folder, Twin().name)
+    path.write_text(report(checkpoint, Twin(), **bound_to).model_dump_json())
+    choice = choose(checkpoint, "cpu", "auto")
+    assert choice.form == PaddedFloat32()
+    assert (
+        "no gate report of this model and builder"
+        in {form.name: why for form, why in choice.rejected}["padded-twin"]
+    )
+
+
+def test_a_form_that_failed_its_gate_is_refused_with_the_reason(checkpoint: Checkpoint) -> None:
+    """By auto, and by name."""
+    write_report(checkpoint.folder, report(checkpoint, Twin(), passed=False))
+    assert choose(checkpoint, "cpu", "auto").form == PaddedFloat32()
+    with pytest.raises(ModelError, match=r"bf16 is refused: padded-twin failed its gate: sentences: F1 -1\.40"):
+        choose(checkpoint, "cpu", "bf16")
+
+
+def test_the_newest_report_counts(checkpoint: Checkpoint, tmp_path: Path) -> None:
+    """A model that was checked again with another limit is judged by that."""
+    beside_graphs = report_folders(checkpoint, tmp_path / "cache")[-1]
+    beside_graphs.mkdir(parents=True)
+    write_report(checkpoint.folder, report(checkpoint, Twin(), passed=False, created_at="2026-01-01T00:00:00+00:00"))
+    write_report(beside_graphs, report(checkpoint, Twin(), created_at="2026-01-02T00:00:00+00:00"))
+    assert choose(checkpoint, "cpu", "auto", cache_dir=tmp_path / "cache").form == Twin()
+
+
+def test_a_precision_by_name_must_run_here_and_be_proven(checkpoint: Checkpoint) -> None:
+    """Nothing else is taken in its place; the message says what to do."""
+    with pytest.raises(ModelError, match=r"fp16 does not run here: the processor has no wings\. Choose auto"):
+        choose(checkpoint, "cpu", "fp16")
+    with pytest.raises(
+        ModelError, match=r"int8 is refused: there is no gate report .*enricher model check .* --precision int8"
+    ):
+        choose(checkpoint, "cpu", "int8")
+    assert choose(checkpoint, "cpu", "fp32").form == PaddedFloat32()
+
+
+def test_where_nothing_runs_every_reason_is_told(checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not the last one only."""
+    monkeypatch.setattr(selection, "forms_for", lambda _device: (Elsewhere(), Elsewhere()))
+    with pytest.raises(ModelError, match="no wings; padded-elsewhere: the processor has no wings"):
+        choose(checkpoint, "cpu", "auto")
+
+
+def test_the_schema_that_ships_is_the_reports() -> None:
+    """Written by `report_schema()`; and what ships is valid by it."""
+    written = json.loads((EMBEDDED_FOLDER.parent / "gate-report.schema.json").read_text())
+    assert report_schema() == written
+    Draft202012Validator(written).validate(SHIPPED)
+
+
+def test_reports_that_are_missing_are_told_with_their_commands(checkpoint: Checkpoint) -> None:
+    """For forms that this machine runs; a failed report is a report."""
+    commands = missing_reports(checkpoint, "cpu", None)
+    assert [f"enricher model check {checkpoint.folder} --precision {name}" for name in ("bf16", "int8")] == commands
+    write_report(checkpoint.folder, report(checkpoint, Twin(), passed=False))
+    assert commands[1:] == missing_reports(checkpoint, "cpu", None)
+
+
+@pytest.mark.parametrize(("form", "passes"), [(PaddedBfloat16(), True), (PaddedInt8(), False)], ids=["bf16", "int8"])
+def test_the_reports_that_ship_are_about_the_model_that_ships(form: Form, passes: bool) -> None:  # noqa: FBT001  a case
+    """Whoever changes model, form or builder must run `enricher model check` again."""
+    shipped = GateReport.model_validate_json(report_path(EMBEDDED_FOLDER, form.name).read_bytes())
+    assert shipped.counts_for(Checkpoint.open(EMBEDDED_FOLDER).digest, form.name, BUILDER_VERSION)
+    assert passes == shipped.passed
+    assert report_path(EMBEDDED_FOLDER, form.name).with_suffix(".html").is_file()
