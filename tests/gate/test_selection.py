@@ -109,8 +109,7 @@ def test_a_report_about_something_else_is_none(checkpoint: Checkpoint, bound_to:
     choice = choose(checkpoint, "cpu", "auto")
     assert choice.form == PaddedFloat32()
     assert (
-        "no gate report of this model and builder"
-        in {form.name: why for form, why in choice.rejected}["padded-twin"]
+        "no gate report of this model and builder" in {form.name: why for form, why in choice.rejected}["padded-twin"]
     )
 
 
