@@ -64,10 +64,8 @@ class Form(Protocol):
         """The row of `table` (`[positions, width]`, first used position first) for each token, or what broadcasts to it."""
         ...
 
-    def attention(
-        self, writer: OnnxWriter, projected: tuple[str, str, str], bias: str, *, heads: int, output: str
-    ) -> str:
-        """Attention within each window, over query, key and value without their biases; `bias` is theirs, joined."""
+    def attention(self, writer: OnnxWriter, projected: tuple[str, str, str], *, heads: int, output: str) -> str:
+        """Attention within each window, over query, key and value; their biases are dealt with already."""
         ...
 
     def finish(self, folder: Path) -> None:

@@ -49,13 +49,11 @@ class GatheredFloat32(PaddedFloat32):
         """A row for each token."""
         return writer.node("Gather", [table, "position_ids"], "positions")
 
-    def attention(
-        self, writer: OnnxWriter, projected: tuple[str, str, str], bias: str, *, heads: int, output: str
-    ) -> str:
+    def attention(self, writer: OnnxWriter, projected: tuple[str, str, str], *, heads: int, output: str) -> str:
         """Laid out, one fused operator, taken back."""
         padded = [writer.node("Gather", [part, "rows"], f"{part}.padded") for part in projected]
         mixed = writer.node(
-            "MultiHeadAttention", [*padded, bias, "lengths"], f"{output}.padded", domain=MICROSOFT, num_heads=heads
+            "MultiHeadAttention", [*padded, "", "lengths"], f"{output}.padded", domain=MICROSOFT, num_heads=heads
         )
         flat = writer.node("Flatten", [mixed], f"{output}.flat", axis=2)
         return writer.node("Gather", [flat, "slots"], output)

@@ -122,9 +122,8 @@ class _Builder:
         parts = [family.in_layer(index, part) for part in (family.layer.query, family.layer.key, family.layer.value)]
         query, key, value = (self._matmul(part, hidden, width, width) for part in parts)
         query = self._add_bias(parts[0], query)
-        return self.form.attention(
-            self.writer, (query, key, value), "", heads=config.heads, output=f"layer.{index}.attention"
-        )
+        output = f"layer.{index}.attention"
+        return self.form.attention(self.writer, (query, key, value), heads=config.heads, output=output)
 
     def _output_bias(self, index: int) -> str:
         """The bias after attention: the output projection's own, and what it makes of the value's."""

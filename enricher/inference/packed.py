@@ -69,11 +69,9 @@ class PackedFloat16:
         """A row for each token: `[tokens, width]`."""
         return writer.node("Gather", [table, "position_ids"], "positions")
 
-    def attention(
-        self, writer: OnnxWriter, projected: tuple[str, str, str], bias: str, *, heads: int, output: str
-    ) -> str:
+    def attention(self, writer: OnnxWriter, projected: tuple[str, str, str], *, heads: int, output: str) -> str:
         """One fused operator."""
-        inputs = [*projected, bias, "token_offset", "cumulative_lengths"]
+        inputs = [*projected, "", "token_offset", "cumulative_lengths"]
         return writer.node("PackedMultiHeadAttention", inputs, output, domain=MICROSOFT, num_heads=heads)
 
     def finish(self, folder: Path) -> None:

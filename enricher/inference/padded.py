@@ -54,11 +54,9 @@ class PaddedFloat32:
         start, axis = (writer.constant(name, np.array([0], np.int64)) for name in ("first_row", "row_axis"))
         return writer.node("Slice", [table, start, "length", axis], "positions")
 
-    def attention(
-        self, writer: OnnxWriter, projected: tuple[str, str, str], bias: str, *, heads: int, output: str
-    ) -> str:
+    def attention(self, writer: OnnxWriter, projected: tuple[str, str, str], *, heads: int, output: str) -> str:
         """One fused operator; its one-dimensional mask is the number of real keys of each window."""
-        inputs = [*projected, bias, "lengths"]
+        inputs = [*projected, "", "lengths"]
         return writer.node("MultiHeadAttention", inputs, output, domain=MICROSOFT, num_heads=heads)
 
     def finish(self, folder: Path) -> None:
