@@ -112,7 +112,7 @@ class KafkaConfig:
             "queued.min.messages": 2000,
             "queued.max.messages.kbytes": 32768,
             "fetch.queue.backoff.ms": 20,
-            "fetch.wait.max.ms": 100,
+            "fetch.wait.max.ms": 500,
         } | self._user("consumer")  # fmt: skip
 
     def producer(self) -> dict[str, Any]:
