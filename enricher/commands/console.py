@@ -5,12 +5,9 @@ Colours and moving lines only on a terminal. Nothing about Kafka, models or sett
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
-from io import UnsupportedOperation
 from types import TracebackType
 from typing import ClassVar, NoReturn, Self
 
@@ -18,6 +15,7 @@ from rich.console import Console
 from rich.status import Status
 
 from enricher.errors import FatalError
+from enricher.files.sink import abandon
 
 _LINE_EVERY_S = 5.0
 _DRAW_EVERY_S = 0.2
@@ -57,12 +55,8 @@ def write_line(line: bytes) -> None:
 
 
 def reader_gone() -> ReaderGone:
-    """What to raise; sends what is still buffered to nowhere, or closing the stream would fail again at exit.
-
-    As Python's signal module documentation advises ("Note on SIGPIPE").
-    """
-    with suppress(UnsupportedOperation), open(os.devnull, "wb") as nowhere:  # noqa: PTH123  a device, not a path of ours
-        os.dup2(nowhere.fileno(), sys.stdout.fileno())
+    """What to raise; sends what is still buffered to nowhere, or closing the stream would fail again at exit."""
+    abandon(sys.stdout.buffer)
     return ReaderGone("the reader of the output has gone")
 
 

@@ -83,14 +83,14 @@ def _write(stream: BinaryIO, lines: bytes) -> None:
         stream.write(lines)
         stream.flush()
     except BrokenPipeError as error:
-        _abandon(stream)
+        abandon(stream)
         raise OutputClosed("the reader of the output has gone") from error
     except OSError as error:
-        _abandon(stream)
+        abandon(stream)
         raise FatalError(f"cannot write the output: {error.strerror}") from error
 
 
-def _abandon(stream: BinaryIO) -> None:
+def abandon(stream: BinaryIO) -> None:
     """Send what the stream still buffers to nowhere, or closing it would fail again at exit.
 
     As Python's signal module documentation advises ("Note on SIGPIPE").

@@ -6,10 +6,9 @@ transaction is aborted. What a failure means is decided in `enricher.commands.do
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -18,9 +17,9 @@ from enricher.errors import BrokerError
 from enricher.kafka.asking import ClientLog, Complaint, asking, silenced
 from enricher.kafka.client import KafkaConfig
 from enricher.kafka.reader import TopicReader
+from enricher.kafka.retire import CLOSE_WAIT_S, retire
 
 _NEWEST = 5  # records per partition to look at: enough to see a habit, little to fetch
-_CLOSE_WAIT_S = 5.0
 _KEY = b"enricher-doctor"  # compacted topics refuse records without a key
 _VALUE = b"a trial of 'enricher doctor': its transaction is aborted, committed readers never see this"
 
@@ -132,17 +131,4 @@ def _transactional(config: KafkaConfig, doing: str) -> Iterator[Producer]:
             producer.init_transactions(2 * config.transaction_timeout_s)
             yield producer
     finally:
-        _let_go(producer)
-
-
-def _let_go(producer: Producer) -> None:
-    """Close, which aborts what is open; in a thread of its own, because it may block as long as the call that failed."""
-
-    def close() -> None:
-        with suppress(KafkaException):
-            producer.purge(in_queue=True, in_flight=True, blocking=False)
-            producer.close()
-
-    thread = threading.Thread(target=close, name="close-trial", daemon=True)
-    thread.start()
-    thread.join(_CLOSE_WAIT_S)
+        retire(producer).join(CLOSE_WAIT_S)

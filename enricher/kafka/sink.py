@@ -11,7 +11,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import KafkaError, Message, Producer, TopicPartition
 
 from enricher.codec import Encoder, Outgoing
 from enricher.errors import BrokerError, RefusedOutput, TransactionTrouble
@@ -19,6 +19,7 @@ from enricher.kafka.border import border, constructing, mapped
 from enricher.kafka.client import KafkaConfig, LastWord
 from enricher.kafka.client import log as client_log
 from enricher.kafka.metadata import partitions_of
+from enricher.kafka.retire import CLOSE_WAIT_S, retire
 from enricher.records import InFlight, Partition, Release
 from enricher.tally import Tally
 from enricher.watchdog import Guard
@@ -30,7 +31,6 @@ warnings.filterwarnings("ignore", message="Producer abort_transaction failed dur
 
 _TOO_LARGE = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE}
 _ANY_PARTITION = -1  # librdkafka's RD_KAFKA_PARTITION_UA: the partitioner decides, by the key
-_CLOSE_WAIT_S = 5.0  # a producer that does not close by then is left to the end of the process
 
 
 class TransactionalSink:
@@ -83,7 +83,7 @@ class TransactionalSink:
             ):
                 slow = self._transact(producer, outgoing, release.committable)
         except BaseException:
-            self._retire(producer)
+            retire(producer)
             raise
         self._producer = producer
         if slow:
@@ -98,7 +98,7 @@ class TransactionalSink:
         """Let go of the producer, within a bound."""
         closing = self._drop()
         if closing:
-            closing.join(_CLOSE_WAIT_S)
+            closing.join(CLOSE_WAIT_S)
 
     # ---- the transaction
 
@@ -199,7 +199,7 @@ class TransactionalSink:
                 self._same_partitions = self._compare_partitions(producer)
                 producer.init_transactions(2 * self._config.transaction_timeout_s)
             except BaseException:
-                self._retire(producer)
+                retire(producer)
                 raise
         return producer
 
@@ -212,13 +212,7 @@ class TransactionalSink:
 
     def _drop(self) -> threading.Thread | None:
         producer, self._producer = self._producer, None
-        return self._retire(producer) if producer else None
-
-    def _retire(self, producer: Producer) -> threading.Thread:
-        """Close in a thread of its own: closing may block as long as the call that brought us here."""
-        thread = threading.Thread(target=_close, args=(producer,), name="retire-producer", daemon=True)
-        thread.start()
-        return thread
+        return retire(producer) if producer else None
 
 
 class _Stopwatch:
@@ -234,11 +228,3 @@ class _Stopwatch:
         if now_s - self._last_s > self._limit_s and self.slow is None:
             self.slow = f"{step} took {now_s - self._last_s:.3f} s, so a request may have been sent twice"
         self._last_s = now_s
-
-
-def _close(producer: Producer) -> None:
-    try:
-        producer.purge(in_queue=True, in_flight=True, blocking=False)
-        producer.close()
-    except KafkaException as exception:
-        log.debug("closing a retired producer: %s", exception)
