@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import importlib.util
 import json
 from typing import TYPE_CHECKING
 
@@ -23,12 +24,17 @@ _REGISTERED_AS = "enricher.openvino"
 
 @functools.cache
 def processor() -> ort.OrtEpDevice | None:
-    """The plugin's view of this processor; None where the plugin is not installed or does not load."""
+    """The plugin's view of this processor; None where the plugin is not installed, does not load, or offers none."""
     try:
         ort.register_execution_provider_library(_REGISTERED_AS, importlib.import_module(PACKAGE).get_library_path())
     except Exception:  # noqa: BLE001  it is a library of somebody else's: whatever it raises, it does not load
         return None
     return next((each for each in ort.get_ep_devices() if _is_plain_processor(each.ep_metadata)), None)
+
+
+def installed() -> bool:
+    """True where the plugin's package is there, whether or not it has use for this processor."""
+    return importlib.util.find_spec(PACKAGE) is not None
 
 
 def _is_plain_processor(metadata: Mapping[str, str]) -> bool:
@@ -39,8 +45,11 @@ def _is_plain_processor(metadata: Mapping[str, str]) -> bool:
 def problem() -> str | None:
     """Why bf16 cannot run through the plugin here; None where it can."""
     device = processor()
-    if device is None:
+    if device is None and not installed():
         return f"the OpenVINO plugin provider is not installed here ({PACKAGE.replace('_', '-')})"
+    if device is None:
+        # Seen with version 1.8.1 on an AMD EPYC with AVX512-BF16: it loads, and lists no device.
+        return "the OpenVINO plugin provider takes no processor of this make, or does not load here"
     if "BF16" not in capabilities(device):
         return "the processor has no bf16 units (AMX or AVX512-BF16)"
     return None

@@ -15,6 +15,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from enricher.commands.console import data_console
 from enricher.inference.catalogue import forms_for
 from enricher.inference.model import open_model
 from model_benchmark.cases import Case, cases
@@ -49,7 +50,7 @@ def main(
         "cases": results,
     }
     for result in results:
-        Console().print(_table(result, figures["processor"]))
+        data_console().print(_table(result, figures["processor"]))
     if json:
         json.write_bytes(orjson.dumps(figures, option=orjson.OPT_INDENT_2))
 

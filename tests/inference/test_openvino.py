@@ -42,7 +42,15 @@ def bf16_engine(tmp_path_factory: pytest.TempPathFactory) -> OnnxEngine:
 def test_the_plugin_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """The message says what to install."""
     monkeypatch.setattr(plugin, "processor", lambda: None)
+    monkeypatch.setattr(plugin, "installed", lambda: False)
     assert "onnxruntime-ep-openvino" in (PaddedBfloat16().problem() or "")
+
+
+def test_a_processor_that_the_plugin_does_not_take_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Installing it again would not help there."""
+    monkeypatch.setattr(plugin, "processor", lambda: None)
+    monkeypatch.setattr(plugin, "installed", lambda: True)
+    assert "takes no processor of this make" in (PaddedBfloat16().problem() or "")
 
 
 def test_a_processor_without_bf16_units_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
