@@ -14,7 +14,7 @@ export PYTHONPATH=$root/scripts${PYTHONPATH:+:$PYTHONPATH}
 readonly environment_lock=$root/scripts/locked/development.txt
 readonly environment_stamp=$venv/.installed
 readonly environment_busy=$venv/.setting-up
-readonly needed_mb=1500 # .venv takes 920 MB, and pip's downloads 400 MB for a moment
+readonly needed_mb=1900 # .venv takes 1,300 MB, and pip's downloads 400 MB for a moment
 readonly python_rule='import sys; sys.exit(not (sys.version_info >= (3, 11) and sys.maxsize > 2**32))'
 
 say() { printf '%s\n' "$*" >&2; }
