@@ -7,10 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import orjson
 
 from enricher.errors import ModelError
+
+if TYPE_CHECKING:
+    from enricher.inference.tuning import Tuning
 
 ADVICE_FILE = "enricher.json"
 
@@ -23,9 +27,20 @@ class Advice:
     """Special tokens included."""
     overlap_tokens: int = 64
     max_batch_tokens: int | None = None
-    """With `lanes` and `bucket_edges`, what `enricher model tune` recommends for the machine that it ran on."""
+    """With the next three, what a tuning found (`tuning.py`), or the model's maker knows."""
     lanes: int | None = None
     bucket_edges: tuple[int, ...] | None = None
+    run_overhead_tokens: int | None = None
+
+    def tuned(self, tuning: Tuning) -> Advice:
+        """This advice with what was measured on such a machine as this one."""
+        return replace(
+            self,
+            max_batch_tokens=tuning.max_batch_tokens,
+            lanes=tuning.lanes,
+            bucket_edges=tuning.bucket_edges,
+            run_overhead_tokens=tuning.run_overhead_tokens,
+        )
 
 
 def advice_for(folder: Path, most_window_tokens: int) -> Advice:
@@ -41,8 +56,10 @@ def advice_for(folder: Path, most_window_tokens: int) -> Advice:
         raise ModelError(message) from error
     edges = None if advice.bucket_edges is None else _edges(path, advice.bucket_edges)
     counts = (advice.max_batch_tokens, advice.lanes)
-    sizes = (advice.max_window_tokens, advice.overlap_tokens, *(each for each in counts if each is not None))
-    if not all(type(value) is int for value in sizes) or any(value < 1 for value in sizes[2:]):
+    sizes = [advice.max_window_tokens, *(each for each in counts if each is not None)]
+    may_be_zero = [advice.overlap_tokens, advice.run_overhead_tokens or 0]
+    whole = all(type(value) is int for value in (*sizes, *may_be_zero))
+    if not whole or min(sizes) < 1 or min(may_be_zero) < 0:
         message = f"{path}: all values are whole numbers"
         raise ModelError(message)
     longest = min(advice.max_window_tokens, most_window_tokens)

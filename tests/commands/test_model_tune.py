@@ -11,9 +11,11 @@ import pytest
 from commands.model_app import run_model, tiny_model
 from commands.test_model_check import assert_self_contained
 
+from enricher.app import batch_rules, load_model
+from enricher.commands.model.tune.recommend import bucket_edges, overhead_tokens, recommended
 from enricher.commands.model.tune.sweep import Cell, Measurement, Sweep, batch_of
-from enricher.commands.model.tune.tuning import Tuning, bucket_edges, overhead_tokens, recommended
 from enricher.inference.engine import OnnxEngine
+from enricher.inference.tuning import Tuning
 from enricher.records import Batch
 from enricher.settings import Settings
 
@@ -109,3 +111,20 @@ def test_the_command_writes_measurements_page_and_settings_that_can_be_used(
     settings = Settings()
     assert tuning.bucket_edges == settings.batching.bucket_edges
     assert (tuning.max_batch_tokens, tuning.lanes) == (settings.batching.max_batch_tokens, settings.model.lanes)
+
+
+def test_a_worker_takes_what_was_tuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a setting said by hand; one that is said wins."""
+    folder = tiny_model(tmp_path / "tiny")
+    arguments = ("--device", "cpu", "--precision", "fp32", "--lanes", "1", "--seconds", "0")
+    result = run_model(
+        "tune", folder, *arguments, "--batch-tokens", "64", "--rounds", "1", cache_dir=tmp_path / "cache"
+    )
+    assert result.exit_code == 0, (result.output, result.exception)
+    monkeypatch.setenv("ENRICHER_MODEL__SOURCE", str(folder))
+    monkeypatch.setenv("ENRICHER_MODEL__PRECISION", "fp32")
+    monkeypatch.setenv("ENRICHER_MODEL__CACHE_DIR", str(tmp_path / "cache"))
+    model = load_model(Settings())
+    assert (1, 64) == (model.lanes, batch_rules(Settings(), model).max_batch_tokens)
+    monkeypatch.setenv("ENRICHER_BATCHING__MAX_BATCH_TOKENS", "96")
+    assert batch_rules(Settings(), model).max_batch_tokens == 96

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 from collections.abc import Callable, Sequence
@@ -16,15 +17,8 @@ from rich.table import Table
 from enricher.commands.console import Ticker, data_console, remark_console
 from enricher.commands.model.arguments import EMBEDDED, DeviceOption, FolderArgument, Precision
 from enricher.commands.model.pages.tuning import tuning_page
+from enricher.commands.model.tune.recommend import bucket_edges, overhead_tokens, recommended, rows_of
 from enricher.commands.model.tune.sweep import Cell, Measurement, Sweep
-from enricher.commands.model.tune.tuning import (
-    Tuning,
-    bucket_edges,
-    overhead_tokens,
-    recommended,
-    rows_of,
-    write_tuning,
-)
 from enricher.settings import load_settings
 
 if TYPE_CHECKING:
@@ -32,6 +26,7 @@ if TYPE_CHECKING:
     from enricher.inference.engine import OnnxEngine
     from enricher.inference.model import PreparedModel
     from enricher.inference.tokenizer import ArticleTokenizer
+    from enricher.inference.tuning import Tuning
     from enricher.records import Int32Array
 
 _BATCH_TOKENS: dict[str, tuple[int, ...]] = {
@@ -53,6 +48,7 @@ def model_tune(
 ) -> None:
     """Measure throughput and batch time over batch size, window length and lanes; recommend settings."""
     from enricher.inference.model import prepare  # noqa: PLC0415  it imports ONNX Runtime
+    from enricher.inference.selection import report_folders  # noqa: PLC0415  the same
 
     cache_dir = load_settings().model.cache_dir
     load = _load_average()
@@ -67,7 +63,10 @@ def model_tune(
     _print(tuning)
     if load is not None and load > tuning.cores / 2:
         remark_console().print(f"other work kept {load:.1f} of {tuning.cores} cores busy: measure again without it")
-    remark_console().print(f"written: {escape(str(_keep(tuning, model.checkpoint.folder, cache_dir)))}, and as a page")
+    path = _keep(tuning, report_folders(model.checkpoint, cache_dir))
+    remark_console().print(
+        f"written, also as a page: {escape(str(path))}. Workers take it as default on such a machine."
+    )
 
 
 def _cells(
@@ -129,6 +128,7 @@ def _tuning(
 
     from enricher.inference.device import available_cores  # noqa: PLC0415  it imports ONNX Runtime
     from enricher.inference.gate.machine import processor_name  # noqa: PLC0415  the same
+    from enricher.inference.tuning import Tuning  # noqa: PLC0415  the same
 
     best = recommended(measurements, window_tokens)
     overhead = overhead_tokens(measurements, best.lanes)
@@ -152,13 +152,16 @@ def _tuning(
     )
 
 
-def _keep(tuning: Tuning, folder: Path, cache_dir: Path) -> Path:
-    """Beside the model, else in the cache."""
-    try:
-        path = write_tuning(folder, tuning)
-    except OSError:
-        cache_dir.mkdir(parents=True, exist_ok=True)
-        path = write_tuning(cache_dir, tuning)
+def _keep(tuning: Tuning, folders: Sequence[Path]) -> Path:
+    """In the first folder that can be written: beside the model, else in its place in the cache."""
+    from enricher.inference.tuning import write_tuning  # noqa: PLC0415  it imports ONNX Runtime
+
+    for folder in folders[:-1]:
+        with contextlib.suppress(OSError):
+            path = write_tuning(folder, tuning)
+            break
+    else:
+        path = write_tuning(folders[-1], tuning)
     path.with_suffix(".html").write_text(tuning_page(tuning), encoding="utf-8")
     return path
 

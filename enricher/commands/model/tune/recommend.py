@@ -1,68 +1,16 @@
-"""Measurements -> recommended settings, and the file that keeps both. Pure but for writing that file."""
+"""Measurements -> recommended settings. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-
-from pydantic import BaseModel, ConfigDict, Field
 
 from enricher.commands.model.tune.sweep import Cell, Measurement
+from enricher.inference.tuning import TuningRow
 
-SCHEMA_VERSION = 1
 NEARLY_AS_FAST = 0.97
 """Of all settings within 3 % of the best, which is what two measurements of one cell differ by, the smallest batch is taken:
 it is back sooner, and fills sooner when there is little to do."""
 LEAST_EDGE_TOKENS = 16
-
-
-class TuningRow(BaseModel):
-    """One measured cell."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    lanes: int
-    length_tokens: int
-    batch_tokens: int
-    windows: int
-    tokens_per_s: float
-    batch_ms: float
-
-
-class Tuning(BaseModel):
-    """`tuning-<device>-<form>.json`: what was measured, where, and what follows from it."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    schema_version: int = SCHEMA_VERSION
-    model_name: str
-    model_digest: str
-    form: str
-    device: str
-    provider: str
-    processor: str
-    cores: int = Field(description="Cores that the process could use.")
-    load_before: float | None = Field(
-        description="Load average of a minute, before it began: other work on the machine."
-    )
-    onnxruntime: str
-    created_at: str
-    window_tokens: int = Field(description="The model's windows: what the recommendation is for.")
-    rows: tuple[TuningRow, ...]
-    lanes: int = Field(description="Recommended.")
-    max_batch_tokens: int = Field(description="Recommended.")
-    run_overhead_tokens: int = Field(description="Recommended: the fixed cost of a run, in tokens.")
-    bucket_edges: tuple[int, ...] = Field(description="Recommended: longest window of each length bucket.")
-
-    @property
-    def settings(self) -> dict[str, str]:
-        """The recommendation as environment variables."""
-        return {
-            "ENRICHER_MODEL__LANES": str(self.lanes),
-            "ENRICHER_BATCHING__MAX_BATCH_TOKENS": str(self.max_batch_tokens),
-            "ENRICHER_BATCHING__RUN_OVERHEAD_TOKENS": str(self.run_overhead_tokens),
-            "ENRICHER_BATCHING__BUCKET_EDGES": str(list(self.bucket_edges)),
-        }
 
 
 def rows_of(measurements: Sequence[Measurement]) -> tuple[TuningRow, ...]:
@@ -115,10 +63,3 @@ def bucket_edges(window_tokens: int, overhead: int) -> tuple[int, ...]:
     long = range(256 + 32, window_tokens + 1, 32)
     edges = [*short, *long]
     return tuple(edges if edges and edges[-1] == window_tokens else [*edges, window_tokens])
-
-
-def write_tuning(folder: Path, tuning: Tuning) -> Path:
-    """Write the file. Raises OSError where the folder cannot be written."""
-    path = folder / f"tuning-{tuning.device}-{tuning.form}.json"
-    path.write_text(tuning.model_dump_json(indent=1) + "\n", encoding="utf-8")
-    return path

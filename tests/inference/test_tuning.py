@@ -1,0 +1,84 @@
+"""What was tuned counts where it was tuned, and nowhere else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from enricher.inference import tuning as tuning_module
+from enricher.inference.advice import Advice
+from enricher.inference.device import available_cores
+from enricher.inference.gate.machine import processor_name
+from enricher.inference.model import PreparedModel, open_model, prepare_form
+from enricher.inference.padded import PaddedFloat32
+from enricher.inference.tuning import Tuning, tuning_for, write_tuning
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> PreparedModel:
+    """The embedded model, padded."""
+    return prepare_form(open_model(None), PaddedFloat32(), "cpu", cache_dir=tmp_path_factory.mktemp("graphs"))
+
+
+def _tuning(model: PreparedModel, **changes: object) -> Tuning:
+    made = Tuning(
+        model_name=model.checkpoint.name,
+        model_digest=model.checkpoint.digest,
+        form=model.form.name,
+        device="cpu",
+        provider=model.provider,
+        processor=processor_name("cpu"),
+        cores=available_cores(),
+        load_before=None,
+        onnxruntime="1",
+        created_at="2026-01-01T00:00:00+00:00",
+        window_tokens=128,
+        rows=(),
+        lanes=3,
+        max_batch_tokens=640,
+        run_overhead_tokens=0,
+        bucket_edges=(64, 128),
+    )
+    return made.model_copy(update=changes)
+
+
+def test_a_tuning_of_this_machine_counts(model: PreparedModel, tmp_path: Path) -> None:
+    """It is found in whichever of the folders it lies."""
+    kept = _tuning(model)
+    write_tuning(tmp_path / "cache", kept)
+    assert kept == tuning_for(model, 128, [tmp_path, tmp_path / "cache"])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"model_digest": "0" * 64}, {"processor": "another"}, {"cores": 1000}, {"window_tokens": 64}],
+    ids=["model", "processor", "cores", "windows"],
+)
+def test_a_tuning_of_something_else_does_not_count(
+    model: PreparedModel, tmp_path: Path, change: dict[str, object]
+) -> None:
+    """Batches that suit another machine may be slow here."""
+    write_tuning(tmp_path, _tuning(model, **change))
+    assert tuning_for(model, 128, [tmp_path]) is None
+
+
+def test_a_tuning_that_cannot_be_read_is_left_out(
+    model: PreparedModel, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is advice: a worker starts without it, and says so."""
+    (tmp_path / _tuning(model).file_name).write_text("{", encoding="utf-8")
+    assert tuning_for(model, 128, [tmp_path]) is None
+    assert "cannot be read" in caplog.text
+
+
+def test_there_need_not_be_one(model: PreparedModel, tmp_path: Path) -> None:
+    """Most folders have none."""
+    assert tuning_for(model, 128, [tmp_path]) is None
+    assert tuning_module.SCHEMA_VERSION == _tuning(model).schema_version
+
+
+def test_advice_takes_all_that_was_tuned(model: PreparedModel) -> None:
+    """And keeps what a tuning does not know: how windows are cut."""
+    tuned = Advice(max_window_tokens=128, overlap_tokens=16, lanes=1).tuned(_tuning(model))
+    assert Advice(128, 16, max_batch_tokens=640, lanes=3, bucket_edges=(64, 128), run_overhead_tokens=0) == tuned
