@@ -12,6 +12,7 @@ from enricher.codec import Encoder, decode_article
 from enricher.core.batching import BatchRules, LengthBucketScheduler
 from enricher.core.decoding import LabelScheme
 from enricher.core.windowing import WindowCutter
+from enricher.crashing import Parts, parts
 from enricher.errors import SettingsError
 from enricher.files import LineSink, LineSource
 from enricher.inference.advice import Advice, advice_for
@@ -19,16 +20,17 @@ from enricher.inference.device import available_cores, default_lanes
 from enricher.inference.engine import OnnxEngine
 from enricher.inference.lanes import Lanes
 from enricher.inference.model import PreparedModel, prepare
+from enricher.inference.selection import report_folders
 from enricher.inference.tokenizer import ArticleTokenizer
+from enricher.inference.tuning import tuning_for
 from enricher.intake import Intake
 from enricher.kafka.client import KafkaConfig
 from enricher.kafka.sink import TransactionalSink
-from enricher.kafka.source import KafkaSource
 from enricher.pacing import Limits
 from enricher.ports import Sink, Source, Tokenized
 from enricher.records import InFlight, ModelCard
 from enricher.recovery import Recovery, RecoveryLimits
-from enricher.settings import Settings
+from enricher.settings import BatchingSettings, Settings
 from enricher.tally import Tally
 from enricher.watchdog import Guard, Watchdog
 from enricher.worker import Rooms, Worker
@@ -36,29 +38,8 @@ from enricher.worker import Rooms, Worker
 log = logging.getLogger(__name__)
 
 # Narrow where news windows are many; a window above the last edge goes into the last bucket.
-DEFAULT_BUCKET_EDGES = (
-    16,
-    24,
-    32,
-    48,
-    64,
-    80,
-    96,
-    112,
-    128,
-    160,
-    192,
-    224,
-    256,
-    288,
-    320,
-    352,
-    384,
-    416,
-    448,
-    480,
-    512,
-)
+DEFAULT_BUCKET_EDGES = (16, 24, *range(32, 128, 16), *range(128, 513, 32))
+_DEFAULT_RUN_OVERHEAD_TOKENS = 16  # measured on CPU: 10 to 15
 _DEFAULT_BATCH_TOKENS = {"cpu": 512, "cuda": 8192}  # measured on CPU; on GPUs the notes' projection, to be measured
 
 
@@ -95,7 +76,7 @@ def kafka_config(settings: Settings) -> KafkaConfig:
         max_record_bytes=articles.max_record_bytes,
         # The client counts a record's headers and framing too; 64 KiB is far above what we add.
         max_message_bytes=max(articles.max_record_bytes, articles.max_dead_letter_bytes) + 65_536,
-        properties=kafka.properties,
+        properties=kafka.client_properties(),
     )
 
 
@@ -108,7 +89,7 @@ def load_model(settings: Settings) -> Model:
         max_article_tokens=settings.articles.max_article_tokens,
         too_long=settings.articles.too_long,
     )
-    advice = advice_for(prepared.checkpoint.folder, tokenizer.max_window_tokens)
+    advice = _advice(settings, prepared, tokenizer)
     lanes = wanted.lanes or advice.lanes or default_lanes(prepared.device)
     engine = OnnxEngine(prepared, threads_per_run=1, pad_id=tokenizer.pad_id, lanes=lanes)
     model = Model(prepared, tokenizer, engine, advice, lanes)
@@ -117,20 +98,35 @@ def load_model(settings: Settings) -> Model:
     return model
 
 
+def _advice(settings: Settings, prepared: PreparedModel, tokenizer: ArticleTokenizer) -> Advice:
+    """What suits the model, and on top of it what was tuned for such a machine as this."""
+    advice = advice_for(prepared.checkpoint.folder, tokenizer.max_window_tokens)
+    window_tokens = settings.batching.max_window_tokens or advice.max_window_tokens
+    folders = report_folders(prepared.checkpoint, settings.model.cache_dir)
+    tuning = tuning_for(prepared, window_tokens, folders)
+    return advice.tuned(tuning) if tuning else advice
+
+
 def kafka_worker(settings: Settings, model: Model, *, until_caught_up: bool = False) -> Worker:
     """A worker between two Kafka topics, connected. Raises BrokerError and Fenced."""
     config, tally, guard = kafka_config(settings), Tally(), _started_watchdog().guard
-    source = KafkaSource(config, until_caught_up=until_caught_up)
+    made_of = parts(settings.worker.crash_at)
+    source = made_of.source(config, until_caught_up=until_caught_up)
     sink = TransactionalSink(
-        config, _encoder(settings, model.card), membership=source.membership, guard=guard, tally=tally
+        config,
+        _encoder(settings, model.card),
+        membership=source.membership,
+        guard=guard,
+        tally=tally,
+        producer_class=made_of.producer,
     )
     sink.open()
-    return _worker(settings, model, source, sink, guard, tally)
+    return _worker(settings, model, source, sink, guard, tally, made_of)
 
 
 def file_worker(settings: Settings, model: Model, source: LineSource, sink: LineSink) -> Worker:
     """The same worker between two files."""
-    return _worker(settings, model, source, sink, _started_watchdog().guard, Tally())
+    return _worker(settings, model, source, sink, _started_watchdog().guard, Tally(), Parts())
 
 
 def _started_watchdog() -> Watchdog:
@@ -149,12 +145,14 @@ def _encoder(settings: Settings, card: ModelCard) -> Encoder:
     )
 
 
-def _worker(settings: Settings, model: Model, source: Source, sink: Sink, guard: Guard, tally: Tally) -> Worker:
+def _worker(
+    settings: Settings, model: Model, source: Source, sink: Sink, guard: Guard, tally: Tally, made_of: Parts
+) -> Worker:
     bell = threading.Event()
     rules = batch_rules(settings, model)
     intake = Intake(
         decode=lambda value: decode_article(value, max_article_chars=settings.articles.max_article_chars),
-        tokenizer=_tokenizer_lanes(settings, model.tokenizer, bell),
+        tokenizer=_tokenizer_lanes(settings, model.tokenizer, bell, made_of),
         cutter=window_cutter(settings, model),
         scheduler=LengthBucketScheduler(rules),
         scheme=LabelScheme.from_labels(model.engine.labels),
@@ -165,7 +163,7 @@ def _worker(settings: Settings, model: Model, source: Source, sink: Sink, guard:
         sink=sink,
         intake=intake,
         # As many waiting as running: while the loop is in a transaction, every lane has a batch to go on with.
-        engine=Lanes(model.engine.run, threads=model.lanes, waiting=model.lanes, wake=bell.set, name="engine"),
+        engine=made_of.lanes(model.engine.run, threads=model.lanes, waiting=model.lanes, wake=bell.set, name="engine"),
         padded_tokens=model.engine.padded_tokens,
         recovery=Recovery(source, sink, _recovery_limits(settings), clock=time.monotonic, guard=guard),
     )
@@ -181,8 +179,13 @@ def batch_rules(settings: Settings, model: Model) -> BatchRules:
             batching.max_batch_tokens or advice.max_batch_tokens or _DEFAULT_BATCH_TOKENS[model.prepared.device]
         ),
         max_wait_s=batching.max_wait_ms / 1000,
-        run_overhead_tokens=batching.run_overhead_tokens,
+        run_overhead_tokens=_overhead_tokens(batching, advice),
     )
+
+
+def _overhead_tokens(batching: BatchingSettings, advice: Advice) -> int:
+    known = (batching.run_overhead_tokens, advice.run_overhead_tokens)  # 0 is an answer too
+    return next((tokens for tokens in known if tokens is not None), _DEFAULT_RUN_OVERHEAD_TOKENS)
 
 
 def window_cutter(settings: Settings, model: Model) -> WindowCutter:
@@ -207,14 +210,14 @@ def window_lengths(settings: Settings, model: Model) -> list[int]:
 
 
 def _tokenizer_lanes(
-    settings: Settings, tokenizer: ArticleTokenizer, bell: threading.Event
+    settings: Settings, tokenizer: ArticleTokenizer, bell: threading.Event, made_of: Parts
 ) -> Lanes[list[InFlight], Tokenized]:
     def tokenize(tickets: list[InFlight]) -> Tokenized:
         articles = [ticket.article for ticket in tickets if ticket.article is not None]
         return list(zip(tickets, tokenizer.tokenize(articles), strict=True))
 
     threads = settings.worker.tokenizer_threads or max(1, min(4, available_cores() // 2))
-    return Lanes(tokenize, threads=threads, waiting=threads, wake=bell.set, name="tokenizer")
+    return made_of.lanes(tokenize, threads=threads, waiting=threads, wake=bell.set, name="tokenizer")
 
 
 def _limits(settings: Settings, rules: BatchRules) -> Limits:

@@ -32,6 +32,7 @@ class Lanes(Generic[Item, Result]):
         self, run: Callable[[Item], Result], *, threads: int, waiting: int, wake: Callable[[], None], name: str
     ) -> None:
         assert threads > 0 <= waiting, "lanes need a thread, and a queue of some length or none"
+        self.name = name
         self._run = run
         self._wake = wake
         self._limit = threads + waiting
