@@ -59,14 +59,14 @@ class Article:
 
 
 class TokenSpans(Protocol):
-    """Where the tokens of one text stand in it. Read only for articles in which something was found."""
+    """Where the tokens of one text stand in it. Asked only about tokens in which something was found."""
 
-    def word_ids(self) -> Int32Array:
-        """`int32 [tokens]`: the word each token belongs to, never decreasing."""
+    def word_of(self, token: int) -> int:
+        """The word that a token belongs to; never decreasing from token to token."""
         ...
 
-    def char_spans(self) -> Int32Array:
-        """`int32 [tokens, 2]`: half-open spans in Unicode code points of the original text."""
+    def chars_of(self, token: int) -> tuple[int, int]:
+        """Half-open, in Unicode code points of the original text."""
         ...
 
 
@@ -252,6 +252,8 @@ class BatchResult:
 
     batch: Batch
     results: Sequence[WindowResult]
+    fits_tokens: int | None = None
+    """Padded tokens of the largest part that went through, where the batch ran out of the device's memory; else None."""
 
 
 @dataclass(frozen=True, slots=True)

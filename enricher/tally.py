@@ -22,6 +22,8 @@ class Tally:
     batches: int = 0
     real_tokens: int = 0
     padded_tokens: int = 0
+    out_of_memory: int = 0
+    """Batches that ran out of the device's memory and went through in parts."""
     transactions: int = 0
     recoveries: int = 0
     forgotten: int = 0

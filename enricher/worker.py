@@ -67,6 +67,7 @@ class Worker:
         self._stopping = threading.Event()
         self._next_publish_s = clock()
         self._settled = True
+        self._fits_tokens: float = float("inf")
 
     # ---- the loop
 
@@ -138,11 +139,26 @@ class Worker:
         """Finished batches -> labels -> entities -> tickets."""
         done = self._engine.completed()
         for batch in done:
+            self._fit_into_memory(batch)
             for result in batch.results:
                 settle(result, self._intake.scheme)
         if done:
             self._pacing.engine_moved()
         return bool(done)
+
+    def _fit_into_memory(self, done: BatchResult) -> None:
+        """A batch that ran out of device memory came back in parts: no later one is made larger than what did fit."""
+        if done.fits_tokens is None:
+            return
+        self.tally.out_of_memory += 1
+        if done.fits_tokens < self._fits_tokens:  # other lanes may have run out in the same step
+            self._fits_tokens = done.fits_tokens
+            self._scheduler.lower_budget(done.fits_tokens)
+            log.warning(
+                "out of memory with %d tokens at once: batches have %d at most from now on (batching.max_batch_tokens)",
+                done.batch.padded_tokens,
+                done.fits_tokens,
+            )
 
     def _publish(self) -> bool:
         """If due: what is finished, in offset order, in one transaction."""

@@ -20,6 +20,7 @@ import onnxruntime as ort
 from onnx import TensorProto, helper
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_state
 
+from enricher.devices import DeviceName, parse_device
 from enricher.errors import ModelError
 from enricher.inference import plugin
 
@@ -57,51 +58,80 @@ CUDA_LANES = 2
 """One run computes while the other is fed: more add nothing to a full GPU."""
 _CGROUP = Path("/sys/fs/cgroup")
 _NO_CUDA = (
-    "device cuda was asked for, and ONNX Runtime cannot use CUDA here: {why}. Install the driver, `onnxruntime-gpu` in the "
-    "place of `onnxruntime`, and the CUDA libraries (`pip install 'enricher[cuda]'`); or set the device to cpu."
+    "device {name} was asked for, and ONNX Runtime cannot use CUDA here: {why}. Install the driver, `onnxruntime-gpu` in "
+    "the place of `onnxruntime`, and the CUDA libraries (`pip install 'enricher[cuda]'`); or set the device to cpu."
 )
+_NO_SUCH_GPU = (
+    "device {name} was asked for, and this process sees {count} GPU(s): {seen}. CUDA_VISIBLE_DEVICES may hide some."
+)
+_working: set[int] = set()
+"""The GPUs on which a session has opened. A process must open none elsewhere: that takes a GPU's memory for nothing."""
 _log = logging.getLogger(__name__)
 
 
-def resolve_device(asked: Literal["auto", "cpu", "cuda"]) -> Device:
-    """The device to use: `auto` takes CUDA where a session on it opens, `cuda` raises ModelError where none does."""
-    if asked == "cpu":
+def resolve_device(asked: str) -> Device:
+    """The kind of device to use: `auto` takes CUDA where a session on it opens, `cuda` raises ModelError where none does.
+
+    Which GPU it is, `parse_device` says. Raises SettingsError for what is no device's name.
+    """
+    device = parse_device(asked)
+    if device.kind == "cpu":
         return "cpu"
-    why_not = cuda_problem()
+    why_not = cuda_problem(device.index)
     if why_not is None:
         return "cuda"
-    if asked == "cuda":
-        raise ModelError(_NO_CUDA.format(why=why_not))
+    if device.kind == "cuda":
+        raise ModelError(_no_cuda(device, why_not))
     _log.info("no CUDA (%s): using the CPU", why_not)
     return "cpu"
 
 
-def cuda_problem() -> str | None:
-    """Why CUDA cannot be used; None where it can. Opens a tiny session, for a listed provider may still not load."""
+def _no_cuda(device: DeviceName, why_not: str) -> str:
+    count = _gpus()
+    if not 0 < count <= device.index:
+        return _NO_CUDA.format(name=device, why=why_not)
+    return _NO_SUCH_GPU.format(name=device, count=count, seen=", ".join(f"cuda:{each}" for each in range(count)))
+
+
+def cuda_problem(index: int | None = None) -> str | None:
+    """Why the GPU of that number cannot be used; None where it can. Without a number: any that was seen to work will do.
+
+    Opens a tiny session, for a listed provider may still not load.
+    """
+    if index in _working or (index is None and _working):
+        return None
     if PROVIDERS["cuda"] not in ort.get_available_providers():
         return "this ONNX Runtime was built without it"
     if not _driver_present():
         return "there is no NVIDIA driver"
     printed = _preload_cuda_libraries()
     try:
-        open_session(_one_node_model(), "cuda", threads_per_run=1)
+        open_session(_one_node_model(), "cuda", threads_per_run=1, device_id=index or 0)
     except ModelError as error:
         return f"{error} {printed}".strip()
+    _working.add(index or 0)
     return None
 
 
+def _provider(runtime: Runtime, device_id: int) -> tuple[str, dict[str, str]]:
+    """A provider as a session takes it, with its options."""
+    options = _PROVIDER_OPTIONS.get(runtime, {})
+    return PROVIDERS[runtime], {**options, "device_id": str(device_id)} if runtime == "cuda" else options
+
+
 def open_session(
-    model: Path | bytes, runtime: Runtime, *, threads_per_run: int, lanes: int = 1
+    model: Path | bytes, runtime: Runtime, *, threads_per_run: int, lanes: int = 1, device_id: int = 0
 ) -> ort.InferenceSession:
     """Open a model, for any number of threads to call. Raises ModelError where another provider took a part of it.
 
     `lanes` is how many runs go on at once; only the plugin must know beforehand. Its threads are shared by all of them.
+    `device_id` is which GPU, as CUDA counts.
     """
     options = _options(threads_per_run)
     if runtime == "openvino":
         plugin.add_to(options, streams=lanes, threads=lanes * threads_per_run)
     source = model if isinstance(model, bytes) else str(model)
-    providers = None if runtime == "openvino" else [(PROVIDERS[runtime], _PROVIDER_OPTIONS.get(runtime, {}))]
+    providers = None if runtime == "openvino" else [_provider(runtime, device_id)]
     try:
         session = ort.InferenceSession(source, options, providers=providers)
     except ORT_ERRORS as error:
@@ -150,15 +180,22 @@ def _cgroup_quota_cores(root: Path) -> float | None:
 
 
 def _driver_present() -> bool:
-    return any(_loads(name) for name in ("libcuda.so.1", "nvcuda.dll"))
+    return _driver() is not None
 
 
-def _loads(library: str) -> bool:
-    try:
-        ctypes.CDLL(library)
-    except OSError:
-        return False
-    return True
+def _driver() -> ctypes.CDLL | None:
+    for name in ("libcuda.so.1", "nvcuda.dll"):
+        with contextlib.suppress(OSError):
+            return ctypes.CDLL(name)
+    return None
+
+
+def _gpus() -> int:
+    """How many GPUs the driver shows to this process; 0 where it does not say (`cuDeviceGetCount`, CUDA driver API)."""
+    driver, count = _driver(), ctypes.c_int(0)
+    if driver is None or driver.cuInit(0) != 0 or driver.cuDeviceGetCount(ctypes.byref(count)) != 0:
+        return 0
+    return count.value
 
 
 def _preload_cuda_libraries() -> str:

@@ -1,7 +1,8 @@
 """Batches of windows -> labels and scores, on one ONNX Runtime session that all lanes share.
 
-A batch that fails is run again window by window, so that one bad window costs its own article only. No error of
-ONNX Runtime leaves this file; how windows become arrays is the form's, and threads are lanes.py's.
+A batch that fails is run again window by window, so that one bad window costs its own article only; one that runs out of
+memory is run in halves (memory.py). No error of ONNX Runtime leaves this file; how windows become arrays is the form's,
+and threads are lanes.py's.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING
 
@@ -16,6 +18,7 @@ import numpy as np
 
 from enricher.errors import ModelError
 from enricher.inference.device import ORT_ERRORS, default_lanes, open_session
+from enricher.inference.memory import OUT_OF_MEMORY, Turns, in_halves, is_out_of_memory, ran_out
 from enricher.records import BatchResult, InFlight, Partition, RawRecord, Window, WindowFailure, WindowLabels
 
 if TYPE_CHECKING:
@@ -61,10 +64,13 @@ class OnnxEngine:
     def __init__(self, model: PreparedModel, *, threads_per_run: int, pad_id: int, lanes: int = 1) -> None:
         self._form = model.form
         self._pad_id = pad_id
+        self._turns = Turns()
         self._lanes = lanes
         self._max_window_tokens = model.checkpoint.max_window_tokens
         self._vocabulary = getattr(model.checkpoint.config, "vocab_size", None)
-        self._session = open_session(model.onnx_path, model.form.runtime, threads_per_run=threads_per_run, lanes=lanes)
+        self._session = open_session(
+            model.onnx_path, model.form.runtime, threads_per_run=threads_per_run, lanes=lanes, device_id=model.device_id
+        )
         self.labels = model.checkpoint.labels
         """Label names by id."""
         self.card = model.card
@@ -73,12 +79,12 @@ class OnnxEngine:
 
     def run(self, batch: Batch) -> BatchResult:
         """A result for each window, in order. Raises ModelError where the device cannot run anything any more."""
-        results = self._attempt(batch.windows)
-        if len(batch.windows) > 1:
-            results = [self._again_alone(result) for result in results]
+        with self._turns.shared():
+            results, fits_tokens = in_halves(self._attempt, batch.windows)
+        results = [self._again_alone(result) if len(results) > 1 or ran_out(result) else result for result in results]
         if any(_raised(result) for result in results):
             self._require_device()
-        return BatchResult(batch, results)
+        return BatchResult(batch, results, fits_tokens)
 
     def padded_tokens(self, batch: Batch) -> int:
         """The tokens that the device computes for a batch, in the form that runs. Never blocks."""
@@ -120,20 +126,29 @@ class OnnxEngine:
 
     def _run_on_every_lane(self, windows: Sequence[Window], *, times: int) -> None:
         with ThreadPoolExecutor(self._lanes) as pool:
-            for results in pool.map(self._attempt, repeat(windows, times * self._lanes)):
+            for results, fits_tokens in pool.map(
+                partial(in_halves, self._attempt), repeat(windows, times * self._lanes)
+            ):
                 if isinstance(results[0], WindowFailure):
                     failure = f"{results[0].error_type}: {results[0].message}"
                     raise ModelError(f"the model fails on a window of padding: {failure}")
+                if fits_tokens is not None:
+                    _log.warning("out of memory: of %d windows at once only %d tokens fit", len(windows), fits_tokens)
 
     def _again_alone(self, result: WindowResult) -> WindowResult:
-        return self._attempt([result.window])[0] if isinstance(result, WindowFailure) else result
+        """Where memory ran out, without the other lanes' runs beside it: only then is it the window's own fault."""
+        if not isinstance(result, WindowFailure):
+            return result
+        with self._turns.alone() if ran_out(result) else self._turns.shared():
+            return self._attempt([result.window])[0]
 
     def _attempt(self, windows: Sequence[Window]) -> list[WindowResult]:
         """One run of the device. Where it raises, all of the windows failed."""
         try:
             labels, scores = self._session.run(_OUTPUTS, self._feeds(windows))
         except _FAILURES as error:
-            return [WindowFailure(window, type(error).__name__, str(error)[:MESSAGE_CHARS]) for window in windows]
+            kind = OUT_OF_MEMORY if is_out_of_memory(error) else type(error).__name__
+            return [WindowFailure(window, kind, str(error)[:MESSAGE_CHARS]) for window in windows]
         rows = zip(windows, self._form.rows(labels, windows), self._form.rows(scores, windows), strict=True)
         return [_result(*row) for row in rows]
 
@@ -150,7 +165,8 @@ class OnnxEngine:
 
     def _require_device(self) -> None:
         """A window that raises alone is its article's fault only if the device still runs a harmless one."""
-        (result,) = self._attempt([self._probe(SHORT_TOKENS)])
+        with self._turns.alone():
+            (result,) = self._attempt([self._probe(SHORT_TOKENS)])
         if _raised(result):
             assert isinstance(result, WindowFailure)
             raise ModelError(f"the device does not run the model any more: {result.error_type}: {result.message}")

@@ -7,11 +7,12 @@ answers (external.py). Where graphs are kept is cache.py's, running them engine.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
+from enricher.devices import parse_device
 from enricher.errors import ModelError
 from enricher.inference import external
 from enricher.inference.cache import GRAPHS_FOLDER, MODEL_FILE, kept_graph
@@ -47,6 +48,8 @@ class PreparedModel:
     """Why this form, as selection.py says it."""
     rejected: tuple[tuple[str, str], ...] = field(default=(), compare=False)
     """Faster forms that do not run, by name, each with why."""
+    device_id: int = 0
+    """Which GPU, where `device` is `cuda`."""
 
     @property
     def provider(self) -> str:
@@ -63,11 +66,11 @@ def open_model(source: str | Path | None) -> Checkpoint:
 def prepare(
     source: str | Path | None,
     *,
-    device: Literal["auto", "cpu", "cuda"],
+    device: str,
     precision: Precision,
     cache_dir: Path,
 ) -> PreparedModel:
-    """Open a model, choose its form and build its graph, unless `cache_dir` has it already.
+    """Open a model, choose its form and build its graph, unless `cache_dir` has it already. `device`: as devices.py has it.
 
     Takes about a second for a small model and a disk's time for a large one. Raises ModelError, saying what to do.
     """
@@ -80,7 +83,8 @@ def prepare(
         # Only a report stands between the operator and a faster worker: that deserves more than a note.
         unproven = check_command(checkpoint, chosen, form) in missing
         _log.log(logging.WARNING if unproven else logging.INFO, "not %s: %s", form.name, why)
-    return prepare_form(checkpoint, choice.form, chosen, cache_dir=cache_dir, reason=choice.reason, rejected=rejected)
+    prepared = prepare_form(checkpoint, choice.form, chosen, cache_dir=cache_dir)
+    return replace(prepared, reason=choice.reason, rejected=rejected, device_id=parse_device(device).index)
 
 
 def prepare_form(
@@ -89,8 +93,7 @@ def prepare_form(
     device: Device,
     *,
     cache_dir: Path,
-    reason: str = "asked for",
-    rejected: tuple[tuple[str, str], ...] = (),
+    device_id: int = 0,
 ) -> PreparedModel:
     """The graph of `checkpoint` in `form`, whether or not a gate report allows it. Raises ModelError."""
     if isinstance(checkpoint, OnnxModel):
@@ -99,7 +102,7 @@ def prepare_form(
     key = f"{checkpoint.digest[:32]}-{form.name}-{BUILDER_VERSION}"
     shipped = checkpoint.folder / GRAPHS_FOLDER / key / MODEL_FILE
     path = shipped if shipped.is_file() else kept_graph(cache_dir, key, partial(_write, checkpoint, form))
-    return PreparedModel(path, checkpoint, card, device, form, reason, rejected)
+    return PreparedModel(path, checkpoint, card, device, form, device_id=device_id)
 
 
 def _write(checkpoint: Checkpoint, form: Form, path: Path) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from enricher.errors import InvalidArticle
+from enricher.inference.memory import OUT_OF_MEMORY, in_halves
 from enricher.ports import Tokenized
 from enricher.records import (
     Article,
@@ -48,14 +50,13 @@ class FakeSpans:
 
     text: str
 
-    def word_ids(self) -> Int32Array:
+    def word_of(self, token: int) -> int:
         """0, 1, 2, ..."""
-        return np.arange(len(self.text.split()), dtype=np.int32)
+        return token
 
-    def char_spans(self) -> Int32Array:
-        """Where the words stand."""
-        spans = [match.span() for match in re.finditer(r"\S+", self.text)]
-        return np.array(spans, dtype=np.int32).reshape(-1, 2)
+    def chars_of(self, token: int) -> tuple[int, int]:
+        """Where the word stands."""
+        return [match.span() for match in re.finditer(r"\S+", self.text)][token]
 
 
 def tokenize(tickets: list[InFlight]) -> Tokenized:
@@ -80,6 +81,17 @@ def _ids(text: str) -> Int32Array:
 def infer(batch: Batch) -> BatchResult:
     """Names are names; a poisoned window fails. Beyond what a window owns its labels are nonsense: nobody may use them."""
     return BatchResult(batch, [_infer(window) for window in batch.windows])
+
+
+def with_room_for(max_tokens: int) -> Callable[[Batch], BatchResult]:
+    """The same on a device that has memory for so many padded tokens at once."""
+
+    def attempt(windows: Sequence[Window]) -> list[WindowResult]:
+        if Batch(tuple(windows)).padded_tokens > max_tokens:
+            return [WindowFailure(window, OUT_OF_MEMORY, "no memory") for window in windows]
+        return [_infer(window) for window in windows]
+
+    return lambda batch: BatchResult(batch, *in_halves(attempt, batch.windows))
 
 
 def _infer(window: Window) -> WindowResult:

@@ -1,7 +1,7 @@
 """Many small worlds with everything going wrong in them, judged by what stands in the log in the end and all along.
 
 Workers crash between any two steps that touch the log, are thrown out, stopped, doubled; transactions fail, or nobody
-knows whether they did, or they arrive late. Each world is made from its seed alone.
+knows whether they did, or they arrive late; devices run out of memory. Each world is made from its seed alone.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from random import Random
 import pytest
 from worker.checker import unfinished
 from worker.fake_clock import TICK_S
+from worker.fake_model import infer, with_room_for
 from worker.faults import Late
 from worker.world import INVALID, LONG, POISONED, SHORT, UNTOKENIZABLE, Process, World
 
@@ -39,6 +40,8 @@ class Simulation:
         self._tracker = tracker
         self._running: dict[str, list[Process]] = {f"worker-{index}": [] for index in range(self.random.randint(1, 3))}
         self._cruelty = self.random.choice((0.01, 0.05, 0.2))
+        # Every other device runs out of memory with full batches, which have 40 tokens.
+        self._infer = self.random.choice((infer, with_room_for(self.random.randint(10, 30))))
         self.found: set[str] = set()
         for _ in range(self.random.randint(4, 20)):
             self.world.clock.after(self.random.randrange(int(CALM_S / TICK_S)) * TICK_S, self._publish)
@@ -85,7 +88,7 @@ class Simulation:
             self._step(name, process)
 
     def _start(self, name: str) -> None:
-        process = self.world.start(name, fault=self._fault, tracker=self._tracker)
+        process = self.world.start(name, fault=self._fault, tracker=self._tracker, infer=self._infer)
         process.source.open(process.worker)
         self._running[name].append(process)
 
@@ -150,6 +153,7 @@ def test_the_simulation_is_as_cruel_as_it_says() -> None:
     assert len(tallies) > 40 * 3
     assert sum(tally.recoveries for tally in tallies) > 20
     assert sum(tally.forgotten for tally in tallies) > 100
+    assert sum(tally.out_of_memory for tally in tallies) > 20
     assert sum(tally.published for tally in tallies) > 500
 
 

@@ -109,6 +109,7 @@ class World:
         tracker: Callable[[], OffsetTracker] = OffsetTracker,
         recovery: RecoveryLimits = RECOVERY,
         limits: Limits = LIMITS,
+        infer: Callable[[Batch], BatchResult] = infer,
     ) -> Process:
         """Start a worker: connected, and a member of the group."""
         random = Random(self.random.random())

@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 
 import typer
 
-Device = Literal["auto", "cpu", "cuda"]
 Precision = Literal["auto", "fp16", "bf16", "fp32", "int8"]
 EMBEDDED = "newswire-minilm"
 DEFAULT_LIMIT_POINTS = 0.3
@@ -16,7 +15,9 @@ DEFAULT_LIMIT_POINTS = 0.3
 FolderArgument = Annotated[
     str, typer.Argument(metavar="[DIR]", help=f"Folder of a model, or `{EMBEDDED}`, which is built in.")
 ]
-DeviceOption = Annotated[Device, typer.Option(help="Where it is to run; `auto` takes CUDA where it works.")]
+DeviceOption = Annotated[
+    str, typer.Option(help="Where it is to run: auto, cpu, cuda, cuda:1, ...; `auto` takes CUDA where it works.")
+]
 GoldOption = Annotated[
     Path | None,
     typer.Option(help="Labelled text, JSON lines with id, text and entities. Default: English news that comes along."),

@@ -18,6 +18,7 @@ from enricher.commands.model.arguments import (
     Precision,
 )
 from enricher.commands.model.gating import Checked, check_form, read_gold_set, verdicts_table
+from enricher.devices import parse_device
 from enricher.errors import ModelError, SettingsError
 from enricher.settings import load_settings
 
@@ -44,11 +45,21 @@ def model_check(
     from enricher.inference.model import open_model  # noqa: PLC0415  the same
 
     gold_set, cache_dir = read_gold_set(gold), load_settings().model.cache_dir
-    on = resolve_device(device)
+    on, device_id = resolve_device(device), parse_device(device).index
     checkpoint = open_model(folder)
     checked: list[Checked] = []
     for form in _forms(checkpoint, on, precision):
-        checked.append(check_form(checkpoint, form, on, gold=gold_set, limit_points=limit_points, cache_dir=cache_dir))
+        checked.append(
+            check_form(
+                checkpoint,
+                form,
+                on,
+                gold=gold_set,
+                limit_points=limit_points,
+                cache_dir=cache_dir,
+                device_id=device_id,
+            )
+        )
         if checked[-1].report.passed:
             break
     _say(checked)

@@ -29,7 +29,14 @@ class Checked:
 
 
 def check_form(
-    checkpoint: Checkpoint, form: Form, device: Device, *, gold: GoldSet, limit_points: float, cache_dir: Path
+    checkpoint: Checkpoint,
+    form: Form,
+    device: Device,
+    *,
+    gold: GoldSet,
+    limit_points: float,
+    cache_dir: Path,
+    device_id: int = 0,
 ) -> Checked:
     """Run the gate and keep its report beside the model, or in the cache. Raises ModelError, FatalError."""
     from enricher.inference.gate.check import Gate, keep  # noqa: PLC0415  it imports ONNX Runtime
@@ -40,7 +47,8 @@ def check_form(
         def progress(stage: str, done: int, windows: int) -> None:
             ticker.tick(lambda: f"{stage}: {done:,} of {windows:,} windows")
 
-        report = Gate(gold, limit_points, cache_dir, progress).check(checkpoint, form, device)
+        gate = Gate(gold, limit_points, cache_dir, progress, device_id)
+        report = gate.check(checkpoint, form, device)
     path = keep(report, report_folders(checkpoint, cache_dir))
     path.with_suffix(".html").write_text(gate_page(report), encoding="utf-8")
     return Checked(report, path)

@@ -58,6 +58,8 @@ class Gate:
     limit_points: float
     cache_dir: Path
     progress: Progress
+    device_id: int = 0
+    """On which GPU, where there are several."""
 
     def reference(self, checkpoint: Checkpoint, device: Device) -> Measured:
         """What fp32 says. Worth keeping where several forms of one model are checked."""
@@ -81,7 +83,7 @@ class Gate:
 
     def measured(self, checkpoint: Checkpoint, form: Form, device: Device) -> Measured:
         """All runs of one form. Raises ModelError, FatalError."""
-        model = prepare_form(checkpoint, form, device, cache_dir=self.cache_dir)
+        model = prepare_form(checkpoint, form, device, cache_dir=self.cache_dir, device_id=self.device_id)
         runner, tokenizer = FormRunner(model, self.progress), tokenizer_of(checkpoint)
         sentences = tokenized(checkpoint, tokenizer, self.gold.texts)
         documents = tokenized(checkpoint, tokenizer, joined(self.gold.texts))

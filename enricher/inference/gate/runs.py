@@ -97,7 +97,9 @@ class FormRunner:
         self._model = model
         self._progress = progress
         self._lanes = default_lanes(model.device)
-        self._session = open_session(model.onnx_path, model.form.runtime, threads_per_run=1, lanes=self._lanes)
+        self._session = open_session(
+            model.onnx_path, model.form.runtime, threads_per_run=1, lanes=self._lanes, device_id=model.device_id
+        )
         self._scheme = LabelScheme.from_labels(model.checkpoint.labels)
 
     def run(self, texts: TokenizedTexts, batching: Batching, stage: str) -> Run:

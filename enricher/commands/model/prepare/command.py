@@ -25,6 +25,7 @@ from enricher.commands.model.gating import check_form, read_gold_set, verdicts_t
 from enricher.commands.model.manifest import Manifest, entries_of, write_manifest
 from enricher.commands.model.prepare.folder import copied, taking_the_place_of
 from enricher.commands.model.prepare.hub import fetched
+from enricher.devices import parse_device
 from enricher.errors import ModelError
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class _Wish:
 
     precision: Precision
     device: Device
+    device_id: int
     gold: GoldSet
     limit_points: float
 
@@ -66,7 +68,7 @@ def model_prepare(
     from enricher.inference.model import open_model  # noqa: PLC0415  the same
 
     console = remark_console()
-    wish = _Wish(precision, resolve_device(device), read_gold_set(gold), limit_points)
+    wish = _Wish(precision, resolve_device(device), parse_device(device).index, read_gold_set(gold), limit_points)
     found = fetched(source, revision)
     original = open_model(source if source == EMBEDDED else found.folder)
     if out.resolve() == original.folder.resolve():
@@ -88,7 +90,13 @@ def _proven(checkpoint: Checkpoint, wish: _Wish, graphs: Path, console: Console)
         if obstacle_to(checkpoint, wish.device, form, None) is None:
             break
         checked = check_form(
-            checkpoint, form, wish.device, gold=wish.gold, limit_points=wish.limit_points, cache_dir=graphs
+            checkpoint,
+            form,
+            wish.device,
+            gold=wish.gold,
+            limit_points=wish.limit_points,
+            cache_dir=graphs,
+            device_id=wish.device_id,
         )
         console.print(verdicts_table([checked.report]))
         if checked.report.passed:

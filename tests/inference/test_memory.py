@@ -1,0 +1,235 @@
+"""Out of memory: recognised whatever raises it, and survived by running less at once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from onnxruntime.capi.onnxruntime_pybind11_state import EPFail, Fail, InvalidArgument, RuntimeException
+
+from enricher.errors import ModelError
+from enricher.inference.engine import OnnxEngine
+from enricher.inference.memory import OUT_OF_MEMORY, Turns, is_out_of_memory
+from enricher.records import Batch, WindowFailure, WindowLabels
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import numpy.typing as npt
+
+    from enricher.inference.model import PreparedModel
+    from enricher.records import BatchResult, Window
+
+    MakeWindow = Callable[[Sequence[int]], Window]
+
+ARENA = (
+    "[ONNXRuntimeError] : 6 : RUNTIME_EXCEPTION : Non-zero status code returned while running MatMul node. Name:'m' Status "
+    "Message: bfc_arena.cc:376 void* onnxruntime::BFCArena::AllocateRawInternal(size_t, bool, onnxruntime::Stream*) Failed "
+    "to allocate memory for requested buffer of size 2830172160"
+)
+OUT_OF_IT: list[Exception] = [
+    RuntimeException(ARENA),
+    Fail("CUDA failure 2: out of memory ; GPU=0 ; hostname=h ; expr=cudaMalloc((void**)&p, size);"),
+    Fail("CUBLAS failure 3: CUBLAS_STATUS_ALLOC_FAILED ; GPU=0 ; expr=cublasCreate(&cublas_handle_);"),
+    Fail("Available memory of 1024 is smaller than requested bytes of 4096"),
+    EPFail("Exception from cpu_memory.cpp:257: Failed to allocate 7663872811008 bytes of memory"),
+    RuntimeError("cudaErrorMemoryAllocation"),
+    RuntimeError("std::bad_alloc"),
+    MemoryError(),
+]
+OTHERWISE: list[Exception] = [
+    Fail("CUDA error 700: an illegal memory access was encountered"),
+    InvalidArgument("indices element out of data bounds, idx=99999 must be within the inclusive range [-260,259]"),
+    ValueError("a token id is outside the vocabulary"),
+]
+
+
+class ShortOfMemory:
+    """A session of an engine that has memory for so many ids at once, and below that runs for real."""
+
+    def __init__(self, engine: OnnxEngine, max_ids: int, error: Exception) -> None:
+        self._session, self._max_ids, self._error = engine._session, max_ids, error
+        self.runs: list[int] = []
+
+    def run(self, outputs: list[str], feeds: dict[str, Any]) -> list[npt.NDArray[Any]]:
+        """What the real one answers, if there is room."""
+        self.runs.append(feeds["input_ids"].size)
+        if self.runs[-1] > self._max_ids:
+            raise self._error
+        answers: list[npt.NDArray[Any]] = self._session.run(outputs, feeds)
+        return answers
+
+
+def short_of_memory(model: PreparedModel, max_ids: int, error: Exception) -> tuple[OnnxEngine, ShortOfMemory]:
+    """An engine on such a session."""
+    engine = OnnxEngine(model, threads_per_run=1, pad_id=0, lanes=2)
+    session = ShortOfMemory(engine, max_ids, error)
+    engine._session = session
+    return engine, session
+
+
+def labels_of(result: BatchResult) -> list[list[int]]:
+    """What was answered, which must be everything."""
+    assert all(isinstance(each, WindowLabels) for each in result.results)
+    return [each.labels.tolist() for each in result.results if isinstance(each, WindowLabels)]
+
+
+@pytest.mark.parametrize("error", OUT_OF_IT, ids=lambda error: str(error)[-30:] or "MemoryError")
+def test_a_batch_that_runs_out_of_memory_is_answered_in_full_by_parts(
+    embedded: PreparedModel, engine: OnnxEngine, window: MakeWindow, error: Exception
+) -> None:
+    """Eight windows of ten tokens, and room for 25: four runs of two, the same labels, and what did fit is told."""
+    windows = [window([101, *range(1000 + first, 1008 + first), 102]) for first in range(8)]
+    short, session = short_of_memory(embedded, 25, error)
+    result = short.run(Batch(tuple(windows)))
+    assert windows == [each.window for each in result.results]
+    assert labels_of(engine.run(Batch(tuple(windows)))) == labels_of(result)
+    assert result.fits_tokens == 20
+    assert session.runs == [80, 40, 20, 20, 20, 20]
+
+
+@pytest.mark.parametrize("error", OTHERWISE, ids=lambda error: str(error)[:30])
+def test_other_errors_are_not_taken_for_a_lack_of_memory(error: Exception) -> None:
+    """A batch that fails for another reason is not run in halves, and the budget stays."""
+    assert not is_out_of_memory(error)
+
+
+def test_a_batch_that_fits_says_nothing_about_memory(engine: OnnxEngine, window: MakeWindow) -> None:
+    """Only a step down is reported."""
+    assert engine.run(Batch((window([101, 102]),) * 4)).fits_tokens is None
+
+
+def test_an_odd_number_of_windows_loses_none(embedded: PreparedModel, window: MakeWindow) -> None:
+    """Seven windows in parts of two; the last part is one."""
+    windows = [window([101, *[1000] * 8, 102]) for _ in range(7)]
+    short, session = short_of_memory(embedded, 25, MemoryError())
+    assert len(labels_of(short.run(Batch(tuple(windows))))) == 7
+    assert session.runs == [70, 40, 20, 20, 20, 10]
+
+
+def test_a_window_that_does_not_fit_alone_fails_alone(embedded: PreparedModel, window: MakeWindow) -> None:
+    """Its article becomes a dead letter, the others of the batch are answered; the device still runs a short one."""
+    short, _ = short_of_memory(embedded, 25, RuntimeException(ARENA))
+    long, good = window([101, *[1000] * 28, 102]), window([101, 1000, 102])
+    result = short.run(Batch((good, long, good)))
+    assert [WindowLabels, WindowFailure, WindowLabels] == [type(each) for each in result.results]
+    failure = result.results[1]
+    assert isinstance(failure, WindowFailure)
+    assert (long, OUT_OF_MEMORY) == (failure.window, failure.error_type)
+    assert "Failed to allocate memory" in failure.message
+
+
+def test_a_device_without_memory_for_anything_is_fatal(embedded: PreparedModel, window: MakeWindow) -> None:
+    """Not even a short window fits: every article would become a dead letter, so the process ends instead."""
+    short, _ = short_of_memory(embedded, 4, Fail("CUDA failure 2: out of memory"))
+    with pytest.raises(ModelError, match=r"does not run the model any more: OutOfMemory.*CUDA failure 2"):
+        short.run(Batch((window([101, *[1000] * 28, 102]),) * 3))
+
+
+def test_warming_up_and_probing_go_on_in_parts_too(
+    embedded: PreparedModel, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A batch budget that is too large for the device is a warning at start, not the end of the worker."""
+    short, _ = short_of_memory(embedded, 64, Fail("CUDA failure 2: out of memory"))
+    monkeypatch.setattr(short, "_shapes", lambda *_: [[short._probe(16)] * 16])
+    short.warm_up()
+    assert short.probe(16, batch_tokens=256) > 0
+    assert "out of memory: of 16 windows at once only 64 tokens fit" in caplog.text
+
+
+def test_a_window_that_ran_out_of_memory_is_tried_again_without_the_other_lanes(
+    embedded: PreparedModel, window: MakeWindow
+) -> None:
+    """It would fit, had another lane not taken the memory: it must not be called too large for that."""
+    engine = OnnxEngine(embedded, threads_per_run=1, pad_id=0, lanes=2)
+    real, first_runs, second_failed = engine._session, threading.Event(), threading.Event()
+
+    class Shared:
+        """The long window's run holds the memory until the short one's first run has failed for it."""
+
+        def run(self, outputs: list[str], feeds: dict[str, Any]) -> list[npt.NDArray[Any]]:
+            if feeds["input_ids"].size > 10:
+                first_runs.set()
+                assert second_failed.wait(10)
+            elif not second_failed.is_set():
+                second_failed.set()
+                raise MemoryError
+            answers: list[npt.NDArray[Any]] = real.run(outputs, feeds)
+            return answers
+
+    engine._session = Shared()
+    with ThreadPoolExecutor(2) as lanes:
+        large = lanes.submit(engine.run, Batch((window([101, *[1000] * 28, 102]),)))
+        assert first_runs.wait(10)
+        small = lanes.submit(engine.run, Batch((window([101, 102]),)))
+        assert [1, 1] == [len(labels_of(each.result(20))) for each in (large, small)]
+
+
+def test_whoever_runs_alone_waits_for_the_others_and_is_waited_for() -> None:
+    """Runs beside one another overlap; none overlaps with the one that wants to be alone."""
+    turns, inside, go, log = Turns(), threading.Barrier(3), threading.Event(), list[str]()
+
+    def beside() -> None:
+        with turns.shared():
+            inside.wait(10)
+            go.wait(10)
+            log.append("beside")
+
+    def by_itself() -> None:
+        with turns.alone():
+            log.append("alone")
+
+    with ThreadPoolExecutor(3) as pool:
+        done = [pool.submit(beside), pool.submit(beside)]
+        inside.wait(10)
+        done.append(pool.submit(by_itself))
+        go.set()
+        for each in done:
+            each.result(10)
+    assert log == ["beside", "beside", "alone"]
+    assert (turns._running, turns._alone) == (0, 0)
+
+
+REALLY_OUT_OF_MEMORY = """
+import resource, sys
+from pathlib import Path
+
+import numpy as np
+
+from enricher.inference.engine import OnnxEngine
+from enricher.inference.model import prepare
+from enricher.records import Batch, InFlight, Partition, RawRecord, Window, WindowLabels
+
+engine = OnnxEngine(
+    prepare(sys.argv[1], device="cpu", precision="fp32", cache_dir=Path(sys.argv[2])), threads_per_run=1, pad_id=0
+)
+ticket = InFlight(RawRecord(Partition("", 0), 0, None, None), 0.0)
+ids = np.full(150, 7, np.int32)
+batch = Batch((Window(ticket, ids, start=0, own_start=0, own_stop=0, specials_before=0, arrived_s=0.0),) * 1024)
+engine.run(Batch(batch.windows[:2]))
+used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + 200_000_000,) * 2)
+result = engine.run(batch)
+answered = sum(isinstance(each, WindowLabels) for each in result.results)
+again = engine.run(Batch(batch.windows[: result.fits_tokens // 150]))
+print(answered, result.fits_tokens, again.fits_tokens)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not hold a process to a limit of address space")
+def test_a_real_lack_of_memory_on_the_cpu_costs_no_window(tmp_path: Path) -> None:
+    """A process held to 200 MB more than it has gets 1,024 windows through, and what then fits, fits again."""
+    model = Path(__file__).parent.parent / "data" / "reference" / "bert"
+    done = subprocess.run(
+        [sys.executable, "-c", REALLY_OUT_OF_MEMORY, model, tmp_path], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    answered, fits_tokens, again = done.stdout.split()
+    assert answered == "1024"
+    assert 150 <= int(fits_tokens) < 1024 * 150
+    assert again == "None"
