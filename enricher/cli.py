@@ -21,6 +21,7 @@ from enricher.commands.run import run
 from enricher.commands.settings import show_settings
 from enricher.commands.tail import tail
 from enricher.commands.topics import topics_create
+from enricher.commands.verify import verify
 from enricher.errors import FatalError
 
 EXIT_CODES = {
@@ -32,6 +33,7 @@ EXIT_CODES = {
     5: "fenced by a newer process of the same name",
     6: "the broker did not come back",
     7: "no progress (the watchdog's)",
+    8: "what was promised does not hold (verify)",
 }
 _EPILOG = "Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items()) + "."
 _HELP = (
@@ -55,6 +57,7 @@ app.command("run")(run)
 app.command("enrich")(enrich)
 app.command("publish")(publish)
 app.command("tail")(tail)
+app.command("verify")(verify)
 app.command("doctor")(doctor)
 app.command("settings")(show_settings)
 topics.command("create")(topics_create)

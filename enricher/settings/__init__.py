@@ -1,6 +1,13 @@
 """The settings of a worker: what there is to set (`groups`), and where it is read from (`sources`)."""
 
-from enricher.settings.groups import ArticleSettings, BatchingSettings, KafkaSettings, ModelSettings, WorkerSettings
+from enricher.settings.groups import (
+    ArticleSettings,
+    BatchingSettings,
+    FromFile,
+    KafkaSettings,
+    ModelSettings,
+    WorkerSettings,
+)
 from enricher.settings.sources import (
     CONFIG_VARIABLE,
     DEFAULT_CONFIG_FILE,
@@ -16,6 +23,7 @@ __all__ = [
     "PREFIX",
     "ArticleSettings",
     "BatchingSettings",
+    "FromFile",
     "KafkaSettings",
     "ModelSettings",
     "Settings",

@@ -4,14 +4,42 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from platformdirs import user_cache_path
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from enricher.devices import parse_device
+from enricher.errors import SettingsError
+
+
+def _device(text: str) -> str:
+    """A device's name as it is, once it is known to be one: pydantic wants a ValueError."""
+    try:
+        parse_device(text)
+    except SettingsError as error:
+        raise ValueError(error) from error
+    return text
 
 
 class _Group(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    # What pydantic says of a mistake holds no values: among them are passwords.
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+class FromFile(_Group):
+    """A value that stands in a file of its own, as Kubernetes mounts secrets."""
+
+    file: Path
+
+    def read(self, name: str) -> str:
+        """The file's text without the line end that editors add; raises SettingsError, which names the property."""
+        try:
+            return self.file.read_text("utf-8").rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+            message = f"kafka.properties: '{name}' stands in {self.file}, which cannot be read: {reason}"
+            raise SettingsError(message) from None  # a UnicodeDecodeError holds what was read
 
 
 class KafkaSettings(_Group):
@@ -47,11 +75,19 @@ class KafkaSettings(_Group):
         "worker's transaction is settled when its partitions move; above three times the slowest commit.",
     )
     request_timeout_s: float = Field(10.0, gt=0, le=120, description="Seconds to wait for metadata and offsets.")
-    properties: dict[str, str | int | float | bool] = Field(
+    properties: dict[str, str | int | float | bool | FromFile] = Field(
         default_factory=dict,
+        repr=False,
         description="Any librdkafka property, as a JSON object, e.g. `{\"security.protocol\": \"SSL\"}`; with the prefix "
-        "`consumer.` or `producer.` for one client only. What exactly-once needs cannot be changed.",
+        "`consumer.` or `producer.` for one client only. What exactly-once needs cannot be changed. A secret may stand in a "
+        "file: `{\"sasl.password\": {\"file\": \"/run/secrets/password\"}}`.",
     )  # fmt: skip
+
+    def client_properties(self) -> dict[str, str | int | float | bool]:
+        """`properties`, with those that stand in files read now. Raises SettingsError."""
+        return {
+            name: value.read(name) if isinstance(value, FromFile) else value for name, value in self.properties.items()
+        }
 
 
 class ModelSettings(_Group):
@@ -60,14 +96,20 @@ class ModelSettings(_Group):
     source: str = Field(
         "newswire-minilm", description="Folder of a token-classification model; `newswire-minilm` is built in."
     )
-    device: Literal["auto", "cpu", "cuda"] = Field(
-        "auto", description="`cuda` refuses to start without CUDA; `auto` takes it where it works."
+    device: Annotated[str, AfterValidator(_device)] = Field(
+        "auto",
+        description="`auto`, `cpu`, `cuda`, or one GPU of several as CUDA counts them: `cuda:0`, `cuda:1`, ... `cuda` "
+        "refuses to start without CUDA; `auto` takes it where it works.",
     )
     precision: Literal["auto", "fp16", "bf16", "fp32", "int8"] = Field(
         "auto", description="`auto`: the fastest that runs and passed its gate; only `fp32` may serve without."
     )
     lanes: int | None = Field(
-        None, ge=1, le=64, description="Runs at the same time on the device. Default: one per CPU core, two on a GPU."
+        None,
+        ge=1,
+        le=64,
+        description="Runs at the same time on the device. Default: what was tuned, else one per CPU core, two on a GPU. "
+        "The processes of `run --processes` divide the cores among them.",
     )
     cache_dir: Path = Field(
         default_factory=lambda: user_cache_path("enricher"), description="Folder for graphs made from checkpoints."
@@ -81,14 +123,15 @@ class BatchingSettings(_Group):
         None,
         ge=16,
         le=1_000_000,
-        description="Tokens (padding included) of one batch. Default: what suits the model, else 512 on CPU, 8192 on a GPU.",
+        description="Tokens (padding included) of one batch. Default: what `enricher model tune` found here, else 512 on "
+        "CPU, 8192 on a GPU.",
     )
     max_wait_ms: float = Field(50.0, ge=0, le=60_000, description="Milliseconds that a window may wait for company.")
     bucket_edges: tuple[int, ...] | None = Field(
         None,
         min_length=1,
-        description="Longest window of each length bucket, in tokens, growing, e.g. `[32, 64, 128]`. Default: what suits "
-        "the model, else steps of 8 to 32 up to 512.",
+        description="Longest window of each length bucket, in tokens, growing, e.g. `[32, 64, 128]`. Default: what was "
+        "tuned, else steps of 8 to 32 up to 512.",
     )
     max_window_tokens: int | None = Field(
         None,
@@ -101,10 +144,11 @@ class BatchingSettings(_Group):
         ge=0,
         description="Tokens that neighbouring windows of a long article share. Default: what suits the model, else 64.",
     )
-    run_overhead_tokens: int = Field(
-        16,
+    run_overhead_tokens: int | None = Field(
+        None,
         ge=0,
-        description="Fixed cost of one run, in tokens: a batch that is due takes shorter windows along up to this.",
+        description="Fixed cost of one run, in tokens: a batch that is due takes shorter windows along up to this. "
+        "Default: what was tuned, else 16.",
     )
 
 
@@ -165,4 +209,23 @@ class WorkerSettings(_Group):
     recovery_timeout_s: float = Field(300.0, ge=1, description="Seconds to try one recovery before the process ends.")
     max_recoveries_in_a_row: int = Field(
         10, ge=1, description="Recoveries without a successful transaction between them before the process ends."
+    )
+    crash_at: str | None = Field(
+        None,
+        pattern=r"^[a-z-]+(:[1-9][0-9]*)?$",
+        description="For tests only: kill the process at this point (`enricher/crashing.py` lists them), e.g. `flushed:3`.",
+    )
+    restart_pause_s: float = Field(
+        1.0,
+        ge=0,
+        le=30,
+        description="Seconds before `run --processes` starts a dead process again; doubled each time in a row, up to 30 s.",
+    )
+    restart_stable_s: float = Field(
+        60.0,
+        ge=0,
+        description="Seconds that a process must have been ready for its next restart not to count as in a row.",
+    )
+    max_restarts_in_a_row: int = Field(
+        5, ge=0, description="Restarts of one process in a row before all end, with its exit code."
     )

@@ -30,7 +30,12 @@ class Settings(BaseSettings):
 
     # Other programs' variables may stand in the same `.env`; ours are checked by `_refuse_unknown_groups`.
     model_config = SettingsConfigDict(
-        env_prefix=PREFIX, env_nested_delimiter="__", env_file=".env", extra="ignore", frozen=True
+        env_prefix=PREFIX,
+        env_nested_delimiter="__",
+        env_file=".env",
+        extra="ignore",
+        frozen=True,
+        hide_input_in_errors=True,
     )
 
     kafka: KafkaSettings = Field(default_factory=KafkaSettings)

@@ -15,7 +15,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from enricher.settings import Settings, variable_name
+from enricher.settings import FromFile, Settings, variable_name
 
 MASK = "***"
 
@@ -81,8 +81,17 @@ def shown(value: object) -> str:
 
 
 def masked(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Client properties without what their names give away as a secret: passwords, tokens, private keys."""
-    return {name: MASK if _SECRET.search(name) else value for name, value in properties.items()}
+    """Client properties without what their names give away as a secret: passwords, tokens, private keys.
+
+    Which file a secret stands in is no secret.
+    """
+    return {name: _masked(name, value) for name, value in properties.items()}
+
+
+def _masked(name: str, value: object) -> object:
+    if isinstance(value, FromFile):
+        return value.model_dump(mode="json")
+    return MASK if _SECRET.search(name) else value
 
 
 def _kind(name: str, field: FieldInfo) -> str:

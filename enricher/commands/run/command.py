@@ -1,0 +1,108 @@
+"""The command `run`: alone it is a worker; with `--processes` the parent of several; with `--process` one of those."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import orjson
+import typer
+
+from enricher.app import kafka_worker, load_model
+from enricher.commands.run.parent import Wish, supervisor
+from enricher.commands.run.reporting import describe, progress_lines
+from enricher.commands.run.share import Share
+from enricher.commands.run.signals import stopped_by_signals
+from enricher.processes import ParentLink, ProcessState
+from enricher.settings import Settings, load_settings
+from enricher.worker import Worker
+
+log = logging.getLogger("enricher.commands.run")
+
+
+def run(
+    *,
+    until_caught_up: Annotated[
+        bool,
+        typer.Option(
+            "--until-caught-up",
+            help="End when everything that was in the input topic at the start is published (for backfills and tests).",
+        ),
+    ] = False,
+    processes: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            max=64,
+            help="Worker processes on this machine, under one parent that restarts dead ones; for models too small to fill "
+            "the device from one. Each is a member of the group, named INSTANCE-0, INSTANCE-1, ...",
+        ),
+    ] = 1,
+    summary: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write the counts as JSON to this file at the end; with --processes NAME-0.json, NAME-1.json, ..."
+        ),
+    ] = None,
+    report_every_s: Annotated[float, typer.Option(min=0.1, help="Seconds between two lines of progress.")] = 10.0,
+    process: Annotated[str | None, typer.Option(hidden=True, help="INDEX/COUNT: a child of --processes.")] = None,
+) -> None:
+    """Read articles from Kafka, enrich them, write the records and commit, exactly once."""
+    wish = Wish(until_caught_up, summary, report_every_s)
+    if process:
+        _run_child(Share.parse(process), wish)
+    elif processes > 1:
+        _run_parent(processes, wish)
+    else:
+        with stopped_by_signals() as signals:
+            worker = _started(load_settings(), wish)
+            signals.stop(worker)
+            _run(worker, wish)
+
+
+def _run_parent(count: int, wish: Wish) -> None:
+    with stopped_by_signals() as signals:
+        parent = supervisor(load_settings(), count, wish)
+        signals.stop(parent)
+        code = parent.run()
+    if code:
+        raise typer.Exit(code)
+
+
+def _run_child(share: Share, wish: Wish) -> None:
+    """A worker that tells its parent how it stands, and ends with it."""
+    link = ParentLink()
+    with stopped_by_signals() as signals:
+        link.end_with_parent()
+        worker = _started(share.of(load_settings()), wish)
+        signals.stop(_Telling(link, worker))
+        link.tell(ProcessState.READY)
+        _run(worker, wish)
+
+
+@dataclass(frozen=True, slots=True)
+class _Telling:
+    """A worker whose parent is told when it is asked to end."""
+
+    link: ParentLink
+    worker: Worker
+
+    def stop(self) -> None:
+        self.link.tell(ProcessState.DRAINING)
+        self.worker.stop()
+
+
+def _started(settings: Settings, wish: Wish) -> Worker:
+    return kafka_worker(settings, load_model(settings), until_caught_up=wish.until_caught_up)
+
+
+def _run(worker: Worker, wish: Wish) -> None:
+    try:
+        with progress_lines(worker.tally, wish.report_every_s):
+            worker.run()
+    finally:
+        if wish.summary:
+            wish.summary.write_bytes(orjson.dumps(worker.tally.as_dict()))
+    log.info("done: %s", describe(worker.tally))

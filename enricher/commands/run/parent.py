@@ -1,0 +1,54 @@
+"""`enricher run --processes N`: the parent. It runs this very command N times, each as a process of its own."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from enricher.commands.run.share import Share
+from enricher.processes import RestartLimits, Supervisor, SupervisorLimits
+from enricher.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What was asked for on the command line; all of it is handed on to the children."""
+
+    until_caught_up: bool
+    summary: Path | None
+    report_every_s: float
+
+
+def supervisor(settings: Settings, count: int, wish: Wish) -> Supervisor:
+    """A parent of `count` workers, which start when it runs."""
+    worker = settings.worker
+    restarts = RestartLimits(worker.max_restarts_in_a_row, worker.restart_pause_s, worker.restart_stable_s)
+    # A drain ends with a transaction, which may take as long as the broker lets it.
+    grace_s = worker.drain_timeout_s + settings.kafka.transaction_timeout_s
+    limits = SupervisorLimits(restarts, grace_s)
+    return Supervisor(
+        lambda index: command_of(Share(index, count), wish), count, limits, until_done=wish.until_caught_up
+    )
+
+
+def command_of(share: Share, wish: Wish) -> Sequence[str]:
+    """The command line of one child."""
+    return [
+        *(sys.executable, "-m", "enricher", *_verbosity()),
+        *("run", "--process", str(share), "--report-every-s", str(wish.report_every_s)),
+        *(["--until-caught-up"] if wish.until_caught_up else []),
+        *(["--summary", str(summary_of(wish.summary, share.index))] if wish.summary else []),
+    ]
+
+
+def summary_of(summary: Path, index: int) -> Path:
+    """Where one child writes its counts: `counts.json` becomes `counts-0.json`."""
+    return summary.with_name(f"{summary.stem}-{index}{summary.suffix}")
+
+
+def _verbosity() -> list[str]:
+    level = logging.getLogger().level
+    return ["--verbose"] if level <= logging.DEBUG else ["--quiet"] if level >= logging.WARNING else []

@@ -1,0 +1,45 @@
+"""One of several worker processes: what it is called, and which part of the machine's cores is its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from enricher.errors import SettingsError
+from enricher.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Process `index` of `count`; written `0/4`."""
+
+    index: int
+    count: int
+
+    def __str__(self) -> str:
+        return f"{self.index}/{self.count}"
+
+    @classmethod
+    def parse(cls, text: str) -> Share:
+        """From its written form. Raises SettingsError."""
+        index, _, count = text.partition("/")
+        if index.isdecimal() and count.isdecimal() and int(index) < int(count):
+            return cls(int(index), int(count))
+        message = f"--process is for the parent of several processes; '{text}' is none of INDEX/COUNT"
+        raise SettingsError(message)
+
+    def of(self, settings: Settings) -> Settings:
+        """The settings of this process: an instance name of its own, and by default only its part of the cores."""
+        from enricher.inference.device import available_cores, resolve_device  # noqa: PLC0415  it imports ONNX Runtime
+
+        kafka, model, worker = settings.kafka, settings.model, settings.worker
+        cores, lanes = available_cores(), model.lanes
+        if lanes is None and resolve_device(model.device) == "cpu":
+            lanes = max(1, cores // self.count)  # what was tuned for one process alone would be too many
+        tokenizer_threads = worker.tokenizer_threads or max(1, min(4, cores // (2 * self.count)))
+        return settings.model_copy(
+            update={
+                "kafka": kafka.model_copy(update={"instance": f"{kafka.instance}-{self.index}"}),
+                "model": model.model_copy(update={"lanes": lanes}),
+                "worker": worker.model_copy(update={"tokenizer_threads": tokenizer_threads}),
+            }
+        )

@@ -1,0 +1,106 @@
+"""The command `run`: how a parent calls its children, and what each of them takes for its own."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+
+import pytest
+from commands.support import run
+
+from enricher.commands.run.parent import Wish, command_of, summary_of
+from enricher.commands.run.share import Share
+from enricher.errors import SettingsError
+from enricher.inference import device
+from enricher.settings import Settings, load_settings
+
+PLAIN = Wish(until_caught_up=False, summary=None, report_every_s=10.0)
+
+
+def share_of(settings: Settings, index: int, count: int) -> tuple[str, int | None, int | None]:
+    """Instance name, lanes and tokenizer threads of one process."""
+    own = Share(index, count).of(settings)
+    return own.kafka.instance, own.model.lanes, own.worker.tokenizer_threads
+
+
+@pytest.fixture
+def eight_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine with eight cores and no GPU."""
+    monkeypatch.setattr(device, "available_cores", lambda: 8)
+    monkeypatch.setenv("ENRICHER_KAFKA__INSTANCE", "worker-7")
+    monkeypatch.setenv("ENRICHER_MODEL__DEVICE", "cpu")
+
+
+@pytest.mark.usefixtures("eight_cores")
+@pytest.mark.parametrize(("count", "lanes", "threads"), [(2, 4, 2), (3, 2, 1), (8, 1, 1), (16, 1, 1)])
+def test_processes_divide_the_cores_among_them(count: int, lanes: int, threads: int) -> None:
+    """Eight lanes each would be as many times too many as there are processes."""
+    assert ("worker-7-1", lanes, threads) == share_of(load_settings(), 1, count)
+
+
+@pytest.mark.usefixtures("eight_cores")
+def test_what_is_set_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only defaults are divided; names differ always."""
+    monkeypatch.setenv("ENRICHER_MODEL__LANES", "5")
+    monkeypatch.setenv("ENRICHER_WORKER__TOKENIZER_THREADS", "3")
+    assert ("worker-7-0", 5, 3) == share_of(load_settings(), 0, 2)
+
+
+@pytest.mark.usefixtures("eight_cores")
+def test_the_lanes_of_a_gpu_are_not_counted_in_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each process keeps the default of the device."""
+    monkeypatch.setenv("ENRICHER_MODEL__DEVICE", "cuda:1")
+    monkeypatch.setattr(device, "resolve_device", lambda _name: "cuda")
+    assert ("worker-7-0", None, 2) == share_of(load_settings(), 0, 2)
+
+
+def test_a_child_is_called_as_its_parent_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its number, and all that was asked for; its counts go to a file of its own."""
+    monkeypatch.setattr(logging.getLogger(), "level", logging.INFO)
+    assert [sys.executable, "-m", "enricher", "run", "--process", "1/4", "--report-every-s", "10.0"] == list(
+        command_of(Share(1, 4), PLAIN)
+    )
+    monkeypatch.setattr(logging.getLogger(), "level", logging.WARNING)
+    everything = Wish(until_caught_up=True, summary=Path("out") / "counts.json", report_every_s=2.5)
+    wished = command_of(Share(0, 2), everything)
+    assert [sys.executable, "-m", "enricher", "--quiet", "run", "--process", "0/2"] == list(wished[:7])
+    assert ["--report-every-s", "2.5", "--until-caught-up", "--summary", str(Path("out") / "counts-0.json")] == list(
+        wished[7:]
+    )
+
+
+def test_each_child_writes_its_counts_to_a_file_of_its_own() -> None:
+    """Named after the one that was asked for."""
+    assert Path("a.b/counts-3") == summary_of(Path("a.b/counts"), 3)
+
+
+@pytest.mark.parametrize("text", ["1", "2/2", "-1/2", "a/b", "0/", ""])
+def test_a_share_that_is_none_is_refused(text: str) -> None:
+    """Nobody but a parent says `--process`."""
+    with pytest.raises(SettingsError, match="INDEX/COUNT"):
+        Share.parse(text)
+
+
+def test_a_share_is_read_as_it_is_written() -> None:
+    """There and back."""
+    assert Share(3, 4) == Share.parse(str(Share(3, 4)))
+
+
+@pytest.mark.parametrize("count", ["0", "65", "many"])
+def test_so_many_processes_are_refused(count: str) -> None:
+    """A usage error, before anything starts."""
+    assert run("run", "--processes", count).exit_code == 2
+
+
+def test_a_parent_reads_the_settings_before_it_starts_anything() -> None:
+    """A mistake is said once, by the parent."""
+    result = run("run", "--processes", "2", env={"ENRICHER_MODEL__DEVICE": "gpu"})
+    assert isinstance(result.exception, SettingsError)
+
+
+def test_help_tells_of_processes_and_not_of_what_is_between_them() -> None:
+    """`--process` is nobody's business."""
+    result = run("run", "--help", env={"COLUMNS": "200", "NO_COLOR": "1"})
+    assert "--processes" in result.stdout
+    assert "--process " not in result.stdout

@@ -1,0 +1,228 @@
+"""The parent, with children that are real processes and do nothing but what a test says."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from enricher.processes import ProcessState, RestartLimits, Supervisor, SupervisorLimits
+
+LIMITS = SupervisorLimits(RestartLimits(max_in_a_row=2, first_pause_s=0.0, stable_s=60.0), grace_s=30.0)
+STARTING, READY, DRAINING, DONE, DEAD = ProcessState
+WORKING = "tell('ready'); sys.stdin.read(); tell('draining')"
+"""A child that is ready, works until it is asked to end, and then does so."""
+DEAF = "tell('ready'); threading.Event().wait()"
+
+_PRELUDE = "import os, sys, threading\ntell = lambda word: print(word, flush=True)\n"
+
+
+def child(program: str) -> Sequence[str]:
+    """The command line of a child that runs `program`."""
+    return [sys.executable, "-c", _PRELUDE + program]
+
+
+class Run:
+    """A supervisor at work in a thread, and what it says."""
+
+    def __init__(
+        self, programs: Callable[[int], str], count: int, limits: SupervisorLimits, *, until_done: bool
+    ) -> None:
+        self.started: Counter[int] = Counter()
+        self.lines: list[str] = []
+        self._programs = programs
+        self.supervisor = Supervisor(self._command, count, limits, until_done=until_done, write=self.lines.append)
+        self.codes: list[int] = []
+        self.thread = threading.Thread(target=lambda: self.codes.append(self.supervisor.run()), daemon=True)
+        self.thread.start()
+
+    def _command(self, index: int) -> Sequence[str]:
+        self.started[index] += 1
+        return child(self._programs(index))
+
+    def until(self, holds: Callable[[], bool]) -> None:
+        """Wait for something, looking all the time: states change in another thread, and nobody is told."""
+        waiting = threading.Event()
+        for _ in range(6_000):
+            if holds():
+                return
+            waiting.wait(0.005)
+        raise AssertionError(f"not within half a minute: {self.supervisor.states()} {self.lines}")
+
+    def code(self) -> int:
+        """How it ended."""
+        self.thread.join(30)
+        assert self.codes, f"it does not end: {self.supervisor.states()}"
+        return self.codes[0]
+
+
+@contextmanager
+def supervised(
+    *programs: str, limits: SupervisorLimits = LIMITS, until_done: bool = False, then: Sequence[str] = ()
+) -> Iterator[Run]:
+    """Children that run `programs`; `then`: what the first one runs after each restart."""
+    later = iter(then)
+    seen: Counter[int] = Counter()
+
+    def program(index: int) -> str:
+        seen[index] += 1
+        return programs[index] if index or seen[index] == 1 else next(later, programs[index])
+
+    run = Run(program, len(programs), limits, until_done=until_done)
+    try:
+        yield run
+    finally:
+        pids = list(run.supervisor.pids().values())
+        run.supervisor.stop()
+        run.thread.join(30)
+        assert not [pid for pid in pids if psutil.pid_exists(pid) and psutil.Process(pid).ppid() == os.getpid()]
+
+
+def test_all_are_ready_when_each_is(caplog: pytest.LogCaptureFixture) -> None:
+    """One that still starts keeps the whole unready; a line says when all are there."""
+    caplog.set_level(logging.INFO)
+    with supervised(WORKING, "sys.stdin.readline(); " + WORKING) as run:
+        run.until(lambda: run.supervisor.states() == {0: READY, 1: STARTING})
+        assert not run.supervisor.ready
+        slow = run.supervisor._places[1].child
+        assert slow is not None
+        assert slow._process.stdin is not None
+        slow._process.stdin.write("\n")
+        slow._process.stdin.flush()
+        run.until(lambda: run.supervisor.ready)
+        run.until(lambda: "all 2 processes are ready" in caplog.text)
+
+
+def test_stop_lets_all_drain_and_ends_with_zero() -> None:
+    """Asked once, each child ends in good order, and nobody is started again."""
+    with supervised(WORKING, WORKING, WORKING) as run:
+        run.until(lambda: run.supervisor.ready)
+        run.supervisor.stop()
+        assert run.code() == 0
+        assert run.supervisor.states() == {0: DEAD, 1: DEAD, 2: DEAD}
+        assert run.started == {0: 1, 1: 1, 2: 1}
+
+
+def test_a_child_that_drains_says_so() -> None:
+    """From being asked to its end it is not ready any more."""
+    with supervised("tell('ready'); sys.stdin.read(); tell('draining'); threading.Event().wait()") as run:
+        run.until(lambda: run.supervisor.ready)
+        run.supervisor.stop()
+        run.until(lambda: run.supervisor.states() == {0: DRAINING})
+        assert not run.supervisor.ready
+        os.kill(run.supervisor.pids()[0], signal.SIGKILL)
+        assert run.code() == 137
+
+
+def test_a_child_that_does_not_end_within_the_grace_is_killed() -> None:
+    """With the exit code of no progress."""
+    with supervised(DEAF, WORKING, limits=SupervisorLimits(LIMITS.restarts, grace_s=0.5)) as run:
+        run.until(lambda: run.supervisor.ready)
+        run.supervisor.stop()
+        assert run.code() == 7
+
+
+def test_a_killed_child_is_started_again_and_the_others_go_on() -> None:
+    """Another process takes the place, and everything is ready again."""
+    with supervised(WORKING, WORKING) as run:
+        run.until(lambda: run.supervisor.ready)
+        before = dict(run.supervisor.pids())
+        os.kill(before[0], signal.SIGKILL)
+        run.until(lambda: run.started[0] == 2 and run.supervisor.ready)
+        after = run.supervisor.pids()
+        assert after[0] != before[0]
+        assert after[1] == before[1]
+
+
+def test_a_child_that_ends_with_zero_unasked_is_started_again() -> None:
+    """There are to be so many workers, whoever sent one of them away."""
+    with supervised("tell('ready')", WORKING, then=[WORKING]) as run:
+        run.until(lambda: run.started[0] == 2 and run.supervisor.ready)
+
+
+def test_until_done_a_child_that_ends_with_zero_is_done() -> None:
+    """When all are, the end is a clean one; those that still work decide whether the whole is ready."""
+    with supervised("pass", "tell('ready'); sys.stdin.readline()", until_done=True) as run:
+        run.until(lambda: run.supervisor.states() == {0: DONE, 1: READY})
+        assert run.supervisor.ready
+        os.kill(run.supervisor.pids()[1], signal.SIGKILL)
+        run.until(lambda: run.started[1] == 2)
+        last = run.supervisor._places[1].child
+        assert last is not None
+        last.ask_to_end()
+        assert run.code() == 0
+        assert run.started == {0: 1, 1: 2}
+        assert not run.supervisor.ready
+
+
+@pytest.mark.parametrize("code", [2, 3, 4, 5])
+def test_what_no_restart_mends_ends_all_with_its_code(code: int) -> None:
+    """At once, and the others in good order."""
+    with supervised(f"sys.exit({code})", WORKING) as run:
+        assert run.code() == code
+        assert run.started == {0: 1, 1: 1}
+
+
+def test_a_device_that_fails_under_way_is_worth_another_process() -> None:
+    """Code 3 before a child was ready is a model that is refused; later it is a device that stopped."""
+    with supervised("tell('ready'); sys.exit(3)", WORKING, then=[WORKING]) as run:
+        run.until(lambda: run.started[0] == 2 and run.supervisor.ready)
+
+
+@pytest.mark.parametrize(("program", "code"), [("sys.exit(1)", 1), ("os.kill(os.getpid(), 9)", 137)])
+def test_a_child_that_dies_again_and_again_ends_all_with_its_code(program: str, code: int) -> None:
+    """Two restarts in a row are allowed here; the third death is the end, and a killed child ends as a shell says it."""
+    with supervised(program, WORKING) as run:
+        assert run.code() == code
+        assert run.started == {0: 3, 1: 1}
+
+
+def test_lines_of_children_have_their_number_before_them() -> None:
+    """Whatever they print and wherever, none is lost, and none is mixed with another's."""
+    loud = "for n in range(200): print('error', n, file=sys.stderr)\nprint('output')\nsys.stderr.write('no newline')"
+    with supervised(loud, loud, until_done=True) as run:
+        assert run.code() == 0
+        for index in (0, 1):
+            own = [line for line in run.lines if line.startswith(f"[{index}] ")]
+            expected = [f"[{index}] error {n}\n" for n in range(200)] + [
+                f"[{index}] no newline\n",
+                f"[{index}] output\n",
+            ]
+            assert sorted(expected) == sorted(own)
+
+
+def test_children_are_told_of_the_end_of_a_parent_that_was_killed(tmp_path: Path) -> None:
+    """SIGKILL leaves no time for anything: the end of the pipe tells them."""
+    pids = tmp_path / "pids"
+    parent = f"""
+from enricher.processes import *
+limits = SupervisorLimits(RestartLimits(0, 0.0, 60.0), 30.0)
+program = {_PRELUDE + WORKING!r}
+parent = Supervisor(lambda index: [sys.executable, "-c", program], 2, limits, until_done=False)
+thread = threading.Thread(target=parent.run)
+thread.start()
+while not parent.ready:
+    threading.Event().wait(0.01)
+from pathlib import Path
+Path({str(pids)!r}).write_text(" ".join(map(str, parent.pids().values())))
+print("ready", flush=True)
+"""
+    process = psutil.Popen(child(parent), stdout=-1)
+    try:
+        assert process.stdout.readline() == b"ready\n"
+        children = [psutil.Process(int(pid)) for pid in pids.read_text().split()]
+        process.kill()
+        gone, alive = psutil.wait_procs(children, timeout=30)
+        assert (2, []) == (len(gone), alive)
+    finally:
+        process.kill()
+        process.wait()
