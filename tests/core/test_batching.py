@@ -1,17 +1,14 @@
-"""The scheduler: no window lost, none doubled, none waiting longer than it must, none in a batch that is too large."""
+"""The scheduler, rule by rule. What holds for any traffic is in the two files beside this one."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import pytest
-from core.building import raw, window_of
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from core.building import window_of
 
 from enricher.core.batching import BatchRules, LengthBucketScheduler
-from enricher.records import Batch, InFlight, Window
+from enricher.records import Batch, Window
 
 RULES = BatchRules(bucket_edges=(8, 16, 32), max_batch_tokens=64, max_wait_s=0.1, run_overhead_tokens=4)
 
@@ -27,91 +24,6 @@ def scheduler_with(*windows: Window, rules: BatchRules = RULES) -> LengthBucketS
     scheduler = LengthBucketScheduler(rules)
     scheduler.add(windows)
     return scheduler
-
-
-class AnyTraffic(RuleBasedStateMachine):
-    """Windows of any length arrive at any time, some are forgotten, and batches are taken whenever one is due."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.now_s = 0.0
-        self.waiting: dict[int, Window] = {}
-        self.scheduler = LengthBucketScheduler(RULES)
-        self.rules_ = RULES
-
-    @initialize(
-        tokens=st.integers(16, 200), max_wait_s=st.sampled_from([0.0, 0.05, 0.1, 0.7]), overhead=st.integers(0, 40)
-    )
-    def set_up(self, tokens: int, max_wait_s: float, overhead: int) -> None:
-        """Any rules."""
-        self.rules_ = replace(RULES, max_batch_tokens=tokens, max_wait_s=max_wait_s, run_overhead_tokens=overhead)
-        self.scheduler = LengthBucketScheduler(self.rules_)
-
-    @rule(sizes=st.lists(st.integers(1, 80), min_size=1, max_size=6), pause_s=st.floats(0, 0.3))
-    def arrive(self, sizes: list[int], pause_s: float) -> None:
-        """Time passes with a batch taken at each due time, then the windows of an article come."""
-        self.wait(pause_s)
-        ticket = InFlight(raw(0), self.now_s)
-        windows = [window_of(size, self.now_s, ticket) for size in sizes]
-        self.scheduler.add(windows)
-        self.waiting |= {id(window): window for window in windows}
-
-    @rule(pause_s=st.floats(0, 1))
-    def wait(self, pause_s: float) -> None:
-        """Time passes; whenever something is due it is taken."""
-        until_s = self.now_s + pause_s
-        while (due_s := self.scheduler.next_due_s()) is not None and due_s <= until_s:
-            self.now_s = max(self.now_s, due_s)
-            batch = self.scheduler.next_batch(self.now_s)
-            assert batch is not None, "due, and yet nothing is given"
-            self.took(batch)
-        assert self.scheduler.next_batch(until_s) is None, "given, though nothing was due"
-        self.now_s = until_s
-
-    @rule()
-    def flush(self) -> None:
-        """Everything is wanted now."""
-        while batch := self.scheduler.next_batch(self.now_s, flush=True):
-            self.took(batch)
-        assert self.waiting == {}
-
-    @rule(data=st.data())
-    def forget(self, data: st.DataObject) -> None:
-        """An article is forgotten: its windows go, all others stay."""
-        if not self.waiting:
-            return
-        ticket = data.draw(st.sampled_from(list(self.waiting.values()))).ticket
-        ticket.forgotten = True
-        kept = {key: window for key, window in self.waiting.items() if window.ticket is not ticket}
-        assert len(self.waiting) - len(kept) == self.scheduler.drop_forgotten()
-        self.waiting = kept
-
-    def took(self, batch: Batch) -> None:
-        """A batch was given: check all that it must be."""
-        assert batch.padded_tokens <= self.rules_.max_batch_tokens or len(batch.windows) == 1
-        for window in batch.windows:
-            assert self.waiting.pop(id(window)) is window, "lost, doubled or made up"
-            assert self.now_s <= window.arrived_s + self.rules_.max_wait_s, "waited for too long"
-
-    @invariant()
-    def counts_are_right(self) -> None:
-        """What is queued is what has arrived and was not given."""
-        assert len(self.waiting) == self.scheduler.queued_windows
-        assert sum(window.length_tokens for window in self.waiting.values()) == self.scheduler.queued_tokens
-
-    @invariant()
-    def due_time_is_that_of_the_oldest_or_past(self) -> None:
-        """The timer counts from the oldest window's own arrival: no window that comes later can put it off."""
-        due_s = self.scheduler.next_due_s()
-        oldest_s = min((window.arrived_s for window in self.waiting.values()), default=None)
-        if oldest_s is None:
-            assert due_s is None
-        else:
-            assert due_s in (oldest_s, oldest_s + self.rules_.max_wait_s)
-
-
-TestAnyTraffic = AnyTraffic.TestCase
-TestAnyTraffic.settings = settings(max_examples=200, stateful_step_count=30, deadline=None)
 
 
 def test_a_batch_is_due_when_its_oldest_window_has_waited() -> None:
@@ -167,18 +79,43 @@ def test_of_several_ready_buckets_the_one_with_the_oldest_head_goes_first() -> N
     assert [8] * 8 == lengths(scheduler.next_batch(0.1))
 
 
-def test_a_batch_that_is_due_takes_shorter_windows_along_where_that_is_cheaper() -> None:
-    """Padding 14 to 18 costs 4 tokens, as a run of its own would: it comes along. Padding 13 would cost 5: it stays."""
-    scheduler = scheduler_with(window_of(18, 0.0), window_of(14, 0.05), window_of(13, 0.06))
-    assert [18, 14] == lengths(scheduler.next_batch(0.1))
-    assert scheduler.queued_windows == 1
+def test_a_window_comes_along_where_padding_it_costs_less_than_a_run_of_its_own() -> None:
+    """Nothing else waits: alone 20 would pay a run, 10 tokens; an eighth of 20 is cheap. 32 - 20 is less, 33 - 20 not."""
+    rules = replace(RULES, run_overhead_tokens=10)
+    assert [32, 20] == lengths(scheduler_with(window_of(32, 0.0), window_of(20, 0.05), rules=rules).next_batch(0.1))
+    assert [33] == lengths(scheduler_with(window_of(33, 0.0), window_of(20, 0.05), rules=rules).next_batch(0.1))
 
 
-def test_the_next_shorter_windows_come_along_first() -> None:
+def test_a_window_that_would_share_a_later_run_with_others_pays_only_its_share_of_it() -> None:
+    """With 64 tokens left for the later run, of the same 10 tokens, 20 is worth padding to 25, and not to 32."""
+    rules = replace(RULES, run_overhead_tokens=10)
+    others = [window_of(4, 0.06) for _ in range(11)]
+    assert [32] == lengths(
+        scheduler_with(window_of(32, 0.0), window_of(20, 0.05), *others, rules=rules).next_batch(0.1)
+    )
+    assert [25, 20] == lengths(
+        scheduler_with(window_of(25, 0.0), window_of(20, 0.05), *others, rules=rules).next_batch(0.1)
+    )
+
+
+def test_the_nearest_lengths_come_along_first() -> None:
     """Where there is room for one more, it goes to the window that needs the least padding."""
     rules = replace(RULES, run_overhead_tokens=30)
     scheduler = scheduler_with(window_of(30, 0.0), window_of(7, 0.01), window_of(15, 0.02), rules=rules)
     assert [30, 15] == lengths(scheduler.next_batch(0.1))
+
+
+def test_longer_windows_come_along_where_that_is_cheaper() -> None:
+    """Two of 20 padded to 21 cost two tokens, one of 17 padded to 20 costs three: 21 is nearer, and makes the longest."""
+    rules = replace(RULES, run_overhead_tokens=30)
+    waiting = [window_of(20, 0.0), window_of(17, 0.01), window_of(20, 0.02), window_of(21, 0.03)]
+    assert [20, 20, 21] == lengths(scheduler_with(*waiting, rules=rules).next_batch(0.1))
+
+
+def test_a_longer_window_comes_along_only_where_the_budget_holds_all_padded_to_it() -> None:
+    """Three of 20 use 60 of 64 tokens; with one of 21 there would be 84."""
+    waiting = [*[window_of(20, 0.0)] * 2, window_of(32, 0.0)]
+    assert [20, 20] == lengths(scheduler_with(*waiting, rules=replace(RULES, run_overhead_tokens=99)).next_batch(0.1))
 
 
 def test_a_full_batch_has_no_room_for_shorter_windows() -> None:
@@ -193,6 +130,55 @@ def test_windows_of_one_bucket_go_in_the_order_of_their_arrival() -> None:
     scheduler = scheduler_with(*windows)
     taken = [window for _ in range(3) for window in (scheduler.next_batch(1.0) or Batch(())).windows]
     assert windows == taken
+
+
+def test_the_longest_of_a_bucket_counts_only_while_it_waits() -> None:
+    """With the 32 gone, one of 20 does not fill a batch of 64: it waits for company."""
+    scheduler = scheduler_with(window_of(32, 0.0), window_of(20, 0.05), rules=replace(RULES, run_overhead_tokens=0))
+    assert scheduler.next_due_s() == 0.0
+    assert [32] == lengths(scheduler.next_batch(0.1))
+    assert scheduler.next_due_s() == 0.05 + RULES.max_wait_s
+
+
+def test_a_window_that_is_added_late_counts_from_its_own_arrival() -> None:
+    """One that comes back after a failed run is as old as it was, and goes before those that arrived after it."""
+    back, younger = window_of(8, 0.0), window_of(30, 0.05)
+    scheduler = scheduler_with(younger, rules=replace(RULES, run_overhead_tokens=0))
+    scheduler.add([back])
+    assert scheduler.next_due_s() == 0.1
+    assert [8] == lengths(scheduler.next_batch(0.16))
+    assert [30] == lengths(scheduler.next_batch(0.16))
+
+
+def test_a_lower_budget_counts_for_windows_already_queued() -> None:
+    """Eight of 16 would have been two batches of 64 tokens; with 32 they are four, and full ones at once."""
+    scheduler = scheduler_with(*[window_of(16, 5.0)] * 8)
+    scheduler.lower_budget(32)
+    assert [[16, 16]] * 4 == [lengths(scheduler.next_batch(5.0)) for _ in range(4)]
+    assert scheduler.queued_windows == 0
+
+
+def test_a_lower_budget_can_make_a_bucket_full() -> None:
+    """Three of 16 wait for a fourth; with room for two there is nothing to wait for."""
+    scheduler = scheduler_with(*[window_of(16, 5.0)] * 3)
+    assert scheduler.next_due_s() == 5.1
+    scheduler.lower_budget(32)
+    assert scheduler.next_due_s() == 5.0
+
+
+def test_a_budget_is_never_raised() -> None:
+    """Two batches of the old budget can fail, the second after the budget is below what its failure asks for."""
+    scheduler = scheduler_with()
+    scheduler.lower_budget(16)
+    scheduler.lower_budget(48)
+    assert scheduler.max_batch_tokens == 16
+
+
+def test_below_the_longest_window_the_budget_lets_it_go_alone() -> None:
+    """A window is not cut any more: one that is above the budget is the smallest batch there is."""
+    scheduler = scheduler_with(*[window_of(32, 0.0)] * 2)
+    scheduler.lower_budget(1)
+    assert [[32], [32]] == [lengths(scheduler.next_batch(0.0)) for _ in range(2)]
 
 
 def test_nothing_is_due_where_nothing_waits() -> None:
