@@ -1,98 +1,85 @@
-"""Runs the legs in turn and prints the ratio."""
+"""Runs the legs one after the other, prints their tables, and writes PNG, HTML and JSON."""
 
 from __future__ import annotations
 
+import importlib
 import logging
-import platform
-import statistics
+import shlex
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import orjson
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.table import Table as RichTable
 
-from benchmark.legs import Leg, bare, kafka_to_kafka
-from broker import Cluster
-from enricher.app import load_model
-from enricher.settings import load_settings
+from benchmark.bench import Bench
+from benchmark.drawing import save_png
+from benchmark.machine import describe
+from benchmark.outcome import Outcome, Table
+from benchmark.page import html
 
-SAMPLES = Path(__file__).resolve().parent.parent / "articles" / "wikinews.jsonl"
-PROCESSOR = Path("/proc/cpuinfo")
+LEGS = ("limit", "around", "batching", "latency", "peers", "scale", "cost")
+"""Modules of benchmark.legs, in the order of the page. Each has `ABOUT` and `measure(bench) -> Outcome`."""
 
 
 def main(
-    repetitions: Annotated[int, typer.Option(min=1, help="How often each leg runs, in turn.")] = 5,
-    copies: Annotated[int, typer.Option(min=1, help="How often each of the 43 articles is published.")] = 2,
-    json: Annotated[Path | None, typer.Option(help="Write the figures to this file.")] = None,
+    legs: Annotated[list[str] | None, typer.Argument(help=f"Which of {', '.join(LEGS)}; all by default.")] = None,
+    repetitions: Annotated[int, typer.Option(min=1, help="How often each contender runs, in turn.")] = 5,
+    out: Annotated[Path | None, typer.Option(help="Folder for page.html, figures.json and the plots as PNG.")] = None,
+    *,
+    quick: Annotated[bool, typer.Option("--quick", help="Small numbers, to see that all works.")] = False,
 ) -> None:
-    """The worker, Kafka to Kafka, against its bare model on the same windows in the same process."""
+    """Measure the worker, Kafka to Kafka, against its own model and against what a team would write instead."""
     logging.basicConfig(level=logging.ERROR)
-    console = Console(stderr=True)
-    articles = _articles(copies)
-    model = load_model(load_settings())
-    around: list[Leg] = []
-    alone: list[Leg] = []
-    counts: dict[str, Any] = {}
-    with Cluster(nodes=1) as cluster, console.status("measuring") as status:
-        cluster.warm_up()
-        for number in range(repetitions):
-            status.update(f"repetition {number + 1} of {repetitions}: bare model")
-            alone.append(bare(model, load_settings(), articles))
-            status.update(f"repetition {number + 1} of {repetitions}: Kafka to Kafka")
-            leg, counts = kafka_to_kafka(model, cluster.bootstrap_servers, articles)
-            around.append(leg)
-    figures = _figures(articles, alone, around, counts)
-    Console().print(_table(figures))
-    if json:
-        json.write_bytes(orjson.dumps(figures, option=orjson.OPT_INDENT_2))
+    chosen = legs or list(LEGS)
+    if unknown := sorted(set(chosen) - set(LEGS)):
+        raise typer.BadParameter(f"{', '.join(unknown)}: the legs are {', '.join(LEGS)}")
+    outcomes, about = _measured([name for name in LEGS if name in chosen], repetitions, quick=quick)
+    for outcome in outcomes.values():
+        for table in outcome.tables:
+            Console().print(_rich(table))
+        for claim in outcome.claims:
+            Console().print(f"{'held  ' if claim.held else 'MISSED'}  {claim.text}", highlight=False)
+    if out:
+        _write(out, outcomes, about)
 
 
-def _articles(copies: int) -> list[bytes]:
-    samples = [orjson.loads(line) for line in SAMPLES.read_bytes().splitlines()]
-    return [orjson.dumps(s | {"id": f"{s['id']}#{copy}"}) for copy in range(copies) for s in samples]
+def _measured(names: list[str], repetitions: int, *, quick: bool) -> tuple[dict[str, Outcome], dict[str, str]]:
+    outcomes, about = {}, {}
+    # Lines, and no spinner: its thread would take processor time from what is measured.
+    console = Console(stderr=True, highlight=False)
+    bench = Bench(1 if quick else repetitions, quick, console.print)
+    with bench.closing:
+        for name in names:
+            module = importlib.import_module(f"benchmark.legs.{name}")
+            about[name] = module.ABOUT
+            bench.say = lambda text, name=name: console.print(f"{name}: {text}")  # type: ignore[misc]
+            outcomes[name] = module.measure(bench)
+    return outcomes, about
 
 
-def _figures(articles: list[bytes], alone: list[Leg], around: list[Leg], counts: dict[str, Any]) -> dict[str, Any]:
-    ratios = sorted(a.seconds / b.seconds for a, b in zip(alone, around, strict=True))
-    return {
-        "processor": _processor(),
-        "articles": len(articles),
-        "repetitions": len(ratios),
-        "bare_articles_per_s": len(articles) / statistics.median(leg.seconds for leg in alone),
-        "worker_articles_per_s": len(articles) / statistics.median(leg.seconds for leg in around),
-        "ratio_median": statistics.median(ratios),
-        "ratio_lowest": ratios[0],
-        "ratio_highest": ratios[-1],
-        "others_cores_bare": statistics.median(leg.others_cores for leg in alone),
-        "others_cores_worker": statistics.median(leg.others_cores for leg in around),
-        "padding_share": counts["padding_share"],
-        "transactions": counts["transactions"],
-        "real_tokens": counts["real_tokens"],
-    }
+def _rich(table: Table) -> RichTable:
+    drawn = RichTable(title=table.title, caption=table.note or None, title_justify="left", caption_justify="left")
+    for index, column in enumerate(table.columns):
+        drawn.add_column(column, justify="right" if index else "left")
+    for row in table.rows:
+        drawn.add_row(*row)
+    return drawn
 
 
-def _processor() -> str:
-    if PROCESSOR.is_file():
-        names = [line.partition(":")[2].strip() for line in PROCESSOR.read_text().splitlines() if "model name" in line]
-        flags = PROCESSOR.read_text()
-        amx = ", AMX" if "amx_bf16" in flags else ""
-        return f"{len(names)} x {names[0]}{amx}" if names else platform.processor()
-    return platform.processor()
-
-
-def _table(figures: dict[str, Any]) -> Table:
-    table = Table(title=f"{figures['articles']} articles, {figures['processor']}", title_justify="left")
-    for column in ("", "articles/s", "other processes, cores"):
-        table.add_column(column, justify="left" if not column else "right")
-    table.add_row("bare model", f"{figures['bare_articles_per_s']:.2f}", f"{figures['others_cores_bare']:.2f}")
-    table.add_row(
-        "worker, Kafka to Kafka", f"{figures['worker_articles_per_s']:.2f}", f"{figures['others_cores_worker']:.2f}"
-    )
-    spread = f"{figures['ratio_lowest']:.3f} to {figures['ratio_highest']:.3f}"
-    table.add_row("ratio (median)", f"{figures['ratio_median']:.3f}", spread)
-    return table
+def _write(folder: Path, outcomes: dict[str, Outcome], about: dict[str, str]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    machine, command = describe(), shlex.join(["scripts/bench", *sys.argv[1:]])
+    figures: dict[str, Any] = {"machine": machine, "command": command}
+    figures |= {name: outcome.figures for name, outcome in outcomes.items()}
+    (folder / "figures.json").write_bytes(orjson.dumps(figures, option=orjson.OPT_INDENT_2))
+    (folder / "page.html").write_text(html(outcomes, about, machine, command), encoding="utf-8")
+    for outcome in outcomes.values():
+        for plot in outcome.plots:
+            save_png(plot, folder)
+    Console(stderr=True).print(f"written: {folder / 'page.html'}", highlight=False)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,53 @@
+"""From publish to visible: how long an article takes at 10, 50 and 90 % of capacity, and what the two waits do to it.
+
+Capacity is the worker's own rate on the same kind of articles with a backlog, measured first. Arrivals are Poisson, fixed
+beforehand; publisher and reader are a process of their own, on the same cores (its share is in the table).
+"""
+
+from __future__ import annotations
+
+from benchmark.backlog import count_for, run_backlog
+from benchmark.bench import Bench
+from benchmark.legs.latency.point import Measured, Point
+from benchmark.legs.latency.point import measure as measure_point
+from benchmark.legs.latency.report import outcome
+from benchmark.load import Mix
+from benchmark.outcome import Outcome
+
+ABOUT = (
+    "From publish to visible to a reader of committed records, with open-loop Poisson arrivals: latency counts from when "
+    "an article was due, so that a slow worker cannot hide the wait of those behind it. Capacity is the worker's own rate "
+    "with a backlog of the same articles, in the same run. Broker, publisher and reader share the worker's cores."
+)
+LOADS = (0.1, 0.5, 0.9)
+PUBLISH_INTERVALS_MS = (20.0, 50.0, 100.0, 500.0, 1000.0)
+MAX_WAITS_MS = (0.0, 10.0, 200.0)
+CAPACITY_S, QUICK_S = 6.0, 3.0
+SECONDS: dict[Mix, float] = {"headlines": 10.0, "news": 15.0}
+"""Of one point. News are few in a second, so they get longer."""
+
+
+def measure(bench: Bench) -> Outcome:
+    """About three and a half minutes; `--quick` half a minute."""
+    capacity = {mix: _capacity(bench, mix) for mix in SECONDS}
+    measured = [_point(bench, point, capacity[point.mix], seed) for seed, point in enumerate(_points(bench))]
+    return outcome(measured, capacity)
+
+
+def _points(bench: Bench) -> list[Point]:
+    """The loads with the settings as they are, then one setting after the other at the lowest load."""
+    wait_ms, interval_ms = bench.settings.batching.max_wait_ms, bench.settings.worker.publish_interval_ms
+    loads = [Point(mix, load, wait_ms, interval_ms) for mix in SECONDS for load in LOADS]
+    intervals = [Point("headlines", LOADS[0], wait_ms, each) for each in PUBLISH_INTERVALS_MS if each != interval_ms]
+    waits = [Point("headlines", LOADS[0], each, interval_ms) for each in MAX_WAITS_MS if each != wait_ms]
+    return [*loads[:2], intervals[0], waits[0]] if bench.quick else [*loads, *intervals, *waits]
+
+
+def _capacity(bench: Bench, mix: Mix) -> float:
+    bench.say(f"capacity, {mix}")
+    return run_backlog(bench, mix, count_for(bench, mix, QUICK_S if bench.quick else CAPACITY_S)).rate
+
+
+def _point(bench: Bench, point: Point, capacity_per_s: float, seed: int) -> Measured:
+    bench.say(f"{point.mix} at {point.load:.0%}, waits {point.max_wait_ms:g} and {point.publish_interval_ms:g} ms")
+    return measure_point(bench, point, capacity_per_s, QUICK_S if bench.quick else SECONDS[point.mix], seed=seed)

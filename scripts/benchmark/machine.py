@@ -1,0 +1,86 @@
+"""What machine this is, and how busy it was with what: this process, the broker, everything else."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+_PROCESSOR = Path("/proc/cpuinfo")
+_FEATURES = ("amx_bf16", "avx512_bf16", "avx512_vnni", "avx_vnni", "avx2")
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Cores in use over a span of time: by this process and its children, by the broker, by everything else."""
+
+    seconds: float
+    own_cores: float
+    broker_cores: float
+    others_cores: float
+
+
+class LoadMeter:
+    """Measures from its making to `read`. `broker_pids`: asked at both ends, since a broker may restart."""
+
+    def __init__(self, broker_pids: Callable[[], Collection[int]] = tuple) -> None:
+        self._broker_pids = broker_pids
+        self._began = self._now()
+
+    def read(self) -> Load:
+        """The load since this meter was made."""
+        (began_s, busy, own, broker), (now_s, busy_now, own_now, broker_now) = self._began, self._now()
+        seconds = max(now_s - began_s, 1e-9)
+        own_s, broker_s = own_now - own, broker_now - broker
+        others_s = max(0.0, busy_now - busy - own_s - broker_s)
+        return Load(seconds, own_s / seconds, broker_s / seconds, others_s / seconds)
+
+    def _now(self) -> tuple[float, float, float, float]:
+        brokers = set(self._broker_pids())
+        children = {child.pid for child in psutil.Process().children(recursive=True)} - brokers
+        own_s = sum(map(cpu_s, {os.getpid(), *children}))
+        return time.monotonic(), _machine_cpu_s(), own_s, sum(map(cpu_s, brokers))
+
+
+def describe() -> dict[str, Any]:
+    """Processor, cores, memory and the versions that matter, for the head of a report."""
+    return {
+        "processor": processor(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "packages": {name: version(name) for name in ("enricher", "confluent-kafka", "numpy", "tokenizers")},
+    }
+
+
+def processor() -> str:
+    """Name and the features that decide which form runs."""
+    if not _PROCESSOR.is_file():
+        return platform.processor() or platform.machine()
+    text = _PROCESSOR.read_text()
+    names = [line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name")]
+    words = set(text.split())
+    features = ", ".join(name for name in _FEATURES if name in words) or "none of ours"
+    return f"{os.cpu_count()} x {names[0] if names else platform.machine()} ({features})"
+
+
+def cpu_s(pid: int) -> float:
+    """Processor time that a process has taken so far; 0 where there is none any more."""
+    try:
+        times = psutil.Process(pid).cpu_times()
+    except psutil.NoSuchProcess:
+        return 0.0
+    return float(times.user + times.system)
+
+
+def _machine_cpu_s() -> float:
+    times = psutil.cpu_times()
+    return float(sum(times) - times.idle - getattr(times, "iowait", 0.0) - getattr(times, "guest", 0.0))

@@ -1,0 +1,64 @@
+"""What came of a simulation: tokens, runs and waits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from enricher.records import Batch
+
+
+@dataclass(slots=True)
+class Statistics:
+    """Counts batches as they start. Waits are from a window's arrival to the start of its batch."""
+
+    max_batch_tokens: int
+    runs: int = 0
+    real_tokens: int = 0
+    padded_tokens: int = 0
+    computed_tokens: float = 0.0
+    busy_s: float = 0.0
+    ended_s: float = 0.0
+    waits_s: list[float] = field(default_factory=list)
+    behind_s: list[float] = field(default_factory=list)
+    """For each of `waits_s`: how long the engine at its best needs for the windows that came before."""
+
+    def count(self, batch: Batch, behind_s: list[float], *, computed_tokens: float, now_s: float, end_s: float) -> None:
+        """A batch that starts now."""
+        self.runs += 1
+        self.real_tokens += batch.real_tokens
+        self.padded_tokens += batch.padded_tokens
+        self.computed_tokens += computed_tokens
+        self.busy_s += end_s - now_s
+        self.ended_s = max(self.ended_s, end_s)
+        self.waits_s += [now_s - window.arrived_s for window in batch.windows]
+        self.behind_s += behind_s
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Real tokens per second, from the first to the end of the last batch."""
+        return self.real_tokens / self.ended_s
+
+    @property
+    def padded_per_real(self) -> float:
+        """Windows x longest, per real token."""
+        return self.padded_tokens / self.real_tokens
+
+    @property
+    def computed_per_real(self) -> float:
+        """What the form computes, per real token."""
+        return self.computed_tokens / self.real_tokens
+
+    @property
+    def fill(self) -> float:
+        """Mean share of the budget that a batch uses, padding included."""
+        return self.padded_tokens / self.runs / self.max_batch_tokens
+
+    def wait_s(self, quantile: float) -> float:
+        """That many windows waited no longer."""
+        return float(np.quantile(self.waits_s, quantile))
+
+    def own_wait_s(self, quantile: float) -> float:
+        """The same of what the scheduler answers for: the wait less the time that the work in front needs anyway."""
+        return float(np.quantile(np.subtract(self.waits_s, self.behind_s), quantile))

@@ -1,0 +1,60 @@
+"""The leg `limit`: where the lanes' time goes, batches of the bare engine, and the broker counted apart."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from benchmark.legs.limit import _batches, _Case, _Lanes, _Result
+from benchmark.machine import Load
+from benchmark.repeating import Run
+from benchmark.watching import Call, Moment, WatchedTally, Work, calls_of
+from enricher.inference.device import available_cores
+from enricher.records import InFlight, Partition, RawRecord, Window
+
+
+def window(length: int) -> Window:
+    """A window of some length, of no article."""
+    ticket = InFlight(RawRecord(Partition("", 0), 0, None, None), 0.0)
+    return Window(ticket, np.zeros(length, np.int32), 0, 0, length, 0, 0.0)
+
+
+def test_the_time_of_the_lanes_is_told_apart_without_rest() -> None:
+    """Two lanes for 10 s: one from 1 to 9 with a gap of 2 and a second without the core; the other from 0 to 10."""
+    calls = [Call(1, 1.0, 4.0, 2.0), Call(1, 6.0, 9.0, 3.0), Call(2, 0.0, 10.0, 10.0)]
+    lanes = _Lanes.of(calls, 2, 10.0)
+    assert _Lanes(computing=15.0, held_up=1.0, between=2.0, start_and_end=2.0) == lanes
+
+
+def test_a_batch_of_the_bare_engine_is_as_full_as_its_longest_window_allows() -> None:
+    """Neighbours by length; one that is longer than a batch goes alone; none is lost."""
+    windows = [window(length) for length in (600, 128, 128, 100, 100, 20)]
+    batches = _batches(windows, 512)
+    assert [[600], [128, 128, 100, 100], [20]] == [[each.length_tokens for each in b.windows] for b in batches]
+
+
+def test_what_the_broker_takes_of_the_cores_is_counted_apart() -> None:
+    """A worker at 0.9 of the bare rate, while the broker took a tenth of all cores, used what was left to the full."""
+    cores = available_cores()
+    tally = WatchedTally(tuple)
+    tally.began, tally.ended = Moment(0.0, 0.0, 0.0, 0.0), Moment(10.0, 0.0, 0.0, cores * 1.0)
+    work = Work(tally, (), (), Load(10.0, 0.0, 0.0, 0.0))
+    bare, worker = Run(20.0, work.load), Run(18.0, work.load, {"work": work})
+    result = _Result(_Case("fp32", None, 512, (), ()), [bare], [worker])  # type: ignore[arg-type]
+    assert result.efficiency(without_broker=False).median == pytest.approx(0.9)
+    assert result.efficiency(without_broker=True).median == pytest.approx(1.0)
+
+
+def test_calls_are_watched_and_the_method_is_itself_again_afterwards() -> None:
+    """Answers go through unchanged."""
+
+    class Doubler:
+        def double(self, number: int) -> int:
+            return 2 * number
+
+    doubler = Doubler()
+    with calls_of(doubler, "double") as calls:
+        assert [4, 6] == [doubler.double(2), doubler.double(3)]
+    assert doubler.double(4) == 8
+    assert len(calls) == 2
+    assert all(call.began_s <= call.ended_s for call in calls)
