@@ -130,8 +130,8 @@ class BatchingSettings(_Group):
     bucket_edges: tuple[int, ...] | None = Field(
         None,
         min_length=1,
-        description="Longest window of each length bucket, in tokens, growing, e.g. `[32, 64, 128]`. Default: what was "
-        "tuned, else steps of 8 to 32 up to 512.",
+        description="Longest window of each length bucket, in tokens, growing, e.g. `[32, 64, 128]`: a bucket that fills a "
+        "batch is ready before its time. Default: what was tuned, else steps of 8 to 32 up to 512.",
     )
     max_window_tokens: int | None = Field(
         None,
@@ -147,7 +147,8 @@ class BatchingSettings(_Group):
     run_overhead_tokens: int | None = Field(
         None,
         ge=0,
-        description="Fixed cost of one run, in tokens: a batch that is due takes shorter windows along up to this. "
+        description="Fixed cost of one run, in tokens: a batch takes windows of other lengths along while padding them "
+        "costs less than their share of a later run. "
         "Default: what was tuned, else 16.",
     )
 

@@ -6,7 +6,7 @@ knows whether they did, or they arrive late; devices run out of memory. Each wor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from random import Random
 
 import pytest
@@ -20,7 +20,7 @@ from enricher.core.offsets import OffsetTracker
 from enricher.errors import FatalError, TransactionTrouble
 from enricher.records import Partition, Release
 
-SEEDS, CHUNKS = 600, 6
+SEEDS, CHUNKS = 2_000, 10
 CALM_S = 3.0
 """When the world stops being cruel; from then on everything must be finished."""
 SESSION_S = 1.0
@@ -185,9 +185,36 @@ class PublishesWhenComplete(OffsetTracker):
         return Release([*contiguous.tickets, *finished], contiguous.committable)
 
 
-@pytest.mark.parametrize(("tracker", "complaint"), [(CommitsThePosition, "lost"), (PublishesWhenComplete, "doubled")])
+class KeepsWhatWasRevoked(OffsetTracker):
+    """A third: partitions that went to another member are never forgotten, and published when they are finished."""
+
+    def unassign(self, partitions: Collection[Partition]) -> int:
+        """Nothing, unless they come back."""
+        del partitions
+        return 0
+
+
+class CommitsOneTooFar(OffsetTracker):
+    """The fourth: commits the offset after the one that is next to be read."""
+
+    def release(self, positions: Mapping[Partition, int]) -> Release:
+        """One more than there is."""
+        release = super().release(positions)
+        finished = {ticket.raw.partition for ticket in release.tickets}
+        return Release(release.tickets, {at: offset + (at in finished) for at, offset in release.committable.items()})
+
+
+@pytest.mark.parametrize(
+    ("tracker", "complaint"),
+    [
+        (CommitsThePosition, "lost"),
+        (PublishesWhenComplete, "doubled"),
+        (KeepsWhatWasRevoked, "doubled"),
+        (CommitsOneTooFar, "lost"),
+    ],
+)
 def test_a_worker_with_a_classic_bug_is_caught(tracker: Callable[[], OffsetTracker], complaint: str) -> None:
-    """The negative control: the same worlds and the same judge find each of the two bugs that exactly-once is about."""
+    """The negative control: the same worlds and the same judge find each of the bugs that exactly-once is about."""
     found: set[str] = set()
     for seed in range(60):
         found |= {wrong.split(":")[0] for wrong in Simulation(seed, tracker).run().found}
