@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Protocol
@@ -9,16 +10,21 @@ from typing import Protocol
 from confluent_kafka import KafkaError, KafkaException
 
 from enricher.errors import BrokerError, EnricherError, Fenced, SettingsError, TransactionTrouble
-from enricher.kafka.client import LastWord
+from enricher.kafka.client import KafkaConfig, LastWord
 
 _FENCED = {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.FENCED_INSTANCE_ID}  # noqa: SLF001  the client's names
 _RIGHTS = {
-    KafkaError.TOPIC_AUTHORIZATION_FAILED: "READ on the input topic, WRITE on the output and dead-letter topics",
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "READ on a topic to read it, WRITE to write to it",
     KafkaError.GROUP_AUTHORIZATION_FAILED: "READ on the consumer group",
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "WRITE on the transactional id",
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: "the right to use this cluster",
     KafkaError._AUTHENTICATION: "valid credentials",  # noqa: SLF001  the client's name
     KafkaError.SASL_AUTHENTICATION_FAILED: "valid credentials",
+}
+_FILES = {
+    "ssl.ca.location": " (is there such a file, with certificates in PEM?)",
+    "ssl.certificate.location": " (is there such a file, with a certificate in PEM?)",
+    "ssl.key.location": " (is there such a file, with a key in PEM, and is ssl.key.password its password?)",
 }
 
 
@@ -28,10 +34,32 @@ def mapped(error: KafkaError, doing: str, last_word: LastWord) -> EnricherError:
     if error.code() in _FENCED:
         message = f"{text}. A newer process uses the same transactional id, or this one was away for too long"
         return Fenced(message)
-    if right := _RIGHTS.get(error.code()):
-        message = f"{text}. The worker needs {right}"
+    if right := _right(error.code(), text, last_word):
+        message = f"{text.rstrip('.')}. Needed: {right}"
         return BrokerError(message)
     return TransactionTrouble(text)
+
+
+def _right(code: int, text: str, last_word: LastWord) -> str | None:
+    """What is missing, with the name of the resource where the client is a worker's; None where the error is no refusal."""
+    config = last_word.config
+    if config is None:
+        return _RIGHTS.get(code)
+    return {
+        **_RIGHTS,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED: _on_topics(config, text, last_word),
+        KafkaError.GROUP_AUTHORIZATION_FAILED: f"READ on the group '{config.group_id}'",
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: f"WRITE on the transactional id '{config.transactional_id}'",
+    }.get(code)
+
+
+def _on_topics(config: KafkaConfig, text: str, last_word: LastWord) -> str:
+    """The rights on the topics that the error or the client's log names; where neither does, on all three."""
+    rights = {config.input_topic: "READ", config.output_topic: "WRITE", config.dead_letter_topic: "WRITE"}
+    # A topic's name may be a part of another one's.
+    named = [topic for topic in rights if re.search(rf"(?<![\w.-]){re.escape(topic)}(?![\w.-])", text)]
+    refused = named or sorted(last_word.refused_topics & rights.keys()) or list(rights)
+    return ", ".join(f"{rights[topic]} on the topic '{topic}'" for topic in refused)
 
 
 class Polled(Protocol):
@@ -68,5 +96,7 @@ def constructing() -> Iterator[None]:
     try:
         yield
     except KafkaException as exception:
-        message = f"kafka.properties: {exception.args[0].str()}"
+        text = exception.args[0].str()
+        hint = next((hint for file, hint in _FILES.items() if f"{file} failed" in text), "")
+        message = f"kafka.properties: {text}{hint}"
         raise SettingsError(message) from exception

@@ -6,6 +6,7 @@ The facts behind each choice were measured on Kafka 4.3 with confluent-kafka 2.1
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -72,7 +73,7 @@ class KafkaConfig:
     request_timeout_s: float
     max_record_bytes: int
     max_message_bytes: int
-    properties: Mapping[str, str | int | float | bool] = field(default_factory=dict)
+    properties: Mapping[str, str | int | float | bool] = field(default_factory=dict, repr=False)  # it may hold secrets
 
     def __post_init__(self) -> None:
         for name in self.properties:
@@ -99,7 +100,8 @@ class KafkaConfig:
             "group.id": self.group_id,
             "partition.assignment.strategy": "cooperative-sticky",
             "session.timeout.ms": int(self.session_timeout_s * 1000),
-            "heartbeat.interval.ms": int(self.session_timeout_s * 100),
+            # Members learn of a rebalance by a heartbeat's answer: partitions on the move stand still for two of them.
+            "heartbeat.interval.ms": min(1_000, int(self.session_timeout_s * 100)),
             "max.poll.interval.ms": int(self.max_poll_interval_s * 1000),
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
@@ -159,17 +161,39 @@ class KafkaConfig:
         return general | own
 
 
-class LastWord:
-    """Keeps the last complaint of a client: calls often say only 'timed out', the reason comes by this callback."""
+_TIMES = re.compile(r" \(after \d+ ?ms[^)]*\)")
+_REFUSED_TOPIC = re.compile(r'partition "([^"]+)" .*Topic authorization failed')
+# What the client does not say in words that a person can act on.
+_HINTS = {
+    # TLS's own word for each case; a broker in Java says `certificate unknown` for nearly all of them.
+    r"alert (bad certificate|certificate \w+|unknown ca|handshake failure)": "the broker does not take this client's "
+    "certificate (ssl.certificate.location): there is none, it is expired, or it is not from a CA that the broker trusts",
+    r"Disconnected.* in state SSL_HANDSHAKE": "this may be a listener without TLS, see security.protocol",
+    r"^$": "no reason was given: is the address right, and is security.protocol what this listener speaks?",
+}
 
-    def __init__(self) -> None:
+
+class LastWord:
+    """Keeps the last complaint of a client: calls often say only 'timed out', the reason comes by this callback.
+
+    `config`: of the worker whose client it is; without it no names of rights can be told.
+    """
+
+    def __init__(self, config: KafkaConfig | None = None) -> None:
+        self.config = config
+        self.refused_topics: set[str] = set()
+        """Topics that the client's log says were refused: its errors do not name them."""
+        self.logger = logging.Logger("librdkafka")  # noqa: LOG001  in front of the common one, which it passes on to
+        self.logger.parent = log
+        self.logger.addFilter(self._note)
         self._text = ""
 
     def __call__(self, error: KafkaError) -> None:
         """The client's `error_cb`. Must not raise. 'All brokers are down' follows every reason and would hide it."""
         if error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001  the client's name
-            self._text = f"{error.name()}: {error.str()}"
-            self.say(self._text)
+            before, self._text = self._text, f"{error.name()}: {error.str()}"
+            if _TIMES.sub("", self._text) != _TIMES.sub("", before):  # it complains at every attempt
+                self.say(self._text)
 
     def say(self, text: str) -> None:
         """Tell the operator at once: the call that fails for it may take a while to say so."""
@@ -179,4 +203,13 @@ class LastWord:
         """The error, and the complaint behind it if the error itself says too little."""
         vague = error.code() in {KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN}  # noqa: SLF001  that is how the client names them
         text = f"{error.name()}: {error.str()}"
-        return f"{text} (the client said before: {self._text})" if vague and self._text else text
+        if not vague:
+            return text
+        said = [f"the client said before: {self._text}"] if self._text else []
+        hints = [hint for pattern, hint in _HINTS.items() if re.search(pattern, self._text)]
+        return f"{text} ({'; '.join(said + hints)})" if said or hints else text
+
+    def _note(self, record: logging.LogRecord) -> bool:
+        if match := _REFUSED_TOPIC.search(record.getMessage()):
+            self.refused_topics.add(match[1])
+        return True

@@ -20,7 +20,8 @@ def partitions_of(client: Consumer | Producer, topic: str, timeout_s: float) -> 
         if metadata.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             message = f"there is no topic '{topic}': create it ('enricher topics create') or name the right one"
             raise BrokerError(message)
-        raise KafkaException(metadata.error)
+        # The client's own error does not say which topic.
+        raise KafkaException(KafkaError(metadata.error.code(), f"the topic '{topic}': {metadata.error.str()}"))
     return [Partition(topic, number) for number in sorted(metadata.partitions)]
 
 

@@ -17,7 +17,6 @@ from enricher.codec import Encoder, Outgoing
 from enricher.errors import BrokerError, RefusedOutput, TransactionTrouble
 from enricher.kafka.border import border, constructing, mapped
 from enricher.kafka.client import KafkaConfig, LastWord
-from enricher.kafka.client import log as client_log
 from enricher.kafka.metadata import partitions_of
 from enricher.kafka.retire import CLOSE_WAIT_S, retire
 from enricher.records import InFlight, Partition, Release
@@ -47,13 +46,15 @@ class TransactionalSink:
         membership: Callable[[], bytes],
         guard: Guard,
         tally: Tally,
+        producer_class: type[Producer] = Producer,
     ) -> None:
         self._config = config
         self._encoder = encoder
         self._membership = membership
         self._guard = guard
         self._tally = tally
-        self._last_word = LastWord()
+        self._producer_class = producer_class
+        self._last_word = LastWord(config)
         self._producer: Producer | None = None
         self._same_partitions: Mapping[str, bool] = {}
         self._failed: list[tuple[InFlight, KafkaError]] = []
@@ -192,15 +193,17 @@ class TransactionalSink:
 
     def _connected(self) -> Producer:
         with constructing():
-            producer = Producer(self._config.producer() | {"error_cb": self._last_word}, logger=client_log)
-        with border("opening a transactional producer", self._last_word, producer):
-            try:
+            producer = self._producer_class(
+                self._config.producer() | {"error_cb": self._last_word}, logger=self._last_word.logger
+            )
+        try:
+            with border("opening a transactional producer", self._last_word, producer):
                 # Metadata first: without it init_transactions now and then takes half a second longer.
                 self._same_partitions = self._compare_partitions(producer)
                 producer.init_transactions(2 * self._config.transaction_timeout_s)
-            except BaseException:
-                retire(producer)
-                raise
+        except BaseException:
+            retire(producer)  # only now: the border polls the producer once more, for the reason
+            raise
         return producer
 
     def _compare_partitions(self, producer: Producer) -> dict[str, bool]:

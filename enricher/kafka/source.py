@@ -15,7 +15,6 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from enricher.errors import BrokerError, TransactionTrouble
 from enricher.kafka.border import border, constructing, mapped
 from enricher.kafka.client import KafkaConfig, LastWord
-from enricher.kafka.client import log as client_log
 from enricher.kafka.membership import proven_membership
 from enricher.kafka.metadata import bounds_of, foreign, ours, partition_of, partitions_of, raw_record
 from enricher.records import Partition, RawRecord
@@ -46,9 +45,9 @@ class KafkaSource:
 
     def __init__(self, config: KafkaConfig, *, until_caught_up: bool = False) -> None:
         self._config = config
-        self._last_word = LastWord()
+        self._last_word = LastWord(config)
         with constructing():
-            self._consumer = Consumer(config.consumer() | {"error_cb": self._last_word}, logger=client_log)
+            self._consumer = Consumer(config.consumer() | {"error_cb": self._last_word}, logger=self._last_word.logger)
         self._until_caught_up = until_caught_up
         self._ends: dict[Partition, int] = {}
         self._next_check_s = 0.0
@@ -203,15 +202,15 @@ class KafkaSource:
     def _delivered(self, message: Message) -> RawRecord | None:
         """The record of a message; None for the client's events and for what is not ours any more."""
         error = message.error()
-        partition = partition_of(message)
         if error is None:
-            if partition not in self._owned:
+            record = raw_record(message)
+            if record.partition not in self._owned:
                 return None
-            self._owned[partition] = True
-            self._ended.pop(partition, None)
-            return raw_record(message)
+            self._owned[record.partition] = True
+            self._ended.pop(record.partition, None)
+            return record
         if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001  the client's name
-            if partition in self._owned:
+            if (partition := partition_of(message)) in self._owned:
                 self._ended[partition] = message.offset() or 0
             return None
         self._complain(error)

@@ -25,7 +25,7 @@ from broker.properties import HOST, Listener, server_properties
 from broker.warmup import warm_up
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from types import TracebackType
 
 # Below the ports that Linux (32768), macOS and Windows (49152) give to outgoing connections, so nobody is in the way.
@@ -38,6 +38,9 @@ class Cluster:
     `data`: folder that is kept, and found again by the next start; without it a temporary one, removed at the end.
     `port`: clients' port of the first node, the next ones follow; without it free ports.
     `properties`: server properties that replace or extend ours, for every node.
+    `listeners`: further listeners of each node, Kafka's protocol by name (`{"TLS": "SSL"}`), on free ports; their
+    certificates and users are in `properties`. Addresses: `address_of`.
+    `advertised`: for a further listener, the port of each node that its clients are told to come to: a proxy's.
 
     The nodes end with this process, however it ends, unless `detach` is called.
     Raises `ClusterError` where Kafka cannot be fetched, started or reached.
@@ -50,6 +53,8 @@ class Cluster:
         data: Path | None = None,
         port: int | None = None,
         properties: Mapping[str, str] | None = None,
+        listeners: Mapping[str, str] | None = None,
+        advertised: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
         if nodes not in {1, 3}:
             raise ClusterError(f"a cluster has 1 or 3 nodes, not {nodes}")
@@ -58,6 +63,9 @@ class Cluster:
         self._data = data
         self._port = port
         self._properties = properties or {}
+        self._listeners = listeners or {}
+        self._advertised = advertised or {}
+        self._ports_of: dict[str, list[int]] = {}
         self._keeper: Keeper | None = None
         self._cleanup = ExitStack()
 
@@ -65,6 +73,14 @@ class Cluster:
     def bootstrap_servers(self) -> str:
         """Addresses of all nodes, as clients want them: `host:port,host:port`."""
         return ",".join(node.address for node in self.nodes)
+
+    def address_of(self, listener: str) -> str:
+        """The addresses of a further listener of all nodes, as clients want them."""
+        return ",".join(f"{HOST}:{port}" for port in self._ports_of[listener])
+
+    def ports_of(self, listener: str) -> Sequence[int]:
+        """The ports that a further listener really has, one of each node: where a proxy passes things on to."""
+        return tuple(self._ports_of[listener])
 
     def start(self) -> None:
         """Fetch Kafka if need be, start all nodes side by side, return when each sees all; cleans up when it fails."""
@@ -124,18 +140,31 @@ class Cluster:
         jars = class_path(lock, default_folder(lock))
         controllers, clients = self._choose_ports()
         made = []
-        for node_id, port in zip(controllers, clients, strict=True):
+        for index, (node_id, port) in enumerate(zip(controllers, clients, strict=True)):
             home = folder / f"node-{node_id}"
-            properties = server_properties(node_id, controllers, [Listener("PLAINTEXT", port)], home / "log")
+            listeners = [Listener("PLAINTEXT", port), *self._further_listeners(index)]
+            properties = server_properties(node_id, controllers, listeners, home / "log")
             made.append(Node(home, {**properties, **self._properties}, port, jars))
         self.nodes = tuple(made)
 
+    def _further_listeners(self, index: int) -> list[Listener]:
+        """Those of node number `index`, from 0."""
+        return [
+            Listener(name, self._ports_of[name][index], self._told(name, index), protocol)
+            for name, protocol in self._listeners.items()
+        ]
+
+    def _told(self, name: str, index: int) -> int | None:
+        return self._advertised[name][index] if name in self._advertised else None
+
     def _choose_ports(self) -> tuple[dict[int, int], list[int]]:
-        """Choose the controller port by node id, and the clients' port of each node."""
-        free = free_ports(2 * self._count)
+        """Choose the controller port by node id, the clients' port of each node, and those of further listeners."""
+        free = free_ports((2 + len(self._listeners)) * self._count)
         controllers = {node: free[node - 1] for node in range(1, self._count + 1)}
+        for number, name in enumerate(self._listeners, start=2):
+            self._ports_of[name] = free[number * self._count : (number + 1) * self._count]
         if self._port is None:
-            return controllers, free[self._count :]
+            return controllers, free[self._count : 2 * self._count]
         return controllers, list(range(self._port, self._port + self._count))
 
 

@@ -34,11 +34,15 @@ rootLogger.appenderRef.console.ref = console
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """A port for clients. `advertised_port` is where clients are told to come, when a proxy stands in between."""
+    """A port for clients. `advertised_port` is where clients are told to come, when a proxy stands in between.
+
+    `protocol` is Kafka's: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL; what else it needs is in the server's properties.
+    """
 
     name: str
     port: int
     advertised_port: int | None = None
+    protocol: str = "PLAINTEXT"
 
 
 def server_properties(
@@ -67,11 +71,11 @@ def render(properties: Mapping[str, str]) -> str:
 def _listener_properties(controller_port: int, listeners: Sequence[Listener]) -> dict[str, str]:
     opened = [f"{listener.name}://{HOST}:{listener.port}" for listener in listeners]
     advertised = [f"{item.name}://{HOST}:{item.advertised_port or item.port}" for item in listeners]
-    names = [_CONTROLLER, *(listener.name for listener in listeners)]
+    protocols = {_CONTROLLER: "PLAINTEXT", **{listener.name: listener.protocol for listener in listeners}}
     return {
         "listeners": ",".join([*opened, f"{_CONTROLLER}://{HOST}:{controller_port}"]),
         "advertised.listeners": ",".join(advertised),
-        "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in names),
+        "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in protocols.items()),
         "inter.broker.listener.name": listeners[0].name,
         "controller.listener.names": _CONTROLLER,
     }

@@ -18,6 +18,15 @@ def test_client_is_told_the_proxys_port_where_a_proxy_stands_in_between() -> Non
     assert "PROXIED:PLAINTEXT" in properties["listener.security.protocol.map"].split(",")
 
 
+def test_listener_speaks_its_own_protocol() -> None:
+    """One with TLS stands beside one without; brokers talk to one another by the first."""
+    listeners = [Listener("PLAINTEXT", 20001), Listener("TLS", 20002, protocol="SSL")]
+    properties = server_properties(1, {1: 20000}, listeners, LOG)
+    protocols = properties["listener.security.protocol.map"].split(",")
+    assert {"PLAINTEXT:PLAINTEXT", "TLS:SSL", "CONTROLLER:PLAINTEXT"} == set(protocols)
+    assert "PLAINTEXT" == properties["inter.broker.listener.name"]
+
+
 def test_three_nodes_keep_three_copies_and_need_two() -> None:
     """Every topic survives the death of one node, also Kafka's own."""
     properties = server_properties(2, {1: 20000, 2: 20001, 3: 20002}, [Listener("PLAINTEXT", 20003)], LOG)

@@ -1,0 +1,187 @@
+"""Any Unicode, any labels, any windows: what is written is valid, and each entity is its field's own characters."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from enricher.codec import Encoder, decode_article
+from enricher.core.assembly import finish_enriched, settle
+from enricher.core.decoding import LabelScheme
+from enricher.core.windowing import WindowCutter
+from enricher.errors import InvalidArticle
+from enricher.inference.engine import OnnxEngine
+from enricher.inference.model import PreparedModel, prepare
+from enricher.inference.tokenizer import ArticleTokenizer
+from enricher.records import Article, Batch, InFlight, ModelCard, Partition, RawRecord, Window, WindowLabels
+
+SCHEMAS = Path(__file__).parents[2] / "schemas"
+LABELS = ("O", "B-PER", "I-PER", "B-ORG", "I-ORG", "B-LOC", "I-LOC")
+# As the scripts, joiners and oddities that texts really have, in words and between them, and then anything else.
+FAMILIAR = st.sampled_from([
+    "Angela Merkel", "São Paulo", "Zoe\u0308", "中文", "東京都", "الرياض", "אבג", "ไทย", "हिन्दी",
+    "\U0001f469\u200d\U0001f680",
+    "\U0001f1eb\U0001f1f7", "I\u0307stanbul", "ﬁne", "ß", "\u200b", "\u200d", "\u00ad", "\ufeff", "\u2028", "\x00", "\r\n",
+    "\u3000", "\u0301\u0302", "...", "O'Brien-Smith", "[SEP]", "[UNK]", "##ing", "\uffff", "\U0010fffd", "x" * 120, " ",
+])  # fmt: skip
+TEXTS = st.lists(FAMILIAR | st.text(st.characters(exclude_categories=["Cs"]), max_size=6), max_size=14).map("".join)
+FUZZ = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+
+
+@cache
+def embedded() -> PreparedModel:
+    """The model that comes with the package."""
+    return prepare(None, device="cpu", precision="fp32", cache_dir=Path.cwd())
+
+
+@cache
+def tokenizer() -> ArticleTokenizer:
+    """Its tokenizer."""
+    return ArticleTokenizer(embedded().checkpoint, max_article_tokens=100_000, too_long="truncate")
+
+
+@cache
+def validator(name: str) -> Draft202012Validator:
+    """One of the contracts."""
+    return Draft202012Validator(json.loads((SCHEMAS / f"{name}.schema.json").read_text("utf-8")))
+
+
+def windows_of(article: Article, window_tokens: int, overlap_tokens: int) -> tuple[InFlight, list[Window]]:
+    """A ticket with the article's windows, cut as a worker does."""
+    ticket = InFlight(RawRecord(Partition("articles", 0), 7, b"k", b"{}"), 0.0, article=article)
+    tokens = tokenizer().tokenize([article])[0]
+    assert not isinstance(tokens, InvalidArticle)
+    before, after = tokenizer().specials_before, tokenizer().specials_after
+    return ticket, WindowCutter(window_tokens, overlap_tokens, before, after).cut(ticket, tokens, 0.0)
+
+
+def written(ticket: InFlight) -> Any:  # noqa: ANN401  JSON
+    """The record as it goes to Kafka, checked against its schema."""
+    card = ModelCard("newswire-minilm", "sha256:6a1f0c", "fp32")
+    limits = {"max_record_bytes": 16_000_000, "max_dead_letter_bytes": 16_000_000}
+    outgoing = Encoder(card, version="test", clock=lambda: 0.0, **limits).outgoing(ticket)
+    assert outgoing.kind == "record"
+    assert outgoing.value is not None
+    headers = {name: value.decode() for name, value in outgoing.headers if value is not None}
+    validator("enriched-record-headers.v1").validate(headers)
+    document = orjson.loads(outgoing.value)
+    validator("enriched-record.v1").validate(document)
+    return document
+
+
+def check_spans(document: Any, article: Article) -> int:  # noqa: ANN401  JSON
+    """Every entity is in its field, in order, without overlap, without white space at its ends. How many there are."""
+    before = {"title": 0, "body": 0}
+    for entity in document["entities"]:
+        text, start, end = article.text(entity["field"]), entity["start"], entity["end"]
+        assert before[entity["field"]] <= start < end <= len(text)
+        assert entity["text"] == text[start:end]
+        assert entity["text"] == entity["text"].strip()
+        before[entity["field"]] = end
+    return len(document["entities"])
+
+
+@FUZZ
+@given(data=st.data(), title=TEXTS, body=TEXTS, window_tokens=st.integers(5, 40))
+def test_any_labels_on_any_text_give_spans_of_that_text(
+    data: st.DataObject, title: str, body: str, window_tokens: int
+) -> None:
+    """Also with labels that no model would give: insides without a begin, kinds that change within a word."""
+    article = Article("a", title, body)
+    overlap_tokens = data.draw(st.integers(0, (window_tokens - 3) // 2))
+    ticket, windows = windows_of(article, window_tokens, overlap_tokens)
+    dice = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    scheme = LabelScheme.from_labels(LABELS)
+    for window in dice.permutation(np.array(windows, object)):
+        labels = dice.choice(len(LABELS), len(window.ids), p=[0.3, *[0.7 / 6] * 6]).astype(np.int32)
+        settle(WindowLabels(window, labels, dice.random(len(window.ids), np.float32)), scheme)
+    if not windows:
+        finish_enriched(ticket, scheme)
+    document = written(ticket)
+    check_spans(document, article)
+    assert document["coverage"]["windows"] == len(windows)
+
+
+def test_every_token_of_any_text_is_owned_by_one_window() -> None:
+    """Labels that are all of one kind come back as one entity for each field that has tokens: none is left out."""
+    scheme = LabelScheme.from_labels(LABELS)
+
+    @FUZZ
+    @given(title=TEXTS, body=TEXTS, window_tokens=st.integers(5, 40))
+    def holds(title: str, body: str, window_tokens: int) -> None:
+        article = Article("a", title, body)
+        ticket, windows = windows_of(article, window_tokens, 1)
+        for window in windows:
+            inside = np.full(len(window.ids), LABELS.index("I-PER"), np.int32)
+            settle(WindowLabels(window, inside, np.ones(len(window.ids), np.float32)), scheme)
+        if not windows:
+            finish_enriched(ticket, scheme)
+        document = written(ticket)
+        assert check_spans(document, article) <= 2
+        assert bool(document["entities"]) == bool(windows)
+
+    holds()
+
+
+def test_the_model_itself_on_any_text() -> None:
+    """Through the real engine, in batches of one length mixed with another: no text makes it fail, spans hold."""
+    engine = OnnxEngine(embedded(), threads_per_run=2, pad_id=tokenizer().pad_id)
+    scheme = LabelScheme.from_labels(engine.labels)
+
+    @FUZZ
+    @given(texts=st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=8))
+    def holds(texts: list[tuple[str, str]]) -> None:
+        articles = [Article("a", title, body) for title, body in texts]
+        cut = [windows_of(article, 24, 6) for article in articles]
+        windows = tuple(window for _, windows in cut for window in windows)
+        for result in engine.run(Batch(windows)).results if windows else ():
+            assert isinstance(result, WindowLabels)
+            settle(result, scheme)
+        for article, (ticket, own) in zip(articles, cut, strict=True):
+            if not own:
+                finish_enriched(ticket, scheme)
+            check_spans(written(ticket), article)
+
+    holds()
+
+
+@FUZZ
+@given(
+    article=st.fixed_dictionaries(
+        {"id": st.text(min_size=1, max_size=9), "body": TEXTS},
+        optional={"title": TEXTS, "language": TEXTS, "source": st.none() | TEXTS, "url": TEXTS, "other": st.integers()},
+    )
+)
+def test_what_is_read_can_be_written(article: dict[str, Any]) -> None:
+    """From bytes to bytes: an article that the codec takes has a record that its schema takes, with its own metadata."""
+    try:
+        found = decode_article(json.dumps(article).encode("utf-8", "surrogatepass"), max_article_chars=100_000)
+    except InvalidArticle:
+        return
+    ticket, windows = windows_of(found, 512, 0)
+    scheme = LabelScheme.from_labels(LABELS)
+    for window in windows:
+        length = len(window.ids)
+        settle(WindowLabels(window, np.ones(length, np.int32), np.ones(length, np.float32)), scheme)
+    if not windows:
+        finish_enriched(ticket, scheme)
+    document = written(ticket)
+    assert document["id"] == article["id"]
+    for name in ("language", "source", "url"):
+        assert document.get(name) == article.get(name)
+
+
+def test_the_check_of_spans_can_fail() -> None:
+    """A span that is one character off is seen, so the tests above prove something."""
+    entity = {"field": "body", "start": 1, "end": 7, "text": "Berlin"}
+    with pytest.raises(AssertionError):
+        check_spans({"entities": [entity]}, Article("a", "", "Berlin."))

@@ -1,0 +1,106 @@
+"""What a refusal is called, without a broker: the right, the resource, and the reason that only a callback tells."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from confluent_kafka import KafkaError
+from kafka.clients import config_for
+from support.topics import Topics
+
+from enricher.errors import BrokerError, TransactionTrouble
+from enricher.kafka.border import mapped
+from enricher.kafka.client import KafkaConfig, LastWord
+
+# Names that are parts of one another, as those of real topics are.
+TOPICS = Topics("localhost:9092", "news", "news.entities", "news.dead-letters", "enricher", {})
+CERTIFICATE_ALERTS = [
+    "Receive failed: error:0A000416:SSL routines::ssl/tls alert certificate unknown: SSL alert number 46",
+    "Receive failed: error:0A00045C:SSL routines::tlsv13 alert certificate required: SSL alert number 116",
+    "SSL handshake failed: error:0A000412:SSL routines::ssl/tls alert bad certificate: SSL alert number 42",
+]
+
+
+@pytest.fixture
+def config() -> KafkaConfig:
+    """A worker's configuration."""
+    return config_for(TOPICS)
+
+
+def refusal(code: int, doing: str, last_word: LastWord, reason: str = "refused") -> str:
+    """The message of a refusal, which is fatal."""
+    error = mapped(KafkaError(code, reason), doing, last_word)
+    assert isinstance(error, BrokerError)
+    return str(error)
+
+
+@pytest.mark.parametrize(
+    ("code", "doing", "needed"),
+    [
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, "reading news", "READ on the topic 'news'"),
+        (KafkaError.GROUP_AUTHORIZATION_FAILED, "a transaction", "READ on the group 'enricher'"),
+        (
+            KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            "a transaction",
+            "WRITE on the transactional id 'enricher-worker-0'",
+        ),
+    ],
+)
+def test_right_and_resource_are_named(config: KafkaConfig, code: int, doing: str, needed: str) -> None:
+    """By the names of the settings that are in force."""
+    assert refusal(code, doing, LastWord(config)).endswith(f"Needed: {needed}")
+
+
+@pytest.mark.parametrize("topic", ["news.entities", "news.dead-letters"])
+def test_the_refused_topic_is_known_from_the_client_s_log(config: KafkaConfig, topic: str) -> None:
+    """The error of a transaction names none, and topics that only shared the request are not to blame."""
+    last_word = LastWord(config)
+    for refused, reason in [
+        (topic, "Topic authorization failed"),
+        ("news.entities", "Operation not attempted"),
+        ("news.dead-letters", "Operation not attempted"),
+    ]:
+        last_word.logger.error(
+            'TxnCoordinator/1: Failed to add partition "%s" [0] to transaction: Broker: %s', refused, reason
+        )
+    message = refusal(KafkaError.TOPIC_AUTHORIZATION_FAILED, "a transaction", last_word)
+    assert message.endswith(f"Needed: WRITE on the topic '{topic}'")
+
+
+def test_where_nothing_names_the_topic_all_are_named(config: KafkaConfig) -> None:
+    """Better three to look at than a guess."""
+    message = refusal(KafkaError.TOPIC_AUTHORIZATION_FAILED, "a transaction", LastWord(config))
+    assert [word for word in ("'news'", "'news.entities'", "'news.dead-letters'") if word not in message] == []
+
+
+def test_the_client_s_log_goes_on_to_the_common_one(config: KafkaConfig, caplog: pytest.LogCaptureFixture) -> None:
+    """Looking at it does not swallow it, and its level is the common one's."""
+    caplog.set_level(logging.ERROR, "librdkafka")
+    logger = LastWord(config).logger
+    logger.error("something is wrong")
+    logger.info("something happened")
+    assert ["something is wrong"] == caplog.messages
+
+
+@pytest.mark.parametrize("alert", CERTIFICATE_ALERTS)
+def test_a_refused_certificate_is_explained(config: KafkaConfig, alert: str) -> None:
+    """TLS has a number for it, people need words."""
+    last_word = LastWord(config)
+    last_word(KafkaError(KafkaError._TRANSPORT, alert))
+    error = mapped(KafkaError(KafkaError._TIMED_OUT), "asking", last_word)
+    assert isinstance(error, TransactionTrouble)
+    assert "ssl.certificate.location" in str(error)
+
+
+def test_a_transport_failure_without_a_reason_says_where_to_look(config: KafkaConfig) -> None:
+    """A client without TLS at a listener with TLS is told nothing at all."""
+    assert "security.protocol" in str(mapped(KafkaError(KafkaError._TRANSPORT), "asking", LastWord(config)))
+
+
+def test_the_same_complaint_is_logged_once(config: KafkaConfig, caplog: pytest.LogCaptureFixture) -> None:
+    """The client repeats itself at every attempt, with another time in it."""
+    last_word = LastWord(config)
+    for text in ("refused (after 3ms in state CONNECT)", "refused (after 41ms in state CONNECT)", "no route"):
+        last_word(KafkaError(KafkaError._TRANSPORT, text))
+    assert 2 == len(caplog.messages)

@@ -1,0 +1,84 @@
+"""The five rights of `deploy/rights.md`: they are enough, and each of them is needed and named where it is missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from kafka.harness import wait_until
+from security.rights import Right, five_rights, give, take
+from security.secured import Secured
+from security.working import Outcome, Place, place_at
+
+PAGE = Path(__file__).parents[2] / "deploy" / "rights.md"
+LABELS = ["input", "group", "output", "dead letters", "transactional id"]
+
+
+def right_of(place: Place, label: str) -> Right:
+    """One of the five."""
+    return next(right for right in five_rights(place.topics) if right.label == label)
+
+
+def wanted_words(place: Place, right: Right) -> str:
+    """What the message must say: operation, kind of resource, its name."""
+    kinds = {"group": "group", "transactional id": "transactional id"}
+    # The right covers every worker of the group; the message has this one's own id.
+    name = f"{place.topics.group}-worker-0" if right.prefixed else right.resource
+    return f"{right.operation} on the {kinds.get(right.label, 'topic')} '{name}'"
+
+
+def check_refusal(outcome: Outcome, place: Place, right: Right) -> None:
+    """Exit code 4, and a message that names this right and no other."""
+    assert outcome.code == 4, outcome.said
+    assert outcome.message.endswith(f"Needed: {wanted_words(place, right)}")
+    assert "Traceback" not in outcome.said
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("label", LABELS)
+def test_a_right_that_is_taken_away_is_named_and_nothing_is_lost(secured: Secured, label: str) -> None:
+    """While the worker runs, then from the start, then given back: every article has its one outcome in the end."""
+    place = place_at(secured, "PASSWORDS")
+    right = right_of(place, label)
+    places = place.publish(0, 20)
+    running = place.start_worker()
+    try:
+        wait_until(lambda: len(place.outputs()) == len(places), 60, "the first articles are enriched")
+        take(secured, right)
+        places |= place.publish(100, 20)
+        said, _ = running.communicate(timeout=60)
+    finally:
+        running.kill()
+        running.wait()
+    check_refusal(Outcome(running.returncode, said), place, right)
+    check_refusal(place.work(), place, right)
+    give(secured, [right])
+    outcome = place.work()
+    assert outcome.code == 0, outcome.said
+    place.check_exactly_once(places)
+
+
+@pytest.mark.broker
+def test_a_right_on_another_resource_is_not_enough(secured: Secured) -> None:
+    """The broker of these tests does refuse, so the tests above prove something: without any right nothing is read."""
+    place = place_at(secured, "PASSWORDS", rights=False)
+    places = place.publish(0, 3)
+    other = place_at(secured, "PASSWORDS")
+    assert other.topics.input != place.topics.input
+    outcome = place.work()
+    assert outcome.code == 4, outcome.said
+    assert place.outputs() == []
+    assert places
+
+
+def test_the_page_names_the_five_rights() -> None:
+    """Operation and kind of each, so that the page and these tests cannot part."""
+    rows = [line for line in PAGE.read_text("utf-8").splitlines() if line.startswith(("| `READ", "| `WRITE"))]
+    found = {tuple(cell.strip(" `") for cell in row.strip("|").split("|")[:2]) for row in rows}
+    assert found == {
+        ("READ", "topic, the input"),
+        ("READ", "group"),
+        ("WRITE", "topic, the output"),
+        ("WRITE", "topic, the dead letters"),
+        ("WRITE", "transactional id"),
+    }

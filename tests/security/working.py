@@ -1,0 +1,110 @@
+"""Workers and other commands of processes of their own, on the secured broker."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kafka.harness import Sent, as_sent, assert_exactly_once, publish, read_all, short_articles
+from security.rights import five_rights, give
+from security.secured import Secured
+from support.topics import Topics, make_topics
+
+_TIMEOUT_S = 90
+# A client that gets no answer is given up soon, and what a dead worker left open is settled soon.
+_QUICK = {"ENRICHER_KAFKA__TRANSACTION_TIMEOUT_S": "5", "ENRICHER_KAFKA__REQUEST_TIMEOUT_S": "2"}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a command ended: its exit code and everything that it said, on both streams."""
+
+    code: int
+    said: str
+
+    @property
+    def message(self) -> str:
+        """Why it ended: the last line of ours. The client may log another one behind it, from threads of its own."""
+        ours = [line for line in self.said.splitlines() if line.startswith("enricher: ")]
+        assert len(ours) == 1, self.said
+        return ours[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Topics of a test's own, seen through a listener."""
+
+    secured: Secured
+    topics: Topics
+    environment: Mapping[str, str]
+
+    def with_properties(self, changes: Mapping[str, Any], *, without: Sequence[str] = ()) -> Place:
+        """The same with other client properties."""
+        properties = json.loads(self.environment["ENRICHER_KAFKA__PROPERTIES"]) | dict(changes)
+        kept = {name: value for name, value in properties.items() if name not in without}
+        return replace(self, environment={**self.environment, "ENRICHER_KAFKA__PROPERTIES": json.dumps(kept)})
+
+    def run(self, *arguments: str, stdin: str = "") -> Outcome:
+        """A command, to its end."""
+        done = subprocess.run(
+            self._command(*arguments),
+            env={**os.environ, **self.environment},
+            input=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+        return Outcome(done.returncode, done.stdout)
+
+    def work(self) -> Outcome:
+        """A worker, until it has caught up or gives up."""
+        return self.run("run", "--until-caught-up")
+
+    def start_worker(self) -> subprocess.Popen[str]:
+        """A worker that goes on until something ends it."""
+        return subprocess.Popen(
+            self._command("run"),
+            env={**os.environ, **self.environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def publish(self, first: int, count: int) -> dict[tuple[int, int], Sent]:
+        """Articles with these numbers and an input that is none; returns where they are."""
+        articles = map(as_sent, short_articles(first + count)[first:])
+        bad = Sent(b"bad-%d" % first, b"no JSON")
+        return publish(self.secured.admin_address, self.topics.input, [*articles, bad])
+
+    def outputs(self) -> list[Any]:
+        """Everything that a committed reader sees of both outputs."""
+        address = self.secured.admin_address
+        return [*read_all(address, self.topics.output), *read_all(address, self.topics.dead_letters)]
+
+    def check_exactly_once(self, places: Mapping[tuple[int, int], Sent]) -> None:
+        """Every input has its one outcome."""
+        assert_exactly_once(self.outputs(), places)
+
+    def _command(self, *arguments: str) -> list[str]:
+        return [sys.executable, "-m", "enricher", *arguments]
+
+
+def place_at(secured: Secured, listener: str, *, rights: bool = True) -> Place:
+    """Fresh topics, reached through `listener` as `USER`; with the five rights, if they are wanted."""
+    topics = make_topics(secured.admin_address)
+    if rights:
+        give(secured, five_rights(topics))
+    environment = {
+        **topics.environment,
+        **_QUICK,
+        "ENRICHER_KAFKA__BOOTSTRAP_SERVERS": secured.cluster.address_of(listener),
+        "ENRICHER_KAFKA__PROPERTIES": json.dumps(secured.way_in(listener)),
+    }
+    return Place(secured, topics, environment)
