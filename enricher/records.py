@@ -61,11 +61,11 @@ class Article:
 class TokenSpans(Protocol):
     """Where the tokens of one text stand in it. Asked only about tokens in which something was found."""
 
-    def word_of(self, token: int) -> int:
+    def word_of(self, token: int, /) -> int:
         """The word that a token belongs to; never decreasing from token to token."""
         ...
 
-    def chars_of(self, token: int) -> tuple[int, int]:
+    def chars_of(self, token: int, /) -> tuple[int, int]:
         """Half-open, in Unicode code points of the original text."""
         ...
 

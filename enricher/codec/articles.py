@@ -41,7 +41,7 @@ def decode_article(value: bytes, *, max_article_chars: int) -> Article:
         id=_required(document, "id"),
         title=_optional(document, "title") or "",
         body=_required(document, "body"),
-        metadata={name: text for name in METADATA_FIELDS if (text := _optional(document, name)) is not None},
+        metadata={name: _string(name, document[name]) for name in METADATA_FIELDS if document.get(name) is not None},
     )
     _check_id(article.id)
     _check_texts(article, max_article_chars)

@@ -135,7 +135,10 @@ def _less_and_less(raw: RawRecord) -> Iterator[_Kept]:
 
 
 def _size_bytes(headers: Sequence[tuple[str, bytes | None]]) -> int:
-    return sum(len(name.encode()) + len(value or b"") + _HEADER_OVERHEAD_BYTES for name, value in headers)
+    size_bytes = len(headers) * _HEADER_OVERHEAD_BYTES
+    for name, value in headers:
+        size_bytes += len(name if name.isascii() else name.encode()) + len(value or b"")
+    return size_bytes
 
 
 def _too_large(size_bytes: int, limit_bytes: int) -> DeadLetter:

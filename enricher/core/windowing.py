@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -67,12 +68,12 @@ class WindowCutter:
     def cut(self, ticket: InFlight, tokens: TokenizedArticle, now_s: float) -> list[Window]:
         """The windows of one article; none if it has no tokens. The ticket is made ready to take their labels."""
         ids = _joined(tokens)
-        spans = plan_windows(len(ids), self.content_tokens, self.overlap_tokens)
+        spans = _plan(len(ids), self.content_tokens, self.overlap_tokens)
         ticket.tokens = tokens
         ticket.windows = ticket.windows_left = len(spans)
         ticket.labels = np.zeros(len(ids), dtype=np.int32)
         ticket.scores = np.zeros(len(ids), dtype=np.float32)
-        before, after = (np.array(special, dtype=np.int32) for special in (self.before, self.after))
+        before, after = _array(self.before), _array(self.after)
         return [
             Window(
                 ticket=ticket,
@@ -87,9 +88,18 @@ class WindowCutter:
         ]
 
 
+_plan = lru_cache(maxsize=4096)(plan_windows)
+"""Articles of the same length are cut alike. News has some thousand lengths; a plan takes about a kilobyte."""
+
+
+@lru_cache(maxsize=8)
+def _array(special_ids: tuple[int, ...]) -> Int32Array:
+    return np.array(special_ids, dtype=np.int32)
+
+
 def _joined(tokens: TokenizedArticle) -> Int32Array:
     ids: Sequence[Int32Array] = [part.ids for part in tokens.fields]
-    return np.concatenate(ids) if len(ids) > 1 else ids[0]
+    return np.concatenate(ids)
 
 
 def coverage_of(ticket: InFlight) -> Coverage:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from benchmark.outcome import Plot, Series
 
 _COLOURS = ("#2563eb", "#c2571a", "#0f8a7a", "#8b3fc7", "#a8860b", "#5c6875", "#be185d", "#15803d")
-_STYLE: dict[str, Any] = {
+_STYLE: dict[Any, Any] = {
     "font.family": "sans-serif",
     "font.size": 10,
     "axes.spines.top": False,

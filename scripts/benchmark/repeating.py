@@ -78,6 +78,12 @@ def others(runs: Sequence[Run]) -> float:
     return max(run.load.others_cores for run in runs)
 
 
+def disturbed(runs: Sequence[Run]) -> str:
+    """What to say where any of these runs was disturbed; empty where none was."""
+    most = others(runs)
+    return f"disturbed: other processes took up to {most:.2f} cores" if most > QUIET_CORES else ""
+
+
 def _quiet(contender: Callable[[], Run], again: int, say: Callable[[str], None]) -> Run:
     run = contender()
     for _ in range(again):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
-from benchmark.legs.limit import _batches, _Case, _Lanes, _Result
+from benchmark.legs.limit import _batches
+from benchmark.legs.limit.result import Case, LaneTime, Result
 from benchmark.machine import Load
 from benchmark.repeating import Run
 from benchmark.watching import Call, Moment, WatchedTally, Work, calls_of
@@ -22,8 +25,8 @@ def window(length: int) -> Window:
 def test_the_time_of_the_lanes_is_told_apart_without_rest() -> None:
     """Two lanes for 10 s: one from 1 to 9 with a gap of 2 and a second without the core; the other from 0 to 10."""
     calls = [Call(1, 1.0, 4.0, 2.0), Call(1, 6.0, 9.0, 3.0), Call(2, 0.0, 10.0, 10.0)]
-    lanes = _Lanes.of(calls, 2, 10.0)
-    assert _Lanes(computing=15.0, held_up=1.0, between=2.0, start_and_end=2.0) == lanes
+    lanes = LaneTime.of(calls, 2, 10.0)
+    assert LaneTime(computing=15.0, held_up=1.0, between=2.0, start_and_end=2.0) == lanes
 
 
 def test_a_batch_of_the_bare_engine_is_as_full_as_its_longest_window_allows() -> None:
@@ -40,7 +43,7 @@ def test_what_the_broker_takes_of_the_cores_is_counted_apart() -> None:
     tally.began, tally.ended = Moment(0.0, 0.0, 0.0, 0.0), Moment(10.0, 0.0, 0.0, cores * 1.0)
     work = Work(tally, (), (), Load(10.0, 0.0, 0.0, 0.0))
     bare, worker = Run(20.0, work.load), Run(18.0, work.load, {"work": work})
-    result = _Result(_Case("fp32", None, 512, (), ()), [bare], [worker])  # type: ignore[arg-type]
+    result = Result(Case("fp32", None, 512, (), ()), [bare], [worker])  # type: ignore[arg-type]
     assert result.efficiency(without_broker=False).median == pytest.approx(0.9)
     assert result.efficiency(without_broker=True).median == pytest.approx(1.0)
 
@@ -58,3 +61,16 @@ def test_calls_are_watched_and_the_method_is_itself_again_afterwards() -> None:
     assert doubler.double(4) == 8
     assert len(calls) == 2
     assert all(call.began_s <= call.ended_s for call in calls)
+
+
+def test_disturbed_runs_prove_nothing() -> None:
+    """However good the figure looks."""
+    tally = WatchedTally(tuple)
+    tally.ended = Moment(10.0, 0.0, 0.0, 0.0)
+    quiet, noisy = Load(10.0, 0.0, 0.0, 0.0), Load(10.0, 0.0, 0.0, 1.0)
+    model = SimpleNamespace(card=SimpleNamespace(precision="fp32"))
+    case = Case("fp32", model, 512, (), ())  # type: ignore[arg-type]
+    worker = Run(20.0, quiet, {"work": Work(tally, (), (), quiet)})
+    assert Result(case, [Run(20.0, quiet)], [worker]).claim().held
+    assert not Result(case, [Run(20.0, noisy)], [worker]).claim().held
+    assert "disturbed" in Result(case, [Run(20.0, noisy)], [worker]).claim().text

@@ -10,7 +10,6 @@ import numpy as np
 from enricher.records import (
     Article,
     InFlight,
-    Int32Array,
     Partition,
     RawRecord,
     TokenizedArticle,
@@ -33,13 +32,13 @@ class GivenSpans:
     words: list[int]
     chars: list[tuple[int, int]] = field(default_factory=list)
 
-    def word_ids(self) -> Int32Array:
-        """`int32 [tokens]`."""
-        return np.array(self.words, np.int32)
+    def word_of(self, token: int) -> int:
+        """As given."""
+        return self.words[token]
 
-    def char_spans(self) -> Int32Array:
-        """`int32 [tokens, 2]`."""
-        return np.array(self.chars, np.int32).reshape(-1, 2)
+    def chars_of(self, token: int) -> tuple[int, int]:
+        """As given."""
+        return self.chars[token]
 
 
 def spans_of_words(text: str) -> GivenSpans:

@@ -13,7 +13,7 @@ from core.building import GivenSpans, spans_of_words, ticket_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enricher.core.decoding import LabelScheme, decode_entities, entity_runs
+from enricher.core.decoding import LabelScheme, decode_entities
 from enricher.inference.checkpoint import Checkpoint
 from enricher.inference.tokenizer import ArticleTokenizer
 from enricher.records import Article, InFlight
@@ -111,9 +111,8 @@ def test_the_score_is_the_mean_of_the_words_first_tokens() -> None:
 def test_labels_without_a_prefix_count_as_insides() -> None:
     """`PER` is an `I-PER`; a name with another prefix is taken as it stands."""
     scheme = LabelScheme.from_labels(["O", "PER", "B-LOC", "X-RAY"])
-    assert ("PER", "LOC", "X-RAY") == scheme.names
-    assert [0, 1, 2, 3] == scheme.kinds.tolist()
-    assert [False, False, True, False] == scheme.opens.tolist()
+    assert (("", False), ("PER", False), ("LOC", True), ("X-RAY", False)) == scheme.meanings
+    assert [False, True, True, True] == scheme.inside.tolist()
 
 
 def reference_runs(labels: list[str]) -> list[tuple[int, int]]:
@@ -129,9 +128,10 @@ def reference_runs(labels: list[str]) -> list[tuple[int, int]]:
 
 @given(st.lists(st.sampled_from(LABELS)))
 def test_runs_of_words_follow_the_rule(labels: list[str]) -> None:
-    """Whole arrays at once give what the rule gives word by word."""
-    ids = [LABELS.index(label) for label in labels]
-    assert reference_runs(labels) == entity_runs(SCHEME.kinds[ids], SCHEME.opens[ids])
+    """What is decoded is what the rule gives word by word: with words of one letter, word `n` stands at `2 n`."""
+    entities = decode_entities(labelled(" ".join("a" * len(labels)), " ".join(labels)), SCHEME)
+    runs = [(entity.start // 2, (entity.end + 1) // 2) for entity in entities]
+    assert reference_runs(labels) == runs
 
 
 CHARACTERS = st.sampled_from("aB \u0301\u00a0\n👩\u200d中\U0001d4d0")

@@ -1,0 +1,194 @@
+"""What the leg `limit` says: the worker's rate over the bare one, and where the rest went."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from benchmark.outcome import Claim, Plot, Series, Table
+from benchmark.repeating import Run, Spread, disturbed, rates
+from benchmark.watching import Call, Work
+from enricher.app import Model
+from enricher.inference.device import available_cores
+from enricher.records import Batch
+
+AIMS = {"fp32": 0.97, "auto": 0.93}
+
+
+@dataclass(frozen=True, slots=True)
+class LaneTime:
+    """Where the time of the lanes went, in seconds of a lane. `between`: no run, after its first and before its last."""
+
+    computing: float
+    held_up: float
+    between: float
+    start_and_end: float
+
+    @classmethod
+    def of(cls, runs: Sequence[Call], lanes: int, seconds: float) -> LaneTime:
+        """From the calls of the model, over `seconds` by the clock."""
+        running = sum(call.ended_s - call.began_s for call in runs)
+        computing = sum(call.cpu_s for call in runs)
+        own = [[call for call in runs if call.thread == thread] for thread in {call.thread for call in runs}]
+        active = sum(max(call.ended_s for call in each) - min(call.began_s for call in each) for each in own)
+        return cls(computing, running - computing, active - running, lanes * seconds - active)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One form of the model, and what to compare it on."""
+
+    name: str
+    model: Model
+    batch_tokens: int
+    values: Sequence[bytes]
+    batches: Sequence[Batch]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Both contenders' runs in one form of the model."""
+
+    case: Case
+    bare: Sequence[Run]
+    worker: Sequence[Run]
+
+    @property
+    def broker_cores(self) -> Spread:
+        """Cores that the broker took while the worker worked."""
+        works: list[Work] = [run.detail["work"] for run in self.worker]
+        return Spread.of([work.broker_s / work.seconds for work in works])
+
+    def efficiency(self, *, without_broker: bool) -> Spread:
+        """The worker's rate over the bare one, repetition by repetition.
+
+        `without_broker`: over the part of the bare rate that the cores which the broker left would have made.
+        """
+        cores, shares = available_cores(), []
+        for bare, worker in zip(self.bare, self.worker, strict=True):
+            work: Work = worker.detail["work"]
+            left = (cores - work.broker_s / work.seconds) / cores if without_broker else 1.0
+            shares.append(worker.rate / (bare.rate * left))
+        return Spread.of(shares)
+
+    def lane_ms(self, runs: Sequence[Run], part: str) -> float:
+        """Milliseconds of a lane per article, the median."""
+        return Spread.of([1000 * getattr(run.detail["lanes"], part) / run.detail["count"] for run in runs]).median
+
+    def processor_ms(self, part: str) -> float:
+        """Milliseconds of a core per article, the median."""
+        return Spread.of([1000 * getattr(run.detail["work"], part) / run.detail["count"] for run in self.worker]).median
+
+    def figures(self) -> dict[str, Any]:
+        """For machines."""
+        worker = self.worker[0].detail["work"].tally
+        return {
+            "form": self.case.model.prepared.form.name,
+            "articles": len(self.case.values),
+            "bare_batch_tokens": self.case.batch_tokens,
+            "worker_padding_share": worker.padding_share,
+            "bare_articles_per_s": _spread(rates(self.bare)),
+            "worker_articles_per_s": _spread(rates(self.worker)),
+            "efficiency": _spread(self.efficiency(without_broker=False)),
+            "efficiency_broker_apart": _spread(self.efficiency(without_broker=True)),
+            "broker_cores": _spread(self.broker_cores),
+            "others_cores_at_most": max(run.load.others_cores for run in (*self.bare, *self.worker)),
+            "lane_ms_per_article": {
+                who: {part: self.lane_ms(runs, part) for part in _LANE_PARTS}
+                for who, runs in (("bare", self.bare), ("worker", self.worker))
+            },
+            "worker_processor_ms_per_article": {part: self.processor_ms(part) for part in _PROCESSOR_PARTS},
+        }
+
+    def claim(self) -> Claim:
+        """What was aimed at. Runs that other processes disturbed prove nothing."""
+        aim, share = AIMS[self.case.name], self.efficiency(without_broker=True)
+        raw = self.efficiency(without_broker=False)
+        text = (
+            f"the worker in {self.case.model.card.precision} keeps {share} of its bare model's rate, what the broker takes "
+            f"of the cores counted apart (aim {aim}); {raw} with it"
+        )
+        if disturbance := disturbed((*self.bare, *self.worker)):
+            return Claim(f"{text}; {disturbance}", held=False)
+        return Claim(text, held=share.median >= aim)
+
+
+_LANE_PARTS = {
+    "computing": "the model, on the processor",
+    "held_up": "in a run, but another thread had the core or the interpreter",
+    "between": "no run, between its first and its last",
+    "start_and_end": "before its first run, after its last",
+}
+_PROCESSOR_PARTS = {
+    "model_s": "the model",
+    "tokenizer_s": "the tokenizer",
+    "loop_s": "the loop",
+    "client_s": "the Kafka client's threads, and the hand-over to the lanes",
+    "broker_s": "the broker",
+}
+
+
+def _spread(spread: Spread) -> dict[str, float]:
+    return {"median": spread.median, "low": spread.low, "high": spread.high}
+
+
+def rates_table(results: Sequence[Result]) -> Table:
+    """Rates, and one over the other."""
+    rows = [
+        (
+            f"{result.case.name} ({result.case.model.prepared.form.name})",
+            f"{rates(result.bare)}",
+            f"{rates(result.worker)}",
+            f"{result.efficiency(without_broker=False)}",
+            f"{result.broker_cores}",
+            f"{result.efficiency(without_broker=True)}",
+        )
+        for result in results
+    ]
+    note = (
+        "Median, lowest and highest. The last column: worker / (bare x cores that the broker left / cores); above 1 it "
+        "says no more than that the difference is within what else the machine did."
+    )
+    columns = (
+        "form",
+        "bare, articles/s",
+        "worker, articles/s",
+        "worker / bare",
+        "broker, cores",
+        "broker counted apart",
+    )
+    return Table("The worker over its bare model", columns, rows, note)
+
+
+def lane_table(result: Result) -> Table:
+    """Where the time of the lanes went."""
+    rows = []
+    for part, words in _LANE_PARTS.items():
+        bare, worker = result.lane_ms(result.bare, part), result.lane_ms(result.worker, part)
+        rows.append((words, f"{bare:.2f}", f"{worker:.2f}", f"{worker - bare:+.2f}"))
+    articles_, tokens = len(result.case.values), result.case.batch_tokens
+    note = f"{articles_} articles; bare in batches of {tokens} tokens. The lanes' time is all there is."
+    return Table(
+        f"{result.case.name}: where a lane's time goes, ms per article", ("", "bare", "worker", "more"), rows, note
+    )
+
+
+def processor_table(result: Result) -> Table:
+    """Whose threads ran."""
+    rows = [(words, f"{result.processor_ms(part):.2f}") for part, words in _PROCESSOR_PARTS.items()]
+    return Table(f"{result.case.name}: who takes the processor, ms of a core per article", ("", "worker"), rows)
+
+
+def plot_of(results: Sequence[Result]) -> Plot:
+    """The rates, side by side."""
+    names = [result.case.name for result in results]
+    spreads = {
+        "bare": [rates(result.bare) for result in results],
+        "worker": [rates(result.worker) for result in results],
+    }
+    series = [
+        Series(name, names, [s.median for s in each], [s.low for s in each], [s.high for s in each])
+        for name, each in spreads.items()
+    ]
+    return Plot("limit", "The worker, Kafka to Kafka, and its bare model", "bars", "form", "articles/s", series)
