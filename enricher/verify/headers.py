@@ -1,0 +1,79 @@
+"""Reads the headers of outputs. Written from `schemas/*-headers.v1.schema.json`, not from the worker's code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from uuid import UUID, uuid5
+
+_RECORD_NAMESPACE = UUID("039dac1f-0581-5e81-9377-388d5ac680c4")
+_DECIMAL = re.compile(rb"0|[1-9][0-9]{0,18}")
+_DEAD_LETTER_TEXTS = tuple(
+    f"enricher.dlq.{name}" for name in ("error.type", "error.message", "attempts", "version", "time")
+)
+_STAGES = frozenset({b"decode", b"tokenize", b"inference", b"publish"})
+_OMITTED = tuple(f"enricher.dlq.{part}.omitted_bytes" for part in ("value", "headers", "key"))
+
+Headers = Mapping[str, bytes | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The input record that an output names. `record_id`: what its header says; None for dead letters, which have none.
+
+    `shortened`: the dead letter does not hold all of its input, and says so.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    record_id: str | None = None
+    shortened: bool = False
+
+
+def by_name(headers: Sequence[tuple[str, bytes | None]]) -> Headers:
+    """Of a name that stands more than once the last one counts."""
+    return dict(headers)
+
+
+def record_id(topic: str, partition: int, offset: int) -> str:
+    """The id that belongs to an input record."""
+    return str(uuid5(_RECORD_NAMESPACE, f"{topic}/{partition}/{offset}"))
+
+
+def source_of_record(headers: Headers, *, tombstone: bool) -> Source | None:
+    """The source that an enriched record (or a tombstone) names; None where the headers are not those of the schema."""
+    source = _source(headers, "enricher")
+    content_type = None if tombstone else b"application/json"
+    if (
+        source is None
+        or not headers.get("enricher.record.id")
+        or headers.get("enricher.schema.version") != b"1"
+        or headers.get("content-type") != content_type
+    ):
+        return None
+    stated = (headers["enricher.record.id"] or b"").decode("ascii", "replace")
+    return Source(*source, record_id=stated)
+
+
+def source_of_dead_letter(headers: Headers) -> Source | None:
+    """The source that a dead letter names; None where the headers are not those of the schema."""
+    source = _source(headers, "enricher.dlq")
+    if (
+        source is None
+        or headers.get("enricher.dlq.stage") not in _STAGES
+        or any(headers.get(name) is None for name in _DEAD_LETTER_TEXTS)
+    ):
+        return None
+    return Source(*source, shortened=any(name in headers for name in _OMITTED))
+
+
+def _source(headers: Headers, prefix: str) -> tuple[str, int, int] | None:
+    topic = headers.get(f"{prefix}.source.topic")
+    partition, offset = headers.get(f"{prefix}.source.partition"), headers.get(f"{prefix}.source.offset")
+    if not topic or partition is None or offset is None:
+        return None
+    if not _DECIMAL.fullmatch(partition) or not _DECIMAL.fullmatch(offset):
+        return None
+    return topic.decode("utf-8", "replace"), int(partition), int(offset)

@@ -1,0 +1,106 @@
+"""Takes committed inputs one by one, after the outputs, and judges at the end what has no counterpart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from confluent_kafka import Message
+
+from enricher.verify.findings import Check, Checks, Place
+from enricher.verify.ledger import Differences, Offsets, PartitionLedger
+
+
+class Inputs:
+    """The input topic, compared with what `ledgers` know of its outputs."""
+
+    def __init__(self, checks: Checks, ledgers: Mapping[int, PartitionLedger], topic: str) -> None:
+        self._checks = checks
+        self._ledgers = ledgers
+        self._topic = topic
+
+    def take(self, message: Message) -> None:
+        """Note one committed input."""
+        number, offset = message.partition() or 0, message.offset() or 0
+        ledger = self._ledgers[number]
+        if not ledger.covers(offset):
+            return
+        differences = ledger.note_input(offset, message.key(), message.value())
+        if differences is not None:
+            self._compare(differences, Place(self._topic, number, offset))
+
+    def _compare(self, differences: Differences, place: Place) -> None:
+        content = self._checks.dead_letters if differences.dead_letter else self._checks.keys
+        content.checked += 1
+        if differences.content:
+            content.fail(place)
+        if not differences.dead_letter:
+            self._checks.tombstones.checked += 1
+            if differences.tombstone:
+                self._checks.tombstones.fail(place)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What of one input partition can be judged.
+
+    `due`: inputs below must have an output; `committed`: outputs at or above must not be; `begins`: what is left of the
+    input after retention. Outputs of sources below `outputs_begin` may have been deleted.
+    """
+
+    due: int
+    committed: int
+    begins: int
+    outputs_begin: int
+
+
+@dataclass(frozen=True, slots=True)
+class Doubts:
+    """Why a missing counterpart proves nothing, where it does not."""
+
+    missing_outputs: str = ""
+    missing_inputs: str = ""
+    published_ahead: str = ""
+
+
+class Verdict:
+    """Judges partition by partition, into the checks. `excused`: missing outputs that retention may have deleted."""
+
+    def __init__(self, checks: Checks, topic: str, doubts: Doubts) -> None:
+        self.excused = 0
+        self._checks = checks
+        self._topic = topic
+        self._doubts = doubts
+
+    def judge(self, number: int, ledger: PartitionLedger, limits: Limits) -> None:
+        """One partition, when all of it is noted."""
+        self._judge_lost(number, ledger, limits)
+        checks, doubts = self._checks, self._doubts
+        invented = ledger.without_input(limits.begins, limits.committed)
+        checks.invented.checked = checks.doubled.checked
+        _note(checks.invented, self._places(number, invented), doubts.missing_inputs)
+        checks.published_ahead.checked = checks.doubled.checked
+        ahead = ledger.outputs_from(limits.committed)
+        _note(checks.published_ahead, self._places(number, ahead), doubts.published_ahead)
+
+    def _judge_lost(self, number: int, ledger: PartitionLedger, limits: Limits) -> None:
+        lost = self._checks.lost
+        lost.checked += ledger.inputs(limits.due)
+        missing = ledger.without_output(limits.due)
+        excusable = missing < limits.outputs_begin
+        self.excused += int(excusable.sum())
+        if excusable.any():
+            lost.doubt = lost.doubt or "the oldest outputs are deleted by retention"
+        _note(lost, self._places(number, missing[~excusable]), self._doubts.missing_outputs)
+
+    def _places(self, number: int, offsets: Offsets) -> list[Place]:
+        return [Place(self._topic, number, int(offset)) for offset in offsets]
+
+
+def _note(check: Check, places: list[Place], doubt: str) -> None:
+    """Violations, or where there is a `doubt` about what is missing, only that."""
+    if places and doubt:
+        check.doubt = doubt
+        return
+    for place in places:
+        check.fail(place)

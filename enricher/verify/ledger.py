@@ -1,0 +1,93 @@
+"""What was seen of each input offset: one byte of state and a mark of two, so that 100 million inputs take 300 MB.
+
+Pure. Outputs are noted first, inputs after them; then the missing and the invented are what has one and not the other.
+"""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass
+from zlib import crc32
+
+import numpy as np
+import numpy.typing as npt
+
+_COPIES, _TOMBSTONE, _DEAD, _SHORTENED, _INPUT = 0b11, 0b100, 0b1000, 0b1_0000, 0b10_0000
+
+Offsets = npt.NDArray[np.int64]
+
+
+def mark_of(key: bytes | None, value: bytes | None = None) -> int:
+    """16 bits of what must be equal: another key (or value) goes unnoticed once in 65,536 times."""
+    mark = 1 if key is None else crc32(key, 2)
+    return (mark if value is None else crc32(value, mark ^ 0xFFFF)) & 0xFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class Differences:
+    """What an output has that its input has not, or the other way round. `dead_letter` says which of both it is."""
+
+    dead_letter: bool
+    tombstone: bool
+    content: bool
+
+
+class PartitionLedger:
+    """The offsets [low, end) of one input partition."""
+
+    def __init__(self, low: int, end: int) -> None:
+        self.low, self.end = low, max(low, end)
+        self._states = bytearray(self.end - low)
+        self._marks = array("H", [0]) * (self.end - low)
+
+    def covers(self, offset: int) -> bool:
+        """True for an offset that is in here."""
+        return self.low <= offset < self.end
+
+    def note_output(self, offset: int, mark: int, *, tombstone: bool, dead_letter: bool, shortened: bool) -> bool:
+        """Note an output of this input; returns whether there was one before."""
+        index = offset - self.low
+        before = self._states[index]
+        copies = min(before & _COPIES, 2) + 1
+        kind = tombstone * _TOMBSTONE | dead_letter * _DEAD | shortened * _SHORTENED
+        self._states[index] = copies | kind | before & _INPUT
+        self._marks[index] = mark
+        return bool(before & _COPIES)
+
+    def note_input(self, offset: int, key: bytes | None, value: bytes | None) -> Differences | None:
+        """Note that the input is there; None where it has no output."""
+        index = offset - self.low
+        state = self._states[index] = self._states[index] | _INPUT
+        if not state & _COPIES:
+            return None
+        dead = bool(state & _DEAD)
+        wanted = mark_of(key, value) if dead else mark_of(key)
+        return Differences(
+            dead_letter=dead,
+            tombstone=not dead and bool(state & _TOMBSTONE) != (value is None),
+            content=not state & _SHORTENED and self._marks[index] != wanted,
+        )
+
+    def without_output(self, before: int) -> Offsets:
+        """Inputs below `before` that have none."""
+        states = self._until(before)
+        return np.flatnonzero((states & _INPUT != 0) & (states & _COPIES == 0)) + self.low
+
+    def without_input(self, start: int, before: int) -> Offsets:
+        """Offsets in [start, before) that have an output and are no committed input."""
+        states = self._until(before)
+        found: Offsets = np.flatnonzero((states & _INPUT == 0) & (states & _COPIES != 0)) + self.low
+        return found[found >= start]
+
+    def outputs_from(self, start: int) -> Offsets:
+        """Offsets from `start` on that have an output."""
+        found: Offsets = np.flatnonzero(self._until(self.end) & _COPIES) + self.low
+        return found[found >= start]
+
+    def inputs(self, before: int) -> int:
+        """How many inputs there are below `before`."""
+        return int(np.count_nonzero(self._until(before) & _INPUT))
+
+    def _until(self, before: int) -> npt.NDArray[np.uint8]:
+        stop = min(max(before - self.low, 0), len(self._states))
+        return np.frombuffer(self._states, np.uint8)[:stop]

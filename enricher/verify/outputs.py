@@ -1,0 +1,105 @@
+"""Takes outputs one by one: what each says of its source goes into the ledgers, what is wrong with it into the checks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import cast
+
+from confluent_kafka import Message
+
+from enricher.verify.findings import Checks, Place
+from enricher.verify.headers import Headers, Source, by_name, record_id, source_of_dead_letter, source_of_record
+from enricher.verify.ledger import PartitionLedger, mark_of
+from enricher.verify.order import Order
+
+
+class Outputs:
+    """Of one output topic (`dead_letters` says which of both); `input_topic` is what sources must name.
+
+    `same_partitions`: the topic has as many as the input, so an output stands in the partition of its input.
+    """
+
+    def __init__(
+        self,
+        checks: Checks,
+        ledgers: Mapping[int, PartitionLedger],
+        order: Order,
+        *,
+        input_topic: str,
+        dead_letters: bool,
+        same_partitions: bool,
+    ) -> None:
+        self.counts: Counter[str] = Counter()
+        self.oldest: dict[int, int] = {}
+        """The lowest source offset of each input partition."""
+        self.total = 0
+        self.values = 0
+        """How many had a value, whatever their headers say."""
+        self._checks = checks
+        self._ledgers = ledgers
+        self._order = order
+        self._input_topic = input_topic
+        self._dead_letters = dead_letters
+        self.same_partitions = same_partitions
+
+    def take(self, message: Message) -> None:
+        """Note one committed output."""
+        place = Place(message.topic() or "", message.partition() or 0, message.offset() or 0)
+        headers = by_name(cast("list[tuple[str, bytes | None]]", message.headers() or []))
+        source = self._source(headers, tombstone=message.value() is None)
+        self._checks.headers.checked += 1
+        self.total += 1
+        self.values += message.value() is not None
+        if source is None:
+            self._checks.headers.fail(place)
+            return
+        if source.topic != self._input_topic:
+            self.counts["of other input topics"] += 1
+            return
+        self._check_id(source, place)
+        self._note(message, source, place)
+
+    def _source(self, headers: Headers, *, tombstone: bool) -> Source | None:
+        return source_of_dead_letter(headers) if self._dead_letters else source_of_record(headers, tombstone=tombstone)
+
+    def _check_id(self, source: Source, place: Place) -> None:
+        if source.record_id is not None:
+            self._checks.record_ids.checked += 1
+            if source.record_id != record_id(source.topic, source.partition, source.offset):
+                self._checks.record_ids.fail(place)
+
+    def _note(self, message: Message, source: Source, place: Place) -> None:
+        self.oldest[source.partition] = min(source.offset, self.oldest.get(source.partition, source.offset))
+        ledger = self._ledgers.get(source.partition)
+        if ledger is None or source.offset >= ledger.end:
+            self._checks.invented.checked += 1
+            self._checks.invented.fail(Place(source.topic, source.partition, source.offset))
+            return
+        if source.offset < ledger.low:
+            self.counts["whose input is gone"] += 1
+            return
+        if not self._is_repeat(message, source, ledger):
+            self._check_order(message, source, place)
+
+    def _is_repeat(self, message: Message, source: Source, ledger: PartitionLedger) -> bool:
+        key, value = message.key(), message.value()
+        tombstone = value is None and not self._dead_letters
+        self.counts["dead letters" if self._dead_letters else "tombstones" if tombstone else "records"] += 1
+        mark = mark_of(key, value) if self._dead_letters else mark_of(key)
+        repeat = ledger.note_output(
+            source.offset, mark, tombstone=tombstone, dead_letter=self._dead_letters, shortened=source.shortened
+        )
+        self._checks.doubled.checked += 1
+        if repeat:
+            self._checks.doubled.fail(Place(source.topic, source.partition, source.offset))
+        return repeat
+
+    def _check_order(self, message: Message, source: Source, place: Place) -> None:
+        self._checks.order.checked += 1
+        if not self._order.keeps((place.topic, place.partition), (source.partition, source.offset), message.key()):
+            self._checks.order.fail(place)
+        if self.same_partitions:
+            self._checks.partition.checked += 1
+            if place.partition != source.partition:
+                self._checks.partition.fail(place)

@@ -1,0 +1,142 @@
+"""A pair of topics as a right worker would leave them, written by plain clients, and changed before it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from kafka.clients import config_for
+from kafka.harness import read_all
+from support.topics import PARTITIONS, Topics
+
+from enricher.codec import record_id
+from enricher.records import Partition
+from enricher.verify import Report, Wishes, verify
+
+QUICK = Wishes(settle_s=1.0)
+
+
+@dataclass(slots=True)
+class Output:
+    """One record to write to the output topic, or to the dead letters."""
+
+    topic: str
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    headers: dict[str, bytes] = field(default_factory=dict)
+
+
+@contextmanager
+def transaction(bootstrap_servers: str, name: str, *, commit: bool) -> Iterator[Producer]:
+    """A transaction, committed or aborted at the end."""
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "transactional.id": name, "log_level": 0})
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    yield producer
+    assert producer.flush(10) == 0
+    if commit:
+        producer.commit_transaction(10)
+    else:
+        producer.abort_transaction(10)
+
+
+def publish_inputs(topics: Topics, each: int = 10) -> list[Message]:
+    """Inputs on all partitions, in transactions, one of them aborted, a tombstone among them; those that count."""
+    for number, commit in enumerate((True, False, True)):
+        with transaction(topics.bootstrap_servers, f"{topics.group}.in.{number}", commit=commit) as producer:
+            for index in range(each * PARTITIONS):
+                key = f"{number}-{index % 7}".encode()
+                value = None if index == 13 else orjson.dumps({"id": f"{number}-{index}", "body": f"text {index}"})
+                producer.produce(topics.input, value, key, partition=index % PARTITIONS)
+    return sorted(read_all(topics.bootstrap_servers, topics.input), key=lambda m: (m.partition(), m.offset()))
+
+
+def enriched(value: bytes) -> bytes:
+    """What stands for the model: one entity whose place depends on the article."""
+    name = orjson.loads(value)["id"]
+    entity = {"field": "body", "start": 0, "end": len(name), "text": name, "label": "X", "score": 0.5}
+    return orjson.dumps({"schema_version": 1, "id": name, "entities": [entity]})
+
+
+def output_of(topics: Topics, source: Message, *, dead: bool = False) -> Output:
+    """The output of an input, as the schemas want it."""
+    partition, offset = source.partition() or 0, source.offset() or 0
+    value, prefix = source.value(), "enricher.dlq" if dead else "enricher"
+    headers = {
+        f"{prefix}.source.topic": topics.input.encode(),
+        f"{prefix}.source.partition": b"%d" % partition,
+        f"{prefix}.source.offset": b"%d" % offset,
+    }
+    if dead:
+        told = {
+            "stage": "decode",
+            "error.type": "X",
+            "error.message": "",
+            "attempts": "1",
+            "version": "1",
+            "time": "now",
+        }
+        headers |= {f"{prefix}.{name}": text.encode() for name, text in told.items()}
+        return Output(topics.dead_letters, partition, source.key(), value, headers)
+    headers["enricher.record.id"] = record_id(Partition(topics.input, partition), offset).encode()
+    headers["enricher.schema.version"] = b"1"
+    if value is not None:
+        headers["content-type"] = b"application/json"
+    return Output(topics.output, partition, source.key(), value and enriched(value), headers)
+
+
+def outputs_of(topics: Topics, inputs: Sequence[Message]) -> list[Output]:
+    """An output for each input, every ninth a dead letter."""
+    return [output_of(topics, source, dead=index % 9 == 5) for index, source in enumerate(inputs)]
+
+
+def write(topics: Topics, outputs: Sequence[Output], *, commit: bool = True) -> None:
+    """Write the outputs in one transaction."""
+    with transaction(topics.bootstrap_servers, f"{topics.group}.out.{commit}", commit=commit) as producer:
+        for output in outputs:
+            producer.produce(
+                output.topic, output.value, output.key, partition=output.partition, headers=list(output.headers.items())
+            )
+
+
+def ends_of(topics: Topics, topic: str) -> dict[int, int]:
+    """The end of each partition."""
+    with _group(topics) as consumer:
+        return {n: consumer.get_watermark_offsets(TopicPartition(topic, n), timeout=10)[1] for n in range(PARTITIONS)}
+
+
+def commit_offsets(topics: Topics, offsets: Mapping[int, int]) -> None:
+    """Commit offsets of the input for the group."""
+    with _group(topics) as consumer:
+        tps = [TopicPartition(topics.input, number, offset) for number, offset in offsets.items()]
+        consumer.commit(offsets=tps, asynchronous=False)
+
+
+def complete(topics: Topics, change: Callable[[list[Output]], Any] = lambda _outputs: None) -> list[Message]:
+    """Inputs, an aborted attempt at their outputs, the outputs after `change`, and the group's offsets at the end."""
+    inputs = publish_inputs(topics)
+    outputs = outputs_of(topics, inputs)
+    write(topics, outputs[:30], commit=False)
+    change(outputs)
+    write(topics, outputs)
+    commit_offsets(topics, ends_of(topics, topics.input))
+    return inputs
+
+
+def verified(topics: Topics, wishes: Wishes = QUICK) -> Report:
+    """A verification of the test's topics."""
+    return verify(config_for(topics), wishes)
+
+
+@contextmanager
+def _group(topics: Topics) -> Iterator[Consumer]:
+    consumer = Consumer({"bootstrap.servers": topics.bootstrap_servers, "group.id": topics.group, "log_level": 0})
+    try:
+        yield consumer
+    finally:
+        consumer.close()

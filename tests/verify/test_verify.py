@@ -1,0 +1,248 @@
+"""The verifier on a real broker: what is right passes, and each wrong is found and named, and nothing else with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+from kafka.clients import config_for
+from kafka.harness import wait_until
+from support.topics import Topics, make_topics
+from verify.pair import (
+    QUICK,
+    Output,
+    commit_offsets,
+    complete,
+    ends_of,
+    enriched,
+    output_of,
+    publish_inputs,
+    transaction,
+    verified,
+    write,
+)
+
+from enricher.errors import BrokerError
+from enricher.verify import Check, Wishes, verify, watching
+from enricher.verify.headers import record_id
+
+pytestmark = pytest.mark.broker
+
+
+def recompute(values: Sequence[bytes]) -> list[bytes | None]:
+    """What stands for the model."""
+    return [enriched(value) for value in values]
+
+
+def check_of(topics: Topics, name: str, wishes: Wishes | None = None) -> Check:
+    """The check of that name, the only one that failed."""
+    report = verified(topics, wishes) if wishes else verified(topics)
+    assert [name] == report.failed
+    return next(check for check in report.checks if check.name == name)
+
+
+def test_a_right_pair_of_topics_holds_and_what_was_aborted_is_counted(topics: Topics) -> None:
+    """Tombstones, dead letters, transaction markers and aborted records on both sides: all checks say ok."""
+    inputs = complete(topics)
+    report = verified(topics, Wishes(settle_s=1.0, wait_s=5.0, recompute=recompute))
+    assert {check.name: "ok" for check in report.checks} == {check.name: check.state for check in report.checks}
+    assert report.facts["committed inputs"] == len(inputs) == 80
+    assert report.facts["aborted outputs"] == 30
+    assert report.facts["records"] + report.facts["tombstones"] + report.facts["dead letters"] == 80
+    assert report.facts["tombstones"] == 1  # the other one is a dead letter
+    assert {check.name: check.checked for check in report.checks}["payload"] == report.facts["records"]
+
+
+def _pop(outputs: list[Output]) -> None:
+    outputs.pop(25)
+
+
+def _double(outputs: list[Output]) -> None:
+    outputs.append(outputs[25])
+
+
+def _swap(outputs: list[Output]) -> None:
+    outputs[20], outputs[21] = outputs[21], outputs[20]
+
+
+def _move(outputs: list[Output]) -> None:
+    outputs[19].partition = 3  # the last one of the first partition
+
+
+def _rekey(outputs: list[Output]) -> None:
+    outputs[25].key = b"another"
+
+
+def _delete(outputs: list[Output]) -> None:
+    outputs[25].value = None
+    del outputs[25].headers["content-type"]
+
+
+def _cut(outputs: list[Output]) -> None:
+    outputs[5].value = b"cut"
+
+
+def _rename(outputs: list[Output]) -> None:
+    outputs[25].headers["enricher.record.id"] = outputs[26].headers["enricher.record.id"]
+
+
+CHANGES: dict[str, Callable[[list[Output]], None]] = {
+    "lost": _pop,
+    "doubled": _double,
+    "order": _swap,
+    "partition": _move,
+    "keys": _rekey,
+    "tombstones": _delete,
+    "dead letters": _cut,
+    "record ids": _rename,
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_one_wrong_output_is_found_and_named_and_nothing_else(topics: Topics, name: str) -> None:
+    """One output is left out, doubled, swapped, misplaced or changed; exactly that is said."""
+    complete(topics, CHANGES[name])
+    check = check_of(topics, name)
+    assert (check.failed, len(check.examples)) == (1, 1)
+
+
+def test_a_lost_and_a_doubled_record_are_named_by_their_place_in_the_input(topics: Topics) -> None:
+    """The example is the input's topic, partition and offset."""
+    inputs = complete(topics, _pop)
+    place = (topics.input, inputs[25].partition(), inputs[25].offset())
+    assert [place] == check_of(topics, "lost").examples
+
+
+def test_a_damaged_header_is_found_and_its_input_has_no_output_then(topics: Topics) -> None:
+    """Nobody can tell whose output it is, so two checks fail."""
+
+    def damage(outputs: list[Output]) -> None:
+        outputs[25].headers["enricher.source.offset"] = b"007"
+
+    complete(topics, damage)
+    assert ["lost", "headers"] == verified(topics).failed
+
+
+def test_an_output_of_an_aborted_input_is_invented(topics: Topics) -> None:
+    """An input that was rolled back is no input; neither is one beyond the end or on a partition that is not there."""
+
+    def invent(outputs: list[Output]) -> None:
+        place = next(n for n, output in enumerate(outputs) if output.partition == 1 and output.topic == topics.output)
+        while outputs[place + 1].headers.get("enricher.source.offset") != b"22":
+            place += 1  # behind the last of the first transaction: 10, a marker, 10 that are aborted, a marker
+        for partition, offset in ((b"1", b"15"), (b"1", b"9999"), (b"77", b"0")):
+            false = Output(topics.output, 1, b"k", b"{}", dict(outputs[place].headers))
+            false.headers |= {"enricher.source.partition": partition, "enricher.source.offset": offset}
+            false.headers["enricher.record.id"] = record_id(topics.input, int(partition), int(offset)).encode()
+            false.headers["content-type"] = b"application/json"
+            outputs.insert(place + 1, false)
+
+    complete(topics, invent)
+    places = {(place.partition, place.offset) for place in check_of(topics, "invented").examples}
+    assert {(1, 15), (1, 9999), (77, 0)} == places
+
+
+def test_an_offset_committed_beyond_the_end_is_found(topics: Topics) -> None:
+    """Whoever starts there would skip what comes."""
+    complete(topics)
+    commit_offsets(topics, {2: ends_of(topics, topics.input)[2] + 5})
+    assert [2] == [place.partition for place in check_of(topics, "committed ahead").examples]
+
+
+def test_an_output_that_is_not_covered_by_the_committed_offset_is_found(topics: Topics) -> None:
+    """A restart would publish it again."""
+    inputs = complete(topics)
+    last = max(message.offset() or 0 for message in inputs if message.partition() == 2)
+    commit_offsets(topics, {2: last})
+    assert [(topics.input, 2, last)] == check_of(topics, "published ahead").examples
+
+
+def test_an_open_transaction_is_found(topics: Topics) -> None:
+    """The last stable offset is not the end; what is behind it is not taken for lost."""
+    inputs = complete(topics)
+    end = ends_of(topics, topics.output)[1]
+    with transaction(topics.bootstrap_servers, f"{topics.group}.hangs", commit=False) as producer:
+        again = output_of(topics, inputs[30])
+        producer.produce(topics.output, again.value, again.key, partition=1, headers=list(again.headers.items()))
+        producer.flush(10)
+        assert [(topics.output, 1, end)] == check_of(topics, "open transactions").examples
+
+
+def test_a_wrong_payload_is_found(topics: Topics) -> None:
+    """One entity ends elsewhere than the recomputation says; a score that differs in the fourth digit is no difference."""
+
+    def change(outputs: list[Output]) -> None:
+        outputs[24].value = (outputs[24].value or b"").replace(b'"score":0.5', b'"score":0.5003')
+        outputs[25].value = (outputs[25].value or b"").replace(b'"start":0', b'"start":1')
+
+    complete(topics, change)
+    assert 1 == check_of(topics, "payload", Wishes(settle_s=1.0, recompute=recompute)).failed
+
+
+def test_a_group_that_does_not_catch_up_is_found(topics: Topics) -> None:
+    """Nothing is lost yet, because nothing is committed; but whoever asked to wait learns that it is not done."""
+    publish_inputs(topics)
+    assert verified(topics).holds
+    assert 4 == check_of(topics, "caught up", Wishes(settle_s=1.0, wait_s=0.5)).failed
+
+
+def test_a_committed_offset_that_goes_back_is_seen(topics: Topics) -> None:
+    """Sampled while it happens."""
+    complete(topics)
+    with watching(config_for(topics), every_s=0.05) as check:
+        wait_until(lambda: check.checked > 0, 10, "two samples")
+        assert check.state == "ok"
+        commit_offsets(topics, {0: 1})
+    assert [(topics.input, 0, 1)] == check.examples
+
+
+def test_outputs_on_other_partitions_keep_their_order_by_key(topics: Topics) -> None:
+    """With unequal partition counts each key has its order, and only a swap within one key breaks it."""
+    other = make_topics(topics.bootstrap_servers, partitions=2)
+    inputs = complete(topics)  # the output of `topics` is not looked at
+    config = config_for(topics, output_topic=other.output, dead_letter_topic=other.dead_letters)
+    outputs = [output_of(topics, source) for source in inputs]
+    for output in outputs:
+        output.topic, output.partition = other.output, (output.key or b"")[-1] % 2
+    keys = [output.key for output in outputs]
+    again = next(n for n in range(1, len(keys)) if keys[n] == keys[0])
+    write(topics, outputs)
+    assert [] == verify(config, QUICK).failed
+    third = make_topics(topics.bootstrap_servers, partitions=2)
+    outputs[0], outputs[again] = outputs[again], outputs[0]
+    for output in outputs:
+        output.topic = third.output
+    write(topics, outputs)
+    config = config_for(topics, output_topic=third.output, dead_letter_topic=third.dead_letters)
+    report = verify(config, QUICK)
+    assert ["order"] == report.failed
+    assert "partition" not in {check.name for check in report.checks}
+
+
+def test_outputs_that_were_deleted_are_unknown_and_deleted_inputs_are_gaps(topics: Topics) -> None:
+    """Retention may pass over either side: nothing is lost or invented for it, and what cannot be told is said."""
+    inputs = complete(topics)
+    _delete_before(topics, topics.input, {0: 12})
+    report = verified(topics)
+    assert [] == [check.name for check in report.checks if check.state != "ok"]
+    gone = sum(message.partition() == 0 and (message.offset() or 0) < 12 for message in inputs)
+    assert gone == report.facts["whose input is gone"]
+    _delete_before(topics, topics.output, {1: ends_of(topics, topics.output)[1] - 3})
+    report = verified(topics)
+    assert ["lost"] == [check.name for check in report.checks if check.state == "unknown"]
+    assert report.holds
+    assert report.facts["inputs whose output may be deleted"] > 10
+
+
+def _delete_before(topics: Topics, topic: str, offsets: dict[int, int]) -> None:
+    admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
+    for future in admin.delete_records([TopicPartition(topic, *place) for place in offsets.items()]).values():
+        future.result(timeout=10)
+
+
+def test_a_missing_topic_is_the_broker_s_error(topics: Topics) -> None:
+    """As for every command."""
+    with pytest.raises(BrokerError, match="no topic"):
+        verify(config_for(topics, input_topic="never-made"))

@@ -1,0 +1,107 @@
+"""`enricher verify` over what real workers wrote, and how it answers."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from commands.support import run
+from kafka.harness import Sent, as_sent, publish, short_articles, wait_until, worker
+from rich.console import Console
+from support.topics import Topics
+from verify.pair import complete, transaction
+
+from enricher.commands.verify.show import show
+from enricher.kafka.client import KafkaConfig
+from enricher.verify import Check, Place, Report
+
+
+@pytest.mark.broker
+def test_what_a_real_worker_wrote_holds(topics: Topics) -> None:
+    """Articles, a tombstone and bad input, aborted input in between; also recomputed, by the model that made them."""
+    inputs = [as_sent(article) for article in short_articles(60)]
+    inputs += [
+        Sent(b"gone", None),
+        Sent(b"bad", b"{"),
+        Sent(None, b"[]"),
+        as_sent({"id": "pretty", "body": "In\nOslo"}),
+    ]
+    publish(topics.bootstrap_servers, topics.input, inputs[:30])
+    with transaction(topics.bootstrap_servers, f"{topics.group}.in", commit=False) as producer:
+        for partition in range(4):
+            producer.produce(topics.input, b'{"id": "never", "body": "Rome"}', b"k", partition=partition)
+    publish(topics.bootstrap_servers, topics.input, inputs[30:])
+    with worker(topics.environment, "--until-caught-up") as process:
+        assert process.wait(120) == 0
+    result = run("verify", "--wait", "10", "--recompute", "1000", "--json", env=topics.environment)
+    assert result.exit_code == 0, result.output
+    report = json.loads(result.stdout)
+    assert {"ok"} == {check["state"] for check in report["checks"]}
+    counts = {"committed inputs": 64, "records": 61, "tombstones": 1, "dead letters": 2}
+    assert counts == {name: report["facts"][name] for name in counts}
+    assert 61 == next(check["checked"] for check in report["checks"] if check["check"] == "payload")
+
+
+@pytest.mark.broker
+def test_verifying_while_workers_run_complains_about_nothing(topics: Topics) -> None:
+    """Outputs and committed offsets move on between any two looks, and a worker is killed; again and again it holds."""
+    publish(topics.bootstrap_servers, topics.input, map(as_sent, short_articles(3_000)))
+    environment = topics.environment | {
+        "ENRICHER_KAFKA__TRANSACTION_TIMEOUT_S": "5",
+        "ENRICHER_KAFKA__SESSION_TIMEOUT_S": "6",
+    }
+    looks: list[int] = []
+    with worker(environment) as first:
+        wait_until(lambda: _look(environment, looks) > 0, 60, "something is committed")
+        first.kill()
+    with worker(environment | {"ENRICHER_KAFKA__INSTANCE": "worker-1"}):
+        wait_until(lambda: _look(environment, looks) == 3_000, 200, "all is committed")
+    assert looks == sorted(looks)
+    assert any(0 < look < 3_000 for look in looks), "nothing was under way while it looked"
+
+
+def _look(environment: dict[str, str], looks: list[int]) -> int:
+    """Verify; how many inputs were committed."""
+    result = run("verify", "--watch", "0.5", "--json", env=environment)
+    assert result.exit_code == 0, result.output
+    looks.append(json.loads(result.stdout)["facts"].get("committed inputs", 0))
+    return looks[-1]
+
+
+@pytest.mark.broker
+def test_a_violation_is_exit_code_8_and_names_the_place(topics: Topics) -> None:
+    """For people too: which check, and topic, partition and offset, but no text."""
+    inputs = complete(topics, lambda outputs: outputs.pop(25))
+    result = run("verify", env=topics.environment)
+    assert result.exit_code == 8
+    assert "the promise is broken (lost)" in result.stdout
+    assert f"{topics.input}[{inputs[25].partition()}]@{inputs[25].offset()}" in result.stdout
+    assert "text" not in result.stdout
+
+
+@pytest.mark.broker
+def test_other_topics_and_another_group_can_be_named(topics: Topics) -> None:
+    """Options go before settings; a broker's refusal keeps its own exit code."""
+    complete(topics)
+    options = ("--input", topics.input, "--output", topics.output, "--dead-letters", topics.dead_letters)
+    servers = {"ENRICHER_KAFKA__BOOTSTRAP_SERVERS": topics.bootstrap_servers}
+    result = run("verify", *options, "--group", topics.group, "--watch", "0.5", env=servers)
+    assert result.exit_code == 0, result.output
+    assert "the promise holds" in result.stdout
+    missing = run("verify", "--input", "never-made", env=topics.environment)
+    assert getattr(missing.exception, "exit_code", None) == 4
+
+
+def test_what_cannot_be_told_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    """Unknown is no failure, and the verdict mentions it."""
+    lost = Check("lost", "all are there", checked=3, doubt="the oldest are deleted")
+    many = Check("order", "in order", failed=12, examples=[Place("in", 1, 7)])
+    config = KafkaConfig("", "group", "", "in", "out", "dead", 6, 6, 6, 6, 1, 1)
+    show(Report((lost,), {}), config, Console(width=200))
+    unknown = capsys.readouterr().out
+    assert "cannot be told: the oldest are deleted" in unknown
+    assert "the promise holds, as far as can be told (not: lost)" in unknown
+    show(Report((lost, many), {"records": 5}), config, Console(width=200))
+    failed = capsys.readouterr().out
+    assert "in[1]@7 and 11 more" in failed
+    assert "5 records" in failed
