@@ -103,6 +103,8 @@ class KafkaConfig:
             # Members learn of a rebalance by a heartbeat's answer: partitions on the move stand still for two of them.
             "heartbeat.interval.ms": min(1_000, int(self.session_timeout_s * 100)),
             "max.poll.interval.ms": int(self.max_poll_interval_s * 1000),
+            # New partitions are noticed by looking; the client's own five minutes would leave them unread for as long.
+            "topic.metadata.refresh.interval.ms": 30_000,
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
             "isolation.level": "read_committed",

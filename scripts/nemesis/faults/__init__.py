@@ -1,0 +1,72 @@
+"""The faults, a list: each kind is a class, `plan` draws them by a seed."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+from nemesis.faults.base import Fault
+from nemesis.faults.brokers import (
+    BrokerFrozen,
+    CoordinatorGoneWhileIdle,
+    DiskFull,
+    GroupCoordinatorKilled,
+    LeaderKilled,
+    RollingRestart,
+    TransactionCoordinatorKilled,
+)
+from nemesis.faults.inputs import PartitionsAdded, PoisonMessages, TransactionalInput
+from nemesis.faults.network import ConnectionsCut, ConnectionsDelayed, OneWay
+from nemesis.faults.requests import EndTxnReplyDropped, LateAddPartitions, LateEndTxn, LateTxnOffsetCommit
+from nemesis.faults.workers import (
+    ItemLost,
+    ModelHangs,
+    RebalanceStorm,
+    Rival,
+    WorkerKilled,
+    WorkerPaused,
+    WorkerStopped,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ["KINDS", "Fault", "plan"]
+
+KINDS: tuple[type[Fault], ...] = (
+    WorkerKilled,
+    WorkerPaused,
+    WorkerStopped,
+    RebalanceStorm,
+    ModelHangs,
+    ItemLost,
+    Rival,
+    LeaderKilled,
+    TransactionCoordinatorKilled,
+    GroupCoordinatorKilled,
+    CoordinatorGoneWhileIdle,
+    BrokerFrozen,
+    RollingRestart,
+    DiskFull,
+    ConnectionsCut,
+    ConnectionsDelayed,
+    OneWay,
+    LateEndTxn,
+    LateTxnOffsetCommit,
+    LateAddPartitions,
+    EndTxnReplyDropped,
+    PartitionsAdded,
+    PoisonMessages,
+    TransactionalInput,
+)
+
+
+def plan(seed: int, kinds: Sequence[type[Fault]] = KINDS) -> Iterator[tuple[type[Fault], Random]]:
+    """Kinds without end, each with the source of its parameters. All kinds once, in random order, then all again.
+
+    Depends on `seed` and `kinds` alone: how long anything takes in between changes nothing.
+    """
+    order = Random(seed)  # noqa: S311  to be repeatable, not to be secret
+    while True:
+        for kind in order.sample(kinds, len(kinds)):
+            yield kind, Random(order.getrandbits(64))  # noqa: S311  as above

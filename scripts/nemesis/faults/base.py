@@ -1,0 +1,77 @@
+"""What every fault is: something that is made, lasts for a while, and is healed."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, ClassVar
+
+from nemesis.frames import Api
+from nemesis.rules import Match
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from nemesis.crew import Place
+    from nemesis.rules import Rule
+    from nemesis.scene import Scene
+
+CATCH_S = 6.0
+"""A busy worker sends every request of a transaction several times a second; one that rests, or restarts, takes longer."""
+
+
+class Fault(ABC):
+    """One fault with its parameters, which depend on `chosen` alone and on the number of workers and brokers.
+
+    `lasts_s`: from `apply` to `heal`. `about`: the parameters in words, complete once it is healed.
+    """
+
+    name: ClassVar[str]
+    silent_death: ClassVar[bool] = False
+    """True where a worker dies without a word: the group may take a session timeout to notice."""
+
+    def __init__(self, scene: Scene, chosen: Random) -> None:
+        self.scene = scene
+        self.chosen = chosen
+        self.lasts_s = 0.0
+        self.about = ""
+        self.choose()
+
+    @classmethod
+    def possible(cls, scene: Scene) -> bool:  # noqa: ARG003
+        """Whether it can be done here and now."""
+        return True
+
+    def choose(self) -> None:  # noqa: B027  some have none
+        """Fix the parameters."""
+
+    def shorten(self) -> None:
+        """Make it as short as it can be and still be one: for tests."""
+        self.lasts_s = min(self.lasts_s, 2.0)
+
+    @abstractmethod
+    def apply(self) -> None:
+        """Make it. May block until the moment has come."""
+
+    def heal(self) -> None:  # noqa: B027  some heal by themselves
+        """End it. May block until what was broken is back."""
+
+    # ---- for those that need it
+
+    def some_worker(self) -> str:
+        """Choose a worker, by name."""
+        return self.chosen.choice(sorted(self.scene.crew.places))
+
+    def place(self, name: str) -> Place:
+        """Where that worker runs."""
+        return self.scene.crew.places[name]
+
+    def of_worker(self, name: str, *apis: Api) -> Match:
+        """Its requests, all or these."""
+        return Match(apis or None, self.place(name).client_id)
+
+    def catch(self, rule: Rule) -> bool:
+        """Apply a rule and wait until it had something to do; notes where it had not."""
+        self.scene.proxy.apply(rule)
+        if not rule.caught.wait(CATCH_S):
+            self.about += ", which did not come"
+        return rule.caught.is_set()

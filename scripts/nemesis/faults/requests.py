@@ -1,0 +1,77 @@
+"""Single requests of a transaction that are late, or whose answer is lost: what a producer's epoch is there for."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from nemesis.faults.base import Fault
+from nemesis.frames import Api
+from nemesis.rules import DropReply, Hold
+
+
+class _LateRequest(Fault):
+    """A request is held back and released later.
+
+    Mostly its connection is lost at once and the worker sends it again on a new one; else the worker has to find out by
+    itself that no answer comes.
+    """
+
+    api: ClassVar[Api]
+
+    def choose(self) -> None:
+        """Whose, which one, and for how long."""
+        self.worker, self.nth = self.some_worker(), self.chosen.randrange(1, 4)
+        self.hang_up = self.chosen.random() < 0.75
+        self.lasts_s = self.chosen.uniform(0.5, 3.0) if self.hang_up else self.chosen.uniform(6.0, 9.0)
+        how = "sent again meanwhile" if self.hang_up else "no connection lost"
+        self.about = f"{self.worker}, {how}, {self.lasts_s:.1f} s"
+
+    def apply(self) -> None:
+        """Catch it."""
+        self.hold = Hold(self.of_worker(self.worker, self.api), self.nth, hang_up=self.hang_up)
+        self.catch(self.hold)
+
+    def heal(self) -> None:
+        """Let it go."""
+        self.scene.proxy.lift(self.hold)
+
+
+class LateEndTxn(_LateRequest):
+    """It ends whichever transaction is open by then (KAFKA-17754), unless the epoch has moved on."""
+
+    name = "EndTxn late"
+    api = Api.END_TXN
+
+
+class LateTxnOffsetCommit(_LateRequest):
+    """It takes the committed offset back, unless the epoch has moved on."""
+
+    name = "TxnOffsetCommit late"
+    api = Api.TXN_OFFSET_COMMIT
+
+
+class LateAddPartitions(_LateRequest):
+    """It opens a transaction that nobody knows of, unless the epoch has moved on."""
+
+    name = "AddPartitionsToTxn late"
+    api = Api.ADD_PARTITIONS_TO_TXN
+
+
+class EndTxnReplyDropped(Fault):
+    """The transaction is committed, and the worker is not told."""
+
+    name = "EndTxn reply dropped"
+
+    def choose(self) -> None:
+        """Whose, which one."""
+        self.worker, self.nth = self.some_worker(), self.chosen.randrange(1, 4)
+        self.about = self.worker
+
+    def apply(self) -> None:
+        """Swallow it."""
+        self.drop = DropReply(self.of_worker(self.worker, Api.END_TXN), self.nth)
+        self.catch(self.drop)
+
+    def heal(self) -> None:
+        """No more of it."""
+        self.scene.proxy.lift(self.drop)

@@ -1,0 +1,67 @@
+"""How Kafka's requests and replies are framed, as far as a proxy needs to know: sizes, headers, nothing of their bodies.
+
+Source: the protocol guide (kafka.apache.org/protocol), request header versions 1 and 2, which begin alike.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from asyncio import StreamReader
+
+_SIZE = struct.Struct(">i")
+_HEADER = struct.Struct(">hhih")  # api, version, correlation id, length of the client's id
+
+
+class Api(IntEnum):
+    """The requests that something here asks for by name; there are many more."""
+
+    PRODUCE = 0
+    FETCH = 1
+    METADATA = 3
+    OFFSET_FETCH = 9
+    FIND_COORDINATOR = 10
+    JOIN_GROUP = 11
+    HEARTBEAT = 12
+    LEAVE_GROUP = 13
+    SYNC_GROUP = 14
+    API_VERSIONS = 18
+    INIT_PRODUCER_ID = 22
+    ADD_PARTITIONS_TO_TXN = 24
+    ADD_OFFSETS_TO_TXN = 25
+    END_TXN = 26
+    TXN_OFFSET_COMMIT = 28
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The header of one request. `node` is the index of the node that it goes to."""
+
+    api: int
+    version: int
+    correlation_id: int
+    client: str
+    node: int
+
+
+async def read_frame(reader: StreamReader) -> bytes:
+    """One request or reply, its size in front. Raises IncompleteReadError or an OSError where the connection ends."""
+    size = await reader.readexactly(_SIZE.size)
+    return size + await reader.readexactly(_SIZE.unpack(size)[0])
+
+
+def request_of(frame: bytes, node: int) -> Request:
+    """The header of a request's frame."""
+    api, version, correlation_id, length = _HEADER.unpack_from(frame, _SIZE.size)
+    start = _SIZE.size + _HEADER.size
+    return Request(api, version, correlation_id, frame[start : start + max(0, length)].decode(), node)
+
+
+def correlation_id_of(frame: bytes) -> int:
+    """Which request a reply's frame answers."""
+    number: int = _SIZE.unpack_from(frame, _SIZE.size)[0]
+    return number

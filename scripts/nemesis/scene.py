@@ -1,0 +1,180 @@
+"""Everything that a fault may touch, set up and torn down as one: brokers, proxy, workers, publisher, timeline."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self
+
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+
+from broker import Cluster
+from broker.properties import QUICK_TO_NOTICE
+from nemesis.articles import Articles
+from nemesis.crew import Crew
+from nemesis.proxy import Proxy
+from nemesis.timeline import Timeline
+from nemesis.workload import Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+    from types import TracebackType
+
+    from broker import Node
+
+PARTITIONS = 6
+SESSION_S, TRANSACTION_S, POLL_INTERVAL_S, ENGINE_S = 6.0, 5.0, 10.0, 15.0
+"""The workers' timeouts: the shortest that their settings allow, so that a run has room for many faults."""
+_ASK_S = 10.0
+_LISTENER = "PROXIED"
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Topics and group of one run."""
+
+    input: str
+    output: str
+    dead_letters: str
+    group: str
+
+
+class Scene:
+    """A running world. `nodes` brokers, `workers` workers, `rate_per_s` articles a second once `workload` is resumed."""
+
+    def __init__(self, folder: Path, *, nodes: int = 3, workers: int = 3, rate_per_s: float = 100.0) -> None:
+        name = f"c{uuid.uuid4().hex[:6]}"
+        self.names = Names(f"{name}.articles", f"{name}.entities", f"{name}.dead-letters", f"{name}.group")
+        self.partitions = PARTITIONS
+        self._closing = ExitStack()
+        try:
+            self._set_up(folder, nodes, workers, rate_per_s, name)
+        except BaseException:
+            self._closing.close()
+            raise
+
+    def _set_up(self, folder: Path, nodes: int, workers: int, rate_per_s: float, name: str) -> None:
+        enter = self._closing.enter_context
+        self.proxy = enter(Proxy(nodes))
+        advertised = {_LISTENER: self.proxy.ports}
+        listeners = {_LISTENER: "PLAINTEXT"}
+        self.cluster = enter(Cluster(nodes, properties=QUICK_TO_NOTICE, listeners=listeners, advertised=advertised))
+        self.proxy.pass_on_to(self.cluster.ports_of(_LISTENER))
+        self.cluster.warm_up()
+        self.admin = AdminClient({"bootstrap.servers": self.cluster.bootstrap_servers, "log_level": 0})
+        self._make_topics(nodes)
+        outputs = [self.names.output, self.names.dead_letters]
+        self.timeline = enter(Timeline(self.cluster.bootstrap_servers, outputs))
+        settings = partial(settings_of, self.proxy.addresses, self.names)
+        self.crew = enter(Crew([f"worker-{number}" for number in range(workers)], settings, folder))
+        articles = Articles(name)
+        self.workload = enter(Workload(self.cluster.bootstrap_servers, self.names.input, articles, rate_per_s))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._closing.close()
+
+    # ---- who is where
+
+    def leader_of(self, topic: str, partition: int) -> Node:
+        """The node that leads a partition now."""
+        leader = self.admin.list_topics(topic, timeout=_ASK_S).topics[topic].partitions[partition].leader
+        return next(node for node in self.cluster.nodes if node.node_id == leader)
+
+    def group_coordinator(self) -> Node:
+        """The node that coordinates the workers' group now."""
+        return self._coordinator("__consumer_offsets", self.names.group)
+
+    def transaction_coordinator(self, worker: str) -> Node:
+        """The node that coordinates a worker's transactions now."""
+        return self._coordinator("__transaction_state", self.transactional_id(worker))
+
+    def transactional_id(self, worker: str) -> str:
+        """As the worker makes it."""
+        return f"{self.names.group}-{worker}"
+
+    def _coordinator(self, topic: str, key: str) -> Node:
+        partitions = len(self.admin.list_topics(topic, timeout=_ASK_S).topics[topic].partitions)
+        return self.leader_of(topic, java_hash(key) % partitions)
+
+    # ---- what there is
+
+    def add_partition(self) -> None:
+        """One more for each topic: the outputs first, so that every input partition always has its own."""
+        self.partitions += 1
+        for topic in (self.names.output, self.names.dead_letters, self.names.input):
+            self.admin.create_partitions([NewPartitions(topic, self.partitions)])[topic].result(_ASK_S)
+
+    def backlog(self) -> int:
+        """Offsets that the group has not committed yet."""
+        consumer = Consumer({"bootstrap.servers": self.cluster.bootstrap_servers, "group.id": self.names.group})
+        try:
+            asked = [TopicPartition(self.names.input, number) for number in range(self.partitions)]
+            committed = consumer.committed(asked, timeout=_ASK_S)
+            ends = [consumer.get_watermark_offsets(each, timeout=_ASK_S)[1] for each in asked]
+            return sum(end - max(0, each.offset) for each, end in zip(committed, ends, strict=True))
+        finally:
+            consumer.close()
+
+    def _make_topics(self, nodes: int) -> None:
+        topics = (self.names.input, self.names.output, self.names.dead_letters)
+        new = [NewTopic(topic, num_partitions=self.partitions, replication_factor=nodes) for topic in topics]
+        for future in self.admin.create_topics(new).values():
+            future.result(_ASK_S)
+        # Created is not yet known to every broker.
+        wait_until(lambda: set(topics) <= self.admin.list_topics(timeout=_ASK_S).topics.keys(), _ASK_S)
+
+
+def settings_of(bootstrap_servers: str, names: Names, instance: str) -> Mapping[str, Any]:
+    """A worker's settings: quick to notice, everything else as by default."""
+    return {
+        "kafka": {
+            "bootstrap_servers": bootstrap_servers,
+            "group_id": names.group,
+            "input_topic": names.input,
+            "output_topic": names.output,
+            "dead_letter_topic": names.dead_letters,
+            "instance": instance,
+            "session_timeout_s": SESSION_S,
+            "transaction_timeout_s": TRANSACTION_S,
+            "max_poll_interval_s": POLL_INTERVAL_S,
+            "request_timeout_s": 5.0,
+            # Five minutes by default, which a run does not have: how soon a consumer looks for new partitions.
+            "properties": {"topic.metadata.refresh.interval.ms": 3_000},
+        },
+        "worker": {
+            "engine_timeout_s": ENGINE_S,
+            "stall_timeout_s": 20.0,
+            "drain_timeout_s": 5.0,
+            "recovery_timeout_s": 60.0,
+            "max_in_flight_articles": 500,
+            "publish_interval_ms": 400.0,
+        },
+    }
+
+
+def java_hash(text: str) -> int:
+    """What Kafka finds a group's or a transaction's partition by: `String.hashCode`, without its sign."""
+    value = 0
+    for unit in text.encode("utf-16-be")[1::2]:
+        value = (31 * value + unit) & 0xFFFFFFFF
+    return value & 0x7FFFFFFF
+
+
+def wait_until(condition: Callable[[], bool], timeout_s: float, every_s: float = 0.1) -> bool:
+    """Until it holds; false when it does not within the timeout."""
+    deadline_s = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline_s:
+            return False
+        time.sleep(every_s)
+    return True
