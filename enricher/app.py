@@ -11,6 +11,7 @@ from importlib.metadata import version
 from enricher.codec import Encoder, decode_article
 from enricher.core.batching import BatchRules, LengthBucketScheduler
 from enricher.core.decoding import LabelScheme
+from enricher.core.packing import ArrivalScheduler
 from enricher.core.windowing import WindowCutter
 from enricher.crashing import Parts, parts
 from enricher.errors import SettingsError
@@ -154,7 +155,7 @@ def _worker(
         decode=lambda value: decode_article(value, max_article_chars=settings.articles.max_article_chars),
         tokenizer=_tokenizer_lanes(settings, model.tokenizer, bell, made_of),
         cutter=window_cutter(settings, model),
-        scheduler=LengthBucketScheduler(rules),
+        scheduler=(ArrivalScheduler if model.prepared.form.packs else LengthBucketScheduler)(rules),
         scheme=LabelScheme.from_labels(model.engine.labels),
         articles_per_call=settings.worker.articles_per_tokenizer_call,
     )

@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from enricher.core.assembly import finish_enriched
-from enricher.core.batching import LengthBucketScheduler
 from enricher.core.decoding import LabelScheme
 from enricher.core.windowing import WindowCutter
 from enricher.errors import InvalidArticle
-from enricher.ports import Lanes, Tokenized
+from enricher.ports import Lanes, Scheduler, Tokenized
 from enricher.records import Article, DeadLetter, InFlight, TokenizedArticle, Tombstone
 
 
@@ -21,7 +20,7 @@ class Intake:
     decode: Callable[[bytes], Article]
     tokenizer: Lanes[list[InFlight], Tokenized]
     cutter: WindowCutter
-    scheduler: LengthBucketScheduler
+    scheduler: Scheduler
     scheme: LabelScheme
     articles_per_call: int
     moved_s: float = 0.0

@@ -6,13 +6,44 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from enricher.errors import InvalidArticle
-from enricher.records import InFlight, Partition, RawRecord, Release, TokenizedArticle
+from enricher.records import Batch, InFlight, Partition, RawRecord, Release, TokenizedArticle, Window
 
 Item_contra = TypeVar("Item_contra", contravariant=True)
 Result_co = TypeVar("Result_co", covariant=True)
 
 Tokenized = Sequence[tuple[InFlight, TokenizedArticle | InvalidArticle]]
 """What the tokenizer pool gives back for a handful of tickets."""
+
+
+class Scheduler(Protocol):
+    """Which windows go through the model together, and when. Nothing here blocks."""
+
+    @property
+    def queued_windows(self) -> int:
+        """How many wait."""
+
+    @property
+    def queued_tokens(self) -> int:
+        """Their tokens."""
+
+    @property
+    def max_batch_tokens(self) -> int:
+        """The budget of a batch, as it is now."""
+
+    def add(self, windows: Sequence[Window]) -> None:
+        """Queue windows."""
+
+    def next_due_s(self) -> float | None:
+        """When the next batch is due; None if nothing waits."""
+
+    def next_batch(self, now_s: float) -> Batch | None:
+        """The batch to run next, or None while it is better to wait."""
+
+    def drop_forgotten(self) -> int:
+        """Remove the windows whose ticket was forgotten; returns how many."""
+
+    def lower_budget(self, max_batch_tokens: int) -> None:
+        """No batch has more tokens than this from now on."""
 
 
 class PartitionListener(Protocol):

@@ -52,6 +52,11 @@ class Form(Protocol):
         ...
 
     @property
+    def packs(self) -> bool:
+        """True where nothing is padded anywhere: windows of any lengths go together at no cost."""
+        ...
+
+    @property
     def token_dimensions(self) -> Sequence[str]:
         """The names of the dimensions that lay tokens out."""
         ...

@@ -42,6 +42,7 @@ class PackedFloat16:
     precision: str = "fp16"
     """`fp32` builds the same graph in float32, to compare with."""
     runtime: Runtime = "cuda"
+    packs = True
     token_dimensions = ("tokens",)
 
     @property

@@ -32,6 +32,7 @@ class PaddedFloat32:
     reduced = False
     runtime: Runtime = "cpu"
     """`cuda` for the same form on a GPU; nothing else differs, so both share a graph."""
+    packs: ClassVar[bool] = False
     token_dimensions: ClassVar[tuple[str, ...]] = ("batch", "length")
 
     @property

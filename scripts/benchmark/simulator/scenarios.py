@@ -16,6 +16,7 @@ from benchmark.simulator.simulation import Scheduler, Simulation
 from benchmark.simulator.statistics import Statistics
 from enricher.app import DEFAULT_BUCKET_EDGES
 from enricher.core.batching import BatchRules, LengthBucketScheduler
+from enricher.core.packing import ArrivalScheduler
 
 SEED = 11
 BACKLOG_BATCHES = 32
@@ -41,6 +42,13 @@ class Setting:
     rules: BatchRules
     simulated_s: float
     backlog_tokens: int
+    packs: bool = False
+    """As the CUDA form: no padding, so our worker takes windows in the order of arrival."""
+
+    def scheduler(self, order: str) -> Scheduler:
+        """A scheduler of this kind, with the rules of this device."""
+        made = ArrivalScheduler if self.packs and order == OURS else ORDERS[order]
+        return made(self.rules)
 
     @property
     def bound_s(self) -> float:
@@ -71,8 +79,8 @@ def rules_for(max_batch_tokens: int) -> BatchRules:
 # Rates: the embedded model in fp32 on two CPU cores, and a large model on a large GPU, projected. Waits scale with them,
 # padding hardly. The CUDA form computes no padding.
 CPU = Setting("CPU, 2 lanes", EngineModel(2, 6_000, 16), rules_for(512), 600, 500_000)
-GPU = Setting("GPU, 2 lanes", EngineModel(2, 250_000, 16, 0.0), rules_for(8_192), 12, 4_000_000)
-GPU_ONE = Setting("GPU, 1 lane", EngineModel(1, 500_000, 16, 0.0), rules_for(8_192), 12, 4_000_000)
+GPU = Setting("GPU, 2 lanes", EngineModel(2, 250_000, 16, 0.0), rules_for(8_192), 12, 4_000_000, packs=True)
+GPU_ONE = Setting("GPU, 1 lane", EngineModel(1, 500_000, 16, 0.0), rules_for(8_192), 12, 4_000_000, packs=True)
 
 
 def backlog(setting: Setting, cut: Cut, articles_tokens: Sequence[int], order: str) -> Statistics:
@@ -80,7 +88,7 @@ def backlog(setting: Setting, cut: Cut, articles_tokens: Sequence[int], order: s
     articles = [cut.lengths(tokens) for tokens in articles_tokens]
     total = max(1, round(setting.backlog_tokens / fmean(map(sum, articles))))
     simulation = Simulation(
-        ORDERS[order](setting.rules),
+        setting.scheduler(order),
         setting.model,
         in_turn(articles, total),
         best_tokens_per_s=setting.capacity_tokens_per_s,
@@ -97,7 +105,7 @@ def under_load(
     articles = [traffic.cut.lengths(tokens) for tokens in articles_tokens]
     per_s = traffic.load * capacity_tokens_per_s / fmean(map(sum, articles))
     arrivals = arriving(_times_s(traffic.pattern, per_s, random), articles, random, until_s=setting.simulated_s)
-    scheduler = ORDERS[order](setting.rules)
+    scheduler = setting.scheduler(order)
     return Simulation(scheduler, setting.model, arrivals, best_tokens_per_s=capacity_tokens_per_s).run()
 
 

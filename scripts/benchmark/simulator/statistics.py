@@ -52,8 +52,8 @@ class Statistics:
 
     @property
     def fill(self) -> float:
-        """Mean share of the budget that a batch uses, padding included."""
-        return self.padded_tokens / self.runs / self.max_batch_tokens
+        """Mean share of the budget that a batch uses, padding included where it is computed."""
+        return self.computed_tokens / self.runs / self.max_batch_tokens
 
     def wait_s(self, quantile: float) -> float:
         """That many windows waited no longer."""
