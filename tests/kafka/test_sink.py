@@ -206,6 +206,9 @@ def test_unequal_partition_counts_fall_back_to_the_key(topics: Topics) -> None:
     admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
     for future in admin.create_partitions([NewPartitions(topics.input, 8)]).values():
         future.result(timeout=20)
+    # What the broker has answered is not yet what its metadata says.
+    while len(admin.list_topics(topics.input, timeout=10).topics[topics.input].partitions) < 8:
+        admin.poll(0.05)
     config = config_for(topics)
     places = publish(topics.bootstrap_servers, topics.input, inputs(40))
     source, diary = opened(config)
