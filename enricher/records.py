@@ -6,9 +6,9 @@ Plain data only. Nothing here knows Kafka, ONNX Runtime or the clock. Everything
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar, dataclass_transform
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,16 @@ FieldName = Literal["title", "body"]
 Headers = tuple[tuple[str, bytes | None], ...]
 Int32Array = npt.NDArray[np.int32]
 Float32Array = npt.NDArray[np.float32]
+_Record = TypeVar("_Record")
+
+
+@dataclass_transform(frozen_default=True)
+def hot_record(*, eq: bool = True) -> Callable[[type[_Record]], type[_Record]]:
+    """Decorate a record of which an article has many: a slotted dataclass that only the type checker keeps frozen.
+
+    A frozen one sets each of its fields through a call, and takes three times as long to make.
+    """
+    return dataclass(slots=True, eq=eq, unsafe_hash=eq)
 
 
 class Partition(NamedTuple):
@@ -26,7 +36,7 @@ class Partition(NamedTuple):
     number: int
 
 
-@dataclass(frozen=True, slots=True)
+@hot_record()
 class RawRecord:
     """One input record as the source delivered it, untouched: what a dead letter gives back."""
 
@@ -70,7 +80,7 @@ class TokenSpans(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@hot_record(eq=False)
 class TokenizedField:
     """One text of an article as tokens: `ids` is `int32 [tokens]`, without special tokens."""
 
@@ -93,7 +103,7 @@ class TokenizedArticle:
         return sum(len(part.ids) for part in self.fields)
 
 
-@dataclass(frozen=True, slots=True)
+@hot_record()
 class Entity:
     """A named entity: `article.text(field)[start:end] == text`, half-open, in Unicode code points."""
 
@@ -150,6 +160,17 @@ class ModelCard:
     precision: str
 
 
+class OwnedLabels(NamedTuple):
+    """What one window says about the tokens `[start, start + len(labels))` of its article, those that it owns.
+
+    `labels int32`, `scores float32`, the probability of the label; views of what the model gave back.
+    """
+
+    start: int
+    labels: Int32Array
+    scores: Float32Array
+
+
 @dataclass(slots=True, eq=False)
 class InFlight:
     """The ticket of one article from its arrival to its commit: the one mutable record.
@@ -161,10 +182,8 @@ class InFlight:
     arrived_s: float
     article: Article | None = None
     tokens: TokenizedArticle | None = None
-    labels: Int32Array | None = None
-    """`int32 [tokens]`, each written by the window that owns the token."""
-    scores: Float32Array | None = None
-    """`float32 [tokens]`, probability of the label."""
+    answers: list[OwnedLabels] = field(default_factory=list)
+    """What its windows said so far, in the order in which they came back."""
     windows: int = 0
     windows_left: int = 0
     outcome: Outcome | None = None
@@ -181,7 +200,7 @@ class InFlight:
         return self.outcome is None and not self.forgotten
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@hot_record(eq=False)
 class Window:
     """A run of an article's tokens as the model takes it: `ids` is `int32 [length]`, special tokens included.
 
@@ -217,7 +236,7 @@ class Batch:
     @property
     def real_tokens(self) -> int:
         """What the user asked for: the sum of the window lengths."""
-        return sum(window.length_tokens for window in self.windows)
+        return sum([len(window.ids) for window in self.windows])
 
     @property
     def padded_tokens(self) -> int:
@@ -225,7 +244,7 @@ class Batch:
         return len(self.windows) * self.length_tokens
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@hot_record(eq=False)
 class WindowLabels:
     """The model's answer for one window: `labels int32 [length]`, `scores float32 [length]`, special tokens included."""
 

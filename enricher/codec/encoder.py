@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from enricher.codec.enriched import encode_record
 from enricher.codec.headers import dead_letter_headers, omitted_header, record_headers
 from enricher.errors import SettingsError
-from enricher.records import DeadLetter, EnrichedRecord, InFlight, ModelCard, RawRecord, Tombstone
+from enricher.records import DeadLetter, EnrichedRecord, InFlight, ModelCard, RawRecord, Tombstone, hot_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -29,7 +29,7 @@ _HEADER_OVERHEAD_BYTES = 10
 """Two lengths as varints of at most 5 bytes each, for every header."""
 
 
-@dataclass(frozen=True, slots=True)
+@hot_record(eq=False)
 class Outgoing:
     """One message to write. `letter` says why, for dead letters: the ticket's own, or that its record was too large."""
 

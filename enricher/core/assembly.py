@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from enricher.core.decoding import LabelScheme, decode_entities
 from enricher.core.windowing import coverage_of
-from enricher.records import DeadLetter, EnrichedRecord, InFlight, WindowFailure, WindowLabels, WindowResult
+from enricher.records import (
+    DeadLetter,
+    EnrichedRecord,
+    InFlight,
+    OwnedLabels,
+    WindowFailure,
+    WindowLabels,
+    WindowResult,
+)
 
 
 def settle(result: WindowResult, scheme: LabelScheme) -> None:
@@ -19,7 +27,7 @@ def settle(result: WindowResult, scheme: LabelScheme) -> None:
     if isinstance(result, WindowFailure):
         ticket.finish(DeadLetter("inference", result.error_type, result.message))
         return
-    _write_owned(result)
+    ticket.answers.append(_owned(result))
     ticket.windows_left -= 1
     if ticket.windows_left == 0:
         finish_enriched(ticket, scheme)
@@ -30,15 +38,11 @@ def finish_enriched(ticket: InFlight, scheme: LabelScheme) -> None:
     assert ticket.article is not None
     ticket.finish(EnrichedRecord(ticket.article, decode_entities(ticket, scheme), coverage_of(ticket)))
     # Arrays and encodings are of no more use, and the ticket may wait a while behind a slower one.
-    ticket.labels = ticket.scores = ticket.tokens = None
+    ticket.answers, ticket.tokens = [], None
 
 
-def _write_owned(result: WindowLabels) -> None:
+def _owned(result: WindowLabels) -> OwnedLabels:
     window = result.window
-    ticket = window.ticket
-    assert ticket.labels is not None
-    assert ticket.scores is not None
     shift = window.specials_before - window.start
     owned = slice(window.own_start + shift, window.own_stop + shift)
-    ticket.labels[window.own_start : window.own_stop] = result.labels[owned]
-    ticket.scores[window.own_start : window.own_stop] = result.scores[owned]
+    return OwnedLabels(window.own_start, result.labels[owned], result.scores[owned])

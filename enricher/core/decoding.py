@@ -8,13 +8,14 @@ passed over as whole arrays: words and characters are looked up only where somet
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 import numpy as np
 import numpy.typing as npt
 
-from enricher.records import Article, Entity, InFlight, TokenizedField
+from enricher.records import Entity, Float32Array, InFlight, Int32Array, OwnedLabels, TokenizedField
 
 BoolArray = npt.NDArray[np.bool_]
 Marked = tuple[int, int, float]
@@ -47,19 +48,37 @@ def decode_entities(ticket: InFlight, scheme: LabelScheme) -> list[Entity]:
     """The entities of a ticket whose windows are all labelled, by field and position."""
     assert ticket.article is not None
     assert ticket.tokens is not None
-    assert ticket.labels is not None
-    assert ticket.scores is not None
-    (places,) = scheme.inside[ticket.labels].nonzero()
-    if not places.size:
-        return []
-    marked = list(zip(places.tolist(), ticket.labels[places].tolist(), ticket.scores[places].tolist(), strict=True))
+    marked = _marked(ticket.answers, scheme)
     entities: list[Entity] = []
     first = begin = 0
     for part in ticket.tokens.fields:
         end = bisect_left(marked, (first + len(part.ids),))
-        entities += _entities(ticket.article, part, _runs(part, first, marked[begin:end], scheme))
+        if begin < end:
+            runs = _runs(part, first, marked[begin:end], scheme)
+            entities += _entities(ticket.article.text(part.name), part, runs)
         first, begin = first + len(part.ids), end
     return entities
+
+
+def _marked(answers: list[OwnedLabels], scheme: LabelScheme) -> list[Marked]:
+    """The tokens that have a label, in the order of the article."""
+    if not answers:
+        return []
+    labels, scores = _joined(answers)
+    (places,) = scheme.inside.take(labels).nonzero()
+    return list(zip(places.tolist(), labels[places].tolist(), scores[places].tolist(), strict=True))
+
+
+def _joined(answers: list[OwnedLabels]) -> tuple[Int32Array, Float32Array]:
+    """`[tokens]` each: every token has one owner, so the parts in their order are the article."""
+    if len(answers) == 1:
+        return answers[0].labels, answers[0].scores
+    answers.sort(key=_by_start)
+    _, labels, scores = zip(*answers, strict=True)
+    return np.concatenate(labels), np.concatenate(scores)
+
+
+_by_start = itemgetter(0)
 
 
 @dataclass(slots=True)
@@ -76,15 +95,21 @@ def _runs(part: TokenizedField, first: int, marked: Iterable[Marked], scheme: La
     """The rule. `first`: the place of the field's first token in its article."""
     runs: list[_Run] = []
     word_of, length = part.spans.word_of, len(part.ids)
+    stop = 0
     for place, label, score in marked:
         token = place - first
-        word, stop = word_of(token), token + 1
-        if token and word_of(token - 1) == word:
+        # `stop` is where the last labelled word ends: a token before it is one of its later pieces, one just there opens
+        # the next word, and one beyond may be the later piece of a word without a label.
+        if token < stop:
             continue
+        word = word_of(token)
+        if token > stop and word_of(token - 1) == word:
+            continue
+        stop = token + 1
         while stop < length and word_of(stop) == word:
             stop += 1
         kind, opens = scheme.meanings[label]
-        if runs and not opens and (runs[-1].stop, runs[-1].kind) == (token, kind):
+        if runs and not opens and runs[-1].stop == token and runs[-1].kind == kind:
             runs[-1].stop = stop
             runs[-1].scores.append(score)
         else:
@@ -92,12 +117,14 @@ def _runs(part: TokenizedField, first: int, marked: Iterable[Marked], scheme: La
     return runs
 
 
-def _entities(article: Article, part: TokenizedField, runs: Iterable[_Run]) -> Iterator[Entity]:
+def _entities(text: str, part: TokenizedField, runs: Iterable[_Run]) -> list[Entity]:
     """Without white space at the ends: SentencePiece counts the space before a word as the word's own."""
-    text, chars_of = article.text(part.name), part.spans.chars_of
+    entities, name, chars_of = [], part.name, part.spans.chars_of
     for run in runs:
         start, end = chars_of(run.start)[0], chars_of(run.stop - 1)[1]
         span = text[start:end]
         if found := span.strip():
-            start += len(span) - len(span.lstrip())
-            yield Entity(part.name, start, start + len(found), found, run.kind, sum(run.scores) / len(run.scores))
+            start += span.index(found) if len(found) < len(span) else 0
+            score = sum(run.scores) / len(run.scores)
+            entities.append(Entity(name, start, start + len(found), found, run.kind, score))
+    return entities

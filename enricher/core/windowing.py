@@ -6,7 +6,7 @@ becomes several.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -71,21 +71,21 @@ class WindowCutter:
         spans = _plan(len(ids), self.content_tokens, self.overlap_tokens)
         ticket.tokens = tokens
         ticket.windows = ticket.windows_left = len(spans)
-        ticket.labels = np.zeros(len(ids), dtype=np.int32)
-        ticket.scores = np.zeros(len(ids), dtype=np.float32)
-        before, after = _array(self.before), _array(self.after)
+        specials_before = len(self.before)
         return [
-            Window(
-                ticket=ticket,
-                ids=np.concatenate((before, ids[span.start : span.stop], after)),
-                start=span.start,
-                own_start=span.own_start,
-                own_stop=span.own_stop,
-                specials_before=len(self.before),
-                arrived_s=now_s,
-            )
-            for span in spans
+            Window(ticket, window_ids, span.start, span.own_start, span.own_stop, specials_before, now_s)
+            for span, window_ids in zip(spans, self._framed(ids, spans), strict=True)
         ]
+
+    def _framed(self, ids: Int32Array, spans: Sequence[Span]) -> Iterator[Int32Array]:
+        """The ids of each window with the special tokens around them, as views of one array: it is made in one call."""
+        before, after = _array(self.before), _array(self.after)
+        specials, stop = len(self.before) + len(self.after), 0
+        pieces = [piece for span in spans for piece in (before, ids[span.start : span.stop], after)]
+        framed = np.concatenate(pieces) if pieces else ids
+        for span in spans:
+            start, stop = stop, stop + span.stop - span.start + specials
+            yield framed[start:stop]
 
 
 _plan = lru_cache(maxsize=4096)(plan_windows)

@@ -60,7 +60,7 @@ class GatheredFloat32(PaddedFloat32):
 
     def padded_tokens(self, windows: Sequence[Window]) -> int:
         """The real tokens: what is padded inside attention is a tenth of the work."""
-        return sum(window.length_tokens for window in windows)
+        return sum([len(window.ids) for window in windows])
 
     def feeds(self, windows: Sequence[Window], pad_id: int) -> Feeds:
         """The five arrays; nothing is padded with an id."""

@@ -7,7 +7,7 @@ import time
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from enricher.errors import BrokerError
-from enricher.records import Partition, RawRecord
+from enricher.records import Headers, Partition, RawRecord
 
 _NO_LEADER_YET = {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE}
 _LOOK_AGAIN_S = 0.05
@@ -49,14 +49,10 @@ def raw_record(message: Message) -> RawRecord:
     kind, timestamp_ms = message.timestamp()
     offset = message.offset()
     assert offset is not None
-    return RawRecord(
-        partition=partition_of(message),
-        offset=offset,
-        key=message.key(),
-        value=message.value(),
-        headers=tuple(message.headers() or ()),  # type: ignore[arg-type]  # the stub allows dicts, the client gives pairs
-        timestamp_s=timestamp_ms / 1000 if kind else None,
-    )
+    # The stub allows dicts as headers, the client gives pairs.
+    headers: Headers = tuple(message.headers() or ())  # type: ignore[arg-type]
+    timestamp_s = timestamp_ms / 1000 if kind else None
+    return RawRecord(partition_of(message), offset, message.key(), message.value(), headers, timestamp_s)
 
 
 def partition_of(message: Message) -> Partition:

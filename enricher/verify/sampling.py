@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +14,8 @@ from enricher.verify.cluster import Cluster
 from enricher.verify.findings import Check, Checks
 from enricher.verify.reading import Progress
 from enricher.verify.watch import OffsetWatch
+
+log = logging.getLogger(__name__)
 
 SAMPLE_EVERY_S = 0.2
 
@@ -82,6 +85,8 @@ def _until(
 
 def _sample(cluster: Cluster, watch: OffsetWatch) -> None:
     try:
-        watch.note(cluster.committed())
+        falls = watch.note(cluster.committed())
     except BrokerError:
         return
+    for fall in falls:
+        log.warning("the committed offset went back: %s", fall)

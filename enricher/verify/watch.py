@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from enricher.verify.findings import Check, Place
 
 Committed = Mapping[int, int | None]
 """The committed offset of each partition; None where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fall:
+    """A committed offset that was below the one before."""
+
+    partition: int
+    before: int
+    after: int | None
+
+    def __str__(self) -> str:
+        return f"partition {self.partition}: from {self.before} back to {self.after}"
 
 
 class OffsetWatch:
@@ -19,14 +32,17 @@ class OffsetWatch:
         self._topic = topic
         self._last: dict[int, int] = {}
 
-    def note(self, committed: Committed) -> None:
-        """A sample, later than all before it. Every partition with a sample to compare with counts as checked."""
+    def note(self, committed: Committed) -> list[Fall]:
+        """A sample, later than all before it; returns what fell. Every partition with one to compare with is checked."""
         self.samples += 1
+        falls = []
         for partition, offset in committed.items():
             last = self._last.get(partition)
             if last is not None:
                 self.check.checked += 1
                 if offset is None or offset < last:
                     self.check.fail(Place(self._topic, partition, offset or 0))
+                    falls.append(Fall(partition, last, offset))
             if offset is not None:
                 self._last[partition] = offset
+        return falls

@@ -38,6 +38,21 @@ def test_score_of_numpy_is_written_as_a_number(record: EnrichedRecord, card: Mod
     assert written["entities"][0]["score"] == 0.1
 
 
+def test_score_a_little_above_one_is_written_as_one(record: EnrichedRecord, card: ModelCard) -> None:
+    """Devices compute probabilities with rounding errors; no indexer shall see more than 1."""
+    written = orjson.loads(encode_record(with_entity(record, {"score": 1.00003}), card))
+    assert written["entities"][0]["score"] == 1.0
+
+
+@given(score=st.floats(0, 1, width=32))
+def test_score_is_rounded_to_four_decimals(score: float) -> None:
+    """As Python itself rounds it, whatever float32 the model gave."""
+    record = EnrichedRecord(
+        Article("a-1", "", "Oslo"), (Entity("body", 0, 4, "Oslo", "LOC", score),), Coverage(1, 1, truncated=False)
+    )
+    assert round(score, 4) == orjson.loads(encode_record(record, ModelCard("m", "d", "fp32")))["entities"][0]["score"]
+
+
 @pytest.mark.parametrize(
     "changes",
     [

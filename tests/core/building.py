@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from enricher.records import (
     Article,
     InFlight,
+    OwnedLabels,
     Partition,
     RawRecord,
     TokenizedArticle,
@@ -48,15 +50,18 @@ def spans_of_words(text: str) -> GivenSpans:
 
 
 def ticket_of(title: str, body: str, title_spans: GivenSpans, body_spans: GivenSpans) -> InFlight:
-    """A tokenised article whose labels are all `O` so far."""
+    """A tokenised article that no window has answered for."""
     fields = (
         TokenizedField("title", np.zeros(len(title_spans.words), np.int32), title_spans),
         TokenizedField("body", np.zeros(len(body_spans.words), np.int32), body_spans),
     )
-    ticket = InFlight(raw(0), 0.0, Article("id", title, body), TokenizedArticle(fields))
-    ticket.labels = np.zeros(TokenizedArticle(fields).length_tokens, np.int32)
-    ticket.scores = np.ones(TokenizedArticle(fields).length_tokens, np.float32)
-    return ticket
+    return InFlight(raw(0), 0.0, Article("id", title, body), TokenizedArticle(fields))
+
+
+def answer(ticket: InFlight, labels: Sequence[int], scores: Sequence[float] | None = None) -> None:
+    """Give the ticket all its labels, as one window that owns everything; scores are 1 where nothing else is said."""
+    scores = [1.0] * len(labels) if scores is None else scores
+    ticket.answers = [OwnedLabels(0, np.array(labels, np.int32), np.array(scores, np.float32))]
 
 
 def window_of(length: int, arrived_s: float, ticket: InFlight | None = None) -> Window:

@@ -95,8 +95,7 @@ def test_a_record_tells_what_the_model_saw_and_the_ticket_lets_go_of_the_rest() 
         ticket.outcome.coverage.windows,
         ticket.outcome.coverage.truncated,
     )
-    assert ticket.labels is None
-    assert ticket.scores is None
+    assert ticket.answers == []
     assert ticket.tokens is None
 
 

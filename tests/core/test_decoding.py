@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from core.building import GivenSpans, spans_of_words, ticket_of
+from core.building import GivenSpans, answer, spans_of_words, ticket_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,7 +28,7 @@ SCHEME = LabelScheme.from_labels(LABELS)
 def labelled(body: str, labels: str, title: str = "") -> InFlight:
     """One token a word; `labels` names each word's label, title first."""
     ticket = ticket_of(title, body, spans_of_words(title), spans_of_words(body))
-    ticket.labels = np.array([LABELS.index(label) for label in labels.split()], np.int32)
+    answer(ticket, [LABELS.index(label) for label in labels.split()])
     return ticket
 
 
@@ -62,7 +62,7 @@ def test_the_first_token_of_a_word_decides_for_the_whole_word() -> None:
     """Later pieces neither end, nor open, nor change anything; the span reaches to the end of the last piece."""
     pieces = GivenSpans([0, 0, 1, 1, 1], [(0, 2), (2, 8), (9, 11), (11, 13), (13, 14)])
     ticket = ticket_of("", "Lovelace wrote", spans_of_words(""), pieces)
-    ticket.labels = np.array([1, 3, 0, 1, 1], np.int32)
+    answer(ticket, [1, 3, 0, 1, 1])
     assert [("Lovelace", "PER")] == found(ticket)
 
 
@@ -79,7 +79,7 @@ def test_white_space_at_the_ends_of_a_span_is_not_part_of_the_entity() -> None:
     ticket = ticket_of(
         "", "in  New York\u00a0 now", spans_of_words(""), GivenSpans([0, 1, 2, 3], [(0, 2), (2, 7), (7, 14), (14, 18)])
     )
-    ticket.labels = np.array([0, 3, 4, 0], np.int32)
+    answer(ticket, [0, 3, 4, 0])
     (entity,) = decode_entities(ticket, SCHEME)
     assert (4, 12, "New York") == (entity.start, entity.end, entity.text)
 
@@ -87,7 +87,7 @@ def test_white_space_at_the_ends_of_a_span_is_not_part_of_the_entity() -> None:
 def test_an_entity_of_white_space_alone_is_none() -> None:
     """Nothing is left of it."""
     ticket = ticket_of("", "a   b", spans_of_words(""), GivenSpans([0, 1, 2], [(0, 1), (1, 4), (4, 5)]))
-    ticket.labels = np.array([0, 1, 0], np.int32)
+    answer(ticket, [0, 1, 0])
     assert found(ticket) == []
 
 
@@ -103,7 +103,7 @@ def test_offsets_count_code_points(name: str) -> None:
 def test_the_score_is_the_mean_of_the_words_first_tokens() -> None:
     """0.5 and 1.0 make 0.75."""
     ticket = labelled("Ada Lovelace", "B-PER I-PER")
-    ticket.scores = np.array([0.5, 1.0], np.float32)
+    answer(ticket, ticket.answers[0].labels.tolist(), [0.5, 1.0])
     (entity,) = decode_entities(ticket, SCHEME)
     assert entity.score == 0.75
 
@@ -150,7 +150,7 @@ def any_tickets(draw: st.DrawFn) -> InFlight:
     (title, title_spans), (body, body_spans) = parts
     ticket = ticket_of(title, body, title_spans, body_spans)
     length = len(title_spans.words) + len(body_spans.words)
-    ticket.labels = np.array(draw(st.lists(st.integers(0, 4), min_size=length, max_size=length)), np.int32)
+    answer(ticket, draw(st.lists(st.integers(0, 4), min_size=length, max_size=length)))
     return ticket
 
 
@@ -189,8 +189,8 @@ def test_all_sentences_of_the_reference_give_exactly_its_spans(embedded: Checkpo
     ):
         assert not isinstance(tokens, Exception)
         ticket = ticket_of("", article.body, spans_of_words(""), spans_of_words(""))
-        ticket.article, ticket.tokens, ticket.labels = article, tokens, its_labels[1:-1]
-        ticket.scores = np.ones(tokens.length_tokens, np.float32)
+        ticket.article, ticket.tokens = article, tokens
+        answer(ticket, its_labels[1:-1].tolist())
         spans = [
             {"start": entity.start, "end": entity.end, "label": entity.label, "text": entity.text}
             for entity in decode_entities(ticket, scheme)

@@ -102,14 +102,12 @@ def test_windows_carry_the_special_tokens_and_the_ids_of_title_and_body_together
     assert all(window.ids.dtype == np.int32 and window.ticket is ticket for window in windows)
 
 
-def test_cutting_makes_the_ticket_ready_for_its_labels() -> None:
-    """It knows how many windows to wait for, and has a place for every token."""
+def test_cutting_makes_the_ticket_ready_for_its_answers() -> None:
+    """It knows how many windows to wait for, and how much of the article they are."""
     ticket = InFlight(raw(0), 0.0)
     WindowCutter(8, 2, (101,), (102,)).cut(ticket, article([1] * 3, [2] * 10), now_s=0.0)
     assert (3, 3) == (ticket.windows, ticket.windows_left)
-    assert ticket.labels is not None
-    assert ticket.scores is not None
-    assert (13, 13) == (len(ticket.labels), len(ticket.scores))
+    assert ticket.answers == []
     assert (13, 3, False) == (
         coverage_of(ticket).tokens,
         coverage_of(ticket).windows,
