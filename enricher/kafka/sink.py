@@ -124,12 +124,22 @@ class TransactionalSink:
         self._failed = []
         for message in outgoing:
             self._produce_one(producer, message)
-        unsent = producer.flush(self._config.transaction_timeout_s)
+        unsent = self._flushed(producer)
         if self._failed:
             raise self._failure(producer)
         if unsent:
             message_ = f"{unsent} of {len(outgoing)} records were not acknowledged in time"
             raise TransactionTrouble(message_)
+
+    def _flushed(self, producer: Producer) -> int:
+        """How many records are not with the broker yet."""
+        try:
+            return producer.flush(self._config.transaction_timeout_s)
+        except SystemError as error:
+            # Seen of a producer that was fenced meanwhile: the client fails and loses why. Its next call says it.
+            producer.begin_transaction()
+            message = "the client lost the reason why it could not write"
+            raise TransactionTrouble(message) from error
 
     def _produce_one(self, producer: Producer, message: Outgoing) -> None:
         topic = self._config.dead_letter_topic if message.kind == "dead_letter" else self._config.output_topic

@@ -6,12 +6,14 @@ Reads with clients of its own, past the proxy, and knows what must come out from
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
 from nemesis.headers import STAGE, headers_of, source_of
+from nemesis.history import OFFSETS_TOPIC, commits_of, falls
 from nemesis.reference import expected
 
 if TYPE_CHECKING:
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
 
 _TIMEOUT_S = 30.0
 _SHOWN = 5
+_SILENCE_S = 20.0
+"""A client that delivers nothing for so long is replaced."""
+_CLIENTS = 4
 Place = tuple[int, int]
 """Partition and offset of an input."""
 
@@ -74,6 +79,8 @@ def check(bootstrap_servers: str, names: Names, seen: Mapping[Place, int]) -> Fi
         if each.answers != 1:
             findings.note("doubled" if each.answers else "lost", place)
     _check_offsets(findings, reader, names)
+    for before, after in falls(commits_of(reader.records(OFFSETS_TOPIC), names.group, names.input)):
+        findings.note("committed offsets that went back", f"{after} after {before}")
     _check_seen(findings, inputs, seen)
     return findings
 
@@ -146,19 +153,28 @@ class _Reader:
         }
 
     def records(self, topic: str, isolation: str = "read_committed") -> Iterator[Message]:
-        """From the beginning of all partitions to their ends, each partition in order."""
+        """From the beginning of all partitions to their ends, each partition in order. Raises TimeoutError."""
+        with closing(Consumer(self._common)) as consumer:
+            nexts = dict.fromkeys(self._partitions(consumer, topic), OFFSET_BEGINNING)
+        for _ in range(_CLIENTS):
+            yield from self._read_on(topic, nexts, isolation)
+            if not nexts:
+                return
+        raise TimeoutError(f"{topic}: nothing more comes of {sorted(nexts)}, and they are not at their ends")
+
+    def _read_on(self, topic: str, nexts: dict[int, int], isolation: str) -> Iterator[Message]:
+        """As far as one client gets: one was seen to deliver nothing at all, on a busy machine. Ended ones leave `nexts`."""
         consumer = Consumer({**self._common, "isolation.level": isolation})
         try:
-            numbers = self._partitions(consumer, topic)
-            consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in numbers])
-            ended: set[int | None] = set()
-            while len(ended) < len(numbers):
-                for message in consumer.consume(1_000, 0.2):
-                    error = message.error()
+            consumer.assign([TopicPartition(topic, number, offset) for number, offset in nexts.items()])
+            while nexts and (messages := consumer.consume(1_000, 0.2) or consumer.consume(1, _SILENCE_S)):
+                for message in messages:
+                    error, number = message.error(), message.partition() or 0
                     if error is None:
+                        nexts[number] = (message.offset() or 0) + 1
                         yield message
                     elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001  the client's name
-                        ended.add(message.partition())
+                        nexts.pop(number, None)
         finally:
             consumer.close()
 

@@ -16,7 +16,7 @@ import orjson
 import psutil
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
 _SCRIPTS = Path(__file__).resolve().parent.parent
@@ -37,9 +37,12 @@ class Exit:
 class Place:
     """One worker's place in the crew: whichever process it is at the moment."""
 
-    def __init__(self, name: str, settings: Mapping[str, Any], log: Path, note: Callable[[Exit], None]) -> None:
+    def __init__(
+        self, name: str, settings: Mapping[str, Any], log: Path, note: Callable[[Exit], None], flaws: Sequence[str] = ()
+    ) -> None:
         self.name = name
         self._settings = settings
+        self._flaws = flaws
         self._log = log
         self._note = note
         self._over = threading.Event()
@@ -96,7 +99,7 @@ class Place:
         environment["PYTHONPATH"] = os.pathsep.join([str(_SCRIPTS), *filter(None, [os.environ.get("PYTHONPATH")])])
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "nemesis.worker"],
+                [sys.executable, "-m", "nemesis.worker", *self._flaws],
                 stdin=subprocess.PIPE,
                 stderr=log,
                 stdout=log,
@@ -132,9 +135,9 @@ class Crew:
         for name in names:
             self.add(name)
 
-    def add(self, name: str) -> Place:
-        """One more."""
-        place = Place(name, self._settings_of(name), self._folder / f"{name}.log", self.exits.append)
+    def add(self, name: str, flaws: Sequence[str] = ()) -> Place:
+        """One more, without the defences that `flaws` names."""
+        place = Place(name, self._settings_of(name), self._folder / f"{name}.log", self.exits.append, flaws)
         self.places[name] = place
         return place
 

@@ -55,7 +55,7 @@ def _document(run: Run) -> dict[str, Any]:
         "seconds": run.seconds,
         "findings": asdict(run.findings),
         "verified": run.verified,
-        "offsets_went_back": run.offsets_went_back,
+        "stale_answers": run.stale_answers,
         "faults": [asdict(outcome) for outcome in run.outcomes],
         "exits": Counter(str(end.code) for end in run.exits),
         "published_per_second": [run.per_second.get(second, 0) for second in seconds],

@@ -105,6 +105,16 @@ class Watch(_Nth):
         return Verdict.PASS
 
 
+class Answered(_Nth):
+    """Tells when the `nth` matching request is answered: the broker has carried it out, or refused."""
+
+    async def reply(self, request: Request, arrived_s: float) -> Verdict:  # noqa: ARG002
+        """Tell."""
+        if self._is_it():
+            self.caught.set()
+        return Verdict.PASS
+
+
 class Hold(_Nth):
     """Keeps the `nth` matching request until lifted. With `hang_up` the client loses its connection at that moment.
 

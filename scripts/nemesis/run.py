@@ -61,7 +61,8 @@ class Run:
     verified: Mapping[str, Any]
     exits: Sequence[Exit]
     per_second: Mapping[int, int]
-    offsets_went_back: int
+    stale_answers: int
+    """How often a sample of the committed offsets was below the one before, though the log says that none went back."""
     caught_up: bool
 
     @property
@@ -77,7 +78,7 @@ class Run:
     @property
     def exactly_once(self) -> bool:
         """Whether both verifiers find nothing wrong."""
-        return self.caught_up and self.findings.good and self.verified["exit_code"] == 0 and not self.offsets_went_back
+        return self.caught_up and self.findings.good and self.verified["exit_code"] == 0
 
     @property
     def good(self) -> bool:
@@ -101,7 +102,7 @@ class Run:
                 ", ".join(f"{count} {what}" for what, count in found.counts.items()) or "nothing wrong",
                 f"enricher verify: exit code {self.verified['exit_code']}",
                 f"{found.uncommitted} records rolled back on the way",
-                f"committed offsets went back {self.offsets_went_back} times",
+                f"{self.stale_answers} stale answers about committed offsets",
                 f"{len(self.late)} recoveries over the limit",
                 f"{len(self.spinning)} times a worker turned in circles",
                 "caught up" if self.caught_up else "NOT caught up",

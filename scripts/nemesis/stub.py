@@ -17,6 +17,7 @@ import numpy as np
 
 from enricher.app import Model
 from enricher.inference.advice import Advice
+from enricher.inference.padded import PaddedFloat32
 from enricher.records import (
     BatchResult,
     ModelCard,
@@ -122,6 +123,7 @@ class _Device:
     """All that is asked of a prepared model whose engine is not made from it."""
 
     device = "cpu"
+    form = PaddedFloat32()
 
 
 def stub_model(engine: StubEngine) -> Model:

@@ -1,9 +1,10 @@
 """One worker as the nemesis runs it: all of it is real but the model (`stub`).
 
-    python -m nemesis.worker    # settings as one line of JSON on standard input, then commands, one a line
+    python -m nemesis.worker [FLAW ...]    # settings as one line of JSON on standard input, then commands, one a line
 
 Commands: `hang SECONDS` makes the next run of the model take so much longer; `lose` makes it lose a window. The end of the
-input stops the worker in good order, so that none outlives its parent. Exit codes are those of `enricher run`.
+input stops the worker in good order, so that none outlives its parent. Flaws are defences that it is made without (`flaws`).
+Exit codes are those of `enricher run`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import os
 import signal
 import sys
 import threading
+from typing import TYPE_CHECKING
 
 import orjson
 
@@ -20,7 +22,11 @@ from enricher.app import kafka_worker
 from enricher.commands.run.signals import stopped_by_signals
 from enricher.errors import FatalError
 from enricher.settings import Settings
+from nemesis.flaws import switched_off
 from nemesis.stub import StubEngine, stub_model
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _LEAVE_S = 20.0
 """A worker without a parent that is still there after this long is ended; nothing is left behind."""
@@ -43,11 +49,12 @@ def _obey_until_orphaned(engine: StubEngine) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _run(settings: Settings) -> None:
+def _run(settings: Settings, flaws: Sequence[str]) -> None:
     engine = StubEngine()
     with stopped_by_signals() as signals:
         threading.Thread(target=_obey_until_orphaned, args=(engine,), name="orders", daemon=True).start()
-        worker = kafka_worker(settings, stub_model(engine))
+        with switched_off(flaws):
+            worker = kafka_worker(settings, stub_model(engine))
         signals.stop(worker)
         worker.run()
 
@@ -57,7 +64,7 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s")
     logging.getLogger("librdkafka").setLevel(logging.ERROR)
     try:
-        _run(Settings(**orjson.loads(sys.stdin.readline())))
+        _run(Settings(**orjson.loads(sys.stdin.readline())), sys.argv[1:])
     except FatalError as error:
         sys.stderr.write(f"enricher: {error}\n")
         sys.exit(error.exit_code)

@@ -36,7 +36,7 @@ POOL = 2_000
 
 def main(
     minutes: Annotated[float, typer.Option(help="How long to sample, after warming up.")] = 30.0,
-    warm_up_minutes: Annotated[float, typer.Option(help="Load before the first sample counts.")] = 2.0,
+    warm_up_minutes: Annotated[float, typer.Option(help="Load before the first sample counts.")] = 5.0,
     rate: Annotated[float, typer.Option(help="Articles per second.")] = 50.0,
     mix: Annotated[str, typer.Option(help="Their lengths: headlines, news, long, mixed.")] = "headlines",
     out: Annotated[Path | None, typer.Option(help="Folder for memory.png and soak.json.")] = None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -11,12 +12,14 @@ from confluent_kafka.admin import (
     NewPartitions,
     ResourceType,
 )
-from kafka.clients import config_for, encoder, opened, poll_until, records_of, release_of, sink_for
+from kafka.clients import config_for, encoder, opened, poll_until, records_of, release_of, sink_for, unguarded
 from kafka.harness import Sent, assert_exactly_once, committed_and_ends, header_list, headers_of, publish, read_all
 from support.topics import Topics
 
-from enricher.errors import BrokerError, Fenced, RefusedOutput, TransactionTrouble
+from enricher.errors import BrokerError, EnricherError, Fenced, RefusedOutput, TransactionTrouble
+from enricher.kafka.sink import TransactionalSink
 from enricher.records import DeadLetter, InFlight, RawRecord
+from enricher.tally import Tally
 
 pytestmark = pytest.mark.broker
 
@@ -227,4 +230,42 @@ def test_a_missing_output_topic_is_named(topics: Topics) -> None:
     source, _ = opened(config_for(topics))
     with pytest.raises(BrokerError, match=r"'nowhere'.*topics create"):
         sink_for(source, config_for(topics, output_topic="nowhere"))
+    source.close()
+
+
+class _LosesItsReason(Producer):
+    """What the client was seen to do when it was fenced during a flush."""
+
+    def flush(self, *arguments: float) -> int:
+        """Flushes, and fails without a reason."""
+        super().flush(*arguments)
+        raise SystemError("<method 'flush' of 'cimpl.Producer' objects> returned NULL without setting an exception")
+
+
+@pytest.mark.parametrize(("fenced", "error"), [(True, Fenced), (False, TransactionTrouble)])
+def test_a_flush_that_loses_its_reason_is_asked_for_it(
+    topics: Topics,
+    fenced: bool,  # noqa: FBT001  a parameter of the test
+    error: type[EnricherError],
+) -> None:
+    """A fenced worker exits; any other trouble is recovered from. Neither is a crash."""
+    config = config_for(topics)
+    publish(topics.bootstrap_servers, topics.input, inputs(5))
+    source, _ = opened(config)
+    sink = TransactionalSink(
+        config,
+        encoder(),
+        membership=source.membership,
+        guard=unguarded,
+        tally=Tally(),
+        producer_class=_LosesItsReason,
+    )
+    sink.open()
+    release = release_of(records_of(source, 5))
+    if fenced:
+        rival, _ = sink_for(source, config)
+        rival.close()
+    with pytest.raises(error):
+        sink.publish(release)
+    sink.close()
     source.close()

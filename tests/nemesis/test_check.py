@@ -134,6 +134,16 @@ def test_offset_behind_the_end_is_found(direct: Topics) -> None:
     assert {"partitions whose committed offset is not the end": 1} == findings.counts
 
 
+def test_offset_that_went_back_is_found(direct: Topics) -> None:
+    """Even where it is right in the end: the broker's log has every offset that was ever committed."""
+    answers = right_answers(direct)
+    consumer = Consumer({"bootstrap.servers": direct.bootstrap_servers, "group.id": direct.group})
+    for offset in (COUNT, COUNT - 2):
+        consumer.commit(offsets=[TopicPartition(direct.input, 0, offset)], asynchronous=False)
+    consumer.close()
+    assert {"committed offsets that went back": 1} == verdict(direct, answers).counts
+
+
 def test_open_transaction_is_found(direct: Topics) -> None:
     """A transaction that nobody ends holds back whoever reads committed records."""
     answers = right_answers(direct)

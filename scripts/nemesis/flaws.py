@@ -1,0 +1,74 @@
+"""Defences of the worker, switched off: for negative controls, which show what each one is there for.
+
+Only the workers of the nemesis can be started like this (`nemesis.worker`); the product has no such switch.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+from confluent_kafka import KafkaException, Producer
+
+from enricher import app
+from enricher.errors import TransactionTrouble
+from enricher.kafka.sink import TransactionalSink
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+SAME_PRODUCER = "same-producer"
+
+
+class _KeptProducer(Producer):
+    """Cannot be let go of."""
+
+    def purge(self, *_arguments: Any, **_named: Any) -> None:  # noqa: ANN401  the client's own signature
+        """Nothing."""
+
+    def close(self, *_arguments: Any) -> bool:  # noqa: ANN401  as above
+        """Nothing."""
+        return True
+
+
+class SameProducerSink(TransactionalSink):
+    """After a slow transaction it does nothing; after trouble it aborts and goes on with the producer that it has.
+
+    Only one that cannot even abort any more is replaced: by then the harm is done.
+    """
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:  # noqa: ANN401  whatever the sink takes
+        super().__init__(*arguments, **named | {"producer_class": _KeptProducer})
+        self._only: Producer | None = None
+
+    def _renew(self, slow: str) -> None:
+        """Do not."""
+
+    def _connected(self) -> Producer:
+        if self._only is None or not self._aborted(self._only):
+            self._only = super()._connected()
+        return self._only
+
+    def _aborted(self, producer: Producer) -> bool:
+        try:
+            producer.abort_transaction(self._config.transaction_timeout_s)
+        except KafkaException as exception:
+            if exception.args[0].fatal():
+                return False
+            raise TransactionTrouble(str(exception)) from exception
+        return True
+
+
+_CLASSES: dict[str, tuple[str, type]] = {
+    SAME_PRODUCER: ("TransactionalSink", SameProducerSink),
+}
+
+
+@contextmanager
+def switched_off(names: Sequence[str]) -> Iterator[None]:
+    """Workers that are made in the body are made without these defences. Raises KeyError for one that there is not."""
+    with ExitStack() as patches:
+        for place, flawed in (_CLASSES[name] for name in names):
+            patches.enter_context(patch.object(app, place, flawed))
+        yield
