@@ -44,7 +44,7 @@ class Answer:
 
 def right_answers(topics: Topics) -> list[Answer]:
     """Publish inputs, all to partition 0, and give the outputs that a faultless worker would write."""
-    producer = Producer({"bootstrap.servers": topics.bootstrap_servers})
+    producer = Producer({"bootstrap.servers": topics.bootstrap_servers, "enable.idempotence": True})
     articles, answers = Articles("check"), []
     for number in range(COUNT):
         article = articles.input(number)
@@ -58,7 +58,7 @@ def right_answers(topics: Topics) -> list[Answer]:
 
 def verdict(topics: Topics, answers: Sequence[Answer], *, committed: int = COUNT) -> Findings:
     """Write the outputs, commit the offset, check."""
-    producer = Producer({"bootstrap.servers": topics.bootstrap_servers})
+    producer = Producer({"bootstrap.servers": topics.bootstrap_servers, "enable.idempotence": True})
     for each in answers:
         topic = topics.output if each.stage is None else topics.dead_letters
         producer.produce(topic, each.value, each.key, headers=each.headers, partition=each.partition)
