@@ -100,6 +100,7 @@ def test_a_transport_failure_without_a_reason_says_where_to_look(config: KafkaCo
 
 def test_the_same_complaint_is_logged_once(config: KafkaConfig, caplog: pytest.LogCaptureFixture) -> None:
     """The client repeats itself at every attempt, with another time in it."""
+    caplog.set_level(logging.WARNING, logger="librdkafka")  # the command line raises it for its process
     last_word = LastWord(config)
     for text in ("refused (after 3ms in state CONNECT)", "refused (after 41ms in state CONNECT)", "no route"):
         last_word(KafkaError(KafkaError._TRANSPORT, text))
