@@ -20,6 +20,7 @@ from typing import Any, cast
 import orjson
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
 
+CLIENTS, SILENCE_S = 3, 20.0
 SAMPLES = Path(__file__).resolve().parents[2] / "scripts" / "articles" / "wikinews.jsonl"
 
 
@@ -73,6 +74,15 @@ def publish(bootstrap_servers: str, topic: str, inputs: Iterable[Sent]) -> dict[
 
 def read_all(bootstrap_servers: str, topic: str, isolation: str = "read_committed") -> list[Message]:
     """Everything that a consumer sees of a topic, from its beginning to its end."""
+    for _ in range(CLIENTS):
+        messages = _read_once(bootstrap_servers, topic, isolation)
+        if messages is not None:
+            return messages
+    raise TimeoutError(f"{CLIENTS} clients in a row delivered nothing more of {topic}, and it is not at its end")
+
+
+def _read_once(bootstrap_servers: str, topic: str, isolation: str) -> list[Message] | None:
+    """None where the client falls silent before the end: one was seen to deliver nothing at all, on a busy machine."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap_servers,
@@ -90,7 +100,10 @@ def read_all(bootstrap_servers: str, topic: str, isolation: str = "read_committe
         messages: list[Message] = []
         ended: set[int | None] = set()
         while len(ended) < len(numbers):
-            for message in consumer.consume(1_000, 0.2):
+            arrived = consumer.consume(1_000, 0.2) or consumer.consume(1, SILENCE_S)
+            if not arrived:
+                return None
+            for message in arrived:
                 ended.add(message.partition()) if message.error() else messages.append(message)
         return messages
     finally:
