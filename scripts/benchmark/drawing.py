@@ -64,7 +64,7 @@ def _drawn(plot: Plot, file_format: str) -> bytes:
         if plot.log_y:
             axes.set_yscale("log")
         if len(plot.series) > 1 or plot.limit:
-            axes.legend()
+            figure.legend(loc="outside lower center", ncols=4)  # never over what it explains
         buffer = io.BytesIO()
         figure.savefig(buffer, format=file_format, dpi=160, metadata={"Date": None} if file_format == "svg" else None)
         plt.close(figure)
