@@ -55,7 +55,7 @@ class ArrivalScheduler:
     def next_batch(self, now_s: float, *, flush: bool = False) -> Batch | None:
         """The batch to run next, or None while it is better to wait. `flush`: whatever waits is due now."""
         due_s = self.next_due_s()
-        if due_s is None or (now_s < due_s and not flush and not self._full):
+        if due_s is None or (now_s < due_s and not flush):
             return None
         batch = Batch(tuple(self._fitting()))
         self.queued_tokens -= batch.real_tokens

@@ -8,12 +8,12 @@ import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import psutil
 
-_PROCESSOR = Path("/proc/cpuinfo")
+from enricher.inference.gate.machine import processor_features, processor_name
+
 _FEATURES = ("amx_bf16", "avx512_bf16", "avx512_vnni", "avx_vnni", "avx2")
 
 
@@ -46,7 +46,7 @@ class LoadMeter:
         brokers = set(self._broker_pids())
         children = {child.pid for child in psutil.Process().children(recursive=True)} - brokers
         own_s = sum(map(cpu_s, {os.getpid(), *children}))
-        return time.monotonic(), _machine_cpu_s(), own_s, sum(map(cpu_s, brokers))
+        return time.monotonic(), machine_cpu_s(), own_s, sum(map(cpu_s, brokers))
 
 
 def describe() -> dict[str, Any]:
@@ -62,14 +62,10 @@ def describe() -> dict[str, Any]:
 
 
 def processor() -> str:
-    """Name and the features that decide which form runs."""
-    if not _PROCESSOR.is_file():
-        return platform.processor() or platform.machine()
-    text = _PROCESSOR.read_text()
-    names = [line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name")]
-    words = set(text.split())
-    features = ", ".join(name for name in _FEATURES if name in words) or "none of ours"
-    return f"{os.cpu_count()} x {names[0] if names else platform.machine()} ({features})"
+    """How many, their name, and the features that decide which form runs."""
+    known = set(processor_features())
+    features = ", ".join(name for name in _FEATURES if name in known) or "none of ours"
+    return f"{os.cpu_count()} x {processor_name('cpu')} ({features})"
 
 
 def cpu_s(pid: int) -> float:
@@ -81,6 +77,7 @@ def cpu_s(pid: int) -> float:
     return float(times.user + times.system)
 
 
-def _machine_cpu_s() -> float:
+def machine_cpu_s() -> float:
+    """Processor time of the whole machine so far, ours included."""
     times = psutil.cpu_times()
     return float(sum(times) - times.idle - getattr(times, "iowait", 0.0) - getattr(times, "guest", 0.0))

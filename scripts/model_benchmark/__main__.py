@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import platform
 import statistics
 import tempfile
 from pathlib import Path
@@ -15,13 +13,13 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from benchmark.machine import processor
 from enricher.commands.console import data_console
 from enricher.inference.catalogue import forms_for
 from enricher.inference.model import open_model
 from model_benchmark.cases import Case, cases
 from model_benchmark.legs import Leg, Timing, at_its_best, our_leg, stock_legs, time_once
 
-PROCESSOR = Path("/proc/cpuinfo")
 Figures = dict[str, Any]
 
 
@@ -45,7 +43,7 @@ def main(
             results.append(_measured(case, best, repetitions, status.update))
     figures: Figures = {
         "model": checkpoint.name,
-        "processor": _processor(),
+        "processor": processor(),
         "repetitions": repetitions,
         "cases": results,
     }
@@ -103,15 +101,6 @@ def _table(result: Figures, processor: str) -> Table:
             f"{row['others_cores']:.2f}",
         )
     return table
-
-
-def _processor() -> str:
-    if not PROCESSOR.is_file():
-        return platform.processor()
-    text = PROCESSOR.read_text()
-    names = [line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name")]
-    features = [flag for flag in ("amx_bf16", "avx512_bf16", "avx512_vnni", "avx_vnni") if flag in text.split()]
-    return f"{os.cpu_count()} x {names[0] if names else platform.machine()} ({', '.join(features) or 'none of ours'})"
 
 
 if __name__ == "__main__":

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 import onnxruntime as ort
-import psutil
 
+from benchmark.machine import machine_cpu_s
 from enricher.inference.checkpoint import Checkpoint
 from enricher.inference.device import available_cores, open_session
 from enricher.inference.forms import Feeds, Form
@@ -71,11 +71,11 @@ def stock_legs(checkpoint: Checkpoint, folder: Path) -> list[Leg]:
 def time_once(leg: Leg, batches: Batches) -> Timing:
     """All batches once, feeds made beforehand."""
     feeds = [leg.feeds(batch) for batch in batches]
-    others, cpu_s, began_s = _others_s(), time.process_time(), time.perf_counter()
+    others, cpu_s, began_s = machine_cpu_s(), time.process_time(), time.perf_counter()
     with ThreadPoolExecutor(leg.callers) as pool:
         list(pool.map(leg.run, feeds))
     seconds, cpu_s = time.perf_counter() - began_s, time.process_time() - cpu_s
-    return Timing(seconds, cpu_s, max(0.0, (_others_s() - others - cpu_s) / seconds))
+    return Timing(seconds, cpu_s, max(0.0, (machine_cpu_s() - others - cpu_s) / seconds))
 
 
 def at_its_best(legs: Sequence[Leg], case: Case) -> Leg:
@@ -125,9 +125,3 @@ def _stock_feeds(session: ort.InferenceSession) -> Callable[[Sequence[Window]], 
         return {name: value for name, value in made.items() if name in names}
 
     return feeds
-
-
-def _others_s() -> float:
-    """Processor time of the whole machine so far, our own included."""
-    times = psutil.cpu_times()
-    return float(sum(times) - times.idle - getattr(times, "iowait", 0.0) - getattr(times, "guest", 0.0))
