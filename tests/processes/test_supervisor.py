@@ -155,7 +155,7 @@ def test_until_done_a_child_that_ends_with_zero_is_done() -> None:
         run.until(lambda: run.supervisor.states() == {0: DONE, 1: READY})
         assert run.supervisor.ready
         os.kill(run.supervisor.pids()[1], signal.SIGKILL)
-        run.until(lambda: run.started[1] == 2)
+        run.until(lambda: run.started[1] == 2 and 1 in run.supervisor.pids())
         last = run.supervisor._places[1].child
         assert last is not None
         last.ask_to_end()
