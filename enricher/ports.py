@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol, TypeVar
 
 from enricher.errors import InvalidArticle
+from enricher.levels import Connection
 from enricher.records import Batch, InFlight, Partition, RawRecord, Release, TokenizedArticle, Window
 
 Item_contra = TypeVar("Item_contra", contravariant=True)
@@ -83,6 +85,9 @@ class Source(Protocol):
     def caught_up(self) -> bool:
         """True when everything that there was to read is read and committed. May block briefly."""
 
+    def connection(self) -> Connection:
+        """How it stands with the broker. Does not block, and may be called from any thread."""
+
     def close(self) -> None:
         """Leave. Blocks within its own bound."""
 
@@ -103,6 +108,21 @@ class Sink(Protocol):
 class Lanes(Protocol[Item_contra, Result_co]):
     """Threads that run one function on items; results come back in any order, and each rings the bell."""
 
+    backlogged: bool
+    """Set by the owner: more work waits than is with the lanes, so that one without an item counts as starved."""
+
+    @property
+    def threads(self) -> int:
+        """How many there are."""
+
+    @property
+    def busy_s(self) -> float:
+        """Seconds of all runs so far, summed over the threads. May be asked from any thread."""
+
+    @property
+    def starved_s(self) -> float:
+        """Seconds for which threads waited for an item while the owner had a backlog. May be asked from any thread."""
+
     @property
     def room(self) -> int:
         """How many more items may be submitted now."""
@@ -119,3 +139,19 @@ class Lanes(Protocol[Item_contra, Result_co]):
 
     def close(self) -> None:
         """Let go of the threads. Does not wait for a run that hangs."""
+
+
+class Tracing(Protocol):
+    """Spans of articles, batches and transactions. Nothing here blocks or raises."""
+
+    def arrived(self, tickets: Sequence[InFlight]) -> None:
+        """Records were read: decide which are traced, and what of a trace their outputs pass on."""
+
+    def submitted(self, batch: Batch) -> None:
+        """A batch goes to the model."""
+
+    def completed(self, batch: Batch) -> None:
+        """It came back."""
+
+    def transaction(self, tickets: Sequence[InFlight]) -> AbstractContextManager[None]:
+        """Around the transaction that publishes these tickets; they are done when it ends without an exception."""

@@ -188,6 +188,10 @@ class InFlight:
     windows_left: int = 0
     outcome: Outcome | None = None
     forgotten: bool = False
+    trace: Headers = ()
+    """The headers of its trace (W3C `traceparent`, `tracestate`) that go with its output."""
+    span: object = None
+    """The tracing's own."""
 
     def finish(self, outcome: Outcome) -> None:
         """Say how it ended. Only once: a second answer for one article would be a bug."""

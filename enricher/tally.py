@@ -1,13 +1,15 @@
-"""What the worker has done so far, in numbers."""
+"""What the worker has done so far, in numbers. Written by the loop's thread, read by any; exporters are telemetry's."""
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from enricher.records import Batch, DeadLetter, EnrichedRecord, InFlight, Tombstone
+from enricher.distribution import LATENCIES_S, RATIOS, SECONDS, WAITS_S, Distribution
+from enricher.records import Batch, DeadLetter, EnrichedRecord, InFlight, Partition, Tombstone
 
 
 @dataclass(slots=True)
@@ -15,9 +17,13 @@ class Tally:
     """Counts since the start of this process. `records`, `tombstones` and `dead_letters` count what was committed."""
 
     read: int = 0
+    repeated: int = 0
+    """Of those, how many this process had read before: what forgetting costs."""
     records: int = 0
+    entities: int = 0
     tombstones: int = 0
     dead_letters: Counter[str] = field(default_factory=Counter)
+    """By `stage:error_type`."""
     windows: int = 0
     batches: int = 0
     real_tokens: int = 0
@@ -28,8 +34,22 @@ class Tally:
     recoveries: int = 0
     forgotten: int = 0
     producers_renewed: int = 0
+    rebalances: Counter[str] = field(default_factory=Counter)
+    """By what happened: assigned, revoked, lost."""
     first_read_s: float | None = None
     last_commit_s: float | None = None
+    batch_fill: Distribution = field(default_factory=lambda: Distribution(RATIOS))
+    """What the device computes for a batch over the budget of one."""
+    batch_wait_s: Distribution = field(default_factory=lambda: Distribution(WAITS_S))
+    """Of a batch's oldest window, from the tokenizer to the engine."""
+    transaction_s: Distribution = field(default_factory=lambda: Distribution(SECONDS))
+    recovery_s: Distribution = field(default_factory=lambda: Distribution(SECONDS))
+    process_s: Distribution = field(default_factory=lambda: Distribution(SECONDS))
+    """Of an article, from its arrival here to its commit."""
+    latency_s: Distribution = field(default_factory=lambda: Distribution(LATENCIES_S))
+    """Of an article, from its timestamp in Kafka to its commit."""
+    epoch_clock: Callable[[], float] = field(default=time.time, repr=False)
+    _read_up_to: dict[Partition, int] = field(default_factory=dict, repr=False)
 
     @property
     def published(self) -> int:
@@ -48,33 +68,53 @@ class Tally:
             return 0.0
         return self.last_commit_s - self.first_read_s
 
-    def count_read(self, records: int, now_s: float) -> None:
-        """Records arrived."""
-        self.read += records
-        if records and self.first_read_s is None:
+    def count_read(self, tickets: Sequence[InFlight], now_s: float) -> None:
+        """Records arrived, in the order of their offsets per partition."""
+        self.read += len(tickets)
+        if tickets and self.first_read_s is None:
             self.first_read_s = now_s
+        seen = self._read_up_to
+        for ticket in tickets:
+            raw = ticket.raw
+            if raw.offset <= seen.get(raw.partition, -1):
+                self.repeated += 1
+            else:
+                seen[raw.partition] = raw.offset
 
-    def count_batch(self, batch: Batch, padded_tokens: int) -> None:
-        """A batch went to the model, which computes `padded_tokens` for it."""
+    def count_batch(self, batch: Batch, padded_tokens: int, budget_tokens: int, now_s: float) -> None:
+        """A batch went to the model, which computes `padded_tokens` for it, of the `budget_tokens` that one may have."""
         self.batches += 1
         self.windows += len(batch.windows)
         self.real_tokens += batch.real_tokens
         self.padded_tokens += padded_tokens
+        self.batch_fill.add(padded_tokens / budget_tokens)
+        self.batch_wait_s.add(now_s - min([window.arrived_s for window in batch.windows]))
 
-    def count_published(self, tickets: Sequence[InFlight], now_s: float) -> None:
-        """A transaction with these tickets was committed."""
+    def count_published(self, tickets: Sequence[InFlight], began_s: float, now_s: float) -> None:
+        """A transaction with these tickets was begun and committed."""
         self.transactions += 1
         self.last_commit_s = now_s
+        self.transaction_s.add(now_s - began_s)
+        epoch_s, process_s, latency_s = self.epoch_clock(), self.process_s, self.latency_s
         for ticket in tickets:
-            match ticket.outcome:
-                case EnrichedRecord():
-                    self.records += 1
-                case Tombstone():
-                    self.tombstones += 1
-                case DeadLetter(stage=stage, error_type=error_type):
-                    self.dead_letters[f"{stage}:{error_type}"] += 1
+            self._count_outcome(ticket)
+            process_s.add(now_s - ticket.arrived_s)
+            if ticket.raw.timestamp_s is not None:
+                latency_s.add(epoch_s - ticket.raw.timestamp_s)
 
     def as_dict(self) -> dict[str, Any]:
         """For machines."""
         derived = {"published": self.published, "padding_share": self.padding_share, "working_s": self.working_s}
-        return asdict(self) | derived
+        counts = asdict(self) | derived
+        del counts["epoch_clock"], counts["_read_up_to"]
+        return counts
+
+    def _count_outcome(self, ticket: InFlight) -> None:
+        match ticket.outcome:
+            case EnrichedRecord(entities=entities):
+                self.records += 1
+                self.entities += len(entities)
+            case Tombstone():
+                self.tombstones += 1
+            case DeadLetter(stage=stage, error_type=error_type):
+                self.dead_letters[f"{stage}:{error_type}"] += 1

@@ -14,11 +14,21 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 
 from enricher.errors import Stalled
 
 Guard = Callable[[str, float], AbstractContextManager[None]]
 """`with guard("what we do", limit_s):` bounds the time that the body may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What is under way inside a guard, for how long it may be, and how long it has been."""
+
+    what: str
+    limit_s: float
+    since_s: float
 
 
 def end_process(message: str) -> None:
@@ -39,12 +49,18 @@ class Watchdog:
         self._on_stall = on_stall
         self._check_every_s = check_every_s
         self._watched: tuple[str, float, float] | None = None
+        """What, its limit, and when it began."""
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
 
     def start(self) -> None:
         """Begin to watch."""
         self._thread.start()
+
+    def watched(self) -> Watched | None:
+        """What is guarded now. May be asked from any thread."""
+        watched = self._watched
+        return watched and Watched(watched[0], watched[1], time.monotonic() - watched[2])
 
     def close(self) -> None:
         """Stop watching."""
@@ -54,15 +70,15 @@ class Watchdog:
     def guard(self, what: str, limit_s: float) -> Iterator[None]:
         """Bound the body: `on_stall` is called, in the watchdog's thread, when it takes longer than `limit_s`."""
         outer = self._watched
-        self._watched = (what, limit_s, time.monotonic() + limit_s)
+        self._watched = (what, limit_s, time.monotonic())
         try:
             yield
         finally:
-            self._watched = outer and (outer[0], outer[1], time.monotonic() + outer[1])
+            self._watched = outer and (outer[0], outer[1], time.monotonic())
 
     def _watch(self) -> None:
         while not self._closed.wait(self._check_every_s):
             watched = self._watched
-            if watched and time.monotonic() > watched[2]:
+            if watched and time.monotonic() - watched[2] > watched[1]:
                 self._on_stall(f"no progress in '{watched[0]}' for {watched[1]:g} s")
                 return

@@ -14,12 +14,15 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
+from enricher.budget import Budget
+from enricher.codec import write_entities
 from enricher.core.assembly import settle
-from enricher.core.offsets import OffsetTracker
+from enricher.core.offsets import OffsetTracker, names_of
 from enricher.errors import TransactionTrouble
+from enricher.gauges import Gauges
 from enricher.intake import Intake
 from enricher.pacing import Limits, Pacing
-from enricher.ports import Lanes, Sink, Source
+from enricher.ports import Lanes, Sink, Source, Tracing
 from enricher.records import Batch, BatchResult, InFlight, Partition
 from enricher.recovery import Recovery
 from enricher.tally import Tally
@@ -39,6 +42,7 @@ class Rooms:
     padded_tokens: Callable[[Batch], int]
     """What the device computes for a batch; forms differ."""
     recovery: Recovery
+    tracing: Tracing
 
 
 class Worker:
@@ -58,16 +62,18 @@ class Worker:
         self._source, self._sink = rooms.source, rooms.sink
         self._intake, self._scheduler = rooms.intake, rooms.intake.scheduler
         self._engine, self._padded_tokens, self._recovery = rooms.engine, rooms.padded_tokens, rooms.recovery
+        self._tracing = rooms.tracing
         self._limits = limits
         self._clock = clock
         self._bell = bell
         self._guard = guard
         self._tracker = OffsetTracker()
         self._pacing = Pacing(self._source, self._intake, self._engine, self._tracker, limits, clock)
+        self.gauges = Gauges(self._source, self._intake, self._engine, self._tracker, clock, turned_s=clock())
         self._stopping = threading.Event()
         self._next_publish_s = clock()
         self._settled = True
-        self._fits_tokens: float = float("inf")
+        self._budget = Budget(self._scheduler)
 
     # ---- the loop
 
@@ -86,6 +92,7 @@ class Worker:
     def step(self) -> None:
         """One turn. Any trouble in a transaction ends in the one recovery path."""
         self._bell.clear()
+        self.gauges.turned_s = self._clock()
         try:
             worked = self._admit()
             worked |= self._intake.advance(self._clock())
@@ -101,6 +108,7 @@ class Worker:
 
     def stop(self) -> None:
         """Ask the loop to drain and end; may be called from a signal handler."""
+        self.gauges.stopping = True
         self._stopping.set()
         self._bell.set()
 
@@ -119,8 +127,9 @@ class Worker:
             self._tracker.track(ticket)
             if refusal := self._recovery.refusal_of(ticket.raw):
                 ticket.finish(refusal)
+        self._tracing.arrived(tickets)
         self._intake.take(ticket for ticket in tickets if ticket.live)
-        self.tally.count_read(len(tickets), arrived_s)
+        self.tally.count_read(tickets, arrived_s)
         return bool(tickets)
 
     def _dispatch(self) -> bool:
@@ -128,37 +137,26 @@ class Worker:
         now_s = self._clock()
         if not self._engine.busy:
             self._pacing.engine_moved()
-        dispatched = False
+        dispatched, budget_tokens = False, self._scheduler.max_batch_tokens
         while self._engine.room and (batch := self._scheduler.next_batch(now_s)):
+            self._tracing.submitted(batch)
             self._engine.submit(batch)
-            self.tally.count_batch(batch, self._padded_tokens(batch))
+            self.tally.count_batch(batch, self._padded_tokens(batch), budget_tokens, now_s)
             dispatched = True
+        self._engine.backlogged = not self._intake.room or self._scheduler.queued_tokens >= budget_tokens
         return dispatched
 
     def _collect(self) -> bool:
         """Finished batches -> labels -> entities -> tickets."""
         done = self._engine.completed()
         for batch in done:
-            self._fit_into_memory(batch)
+            self._tracing.completed(batch.batch)
+            self.tally.out_of_memory += self._budget.note(batch)
             for result in batch.results:
-                settle(result, self._intake.scheme)
+                settle(result, self._intake.scheme, write_entities)
         if done:
             self._pacing.engine_moved()
         return bool(done)
-
-    def _fit_into_memory(self, done: BatchResult) -> None:
-        """A batch that ran out of device memory came back in parts: no later one is made larger than what did fit."""
-        if done.fits_tokens is None:
-            return
-        self.tally.out_of_memory += 1
-        if done.fits_tokens < self._fits_tokens:  # other lanes may have run out in the same step
-            self._fits_tokens = done.fits_tokens
-            self._scheduler.lower_budget(done.fits_tokens)
-            log.warning(
-                "out of memory with %d tokens at once: batches have %d at most from now on (batching.max_batch_tokens)",
-                done.batch.padded_tokens,
-                done.fits_tokens,
-            )
 
     def _publish(self) -> bool:
         """If due: what is finished, in offset order, in one transaction."""
@@ -170,11 +168,14 @@ class Worker:
 
     def _publish_now(self) -> bool:
         release = self._tracker.release(self._source.positions(self._tracker.idle()))
+        self.gauges.held_back = self._tracker.held_back()
         if release.empty:
             return False
-        self._sink.publish(release)
+        began_s = self._clock()
+        with self._tracing.transaction(release.tickets):
+            self._sink.publish(release)
         self._recovery.succeeded(release.committable)
-        self.tally.count_published(release.tickets, self._clock())
+        self.tally.count_published(release.tickets, began_s, self._clock())
         return bool(release.tickets)
 
     def _finished(self) -> bool:
@@ -185,7 +186,8 @@ class Worker:
     def assigned(self, partitions: Sequence[Partition]) -> None:
         """Ours now: their records will come."""
         self._tracker.assign(partitions)
-        log.info("partitions assigned: %s", _names(partitions))
+        self.tally.rebalances["assigned"] += 1
+        log.info("partitions assigned: %s", names_of(partitions))
 
     def revoked(self, partitions: Sequence[Partition]) -> None:
         """Publish what is finished, forget the rest of these partitions: the next owner reads it again."""
@@ -204,8 +206,9 @@ class Worker:
         forgotten = self._tracker.unassign(partitions)
         self._intake.drop_forgotten()
         self.tally.forgotten += forgotten
+        self.tally.rebalances[how] += 1
         log.info(
-            "partitions %s: %s; %d unpublished articles left to the next owner", how, _names(partitions), forgotten
+            "partitions %s: %s; %d unpublished articles left to the next owner", how, names_of(partitions), forgotten
         )
 
     # ---- trouble and the end
@@ -215,7 +218,10 @@ class Worker:
         self.tally.recoveries += 1
         self.tally.forgotten += self._tracker.forget()
         self._intake.drop_forgotten()
+        began_s, self.gauges.recovering = self._clock(), True
         self._settled = self._recovery.run(trouble, self._stopping)
+        self.gauges.recovering = False
+        self.tally.recovery_s.add(self._clock() - began_s)
 
     def _drain(self) -> None:
         """Finish what is on the device, publish it, leave the rest to the next owner."""
@@ -239,11 +245,3 @@ class Worker:
         with self._guard("closing", self._limits.stall_timeout_s), ExitStack() as closing:
             for close in (self._source.close, self._sink.close, self._intake.tokenizer.close, self._engine.close):
                 closing.callback(close)
-
-
-def _names(partitions: Sequence[Partition]) -> str:
-    topics = sorted({partition.topic for partition in partitions})
-    numbers = {
-        topic: sorted(partition.number for partition in partitions if partition.topic == topic) for topic in topics
-    }
-    return ", ".join(f"{topic} {' '.join(map(str, numbers[topic]))}" for topic in topics) or "none"

@@ -9,10 +9,18 @@ queued as delivered and never assumed to be +1.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from enricher.records import InFlight, Partition, Release
+
+
+def names_of(partitions: Sequence[Partition]) -> str:
+    """For people, e.g. `articles 0 1 2`."""
+    numbers: dict[str, list[int]] = {}
+    for topic, number in sorted(partitions):
+        numbers.setdefault(topic, []).append(number)
+    return ", ".join(f"{topic} {' '.join(map(str, numbers[topic]))}" for topic in numbers) or "none"
 
 
 @dataclass(slots=True)
@@ -22,6 +30,8 @@ class _Lane:
     tickets: deque[InFlight] = field(default_factory=deque)
     last_offset: int | None = None
     released: int | None = None
+    last_timestamp_s: float | None = None
+    """Of the record that was delivered last, whatever became of it."""
 
 
 class OffsetTracker:
@@ -56,6 +66,7 @@ class OffsetTracker:
         assert lane.last_offset is None or ticket.raw.offset > lane.last_offset, "offsets of a partition only grow"
         assert lane.released is None or ticket.raw.offset >= lane.released, "what is committed does not come again"
         lane.last_offset = ticket.raw.offset
+        lane.last_timestamp_s = ticket.raw.timestamp_s
         lane.tickets.append(ticket)
         self.in_flight += 1
         self.in_flight_bytes += ticket.raw.size_bytes
@@ -76,6 +87,24 @@ class OffsetTracker:
             forgotten += len(lane.tickets)
             self._lanes[partition] = _Lane()
         return forgotten
+
+    def held_back(self) -> int:
+        """How many are finished, but stand behind one that is not. Looks at every ticket."""
+        return sum(ticket.outcome is not None for lane in self._lanes.values() for ticket in lane.tickets)
+
+    def oldest_timestamp_s(self, behind: Collection[Partition] = ()) -> float | None:
+        """When the oldest unprocessed record was published, as far as is known: the head of a partition is its oldest.
+
+        Of partitions that are `behind`, though nothing of theirs is in flight, the next record is younger than the last
+        one was, so that one counts. May be asked from any thread.
+        """
+        oldest: list[float | None] = []
+        for partition, lane in list(self._lanes.items()):
+            try:
+                oldest.append(lane.tickets[0].raw.timestamp_s)
+            except IndexError:
+                oldest.append(lane.last_timestamp_s if partition in behind else None)
+        return min((timestamp_s for timestamp_s in oldest if timestamp_s is not None), default=None)
 
     def idle(self) -> list[Partition]:
         """Partitions of which nothing is in flight: their position may be committed as it stands."""

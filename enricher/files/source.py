@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from enricher.errors import FatalError
 from enricher.files.lines import End, Line, LineReader
+from enricher.levels import Connection
 from enricher.records import Partition, RawRecord
 
 if TYPE_CHECKING:
@@ -113,6 +114,10 @@ class LineSource:
     def caught_up(self) -> bool:
         """Tell whether the end of the input was seen and every line before it is written."""
         return self._ended and self._committed >= self._delivered_end
+
+    def connection(self) -> Connection:
+        """A file has no broker that could go away."""
+        return Connection()
 
     def close(self) -> None:
         """Stop reading ahead. Does not wait for a reader that waits for a pipe."""

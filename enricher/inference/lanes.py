@@ -37,14 +37,35 @@ class Lanes(Generic[Item, Result]):
         self._wake = wake
         self._limit = threads + waiting
         self._busy = 0
+        self.backlogged = False
+        """Set by the owner while more work waits than is here: a thread without an item is starved then."""
+        # A number for each thread, which alone adds to it.
+        self._busy_s = [0.0] * threads
+        self._starved_s = [0.0] * threads
         self._items: queue.SimpleQueue[tuple[Item] | None] = queue.SimpleQueue()
         self._results: queue.SimpleQueue[tuple[Result] | BaseException] = queue.SimpleQueue()
         self._closing = threading.Event()
         self._threads = [
-            threading.Thread(target=self._serve, name=f"{name}-{index}", daemon=True) for index in range(threads)
+            threading.Thread(target=self._serve, args=(index,), name=f"{name}-{index}", daemon=True)
+            for index in range(threads)
         ]
         for thread in self._threads:
             thread.start()
+
+    @property
+    def threads(self) -> int:
+        """How many lanes there are."""
+        return len(self._threads)
+
+    @property
+    def busy_s(self) -> float:
+        """Seconds of all runs so far, summed over the threads. Safe in any thread."""
+        return sum(self._busy_s)
+
+    @property
+    def starved_s(self) -> float:
+        """Seconds for which threads waited for an item while the owner was `backlogged`. Safe in any thread."""
+        return sum(self._starved_s)
 
     @property
     def room(self) -> int:
@@ -85,12 +106,22 @@ class Lanes(Generic[Item, Result]):
         for thread in self._threads:
             thread.join(max(0.0, deadline_s - time.monotonic()))
 
-    def _serve(self) -> None:
-        while (item := self._items.get()) is not None:
+    def _serve(self, thread: int) -> None:
+        while (item := self._next(thread)) is not None:
             if self._closing.is_set():
                 continue
+            began_s = time.monotonic()
             try:
                 self._results.put((self._run(item[0]),))
             except BaseException as error:  # noqa: BLE001  it is raised again in the owner's thread
                 self._results.put(error)
+            self._busy_s[thread] += time.monotonic() - began_s
             self._wake()
+
+    def _next(self, thread: int) -> tuple[Item] | None:
+        """The next item; None to end. Whether a wait counts as hunger is decided by the backlog when it begins."""
+        began_s, starved = time.monotonic(), self.backlogged
+        item = self._items.get()
+        if starved:
+            self._starved_s[thread] += time.monotonic() - began_s
+        return item

@@ -14,6 +14,7 @@ from typing import Any
 from confluent_kafka import KafkaError
 
 from enricher.errors import SettingsError
+from enricher.kafka.statistics import INTERVAL_MS
 
 log = logging.getLogger("librdkafka")
 
@@ -117,6 +118,7 @@ class KafkaConfig:
             "queued.max.messages.kbytes": 32768,
             "fetch.queue.backoff.ms": 20,
             "fetch.wait.max.ms": 500,
+            "statistics.interval.ms": INTERVAL_MS,
         } | self._user("consumer")  # fmt: skip
 
     def producer(self) -> dict[str, Any]:

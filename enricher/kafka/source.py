@@ -17,6 +17,8 @@ from enricher.kafka.border import border, constructing, mapped
 from enricher.kafka.client import KafkaConfig, LastWord
 from enricher.kafka.membership import proven_membership
 from enricher.kafka.metadata import bounds_of, foreign, ours, partition_of, partitions_of, raw_record
+from enricher.kafka.statistics import Statistics
+from enricher.levels import Connection
 from enricher.records import Partition, RawRecord
 
 log = logging.getLogger(__name__)
@@ -46,8 +48,11 @@ class KafkaSource:
     def __init__(self, config: KafkaConfig, *, until_caught_up: bool = False) -> None:
         self._config = config
         self._last_word = LastWord(config)
+        self._statistics = Statistics(config.input_topic)
+        self._joined = False
         with constructing():
-            self._consumer = Consumer(config.consumer() | {"error_cb": self._last_word}, logger=self._last_word.logger)
+            callbacks = {"error_cb": self._last_word, "stats_cb": self._statistics}
+            self._consumer = Consumer(config.consumer() | callbacks, logger=self._last_word.logger)
         self._until_caught_up = until_caught_up
         self._ends: dict[Partition, int] = {}
         self._next_check_s = 0.0
@@ -86,6 +91,8 @@ class KafkaSource:
             if self._raised:
                 raised, self._raised = self._raised, None
                 raise raised
+            # A member with more members than partitions gets none, and is told nothing.
+            self._joined = self._joined or bool(self._consumer.memberid())
         return [record for message in messages if (record := self._delivered(message))]
 
     def pause(self) -> None:
@@ -142,8 +149,13 @@ class KafkaSource:
             self._next_check_s = time.monotonic() + _CAUGHT_UP_CHECK_S
         return all(tp.offset >= self._ends[ours(tp)] for tp in committed)
 
+    def connection(self) -> Connection:
+        """Membership, and what the client said of its brokers and its lag in its last statistics. Safe in any thread."""
+        return self._statistics.connection(joined=self._joined)
+
     def close(self) -> None:
         """Leave the group."""
+        self._joined = False
         with border("leaving the group", self._last_word):
             self._consumer.close()
 

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from platformdirs import user_cache_path
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
 from enricher.devices import parse_device
 from enricher.errors import SettingsError
+from enricher.settings.group import Group
 
 
 def _device(text: str) -> str:
@@ -22,12 +23,7 @@ def _device(text: str) -> str:
     return text
 
 
-class _Group(BaseModel):
-    # What pydantic says of a mistake holds no values: among them are passwords.
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
-
-
-class FromFile(_Group):
+class FromFile(Group):
     """A value that stands in a file of its own, as Kubernetes mounts secrets."""
 
     file: Path
@@ -42,7 +38,7 @@ class FromFile(_Group):
             raise SettingsError(message) from None  # a UnicodeDecodeError holds what was read
 
 
-class KafkaSettings(_Group):
+class KafkaSettings(Group):
     """Which cluster, which topics, as whom."""
 
     bootstrap_servers: str = Field("localhost:9092", description="Brokers to ask first, `host:port`, comma separated.")
@@ -90,7 +86,7 @@ class KafkaSettings(_Group):
         }
 
 
-class ModelSettings(_Group):
+class ModelSettings(Group):
     """Which model, on which device."""
 
     source: str = Field(
@@ -116,7 +112,7 @@ class ModelSettings(_Group):
     )
 
 
-class BatchingSettings(_Group):
+class BatchingSettings(Group):
     """How windows are cut and gathered."""
 
     max_batch_tokens: int | None = Field(
@@ -153,7 +149,7 @@ class BatchingSettings(_Group):
     )
 
 
-class ArticleSettings(_Group):
+class ArticleSettings(Group):
     """What counts as an article, and how large things may be."""
 
     max_article_chars: int = Field(1_000_000, ge=1, description="Characters of title and body; more is a dead letter.")
@@ -175,7 +171,7 @@ class ArticleSettings(_Group):
     )
 
 
-class WorkerSettings(_Group):
+class WorkerSettings(Group):
     """The bounds of every queue and wait."""
 
     max_in_flight_articles: int = Field(

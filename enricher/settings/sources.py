@@ -19,6 +19,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from enricher.errors import SettingsError
 from enricher.settings.groups import ArticleSettings, BatchingSettings, KafkaSettings, ModelSettings, WorkerSettings
+from enricher.settings.operating import HealthSettings, LogSettings
 
 PREFIX = "ENRICHER_"
 CONFIG_VARIABLE = "ENRICHER_CONFIG"
@@ -43,6 +44,8 @@ class Settings(BaseSettings):
     batching: BatchingSettings = Field(default_factory=BatchingSettings)
     articles: ArticleSettings = Field(default_factory=ArticleSettings)
     worker: WorkerSettings = Field(default_factory=WorkerSettings)
+    health: HealthSettings = Field(default_factory=HealthSettings)
+    log: LogSettings = Field(default_factory=LogSettings)
 
     @classmethod
     def settings_customise_sources(

@@ -17,7 +17,7 @@ from unittest.mock import patch
 from benchmark.bench import Bench
 from benchmark.machine import Load, cpu_s
 from enricher.app import Model, kafka_worker
-from enricher.records import EnrichedRecord, InFlight
+from enricher.records import InFlight
 from enricher.settings import Settings
 from enricher.tally import Tally
 
@@ -44,18 +44,16 @@ class WatchedTally(Tally):
         super().__init__()
         self._broker_pids = broker_pids
         self.began = self.ended = Moment(0.0, 0.0, 0.0, 0.0)
-        self.entities = 0
 
-    def count_read(self, records: int, now_s: float) -> None:
+    def count_read(self, tickets: Sequence[InFlight], now_s: float) -> None:
         """Records arrived."""
-        if records and not self.read:
+        if tickets and not self.read:
             self.began = Moment.now(self._broker_pids())
-        super().count_read(records, now_s)
+        super().count_read(tickets, now_s)
 
-    def count_published(self, tickets: Sequence[InFlight], now_s: float) -> None:
+    def count_published(self, tickets: Sequence[InFlight], began_s: float, now_s: float) -> None:
         """A transaction with these tickets was committed."""
-        super().count_published(tickets, now_s)
-        self.entities += sum(len(t.outcome.entities) for t in tickets if isinstance(t.outcome, EnrichedRecord))
+        super().count_published(tickets, began_s, now_s)
         self.ended = Moment.now(self._broker_pids())
 
 

@@ -94,6 +94,9 @@ class FakeLanes(Generic[Item, Result]):
         self.loses = False
         self.closed = False
         self.submitted: list[Item] = []
+        self.backlogged = False
+        self.threads = 1
+        self.busy_s = self.starved_s = 0.0
 
     @property
     def room(self) -> int:

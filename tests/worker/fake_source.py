@@ -13,6 +13,7 @@ from worker.fake_log import FakeLog, Unstable
 from worker.faults import Fault, no_fault
 
 from enricher.errors import TransactionTrouble
+from enricher.levels import Connection
 from enricher.ports import PartitionListener
 from enricher.records import Partition, RawRecord
 
@@ -102,6 +103,10 @@ class FakeSource:
         """True when the group has committed what was there at `open`."""
         done = all(self._log.committed.get(partition, 0) >= end for partition, end in self._ends.items())
         return self._until_caught_up and done
+
+    def connection(self) -> Connection:
+        """Always there."""
+        return Connection(joined=bool(self._member))
 
     def close(self) -> None:
         """Leave the group, which revokes everything."""

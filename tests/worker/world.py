@@ -25,6 +25,7 @@ from enricher.ports import Tokenized
 from enricher.records import Batch, BatchResult, InFlight, Partition
 from enricher.recovery import Recovery, RecoveryLimits
 from enricher.tally import Tally
+from enricher.telemetry.tracing import PassingOn
 from enricher.worker import Rooms, Worker
 
 INPUT = "articles"
@@ -129,9 +130,10 @@ class World:
             engine,
             lambda batch: batch.padded_tokens,
             Recovery(source, sink, recovery, clock=self.clock, guard=unguarded),
+            PassingOn(),
         )
         worker = Worker(rooms, limits, tally, clock=self.clock, bell=bell, guard=unguarded)
-        worker._tracker = worker._pacing._tracker = tracker()
+        worker._tracker = worker._pacing._tracker = worker.gauges.tracker = tracker()
         sink.open()
         self.started.append(Process(worker, source, sink, tokenizer, engine, bell, intake, worker._tracker, tally))
         return self.started[-1]

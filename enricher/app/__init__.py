@@ -1,0 +1,21 @@
+"""The composition root: settings -> a worker that is ready to run. Nothing is decided here but what goes where."""
+
+from enricher.app.building import file_worker, kafka_config, kafka_worker
+from enricher.app.exporting import Exports, exports
+from enricher.app.model import DEFAULT_BUCKET_EDGES, Model, batch_rules, load_model, window_cutter, window_lengths
+from enricher.app.observing import observed
+
+__all__ = [
+    "DEFAULT_BUCKET_EDGES",
+    "Exports",
+    "Model",
+    "batch_rules",
+    "exports",
+    "file_worker",
+    "kafka_config",
+    "kafka_worker",
+    "load_model",
+    "observed",
+    "window_cutter",
+    "window_lengths",
+]

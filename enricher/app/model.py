@@ -1,0 +1,108 @@
+"""Settings -> a model that is loaded and warm, and the rules of windows and batches that suit it."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from enricher.core.batching import BatchRules
+from enricher.core.windowing import WindowCutter
+from enricher.errors import SettingsError
+from enricher.inference.advice import Advice, advice_for
+from enricher.inference.device import default_lanes
+from enricher.inference.engine import OnnxEngine
+from enricher.inference.model import PreparedModel, prepare
+from enricher.inference.selection import report_folders
+from enricher.inference.tokenizer import ArticleTokenizer
+from enricher.inference.tuning import tuning_for
+from enricher.records import ModelCard
+from enricher.settings import BatchingSettings, Settings
+
+log = logging.getLogger(__name__)
+
+# Narrow where news windows are many; a window above the last edge goes into the last bucket.
+DEFAULT_BUCKET_EDGES = (16, 24, *range(32, 128, 16), *range(128, 513, 32))
+_DEFAULT_RUN_OVERHEAD_TOKENS = 16  # measured on CPU: 10 to 15
+_DEFAULT_BATCH_TOKENS = {"cpu": 512, "cuda": 8192}  # measured on CPU; on GPUs the notes' projection, to be measured
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model that is loaded and warm, with its tokenizer."""
+
+    prepared: PreparedModel
+    tokenizer: ArticleTokenizer
+    engine: OnnxEngine
+    advice: Advice
+    lanes: int
+
+    @property
+    def card(self) -> ModelCard:
+        """Which model makes the records."""
+        return self.engine.card
+
+
+def load_model(settings: Settings) -> Model:
+    """Prepare, load and warm the model. Raises ModelError."""
+    wanted = settings.model
+    prepared = prepare(wanted.source, device=wanted.device, precision=wanted.precision, cache_dir=wanted.cache_dir)
+    tokenizer = ArticleTokenizer(
+        prepared.checkpoint,
+        max_article_tokens=settings.articles.max_article_tokens,
+        too_long=settings.articles.too_long,
+    )
+    advice = _advice(settings, prepared, tokenizer)
+    lanes = wanted.lanes or advice.lanes or default_lanes(prepared.device)
+    engine = OnnxEngine(prepared, threads_per_run=1, pad_id=tokenizer.pad_id, lanes=lanes)
+    model = Model(prepared, tokenizer, engine, advice, lanes)
+    engine.warm_up(window_lengths(settings, model), batch_tokens=batch_rules(settings, model).max_batch_tokens)
+    log.info("model %s (%s) on %s, %d lanes", engine.card.name, engine.card.precision, engine.provider, lanes)
+    return model
+
+
+def _advice(settings: Settings, prepared: PreparedModel, tokenizer: ArticleTokenizer) -> Advice:
+    """What suits the model, and on top of it what was tuned for such a machine as this."""
+    advice = advice_for(prepared.checkpoint.folder, tokenizer.max_window_tokens)
+    window_tokens = settings.batching.max_window_tokens or advice.max_window_tokens
+    folders = report_folders(prepared.checkpoint, settings.model.cache_dir)
+    tuning = tuning_for(prepared, window_tokens, folders)
+    return advice.tuned(tuning) if tuning else advice
+
+
+def batch_rules(settings: Settings, model: Model) -> BatchRules:
+    """What a batch may be, for this model on its device."""
+    batching, advice = settings.batching, model.advice
+    return BatchRules(
+        bucket_edges=batching.bucket_edges or advice.bucket_edges or DEFAULT_BUCKET_EDGES,
+        max_batch_tokens=(
+            batching.max_batch_tokens or advice.max_batch_tokens or _DEFAULT_BATCH_TOKENS[model.prepared.device]
+        ),
+        max_wait_s=batching.max_wait_ms / 1000,
+        run_overhead_tokens=_overhead_tokens(batching, advice),
+    )
+
+
+def _overhead_tokens(batching: BatchingSettings, advice: Advice) -> int:
+    known = (batching.run_overhead_tokens, advice.run_overhead_tokens)  # 0 is an answer too
+    return next((tokens for tokens in known if tokens is not None), _DEFAULT_RUN_OVERHEAD_TOKENS)
+
+
+def window_cutter(settings: Settings, model: Model) -> WindowCutter:
+    """How this model's windows are cut. Raises SettingsError where the model has no such windows."""
+    batching, tokenizer = settings.batching, model.tokenizer
+    length = batching.max_window_tokens or model.advice.max_window_tokens
+    overlap = model.advice.overlap_tokens if batching.overlap_tokens is None else batching.overlap_tokens
+    if length > tokenizer.max_window_tokens:
+        message = f"batching.max_window_tokens is {length}, but the model takes {tokenizer.max_window_tokens} at most"
+        raise SettingsError(message)
+    cutter = WindowCutter(length, overlap, tokenizer.specials_before, tokenizer.specials_after)
+    if overlap > cutter.content_tokens // 2:
+        message = f"batching.overlap_tokens is {overlap}: more than half of a window of {length} tokens"
+        raise SettingsError(message)
+    return cutter
+
+
+def window_lengths(settings: Settings, model: Model) -> list[int]:
+    """The lengths that batches will have, about: the buckets' edges, up to the longest window."""
+    longest = window_cutter(settings, model).max_window_tokens
+    return [*(edge for edge in batch_rules(settings, model).bucket_edges if edge < longest), longest]

@@ -1,0 +1,101 @@
+"""The instruments in Prometheus' text form. The client library writes it; nothing here counts anything.
+
+Names follow OpenTelemetry's rules (its page "Prometheus and OpenMetrics Compatibility").
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+
+from enricher.distribution import Distribution
+from enricher.telemetry.instruments import INSTRUMENTS, Instrument, Kind
+from enricher.telemetry.observed import Observed
+from enricher.telemetry.readings import Attributes
+
+_UNITS = {"s": "seconds", "By": "bytes", "1": "ratio"}
+_INFO = "info"
+
+
+def prometheus_name(instrument: Instrument) -> str:
+    """The name of its family: the unit is part of it, except where things are merely counted; counters end in `_total`.
+
+    A histogram's series have `_bucket`, `_sum` and `_count` behind it.
+    """
+    name = _legal(instrument.name)
+    unit = _UNITS.get(instrument.unit, "")
+    if unit == "ratio" and (instrument.kind is Kind.COUNTER or name.endswith((_INFO, "_state"))):
+        unit = ""
+    name = f"{name}_{unit}" if unit and not name.endswith(unit) else name
+    return f"{name}_total" if instrument.kind is Kind.COUNTER else name
+
+
+def label_name(attribute: str) -> str:
+    """An attribute's name as a label."""
+    return _legal(attribute)
+
+
+def exposition(observed: Iterable[Observed], accept: str) -> tuple[bytes, str]:
+    """All instruments in the form that `accept` (an HTTP header) asks for, and its content type."""
+    registry = CollectorRegistry(auto_describe=False)
+    for seen in observed:
+        registry.register(_Collector(seen))
+    encode, content_type = choose_encoder(accept)
+    return encode(registry), content_type
+
+
+class _Collector(Collector):
+    """Reads a worker when somebody scrapes."""
+
+    def __init__(self, seen: Observed) -> None:
+        self._seen = seen
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing: the registry would collect to find out."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        """One family per instrument."""
+        for instrument in INSTRUMENTS:
+            yield _histogram(instrument, self._seen) if instrument.distribution else _family(instrument, self._seen)
+
+
+def _family(instrument: Instrument, seen: Observed) -> Metric:
+    assert instrument.numbers is not None
+    kind = CounterMetricFamily if instrument.kind is Kind.COUNTER else GaugeMetricFamily
+    labels = [label_name(attribute) for attribute in instrument.attributes]
+    family = kind(prometheus_name(instrument), instrument.description, labels=labels)
+    for number, attributes in instrument.numbers(seen):
+        family.add_metric(_values(instrument, attributes), number)
+    return family
+
+
+def _histogram(instrument: Instrument, seen: Observed) -> Metric:
+    assert instrument.distribution is not None
+    distribution, attributes = instrument.distribution(seen)
+    labels = [label_name(attribute) for attribute in instrument.attributes]
+    family = HistogramMetricFamily(prometheus_name(instrument), instrument.description, labels=labels)
+    family.add_metric(_values(instrument, attributes), _buckets(distribution), distribution.sum)
+    return family
+
+
+def _values(instrument: Instrument, attributes: Attributes) -> list[str]:
+    return [attributes[name] for name in instrument.attributes]
+
+
+def _buckets(distribution: Distribution) -> list[tuple[str, float]]:
+    """Cumulative, with `le` as text."""
+    total, buckets = 0, []
+    for bound, count in zip([*distribution.bounds, float("inf")], list(distribution.counts), strict=True):
+        total += count
+        buckets.append(("+Inf" if bound == float("inf") else f"{bound:g}", float(total)))
+    return buckets
+
+
+def _legal(name: str) -> str:
+    return re.sub(r"[^a-zA-Z0-9_:]", "_", name)

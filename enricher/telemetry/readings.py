@@ -1,0 +1,139 @@
+"""What the instruments read that takes more than a word, and the names of all attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from enricher.distribution import Distribution
+from enricher.levels import WorkerState
+from enricher.telemetry.observed import Observed, resident_bytes
+
+Attributes = Mapping[str, str]
+Numbers = Iterable[tuple[float, Attributes]]
+
+SYSTEM = "messaging.system"
+OPERATION = "messaging.operation.name"
+DESTINATION = "messaging.destination.name"
+PARTITION = "messaging.destination.partition.id"
+GROUP = "messaging.consumer.group.name"
+ERROR_TYPE = "error.type"
+OUTCOME = "enricher.outcome"
+STAGE = "enricher.stage"
+TOKEN_KIND = "enricher.token.kind"  # noqa: S105  tokens of a text
+REASON = "enricher.reason"
+REBALANCE = "enricher.rebalance.kind"
+STATE = "enricher.state"
+GPU = "hw.name"
+MODEL = (
+    "enricher.model.name",
+    "enricher.model.digest",
+    "enricher.model.precision",
+    "enricher.provider",
+    "enricher.device",
+    "service.version",
+)
+
+
+def one(value: float, **attributes: str) -> Numbers:
+    """A number without attributes, or with these."""
+    return ((value, attributes),)
+
+
+def by(name: str, numbers: Mapping[str, float]) -> Numbers:
+    """Numbers by the values of one attribute."""
+    return tuple((number, {name: value}) for value, number in numbers.items())
+
+
+def kafka(operation: str, **more: str) -> dict[str, str]:
+    """The attributes of an operation on Kafka."""
+    return {SYSTEM: "kafka", OPERATION: operation, **more}
+
+
+def consumed(seen: Observed) -> Numbers:
+    """Records read."""
+    return ((seen.tally.read, kafka("poll") | {DESTINATION: seen.input_topic, GROUP: seen.group}),)
+
+
+def sent(seen: Observed) -> Numbers:
+    """Records written, by topic."""
+    tally = seen.tally
+    yield tally.records + tally.tombstones, kafka("send") | {DESTINATION: seen.output_topic}
+    yield tally.dead_letters.total(), kafka("send") | {DESTINATION: seen.dead_letter_topic}
+
+
+def dead_letters(seen: Observed) -> Iterator[tuple[float, Attributes]]:
+    """Dead letters, by stage and type."""
+    for reason, count in list(seen.tally.dead_letters.items()):
+        stage, _, error_type = reason.partition(":")
+        yield count, {STAGE: stage, ERROR_TYPE: error_type}
+
+
+def articles(seen: Observed) -> Numbers:
+    """Inputs, by outcome."""
+    tally = seen.tally
+    return by(
+        OUTCOME,
+        {"enriched": tally.records, "tombstone": tally.tombstones, "dead_letter": tally.dead_letters.total()},
+    )
+
+
+def tokens(seen: Observed) -> Numbers:
+    """Tokens, real and padding."""
+    real, padded = seen.tally.real_tokens, seen.tally.padded_tokens
+    return by(TOKEN_KIND, {"real": real, "padding": max(0, padded - real)})
+
+
+def transactions(seen: Observed) -> Numbers:
+    """Transactions, by outcome."""
+    return by(OUTCOME, {"committed": seen.tally.transactions, "failed": seen.tally.recoveries})
+
+
+def producers(seen: Observed) -> Numbers:
+    """Producers made anew, by reason."""
+    return by(REASON, {"slow": seen.tally.producers_renewed, "recovery": seen.tally.recoveries})
+
+
+def rebalances(seen: Observed) -> Numbers:
+    """What happened to partitions."""
+    return by(REBALANCE, {kind: seen.tally.rebalances[kind] for kind in ("assigned", "revoked", "lost")})
+
+
+def lags(seen: Observed) -> Numbers:
+    """How far behind, by partition."""
+    for partition, lag in seen.levels().connection.lags.items():
+        yield lag, {DESTINATION: partition.topic, PARTITION: str(partition.number)}
+
+
+def states(seen: Observed) -> Numbers:
+    """1 for the state that it is."""
+    now = seen.levels().state
+    return by(STATE, {state.value: float(state is now) for state in WorkerState})
+
+
+def model(seen: Observed) -> Numbers:
+    """1, with everything about the model."""
+    model = seen.model
+    values = (model.name, model.digest, model.precision, model.provider, model.device, seen.version)
+    return ((1.0, dict(zip(MODEL, values, strict=True))),)
+
+
+def brokers(seen: Observed) -> Numbers:
+    """Connected brokers, where known."""
+    connected = seen.levels().connection.brokers
+    return () if connected is None else one(connected)
+
+
+def resident(_seen: Observed) -> Numbers:
+    """Memory, where the system says it."""
+    in_ram = resident_bytes()
+    return () if in_ram is None else one(in_ram)
+
+
+def transaction_time(seen: Observed) -> tuple[Distribution, Attributes]:
+    """Durations of transactions."""
+    return seen.tally.transaction_s, kafka("commit") | {GROUP: seen.group}
+
+
+def process_time(seen: Observed) -> tuple[Distribution, Attributes]:
+    """Durations of articles."""
+    return seen.tally.process_s, kafka("process") | {DESTINATION: seen.input_topic, GROUP: seen.group}

@@ -1,0 +1,56 @@
+"""What the tests of telemetry look at: a worker's numbers, without the worker."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from enricher.levels import Connection, Levels, WorkerState
+from enricher.records import Partition
+from enricher.tally import Tally
+from enricher.telemetry.observed import GpuUse, ModelFacts, Observed
+
+LEVELS = Levels(
+    state=WorkerState.WORKING,
+    connection=Connection(brokers=3, lags={Partition("articles", 0): 7, Partition("articles", 1): 0}),
+    partitions=2,
+    oldest_age_s=1.5,
+    in_flight_articles=11,
+    in_flight_bytes=2_200,
+    held_back_articles=3,
+    queued_windows=5,
+    queued_tokens=640,
+    budget_tokens=512,
+    lanes=2,
+    engine_busy_s=12.5,
+    engine_starved_s=0.25,
+    turn_age_s=0.01,
+)
+
+
+def some_tally() -> Tally:
+    """Of a worker that has seen a little of everything."""
+    tally = Tally(
+        read=60, repeated=4, records=40, entities=400, tombstones=2, transactions=5, recoveries=1, forgotten=6
+    )
+    tally.dead_letters = Counter({"decode:InvalidArticle": 3, "inference:NotFinite": 1})
+    tally.windows, tally.batches, tally.real_tokens, tally.padded_tokens = 90, 30, 9_000, 9_100
+    tally.rebalances.update(["assigned", "revoked"])
+    for value in (0.003, 0.2, 0.2, 4.0):
+        tally.latency_s.add(value)
+    tally.process_s.add(0.3)
+    return tally
+
+
+def observed(levels: Levels = LEVELS, tally: Tally | None = None) -> Observed:
+    """A worker with a GPU."""
+    return Observed(
+        input_topic="articles",
+        output_topic="entities",
+        dead_letter_topic="dead",
+        group="enricher",
+        version="1.2.3",
+        model=ModelFacts("newswire", "sha256:abc", "fp16", "CUDAExecutionProvider", "cuda"),
+        tally=tally or some_tally(),
+        levels=lambda: levels,
+        gpus=lambda: [GpuUse("NVIDIA H200", 0.75, 10 * 2**30, 140 * 2**30)],
+    )

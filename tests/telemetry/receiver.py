@@ -1,0 +1,116 @@
+"""A real receiver of OTLP, by HTTP and by gRPC: keeps what comes, decoded by OpenTelemetry's own protocol classes."""
+
+from __future__ import annotations
+
+import gzip
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import grpc
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest as Metrics
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2_grpc import (
+    MetricsServiceServicer,
+    add_MetricsServiceServicer_to_server,
+)
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest as Traces
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import (
+    TraceServiceServicer,
+    add_TraceServiceServicer_to_server,
+)
+
+
+@dataclass(slots=True)
+class Received:
+    """What came, in its order. `raw` is the bytes, for those who look for what must not be in them."""
+
+    metrics: list[Any] = field(default_factory=list)
+    traces: list[Any] = field(default_factory=list)
+    raw: list[bytes] = field(default_factory=list)
+    endpoint: str = ""
+
+    def spans(self) -> list[Any]:
+        """All of them."""
+        return [
+            span
+            for request in list(self.traces)
+            for resource in request.resource_spans
+            for scope in resource.scope_spans
+            for span in scope.spans
+        ]
+
+    def latest(self) -> dict[str, Any]:
+        """The metrics of the last export, by name."""
+        return {
+            metric.name: metric
+            for resource in self.metrics[-1].resource_metrics
+            for scope in resource.scope_metrics
+            for metric in scope.metrics
+        }
+
+    def resource(self) -> dict[str, str]:
+        """Who sent the last metrics."""
+        return {each.key: each.value.string_value for each in self.metrics[-1].resource_metrics[0].resource.attributes}
+
+
+@contextmanager
+def http_receiver() -> Iterator[Received]:
+    """Listens on loopback while the body runs."""
+    received = Received()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            body = gzip.decompress(body) if self.headers.get("Content-Encoding") == "gzip" else body
+            received.raw.append(body)
+            kind, into = (Metrics, received.metrics) if self.path.endswith("metrics") else (Traces, received.traces)
+            into.append(kind.FromString(body))
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_arguments: object) -> None:
+            """Not on the test's terminal."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    received.endpoint = f"http://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield received
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@contextmanager
+def grpc_receiver() -> Iterator[Received]:
+    """The same by gRPC."""
+    received = Received()
+
+    class MetricsService(MetricsServiceServicer):
+        def Export(self, request: Any, context: object) -> Any:  # noqa: N802, ANN401, ARG002  the protocol's
+            received.metrics.append(request)
+            return ExportMetricsServiceResponse()
+
+    class TraceService(TraceServiceServicer):
+        def Export(self, request: Any, context: object) -> Any:  # noqa: N802, ANN401, ARG002  the protocol's
+            received.traces.append(request)
+            return ExportTraceServiceResponse()
+
+    server = grpc.server(ThreadPoolExecutor(2))
+    add_MetricsServiceServicer_to_server(MetricsService(), server)  # type: ignore[no-untyped-call]
+    add_TraceServiceServicer_to_server(TraceService(), server)  # type: ignore[no-untyped-call]
+    received.endpoint = f"http://127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    server.start()
+    try:
+        yield received
+    finally:
+        server.stop(None)

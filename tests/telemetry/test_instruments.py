@@ -1,0 +1,52 @@
+"""The list of instruments: whole, without doubles, and telling what it says it tells."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from telemetry.building import observed
+
+from enricher.telemetry.instruments import INSTRUMENTS, Instrument, Kind
+from enricher.telemetry.page import markdown
+from enricher.telemetry.spans import SPANS
+
+PAGE = Path(__file__).resolve().parents[2] / "deploy" / "metrics.md"
+BOUNDED = re.compile(r"[\w.:/ -]{1,80}")
+each = pytest.mark.parametrize("instrument", INSTRUMENTS, ids=lambda instrument: instrument.name)
+
+
+def test_no_name_stands_twice() -> None:
+    """Of instruments, and of spans."""
+    for names in ([each.name for each in INSTRUMENTS], [each.name for each in SPANS]):
+        assert len(names) == len(set(names))
+
+
+@each
+def test_numbers_carry_the_attributes_that_the_list_names(instrument: Instrument) -> None:
+    """No more and no fewer, with values of a few short words; every instrument says something of a worker that worked."""
+    seen = observed()
+    if instrument.distribution:
+        told = [instrument.distribution(seen)[1]]
+    else:
+        assert instrument.numbers is not None
+        told = [attributes for _, attributes in instrument.numbers(seen)]
+    assert told
+    for attributes in told:
+        assert set(instrument.attributes) == set(attributes)
+        assert all(BOUNDED.fullmatch(value) for value in attributes.values())
+
+
+@each
+def test_an_instrument_is_one_thing(instrument: Instrument) -> None:
+    """A histogram has a distribution, everything else has numbers; a sentence says what it is."""
+    assert (instrument.distribution is None) == (instrument.kind is not Kind.HISTOGRAM)
+    assert (instrument.numbers is None) == (instrument.kind is Kind.HISTOGRAM)
+    assert instrument.description.endswith(".")
+    assert re.fullmatch(r"(enricher|messaging|process|hw)(\.[a-z_]+)+", instrument.name)
+
+
+def test_the_page_is_the_list() -> None:
+    """`deploy/metrics.md` is written by `python -m enricher.telemetry.page`."""
+    assert markdown() == PAGE.read_text("utf-8")

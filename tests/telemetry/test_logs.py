@@ -1,0 +1,60 @@
+"""The log: a JSON object per line, with trace ids where there is a trace, and no floods."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+import orjson
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.trace import format_trace_id, use_span
+
+from enricher.telemetry.logs import JsonLines, Repeats
+
+
+def record(message: str, *arguments: object, level: int = logging.WARNING) -> logging.LogRecord:
+    """A line before it is written."""
+    return logging.LogRecord("enricher.worker", level, __file__, 1, message, arguments, None)
+
+
+def test_a_line_is_an_object() -> None:
+    """One line whatever the message holds."""
+    text = JsonLines().format(record("partitions %s:\n%d left", "lost", 3))
+    assert "\n" not in text
+    line = orjson.loads(text)
+    assert {
+        "level": "warning",
+        "logger": "enricher.worker",
+        "message": "partitions lost:\n3 left",
+    }.items() <= line.items()
+    assert set(line) == {"time", "level", "logger", "message"}
+
+
+def test_a_line_within_a_span_has_its_ids() -> None:
+    """So that a log can be found from a trace, and the other way round."""
+    with use_span(TracerProvider().get_tracer("test").start_span("commit")) as span:
+        line = orjson.loads(JsonLines().format(record("slow")))
+    assert format_trace_id(span.get_span_context().trace_id) == line["trace_id"]
+    assert 16 == len(line["span_id"])
+
+
+def test_an_error_is_in_its_line() -> None:
+    """With its type and where it was raised."""
+    try:
+        int("seven")
+    except ValueError:
+        line = JsonLines().format(logging.LogRecord("x", 40, __file__, 1, "bug", (), sys.exc_info()))
+    assert "ValueError: invalid literal" in orjson.loads(line)["error"]
+
+
+def test_repeats_are_left_out_and_counted() -> None:
+    """So many a minute of each wording, whatever stands in it; the first line of the next minute says how many it missed."""
+    now_s = [0.0]
+    repeats = Repeats(2, clock=lambda: now_s[0])
+    assert [True, True, False, False, False] == [repeats.filter(record("lag of %d", n)) for n in range(5)]
+    assert repeats.filter(record("another wording"))
+    assert repeats.filter(record("lag of %d", 6, level=logging.ERROR)), "another level is another kind"
+    now_s[0] = 61.0
+    late = record("lag of %d", 7)
+    assert repeats.filter(late)
+    assert "lag of 7 (3 more lines like this were left out)" == late.getMessage()

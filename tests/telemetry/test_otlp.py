@@ -1,0 +1,129 @@
+"""Metrics and traces arrive at a real OTLP receiver, switched on and off by the standard variables."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import pytest
+from telemetry.building import observed
+from telemetry.receiver import Received, grpc_receiver, http_receiver
+
+from enricher.errors import SettingsError
+from enricher.records import InFlight, Partition, RawRecord, Tombstone
+from enricher.telemetry.instruments import INSTRUMENTS, Kind
+from enricher.telemetry.otlp import exported_metrics, exported_spans, resource_of, wanted
+
+Receiver = Callable[[], AbstractContextManager[Received]]
+both = pytest.mark.parametrize(
+    ("receiver", "protocol"), [(http_receiver, "http/protobuf"), (grpc_receiver, "grpc")], ids=["http", "grpc"]
+)
+
+
+@pytest.fixture(autouse=True)
+def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_RESOURCE_ATTRIBUTES", "OTEL_SERVICE_NAME", "OTEL_TRACES_SAMPLER"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def one_article() -> InFlight:
+    """As it was read."""
+    return InFlight(RawRecord(Partition("articles", 0), 5, b"k", b"v"), 0.0)
+
+
+def export_all() -> None:
+    """One worker's metrics, and the trace of one article."""
+    resource = resource_of("1.2.3", "worker-0")
+    with exported_metrics(observed(), resource):
+        pass
+    with exported_spans(resource, version="1", input_topic="articles", output_topic="entities", group="g") as spans:
+        assert spans is not None
+        ticket = one_article()
+        spans.arrived([ticket])
+        ticket.finish(Tombstone())
+        with spans.transaction([ticket]):
+            pass
+
+
+@both
+def test_every_instrument_arrives(receiver: Receiver, protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As its kind, with its unit, description and numbers; and who sent it."""
+    with receiver() as received:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", received.endpoint)
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
+        monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test")
+        export_all()
+    metrics = received.latest()
+    assert {instrument.name for instrument in INSTRUMENTS} == set(metrics)
+    data = {Kind.COUNTER: "sum", Kind.GAUGE: "gauge", Kind.HISTOGRAM: "histogram"}
+    for instrument in INSTRUMENTS:
+        metric = metrics[instrument.name]
+        assert (data[instrument.kind], instrument.unit) == (metric.WhichOneof("data"), metric.unit)
+        assert instrument.description == metric.description
+        points = getattr(metric, metric.WhichOneof("data")).data_points
+        assert {instrument.attributes} == {tuple(each.key for each in point.attributes) for point in points}
+    latency = metrics["enricher.article.latency"].histogram.data_points[0]
+    assert (4, [1, 2, 0, 0, 0, 1]) == (latency.count, list(latency.bucket_counts)[:6])
+    assert not latency.HasField("min")
+    assert metrics["enricher.articles"].sum.is_monotonic
+    expected = {"service.name": "enricher", "service.version": "1.2.3", "service.instance.id": "worker-0"}
+    assert (expected | {"deployment.environment.name": "test"}).items() <= received.resource().items()
+
+
+@both
+def test_spans_arrive(receiver: Receiver, protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the process ends, though they are sent in batches."""
+    with receiver() as received:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", received.endpoint)
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
+        export_all()
+    assert {"process articles", "commit entities"} == {span.name for span in received.spans()}
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({}, (False, False)),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x"}, (True, True)),
+        ({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://x"}, (False, True)),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_TRACES_EXPORTER": "none"}, (True, False)),
+        ({"OTEL_METRICS_EXPORTER": "otlp"}, (True, False)),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_SDK_DISABLED": "true"}, (False, False)),
+    ],
+)
+def test_the_standard_variables_decide(environment: dict[str, str], expected: tuple[bool, bool]) -> None:
+    """Nothing is sent unless somebody says where to, or says `otlp`."""
+    assert expected == (wanted("metrics", environment), wanted("traces", environment))
+
+
+def test_no_receiver_is_no_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worker works on, and ends."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
+    export_all()
+
+
+def test_an_unknown_protocol_is_a_mistake_in_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Said before anything is read."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "carrier-pigeon")
+    with pytest.raises(SettingsError, match="carrier-pigeon"), exported_metrics(observed(), resource_of("1", "w")):
+        pass
+
+
+def test_without_the_extra_grpc_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And does not fall back to anything."""
+    real_import = builtins.__import__
+
+    def without_grpc(name: str, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401  as import is
+        if "otlp.proto.grpc" in name:
+            raise ImportError(name)
+        return real_import(name, *arguments, **named)
+
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
+    monkeypatch.setattr(builtins, "__import__", without_grpc)
+    with pytest.raises(SettingsError, match=r"enricher\[grpc\]"), exported_metrics(observed(), resource_of("1", "w")):
+        pass

@@ -1,0 +1,175 @@
+"""An article's span is its publisher's child, linked with its batches and its transaction; its context goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, DEFAULT_ON, Sampler
+from opentelemetry.trace import SpanContext
+
+from enricher.errors import TransactionTrouble
+from enricher.ports import Tracing
+from enricher.records import Batch, DeadLetter, Headers, InFlight, Partition, RawRecord, Tombstone, Window
+from enricher.telemetry.spans import SPANS
+from enricher.telemetry.tracing import PassingOn, Spans
+
+TRACE = "0af7651916cd43dd8448eb211c80319c"
+PARENT = "b7ad6b7169203331"
+SAMPLED: Headers = (("traceparent", f"00-{TRACE}-{PARENT}-01".encode()), ("tracestate", b"shop=1"))
+UNSAMPLED: Headers = (("traceparent", f"00-{TRACE}-{PARENT}-00".encode()),)
+
+Traced = tuple[Spans, Callable[[], dict[str, list[ReadableSpan]]]]
+
+
+def tracing(sampler: Sampler = DEFAULT_ON) -> Traced:
+    """The tracing, and the finished spans by the first word of their names."""
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider(sampler=sampler)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    spans = Spans(
+        provider.get_tracer("test"), input_topic="articles", output_topic="entities", group="g", honours_parents=True
+    )
+
+    def finished() -> dict[str, list[ReadableSpan]]:
+        found: dict[str, list[ReadableSpan]] = {}
+        for span in exporter.get_finished_spans():
+            found.setdefault(span.name.split()[0], []).append(span)
+        return found
+
+    return spans, finished
+
+
+def ticket(headers: Headers = (), offset: int = 0) -> InFlight:
+    """An article that was just read."""
+    return InFlight(RawRecord(Partition("articles", 0), offset, b"k", b"v", headers), 0.0)
+
+
+def batch_of(*tickets: InFlight) -> Batch:
+    """A batch with two windows of each."""
+    return Batch(tuple(Window(each, np.zeros(4, np.int32), 0, 0, 4, 0, 0.0) for each in tickets for _ in range(2)))
+
+
+def context_of(span: ReadableSpan) -> SpanContext:
+    """Its ids."""
+    context = span.get_span_context()
+    assert context is not None
+    return context
+
+
+def through(spans: Tracing, *tickets: InFlight) -> None:
+    """All the way: two batches each, then the transaction."""
+    spans.arrived(tickets)
+    batches = [batch_of(*tickets), batch_of(*tickets)]
+    for batch in batches:
+        spans.submitted(batch)
+    for batch in reversed(batches):
+        spans.completed(batch)
+    for each in tickets:
+        each.finish(Tombstone())
+    with spans.transaction(tickets):
+        pass
+
+
+def test_an_article_is_its_publishers_child() -> None:
+    """In the publisher's trace; its own context, with the publisher's state, goes on with the output."""
+    spans, finished = tracing()
+    traced = ticket(SAMPLED)
+    through(spans, traced)
+    (span,) = finished()["process"]
+    assert (int(TRACE, 16), int(PARENT, 16)) == (context_of(span).trace_id, span.parent and span.parent.span_id)
+    sent = dict(traced.trace)
+    assert f"00-{TRACE}-{context_of(span).span_id:016x}-01".encode() == sent["traceparent"]
+    assert b"shop=1" == sent["tracestate"]
+
+
+def test_an_article_is_linked_with_its_batches_and_its_transaction() -> None:
+    """Each once, though it had two windows in each batch."""
+    spans, finished = tracing()
+    through(spans, ticket(SAMPLED), ticket(offset=1))
+    found = finished()
+    others = {context_of(span).span_id for span in [*found["infer"], *found["commit"]]}
+    assert 3 == len(others)
+    for span in found["process"]:
+        assert others == {link.context.span_id for link in span.links}
+        assert 3 == len(span.links)
+
+
+def test_spans_are_named_and_attributed_as_the_list_says() -> None:
+    """No attribute beyond it: no id, key, offset or text."""
+    spans, finished = tracing()
+    through(spans, ticket(SAMPLED))
+    listed = {span.name: span for span in SPANS}
+    assert set(listed) == set(finished())
+    for name, found in finished().items():
+        for span in found:
+            assert set(span.attributes or {}) <= set(listed[name].attributes)
+            assert listed[name].kind == span.kind.name.lower()
+
+
+@pytest.mark.parametrize("headers", [UNSAMPLED, SAMPLED[:1]], ids=["publisher does not sample", "we do not"])
+def test_what_is_not_sampled_is_passed_on_as_it_came(headers: Headers) -> None:
+    """And costs no span."""
+    spans, finished = tracing(DEFAULT_ON if headers is UNSAMPLED else ALWAYS_OFF)
+    untraced = ticket(headers)
+    through(spans, untraced)
+    assert headers == untraced.trace
+    assert untraced.span is None
+    assert {} == finished()
+
+
+def test_without_a_publisher_the_trace_begins_here() -> None:
+    """As a root."""
+    spans, finished = tracing()
+    through(spans, ticket())
+    (span,) = finished()["process"]
+    assert span.parent is None
+
+
+@pytest.mark.parametrize("value", [b"nonsense", b"\xff\xfe", b"", None, b"00-" + b"0" * 32 + b"-" + b"0" * 16 + b"-01"])
+def test_a_broken_context_is_none(value: bytes | None) -> None:
+    """The article is traced as one without."""
+    spans, finished = tracing()
+    through(spans, ticket((("traceparent", value),)))
+    (span,) = finished()["process"]
+    assert span.parent is None
+
+
+def test_a_dead_letter_is_an_error_by_its_kind() -> None:
+    """Not by its message."""
+    spans, finished = tracing()
+    dead = ticket(SAMPLED)
+    spans.arrived([dead])
+    dead.finish(DeadLetter("decode", "InvalidArticle", "no body"))
+    with spans.transaction([dead]):
+        pass
+    (span,) = finished()["process"]
+    assert not span.status.is_ok
+    assert span.status.description is None
+    assert "InvalidArticle" == (span.attributes or {})["error.type"]
+
+
+def test_an_article_of_a_failed_transaction_is_told_when_it_is_published() -> None:
+    """The failed transaction is a span with its kind of error, without words of it."""
+    spans, finished = tracing()
+    forgotten = ticket(SAMPLED)
+    spans.arrived([forgotten])
+    forgotten.finish(Tombstone())
+    with pytest.raises(TransactionTrouble), spans.transaction([forgotten]):
+        raise TransactionTrouble("broker words")
+    assert {"commit"} == set(finished())
+    (span,) = finished()["commit"]
+    assert "TransactionTrouble" == (span.attributes or {})["error.type"]
+    assert not span.events
+    assert span.status.description is None
+
+
+def test_without_tracing_the_context_goes_on_untouched() -> None:
+    """Only the context: other headers are not the trace's."""
+    passed = ticket((*SAMPLED, ("shop-order", b"7")))
+    through(PassingOn(), passed)
+    assert SAMPLED == passed.trace
