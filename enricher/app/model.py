@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 from dataclasses import dataclass
 
@@ -57,7 +58,17 @@ def load_model(settings: Settings) -> Model:
     model = Model(prepared, tokenizer, engine, advice, lanes)
     engine.warm_up(window_lengths(settings, model), batch_tokens=batch_rules(settings, model).max_batch_tokens)
     log.info("model %s (%s) on %s, %d lanes", engine.card.name, engine.card.precision, engine.provider, lanes)
+    _freeze()
     return model
+
+
+def _freeze() -> None:
+    """Take everything that is there by now, which is here to stay, out of the garbage collector's sight.
+
+    Else each full collection walks all modules, 70 ms in which no thread runs Python: measured, a twelfth of the loop's time.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def _advice(settings: Settings, prepared: PreparedModel, tokenizer: ArticleTokenizer) -> Advice:

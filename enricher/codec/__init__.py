@@ -6,7 +6,7 @@ Pure: no Kafka client, no files, no settings; the wall clock is an argument. Its
 
 from enricher.codec.articles import MAX_ID_CHARS, METADATA_FIELDS, decode_article
 from enricher.codec.encoder import MIN_MESSAGE_BYTES, Encoder, Outgoing
-from enricher.codec.enriched import SCHEMA_VERSION, encode_record
+from enricher.codec.enriched import SCHEMA_VERSION, WrittenEntities, encode_record, write_entities
 from enricher.codec.headers import (
     MAX_REASON_BYTES,
     RECORD_NAMESPACE,
@@ -25,10 +25,12 @@ __all__ = [
     "SCHEMA_VERSION",
     "Encoder",
     "Outgoing",
+    "WrittenEntities",
     "clipped",
     "dead_letter_headers",
     "decode_article",
     "encode_record",
     "record_headers",
     "record_id",
+    "write_entities",
 ]

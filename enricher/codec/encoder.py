@@ -84,9 +84,9 @@ class Encoder:
     def _record(self, ticket: InFlight, outcome: EnrichedRecord | Tombstone) -> Outgoing:
         raw = ticket.raw
         if isinstance(outcome, Tombstone):
-            return Outgoing("tombstone", raw.key, None, [*record_headers(raw, tombstone=True)], ticket)
+            return Outgoing("tombstone", raw.key, None, [*record_headers(raw, tombstone=True), *ticket.trace], ticket)
         value = encode_record(outcome, self._card)
-        return Outgoing("record", raw.key, value, [*record_headers(raw, tombstone=False)], ticket)
+        return Outgoing("record", raw.key, value, [*record_headers(raw, tombstone=False), *ticket.trace], ticket)
 
     def _dead_letter(self, ticket: InFlight, letter: DeadLetter) -> Outgoing:
         """Keep as much of the input as the topic takes."""

@@ -5,12 +5,15 @@ Only the value: keys and headers are in `headers`, and what to do with a record 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, overload
 
 import orjson
 
+from enricher.records import Entity, hot_record
+
 if TYPE_CHECKING:
-    from enricher.records import EnrichedRecord, Entity, ModelCard
+    from enricher.records import Article, EnrichedRecord, ModelCard
 
 SCHEMA_VERSION = 1
 
@@ -18,6 +21,36 @@ _SCORE_STEPS = 10_000
 """Scores are written to the fourth decimal. More would be noise: precisions and devices differ from there on."""
 _MAX_SCORE = 1 + 0.5 / _SCORE_STEPS
 """What is still written as 1: a probability that was computed in float16 may be a little above."""
+
+
+@hot_record(eq=False)
+class WrittenEntities(Sequence[Entity]):
+    """Entities as the JSON that they are in their record; whoever asks for one has it read back, its score rounded.
+
+    Finished records wait for their transaction. As bytes they take less memory meanwhile, and the garbage collector, for
+    which the whole worker stands still, has one object to visit and not hundreds.
+    """
+
+    json: bytes
+    length: int
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __iter__(self) -> Iterator[Entity]:
+        return iter([Entity(**entity) for entity in orjson.loads(self.json)])
+
+    @overload
+    def __getitem__(self, index: int) -> Entity: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Entity]: ...
+    def __getitem__(self, index: int | slice) -> Entity | Sequence[Entity]:
+        return list(self)[index]
+
+
+def write_entities(article: Article, entities: Sequence[Entity]) -> WrittenEntities:
+    """Write the entities of `article`, best while they are at hand: later they are out of the processor's caches."""
+    return WrittenEntities(orjson.dumps(_entities(article, entities)), len(entities))
 
 
 def encode_record(record: EnrichedRecord, card: ModelCard) -> bytes:
@@ -28,15 +61,24 @@ def encode_record(record: EnrichedRecord, card: ModelCard) -> bytes:
             "schema_version": SCHEMA_VERSION,
             "id": article.id,
             **article.metadata,
-            "entities": [_entity(entity, article.text(entity.field)) for entity in record.entities],
+            "entities": _written(article, record.entities),
             "model": {"name": card.name, "digest": card.digest, "precision": card.precision},
             "coverage": {"tokens": coverage.tokens, "windows": coverage.windows, "truncated": coverage.truncated},
         }
     )
 
 
+def _written(article: Article, entities: Sequence[Entity]) -> orjson.Fragment | list[dict[str, Any]]:
+    return orjson.Fragment(entities.json) if isinstance(entities, WrittenEntities) else _entities(article, entities)
+
+
+def _entities(article: Article, entities: Sequence[Entity]) -> list[dict[str, Any]]:
+    texts = {"title": article.title, "body": article.body}
+    return [_entity(entity, texts[entity.field]) for entity in entities]
+
+
 def _entity(entity: Entity, field_text: str) -> dict[str, Any]:
-    start, end, text, score = entity.start, entity.end, entity.text, float(entity.score)
+    start, end, text, score = entity.start, entity.end, entity.text, entity.score
     assert 0 <= start < end, "an entity has at least one character"
     assert field_text[start:end] == text, "offsets count in the original text of their field"
     assert 0.0 <= score <= _MAX_SCORE, "a score is a probability (NaN never gets here)"

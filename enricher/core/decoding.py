@@ -8,7 +8,7 @@ passed over as whole arrays: words and characters are looked up only where somet
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 
@@ -20,6 +20,8 @@ from enricher.records import Entity, Float32Array, InFlight, Int32Array, OwnedLa
 BoolArray = npt.NDArray[np.bool_]
 Marked = tuple[int, int, float]
 """A token that has a label: its place in the article, the label's id, and the score."""
+Run = tuple[int, int, str, float]
+"""Words that are one entity: their tokens `[start, stop)` in the field, the kind, and the score."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,25 +50,26 @@ def decode_entities(ticket: InFlight, scheme: LabelScheme) -> list[Entity]:
     """The entities of a ticket whose windows are all labelled, by field and position."""
     assert ticket.article is not None
     assert ticket.tokens is not None
-    marked = _marked(ticket.answers, scheme)
     entities: list[Entity] = []
+    places, labels, scores = _marked(ticket.answers, scheme)
     first = begin = 0
     for part in ticket.tokens.fields:
-        end = bisect_left(marked, (first + len(part.ids),))
+        stop = first + len(part.ids)
+        end = bisect_left(places, stop, begin)
         if begin < end:
-            runs = _runs(part, first, marked[begin:end], scheme)
-            entities += _entities(ticket.article.text(part.name), part, runs)
-        first, begin = first + len(part.ids), end
+            marked = zip(places[begin:end], labels[begin:end], scores[begin:end], strict=True)
+            entities += _entities(ticket.article.text(part.name), part, _runs(part, first, marked, scheme))
+        first, begin = stop, end
     return entities
 
 
-def _marked(answers: list[OwnedLabels], scheme: LabelScheme) -> list[Marked]:
-    """The tokens that have a label, in the order of the article."""
+def _marked(answers: list[OwnedLabels], scheme: LabelScheme) -> tuple[list[int], list[int], list[float]]:
+    """The tokens that have a label, in the order of the article: their places in it, labels and scores."""
     if not answers:
-        return []
+        return [], [], []
     labels, scores = _joined(answers)
     (places,) = scheme.inside.take(labels).nonzero()
-    return list(zip(places.tolist(), labels[places].tolist(), scores[places].tolist(), strict=True))
+    return places.tolist(), labels[places].tolist(), scores[places].tolist()
 
 
 def _joined(answers: list[OwnedLabels]) -> tuple[Int32Array, Float32Array]:
@@ -81,50 +84,43 @@ def _joined(answers: list[OwnedLabels]) -> tuple[Int32Array, Float32Array]:
 _by_start = itemgetter(0)
 
 
-@dataclass(slots=True)
-class _Run:
-    """Tokens `[start, stop)` that are one entity, and the scores of its words."""
-
-    start: int
-    stop: int
-    kind: str
-    scores: list[float]
-
-
-def _runs(part: TokenizedField, first: int, marked: Iterable[Marked], scheme: LabelScheme) -> list[_Run]:
-    """The rule. `first`: the place of the field's first token in its article."""
-    runs: list[_Run] = []
+def _runs(part: TokenizedField, first: int, marked: Iterable[Marked], scheme: LabelScheme) -> Iterator[Run]:
+    """The rule. `first`: the place of the field's first token in its article. A run's score is the mean of its words'."""
     word_of, length = part.spans.word_of, len(part.ids)
-    stop = 0
+    start = stop = words = 0
+    kind, total, following = "", 0.0, word_of(0)
     for place, label, score in marked:
         token = place - first
-        # `stop` is where the last labelled word ends: a token before it is one of its later pieces, one just there opens
-        # the next word, and one beyond may be the later piece of a word without a label.
+        # `stop` is where the last labelled word ends, and `following` the word there: a token before it is one of its later
+        # pieces, one just there opens the next word, and one beyond may be the later piece of a word without a label.
         if token < stop:
             continue
-        word = word_of(token)
-        if token > stop and word_of(token - 1) == word:
-            continue
-        stop = token + 1
-        while stop < length and word_of(stop) == word:
+        if token > stop:
+            following = word_of(token)
+            if word_of(token - 1) == following:
+                continue
+        its_kind, opens = scheme.meanings[label]
+        if opens or token > stop or its_kind != kind:
+            if words:
+                yield start, stop, kind, total / words
+            start, kind, total, words = token, its_kind, 0.0, 0
+        total, words = total + score, words + 1
+        word, stop = following, token + 1
+        while stop < length and (following := word_of(stop)) == word:
             stop += 1
-        kind, opens = scheme.meanings[label]
-        if runs and not opens and runs[-1].stop == token and runs[-1].kind == kind:
-            runs[-1].stop = stop
-            runs[-1].scores.append(score)
-        else:
-            runs.append(_Run(token, stop, kind, [score]))
-    return runs
+    if words:
+        yield start, stop, kind, total / words
 
 
-def _entities(text: str, part: TokenizedField, runs: Iterable[_Run]) -> list[Entity]:
+def _entities(text: str, part: TokenizedField, runs: Iterable[Run]) -> list[Entity]:
     """Without white space at the ends: SentencePiece counts the space before a word as the word's own."""
     entities, name, chars_of = [], part.name, part.spans.chars_of
-    for run in runs:
-        start, end = chars_of(run.start)[0], chars_of(run.stop - 1)[1]
+    for first, stop, kind, score in runs:
+        start, end = chars_of(first)
+        if stop - first > 1:
+            _, end = chars_of(stop - 1)
         span = text[start:end]
         if found := span.strip():
             start += span.index(found) if len(found) < len(span) else 0
-            score = sum(run.scores) / len(run.scores)
-            entities.append(Entity(name, start, start + len(found), found, run.kind, score))
+            entities.append(Entity(name, start, start + len(found), found, kind, score))
     return entities

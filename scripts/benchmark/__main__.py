@@ -20,7 +20,7 @@ from benchmark.machine import describe
 from benchmark.outcome import Outcome, Table
 from benchmark.page import html
 
-LEGS = ("limit", "around", "batching", "latency", "peers", "scale", "cost")
+LEGS = ("limit", "around", "telemetry", "batching", "latency", "peers", "scale", "cost")
 """Modules of benchmark.legs, in the order of the page. Each has `ABOUT` and `measure(bench) -> Outcome`."""
 
 

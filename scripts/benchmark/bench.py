@@ -18,6 +18,7 @@ from enricher.app import Model, load_model
 from enricher.settings import Settings, load_settings
 
 PARTITIONS = 8
+Headers = Sequence[tuple[str, bytes]]
 
 
 @dataclass
@@ -75,25 +76,27 @@ class Bench:
         return self.settings.model_copy(update=updated)
 
     @contextmanager
-    def topics(self, values: Sequence[bytes] = (), *, partitions: int = PARTITIONS) -> Iterator[Topics]:
+    def topics(
+        self, values: Sequence[bytes] = (), *, partitions: int = PARTITIONS, headers: Headers = ()
+    ) -> Iterator[Topics]:
         """Three topics for one run, the articles in the first, keyed by id; deleted afterwards."""
         topics = Topics(f"bench-{uuid.uuid4().hex[:8]}")
         admin = AdminClient({"bootstrap.servers": self.cluster.bootstrap_servers})
         for future in admin.create_topics([NewTopic(name, partitions, 1) for name in topics.all]).values():
             future.result(30)
         try:
-            self.publish(topics, values)
+            self.publish(topics, values, headers)
             yield topics
         finally:
             for future in admin.delete_topics(list(topics.all)).values():
                 future.result(30)
 
-    def publish(self, topics: Topics, values: Sequence[bytes]) -> None:
-        """Write articles to the input topic and wait until the broker has them."""
+    def publish(self, topics: Topics, values: Sequence[bytes], headers: Headers = ()) -> None:
+        """Write articles to the input topic, all with these headers, and wait until the broker has them."""
         producer = Producer({"bootstrap.servers": self.cluster.bootstrap_servers, "linger.ms": 20})
         for value in values:
             key = orjson.loads(value)["id"].encode()
-            while not _taken(producer, topics.input, key, value):
+            while not _taken(producer, topics.input, key, value, headers):
                 producer.poll(0.1)  # the client's queue is full: let it send
         assert producer.flush(60) == 0, "the broker has not acknowledged all articles"
 
@@ -125,9 +128,9 @@ class Topics:
         return self.input, self.output, self.dead_letter
 
 
-def _taken(producer: Producer, topic: str, key: bytes, value: bytes) -> bool:
+def _taken(producer: Producer, topic: str, key: bytes, value: bytes, headers: Headers) -> bool:
     try:
-        producer.produce(topic, value, key)
+        producer.produce(topic, value, key, headers=list(headers))
     except BufferError:
         return False
     return True

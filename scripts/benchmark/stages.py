@@ -33,6 +33,7 @@ STAGES: dict[str, tuple[tuple[object, str], ...]] = {
     "hand over: to the lanes and back": ((Lanes, "submit"), (Lanes, "completed")),
     "collect: labels to their tickets": ((enricher.worker, "settle"),),
     "spans: labels to entities": ((enricher.core.assembly, "decode_entities"),),
+    "write: entities as JSON": ((enricher.worker, "write_entities"),),
     "encode: the record as JSON, its headers": ((Encoder, "outgoing"),),
     "produce: records to the client": ((TransactionalSink, "_produce_one"),),
     "commit: flush, offsets, end of the transaction": ((TransactionalSink, "publish"),),

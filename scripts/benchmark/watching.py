@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
@@ -17,9 +17,11 @@ from unittest.mock import patch
 from benchmark.bench import Bench
 from benchmark.machine import Load, cpu_s
 from enricher.app import Model, kafka_worker
+from enricher.ports import Tracing
 from enricher.records import InFlight
 from enricher.settings import Settings
 from enricher.tally import Tally
+from enricher.worker import Worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +127,20 @@ class Work:
         return self.tally.ended.broker_s - self.tally.began.broker_s
 
 
-def work_off(bench: Bench, model: Model, settings: Settings) -> Work:
-    """Run a worker until it has caught up with its input topic, and watch it."""
+def work_off(
+    bench: Bench,
+    model: Model,
+    settings: Settings,
+    *,
+    tally: WatchedTally | None = None,
+    tracing: Tracing | None = None,
+    beside: Callable[[Worker], AbstractContextManager[object]] = nullcontext,
+) -> Work:
+    """Run a worker until it has caught up with its input topic, and watch it; `beside` is what goes on meanwhile."""
     with calls_of(model.engine, "run") as runs, calls_of(model.tokenizer, "tokenize") as tokenizations:
-        worker = kafka_worker(settings, model, until_caught_up=True)
-        worker.tally = tally = WatchedTally(bench.broker_pids)
-        meter = bench.meter()
-        worker.run()
-        return Work(tally, runs, tokenizations, meter.read())
+        worker = kafka_worker(settings, model, until_caught_up=True, tracing=tracing)
+        worker.tally = tally = tally or WatchedTally(bench.broker_pids)
+        with beside(worker):
+            meter = bench.meter()
+            worker.run()
+            return Work(tally, runs, tokenizations, meter.read())

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enricher.codec import encode_record
+from enricher.codec import encode_record, write_entities
 from enricher.records import Article, Coverage, EnrichedRecord, Entity, ModelCard
 
 
@@ -53,6 +53,23 @@ def test_score_is_rounded_to_four_decimals(score: float) -> None:
     assert round(score, 4) == orjson.loads(encode_record(record, ModelCard("m", "d", "fp32")))["entities"][0]["score"]
 
 
+def test_entities_written_beforehand_make_the_same_record(record: EnrichedRecord, card: ModelCard) -> None:
+    """Byte by byte: when the entities were written is nobody's business."""
+    written = replace(record, entities=write_entities(record.article, record.entities))
+    assert encode_record(record, card) == encode_record(written, card)
+    assert encode_record(replace(record, entities=()), card) == encode_record(
+        replace(record, entities=write_entities(record.article, ())), card
+    )
+
+
+def test_written_entities_can_be_read_back(record: EnrichedRecord) -> None:
+    """They are a sequence of entities as before, with scores as they are written."""
+    first, second = record.entities
+    written = write_entities(record.article, record.entities)
+    assert [replace(first, score=0.9988), second] == list(written)
+    assert (2, second, [second]) == (len(written), written[1], written[1:])
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -72,8 +89,11 @@ def test_entity_that_is_not_in_its_text_is_a_bug(
     record: EnrichedRecord, card: ModelCard, changes: dict[str, Any]
 ) -> None:
     """An offset that is wrong by one, or a score that is no probability, stops the worker before it is written."""
+    wrong = with_entity(record, changes)
     with pytest.raises(AssertionError):
-        encode_record(with_entity(record, changes), card)
+        encode_record(wrong, card)
+    with pytest.raises(AssertionError):
+        write_entities(wrong.article, wrong.entities)
 
 
 @given(text=st.text(st.characters(exclude_categories=["Cs"]), min_size=1), data=st.data())

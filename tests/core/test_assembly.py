@@ -15,6 +15,7 @@ from enricher.records import (
     Article,
     DeadLetter,
     EnrichedRecord,
+    Entity,
     InFlight,
     TokenizedArticle,
     TokenizedField,
@@ -97,6 +98,23 @@ def test_a_record_tells_what_the_model_saw_and_the_ticket_lets_go_of_the_rest() 
     )
     assert ticket.answers == []
     assert ticket.tokens is None
+
+
+def test_a_record_keeps_its_entities_in_the_form_that_was_asked_for() -> None:
+    """What `keep` makes of the article's entities, once, after the last window."""
+    ticket, windows = cut(BODY)
+    seen = []
+
+    def keep(article: Article, entities: list[Entity]) -> tuple[Entity, ...]:
+        seen.append(article)
+        return tuple(entities)
+
+    for window in windows:
+        settle(answered(window), SCHEME, keep)
+    assert isinstance(ticket.outcome, EnrichedRecord)
+    assert [ticket.article] == seen
+    assert isinstance(ticket.outcome.entities, tuple)
+    assert len(ticket.outcome.entities) == 2
 
 
 @pytest.mark.parametrize("failed", [0, 1, 2])

@@ -37,7 +37,7 @@ _TEXTS_PER_CALL = 16
 
 
 @dataclass(frozen=True, slots=True)
-class _Load:
+class KnownLoad:
     """Articles, and what there is in them. Answers come from memory, so one article is many records."""
 
     mix: Mix
@@ -48,7 +48,7 @@ class _Load:
 
 def measure(bench: Bench) -> Outcome:
     """Run it."""
-    results = [_measured(bench, _load(bench, mix)) for mix in _COUNTS]
+    results = [_measured(bench, known_load(bench, mix)) for mix in _COUNTS]
     return Outcome(
         figures={result.mix: result.figures() for result in results},
         tables=[_threads(results), _stages(results)],
@@ -57,7 +57,7 @@ def measure(bench: Bench) -> Outcome:
     )
 
 
-def _load(bench: Bench, mix: Mix) -> _Load:
+def known_load(bench: Bench, mix: Mix) -> KnownLoad:
     """Some distinct articles, and enough repeats of them: the model is asked for each text once."""
     bench.say(f"{mix}: asking the model once for each text")
     count = _COUNTS[mix] // (_QUICK_SHARE if bench.quick else 1)
@@ -70,10 +70,10 @@ def _load(bench: Bench, mix: Mix) -> _Load:
 
     answers = KnownAnswers(bench.model, {(each.title, each.body): each for each in decoded}.values(), cut)
     repeats = -(-count // len(distinct))
-    return _Load(mix, distinct * repeats, answers, [text for each in decoded for text in (each.title, each.body)])
+    return KnownLoad(mix, distinct * repeats, answers, [text for each in decoded for text in (each.title, each.body)])
 
 
-def _measured(bench: Bench, load: _Load) -> _Result:
+def _measured(bench: Bench, load: KnownLoad) -> _Result:
     contenders = {
         "bare tokenizer": partial(_bare_tokenizer, bench, load),
         "worker": partial(_worker, bench, load),
@@ -87,7 +87,7 @@ def _measured(bench: Bench, load: _Load) -> _Result:
 # ---- the contenders
 
 
-def _bare_tokenizer(bench: Bench, load: _Load) -> Run:
+def _bare_tokenizer(bench: Bench, load: KnownLoad) -> Run:
     """The library alone, on the same texts, as many at once as the worker gives it."""
     backend = bench.model.tokenizer._backend  # noqa: SLF001  the very object that the worker calls
     meter, took_s = LoadMeter(), 0.0
@@ -99,7 +99,7 @@ def _bare_tokenizer(bench: Bench, load: _Load) -> Run:
     return Run(len(load.texts) / 2 / took_s, meter.read())
 
 
-def _worker(bench: Bench, load: _Load, *, tokenizer: bool = True, clocks: bool = False) -> Run:
+def _worker(bench: Bench, load: KnownLoad, *, tokenizer: bool = True, clocks: bool = False) -> Run:
     """The worker with a model that answers from memory; without `tokenizer` that too does; with clocks in the loop."""
     with ExitStack() as stack:
         stack.enter_context(load.answers.in_place_of_the_model())
