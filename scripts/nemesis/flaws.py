@@ -11,14 +11,16 @@ from unittest.mock import patch
 
 from confluent_kafka import KafkaException, Producer
 
-from enricher import app
+from enricher.app import building
 from enricher.errors import TransactionTrouble
 from enricher.kafka.sink import TransactionalSink
+from enricher.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 SAME_PRODUCER = "same-producer"
+NO_WATCHDOG = "no-watchdog"
 
 
 class _KeptProducer(Producer):
@@ -60,8 +62,16 @@ class SameProducerSink(TransactionalSink):
         return True
 
 
+class BlindWatchdog(Watchdog):
+    """Does nothing about a call that does not come back."""
+
+    def __init__(self) -> None:
+        super().__init__(on_stall=lambda _message: None)
+
+
 _CLASSES: dict[str, tuple[str, type]] = {
     SAME_PRODUCER: ("TransactionalSink", SameProducerSink),
+    NO_WATCHDOG: ("Watchdog", BlindWatchdog),
 }
 
 
@@ -70,5 +80,5 @@ def switched_off(names: Sequence[str]) -> Iterator[None]:
     """Workers that are made in the body are made without these defences. Raises KeyError for one that there is not."""
     with ExitStack() as patches:
         for place, flawed in (_CLASSES[name] for name in names):
-            patches.enter_context(patch.object(app, place, flawed))
+            patches.enter_context(patch.object(building, place, flawed))
         yield

@@ -16,7 +16,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Container
+    from collections.abc import Callable, Container
 
     from nemesis.frames import Request
 
@@ -137,11 +137,20 @@ class Hold(_Nth):
 
 
 class DropReply(_Nth):
-    """Swallows the reply to the `nth` matching request that is answered: the broker has done it, nobody is told."""
+    """Swallows the reply to the `nth` matching request that is answered: the broker has done it, nobody is told.
+
+    `instead` is called at that moment, in the proxy's thread, and must not block: nothing else gets through meanwhile.
+    """
+
+    def __init__(self, match: Match, nth: int = 1, *, instead: Callable[[], None] | None = None) -> None:
+        super().__init__(match, nth)
+        self._instead = instead
 
     async def reply(self, request: Request, arrived_s: float) -> Verdict:  # noqa: ARG002
         """Swallow it."""
         if self._is_it():
+            if self._instead:
+                self._instead()
             self.caught.set()
             return Verdict.DROP
         return Verdict.PASS

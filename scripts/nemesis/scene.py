@@ -163,11 +163,12 @@ def settings_of(bootstrap_servers: str, names: Names, instance: str) -> Mapping[
 
 
 def java_hash(text: str) -> int:
-    """What Kafka finds a group's or a transaction's partition by: `String.hashCode`, without its sign."""
+    """What Kafka finds a group's or a transaction's partition by: its `Utils.abs` of `String.hashCode`."""
     value = 0
     for unit in text.encode("utf-16-be")[1::2]:
         value = (31 * value + unit) & 0xFFFFFFFF
-    return value & 0x7FFFFFFF
+    # Of a negative number the absolute value, not the lower 31 bits; 0 of the one that has none in 32 bits.
+    return 0 if value == 1 << 31 else min(value, (1 << 32) - value)
 
 
 def wait_until(condition: Callable[[], bool], timeout_s: float, every_s: float = 0.1) -> bool:

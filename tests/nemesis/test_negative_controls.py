@@ -1,12 +1,15 @@
 """Negative controls: late requests of a transaction do harm where the worker keeps its producer, and the verifier finds it.
 
-The same drive, once against a worker that goes on with the producer it has, once against the worker as it is.
+The same drive, once against a worker that goes on with the producer it has, once against the worker as it is. All of them
+at once: most of each is waiting.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -17,7 +20,7 @@ from broker import Cluster
 from enricher.app import kafka_config
 from enricher.kafka.client import KafkaConfig
 from enricher.settings import Settings
-from enricher.verify import verify, watching
+from enricher.verify import Check, Report, verify, watching
 from nemesis.crew import Crew
 from nemesis.flaws import SAME_PRODUCER
 from nemesis.frames import Api
@@ -28,32 +31,45 @@ from nemesis.scene import Names, settings_of, wait_until
 pytestmark = pytest.mark.broker
 
 TIMEOUT_S, LOOK_S = 40.0, 0.02
-WORKER = "lonely"
+LATE_END, LATE_OFFSETS = "late-end", "late-offsets"
+CASES = [(late, kept) for late in (LATE_END, LATE_OFFSETS) for kept in (True, False)]
+"""Which request is late, and whether the worker keeps its producer."""
 
 
 class Drive:
     """A worker behind the proxy that reads one partition, and what is done to it."""
 
-    def __init__(self, proxy: Proxy, cluster: Cluster) -> None:
+    def __init__(self, proxy: Proxy, cluster: Cluster, worker: str) -> None:
+        self.worker = worker
         topics = make_topics(cluster.bootstrap_servers, partitions=1)
         self.names = Names(topics.input, topics.output, topics.dead_letters, topics.group)
         self.proxy = proxy
         self._servers = cluster.bootstrap_servers
         self._published = 0
+        self._rules: list[Rule] = []
 
     @property
     def config(self) -> KafkaConfig:
         """Of clients past the proxy."""
-        return kafka_config(Settings(**settings_of(self._servers, self.names, WORKER)))
+        return kafka_config(Settings(**settings_of(self._servers, self.names, self.worker)))
 
     def publish(self, count: int) -> None:
         """So many articles."""
         publish(self._servers, self.names.input, map(as_sent, short_articles(count, seed=self._published)))
         self._published += count
 
+    def apply(self, rule: Rule) -> None:
+        """A rule for this worker."""
+        self._rules.append(rule)
+        self.proxy.apply(rule)
+
+    def lift_all(self) -> None:
+        """No rule for this worker is left."""
+        self.proxy.lift(*self._rules)
+
     def publish_until_caught(self, rule: Rule, count: int) -> None:
         """So many articles, and wait until the rule has caught what comes of them."""
-        self.proxy.apply(rule)
+        self.apply(rule)
         self.publish(count)
         assert rule.caught.wait(TIMEOUT_S)
 
@@ -69,7 +85,7 @@ class Drive:
 
     def match(self, api: Api) -> Match:
         """The worker's requests of that kind."""
-        return Match({api}, f"enricher-{WORKER}")
+        return Match({api}, f"enricher-{self.worker}")
 
     def hold_one(self, api: Api) -> Hold:
         """Publish an article and hold that request of its transaction; the worker sends it again and goes on."""
@@ -80,27 +96,27 @@ class Drive:
 
     def let_go(self, held: Hold, api: Api) -> None:
         """Let the late request through, and wait until the broker has answered it."""
-        self.proxy.apply(answered := Answered(self.match(api)))
+        self.apply(answered := Answered(self.match(api)))
         self.proxy.lift(held)
         assert answered.caught.wait(TIMEOUT_S)
 
 
 @contextmanager
-def driven(shared: tuple[Proxy, Cluster], folder: Path, flaws: Sequence[str]) -> Iterator[Drive]:
+def driven(shared: tuple[Proxy, Cluster], folder: Path, worker: str, flaws: Sequence[str]) -> Iterator[Drive]:
     """A worker that has published one article, and rests."""
     proxy, cluster = shared
-    drive = Drive(proxy, cluster)
-    settings = settings_of(proxy.addresses, drive.names, WORKER)
+    drive = Drive(proxy, cluster, worker)
+    settings = settings_of(proxy.addresses, drive.names, worker)
     # Every record a request of its own, so that one can be held while another has arrived.
     settings["kafka"]["properties"]["producer.batch.num.messages"] = 1
     with Crew([], lambda _: settings, folder) as crew:
-        crew.add(WORKER, flaws)
+        crew.add(worker, flaws)
         drive.publish(1)
         drive.wait_until_committed()
         try:
             yield drive
         finally:
-            proxy.lift_all()
+            drive.lift_all()
         assert crew.exits == []
 
 
@@ -125,45 +141,75 @@ def late_offsets(drive: Drive) -> None:
     drive.proxy.lift(end)
 
 
-def test_late_end_txn_doubles_a_record_without_a_new_producer(
-    shared_proxy: tuple[Proxy, Cluster], tmp_path: Path
-) -> None:
-    """KAFKA-17754: it commits what is written of the next transaction, whose offsets are not; that is written again."""
-    with driven(shared_proxy, tmp_path, [SAME_PRODUCER]) as drive:
-        rest = late_end_txn(drive)
+@dataclass(frozen=True, slots=True)
+class Story:
+    """What the verifier found in the end, and what it saw of the committed offsets meanwhile."""
+
+    report: Report
+    went_back: Check
+
+
+def ended_late(drive: Drive, *, kept: bool) -> Report:
+    """Until everything is committed. With the producer kept, the half that the late request committed is seen first."""
+    rest = late_end_txn(drive)
+    if kept:
         drive.wait_until_written(3, "read_committed")
-        drive.proxy.lift(rest)
-        drive.wait_until_committed()
-        report = verify(drive.config)
-        assert ["doubled"] == report.failed
-        assert [1] == [check.failed for check in report.checks if check.name == "doubled"]
+    drive.proxy.lift(rest)
+    drive.wait_until_committed()
+    return verify(drive.config)
 
 
-def test_late_end_txn_does_nothing_after_a_new_producer(shared_proxy: tuple[Proxy, Cluster], tmp_path: Path) -> None:
-    """It is of an older epoch, and refused."""
-    with driven(shared_proxy, tmp_path, []) as drive:
-        drive.proxy.lift(late_end_txn(drive))
-        drive.wait_until_committed()
-        assert [] == verify(drive.config).failed
-
-
-def test_late_offsets_take_the_group_back_without_a_new_producer(
-    shared_proxy: tuple[Proxy, Cluster], tmp_path: Path
-) -> None:
-    """The committed offset is seen to go back, and what is published lies ahead of it: a successor doubles it all."""
-    with driven(shared_proxy, tmp_path, [SAME_PRODUCER]) as drive, watching(drive.config) as went_back:
-        late_offsets(drive)
+def offsets_late(drive: Drive, went_back: Check, *, kept: bool) -> Report:
+    """Until everything is committed; with the producer kept, until the offset was seen to go back."""
+    late_offsets(drive)
+    if kept:
         assert wait_until(lambda: went_back.failed > 0, TIMEOUT_S)
-        assert ["published ahead"] == verify(drive.config).failed
-    assert [2] == [place.offset for place in went_back.examples]
+    else:
+        drive.wait_until_committed()
+    return verify(drive.config)
 
 
-def test_late_offsets_do_nothing_after_a_new_producer(shared_proxy: tuple[Proxy, Cluster], tmp_path: Path) -> None:
+def told(shared: tuple[Proxy, Cluster], folder: Path, late: str, *, kept: bool) -> Story:
+    """One drive, from the first article to the verifier."""
+    worker, flaws = f"{late}-{'kept' if kept else 'new'}", [SAME_PRODUCER] if kept else []
+    with driven(shared, folder, worker, flaws) as drive, watching(drive.config) as went_back:
+        report = ended_late(drive, kept=kept) if late == LATE_END else offsets_late(drive, went_back, kept=kept)
+    return Story(report, went_back)
+
+
+Stories = Mapping[tuple[str, bool], Future[Story]]
+
+
+@pytest.fixture(scope="module")
+def stories(shared_proxy: tuple[Proxy, Cluster], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stories]:
+    """Every case."""
+    folder = tmp_path_factory.mktemp("workers")
+    with ThreadPoolExecutor(len(CASES)) as pool:
+        yield {case: pool.submit(told, shared_proxy, folder, case[0], kept=case[1]) for case in CASES}
+
+
+def test_late_end_txn_doubles_a_record_without_a_new_producer(stories: Stories) -> None:
+    """KAFKA-17754: it commits what is written of the next transaction, whose offsets are not; that is written again."""
+    report = stories[LATE_END, True].result().report
+    assert ["doubled"] == report.failed
+    assert [1] == [check.failed for check in report.checks if check.name == "doubled"]
+
+
+def test_late_end_txn_does_nothing_after_a_new_producer(stories: Stories) -> None:
+    """It is of an older epoch, and refused."""
+    assert [] == stories[LATE_END, False].result().report.failed
+
+
+def test_late_offsets_take_the_group_back_without_a_new_producer(stories: Stories) -> None:
+    """The committed offset is seen to go back, and what is published lies ahead of it: a successor doubles it all."""
+    story = stories[LATE_OFFSETS, True].result()
+    assert ["published ahead"] == story.report.failed
+    assert [2] == [place.offset for place in story.went_back.examples]
+
+
+def test_late_offsets_do_nothing_after_a_new_producer(stories: Stories) -> None:
     """They are of an older epoch, and refused."""
-    with driven(shared_proxy, tmp_path, []) as drive:
-        with watching(drive.config) as went_back:
-            late_offsets(drive)
-            drive.wait_until_committed()
-            assert [] == verify(drive.config).failed
-        assert went_back.checked > 0
-        assert went_back.failed == 0
+    story = stories[LATE_OFFSETS, False].result()
+    assert [] == story.report.failed
+    assert story.went_back.checked > 0
+    assert story.went_back.failed == 0

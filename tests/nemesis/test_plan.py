@@ -44,17 +44,19 @@ def test_kinds_have_names_of_their_own_and_there_are_enough() -> None:
     assert len({kind.name for kind in KINDS}) == len(KINDS) >= 20
 
 
-@pytest.mark.parametrize(("text", "value"), [("", 0), ("abc", 96_354), ("polygenelubricants", 0), ("é", 233)])
+@pytest.mark.parametrize(
+    ("text", "value"), [("", 0), ("abc", 96_354), ("Hello World", 862_545_276), ("polygenelubricants", 0), ("é", 233)]
+)
 def test_partition_of_a_group_is_found_as_java_does(text: str, value: int) -> None:
-    """`String.hashCode` without its sign: the values are Java's."""
+    """The absolute value of `String.hashCode`, 0 of the least: `Hello World` has -862545276 there."""
     assert value == java_hash(text)
 
 
 def test_articles_by_number_are_the_same_each_time_with_keys_of_their_own() -> None:
     """The mix has all kinds in it, and nothing but the number decides."""
-    articles = Articles("run")
+    articles, others = Articles("run"), Articles("run")
     inputs = [articles.input(number) for number in range(2_000)]
-    assert inputs == [Articles("run").input(number) for number in range(2_000)]
+    assert inputs == [others.input(number) for number in reversed(range(2_000))][::-1]
     assert len({each.key for each in inputs}) == 2_000
     assert {"record", "tombstone", "decode", "inference"} == {expected(each.value).kind for each in inputs}
     assert {"decode"} == {expected(articles.poison(number).value).kind for number in range(20)}

@@ -17,7 +17,13 @@ from nemesis.faults.brokers import (
 )
 from nemesis.faults.inputs import PartitionsAdded, PoisonMessages, TransactionalInput
 from nemesis.faults.network import ConnectionsCut, ConnectionsDelayed, OneWay
-from nemesis.faults.requests import EndTxnReplyDropped, LateAddPartitions, LateEndTxn, LateTxnOffsetCommit
+from nemesis.faults.requests import (
+    EndTxnReplyDropped,
+    EndTxnReplyUnread,
+    LateAddPartitions,
+    LateEndTxn,
+    LateTxnOffsetCommit,
+)
 from nemesis.faults.workers import (
     ItemLost,
     ModelHangs,
@@ -55,6 +61,7 @@ KINDS: tuple[type[Fault], ...] = (
     LateTxnOffsetCommit,
     LateAddPartitions,
     EndTxnReplyDropped,
+    EndTxnReplyUnread,
     PartitionsAdded,
     PoisonMessages,
     TransactionalInput,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import ClassVar
 
 from nemesis.faults.base import Fault
@@ -69,9 +70,27 @@ class EndTxnReplyDropped(Fault):
 
     def apply(self) -> None:
         """Swallow it."""
+        self.catch(self.make())
+
+    def make(self) -> DropReply:
+        """The rule."""
         self.drop = DropReply(self.of_worker(self.worker, Api.END_TXN), self.nth)
-        self.catch(self.drop)
+        return self.drop
 
     def heal(self) -> None:
         """No more of it."""
         self.scene.proxy.lift(self.drop)
+
+
+class EndTxnReplyUnread(EndTxnReplyDropped):
+    """The transaction is committed, and the worker is killed before it can know; it is started again at once."""
+
+    name = "EndTxn reply dropped, and kill -9"
+    silent_death = True
+
+    def make(self) -> DropReply:
+        """The rule, with the death in it: there is no moment between the two."""
+        place = self.place(self.worker)
+        match = self.of_worker(self.worker, Api.END_TXN)
+        self.drop = DropReply(match, self.nth, instead=lambda: place.send(signal.SIGKILL))
+        return self.drop
