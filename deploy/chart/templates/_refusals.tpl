@@ -1,0 +1,58 @@
+{{/* What the schema cannot say: values that contradict one another. Included by the StatefulSet, which is always rendered. */}}
+
+{{- define "enricher.refuse" -}}
+{{- $most := include "enricher.mostWorkers" . | int -}}
+{{- $what := ternary "replicas" "autoscaling.maxReplicas" (eq .Values.autoscaling.mode "none") -}}
+{{- $partitions := include "enricher.partitions" . -}}
+{{- $workers := mul $most (int .Values.processes) -}}
+{{- if and $partitions (gt $workers (int $partitions)) -}}
+{{- fail (printf "%s (%d) makes %d workers, but the input topic has %s partitions: the rest would have nothing to do" $what $most $workers $partitions) -}}
+{{- end -}}
+{{- if and .Values.gpu.enabled .Values.capacity.gpus (gt (mul $most (int .Values.gpu.count)) (int .Values.capacity.gpus)) -}}
+{{- fail (printf "%s is %d, with %d GPU each, but there are %d: the rest would stay pending and keep nodes from being drained" $what $most (int .Values.gpu.count) (int .Values.capacity.gpus)) -}}
+{{- end -}}
+{{- with .Values.autoscaling -}}
+{{- if gt (int .minReplicas) (int .maxReplicas) -}}
+{{- fail (printf "autoscaling.minReplicas (%d) is above autoscaling.maxReplicas (%d)" (int .minReplicas) (int .maxReplicas)) -}}
+{{- end -}}
+{{- if and (ne .mode "none") (gt (int $.Values.processes) 1) -}}
+{{- fail "processes above 1 needs autoscaling.mode none: both autoscalers count pods, and take each for one worker" -}}
+{{- end -}}
+{{- if and (eq .mode "hpa") (lt (int .minReplicas) 1) -}}
+{{- fail "autoscaling.minReplicas: 0 needs autoscaling.mode keda; a HorizontalPodAutoscaler keeps at least one" -}}
+{{- end -}}
+{{- end -}}
+{{- with .Values.kafka -}}
+{{- if and (or .tls.client.existingSecret .tls.ca.existingSecret) (not .tls.enabled) -}}
+{{- fail "kafka.tls names a Secret, but kafka.tls.enabled is false" -}}
+{{- end -}}
+{{- if and .sasl.existingSecret (not .sasl.enabled) -}}
+{{- fail "kafka.sasl names a Secret, but kafka.sasl.enabled is false" -}}
+{{- end -}}
+{{- end -}}
+{{- if and .Values.kafka.sasl.enabled (not .Values.kafka.sasl.existingSecret) -}}
+{{- fail "kafka.sasl.enabled needs kafka.sasl.existingSecret: the name of a Secret with the password" -}}
+{{- end -}}
+{{- if and (eq .Values.model.from "volume") (not .Values.model.volume.existingClaim) -}}
+{{- fail "model.from: volume needs model.volume.existingClaim: the name of a claim that holds the model" -}}
+{{- end -}}
+{{- if and (eq .Values.model.from "init") (not (concat .Values.model.init.command .Values.model.init.args)) (not .Values.model.init.image) -}}
+{{- fail "model.from: init needs model.init.image, model.init.command or model.init.args: what puts the model into $MODEL_DIR" -}}
+{{- end -}}
+{{- if and (or .Values.strimzi.topics.enabled .Values.strimzi.user.enabled) (not .Values.strimzi.cluster) -}}
+{{- fail "strimzi.topics and strimzi.user need strimzi.cluster: the name of the Kafka object" -}}
+{{- end -}}
+{{- end }}
+
+{{- define "enricher.mostWorkers" -}}
+{{- ternary .Values.replicas .Values.autoscaling.maxReplicas (eq .Values.autoscaling.mode "none") | int -}}
+{{- end }}
+
+{{- define "enricher.partitions" -}}
+{{- /* Of the input topic; empty where nobody said. */ -}}
+{{- if .Values.capacity.partitions -}}
+{{- int .Values.capacity.partitions -}}
+{{- else if .Values.strimzi.topics.enabled -}}
+{{- int .Values.strimzi.topics.partitions -}}
+{{- end -}}
+{{- end }}

@@ -1,0 +1,127 @@
+{{/* The worker's settings: what values say, what follows from other values, and what holds where nothing is said. */}}
+
+{{- define "enricher.modelSource" -}}
+{{- $model := .Values.model -}}
+{{- if eq $model.from "image" -}}
+{{- $model.path -}}
+{{- else -}}
+{{- trimSuffix "/" (printf "/model/%s" $model.path) -}}
+{{- end -}}
+{{- end }}
+
+{{- define "enricher.kafkaProperties" -}}
+{{- $tls := .Values.kafka.tls -}}
+{{- $sasl := .Values.kafka.sasl -}}
+{{- $made := dict -}}
+{{- if $tls.enabled -}}
+{{- $_ := set $made "security.protocol" (ternary "SASL_SSL" "SSL" $sasl.enabled) -}}
+{{- if $tls.ca.existingSecret -}}
+{{- $_ := set $made "ssl.ca.location" (printf "/run/secrets/kafka-ca/%s" $tls.ca.key) -}}
+{{- end -}}
+{{- if $tls.client.existingSecret -}}
+{{- $_ := set $made "ssl.certificate.location" (printf "/run/secrets/kafka-client/%s" $tls.client.certificateKey) -}}
+{{- $_ := set $made "ssl.key.location" (printf "/run/secrets/kafka-client/%s" $tls.client.privateKeyKey) -}}
+{{- with $tls.client.passwordKey -}}
+{{- $_ := set $made "ssl.key.password" (dict "file" (printf "/run/secrets/kafka-client/%s" .)) -}}
+{{- end -}}
+{{- end -}}
+{{- else if $sasl.enabled -}}
+{{- $_ := set $made "security.protocol" "SASL_PLAINTEXT" -}}
+{{- end -}}
+{{- if $sasl.enabled -}}
+{{- $_ := set $made "sasl.mechanism" $sasl.mechanism -}}
+{{- $file := dict "file" (printf "/run/secrets/kafka-sasl/%s" $sasl.usernameKey) -}}
+{{- $_ := set $made "sasl.username" (ternary $sasl.username $file (ne $sasl.username "")) -}}
+{{- $_ := set $made "sasl.password" (dict "file" (printf "/run/secrets/kafka-sasl/%s" $sasl.passwordKey)) -}}
+{{- end -}}
+{{- mergeOverwrite $made (default dict (dig "kafka" "properties" dict .Values.settings)) | toJson -}}
+{{- end }}
+
+{{- define "enricher.settings" -}}
+{{- /* All settings that are not left to the worker's defaults, as JSON. */ -}}
+{{- $made := dict -}}
+{{- $kafka := include "enricher.kafkaProperties" . | fromJson -}}
+{{- if $kafka }}{{- $_ := set $made "kafka" (dict "properties" $kafka) -}}{{- end -}}
+{{- $model := dict "device" (ternary "cuda" "cpu" .Values.gpu.enabled) "cache_dir" "/var/cache/enricher" -}}
+{{- with include "enricher.modelSource" . }}{{- $_ := set $model "source" . -}}{{- end -}}
+{{- $_ := set $made "model" $model -}}
+{{- $_ := set $made "health" (dict "host" "0.0.0.0" "port" .Values.health.port) -}}
+{{- mergeOverwrite (deepCopy .Values.settings) $made | toJson -}}
+{{- end }}
+
+{{- define "enricher.setting" -}}
+{{- /* One setting that is in force: (list . "group" "field"). */ -}}
+{{- $root := index . 0 -}}{{- $group := index . 1 -}}{{- $field := index . 2 -}}
+{{- $defaults := $root.Files.Get "files/settings-defaults.json" | fromJson -}}
+{{- $said := dig $group $field nil $root.Values.settings -}}
+{{- ternary (get (get $defaults $group) $field) $said (kindIs "invalid" $said) -}}
+{{- end }}
+
+{{- define "enricher.gracePeriodSeconds" -}}
+{{- if kindIs "invalid" .Values.terminationGracePeriodSeconds -}}
+{{- $drain := include "enricher.setting" (list . "worker" "drain_timeout_s") | float64 -}}
+{{- $transaction := include "enricher.setting" (list . "kafka" "transaction_timeout_s") | float64 -}}
+{{- $stall := include "enricher.setting" (list . "worker" "stall_timeout_s") | float64 -}}
+{{- addf $drain $transaction $stall | ceil | int64 -}}
+{{- else -}}
+{{- int64 .Values.terminationGracePeriodSeconds -}}
+{{- end -}}
+{{- end }}
+
+{{- define "enricher.env" -}}
+{{- range $group, $fields := include "enricher.settings" . | fromJson }}
+{{- range $field, $value := $fields }}
+{{- if not (kindIs "invalid" $value) }}
+- name: {{ printf "ENRICHER_%s__%s" $group $field | upper }}
+  {{- /* As JSON: Helm would write a large number as 1.6e+07. */}}
+  value: {{ ternary $value (toJson $value) (kindIs "string" $value) | quote }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- with .Values.extraEnv }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "enricher.telemetryEnv" -}}
+- name: POD_NAME
+  valueFrom:
+    fieldRef:
+      fieldPath: metadata.name
+- name: POD_NAMESPACE
+  valueFrom:
+    fieldRef:
+      fieldPath: metadata.namespace
+{{- with .Values.otlp }}
+{{- if .endpoint }}
+- name: OTEL_EXPORTER_OTLP_ENDPOINT
+  value: {{ .endpoint | quote }}
+- name: OTEL_EXPORTER_OTLP_PROTOCOL
+  value: {{ .protocol | quote }}
+- name: OTEL_METRICS_EXPORTER
+  value: {{ ternary "otlp" "none" .metrics }}
+- name: OTEL_TRACES_EXPORTER
+  value: {{ ternary "otlp" "none" .traces }}
+- name: OTEL_TRACES_SAMPLER
+  value: {{ .sampler | quote }}
+{{- with .samplerArgument }}
+- name: OTEL_TRACES_SAMPLER_ARG
+  value: {{ . | quote }}
+{{- end }}
+- name: OTEL_SERVICE_NAME
+  value: {{ include "enricher.job" $ | quote }}
+- name: OTEL_RESOURCE_ATTRIBUTES
+  value: "k8s.namespace.name=$(POD_NAMESPACE),k8s.pod.name=$(POD_NAME),service.instance.id=$(POD_NAMESPACE).$(POD_NAME)
+    {{- range $name, $value := .resourceAttributes }},{{ $name }}={{ $value }}{{ end }}"
+{{- with .headers }}
+{{- if .existingSecret }}
+- name: OTEL_EXPORTER_OTLP_HEADERS
+  valueFrom:
+    secretKeyRef:
+      name: {{ .existingSecret }}
+      key: {{ .key }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}

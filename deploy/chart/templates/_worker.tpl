@@ -1,0 +1,116 @@
+{{/* The containers of a worker's pod. */}}
+
+{{- define "enricher.workerContainer" -}}
+- name: worker
+  image: {{ include "enricher.image" . | quote }}
+  imagePullPolicy: {{ .Values.image.pullPolicy }}
+  {{- /* `command` is left to the image, whose entry point is `enricher`. */}}
+  args: [run{{ if gt (int .Values.processes) 1 }}, --processes={{ int .Values.processes }}{{ end }}]
+  env:
+    {{- include "enricher.telemetryEnv" . | nindent 4 }}
+    {{- include "enricher.env" . | trim | nindent 4 }}
+  ports:
+    - name: health
+      containerPort: {{ int .Values.health.port }}
+      protocol: TCP
+  {{- include "enricher.probes" . | trim | nindent 2 }}
+  resources:
+    {{- include "enricher.workerResources" . | nindent 4 }}
+  securityContext:
+    {{- include "enricher.containerSecurity" . | nindent 4 }}
+  volumeMounts:
+    - name: tmp
+      mountPath: /tmp
+    - name: cache
+      mountPath: /var/cache/enricher
+    {{- if ne .Values.model.from "image" }}
+    - name: model
+      mountPath: /model
+      readOnly: true
+    {{- end }}
+    {{- with include "enricher.secretMounts" . | trim }}
+    {{- . | nindent 4 }}
+    {{- end }}
+    {{- with .Values.extraVolumeMounts }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+{{- end }}
+
+{{- define "enricher.probes" -}}
+{{- with .Values.probes.startup }}
+startupProbe:
+  httpGet:
+    path: /startupz
+    port: health
+  periodSeconds: {{ int .periodSeconds }}
+  timeoutSeconds: 3
+  failureThreshold: {{ divf .timeoutSeconds .periodSeconds | ceil | int }}
+{{- end }}
+{{- with .Values.probes.readiness }}
+readinessProbe:
+  httpGet:
+    path: /readyz
+    port: health
+  periodSeconds: {{ int .periodSeconds }}
+  timeoutSeconds: {{ int .timeoutSeconds }}
+  failureThreshold: {{ int .failureThreshold }}
+{{- end }}
+{{- with .Values.probes.liveness }}
+livenessProbe:
+  httpGet:
+    path: /livez
+    port: health
+  periodSeconds: {{ int .periodSeconds }}
+  timeoutSeconds: {{ int .timeoutSeconds }}
+  failureThreshold: {{ int .failureThreshold }}
+{{- end }}
+{{- end }}
+
+{{- define "enricher.workerResources" -}}
+{{- /* A GPU is asked for in the limits; what is limited is requested. */ -}}
+{{- $resources := deepCopy .Values.resources -}}
+{{- if .Values.gpu.enabled -}}
+{{- $gpus := dict .Values.gpu.resource (toString (int .Values.gpu.count)) -}}
+{{- $_ := set $resources "limits" (merge (default dict $resources.limits) $gpus) -}}
+{{- end -}}
+{{- toYaml $resources -}}
+{{- end }}
+
+{{- define "enricher.modelContainer" -}}
+{{- $init := .Values.model.init -}}
+- name: model
+  image: {{ default (include "enricher.image" .) $init.image | quote }}
+  imagePullPolicy: {{ .Values.image.pullPolicy }}
+  {{- with $init.command }}
+  command:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with $init.args }}
+  args:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  env:
+    - name: HOME
+      value: /tmp
+    - name: MODEL_DIR
+      value: {{ include "enricher.modelSource" . | quote }}
+    - name: HF_HOME
+      value: /var/cache/enricher/huggingface
+    {{- with $init.env }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  resources:
+    {{- toYaml $init.resources | nindent 4 }}
+  securityContext:
+    {{- include "enricher.containerSecurity" . | nindent 4 }}
+  volumeMounts:
+    - name: model
+      mountPath: /model
+    - name: cache
+      mountPath: /var/cache/enricher
+    - name: tmp
+      mountPath: /tmp
+    {{- with $init.volumeMounts }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+{{- end }}

@@ -1,0 +1,107 @@
+"""Renders the chart with Helm, and finds things in what came out."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from charting.layout import CHART
+from cluster_tools import found, missing
+
+Object = dict[str, Any]
+Values = Mapping[str, Any]
+
+HELM = found("helm")
+needs_helm = pytest.mark.skipif(HELM is None, reason=missing("helm"))
+
+CI_FILES = sorted((CHART / "ci").glob("*-values.yaml"))
+RELEASE, NAMESPACE, FULL_NAME = "news", "ner", "news-enricher"
+
+_METADATA = yaml.safe_load((CHART / "Chart.yaml").read_text("utf-8"))
+OLDEST: str = _METADATA["annotations"]["enricher/oldest-kubernetes"]
+NEWEST: str = _METADATA["annotations"]["enricher/newest-kubernetes"]
+APP_VERSION: str = _METADATA["appVersion"]
+
+
+def helm(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    """Run Helm, which reaches no cluster here."""
+    return subprocess.run([str(HELM), *arguments], input=stdin, capture_output=True, text=True, check=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """All objects of one release."""
+
+    objects: tuple[Object, ...]
+
+    def all(self, kind: str) -> list[Object]:
+        """All objects of a kind."""
+        return [each for each in self.objects if each["kind"] == kind]
+
+    def one(self, kind: str, name: str = "") -> Object:
+        """Find the object of a kind, and of a name where there are several."""
+        (only,) = (each for each in self.all(kind) if name in ("", each["metadata"]["name"]))
+        return only
+
+    @property
+    def pods(self) -> list[Object]:
+        """What every pod of the release looks like."""
+        return [each["spec"]["template"]["spec"] for kind in ("StatefulSet", "Deployment") for each in self.all(kind)]
+
+    @property
+    def pod(self) -> Object:
+        """What a worker's pod looks like."""
+        spec: Object = self.one("StatefulSet")["spec"]["template"]["spec"]
+        return spec
+
+    @property
+    def worker(self) -> Object:
+        """The container that works."""
+        (container,) = self.pod["containers"]
+        assert isinstance(container, dict)
+        return container
+
+
+def containers_of(pod: Object) -> Iterator[Object]:
+    """All containers of a pod, those that prepare it as well."""
+    yield from pod.get("initContainers", ())
+    yield from pod["containers"]
+
+
+def environment_of(container: Object) -> dict[str, str]:
+    """The variables that a container gets as plain text."""
+    return {entry["name"]: entry["value"] for entry in container["env"] if "value" in entry}
+
+
+def values_of(path: Path) -> Values:
+    """A file of values."""
+    values: Values = yaml.safe_load(path.read_text("utf-8"))
+    return values
+
+
+def render(values: Values | None = None, *, kubernetes: str = NEWEST) -> Rendered:
+    """Render with these values on top of the chart's own."""
+    answer = _template(json.dumps(values or {}), kubernetes)
+    assert answer.returncode == 0, answer.stderr
+    return Rendered(tuple(each for each in yaml.safe_load_all(answer.stdout) if each))
+
+
+def refusal(values: Values) -> str:
+    """What Helm says when it does not render these values."""
+    answer = _template(json.dumps(values), NEWEST)
+    assert answer.returncode != 0, "it was rendered"
+    return answer.stderr
+
+
+@cache
+def _template(values: str, kubernetes: str) -> subprocess.CompletedProcess[str]:
+    arguments = ("template", RELEASE, str(CHART), "--namespace", NAMESPACE, "--kube-version", kubernetes)
+    return helm(*arguments, "--values", "-", stdin=values)

@@ -1,0 +1,197 @@
+"""Who may reach what: secrets by reference, the network, the rights in Kafka."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from deploy.chart_rendering import (
+    CI_FILES,
+    FULL_NAME,
+    Object,
+    containers_of,
+    environment_of,
+    needs_helm,
+    refusal,
+    render,
+    values_of,
+)
+
+from charting.layout import ROOT
+
+pytestmark = needs_helm
+
+SASL: Object = {"enabled": True, "existingSecret": "user"}
+
+
+def properties_of(values: Object) -> Object:
+    """The client properties that a worker gets."""
+    found: Object = json.loads(environment_of(render(values).worker)["ENRICHER_KAFKA__PROPERTIES"])
+    return found
+
+
+def test_tls_with_an_authority() -> None:
+    """The file that is named is one that is mounted."""
+    values = {"kafka": {"tls": {"enabled": True, "ca": {"existingSecret": "ca", "key": "root.pem"}}}}
+    assert properties_of(values) == {"security.protocol": "SSL", "ssl.ca.location": "/run/secrets/kafka-ca/root.pem"}
+
+
+def test_mutual_tls_with_a_key_under_a_password() -> None:
+    """Certificate and key are files anyway; the password is one too."""
+    client = {"existingSecret": "client", "passwordKey": "password"}
+    found = properties_of({"kafka": {"tls": {"enabled": True, "client": client}}})
+    assert found["ssl.certificate.location"] == "/run/secrets/kafka-client/tls.crt"
+    assert found["ssl.key.location"] == "/run/secrets/kafka-client/tls.key"
+    assert found["ssl.key.password"] == {"file": "/run/secrets/kafka-client/password"}
+
+
+@pytest.mark.parametrize(("tls", "protocol"), [(True, "SASL_SSL"), (False, "SASL_PLAINTEXT")])
+def test_a_password_is_read_from_a_file(tls: bool, protocol: str) -> None:  # noqa: FBT001  a parameter
+    """The user too, where it is not named."""
+    found = properties_of({"kafka": {"tls": {"enabled": tls}, "sasl": SASL}})
+    assert found == {
+        "security.protocol": protocol,
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.username": {"file": "/run/secrets/kafka-sasl/username"},
+        "sasl.password": {"file": "/run/secrets/kafka-sasl/password"},
+    }
+    assert properties_of({"kafka": {"sasl": {**SASL, "username": "news"}}})["sasl.username"] == "news"
+
+
+def test_properties_of_ones_own_stand_beside_and_above() -> None:
+    """A mechanism that the values do not know is a property."""
+    own = {"settings": {"kafka": {"properties": {"sasl.mechanism": "OAUTHBEARER", "client.rack": "a"}}}}
+    found = properties_of({**own, "kafka": {"sasl": SASL}})
+    assert [found["sasl.mechanism"], found["client.rack"]] == ["OAUTHBEARER", "a"]
+    assert found["sasl.password"] == {"file": "/run/secrets/kafka-sasl/password"}
+
+
+@pytest.mark.parametrize("path", CI_FILES, ids=lambda path: path.stem)
+def test_every_file_that_a_setting_names_is_mounted(path: Path) -> None:
+    """By volume, key and place, in every pod."""
+    for pod in render(values_of(path)).pods:
+        volumes = {volume["name"]: volume for volume in pod["volumes"]}
+        for container in containers_of(pod):
+            text = json.dumps([environment_of(container), container.get("args")])
+            for name, file in re.findall(r"/run/secrets/([-a-z]+)/([-.\w]+)", text):
+                assert {"name": name, "mountPath": f"/run/secrets/{name}", "readOnly": True} in container[
+                    "volumeMounts"
+                ]
+                assert file in {item["path"] for item in volumes[name]["secret"]["items"]}
+
+
+@pytest.mark.parametrize("path", CI_FILES, ids=lambda path: path.stem)
+def test_the_chart_makes_no_secret(path: Path) -> None:
+    """It only names them."""
+    rendered = render(values_of(path))
+    assert not rendered.all("Secret")
+    variables = [entry for pod in rendered.pods for each in containers_of(pod) for entry in each["env"]]
+    assert not [each for each in variables if "value" in each and "HEADERS" in each["name"]]
+
+
+def test_a_password_in_the_values_is_refused_by_helm() -> None:
+    """Before it is anywhere, and without being repeated."""
+    said = refusal({"settings": {"kafka": {"properties": {"sasl.password": "canary"}}}})
+    assert "/settings/kafka/properties/sasl.password" in said
+    assert "canary" not in said
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"kafka": {"sasl": {"enabled": True}}}, "kafka.sasl.enabled needs kafka.sasl.existingSecret"),
+        ({"kafka": {"tls": {"client": {"existingSecret": "a"}}}}, "kafka.tls.enabled is false"),
+        ({"kafka": {"tls": {"ca": {"existingSecret": "a"}}}}, "kafka.tls.enabled is false"),
+        ({"kafka": {"sasl": {"existingSecret": "a"}}}, "kafka.sasl.enabled is false"),
+        ({"model": {"from": "volume"}}, "model.from: volume needs model.volume.existingClaim"),
+        ({"model": {"from": "init"}}, "model.from: init needs model.init.image, model.init.command or"),
+        ({"strimzi": {"user": {"enabled": True}}}, "need strimzi.cluster"),
+    ],
+    ids=str,
+)
+def test_half_a_wish_is_refused_with_what_is_missing(values: Object, said: str) -> None:
+    """Rather than pods that cannot start."""
+    assert said in refusal(values)
+
+
+def egress_ports(values: Object) -> set[int]:
+    """The ports that a worker may reach."""
+    rules = render(values).one("NetworkPolicy", FULL_NAME)["spec"]["egress"]
+    return {port["port"] for rule in rules for port in rule["ports"]}
+
+
+def test_a_worker_reaches_kafka_dns_and_the_collector() -> None:
+    """Ports follow from the settings; where the brokers listen elsewhere, they can be named."""
+    kafka = {"settings": {"kafka": {"bootstrap_servers": "a:9093, b:9094,c"}}}
+    assert egress_ports({}) == {53, 9092}
+    assert egress_ports(kafka) == {53, 9092, 9093, 9094}
+    assert egress_ports({**kafka, "networkPolicy": {"kafka": {"ports": [9443]}}}) == {53, 9443}
+    assert egress_ports({"otlp": {"endpoint": "http://collector:4318/"}}) == {53, 9092, 4318}
+    assert egress_ports({"otlp": {"endpoint": "https://collector"}}) == {53, 9092, 443}
+
+
+def test_a_worker_is_reached_only_on_its_health_port() -> None:
+    """By anyone in the cluster, or by those who are named."""
+    peers = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]
+    policy = render({"networkPolicy": {"health": {"from": peers}}}).one("NetworkPolicy", FULL_NAME)["spec"]
+    assert policy["policyTypes"] == ["Ingress", "Egress"]
+    assert policy["ingress"] == [{"ports": [{"port": "health", "protocol": "TCP"}], "from": peers}]
+
+
+def rights(values: Object) -> set[tuple[str, str, str, str]]:
+    """What Strimzi's user may do: operation, kind, name, pattern."""
+    acls = render(values).one("KafkaUser")["spec"]["authorization"]["acls"]
+    found = {
+        (each["operations"][0], *(each["resource"][part] for part in ("type", "name", "patternType"))) for each in acls
+    }
+    assert all(len(each["operations"]) == 1 for each in acls)
+    assert len(found) == len(acls)
+    return found
+
+
+def documented_rights() -> set[tuple[str, str, str, str]]:
+    """The commands of deploy/rights.md, in Strimzi's words."""
+    text = (ROOT / "deploy" / "rights.md").read_text("utf-8").replace("\\\n", "")
+    found = set()
+    for operation, kind, name, rest in re.findall(
+        r"--operation (\w+)\s+--(topic|group|transactional-id) (\S+)(.*)", text
+    ):
+        pattern = "prefix" if "prefixed" in rest else "literal"
+        found.add((operation.capitalize(), kind.replace("transactional-id", "transactionalId"), name, pattern))
+    return found
+
+
+def test_strimzis_user_has_the_five_rights_and_no_more() -> None:
+    """The same as in deploy/rights.md, which tests on a real broker hold to be enough and needed."""
+    found = rights({"strimzi": {"cluster": "main", "user": {"enabled": True}}})
+    assert len(found) == 5
+    assert found == documented_rights()
+
+
+def test_the_rights_follow_the_names_in_the_settings() -> None:
+    """Topics, group, and the prefix of the transactional ids."""
+    kafka = {"group_id": "g", "input_topic": "i", "output_topic": "o", "dead_letter_topic": "d"}
+    values = {"settings": {"kafka": kafka}, "strimzi": {"cluster": "main", "user": {"enabled": True}}}
+    assert {("i", "literal"), ("g", "literal"), ("o", "literal"), ("d", "literal"), ("g-", "prefix")} == {
+        each[2:] for each in rights(values)
+    }
+
+
+def test_strimzis_topics_fit_one_another_and_the_largest_record() -> None:
+    """Equal partition counts, and room for what the worker may write; they stay when the release goes."""
+    values: Object = {
+        "settings": {"kafka": {"input_topic": "News_Articles"}, "articles": {"max_record_bytes": 2_000_000}},
+        "strimzi": {"cluster": "main", "topics": {"enabled": True, "inputConfig": {"retention.ms": 604_800_000}}},
+    }
+    topics = {each["spec"]["topicName"]: each for each in render(values).all("KafkaTopic")}
+    assert set(topics) == {"News_Articles", "entities", "articles.dead-letters"}
+    assert {each["spec"]["partitions"] for each in topics.values()} == {12}
+    assert topics["News_Articles"]["metadata"]["name"] == "news-articles"
+    assert topics["News_Articles"]["spec"]["config"]["retention.ms"] == 604_800_000
+    assert topics["entities"]["spec"]["config"]["max.message.bytes"] > 2_000_000
+    assert topics["articles.dead-letters"]["spec"]["config"]["max.message.bytes"] > 16_000_000
+    for each in topics.values():
+        assert each["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+        assert each["spec"]["config"]["min.insync.replicas"] == 2

@@ -1,0 +1,185 @@
+"""What of the chart is made from something else is up to date, and the schema says what it should. Needs no Helm."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from deploy.chart_rendering import CI_FILES, Values, values_of
+
+from charting.comments import described, undescribed
+from charting.layout import CHART, COPIES, ROOT, SCHEMA, VALUES
+from charting.making import stale
+from charting.schema import FOLLOWS, defaults, groups, open_fields
+from enricher.settings import Settings
+
+SECRETS = [
+    "sasl.password",
+    "ssl.key.password",
+    "ssl.keystore.password",
+    "ssl.key.pem",
+    "sasl.oauthbearer.client.secret",
+    "sasl.oauthbearer.config",
+    "sasl.oauthbearer.assertion.private.key.passphrase",
+    "sasl.oauthbearer.assertion.private.key.pem",
+    "producer.sasl.password",
+]
+
+
+def problems(values: object) -> list[str]:
+    """What the schema has against these values."""
+    schema = json.loads(SCHEMA.read_text("utf-8"))
+    return [error.message for error in jsonschema.Draft202012Validator(schema).iter_errors(values)]
+
+
+def with_setting(group: str, field: str, value: object) -> dict[str, Any]:
+    """Values that set one setting."""
+    return {"settings": {group: {field: value}}}
+
+
+def test_nothing_is_stale() -> None:
+    """Schema, defaults, table and copies are what `scripts/chart` would write now."""
+    assert [str(path.relative_to(ROOT)) for path in stale()] == []
+
+
+@pytest.mark.parametrize("source", COPIES, ids=lambda source: source.name)
+def test_the_chart_carries_the_same_rules_and_dashboard(source: Path) -> None:
+    """A chart cannot reach files beside it, so it has copies: byte by byte the same."""
+    assert source.read_bytes() == COPIES[source].read_bytes()
+
+
+def test_the_schema_is_one() -> None:
+    """Of the draft that it names."""
+    jsonschema.Draft202012Validator.check_schema(json.loads(SCHEMA.read_text("utf-8")))
+
+
+def test_the_charts_own_values_are_valid() -> None:
+    """Also without Helm."""
+    assert problems(values_of(VALUES)) == []
+
+
+@pytest.mark.parametrize("path", CI_FILES, ids=lambda path: path.stem)
+def test_the_values_of_each_option_are_valid(path: Path) -> None:
+    """Those that the other tests render."""
+    assert problems(values_of(path)) == []
+
+
+def test_every_value_is_described() -> None:
+    """The table in the README has no holes."""
+    assert undescribed(VALUES.read_text("utf-8")) == []
+
+
+def test_every_value_of_the_schema_is_in_the_values_and_the_other_way_round() -> None:
+    """Otherwise one of them could be set and would do nothing, or stand there and be refused."""
+    own = {name for name in json.loads(SCHEMA.read_text("utf-8"))["properties"] if name != "global"}
+    assert own == set(values_of(VALUES))
+
+
+def test_the_readme_shows_the_defaults() -> None:
+    """Spot check of the table: a value, its default, its description."""
+    assert "| `autoscaling.targetAgeSeconds` | `60` | Seconds" in (CHART / "README.md").read_text("utf-8")
+
+
+def test_a_description_may_have_several_lines_and_ends_at_the_value() -> None:
+    """The parser of the comments, by itself."""
+    text = "# free\n\n# -- first\n# second\na:\n  # not a description\n  b: 1\n  # -- third\n  c: [1]\nd: {}\n"
+    assert [(("a",), "first second"), (("a", "c"), "third")] == [(e.path, e.description) for e in described(text)]
+    assert [[1]] == [e.default for e in described(text) if e.path == ("a", "c")]
+    assert ["d"] == undescribed(text)
+
+
+def test_every_group_of_settings_can_be_set() -> None:
+    """But those whose every setting follows from something else."""
+    assert {name for name in groups() if open_fields(name)} == set(values_of(VALUES)["settings"])
+
+
+@pytest.mark.parametrize("group", sorted(set(Settings.model_fields)))
+def test_the_defaults_of_the_settings_are_accepted_as_values(group: str) -> None:
+    """Each setting with its own default: the schema is that of the settings."""
+    assert problems({"settings": {group: defaults()[group]} if open_fields(group) else {}}) == []
+
+
+@pytest.mark.parametrize(("group", "field"), [(group, field) for group in FOLLOWS for field in FOLLOWS[group]])
+def test_what_follows_from_something_else_cannot_be_set(group: str, field: str) -> None:
+    """The pod's name, the device, the folders: set twice they could contradict each other."""
+    assert field in groups()[group].model_fields, "there is such a setting"
+    assert problems(with_setting(group, field, "x")) != []
+
+
+@pytest.mark.parametrize("name", SECRETS)
+def test_a_secret_is_refused_as_a_value(name: str) -> None:
+    """It would be readable in the pod and in the release; a file is accepted."""
+    assert problems(with_setting("kafka", "properties", {name: "canary"})) != []
+    assert problems(with_setting("kafka", "properties", {name: {"file": "/run/secrets/x/y"}})) == []
+
+
+@pytest.mark.parametrize("name", ["client.rack", "ssl.ca.location", "sasl.oauthbearer.token.endpoint.url"])
+def test_a_property_that_is_no_secret_is_accepted(name: str) -> None:
+    """Paths and addresses are written as they are."""
+    assert problems(with_setting("kafka", "properties", {name: "x"})) == []
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"replica": 1},
+        {"settings": {"kafka": {"group": "x"}}},
+        {"settings": {"kafak": {}}},
+        {"settings": {"worker": {"drain_timeout_s": "20"}}},
+        {"settings": {"worker": {"drain_timeout_s": -1}}},
+        {"settings": {"batching": {"bucket_edges": [32, "64"]}}},
+        {"settings": {"model": {"precision": "fp8"}}},
+        {"gpu": {"enable": True}},
+        {"gpu": {"tolerations": [{"key": "a", "operater": "Exists"}]}},
+        {"autoscaling": {"mode": "both"}},
+        {"autoscaling": {"mode": ["keda", "hpa"]}},
+        {"autoscaling": {"keda": {"scaler": {"ports": 1}}}},
+        {"kafka": {"sasl": {"password": "canary"}}},
+        {"image": {"digest": "latest"}},
+        {"security": {"runAsUser": 0}},
+        {"resources": {"request": {}}},
+        {"podLabels": {"a": 1}},
+        {"probes": {"liveness": {"path": "/"}}},
+        {"topologySpread": [{"topologyKey": "zone"}]},
+        {"strimzi": {"user": {"authentication": "plain"}}},
+    ],
+    ids=json.dumps,
+)
+def test_a_misspelt_or_impossible_value_is_refused(values: dict[str, Any]) -> None:
+    """Before anything reaches a cluster."""
+    assert problems(values) != []
+
+
+def test_no_file_of_values_is_left_out() -> None:
+    """Every file in `ci/` is called so that it is found."""
+    assert {path.name for path in (CHART / "ci").iterdir()} == {path.name for path in CI_FILES}
+    assert len(CI_FILES) >= 15
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "autoscaling.mode",
+        "model.from",
+        "kafka.sasl.mechanism",
+        "strimzi.user.authentication",
+        "otlp.endpoint",
+        "gpu.enabled",
+    ],
+)
+def test_each_option_has_values_that_are_rendered(path: str) -> None:
+    """At least two settings of each switch are in the files that the other tests render."""
+    own = chosen_by(values_of(VALUES), path)
+    chosen = {json.dumps(chosen_by(values_of(file), path, own)) for file in CI_FILES}
+    assert len(chosen) >= 2
+
+
+def chosen_by(values: Values, path: str, otherwise: object = None) -> object:
+    """What stands in values at a path, or something else where they say nothing."""
+    *above, last = path.split(".")
+    for name in above:
+        values = values.get(name, {})
+    return values.get(last, otherwise)

@@ -1,0 +1,263 @@
+"""The pods of the chart: restricted, stable, and told only settings that exist."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from deploy.chart_rendering import (
+    APP_VERSION,
+    CI_FILES,
+    FULL_NAME,
+    Object,
+    Rendered,
+    containers_of,
+    environment_of,
+    needs_helm,
+    render,
+    values_of,
+)
+from typer.testing import CliRunner
+
+from enricher.cli import app
+from enricher.settings import Settings, load_settings
+
+pytestmark = needs_helm
+
+each_option = pytest.mark.parametrize("rendered_from", CI_FILES, ids=lambda path: path.stem)
+
+
+def settings_of(container: Object, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """What a container's worker would be set to; raises SettingsError for what a worker would refuse."""
+    for name, value in environment_of(container).items():
+        monkeypatch.setenv(name, value)
+    return load_settings()
+
+
+@each_option
+def test_every_pod_is_restricted(rendered_from: Path) -> None:
+    """Kubernetes' own standard of that name, a read-only root, and no token of the API."""
+    for pod in render(values_of(rendered_from)).pods:
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert pod["securityContext"].get("runAsUser") != 0
+        assert pod["automountServiceAccountToken"] is False
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys()
+        for container in containers_of(pod):
+            context = container["securityContext"]
+            assert context["allowPrivilegeEscalation"] is False
+            assert context["readOnlyRootFilesystem"] is True
+            assert context["runAsNonRoot"] is True
+            assert context["capabilities"] == {"drop": ["ALL"]}
+            assert context["seccompProfile"] == {"type": "RuntimeDefault"}
+
+
+@each_option
+def test_every_container_has_requests_and_a_bound_on_memory(rendered_from: Path) -> None:
+    """Without them a pod is the first to be evicted, or evicts others."""
+    for pod in render(values_of(rendered_from)).pods:
+        for container in containers_of(pod):
+            assert {"cpu", "memory"} <= container["resources"]["requests"].keys()
+            assert "memory" in container["resources"]["limits"]
+
+
+@each_option
+def test_what_is_written_goes_into_volumes_with_a_bound(rendered_from: Path) -> None:
+    """The root is read-only, and an empty volume without a bound fills the node."""
+    for pod in render(values_of(rendered_from)).pods:
+        assert all("sizeLimit" in volume["emptyDir"] for volume in pod["volumes"] if "emptyDir" in volume)
+        names = {volume["name"] for volume in pod["volumes"]}
+        for container in containers_of(pod):
+            assert {mount["name"] for mount in container["volumeMounts"]} <= names
+            assert "/tmp" in {mount["mountPath"] for mount in container["volumeMounts"]}
+
+
+@each_option
+def test_no_service_slips_variables_into_a_pod(rendered_from: Path) -> None:
+    """A Service named `enricher` would make ENRICHER_PORT, and the worker refuses settings that it does not know."""
+    assert all(pod["enableServiceLinks"] is False for pod in render(values_of(rendered_from)).pods)
+
+
+@each_option
+def test_every_variable_is_a_setting(rendered_from: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worker's own loader reads what the chart sets, and gets what the values say."""
+    values = values_of(rendered_from)
+    settings = settings_of(render(values).worker, monkeypatch)
+    for group, fields in values.get("settings", {}).items():
+        for field, value in fields.items():
+            found = getattr(getattr(settings, group), field)
+            assert found.items() >= value.items() if field == "properties" else json.loads(json.dumps(found)) == value
+    assert settings.health.host == "0.0.0.0"
+    assert settings.model.device == ("cuda" if values.get("gpu", {}).get("enabled") else "cpu")
+    assert str(settings.model.cache_dir) in {mount["mountPath"] for mount in render(values).worker["volumeMounts"]}
+
+
+def test_a_variable_that_is_no_setting_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Negative control of the test above."""
+    worker = render({"extraEnv": [{"name": "ENRICHER_KAFKA__GROUP", "value": "x"}]}).worker
+    with pytest.raises(Exception, match="ENRICHER_KAFKA__GROUP"):
+        settings_of(worker, monkeypatch)
+
+
+def test_the_instance_is_left_to_the_name_of_the_pod() -> None:
+    """A StatefulSet's pod has its name as host name, which stands behind the transactional id."""
+    rendered = render()
+    assert "ENRICHER_KAFKA__INSTANCE" not in environment_of(rendered.worker)
+    assert "hostname" not in rendered.pod
+    spec = rendered.one("StatefulSet")["spec"]
+    assert spec["podManagementPolicy"] == "Parallel"
+    headless = rendered.one("Service", spec["serviceName"])
+    assert headless["spec"]["clusterIP"] == "None"
+
+
+@pytest.mark.parametrize(
+    ("values", "seconds"),
+    [
+        ({}, 20 + 15 + 60),
+        ({"settings": {"worker": {"drain_timeout_s": 50}}}, 50 + 15 + 60),
+        ({"settings": {"kafka": {"transaction_timeout_s": 18.5}, "worker": {"stall_timeout_s": 30}}}, 69),
+        ({"terminationGracePeriodSeconds": 300}, 300),
+    ],
+    ids=str,
+)
+def test_the_grace_period_follows_from_the_settings(values: Object, seconds: int) -> None:
+    """Drain, one transaction, and what the watchdog allows: rounded up, then nothing more can come."""
+    assert render(values).pod["terminationGracePeriodSeconds"] == seconds
+
+
+def test_the_grace_period_follows_from_the_defaults_of_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the code, not a copy that may age."""
+    settings = settings_of(render().worker, monkeypatch)
+    derived = settings.worker.drain_timeout_s + settings.kafka.transaction_timeout_s + settings.worker.stall_timeout_s
+    assert render().pod["terminationGracePeriodSeconds"] == derived
+
+
+@pytest.mark.parametrize("port", [8080, 9001])
+def test_probes_and_services_ask_where_the_worker_answers(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One port, by name."""
+    rendered = render({"health": {"port": port}})
+    assert settings_of(rendered.worker, monkeypatch).health.port == port
+    assert {"name": "health", "containerPort": port, "protocol": "TCP"} in rendered.worker["ports"]
+    probes = {"startupProbe": "/startupz", "readinessProbe": "/readyz", "livenessProbe": "/livez"}
+    for probe, path in probes.items():
+        assert rendered.worker[probe]["httpGet"] == {"path": path, "port": "health"}
+    for service in rendered.all("Service"):
+        assert service["spec"]["ports"][0]["port"] == port
+        assert service["spec"]["ports"][0]["targetPort"] == "health"
+
+
+def test_a_model_may_take_its_time_to_load() -> None:
+    """Liveness begins when the start is over; the bound is what the values say, rounded up."""
+    probe = render({"probes": {"startup": {"timeoutSeconds": 601, "periodSeconds": 5}}}).worker["startupProbe"]
+    assert probe["failureThreshold"] == 121
+
+
+def roll(before: Rendered, after: Rendered) -> bool:
+    """Whether an upgrade from one to the other replaces the workers."""
+    templates = [each.one("StatefulSet")["spec"]["template"] for each in (before, after)]
+    return bool(templates[0] != templates[1])
+
+
+def test_a_changed_setting_rolls_the_workers_and_what_is_not_theirs_does_not() -> None:
+    """Each start loads a model: only what a worker reads may cost one."""
+    assert roll(render(), render({"settings": {"worker": {"backlog_batches": 8}}}))
+    assert roll(render(), render({"image": {"tag": "0.2.0-cpu"}}))
+    unrelated = {"replicas": 5, "monitoring": {"podMonitor": {"enabled": True}}, "networkPolicy": {"enabled": False}}
+    assert not roll(render(), render(unrelated))
+    assert not roll(render(), render({"autoscaling": {"mode": "keda"}}))
+
+
+def test_a_chart_of_another_version_does_not_roll_the_workers() -> None:
+    """No version stands in a pod's labels."""
+    labels = render().one("StatefulSet")["spec"]["template"]["metadata"]["labels"]
+    assert not any("chart" in name or "version" in name for name in labels)
+
+
+def test_one_gpu_per_pod() -> None:
+    """Asked for in the limits, with what goes with it; without, none of it."""
+    values: Object = {"gpu": {"enabled": True, "runtimeClassName": "nvidia", "nodeSelector": {"gpu": "l4"}}}
+    rendered = render({**values, "nodeSelector": {"zone": "a"}, "tolerations": [{"operator": "Exists", "key": "own"}]})
+    assert rendered.worker["resources"]["limits"]["nvidia.com/gpu"] == "1"
+    assert rendered.pod["runtimeClassName"] == "nvidia"
+    assert rendered.pod["nodeSelector"] == {"gpu": "l4", "zone": "a"}
+    assert ["nvidia.com/gpu", "own"] == [each["key"] for each in rendered.pod["tolerations"]]
+    without = render()
+    assert "nvidia.com/gpu" not in without.worker["resources"]["limits"]
+    assert not {"runtimeClassName", "nodeSelector", "tolerations"} & without.pod.keys()
+
+
+def test_processes_are_the_workers_own() -> None:
+    """Its own option, and nothing of it where one process is wanted."""
+    assert ["run"] == render().worker["args"]
+    arguments = render({"processes": 4}).worker["args"]
+    assert ["run", "--processes=4"] == arguments
+    assert CliRunner().invoke(app, [*arguments, "--help"]).exit_code == 0
+
+
+def test_the_image_fits_the_device_unless_it_is_named() -> None:
+    """A worker told to use CUDA from an image without it would never start."""
+    assert render().worker["image"] == f"enricher:{APP_VERSION}-cpu"
+    assert render({"gpu": {"enabled": True}}).worker["image"] == f"enricher:{APP_VERSION}-cuda"
+    digest = f"sha256:{'a' * 64}"
+    named = render({"image": {"repository": "registry.example/enricher", "tag": "x", "digest": digest}})
+    assert named.worker["image"] == f"registry.example/enricher:x@{digest}"
+
+
+@pytest.mark.parametrize(
+    ("model", "source"),
+    [
+        ({}, None),
+        ({"path": "/opt/models/ner"}, "/opt/models/ner"),
+        ({"from": "volume", "volume": {"existingClaim": "models"}}, "/model"),
+        ({"from": "volume", "path": "ner", "volume": {"existingClaim": "models"}}, "/model/ner"),
+        ({"from": "init", "path": "ner", "init": {"image": "models:1"}}, "/model/ner"),
+    ],
+    ids=str,
+)
+def test_the_model_is_looked_for_where_it_is_put(model: Object, source: str | None) -> None:
+    """In the image, on a claim, or where a container before the worker put it."""
+    rendered = render({"model": model})
+    assert environment_of(rendered.worker).get("ENRICHER_MODEL__SOURCE") == source
+    mounts = [mount for mount in rendered.worker["volumeMounts"] if mount["name"] == "model"]
+    assert [{"name": "model", "mountPath": "/model", "readOnly": True}] * (model.get("from") is not None) == mounts
+    for container in rendered.pod.get("initContainers", ()):
+        assert environment_of(container)["MODEL_DIR"] == source
+        assert {"name": "model", "mountPath": "/model"} in container["volumeMounts"]
+
+
+def test_a_model_is_prepared_where_there_is_room_for_it() -> None:
+    """`model prepare` writes its folder beside where it shall be, and downloads more than `/tmp` holds."""
+    (path,) = (path for path in CI_FILES if path.stem == "model-prepare-values")
+    rendered = render(values_of(path))
+    (container,) = rendered.pod["initContainers"]
+    mounts = {mount["mountPath"] for mount in container["volumeMounts"] if not mount.get("readOnly")}
+    assert str(Path(environment_of(container)["MODEL_DIR"]).parent) in mounts
+    assert str(Path(environment_of(container)["HF_HOME"]).parent) in mounts
+    command, sub, *arguments = container["args"]
+    assert CliRunner().invoke(app, [command, sub, *arguments, "--help"]).exit_code == 0
+
+
+def test_metrics_and_traces_go_where_the_values_say() -> None:
+    """By the standard variables; without an endpoint there are none of them."""
+    assert not any(name.startswith("OTEL_") for name in environment_of(render().worker))
+    values = {"endpoint": "http://collector:4318", "traces": False, "resourceAttributes": {"a": "b"}}
+    environment = environment_of(render({"otlp": values}).worker)
+    assert environment["OTEL_EXPORTER_OTLP_ENDPOINT"] == "http://collector:4318"
+    assert [environment[f"OTEL_{each}_EXPORTER"] for each in ("METRICS", "TRACES")] == ["otlp", "none"]
+    assert environment["OTEL_RESOURCE_ATTRIBUTES"].endswith("service.instance.id=$(POD_NAMESPACE).$(POD_NAME),a=b")
+
+
+def test_workers_are_spread_without_being_kept_from_running() -> None:
+    """Over zones and nodes, each with the selector of the workers."""
+    spread = render().pod["topologySpreadConstraints"]
+    assert ["topology.kubernetes.io/zone", "kubernetes.io/hostname"] == [each["topologyKey"] for each in spread]
+    labels = render().one("StatefulSet")["spec"]["selector"]
+    assert all(each["labelSelector"] == labels and each["whenUnsatisfiable"] == "ScheduleAnyway" for each in spread)
+
+
+def test_a_long_name_still_fits_into_labels() -> None:
+    """A StatefulSet's pods carry its name and a hash in one label of at most 63 characters."""
+    name = render({"fullnameOverride": "n" * 70}).one("StatefulSet")["metadata"]["name"]
+    assert len(f"{name}-0123456789") <= 63
+    assert render().one("StatefulSet")["metadata"]["name"] == FULL_NAME

@@ -1,0 +1,203 @@
+"""The chart renders for each option, and every object is what Kubernetes and the operators accept, strictly."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import jsonschema
+import kubernetes_validate  # type: ignore[import-untyped]
+import pytest
+import yaml
+from deploy.chart_rendering import (
+    CI_FILES,
+    NAMESPACE,
+    NEWEST,
+    OLDEST,
+    Object,
+    helm,
+    needs_helm,
+    refusal,
+    render,
+    values_of,
+)
+from kubernetes_validate import utils
+from typer.testing import CliRunner
+
+from charting.layout import CHART
+from cluster_tools import found, missing
+from enricher.cli import app
+
+pytestmark = needs_helm
+
+SCHEMAS = Path(__file__).parent / "schemas"
+CUSTOM = {"ScaledObject", "TriggerAuthentication", "PodMonitor", "PrometheusRule", "KafkaTopic", "KafkaUser"}
+PROMTOOL = found("promtool")
+READ_ONCE = cache(utils.schema_contents)
+NATIVE = {
+    *("StatefulSet", "Deployment", "Service", "ServiceAccount", "ConfigMap"),
+    *("PodDisruptionBudget", "NetworkPolicy", "HorizontalPodAutoscaler"),
+}
+
+
+@cache
+def everything(kubernetes: str) -> tuple[Object, ...]:
+    """All objects of all files of values, those that are the same only once."""
+    objects = (each for path in CI_FILES for each in render(values_of(path), kubernetes=kubernetes).objects)
+    return tuple({json.dumps(each, sort_keys=True): each for each in objects}.values())
+
+
+def custom_schema(resource: Object) -> Object:
+    """The operator's own schema of a custom resource."""
+    group, version = resource["apiVersion"].split("/")
+    path = SCHEMAS / group / f"{resource['kind'].lower()}_{version}.json"
+    schema: Object = json.loads(path.read_text("utf-8"))
+    return schema
+
+
+def check_custom(resource: Object) -> None:
+    """Raise jsonschema's ValidationError for a resource that its operator would refuse."""
+    jsonschema.Draft202012Validator(custom_schema(resource)).validate(resource)
+
+
+@pytest.fixture(autouse=True)
+def _schemas_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library reads megabytes of definitions for each object."""
+    monkeypatch.setattr(utils, "schema_contents", READ_ONCE)
+
+
+@pytest.mark.parametrize("kubernetes", [OLDEST, NEWEST])
+def test_kubernetes_own_objects_are_valid(kubernetes: str) -> None:
+    """Strictly, for the oldest and the newest version; the count is checked, since nothing checked is nothing shown."""
+    checked: Counter[str] = Counter()
+    for each in everything(kubernetes):
+        if each["kind"] not in CUSTOM:
+            assert kubernetes_validate.validate(each, kubernetes, strict=True) == kubernetes
+            checked[each["kind"]] += 1
+    assert set(checked) == NATIVE
+    assert checked["StatefulSet"] >= len(CI_FILES) - 2
+
+
+def test_custom_resources_are_valid() -> None:
+    """Against KEDA's, the Prometheus Operator's and Strimzi's own schemas."""
+    checked: Counter[str] = Counter()
+    for each in everything(NEWEST):
+        if each["kind"] in CUSTOM:
+            check_custom(each)
+            checked[each["kind"]] += 1
+    assert set(checked) == CUSTOM
+    assert checked["KafkaTopic"] >= 3
+
+
+@pytest.mark.skipif(PROMTOOL is None, reason=missing("promtool"))
+def test_prometheus_takes_the_rules(tmp_path: Path) -> None:
+    """Every PrometheusRule as a file of rules: its own checker parses the expressions."""
+    rules = [each for each in everything(NEWEST) if each["kind"] == "PrometheusRule"]
+    names = set()
+    for number, each in enumerate(rules):
+        path = tmp_path / f"{number}.yaml"
+        path.write_text(yaml.safe_dump(each["spec"]), "utf-8")
+        answer = subprocess.run([str(PROMTOOL), "check", "rules", path], capture_output=True, text=True, check=False)
+        assert answer.returncode == 0, answer.stdout + answer.stderr
+        names.add(each["metadata"]["name"])
+    assert names == {"news-enricher-alerts", "news-enricher-recording", "news-enricher-scaling"}
+
+
+def test_the_checks_catch_what_they_are_for() -> None:
+    """Negative controls: a misspelt field is refused by both."""
+    production = render(values_of(CHART / "ci" / "production-values.yaml"))
+    workload = json.loads(json.dumps(production.one("StatefulSet")))
+    workload["spec"]["template"]["spec"]["terminationGracePeriodSecond"] = 1
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(workload, NEWEST, strict=True)
+    scaled = json.loads(json.dumps(production.one("ScaledObject")))
+    scaled["spec"]["maxReplicasCount"] = 1
+    with pytest.raises(jsonschema.ValidationError):
+        check_custom(scaled)
+
+
+def test_the_versions_are_those_that_the_chart_claims() -> None:
+    """The newest is the newest that can be checked; one older than the oldest is turned away."""
+    assert utils.major_minor(utils.all_versions()[-1]) == NEWEST
+    answer = helm("template", "news", str(CHART), "--kube-version", "1.29")
+    assert "is incompatible with Kubernetes v1.29" in answer.stderr
+    assert f"validated against {OLDEST} and {NEWEST}" in (CHART / "README.md").read_text("utf-8").replace("\n", " ")
+
+
+def test_helm_finds_nothing_to_say() -> None:
+    """Lint, where warnings count as errors, with each file of values."""
+    files = [argument for path in CI_FILES for argument in ("--values", str(path))]
+    alone = helm("lint", "--strict", "--quiet", str(CHART), "--kube-version", OLDEST)
+    together = helm("lint", "--strict", "--quiet", str(CHART), "--kube-version", NEWEST, *files[:4])
+    assert [alone.returncode, together.returncode] == [0, 0], alone.stdout + together.stdout
+
+
+@pytest.mark.parametrize("path", CI_FILES, ids=lambda path: path.stem)
+def test_no_two_objects_are_the_same(path: Path) -> None:
+    """By kind and name; all in the release's namespace, but for Strimzi's where it is told another."""
+    objects = render(values_of(path)).objects
+    names = Counter((each["kind"], each["metadata"]["name"]) for each in objects)
+    assert [name for name, count in names.items() if count > 1] == []
+    others = {each["metadata"]["namespace"] for each in objects if "strimzi" not in each["apiVersion"]}
+    assert {NAMESPACE} == others
+
+
+@pytest.mark.parametrize("path", CI_FILES, ids=lambda path: path.stem)
+def test_every_selector_finds_the_pods_that_it_is_for(path: Path) -> None:
+    """A Service, a budget or a policy that selects nothing says nothing."""
+    rendered = render(values_of(path))
+    pods = [each["spec"]["template"] for kind in ("StatefulSet", "Deployment") for each in rendered.all(kind)]
+    for each in rendered.objects:
+        selector = each["spec"].get("selector", each["spec"].get("podSelector")) if "spec" in each else None
+        if selector is None:
+            continue
+        wanted = selector.get("matchLabels", selector).items()
+        assert 1 == sum(wanted <= pod["metadata"]["labels"].items() for pod in pods), each["kind"]
+
+
+def test_a_misspelt_value_is_refused_by_name() -> None:
+    """Helm itself checks the schema."""
+    said = refusal({"settings": {"kafka": {"group": "news"}}})
+    assert "/settings/kafka" in said
+    assert "group" in said
+
+
+def notes(folder: Path, values: str) -> str:
+    """What Helm prints after an installation; without a cluster it does not, so a copy of the chart has it as an object."""
+    copy = folder / "chart"
+    shutil.copytree(CHART, copy)
+    (copy / "templates" / "NOTES.txt").rename(copy / "files" / "notes.txt")
+    template = 'kind: Notes\ndata: {{ tpl (.Files.Get "files/notes.txt") . | toJson }}\n'
+    (copy / "templates" / "notes.yaml").write_text(template, "utf-8")
+    answer = helm("template", "news", str(copy), "--namespace", NAMESPACE, "--values", "-", stdin=values)
+    (printed,) = (each for each in yaml.safe_load_all(answer.stdout) if each and each["kind"] == "Notes")
+    return str(printed["data"])
+
+
+def test_the_notes_say_how_to_see_it_work(tmp_path: Path) -> None:
+    """Only commands that there are, and the names of this release."""
+    said = notes(tmp_path, "{}")
+    for part in (
+        "port-forward news-enricher-0 8080:8080",
+        "from 'articles' to 'entities'",
+        "rollout status statefulset/news-",
+    ):
+        assert part in said
+    commands = set(re.findall(r"-- enricher (\w+)", said))
+    assert {"doctor", "lag", "publish", "tail"} == commands
+    for command in commands:
+        assert CliRunner().invoke(app, [command, "--help"]).exit_code == 0
+
+
+def test_the_notes_warn_of_what_is_not_set(tmp_path: Path) -> None:
+    """What would be missed later: partitions, GPUs, metrics."""
+    values = '{"gpu": {"enabled": true}, "capacity": {"partitions": 8}}'
+    said = notes(tmp_path, values)
+    assert "Set capacity.gpus" in said
+    assert "Set capacity.partitions" not in said
+    assert "Nobody collects its metrics yet" in said
