@@ -15,9 +15,11 @@ import typer
 
 from enricher.commands.doctor import doctor
 from enricher.commands.enrich import enrich
+from enricher.commands.lag import lag
 from enricher.commands.model import model_check, model_inspect, model_prepare, model_tune
 from enricher.commands.publish import publish
 from enricher.commands.run import run
+from enricher.commands.scaler import scaler
 from enricher.commands.settings import show_settings
 from enricher.commands.tail import tail
 from enricher.commands.topics import topics_create
@@ -34,6 +36,7 @@ EXIT_CODES = {
     6: "the broker did not come back",
     7: "no progress (the watchdog's)",
     8: "what was promised does not hold (verify)",
+    9: "further behind than asked (lag)",
 }
 _EPILOG = "Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items()) + "."
 _HELP = (
@@ -58,6 +61,8 @@ app.command("enrich")(enrich)
 app.command("publish")(publish)
 app.command("tail")(tail)
 app.command("verify")(verify)
+app.command("lag")(lag)
+app.command("scaler")(scaler)
 app.command("doctor")(doctor)
 app.command("settings")(show_settings)
 topics.command("create")(topics_create)

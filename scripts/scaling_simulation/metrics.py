@@ -1,0 +1,111 @@
+"""The metrics: what `enricher scaler` answers, by its own modules, what KEDA's Kafka scaler answers, and a bare age."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from enricher.scaling.backlog import Backlog, PartitionBacklog
+from enricher.scaling.policy import Load, Rules, is_active, wanted_workers
+from enricher.scaling.rates import Rates
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What all of them can see."""
+
+    now_s: float
+    written: int
+    done: int
+    age_s: float
+    workers: int
+    partitions: int
+
+
+class Metric(Protocol):
+    """What KEDA and the autoscaler ask."""
+
+    name: str
+    short: str
+    target: float
+
+    def ask(self, look: Look) -> tuple[float, bool]:
+        """The metric's value, and whether there must be a worker at all."""
+        ...
+
+
+@dataclass(slots=True)
+class ByAge:
+    """`enricher scaler`."""
+
+    rules: Rules
+    target: float = 1.0
+    name: str = field(init=False)
+    short: str = field(init=False)
+    _rates: Rates = field(default_factory=Rates)
+
+    def __post_init__(self) -> None:
+        self.short = f"{self.rules.target_age_s:g} s"
+        self.name = f"age, target {self.short}"
+
+    def ask(self, look: Look) -> tuple[float, bool]:
+        """The real policy on the real speeds."""
+        backlog = _backlog(look)
+        self._rates.note(backlog, look.now_s)
+        load = Load(
+            waiting=backlog.behind,
+            age_s=backlog.age_s or 0.0,
+            waiting_partitions=backlog.waiting_partitions,
+            partitions=look.partitions,
+            workers=look.workers,
+            arriving_per_s=self._rates.arriving_per_s,
+            per_worker_per_s=self._rates.per_worker_per_s,
+        )
+        return float(wanted_workers(load, self.rules)), is_active(load)
+
+
+@dataclass(slots=True)
+class ByLag:
+    """KEDA's Kafka scaler: the lag, never above the threshold for each partition (kafka_scaler.go, getTotalLag)."""
+
+    target: float
+    name: str = field(init=False)
+    short: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.short = f"{self.target:g}"
+        self.name = f"lag, threshold {self.short}"
+
+    def ask(self, look: Look) -> tuple[float, bool]:
+        """The metric that the autoscaler divides by the threshold; active above a lag of 0."""
+        lag = look.written - look.done
+        return min(float(lag), look.partitions * self.target), lag > 0
+
+
+@dataclass(slots=True)
+class ByBareAge:
+    """The age itself as a metric of type Value: `ceil(ready workers * age / target)`, as the autoscaler computes it."""
+
+    target_age_s: float
+    target: float = 1.0
+    name: str = field(init=False)
+    short: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.short = f"{self.target_age_s:g} s"
+        self.name = f"bare age, target {self.short}"
+
+    def ask(self, look: Look) -> tuple[float, bool]:
+        """What an autoscaler makes of the age, as if it were a metric of type AverageValue."""
+        return look.workers * look.age_s / self.target_age_s, look.written > look.done
+
+
+def _backlog(look: Look) -> Backlog:
+    """Evenly over all partitions, the first ones taking what is left over."""
+    partitions = []
+    for number in range(look.partitions):
+        start, end = (math.ceil((offset - number) / look.partitions) for offset in (look.done, look.written))
+        age_s = look.age_s if end > start else 0.0
+        partitions.append(PartitionBacklog(number, start, start, end, end - start, age_s))
+    return Backlog("simulated", "simulated", partitions, look.workers)

@@ -1,0 +1,218 @@
+"""`enricher lag` against the real broker: transactions, retention, a group that never was, and codes for scripts."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from commands.support import run
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+from scaling.topic_side import commit, transaction, write
+from support.topics import Topics
+
+from enricher.commands.lag.limits import Limits
+from enricher.commands.lag.show import age_text, summary
+from enricher.scaling.backlog import Backlog, PartitionBacklog
+
+pytestmark = pytest.mark.timeout(120)
+HOUR_S = 3600.0
+_SLACK_S = 600.0
+"""An age is the clock's time since then: a test may take so long, and the ages below differ by more."""
+
+
+def looked(topics: Topics, *arguments: str, code: int = 0) -> dict[str, Any]:
+    """What `lag --json` says."""
+    result = run("lag", "--json", *arguments, env=topics.environment)
+    assert result.exit_code == code, result.output
+    seen: dict[str, Any] = json.loads(result.stdout)
+    return seen
+
+
+@pytest.mark.broker
+def test_the_age_is_that_of_the_record_at_the_committed_offset(topics: Topics) -> None:
+    """Not of the first one in the topic, nor of the last."""
+    write(topics, 0, 3 * HOUR_S, 2 * HOUR_S, HOUR_S)
+    commit(topics, {0: 1})
+    seen = looked(topics)
+    first = seen["partitions"][0]
+    assert (first["committed"], first["end"], first["behind"]) == (1, 4, 3), (
+        "the transaction's marker has an offset too"
+    )
+    assert 2 * HOUR_S <= first["age_s"] < 2 * HOUR_S + _SLACK_S
+    assert (seen["behind"], seen["age_s"], seen["waiting_partitions"]) == (3, first["age_s"], 1)
+
+
+@pytest.mark.broker
+def test_behind_the_last_record_only_markers_are_left_and_nothing_waits(topics: Topics) -> None:
+    """Committed is below the end, and yet there is nothing to read: age 0, and no alarm."""
+    write(topics, 0, HOUR_S)
+    with transaction(topics, commit=False) as producer:
+        producer.produce(topics.input, b"{}", partition=0)
+    commit(topics, {0: 1})
+    seen = looked(topics, "--max-age-s", "0", "--max-lag", "0")
+    first = seen["partitions"][0]
+    assert (first["committed"], first["end"], first["behind"], first["age_s"]) == (1, 4, 0, 0)
+    assert seen["exceeded"] == []
+
+
+@pytest.mark.broker
+def test_a_transaction_that_is_still_open_is_told_and_does_not_wait(topics: Topics) -> None:
+    """Its records may be read by nobody yet."""
+    with transaction(topics, end=False) as producer:
+        producer.produce(topics.input, b"{}", partition=2)
+        assert producer.flush(20) == 0
+        open_one = looked(topics)["partitions"][2]
+        assert (open_one["behind"], open_one["hidden"]) == (0, 1)
+        assert "still open" in open_one["remark"]
+
+
+@pytest.mark.broker
+def test_a_group_that_never_committed_begins_at_the_beginning(topics: Topics) -> None:
+    """As its first worker will; an empty partition has nothing to do."""
+    write(topics, 1, 2 * HOUR_S, HOUR_S)
+    seen = looked(topics)
+    assert [each["committed"] for each in seen["partitions"]] == [None] * 4
+    assert [each["behind"] for each in seen["partitions"]] == [0, 3, 0, 0]
+    assert 2 * HOUR_S <= seen["age_s"] < 2 * HOUR_S + _SLACK_S
+    assert "never committed" in seen["partitions"][1]["remark"]
+
+
+@pytest.mark.broker
+def test_where_retention_deleted_the_committed_offset_the_oldest_that_is_left_counts(topics: Topics) -> None:
+    """And how much is lost to it is said."""
+    write(topics, 3, 4 * HOUR_S, 3 * HOUR_S, 2 * HOUR_S, HOUR_S)
+    commit(topics, {3: 1})
+    admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
+    for future in admin.delete_records([TopicPartition(topics.input, 3, 3)]).values():
+        future.result(30)
+    last = looked(topics)["partitions"][3]
+    assert (last["committed"], last["start"], last["behind"]) == (1, 3, 2)
+    assert HOUR_S <= last["age_s"] < HOUR_S + _SLACK_S
+    assert "2 offsets were deleted unread" in last["remark"]
+
+
+@pytest.mark.broker
+def test_a_committed_offset_behind_the_end_is_a_topic_that_was_made_anew(topics: Topics) -> None:
+    """A worker begins at the beginning then, and so does this."""
+    write(topics, 0, HOUR_S)
+    commit(topics, {0: 500})
+    first = looked(topics)["partitions"][0]
+    assert (first["start"], first["behind"]) == (0, 2)
+    assert "made anew" in first["remark"]
+
+
+@pytest.mark.broker
+def test_a_record_from_the_future_has_no_age_and_waits(topics: Topics) -> None:
+    """Clocks differ: an age is never below 0."""
+    write(topics, 0, -HOUR_S / 2)
+    seen = looked(topics)
+    assert (seen["age_s"], seen["waiting_partitions"]) == (0, 1)
+
+
+@pytest.mark.broker
+def test_the_exit_code_is_for_scripts(topics: Topics) -> None:
+    """9 where an age or a number is above what was asked for, 0 where not."""
+    write(topics, 0, HOUR_S)
+    assert "waited for" in looked(topics, "--max-age-s", "60", code=9)["exceeded"][0]
+    assert "2 behind" in looked(topics, "--max-lag", "1", code=9)["exceeded"][0]
+    looked(topics, "--max-age-s", str(3 * HOUR_S), "--max-lag", "2")
+    result = run("lag", "--max-age-s", "60", env=topics.environment)
+    assert result.exit_code == 9
+    assert "too far behind" in result.stdout
+
+
+@pytest.mark.broker
+def test_the_shape_of_the_json_is_kept(topics: Topics) -> None:
+    """Scripts read it: names may be added, none may go."""
+    seen = looked(topics)
+    assert {"group", "topic", "behind", "age_s", "waiting_partitions", "workers", "partitions", "exceeded"} <= set(seen)
+    names = {"number", "committed", "start", "end", "behind", "age_s", "hidden", "remark"}
+    assert names <= set(seen["partitions"][0])
+    assert (seen["group"], seen["topic"], seen["workers"]) == (topics.group, topics.input, 0)
+    assert [each["number"] for each in seen["partitions"]] == [0, 1, 2, 3]
+
+
+@pytest.mark.broker
+def test_people_get_a_table(topics: Topics) -> None:
+    """A line for each partition, and one for all."""
+    write(topics, 0, 2 * HOUR_S)
+    text = run("lag", env=topics.environment).stdout
+    assert "committed" in text
+    assert "2 behind in 1 of 4 partitions, the oldest record for 2 h" in text
+    assert "0 workers" in text
+
+
+@pytest.mark.broker
+def test_group_and_topic_may_be_named(topics: Topics) -> None:
+    """Others than the settings'."""
+    seen = looked(topics, "--group", "somebody-else", "--input", topics.output)
+    assert (seen["group"], seen["topic"]) == ("somebody-else", topics.output)
+
+
+@pytest.mark.broker
+def test_a_missing_topic_is_told(topics: Topics) -> None:
+    """The broker's refusals have their own code."""
+    result = run("lag", "--input", "there-is-none", env=topics.environment)
+    assert getattr(result.exception, "exit_code", None) == 4
+    assert "there is no topic 'there-is-none'" in str(result.exception)
+
+
+@pytest.mark.broker
+def test_watching_goes_on_until_it_is_interrupted(topics: Topics) -> None:
+    """A line per look; Ctrl-C is a clean end."""
+    command = [sys.executable, "-m", "enricher", "lag", "--watch", "0.1", "--json"]
+    with subprocess.Popen(command, env=_environment(topics), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        looks = [json.loads(process.stdout.readline()) for _ in range(2)]
+        process.send_signal(2)
+        _, said = process.communicate(timeout=60)
+    assert [look["behind"] for look in looks] == [0, 0]
+    assert process.returncode == 0, said
+
+
+def test_watching_has_no_exit_code_to_promise() -> None:
+    """Limits are refused beside it, before anything is asked."""
+    result = run("lag", "--watch", "1", "--max-lag", "5")
+    assert getattr(result.exception, "exit_code", None) == 2
+
+
+def test_a_broker_that_is_not_there_is_told_within_the_bound() -> None:
+    """Never an answer without one."""
+    environment = {"ENRICHER_KAFKA__BOOTSTRAP_SERVERS": "127.0.0.1:1", "ENRICHER_KAFKA__REQUEST_TIMEOUT_S": "1"}
+    result = run("lag", env=environment)
+    assert getattr(result.exception, "exit_code", None) == 4
+    assert "127.0.0.1:1" in str(result.exception)
+
+
+def test_an_unknown_age_is_an_alarm_where_an_age_was_asked_for() -> None:
+    """A record without a timestamp may be any age."""
+    backlog = Backlog("group", "topic", [PartitionBacklog(0, 0, 0, 5, 5, None)], 1)
+    assert Limits(max_age_s=1e9).exceeded(backlog) != []
+    assert Limits(max_lag=5).exceeded(backlog) == []
+    assert "unknown" in summary(backlog)
+
+
+@pytest.mark.parametrize(
+    ("age_s", "text"),
+    [
+        (0.04, "0.0 s"),
+        (59.94, "59.9 s"),
+        (60, "1 min"),
+        (185.9, "3 min 5 s"),
+        (7260, "2 h 1 min"),
+        (187_201, "2 d 4 h"),
+    ],
+)
+def test_an_age_reads_well(age_s: float, text: str) -> None:
+    """The two largest units."""
+    assert age_text(age_s) == text
+
+
+def _environment(topics: Topics) -> dict[str, str]:
+
+    return {**os.environ, **topics.environment}

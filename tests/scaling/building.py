@@ -1,0 +1,21 @@
+"""Backlogs for tests that need no broker."""
+
+from __future__ import annotations
+
+from enricher.scaling.backlog import Backlog, PartitionBacklog
+
+
+def backlog(
+    *, done: int, written: int, age_s: float | None = 0.0, workers: int = 1, partitions: int = 1, group: str = "group"
+) -> Backlog:
+    """Each of the partitions stands alike."""
+    waiting = written - done
+    return Backlog(
+        group,
+        "articles",
+        [
+            PartitionBacklog(number, done, done, written, waiting, age_s if waiting else 0.0)
+            for number in range(partitions)
+        ],
+        workers,
+    )

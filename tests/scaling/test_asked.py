@@ -1,0 +1,40 @@
+"""What a ScaledObject's metadata may say."""
+
+from __future__ import annotations
+
+import pytest
+
+from enricher.scaling.asked import NAMES, Asked, BadMetadata
+from enricher.scaling.policy import Rules
+
+DEFAULT = Asked("enricher", "articles", Rules(target_age_s=60.0, catch_up_s=180.0, max_workers=9))
+
+
+def test_without_metadata_all_is_as_in_the_settings() -> None:
+    """KEDA hands over its own names too, and those from the environment by another name."""
+    assert DEFAULT.changed_by({"scalerAddress": "x:6000", "enableTLS": "true", "caCertFromEnv": "CA"}) == DEFAULT
+
+
+def test_each_name_changes_one_thing() -> None:
+    """All five."""
+    values = dict(zip(NAMES, ["g", "t", "90", "240.5", "4"], strict=True))
+    assert DEFAULT.changed_by(values) == Asked("g", "t", Rules(90.0, 240.5, 4))
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("targetAgeSeconds", "soon"), ("targetAgeSeconds", "0"), ("targetAgeSeconds", "-5"), ("targetAgeSeconds", "inf"),
+        ("targetAgeSeconds", "nan"), ("catchUpSeconds", "0"), ("maxReplicas", "2.5"), ("maxReplicas", "0"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_meant_is_refused(name: str, text: str) -> None:
+    """With its name and value: a ScaledObject's author sees it in KEDA's events."""
+    with pytest.raises(BadMetadata, match=f"{name} is '{text}'"):
+        DEFAULT.changed_by({name: text})
+
+
+def test_a_misspelt_name_is_refused() -> None:
+    """A setting that silently does not count is worse."""
+    with pytest.raises(BadMetadata, match=r"targetAgeSecond; known are .*targetAgeSeconds"):
+        DEFAULT.changed_by({"targetAgeSecond": "30"})

@@ -1,0 +1,64 @@
+"""The policy and its speeds in a loop with workers that start slowly: it settles, keeps its promise, and goes to zero."""
+
+from __future__ import annotations
+
+from random import Random
+
+import numpy as np
+import pytest
+
+from enricher.scaling.policy import Rules
+from scaling_simulation.day import HOUR_S
+from scaling_simulation.metrics import ByAge, ByLag
+from scaling_simulation.simulation import Cluster, Outcome, simulate
+
+CLUSTER = Cluster(partitions=24, most=24, per_s=10.0)
+
+
+def lived(counts: list[int] | np.ndarray[tuple[int], np.dtype[np.int64]]) -> Outcome:
+    """So many articles in each second, scaled by age."""
+    return simulate(ByAge(Rules()), np.asarray(counts, np.int64), CLUSTER, seed=1)
+
+
+@pytest.mark.parametrize("per_s", [1, 7, 8, 12, 31, 33, 64, 79, 97])
+def test_a_steady_load_is_settled_and_does_not_swing(per_s: int) -> None:
+    """After the start there is one number of workers for as long as the load stays, and nothing is late."""
+    counts = np.random.default_rng(per_s).poisson(per_s, 2 * HOUR_S)
+    outcome = lived(counts)
+    later = slice(HOUR_S, None)
+    assert len(set(outcome.replicas[later])) == 1
+    assert outcome.age_s[later].max() <= Rules().target_age_s
+    assert outcome.replicas[-1] <= 1 + per_s / CLUSTER.per_s / 0.6
+
+
+def test_a_rush_is_caught_up_with_in_time() -> None:
+    """Five times as much from one second to the next: late by a start of workers, and no more than that."""
+    outcome = lived([20] * HOUR_S + [100] * HOUR_S)
+    rush = outcome.age_s[HOUR_S:]
+    assert rush.max() < 180
+    assert rush[900:].max() <= Rules().target_age_s
+
+
+def test_without_work_there_is_nobody_after_the_cooldown() -> None:
+    """To zero when nothing came for long enough, and from zero for one article."""
+    outcome = lived([5] * 1200 + [0] * 1200 + [1] + [0] * 1200)
+    assert outcome.replicas[1199] >= 1
+    assert outcome.replicas[1200 + 250] >= 1
+    assert outcome.replicas[2399] == 0
+    assert outcome.replicas[2401 + 60] == 1
+    assert outcome.topic.waiting == 0
+    assert outcome.replicas[-1] == 0
+
+
+def test_the_lag_of_a_steady_load_swings() -> None:
+    """What the policy is there for: a lag is no measure of what it takes to keep it small."""
+    counts = np.random.default_rng(3).poisson(33, 2 * HOUR_S)
+    outcome = simulate(ByLag(600.0), counts, CLUSTER, seed=1)
+    assert len(set(outcome.replicas[HOUR_S:])) > 1
+    assert outcome.changes > 3 * lived(counts).changes
+
+
+def test_the_same_seed_gives_the_same_day() -> None:
+    """Nothing in it but the seed is chance."""
+    counts = [Random(2).randrange(40) for _ in range(HOUR_S)]
+    assert lived(counts).as_json(60) == lived(counts).as_json(60)

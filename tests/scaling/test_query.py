@@ -1,0 +1,79 @@
+"""The Prometheus query of deploy/scaling.md, run by Prometheus' own tool on workers that are made up."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+PAGE = Path(__file__).parents[2] / "deploy" / "scaling.md"
+PROMTOOL = shutil.which("promtool")
+
+
+def query() -> str:
+    """As it stands on the page."""
+    found = re.search(r"```\n(clamp_max\(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    assert found
+    return found[1]
+
+
+def workers(count: int, *, share: float, age_s: float, partitions: int) -> list[dict[str, str]]:
+    """Series of workers with two lanes each, busy for `share` of their time."""
+    lanes, every_s = 2, 15
+    series = {
+        "enricher_engine_busy_time_seconds_total": f"0+{share * lanes * every_s}x40",
+        "enricher_engine_lanes": f"{lanes}x40",
+        "enricher_oldest_age_seconds": f"{age_s}x40",
+        "enricher_partitions": f"{partitions / count}x40",
+    }
+    return [
+        {"series": f'{name}{{job="enricher", pod="enricher-{number}"}}', "values": values}
+        for name, values in series.items()
+        for number in range(count)
+    ]
+
+
+@pytest.mark.skipif(PROMTOOL is None, reason="needs promtool, which comes with Prometheus")
+@pytest.mark.parametrize(
+    ("count", "share", "age_s", "partitions", "wanted"),
+    [
+        (2, 0.5, 0.3, 24, 2),
+        (4, 0.3, 0.3, 24, 2),
+        (2, 0.99, 5, 24, 3),
+        (2, 1.0, 90, 24, 4),
+        (4, 1.0, 3600, 24, 10),
+        (4, 1.0, 3600, 6, 6),
+    ],
+)
+def test_the_query_asks_for_the_workers_that_it_takes(
+    *, count: int, share: float, age_s: float, partitions: int, wanted: int, tmp_path: Path
+) -> None:
+    """Fewer than there are where they are idle, more where they are full, twice at most, never above the partitions."""
+    rules = {"groups": [{"name": "scaling", "rules": [{"record": "wanted_workers", "expr": query()}]}]}
+    test = {
+        "rule_files": ["rules.yaml"],
+        "evaluation_interval": "15s",
+        "tests": [
+            {
+                "interval": "15s",
+                "input_series": workers(count, share=share, age_s=age_s, partitions=partitions),
+                "promql_expr_test": [
+                    {
+                        "expr": "wanted_workers",
+                        "eval_time": "5m",
+                        "exp_samples": [{"labels": "wanted_workers", "value": wanted}],
+                    }
+                ],
+            }
+        ],
+    }
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump(rules), "utf-8")
+    (tmp_path / "test.yaml").write_text(yaml.safe_dump(test), "utf-8")
+    done = subprocess.run(
+        [str(PROMTOOL), "test", "rules", "test.yaml"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

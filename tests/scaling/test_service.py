@@ -1,0 +1,300 @@
+"""KEDA's questions, asked by a real gRPC client, answered from a real broker."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+import trustme
+from commands.support import run
+from confluent_kafka import Consumer
+from scaling.topic_side import commit, write
+from support.topics import Topics
+
+from enricher.app import kafka_config
+from enricher.scaling.asked import Asked
+from enricher.scaling.health import Answer, Request
+from enricher.scaling.keda import externalscaler_pb2 as messages
+from enricher.scaling.policy import Rules
+from enricher.scaling.service import METRIC, SERVICE, ExternalScaler, Tls, serving
+from enricher.scaling.watching import Watches
+from enricher.settings import load_settings
+
+pytestmark = pytest.mark.timeout(180)
+CALL_S = 60.0
+PROTOCOL = Path(messages.__file__).with_name("externalscaler.proto")
+Connect = Callable[[int], Any]
+
+
+@contextmanager
+def scaler_for(topics: Topics, monkeypatch: pytest.MonkeyPatch, *, tls: Tls | None = None) -> Iterator[int]:
+    """The scaler as the command makes it; gives its port."""
+    for name, text in {"ENRICHER_KAFKA__REQUEST_TIMEOUT_S": "30", **topics.environment}.items():
+        monkeypatch.setenv(name, text)
+    config = kafka_config(load_settings())
+    with closing(Watches(config)) as watches:
+        scaler = ExternalScaler(watches, Asked(config.group_id, config.input_topic, Rules()), stream_every_s=0.05)
+        with serving(scaler, "127.0.0.1:0", tls) as port:
+            yield port
+
+
+def scaled_object(**metadata: str) -> messages.ScaledObjectRef:
+    """As KEDA sends it."""
+    return messages.ScaledObjectRef(
+        name="enricher", namespace="news", scalerMetadata={"scalerAddress": "scaler:6000", **metadata}
+    )
+
+
+def value(client: Any, **metadata: str) -> float:  # noqa: ANN401  the stub has no types
+    """The metric as KEDA reads it."""
+    request = messages.GetMetricsRequest(scaledObjectRef=scaled_object(**metadata), metricName=METRIC)
+    (metric,) = client.GetMetrics(request, timeout=CALL_S).metricValues
+    assert metric.metricName == METRIC
+    assert metric.metricValue == metric.metricValueFloat
+    return float(metric.metricValueFloat)
+
+
+def is_active(client: Any, **metadata: str) -> bool:  # noqa: ANN401  the stub has no types
+    """As KEDA asks."""
+    return bool(client.IsActive(scaled_object(**metadata), timeout=CALL_S).result)
+
+
+def eventually(question: Callable[[], Any], wanted: object) -> None:
+    """Asked again until it is so: what was seen a moment ago may be answered for 2 s."""
+    give_up_s = time.monotonic() + 60
+    while (got := question()) != wanted:
+        assert time.monotonic() < give_up_s, got
+
+
+def refused(client: Any, **metadata: str) -> tuple[grpc.StatusCode, str]:  # noqa: ANN401  the stub has no types
+    """How a question is refused."""
+    with pytest.raises(grpc.RpcError) as caught:
+        is_active(client, **metadata)
+    call: Any = caught.value
+    return call.code(), call.details()
+
+
+@pytest.mark.broker
+def test_one_record_that_waits_starts_one_worker(
+    topics: Topics, monkeypatch: pytest.MonkeyPatch, client: Connect
+) -> None:
+    """Zero and inactive on an empty topic; one and active as soon as there is something to do."""
+    with scaler_for(topics, monkeypatch) as port:
+        keda = client(port)
+        assert not is_active(keda)
+        assert value(keda) == 0
+        write(topics, 0, 0.0)
+        eventually(lambda: is_active(keda), wanted=True)
+        assert value(keda) == 1
+
+
+@pytest.mark.broker
+def test_markers_alone_start_nobody(topics: Topics, monkeypatch: pytest.MonkeyPatch, client: Connect) -> None:
+    """Offsets that no worker could ever process: by lag, it would never be zero."""
+    write(topics, 0, 0.0)
+    commit(topics, {0: 1})
+    with scaler_for(topics, monkeypatch) as port:
+        keda = client(port)
+        assert not is_active(keda)
+        assert value(keda) == 0
+
+
+@pytest.mark.broker
+def test_a_ScaledObject_may_name_its_own(topics: Topics, monkeypatch: pytest.MonkeyPatch, client: Connect) -> None:  # noqa: N802
+    """Another topic of the same cluster, and a limit."""
+    for partition in range(4):
+        write(topics, partition, 7200.0, 7100.0)
+    with member_of(topics), scaler_for(topics, monkeypatch) as port:
+        keda = client(port)
+        assert value(keda) == 2  # one member, whose speed nobody knows, and an age far above the target: twice as many
+        assert value(keda, maxReplicas="1") == 1
+        assert value(keda, targetAgeSeconds="100000") == 1
+        assert value(keda, topic=topics.output) == 0
+
+
+@contextmanager
+def member_of(topics: Topics) -> Iterator[None]:
+    """Somebody who has joined the group, and commits nothing."""
+    member = Consumer({
+        "bootstrap.servers": topics.bootstrap_servers, "group.id": topics.group, "enable.auto.commit": False,
+    })  # fmt: skip
+    member.subscribe([topics.input])
+    give_up_s = time.monotonic() + 60
+    while len(member.assignment()) < 4:
+        assert time.monotonic() < give_up_s
+        member.poll(0.1)
+    yield
+    member.close()
+
+
+@pytest.mark.broker
+def test_the_stream_tells_at_once_and_when_it_changes(
+    topics: Topics, monkeypatch: pytest.MonkeyPatch, client: Connect
+) -> None:
+    """KEDA's external-push: inactive first, active when a record comes, and an end when the scaler ends."""
+    with scaler_for(topics, monkeypatch) as port:
+        stream = client(port).StreamIsActive(scaled_object(), timeout=CALL_S)
+        assert not next(stream).result
+        write(topics, 0, 0.0)
+        assert next(stream).result
+    with pytest.raises(StopIteration):
+        next(stream)
+
+
+@pytest.mark.broker
+def test_what_is_not_known_is_an_error(topics: Topics, monkeypatch: pytest.MonkeyPatch, client: Connect) -> None:
+    """A missing topic and bad metadata: KEDA keeps what there is, and its events say why."""
+    with scaler_for(topics, monkeypatch) as port:
+        keda = client(port)
+        code, text = refused(keda, topic="there-is-none")
+        assert (code, "there is no topic 'there-is-none'" in text) == (grpc.StatusCode.UNAVAILABLE, True)
+        code, text = refused(keda, targetAgeSeconds="soon")
+        assert (code, "targetAgeSeconds" in text) == (grpc.StatusCode.INVALID_ARGUMENT, True)
+        assert not is_active(keda), "the others are answered as before"
+
+
+NOWHERE = Topics(
+    "127.0.0.1:1",
+    "articles",
+    "entities",
+    "dead",
+    "enricher",
+    {"ENRICHER_KAFKA__BOOTSTRAP_SERVERS": "127.0.0.1:1", "ENRICHER_KAFKA__REQUEST_TIMEOUT_S": "1"},
+)
+"""Brokers that are away, and little patience with them."""
+
+
+def test_brokers_that_are_away_are_an_error_and_never_a_zero(monkeypatch: pytest.MonkeyPatch, client: Connect) -> None:
+    """Within the time that the caller gives; the metric's name and target need no broker."""
+    with scaler_for(NOWHERE, monkeypatch) as port:
+        keda = client(port)
+        with pytest.raises(grpc.RpcError) as caught:
+            keda.GetMetrics(messages.GetMetricsRequest(scaledObjectRef=scaled_object()), timeout=CALL_S)
+        error: Any = caught.value
+        assert error.code() == grpc.StatusCode.UNAVAILABLE
+        assert "127.0.0.1:1" in error.details()
+        (spec,) = keda.GetMetricSpec(scaled_object(), timeout=CALL_S).metricSpecs
+        assert (spec.metricName, spec.targetSize, spec.targetSizeFloat) == (METRIC, 1, 1.0)
+
+
+def test_all_of_the_contract_is_answered_but_its_optional_part(
+    monkeypatch: pytest.MonkeyPatch, client: Connect
+) -> None:
+    """KEDA takes Unimplemented for `the target does not change`."""
+    names = {method.name for method in messages.DESCRIPTOR.services_by_name["ExternalScaler"].methods}
+    with scaler_for(NOWHERE, monkeypatch) as port:
+        with pytest.raises(grpc.RpcError) as caught:
+            next(client(port).StreamMetricSpec(scaled_object(), timeout=CALL_S))
+        error: Any = caught.value
+        assert error.code() == grpc.StatusCode.UNIMPLEMENTED
+    assert names == {"IsActive", "StreamIsActive", "GetMetricSpec", "GetMetrics", "StreamMetricSpec"}
+
+
+def health(port: int, service: str = "", credentials: Any = None) -> int:  # noqa: ANN401  gRPC has no types
+    """What Kubernetes' probe is told: 1 is serving."""
+    address = f"127.0.0.1:{port}"
+    made = grpc.secure_channel(f"localhost:{port}", credentials) if credentials else grpc.insecure_channel(address)
+    with made as channel:
+        check = channel.unary_unary(
+            "/grpc.health.v1.Health/Check",
+            request_serializer=Request.SerializeToString,
+            response_deserializer=Answer.FromString,
+        )
+        return int(check(Request(service=service), timeout=CALL_S).status)
+
+
+def test_health_is_told_as_gRPC_tells_it(monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: N802
+    """Serving, whether or not the brokers are there: a restart would not bring them back."""
+    assert Request(service="a").SerializeToString() == b"\x0a\x01a", "on the wire as in grpc.health.v1"
+    assert Answer(status=1).SerializeToString() == b"\x08\x01"
+    with scaler_for(NOWHERE, monkeypatch) as port:
+        assert (health(port), health(port, SERVICE)) == (1, 1)
+        with pytest.raises(grpc.RpcError) as caught:
+            health(port, "nobody")
+        error: Any = caught.value
+        assert error.code() == grpc.StatusCode.NOT_FOUND
+
+
+def test_with_tls_only_those_with_a_certificate_are_let_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """KEDA's tlsClientCert, tlsClientKey and caCert."""
+    ca = trustme.CA()
+    server, ours = ca.issue_cert("localhost"), ca.issue_cert("keda")
+    ca.cert_pem.write_to_path(tmp_path / "ca.pem")
+    server.private_key_pem.write_to_path(tmp_path / "key.pem")
+    (tmp_path / "cert.pem").write_bytes(b"".join(blob.bytes() for blob in server.cert_chain_pems))
+    tls = Tls(tmp_path / "cert.pem", tmp_path / "key.pem", tmp_path / "ca.pem")
+    chain = b"".join(blob.bytes() for blob in ours.cert_chain_pems)
+    good = grpc.ssl_channel_credentials(ca.cert_pem.bytes(), ours.private_key_pem.bytes(), chain)
+    with scaler_for(NOWHERE, monkeypatch, tls=tls) as port:
+        assert health(port, credentials=good) == 1
+        with pytest.raises(grpc.RpcError):
+            health(port, credentials=grpc.ssl_channel_credentials(ca.cert_pem.bytes()))
+
+
+@pytest.mark.broker
+def test_the_command_runs_until_it_is_told_to_end(topics: Topics, client: Connect) -> None:
+    """It says where it listens and what it answers; SIGTERM ends it with 0, also while a stream is open."""
+    command = [sys.executable, "-m", "enricher", "scaler", "--port", "0"]
+    environment = {**os.environ, **topics.environment}
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            line = next(line for line in process.stderr if "answering KEDA on" in line)
+            keda = client(int(line.rpartition(":")[2]))
+            assert value(keda) == 0
+            stream = keda.StreamIsActive(scaled_object(), timeout=CALL_S)
+            assert not next(stream).result
+            process.send_signal(signal.SIGTERM)
+            _, said = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert process.returncode == 0, said
+    assert "0 workers wanted" in said
+    assert "ended" in said
+
+
+def test_a_port_that_is_taken_is_told() -> None:
+    """Two scalers on one port would answer in turn."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        result = run("scaler", "--port", str(taken.getsockname()[1]))
+    assert getattr(result.exception, "exit_code", None) == 2
+    assert "cannot listen on 127.0.0.1" in str(result.exception)
+
+
+def test_without_gRPC_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: N802
+    """A worker's installation has none."""
+    for name in [name for name in sys.modules if name.startswith("enricher.scaling.service")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "grpc", None)
+    result = run("scaler", "--port", "0")
+    assert getattr(result.exception, "exit_code", None) == 2
+    assert "pip install 'enricher[scaler]'" in str(result.exception)
+
+
+def test_half_of_a_certificate_is_refused(tmp_path: Path) -> None:
+    """TLS that is asked for is not left out."""
+    result = run("scaler", "--port", "0", "--tls-certificate", str(tmp_path / "cert.pem"))
+    assert getattr(result.exception, "exit_code", None) == 2
+    assert "--tls-key" in str(result.exception)
+
+
+@pytest.mark.parametrize("options", [{"suffix": ".py", "plugin": "python"}, {"suffix": ".pyi", "plugin": "pyi"}])
+def test_the_messages_are_those_of_the_contract(options: Mapping[str, str], tmp_path: Path) -> None:
+    """Made again by the compiler, and compared."""
+    protoc = pytest.importorskip("grpc_tools.protoc")
+    arguments = ["", f"--proto_path={PROTOCOL.parent}", f"--{options['plugin']}_out={tmp_path}", PROTOCOL.name]
+    assert protoc.main(arguments) == 0
+    name = f"externalscaler_pb2{options['suffix']}"
+    assert (tmp_path / name).read_text("utf-8") == PROTOCOL.with_name(name).read_text("utf-8")

@@ -1,0 +1,120 @@
+"""What is kept between KEDA's questions: the last look, the connections, and never an answer where there is none."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+import pytest
+from scaling.building import backlog
+
+from enricher.errors import BrokerError
+from enricher.scaling.backlog import Backlog
+from enricher.scaling.policy import Rules
+from enricher.scaling.watching import Watch
+
+
+class FakeReader:
+    """Says what it is told to; counts what it is asked."""
+
+    def __init__(self) -> None:
+        self.seen: Backlog | BrokerError = backlog(done=0, written=10, age_s=5.0)
+        self.looks = self.closes = 0
+        self.hold: threading.Event | None = None
+        self.holding = threading.Event()
+
+    def look(self, timeout_s: float | None = None) -> Backlog:
+        """As `BacklogReader.look`."""
+        self.looks += 1
+        assert timeout_s is not None
+        if self.hold:
+            self.holding.set()
+            assert self.hold.wait(60)
+        if isinstance(self.seen, BrokerError):
+            raise self.seen
+        return self.seen
+
+    def close(self) -> None:
+        """As `BacklogReader.close`."""
+        self.closes += 1
+
+
+class Clock:
+    """Goes when it is told to."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def __call__(self) -> float:
+        """The time."""
+        return self.now_s
+
+
+def watched() -> tuple[Watch, FakeReader, Clock, list[int]]:
+    """A watch of a fake, and how many readers it made."""
+    reader, clock, made = FakeReader(), Clock(), list[int]()
+
+    def make() -> FakeReader:
+        made.append(1)
+        return reader
+
+    return Watch(make, clock=clock), reader, clock, made
+
+
+def test_what_was_seen_a_moment_ago_is_answered_again() -> None:
+    """KEDA and the autoscaler ask several times in a row; a later question looks anew, over the same connections."""
+    watch, reader, clock, made = watched()
+    assert watch.see(Rules(), 1.0) == watch.see(Rules(), 1.0)
+    assert reader.looks == 1
+    clock.now_s += 2
+    watch.see(Rules(), 1.0)
+    assert (reader.looks, len(made)) == (2, 1)
+
+
+def test_two_sets_of_rules_share_a_look() -> None:
+    """Two ScaledObjects of one group."""
+    watch, reader, _, _ = watched()
+    reader.seen = backlog(done=0, written=100_000, age_s=600.0, workers=4, partitions=8)
+    assert watch.see(Rules(max_workers=2), 1.0).wanted == 2
+    assert watch.see(Rules(), 1.0).wanted == 8
+    assert reader.looks == 1
+
+
+def test_an_answer_that_cannot_be_had_is_an_error_and_the_next_look_begins_anew() -> None:
+    """Never the answer of before, never 0; and no client in an unknown state is kept."""
+    watch, reader, clock, made = watched()
+    watch.see(Rules(), 1.0)
+    clock.now_s += 10
+    reader.seen, good = BrokerError("away"), reader.seen
+    for _ in range(2):
+        with pytest.raises(BrokerError, match="away"):
+            watch.see(Rules(), 1.0)
+    assert (reader.closes, len(made)) == (2, 2)
+    reader.seen = good
+    assert watch.see(Rules(), 1.0).load.waiting == 10
+
+
+def test_a_call_does_not_wait_for_another_ones_look_beyond_its_time() -> None:
+    """Brokers that hang hold one call up, each for its own bound."""
+    watch, reader, _, _ = watched()
+    reader.hold = threading.Event()
+    first = threading.Thread(target=watch.see, args=(Rules(), 60.0))
+    first.start()
+    try:
+        assert reader.holding.wait(60)
+        with pytest.raises(BrokerError, match="another call"):
+            watch.see(Rules(), 0.01)
+    finally:
+        reader.hold.set()
+        first.join()
+    assert reader.looks == 1
+
+
+def test_unknown_ages_count_as_old(caplog: pytest.LogCaptureFixture) -> None:
+    """What has no timestamp is not taken for fresh."""
+    caplog.set_level(logging.INFO)
+    watch, reader, _, _ = watched()
+    reader.seen = backlog(done=0, written=100, age_s=None, workers=1, partitions=4)
+    seen = watch.see(Rules(), 1.0)
+    assert seen.wanted == 2
+    assert "unknown" in str(seen)
