@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 from importlib.metadata import version
 from typing import Annotated
+
+# The first process of a container ignores signals that it has no handler for, and importing takes a second.
+if os.getpid() == 1:
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
 
 # Read by the tokenizer library when it is loaded: our own threads share the work, its thread pool would fight them.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")

@@ -13,6 +13,8 @@ from broker import Cluster
 
 # Our own threads share the tokenizing; read by the library when it is loaded.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+# As the package itself does, for tests that load ONNX Runtime before it.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 
 @pytest.fixture(scope="session")

@@ -65,7 +65,8 @@ def load_model(settings: Settings) -> Model:
 def _freeze() -> None:
     """Take everything that is there by now, which is here to stay, out of the garbage collector's sight.
 
-    Else each full collection walks all modules, 70 ms in which no thread runs Python: measured, a twelfth of the loop's time.
+    Else each full collection walks all modules: 70 ms in which no thread runs Python, a twelfth of the loop's time
+    (measured).
     """
     gc.collect()
     gc.freeze()

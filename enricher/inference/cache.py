@@ -50,6 +50,7 @@ def kept_graph(cache_dir: Path, key: str, write: Callable[[Path], None]) -> Path
         return _written(_temporary_folder(), write)
     try:
         _written(aside, write)
+        aside.chmod(0o755)  # a temporary folder is private; a graph is not, and a pod's user may be another
         return _move_into_place(aside, wanted)
     finally:
         shutil.rmtree(aside, ignore_errors=True)

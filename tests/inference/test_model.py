@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import stat
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -76,6 +78,12 @@ def test_a_full_disk_is_a_model_error_and_leaves_nothing(tmp_path: Path, monkeyp
     with pytest.raises(ModelError, match="Free some space"):
         _prepare(tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such modes")
+def test_a_graph_may_be_read_by_others(tmp_path: Path) -> None:
+    """It may be made by one user and mounted for another, as in a pod."""
+    assert 0o755 == stat.S_IMODE(_prepare(tmp_path).onnx_path.parent.stat().st_mode)
 
 
 def test_two_at_once_get_the_same_complete_graph(tmp_path: Path) -> None:

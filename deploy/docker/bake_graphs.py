@@ -1,0 +1,72 @@
+# ruff: noqa: INP001  it is run, not imported
+"""Image builds run this: the graphs that a worker can come to choose, put beside the embedded model.
+
+Which one it takes, it decides where it runs: bf16 where the processor has units for it, and so on. Only forms that may
+serve are built, so a reduced one needs a report that passed (`enricher model check`).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from itertools import takewhile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from enricher.inference.cache import GRAPHS_FOLDER
+from enricher.inference.catalogue import forms_for
+from enricher.inference.gate.report import read_reports
+from enricher.inference.graph import BUILDER_VERSION
+from enricher.inference.model import WEIGHTS_FILE, open_model, prepare_form
+
+if TYPE_CHECKING:
+    from enricher.inference.checkpoint import Checkpoint
+    from enricher.inference.device import Device
+    from enricher.inference.forms import Form
+
+
+def bake(checkpoint: Checkpoint, device: Device) -> list[Path]:
+    """The folders of the graphs, one for each form that may serve on `device`, readable by any user."""
+    graphs = checkpoint.folder / GRAPHS_FOLDER
+    built = [prepare_form(checkpoint, form, device, cache_dir=graphs) for form in _eligible(checkpoint, device)]
+    folders = [each.onnx_path.parent for each in built]
+    for folder in (graphs, *folders):
+        folder.chmod(0o755)
+    _share_weights(folders)
+    return folders
+
+
+def _eligible(checkpoint: Checkpoint, device: Device) -> list[Form]:
+    """Reduced forms with a report that passed, and the first that needs none: nothing behind it is ever chosen."""
+    forms = forms_for(device)
+    reduced = takewhile(lambda form: form.reduced, forms)
+    return [form for form in reduced if _proven(checkpoint, form)] + [next(form for form in forms if not form.reduced)]
+
+
+def _proven(checkpoint: Checkpoint, form: Form) -> bool:
+    reports = [
+        report
+        for report in read_reports([checkpoint.folder], form.name)
+        if report.counts_for(checkpoint.digest, form.name, BUILDER_VERSION)
+    ]
+    return bool(reports) and max(reports, key=lambda report: report.bound_to.created_at).passed
+
+
+def _share_weights(folders: list[Path]) -> None:
+    """Forms that compute differently over the same weights: one file with several names, which a layer holds once."""
+    kept: dict[bytes, Path] = {}
+    for path in (folder / WEIGHTS_FILE for folder in folders):
+        if path.is_file() and (same := kept.setdefault(path.read_bytes(), path)) != path:
+            path.unlink()
+            os.link(same, path)
+
+
+def main(device: Device) -> None:
+    """Bake, and say what."""
+    for folder in bake(open_model(None), device):
+        size_mb = sum(path.stat().st_size for path in folder.iterdir()) / 1e6
+        sys.stdout.write(f"{folder.name}: {size_mb:.0f} MB\n")
+
+
+if __name__ == "__main__":
+    main("cuda" if sys.argv[1] == "cuda" else "cpu")

@@ -1,0 +1,231 @@
+"""The container images' descriptions: what they are made from, as whom they run, what stays out. No image is built here."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "deploy" / "docker"
+KINDS = ("cpu", "cuda")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+ALL_FILES = sorted(FOLDER.glob("*.Dockerfile"))
+_CONTINUED = re.compile(r"\\\n")
+_LOCKED = re.compile(r"^([a-z0-9][a-z0-9._-]*)==(\S+)([^\n]*)\n((?: +--hash=\S+(?: \\)?\n)+)", re.MULTILINE)
+
+
+def instructions(path: Path) -> list[tuple[str, str]]:
+    """Each instruction of a Dockerfile with its arguments, comments left out and continued lines joined."""
+    text = "".join(line for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if line[0] != "#")
+    lines = [line.split(maxsplit=1) for line in _CONTINUED.sub(" ", text).splitlines() if line.strip()]
+    return [(word.upper(), rest) for word, rest in lines]
+
+
+def last_stage(path: Path) -> list[tuple[str, str]]:
+    """The instructions of what ships."""
+    found = instructions(path)
+    return found[max(place for place, (word, _) in enumerate(found) if word == "FROM") :]
+
+
+def copied(path: Path) -> Iterator[str]:
+    """The sources in the build context that a Dockerfile copies."""
+    for word, rest in instructions(path):
+        if word in {"COPY", "ADD"} and "--from=" not in rest:
+            yield from [part for part in rest.split() if not part.startswith("--")][:-1]
+
+
+def in_context(path: str) -> bool:
+    """Whether `.dockerignore` lets that path through: the last pattern that matches it, or a folder above it, decides."""
+    parts = Path(path).parts
+    above = ["/".join(parts[:length]) for length in range(1, len(parts) + 1)]
+    through = True
+    for line in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines():
+        pattern = line.strip().removeprefix("!").removeprefix("**/")
+        names = [Path(each).name for each in above] if "**/" in line else above
+        if pattern and line[0] != "#" and any(fnmatch(name, pattern) for name in names):
+            through = line.startswith("!")
+    return through
+
+
+def locked(kind: str) -> dict[str, list[tuple[str, str]]]:
+    """Versions with their markers, of each package that the lock of that name has: some differ between Pythons."""
+    text = (ROOT / "scripts" / "locked" / f"{kind}.txt").read_text(encoding="utf-8")
+    found: dict[str, list[tuple[str, str]]] = {}
+    for name, version, marker, _ in _LOCKED.findall(text):
+        found.setdefault(name, []).append((version, marker.strip(" \\")))
+    return found
+
+
+@pytest.mark.parametrize("path", ALL_FILES, ids=lambda path: path.name)
+def test_hadolint_finds_nothing(path: Path) -> None:
+    """Its rules on tags, caches, users, shells and deprecated words; none is switched off."""
+    hadolint = Path(sys.executable).parent / "hadolint"
+    told = subprocess.run([hadolint, path], capture_output=True, text=True, check=False)
+    assert (0, "") == (told.returncode, told.stdout)
+    assert "hadolint ignore" not in path.read_text(encoding="utf-8")
+
+
+def test_hadolint_can_find_something(tmp_path: Path) -> None:
+    """The control of the test above."""
+    (tmp_path / "Dockerfile").write_text("FROM python\nUSER root\n", encoding="utf-8")
+    told = subprocess.run(
+        [Path(sys.executable).parent / "hadolint", tmp_path / "Dockerfile"], capture_output=True, text=True, check=False
+    )
+    assert "DL3006" in told.stdout
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_only_what_is_locked_is_installed_and_its_hashes_count(kind: str) -> None:
+    """One installation from the lock, with hashes and without building; the project itself without an index."""
+    installs = [
+        rest for word, rest in instructions(FOLDER / f"{kind}.Dockerfile") if word == "RUN" and " install " in rest
+    ]
+    packages, program, folder = installs
+    assert "--require-hashes" in packages
+    assert "--only-binary :all:" in packages
+    assert {"--no-index", "--no-deps", "--no-build-isolation"} <= set(program.split())
+    assert "install --directory" in folder
+    assert not any("apt" in rest.split() or "curl" in rest for _, rest in instructions(FOLDER / f"{kind}.Dockerfile"))
+    assert (f"scripts/locked/runtime-{kind}.txt") in copied(FOLDER / f"{kind}.Dockerfile")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_package_of_an_image_has_a_version_and_hashes(kind: str) -> None:
+    """All lines of the lock are such entries, and what every command needs is among them."""
+    text = (ROOT / "scripts" / "locked" / f"runtime-{kind}.txt").read_text(encoding="utf-8")
+    entries = locked(f"runtime-{kind}")
+    assert len(_LOCKED.findall(text)) == sum(1 for line in text.splitlines() if line and line[0] not in "# ")
+    extras = PROJECT["optional-dependencies"]
+    needed = [*PROJECT["dependencies"], *extras["grpc"], *extras["scaler"], *(extras["cuda"] if kind == "cuda" else [])]
+    names = {re.split(r"[^A-Za-z0-9._-]", each, maxsplit=1)[0] for each in needed}
+    assert names <= entries.keys()
+
+
+def test_the_images_have_the_versions_that_the_tests_ran_with() -> None:
+    """Whatever development.txt has, they have in the same version."""
+    tested = locked("development")
+    for kind in KINDS:
+        images = locked(f"runtime-{kind}")
+        same = {
+            name: {each for each, _ in images[name]} <= {each for each, _ in tested[name]}
+            for name in images.keys() & tested.keys()
+        }
+        assert len(same) > 40
+        assert [] == [name for name in same if not same[name]]
+
+
+def test_the_image_for_cpus_has_nothing_of_cuda() -> None:
+    """No NVIDIA package, and ONNX Runtime without its CUDA provider, on every machine."""
+    entries = locked("runtime-cpu")
+    assert [] == [name for name in entries if name.startswith(("nvidia", "cuda"))]
+    assert ["; sys_platform == 'none'"] == [marker for _, marker in entries["onnxruntime-gpu"]]
+    assert [""] == [marker for _, marker in entries["onnxruntime"]]
+    assert any(name.startswith("nvidia") for name in locked("runtime-cuda"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_runs_as_a_numeric_user_that_is_not_root(kind: str) -> None:
+    """Kubernetes' `runAsNonRoot` can only judge numbers."""
+    users = [rest for word, rest in last_stage(FOLDER / f"{kind}.Dockerfile") if word == "USER"]
+    assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", users[-1])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_is_the_worker_and_is_asked_to_stop_by_sigterm(kind: str) -> None:
+    """As JSON, so that no shell stands between the signal and the worker."""
+    words = dict(last_stage(FOLDER / f"{kind}.Dockerfile"))
+    assert '["enricher"]' == words["ENTRYPOINT"]
+    assert '["run"]' == words["CMD"]
+    assert "SIGTERM" == words["STOPSIGNAL"]
+    assert "HEALTHCHECK" not in words
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_ships_is_copied_together_from_other_stages(kind: str) -> None:
+    """No pip, no cache and no source of the build in what ships: its only RUN makes the user."""
+    stage = last_stage(FOLDER / f"{kind}.Dockerfile")
+    assert all(rest.startswith("--from=") for word, rest in stage if word == "COPY")
+    assert ["groupadd"] == [rest.split()[0] for word, rest in stage if word == "RUN"]
+    assert 3 < len(instructions(FOLDER / f"{kind}.Dockerfile")) - len(stage)
+
+
+@pytest.mark.parametrize("path", ALL_FILES, ids=lambda path: path.name)
+def test_no_secret_gets_into_a_layer(path: Path) -> None:
+    """Arguments and variables stand in an image's history: none may be a secret. Secrets are mounted."""
+    named = [rest for word, rest in instructions(path) if word in {"ARG", "ENV", "LABEL"}]
+    assert [] == [each for each in named if re.search(r"(?i)token|passw|secret|credential|index_url|api_?key", each)]
+    assert {"ARG"} >= {word for word, rest in instructions(path) if word == "ARG" and path.name != "model.Dockerfile"}
+    assert not any(word == "ADD" for word, _ in instructions(path))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_telemetry_of_onnx_runtime_leaves_a_container(kind: str) -> None:
+    """It is on where this variable is not set before the library is loaded, and writes an identifier into HOME."""
+    environment = dict(last_stage(FOLDER / f"{kind}.Dockerfile"))["ENV"]
+    assert "ORT_DISABLE_TELEMETRY=1" in environment.split()
+    assert "HOME=/tmp" in environment.split()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_both_images_are_built_on_the_same_pinned_python(kind: str) -> None:
+    """A tag with a version, the same in every stage and in the label, and one that the project supports."""
+    path = FOLDER / f"{kind}.Dockerfile"
+    stages = set(re.findall(r"^FROM \S+ AS (\S+)", path.read_text(encoding="utf-8"), re.MULTILINE))
+    bases = {rest.split()[0] for word, rest in instructions(path) if word == "FROM"} - stages
+    (base,) = bases
+    assert f'base.name="docker.io/library/{base}"' in dict(last_stage(path))["LABEL"]
+    version = re.fullmatch(r"python:(3\.\d+)-slim-[a-z]+", base)
+    assert version is not None
+    assert f"readonly base_image={base}\n" in (ROOT / "scripts" / "image").read_text(encoding="utf-8")
+    assert PROJECT["requires-python"] == ">=3.11"
+    folders = set(re.findall(r"lib/python(3\.\d+)/site-packages", path.read_text(encoding="utf-8")))
+    assert {version[1]} == folders
+
+
+@pytest.mark.parametrize("path", ALL_FILES, ids=lambda path: path.name)
+def test_the_version_is_the_projects(path: Path) -> None:
+    """In labels, and in the tags that comments and defaults name."""
+    text = path.read_text(encoding="utf-8")
+    assert {PROJECT["version"]} == set(re.findall(r"(?:enricher:|image\.version=\")(\d[0-9.]*\d)", text))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_source_that_is_copied_exists_and_is_let_through(kind: str) -> None:
+    """A file that `.dockerignore` keeps out would fail a build only where it is built."""
+    for source in copied(FOLDER / f"{kind}.Dockerfile"):
+        assert (ROOT / source).exists()
+        assert in_context(source), source
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ".git/config",
+        ".env",
+        ".venv/bin/python",
+        "tests/conftest.py",
+        "scripts/demo",
+        "scripts/locked/development.txt",
+        "shared/design.md",
+        "deploy/chart/values.yaml",
+        "enricher/core/__pycache__/batching.cpython-311.pyc",
+        "enricher.egg-info/PKG-INFO",
+        "enricher.toml",
+    ],
+)
+def test_what_has_no_business_in_an_image_stays_out_of_the_build(path: str) -> None:
+    """Secrets of a developer, tests, history, tools."""
+    assert not in_context(path)
+
+
+def test_the_packages_data_goes_along() -> None:
+    """The model in it is what an image can do by itself."""
+    assert in_context("enricher/models/newswire-minilm/model.safetensors")
+    assert in_context("enricher/py.typed")

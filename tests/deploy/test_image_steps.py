@@ -1,0 +1,112 @@
+"""The two programs that run while an image is built: which graphs and which of CUDA's libraries get into it."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from enricher.inference.model import EMBEDDED_FOLDER, open_model, prepare_form
+
+FOLDER = Path(__file__).parents[2] / "deploy" / "docker"
+LIBRARIES = (
+    "cu13/lib/libcublas.so.13",
+    "cu13/lib/libcublasLt.so.13",
+    "cu13/lib/libcudart.so.13",
+    "cu13/lib/libcurand.so.10",
+    "cu13/lib/libnvJitLink.so.13",
+    "cu13/lib/libnvrtc-builtins.so.13.5",
+    "cu13/lib/libnvrtc.so.13",
+    "cudnn/lib/libcudnn.so.9",
+    "cudnn/lib/libcudnn_ops.so.9",
+)
+BESIDES = (
+    "cu13/include/cuda.h",
+    "cu13/lib/libcudart_static.a",
+    "cu13/lib/libcufft.so.12",
+    "cu13/lib/libnvblas.so.13",
+    "cudnn/include/cudnn.h",
+)
+
+needs_ldd = pytest.mark.skipif(not Path("/usr/bin/ldd").exists(), reason="CUDA's libraries are looked through with ldd")
+
+
+def module(name: str) -> ModuleType:
+    """One of the two programs, which are in no package."""
+    spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    return loaded
+
+
+@pytest.fixture
+def site_packages(tmp_path: Path) -> Path:
+    """NVIDIA's packages in small: a real library under the names that matter, and what comes beside them."""
+    real = next(path for path in sorted(Path("/lib").glob("*-linux-gnu/libz.so.1")) if path.is_file())
+    providers = ("libonnxruntime_providers_cuda.so", "libonnxruntime_providers_tensorrt.so")
+    targets = [tmp_path / "onnxruntime" / "capi" / name for name in providers]
+    for target in [*targets, *(tmp_path / "nvidia" / name for name in (*LIBRARIES, *BESIDES))]:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(real, target)
+    return tmp_path
+
+
+def keep(site_packages: Path) -> subprocess.CompletedProcess[str]:
+    """Run what the build of the CUDA image runs."""
+    command = [sys.executable, str(FOLDER / "keep_cuda_libraries.py"), str(site_packages)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@needs_ldd
+def test_of_cuda_only_what_can_be_loaded_stays(site_packages: Path) -> None:
+    """Headers, static libraries, Fourier transforms and another provider go; the parts of cuDNN stay."""
+    told = keep(site_packages)
+    assert (0, "") == (told.returncode, told.stderr)
+    left = {path.relative_to(site_packages / "nvidia").as_posix() for path in (site_packages / "nvidia").rglob("*.*")}
+    assert set(LIBRARIES) == left
+    assert ["libonnxruntime_providers_cuda.so"] == [path.name for path in (site_packages / "onnxruntime").rglob("*.so")]
+    assert not (site_packages / "nvidia" / "cudnn" / "include").exists()
+    assert all(Path(name).name in told.stdout for name in LIBRARIES)
+
+
+@needs_ldd
+@pytest.mark.parametrize("name", ["libcurand.so", "libnvJitLink.so"])
+def test_a_build_ends_where_a_library_of_cuda_is_missing(site_packages: Path, name: str) -> None:
+    """As when a newer package has another name for it."""
+    next((site_packages / "nvidia").rglob(f"{name}*")).unlink()
+    told = keep(site_packages)
+    assert (1, f"no {name}\n") == (told.returncode, told.stderr)
+
+
+@needs_ldd
+def test_a_name_that_the_linker_does_not_find_is_told_unless_it_is_the_drivers(
+    site_packages: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`ldd` says of each library what it needs."""
+    program = module("keep_cuda_libraries")
+    told = "\tlibcuda.so.1 => not found\n\tlibnvinfer.so.10 => not found\n\tlibc.so.6 => /lib/libc.so.6 (0x1)\n"
+    answer = subprocess.CompletedProcess([], 0, stdout=told, stderr="")
+    monkeypatch.setattr(program.subprocess, "run", lambda *_, **__: answer)
+    assert {"libnvinfer.so.10"} == program.absent(site_packages / "any.so", set())
+
+
+def test_the_forms_that_may_serve_are_built_beside_the_model(tmp_path: Path) -> None:
+    """bf16, which has a report that passed, and fp32; int8 failed its gate. A worker then builds nothing."""
+    folder = shutil.copytree(EMBEDDED_FOLDER, tmp_path / "model", ignore=shutil.ignore_patterns("graphs"))
+    checkpoint = open_model(folder)
+    built = module("bake_graphs").bake(checkpoint, "cpu")
+    assert ["padded-bf16", "gathered-fp32"] == [path.name.split("-", 1)[1].rsplit("-", 1)[0] for path in built]
+    assert {0o755} == {path.stat().st_mode & 0o777 for path in (*built, *{path.parent for path in built})}
+    weights = [path / "model.weights" for path in built]
+    assert weights[0].samefile(weights[1])
+    form = module("bake_graphs")._eligible(checkpoint, "cpu")[-1]
+    cache = tmp_path / "cache"
+    assert built[-1] / "model.onnx" == prepare_form(checkpoint, form, "cpu", cache_dir=cache).onnx_path
+    assert not cache.exists()
