@@ -1,0 +1,17 @@
+"""What a worker exports: the series behind each instrument, and the instrument behind each series."""
+
+from __future__ import annotations
+
+from enricher.telemetry.instruments import INSTRUMENTS, Instrument, Kind
+from enricher.telemetry.prometheus import prometheus_name
+
+
+def series_of(instrument: Instrument) -> tuple[str, ...]:
+    """The names of its series in Prometheus."""
+    name = prometheus_name(instrument)
+    return (f"{name}_bucket", f"{name}_sum", f"{name}_count") if instrument.kind is Kind.HISTOGRAM else (name,)
+
+
+def instruments_by_series() -> dict[str, Instrument]:
+    """Every series that a worker exports."""
+    return {name: instrument for instrument in INSTRUMENTS for name in series_of(instrument)}

@@ -1,0 +1,129 @@
+"""The alerts and the recorded series: promtool runs their unit tests, and each alert has a case on either side."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cluster_tools import found, missing
+from enricher.telemetry.prometheus import label_name
+from monitoring.exported import instruments_by_series
+from monitoring.expressions import labels_of, metrics_of
+from monitoring.files import ALERTS, FOLDER, RECORDING, RULE_TESTS
+
+PROMTOOL = found("promtool")
+TESTS = sorted(RULE_TESTS.glob("*.yaml"))
+OF_THE_SCRAPE = {"namespace", "job", "instance", "le", "within"}
+"""Labels that Prometheus adds, a histogram's edge, and the one that a recording rule adds."""
+SEVERITIES = {"critical", "warning", "info"}
+
+with_promtool = pytest.mark.skipif(PROMTOOL is None, reason=missing("promtool"))
+
+
+def rules_of(path: Path) -> list[dict[str, Any]]:
+    """All rules of a file."""
+    return [rule for group in yaml.safe_load(path.read_text("utf-8"))["groups"] for rule in group["rules"]]
+
+
+def cases() -> Iterator[dict[str, Any]]:
+    """All groups of series of all test files, with what is expected of them."""
+    for path in TESTS:
+        yield from yaml.safe_load(path.read_text("utf-8"))["tests"]
+
+
+def promtool(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run it."""
+    assert PROMTOOL is not None
+    return subprocess.run([PROMTOOL, *arguments], capture_output=True, text=True, check=False)
+
+
+ALERT_RULES = rules_of(ALERTS)
+RECORDED = [rule["record"] for rule in rules_of(RECORDING)]
+NAMES = [rule["alert"] for rule in ALERT_RULES]
+
+
+@with_promtool
+def test_the_rules_pass_the_lint() -> None:
+    """All that promtool knows how to find fault with."""
+    outcome = promtool("check", "rules", "--lint=all", "--lint-fatal", ALERTS, RECORDING)
+    assert outcome.returncode == 0, outcome.stdout + outcome.stderr
+
+
+@with_promtool
+@pytest.mark.parametrize("path", TESTS, ids=lambda path: path.stem)
+def test_series_make_alerts_fire_or_not(path: Path) -> None:
+    """With time series that must and must not."""
+    outcome = promtool("test", "rules", path)
+    assert outcome.returncode == 0, outcome.stdout + outcome.stderr
+
+
+@with_promtool
+def test_an_alert_with_another_threshold_fails_its_tests(tmp_path: Path) -> None:
+    """Negative control: the tests look at the rules."""
+    folder = tmp_path / "monitoring"
+    shutil.copytree(FOLDER, folder)
+    changed = ALERTS.read_text("utf-8").replace("> 0.95", "> 0.99")
+    assert changed != ALERTS.read_text("utf-8")
+    (folder / "alerts.yaml").write_text(changed, "utf-8")
+    outcome = promtool("test", "rules", folder / "tests" / "device.yaml")
+    assert outcome.returncode != 0
+    assert "EnricherGpuMemoryFull" in outcome.stdout + outcome.stderr
+
+
+def test_every_alert_has_a_case_in_which_it_fires_and_one_in_which_it_never_does() -> None:
+    """The second is a case of its own, not the time before the first one fires."""
+    fires, silent = set(), set()
+    for case in cases():
+        expected = [(each["alertname"], bool(each["exp_alerts"])) for each in case.get("alert_rule_test", ())]
+        fires |= {name for name, fired in expected if fired}
+        silent |= {name for name, _ in expected} - {name for name, fired in expected if fired}
+    assert set(NAMES) == fires
+    assert set(NAMES) == silent
+
+
+def test_every_recorded_series_is_tested() -> None:
+    """With a value, not with its absence alone."""
+    asked = [test for case in cases() for test in case.get("promql_expr_test", ()) if test["exp_samples"]]
+    assert set(RECORDED) == {name for test in asked for name in metrics_of(test["expr"])}
+
+
+@pytest.mark.parametrize(
+    "rule", [*ALERT_RULES, *rules_of(RECORDING)], ids=lambda rule: rule.get("alert") or rule["record"]
+)
+def test_a_rule_reads_only_what_there_is(rule: dict[str, Any]) -> None:
+    """Metrics that a worker exports, or that are recorded; labels that they have."""
+    exported = instruments_by_series()
+    used = metrics_of(rule["expr"])
+    assert used - exported.keys() - set(RECORDED) - {"up"} == set()
+    own = {label_name(name) for metric in used & exported.keys() for name in exported[metric].attributes}
+    assert labels_of(rule["expr"]) - own - OF_THE_SCRAPE == set()
+
+
+@pytest.mark.parametrize("rule", ALERT_RULES, ids=lambda rule: rule["alert"])
+def test_an_alert_says_what_a_person_needs(rule: dict[str, Any]) -> None:
+    """How urgent it is, of which workers it speaks, what happened, and where to read on."""
+    assert rule["labels"]["severity"] in SEVERITIES
+    annotations = rule["annotations"]
+    assert annotations.keys() == {"summary", "description", "runbook_url"}
+    assert "$labels.job" in annotations["summary"]
+    assert annotations["description"].endswith(".")
+    assert annotations["runbook_url"] == f"runbook.md#{rule['alert'].lower()}"
+
+
+def test_names_are_used_once() -> None:
+    """An alert is found by its name; series recorded under one name differ by a label."""
+    assert sorted(set(NAMES)) == sorted(NAMES)
+    labelled = [(rule["record"], str(rule.get("labels"))) for rule in rules_of(RECORDING)]
+    assert sorted(set(labelled)) == sorted(labelled)
+
+
+def test_there_is_something_to_look_at() -> None:
+    """Guards the tests above against a folder that moved."""
+    assert "EnricherRecordsOld" in NAMES
+    assert len(TESTS) > 3

@@ -1,0 +1,118 @@
+"""A real Prometheus scrapes a real worker under load: every query has an answer, every rule evaluates, alerts fire."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from support.topics import make_topics
+
+from broker import Cluster
+from cluster_tools import found, missing
+from monitoring.files import ALERTS, RECORDING
+from monitoring.prometheus import PROGRAM, Prometheus, rules_at_once
+from monitoring.scene import watched
+from monitoring.seen import Answer, answers, page, questions, unanswered
+
+pytestmark = [
+    pytest.mark.broker,
+    pytest.mark.skipif(found(PROGRAM) is None, reason=missing(PROGRAM)),
+    pytest.mark.timeout(600),
+]
+WAIT_S = 120.0
+AGE = "job:enricher_oldest_age_seconds:max"
+GROWTH_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """What was seen: first under load, then without a broker."""
+
+    answers: list[Answer]
+    rules: dict[str, str]
+    firing_under_load: set[str]
+    firing_without_broker: set[str]
+    aged: bool
+    """Whether the age of the oldest record grew by `GROWTH_S` while the broker was away."""
+    version: str
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+    """One worker, one Prometheus and one broker of its own, which is gone at the end of the story."""
+    at_once = rules_at_once(ALERTS, tmp_path_factory.mktemp("rules") / "alerts.yaml")
+    with Cluster(nodes=1) as cluster:
+        topics = make_topics(cluster.bootstrap_servers)
+        with watched(topics.environment, (RECORDING, at_once)) as prometheus:
+            heard = answers(prometheus)
+            under_load = fired(prometheus, "EnricherDeadLetters")
+            rules = prometheus.healthy_rules()
+            cluster.nodes[0].kill()
+            without_broker = fired(prometheus, "EnricherBrokersAway")
+            before_s = age_s(prometheus)
+            aged = came_true(lambda: age_s(prometheus) > before_s + GROWTH_S)
+            yield Story(heard, rules, under_load, without_broker, aged, prometheus.version())
+
+
+def fired(prometheus: Prometheus, alert: str) -> set[str]:
+    """What fires when this alert does; what fires in the end where it does not."""
+    came_true(lambda: alert in prometheus.firing())
+    return prometheus.firing()
+
+
+def age_s(prometheus: Prometheus) -> float:
+    """Age of the oldest record, over all workers."""
+    return max((sample.value for sample in prometheus.ask(AGE)), default=0.0)
+
+
+def came_true(condition: Callable[[], bool]) -> bool:
+    """Wait until it holds, at most for `WAIT_S`."""
+    deadline_s = time.monotonic() + WAIT_S
+    while not condition():
+        if time.monotonic() > deadline_s:
+            return False
+        time.sleep(0.5)
+    return True
+
+
+def test_every_query_of_the_dashboard_and_every_recorded_series_has_an_answer(story: Story) -> None:
+    """But for those that have none while all is well, each with its reason."""
+    assert [question.expression for question in unanswered(story.answers)] == []
+
+
+def test_every_query_was_asked(story: Story) -> None:
+    """Guards the test above against an empty list."""
+    assert len(list(questions())) == len(story.answers) > 80
+
+
+def test_every_rule_evaluates(story: Story) -> None:
+    """Alerts too, on the labels that real series have."""
+    assert {name: error for name, error in story.rules.items() if error != "ok"} == {}
+
+
+def test_dead_letters_fire_their_alert_and_nothing_else_critical_fires(story: Story) -> None:
+    """One input in fifty is no article; waiting times are taken out of the rules here."""
+    assert "EnricherDeadLetters" in story.firing_under_load
+    assert story.firing_under_load.isdisjoint({"EnricherBrokersAway", "EnricherNoWorkerReady", "EnricherTargetDown"})
+
+
+def test_a_broker_that_goes_away_fires_its_alert_while_the_worker_still_answers(story: Story) -> None:
+    """From the socket that closes to the alert."""
+    assert "EnricherBrokersAway" in story.firing_without_broker
+    assert "EnricherTargetDown" not in story.firing_without_broker
+
+
+def test_the_oldest_record_gets_older_while_no_broker_answers(story: Story) -> None:
+    """What nobody can read waits all the same: the alerts on age must not fall silent."""
+    assert story.aged
+
+
+def test_what_was_seen_can_be_read(story: Story, tmp_path: Path) -> None:
+    """The page has a line for each query, with its value."""
+    path = tmp_path / "seen.md"
+    path.write_text(page(story.answers, story.version), "utf-8")
+    lines = [line for line in path.read_text("utf-8").splitlines() if line.startswith("| ")]
+    assert len(story.answers) == len(lines) - 1
