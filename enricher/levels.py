@@ -33,8 +33,8 @@ class Connection:
     """How many it is connected with; None while nothing is known."""
     away_s: float = 0.0
     """For how long it has been connected with none."""
-    lags: Mapping[Partition, int] = field(default_factory=dict)
-    """Records (and transaction markers) between the committed offset and the end, of each of our partitions."""
+    ends: Mapping[Partition, int] = field(default_factory=dict)
+    """The offset after the last one that may be read, of each partition, as far as is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,8 @@ class Levels:
     state: WorkerState
     connection: Connection
     partitions: int
+    lags: Mapping[Partition, int]
+    """Offsets between the committable one and the end, of each of our partitions of which both are known."""
     oldest_age_s: float
     """Of the oldest record known to be unprocessed, by the timestamp that it has in Kafka; 0 when there is none.
 

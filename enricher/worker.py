@@ -171,9 +171,10 @@ class Worker:
         self.gauges.held_back = self._tracker.held_back()
         if release.empty:
             return False
-        began_s = self._clock()
+        began_s, self.gauges.publishing = self._clock(), release.tickets
         with self._tracing.transaction(release.tickets):
             self._sink.publish(release)
+        self.gauges.publishing = ()
         self._recovery.succeeded(release.committable)
         self.tally.count_published(release.tickets, began_s, self._clock())
         return bool(release.tickets)
@@ -216,11 +217,11 @@ class Worker:
     def _recover(self, trouble: TransactionTrouble) -> None:
         """Forget everything in flight, settle the transaction, read again from the committed offsets."""
         self.tally.recoveries += 1
-        self.tally.forgotten += self._tracker.forget()
-        self._intake.drop_forgotten()
-        began_s, self.gauges.recovering = self._clock(), True
-        self._settled = self._recovery.run(trouble, self._stopping)
-        self.gauges.recovering = False
+        began_s = self._clock()
+        with self.gauges.recovering():
+            self.tally.forgotten += self._tracker.forget()
+            self._intake.drop_forgotten()
+            self._settled = self._recovery.run(trouble, self._stopping)
         self.tally.recovery_s.add(self._clock() - began_s)
 
     def _drain(self) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from enricher.records import InFlight, Partition, Release
@@ -91,6 +92,17 @@ class OffsetTracker:
     def held_back(self) -> int:
         """How many are finished, but stand behind one that is not. Looks at every ticket."""
         return sum(ticket.outcome is not None for lane in self._lanes.values() for ticket in lane.tickets)
+
+    def committable(self) -> dict[Partition, int]:
+        """Where each partition stands: what was released last, or else its first record in flight. From any thread."""
+        standing: dict[Partition, int] = {}
+        for partition, lane in list(self._lanes.items()):
+            if lane.released is not None:
+                standing[partition] = lane.released
+            elif lane.tickets:
+                with suppress(IndexError):  # the loop has just taken it
+                    standing[partition] = lane.tickets[0].raw.offset
+        return standing
 
     def oldest_timestamp_s(self, behind: Collection[Partition] = ()) -> float | None:
         """When the oldest unprocessed record was published, as far as is known: the head of a partition is its oldest.

@@ -100,7 +100,7 @@ def rebalances(seen: Observed) -> Numbers:
 
 def lags(seen: Observed) -> Numbers:
     """How far behind, by partition."""
-    for partition, lag in seen.levels().connection.lags.items():
+    for partition, lag in seen.levels().lags.items():
         yield lag, {DESTINATION: partition.topic, PARTITION: str(partition.number)}
 
 

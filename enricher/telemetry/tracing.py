@@ -21,8 +21,8 @@ from enricher.telemetry.readings import DESTINATION, ERROR_TYPE, GROUP, OPERATIO
 from enricher.telemetry.spans import MESSAGES, TOKENS, WINDOWS
 
 TRACE_HEADERS = frozenset({"traceparent", "tracestate"})
-_NOT_SAMPLED = b"-00"
-"""How a traceparent ends whose sender keeps nothing: the flags, with the lowest bit clear."""
+_FLAGS_AT, _EVEN = 54, b"02468aceACE"
+"""Where a traceparent has the last digit of its flags, whose lowest bit says that its sender keeps the trace."""
 
 
 def trace_of(raw: RawRecord) -> Headers:
@@ -152,7 +152,9 @@ def _spans_of(batch: Batch) -> list[Span]:
 
 
 def _unsampled(trace: Headers) -> bool:
-    return any(name == "traceparent" and value is not None and value.endswith(_NOT_SAMPLED) for name, value in trace)
+    """Whether its sender keeps nothing. Of one that is too short to be a context the propagator makes none."""
+    value = dict(trace).get("traceparent") or b""
+    return len(value) > _FLAGS_AT and value[_FLAGS_AT] in _EVEN
 
 
 def _text(trace: Headers) -> Mapping[str, str]:

@@ -11,7 +11,8 @@ from enricher.telemetry.observed import GpuUse, ModelFacts, Observed
 
 LEVELS = Levels(
     state=WorkerState.WORKING,
-    connection=Connection(brokers=3, lags={Partition("articles", 0): 7, Partition("articles", 1): 0}),
+    connection=Connection(brokers=3),
+    lags={Partition("articles", 0): 7, Partition("articles", 1): 0},
     partitions=2,
     oldest_age_s=1.5,
     in_flight_articles=11,

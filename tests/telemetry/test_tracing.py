@@ -22,6 +22,8 @@ TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = "b7ad6b7169203331"
 SAMPLED: Headers = (("traceparent", f"00-{TRACE}-{PARENT}-01".encode()), ("tracestate", b"shop=1"))
 UNSAMPLED: Headers = (("traceparent", f"00-{TRACE}-{PARENT}-00".encode()),)
+UNSAMPLED_BUT_RANDOM: Headers = (("traceparent", f"00-{TRACE}-{PARENT}-02".encode()),)
+"""A random trace id has a flag of its own (W3C Trace Context, level 2)."""
 
 Traced = tuple[Spans, Callable[[], dict[str, list[ReadableSpan]]]]
 
@@ -111,10 +113,14 @@ def test_spans_are_named_and_attributed_as_the_list_says() -> None:
             assert listed[name].kind == span.kind.name.lower()
 
 
-@pytest.mark.parametrize("headers", [UNSAMPLED, SAMPLED[:1]], ids=["publisher does not sample", "we do not"])
-def test_what_is_not_sampled_is_passed_on_as_it_came(headers: Headers) -> None:
+@pytest.mark.parametrize(
+    ("headers", "sampler"),
+    [(UNSAMPLED, DEFAULT_ON), (UNSAMPLED_BUT_RANDOM, DEFAULT_ON), (SAMPLED[:1], ALWAYS_OFF)],
+    ids=["publisher does not sample", "nor does this one", "we do not"],
+)
+def test_what_is_not_sampled_is_passed_on_as_it_came(headers: Headers, sampler: Sampler) -> None:
     """And costs no span."""
-    spans, finished = tracing(DEFAULT_ON if headers is UNSAMPLED else ALWAYS_OFF)
+    spans, finished = tracing(sampler)
     untraced = ticket(headers)
     through(spans, untraced)
     assert headers == untraced.trace

@@ -1,0 +1,54 @@
+"""What is read of the client's statistics: brokers that are there, for how long none was, and where partitions end."""
+
+from __future__ import annotations
+
+import orjson
+
+from enricher.kafka.statistics import INTERVAL_MS, Statistics
+from enricher.records import Partition
+
+
+def told(*states: str, ends: dict[int, int] | None = None) -> str:
+    """As librdkafka writes them; a bootstrap connection and a coordinator's are among the brokers."""
+    brokers = {f"b{number}:9092/{number}": {"nodeid": number, "state": state} for number, state in enumerate(states)}
+    brokers["bootstrap"] = {"nodeid": -1, "state": "UP"}
+    partitions = {str(number): {"partition": number, "ls_offset": end} for number, end in (ends or {}).items()}
+    partitions["-1"] = {"partition": -1, "ls_offset": 99}
+    return orjson.dumps({"brokers": brokers, "topics": {"articles": {"partitions": partitions}}}).decode()
+
+
+def test_brokers_that_are_up_are_counted() -> None:
+    """By their number: the addresses that one asks first are none yet."""
+    statistics = Statistics("articles", clock=lambda: 0.0)
+    assert statistics.connection(joined=False).brokers is None
+    statistics(told("UP", "DOWN", "UP"))
+    assert (2, True) == (statistics.connection(joined=True).brokers, statistics.connection(joined=True).joined)
+
+
+def test_how_long_none_was_there_is_counted_from_when_it_was_told() -> None:
+    """And forgotten when one is back."""
+    now_s = [100.0]
+    statistics = Statistics("articles", clock=lambda: now_s[0])
+    statistics(told("DOWN"))
+    now_s[0] = 105.0
+    statistics(told("DOWN"))
+    now_s[0] = 107.0
+    assert (0, 7.0) == (statistics.connection(joined=True).brokers, statistics.connection(joined=True).away_s)
+    statistics(told("UP"))
+    assert (1, 0.0) == (statistics.connection(joined=True).brokers, statistics.connection(joined=True).away_s)
+
+
+def test_what_was_told_long_ago_is_not_known_any_more() -> None:
+    """Nobody polls in a recovery, and the client tells only where somebody does."""
+    now_s = [0.0]
+    statistics = Statistics("articles", clock=lambda: now_s[0])
+    statistics(told("UP"))
+    now_s[0] = 10 * INTERVAL_MS / 1000
+    assert statistics.connection(joined=True).brokers is None
+
+
+def test_ends_are_those_that_a_reader_of_committed_records_sees() -> None:
+    """Unknown ones (below 0) are left out."""
+    statistics = Statistics("articles", clock=lambda: 0.0)
+    statistics(told("UP", ends={0: 7, 1: -1001, 2: 0}))
+    assert {Partition("articles", 0): 7, Partition("articles", 2): 0} == statistics.connection(joined=True).ends
