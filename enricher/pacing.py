@@ -53,6 +53,15 @@ class Pacing:
         self._paused = False
         self._full_since_s: float | None = None
         self._engine_moved_s = clock()
+        self.engine_waits_s = 0.0
+        """How long the engine, with work, had given nothing back when the loop last looked. Others may read it."""
+        self.tokenizer_waits_s = 0.0
+        """The same of the tokenizer."""
+
+    @property
+    def engine_timeout_s(self) -> float:
+        """The bound of both waits."""
+        return self._limits.engine_timeout_s
 
     @property
     def room(self) -> int:
@@ -113,10 +122,12 @@ class Pacing:
     def check_progress(self) -> None:
         """Work that hangs on the device, or is nowhere any more, would hold its partition for ever: raise Stalled."""
         now_s, limit_s = self._clock(), self._limits.engine_timeout_s
-        if self._engine.busy and now_s - self._engine_moved_s > limit_s:
+        self.engine_waits_s = now_s - self._engine_moved_s if self._engine.busy else 0.0
+        self.tokenizer_waits_s = now_s - self._intake.moved_s if self._intake.tokenizer.busy else 0.0
+        if self.engine_waits_s > limit_s:
             message = f"the model has not finished a batch for {limit_s:g} s"
             raise Stalled(message)
-        if self._intake.tokenizer.busy and now_s - self._intake.moved_s > limit_s:
+        if self.tokenizer_waits_s > limit_s:
             message = f"the tokenizer has not finished anything for {limit_s:g} s"
             raise Stalled(message)
         if not (self.busy or self._scheduler.queued_windows) and self._tracker.unfinished():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -17,6 +18,8 @@ from enricher.records import DeadLetter, InFlight, Partition, RawRecord
 from enricher.watchdog import Guard
 
 log = logging.getLogger(__name__)
+
+_NOTED = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,16 @@ class RecoveryLimits:
     longest_pause_s: float = 5.0
 
 
+@dataclass(frozen=True, slots=True)
+class RecoveryNote:
+    """A recovery that is over: when it began by the worker's clock, the kind of trouble, how long it took, its success."""
+
+    began_s: float
+    reason: str
+    duration_s: float
+    settled: bool
+
+
 class Recovery:
     """Brings source and sink back to a known state: nothing open, read from the committed offsets."""
 
@@ -47,6 +60,8 @@ class Recovery:
         self._guard = guard
         self._in_a_row = 0
         self._refusals: dict[tuple[Partition, int], DeadLetter] = {}
+        self.noted: deque[RecoveryNote] = deque(maxlen=_NOTED)
+        """The last ones, oldest first. Others may read them."""
 
     def succeeded(self, committable: Mapping[Partition, int]) -> None:
         """A transaction that committed these offsets went through: whatever the trouble was, it is over."""
@@ -68,7 +83,15 @@ class Recovery:
         Raises RecoveryExhausted beyond its bounds, and what the sink finds fatal (Fenced, BrokerError).
         """
         log.warning("recovering: %s", trouble)
-        self._note(trouble)
+        began_s, settled = self._clock(), False
+        try:
+            self._count(trouble)
+            settled = self._try(stopping)
+        finally:
+            self.noted.append(RecoveryNote(began_s, type(trouble).__name__, self._clock() - began_s, settled))
+        return settled
+
+    def _try(self, stopping: threading.Event) -> bool:
         deadline_s = self._clock() + self._limits.timeout_s
         # No power above 2^30: a float has an end, and the longest pause is reached long before.
         pause_s = self._limits.first_pause_s * 2 ** min(self._in_a_row - 1, 30) if self._in_a_row > 1 else 0.0
@@ -94,7 +117,7 @@ class Recovery:
             message = f"no recovery within {self._limits.timeout_s:g} s, last: {error}; is the broker reachable?"
             raise RecoveryExhausted(message) from error
 
-    def _note(self, trouble: TransactionTrouble) -> None:
+    def _count(self, trouble: TransactionTrouble) -> None:
         """Remember refusals, of which each is a step forward; count everything else."""
         if isinstance(trouble, RefusedOutput):
             for ticket in trouble.tickets:

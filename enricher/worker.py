@@ -61,14 +61,14 @@ class Worker:
         self.tally = tally
         self._source, self._sink = rooms.source, rooms.sink
         self._intake, self._scheduler = rooms.intake, rooms.intake.scheduler
-        self._engine, self._padded_tokens, self._recovery = rooms.engine, rooms.padded_tokens, rooms.recovery
+        self._engine, self._padded_tokens, self.recovery = rooms.engine, rooms.padded_tokens, rooms.recovery
         self._tracing = rooms.tracing
         self._limits = limits
         self._clock = clock
         self._bell = bell
         self._guard = guard
         self._tracker = OffsetTracker()
-        self._pacing = Pacing(self._source, self._intake, self._engine, self._tracker, limits, clock)
+        self.pacing = Pacing(self._source, self._intake, self._engine, self._tracker, limits, clock)
         self.gauges = Gauges(self._source, self._intake, self._engine, self._tracker, clock, turned_s=clock())
         self._stopping = threading.Event()
         self._next_publish_s = clock()
@@ -102,9 +102,9 @@ class Worker:
         except TransactionTrouble as trouble:
             self._recover(trouble)
         else:
-            self._pacing.check_progress()
-            if not worked and not self._pacing.waits_in_poll:
-                self._bell.wait(self._pacing.wait_s(self._next_publish_s))
+            self.pacing.check_progress()
+            if not worked and not self.pacing.waits_in_poll:
+                self._bell.wait(self.pacing.wait_s(self._next_publish_s))
 
     def stop(self) -> None:
         """Ask the loop to drain and end; may be called from a signal handler."""
@@ -116,16 +116,16 @@ class Worker:
 
     def _admit(self) -> bool:
         """Read no more than there is room for; a ticket for every record."""
-        room = self._pacing.room
-        if not self._pacing.may_poll(room):
+        room = self.pacing.room
+        if not self.pacing.may_poll(room):
             return False
-        wait_s = self._pacing.wait_s(self._next_publish_s) if self._pacing.waits_in_poll else 0.0
+        wait_s = self.pacing.wait_s(self._next_publish_s) if self.pacing.waits_in_poll else 0.0
         records = self._source.poll(max(room, 1), wait_s)
         arrived_s = self._clock()
         tickets = [InFlight(raw, arrived_s) for raw in records]
         for ticket in tickets:
             self._tracker.track(ticket)
-            if refusal := self._recovery.refusal_of(ticket.raw):
+            if refusal := self.recovery.refusal_of(ticket.raw):
                 ticket.finish(refusal)
         self._tracing.arrived(tickets)
         self._intake.take(ticket for ticket in tickets if ticket.live)
@@ -136,7 +136,7 @@ class Worker:
         """While the engine has room and the scheduler has a batch ready: submit."""
         now_s = self._clock()
         if not self._engine.busy:
-            self._pacing.engine_moved()
+            self.pacing.engine_moved()
         dispatched, budget_tokens = False, self._scheduler.max_batch_tokens
         while self._engine.room and (batch := self._scheduler.next_batch(now_s)):
             self._tracing.submitted(batch)
@@ -155,7 +155,7 @@ class Worker:
             for result in batch.results:
                 settle(result, self._intake.scheme, write_entities)
         if done:
-            self._pacing.engine_moved()
+            self.pacing.engine_moved()
         return bool(done)
 
     def _publish(self) -> bool:
@@ -175,7 +175,7 @@ class Worker:
         with self._tracing.transaction(release.tickets):
             self._sink.publish(release)
         self.gauges.publishing = ()
-        self._recovery.succeeded(release.committable)
+        self.recovery.succeeded(release.committable)
         self.tally.count_published(release.tickets, began_s, self._clock())
         return bool(release.tickets)
 
@@ -221,7 +221,7 @@ class Worker:
         with self.gauges.recovering():
             self.tally.forgotten += self._tracker.forget()
             self._intake.drop_forgotten()
-            self._settled = self._recovery.run(trouble, self._stopping)
+            self._settled = self.recovery.run(trouble, self._stopping)
         self.tally.recovery_s.add(self._clock() - began_s)
 
     def _drain(self) -> None:

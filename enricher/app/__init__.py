@@ -1,7 +1,7 @@
 """The composition root: settings -> a worker that is ready to run. Nothing is decided here but what goes where."""
 
 from enricher.app.building import file_worker, kafka_config, kafka_worker
-from enricher.app.exporting import Exports, exports
+from enricher.app.exporting import Exports, exports, log_format, set_up_log
 from enricher.app.model import DEFAULT_BUCKET_EDGES, Model, batch_rules, load_model, window_cutter, window_lengths
 from enricher.app.observing import observed
 
@@ -15,7 +15,9 @@ __all__ = [
     "kafka_config",
     "kafka_worker",
     "load_model",
+    "log_format",
     "observed",
+    "set_up_log",
     "window_cutter",
     "window_lengths",
 ]

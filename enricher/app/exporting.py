@@ -37,9 +37,18 @@ class Exports:
         self._stack.enter_context(exported_metrics(observed, self._resource))
 
 
+def log_format(settings: Settings) -> str:
+    """What the log's form is here: `auto` depends on where it goes."""
+    return logs.resolved(settings.log.format)
+
+
+def set_up_log(settings: Settings, process: int | None = None) -> None:
+    """The log in the form that is wanted. `process`: the number of this one among several."""
+    logs.set_up(settings.log.format, repeats_per_minute=settings.log.repeats_per_minute, process=process)
+
+
 @contextmanager
 def exports(settings: Settings) -> Iterator[Exports]:
-    """The log in the form that is wanted; traces and metrics where the `OTEL_*` variables say. Raises SettingsError."""
-    logs.set_up(settings.log.format, repeats_per_minute=settings.log.repeats_per_minute)
+    """Traces and metrics where the `OTEL_*` variables say. Raises SettingsError."""
     with ExitStack() as stack:
         yield Exports(settings, stack)

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from enricher.processes.states import ProcessState, state_of
+from enricher.processes.states import ProcessState, health_port_of, state_of
 
 LAST_LINES_S = 5.0
 """How long to wait for the last lines of a process that has ended: they are in the pipe already."""
@@ -20,6 +20,14 @@ class Told:
 
     child: Child
     state: ProcessState
+
+
+@dataclass(frozen=True, slots=True)
+class Serves:
+    """A child answers for its health on this port of the loopback address."""
+
+    child: Child
+    port: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +46,7 @@ class Child:
         index: int,
         command: Sequence[str],
         *,
-        post: Callable[[Told | Ended], None],
+        post: Callable[[Told | Serves | Ended], None],
         write: Callable[[str], object],
     ) -> None:
         self.index = index
@@ -72,16 +80,22 @@ class Child:
     def _pass_on(self) -> None:
         assert self._process.stderr is not None
         for line in self._process.stderr:
-            self._write(f"[{self.index}] {line.rstrip()}\n")
+            self._write_line(line)
+
+    def _write_line(self, line: str) -> None:
+        """With the child's number before it; an object of a log in JSON has it inside, and must stay one."""
+        whose = "" if line.startswith("{") else f"[{self.index}] "
+        self._write(f"{whose}{line.rstrip()}\n")
 
     def _listen(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            state = state_of(line)
-            if state is None:  # printed before the child took its output for itself
-                self._write(f"[{self.index}] {line.rstrip()}\n")
-            else:
+            if state := state_of(line):
                 self._post(Told(self, state))
+            elif port := health_port_of(line):
+                self._post(Serves(self, port))
+            else:  # printed before the child took its output for itself
+                self._write_line(line)
         code = self._process.wait()
         self._errors.join(LAST_LINES_S)
         self._post(Ended(self, code))

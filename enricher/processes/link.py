@@ -12,7 +12,7 @@ import os
 import signal
 import threading
 
-from enricher.processes.states import ProcessState
+from enricher.processes.states import ProcessState, health_line
 
 _INPUT, _OUTPUT, _ERRORS = 0, 1, 2
 
@@ -26,12 +26,19 @@ class ParentLink:
 
     def tell(self, state: ProcessState) -> None:
         """Tell the parent, if there still is one. Safe in a signal handler."""
-        with contextlib.suppress(OSError):
-            os.write(self._output, f"{state.value}\n".encode())
+        self._write(state.value)
+
+    def serves(self, port: int) -> None:
+        """Tell on which port of the loopback address this process answers for its health."""
+        self._write(health_line(port))
 
     def end_with_parent(self) -> None:
         """From now on the end of the input is a SIGTERM for this process, handled in its main thread."""
         threading.Thread(target=_wait_for_the_end, name="parent", daemon=True).start()
+
+    def _write(self, line: str) -> None:
+        with contextlib.suppress(OSError):
+            os.write(self._output, f"{line}\n".encode())
 
 
 def _wait_for_the_end() -> None:

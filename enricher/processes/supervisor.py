@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from enricher.errors import Stalled
-from enricher.processes.child import Child, Ended, Told
+from enricher.processes.child import Child, Ended, Serves, Told
 from enricher.processes.restarts import RestartLimits, Restarts, is_final
 from enricher.processes.states import ProcessState
 
@@ -48,6 +48,8 @@ class _Place:
     """Since when the child is ready."""
     due_s: float | None = None
     """When the next child is to start."""
+    health_port: int | None = None
+    """Where the child answers for its health."""
 
 
 class Supervisor:
@@ -72,10 +74,13 @@ class Supervisor:
         self._clock = clock
         self._write = write or sys.stderr.write
         self._places = [_Place(Restarts(limits.restarts)) for _ in range(count)]
-        self._events: queue.SimpleQueue[Told | Ended | _Stop] = queue.SimpleQueue()
+        self._events: queue.SimpleQueue[Told | Serves | Ended | _Stop] = queue.SimpleQueue()
         self._kill_s: float | None = None
+        self._turned_s = clock()
         self._stopping = False
         self._code = 0
+        self.started = False
+        """True once every process has been ready at the same time."""
 
     # ---- for others, from any thread
 
@@ -92,6 +97,20 @@ class Supervisor:
         """The process ids of the running children."""
         return {index: place.child.pid for index, place in enumerate(self._places) if place.child}
 
+    def health_ports(self) -> Mapping[int, int]:
+        """Where the children that said so answer for their health, on the loopback address."""
+        return {index: place.health_port for index, place in enumerate(self._places) if place.health_port}
+
+    @property
+    def stopping(self) -> bool:
+        """True from the moment at which all are asked to end."""
+        return self._stopping
+
+    @property
+    def turn_age_s(self) -> float:
+        """Since the loop began a turn; it begins one a second at least."""
+        return max(0.0, self._clock() - self._turned_s)
+
     def stop(self) -> None:
         """Ask all to drain and end; may be called from a signal handler."""
         self._events.put(_Stop())
@@ -104,6 +123,7 @@ class Supervisor:
             for index in range(len(self._places)):
                 self._start(index)
             while self._unfinished():
+                self._turned_s = self._clock()
                 self._take(self._next_event())
                 self._start_those_due()
                 self._kill_the_late()
@@ -116,7 +136,7 @@ class Supervisor:
     def _unfinished(self) -> bool:
         return any(place.child or (place.due_s is not None and not self._stopping) for place in self._places)
 
-    def _next_event(self) -> Told | Ended | _Stop | None:
+    def _next_event(self) -> Told | Serves | Ended | _Stop | None:
         """What happens next; None where nothing does before there is something to do."""
         times = [place.due_s for place in self._places if place.due_s is not None]
         wait_s = min([MAX_WAIT_S, *(due_s - self._clock() for due_s in [*times, *filter(None, [self._kill_s])])])
@@ -125,10 +145,12 @@ class Supervisor:
         except queue.Empty:
             return None
 
-    def _take(self, event: Told | Ended | _Stop | None) -> None:
+    def _take(self, event: Told | Serves | Ended | _Stop | None) -> None:
         match event:
             case Told(child, state):
                 self._told(child.index, state)
+            case Serves(child, port):
+                self._places[child.index].health_port = port
             case Ended(child, code):
                 self._ended(child.index, code)
             case _Stop():
@@ -150,11 +172,12 @@ class Supervisor:
         if state is ProcessState.READY:
             place.ready_s = self._clock()
         if state is ProcessState.READY and self.ready:
+            self.started = True
             log.info("all %d processes are ready", len(self._places))
 
     def _ended(self, index: int, code: int) -> None:
         place = self._places[index]
-        place.child, place.state = None, ProcessState.DEAD
+        place.child, place.state, place.health_port = None, ProcessState.DEAD, None
         exit_code = code if code >= 0 else 128 - code  # as a shell tells of a signal
         if self._stopping:
             self._code = self._code or exit_code

@@ -17,16 +17,30 @@ TEXT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 _PERIOD_S = 60.0
 
 
-def set_up(form: Literal["auto", "json", "text"], *, repeats_per_minute: int) -> None:
-    """Give all handlers of the root logger this form. `auto` is text on a terminal, else JSON."""
-    as_json = form == "json" or (form == "auto" and not sys.stderr.isatty())
+def set_up(form: Literal["auto", "json", "text"], *, repeats_per_minute: int, process: int | None = None) -> None:
+    """Give all handlers of the root logger this form. `auto` is text on a terminal, else JSON.
+
+    `process`: the number of this one among several, for lines of JSON; before lines of text their parent writes it.
+    """
+    as_json = resolved(form) == "json"
     for handler in logging.getLogger().handlers:
-        handler.setFormatter(JsonLines() if as_json else logging.Formatter(TEXT))
+        handler.setFormatter(JsonLines(process) if as_json else logging.Formatter(TEXT))
         handler.addFilter(Repeats(repeats_per_minute))
 
 
+def resolved(form: Literal["auto", "json", "text"]) -> Literal["json", "text"]:
+    """What `auto` means for this process."""
+    if form != "auto":
+        return form
+    return "text" if sys.stderr.isatty() else "json"
+
+
 class JsonLines(logging.Formatter):
-    """One object per line: `time`, `level`, `logger`, `message`, and where there are such `trace_id`, `span_id`, `error`."""
+    """One object per line: `time`, `level`, `logger`, `message`, and where there are such `process`, trace ids, `error`."""
+
+    def __init__(self, process: int | None = None) -> None:
+        super().__init__()
+        self._whose = {} if process is None else {"process": process}
 
     def format(self, record: logging.LogRecord) -> str:
         """The line, without its end."""
@@ -35,6 +49,7 @@ class JsonLines(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
+            **self._whose,
         }
         context = get_current_span().get_span_context()
         if context.is_valid:

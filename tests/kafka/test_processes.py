@@ -25,6 +25,7 @@ from support.topics import Topics
 
 pytestmark = pytest.mark.broker
 
+TEXT = {"ENRICHER_LOG__FORMAT": "text"}
 QUICK_FAILOVER = {
     "ENRICHER_KAFKA__SESSION_TIMEOUT_S": "6",
     "ENRICHER_KAFKA__TRANSACTION_TIMEOUT_S": "5",
@@ -62,7 +63,7 @@ def test_two_processes_share_a_backlog(topics: Topics, tmp_path: Path) -> None:
     places = publish(topics.bootstrap_servers, topics.input, map(as_sent, short_articles(1_500)))
     log, counts = tmp_path / "log", tmp_path / "counts.json"
     with worker(
-        topics.environment, "--processes", "2", "--until-caught-up", "--summary", str(counts), log=log
+        {**topics.environment, **TEXT}, "--processes", "2", "--until-caught-up", "--summary", str(counts), log=log
     ) as parent:
         assert parent.wait(240) == 0
     assert_all_is_there_once(topics, dict(places))
@@ -73,6 +74,17 @@ def test_two_processes_share_a_backlog(topics: Topics, tmp_path: Path) -> None:
     assert "all 2 processes are ready" in said
     for index in (0, 1):
         assert re.search(rf"^\[{index}\] .* done: \d+ published", said, re.MULTILINE)
+
+
+def test_a_log_of_json_has_the_process_inside_each_line(topics: Topics, tmp_path: Path) -> None:
+    """The parent's own lines have none; all of them are objects."""
+    log = tmp_path / "log"
+    with worker(topics.environment, "--processes", "2", "--until-caught-up", log=log) as process:
+        assert 0 == process.wait(60)
+    lines = [orjson.loads(line) for line in log.read_bytes().splitlines()]
+    done = [line.get("process") for line in lines if line["message"].startswith("done: ")]
+    assert [0, 1] == sorted(done)
+    assert any("process" not in line for line in lines)
 
 
 def test_a_child_killed_without_a_word_is_started_again(topics: Topics, tmp_path: Path) -> None:
@@ -93,7 +105,7 @@ def test_a_signal_ends_all_in_good_order(topics: Topics, tmp_path: Path, number:
     """The children drain and leave, the parent ends with 0, no process is left, and a successor finds the rest."""
     places = publish(topics.bootstrap_servers, topics.input, map(as_sent, short_articles(1_000, seed=6)))
     log = tmp_path / "log"
-    with worker(topics.environment, "--processes", "2", log=log) as parent:
+    with worker({**topics.environment, **TEXT}, "--processes", "2", log=log) as parent:
         wait_until(lambda: published(topics) > 100, 90, "the first 100 records")
         children = children_of(parent)
         assert len(children) == 2

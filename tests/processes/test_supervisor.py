@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from enricher.processes import ProcessState, RestartLimits, Supervisor, SupervisorLimits
+from enricher.processes.states import health_line, health_port_of
 
 LIMITS = SupervisorLimits(RestartLimits(max_in_a_row=2, first_pause_s=0.0, stable_s=60.0), grace_s=30.0)
 STARTING, READY, DRAINING, DONE, DEAD = ProcessState
@@ -226,3 +227,45 @@ print("ready", flush=True)
     finally:
         process.kill()
         process.wait()
+
+
+def test_a_child_tells_where_it_answers_for_its_health() -> None:
+    """Until it ends; its successor tells anew. A line that only looks like one is passed on."""
+    first = "print('health 43211', flush=True); print('health port', flush=True); tell('ready'); sys.stdin.readline()"
+    with supervised(first, WORKING, then=["print('health 43212', flush=True); " + WORKING]) as run:
+        run.until(lambda: run.supervisor.ready)
+        assert {0: 43211} == run.supervisor.health_ports()
+        os.kill(run.supervisor.pids()[0], signal.SIGKILL)
+        run.until(lambda: run.started[0] == 2 and run.supervisor.ready)
+        run.until(lambda: run.supervisor.health_ports() == {0: 43212})
+        assert "[0] health port\n" in run.lines
+
+
+def test_started_once_is_started_for_ever() -> None:
+    """A child that dies later takes readiness away, and not that."""
+    with supervised(WORKING, WORKING, then=["sys.stdin.readline(); " + WORKING]) as run:
+        assert not run.supervisor.started
+        run.until(lambda: run.supervisor.ready)
+        run.until(lambda: run.supervisor.started)
+        os.kill(run.supervisor.pids()[0], signal.SIGKILL)
+        run.until(lambda: run.started[0] == 2)
+        assert not run.supervisor.ready
+        assert run.supervisor.started
+        assert not run.supervisor.stopping
+
+
+def test_the_loop_turns_though_nothing_happens() -> None:
+    """What the parent's own liveness is told by: it begins a turn at least once a second."""
+    with supervised(WORKING) as run:
+        run.until(lambda: run.supervisor.ready)
+        before_s = run.supervisor._turned_s
+        run.until(lambda: run.supervisor._turned_s > before_s)
+
+
+@pytest.mark.parametrize(
+    "line", ["health", "health 0", "health 65536", "health x", "health -1", "health ٣", "ready 1", ""]
+)
+def test_what_is_no_port_is_none(line: str) -> None:
+    """Nor a state's word with something behind it."""
+    assert health_port_of(line) is None
+    assert health_port_of(health_line(8080)) == 8080

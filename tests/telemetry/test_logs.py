@@ -30,6 +30,11 @@ def test_a_line_is_an_object() -> None:
     assert set(line) == {"time", "level", "logger", "message"}
 
 
+def test_a_line_of_one_of_several_processes_says_which() -> None:
+    """As the number that its parent gave it."""
+    assert 3 == orjson.loads(JsonLines(3).format(record("ready")))["process"]
+
+
 def test_a_line_within_a_span_has_its_ids() -> None:
     """So that a log can be found from a trace, and the other way round."""
     with use_span(TracerProvider().get_tracer("test").start_span("commit")) as span:

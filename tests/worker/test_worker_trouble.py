@@ -114,7 +114,7 @@ def test_many_refused_outputs_that_are_named_one_at_a_time_all_become_dead_lette
         assert turns < 2_000
     assert world.violations(refuses_every_list) == []
     assert len(world.outputs(DEAD_LETTERS)) == 20
-    assert process.worker._recovery._refusals == {}
+    assert process.worker.recovery._refusals == {}
 
 
 def test_a_dead_letter_that_the_broker_refuses_ends_the_process() -> None:
@@ -227,8 +227,8 @@ def test_trouble_before_recovery_waits_a_little_longer_each_time() -> None:
             return False
 
     for _ in range(5):
-        process.worker._recovery.run(TransactionTrouble("again"), Stopping())  # type: ignore[arg-type]
+        process.worker.recovery.run(TransactionTrouble("again"), Stopping())  # type: ignore[arg-type]
     assert waits == [0.0, 2.0, 4.0, 4.0, 4.0]
-    process.worker._recovery.succeeded({})
-    process.worker._recovery.run(TransactionTrouble("again"), Stopping())  # type: ignore[arg-type]
+    process.worker.recovery.succeeded({})
+    process.worker.recovery.run(TransactionTrouble("again"), Stopping())  # type: ignore[arg-type]
     assert waits[-1] == 0.0

@@ -133,7 +133,7 @@ class World:
             PassingOn(),
         )
         worker = Worker(rooms, limits, tally, clock=self.clock, bell=bell, guard=unguarded)
-        worker._tracker = worker._pacing._tracker = worker.gauges.tracker = tracker()
+        worker._tracker = worker.pacing._tracker = worker.gauges.tracker = tracker()
         sink.open()
         self.started.append(Process(worker, source, sink, tokenizer, engine, bell, intake, worker._tracker, tally))
         return self.started[-1]

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -10,13 +13,16 @@ from typing import Annotated
 import orjson
 import typer
 
-from enricher.app import kafka_worker, load_model
+from enricher.app import Exports, exports, kafka_worker, load_model, log_format, observed, set_up_log
+from enricher.commands.run.health import parent_health, view_of, worker_health
 from enricher.commands.run.parent import Wish, supervisor
 from enricher.commands.run.reporting import describe, progress_lines
 from enricher.commands.run.share import Share
 from enricher.commands.run.signals import stopped_by_signals
+from enricher.health import WorkerHealth
 from enricher.processes import ParentLink, ProcessState
-from enricher.settings import Settings, load_settings
+from enricher.settings import Settings, load_settings, variable_name
+from enricher.watchdog import Watchdog
 from enricher.worker import Worker
 
 log = logging.getLogger("enricher.commands.run")
@@ -56,15 +62,29 @@ def run(
     elif processes > 1:
         _run_parent(processes, wish)
     else:
-        with stopped_by_signals() as signals:
-            worker = _started(load_settings(), wish)
-            signals.stop(worker)
-            _run(worker, wish)
+        _run_alone(load_settings(), wish)
+
+
+def _run_alone(settings: Settings, wish: Wish) -> None:
+    set_up_log(settings)
+    with (
+        stopped_by_signals() as signals,
+        exports(settings) as leaving,
+        _watching() as watchdog,
+        worker_health(settings) as health,
+    ):
+        worker = _built(settings, wish, watchdog, health, leaving)
+        signals.stop(worker)
+        _run(worker, wish)
 
 
 def _run_parent(count: int, wish: Wish) -> None:
-    with stopped_by_signals() as signals:
-        parent = supervisor(load_settings(), count, wish)
+    settings = load_settings()
+    set_up_log(settings)
+    # The children write into pipes of ours: only we know whether a person reads it.
+    os.environ[variable_name("log", "format")] = log_format(settings)
+    parent = supervisor(settings, count, wish)
+    with stopped_by_signals() as signals, parent_health(settings, parent):
         signals.stop(parent)
         code = parent.run()
     if code:
@@ -74,12 +94,15 @@ def _run_parent(count: int, wish: Wish) -> None:
 def _run_child(share: Share, wish: Wish) -> None:
     """A worker that tells its parent how it stands, and ends with it."""
     link = ParentLink()
-    with stopped_by_signals() as signals:
+    with stopped_by_signals() as signals, _watching() as watchdog:
         link.end_with_parent()
-        worker = _started(share.of(load_settings()), wish)
-        signals.stop(_Telling(link, worker))
-        link.tell(ProcessState.READY)
-        _run(worker, wish)
+        settings = share.of(load_settings())
+        set_up_log(settings, share.index)
+        with exports(settings) as leaving, worker_health(settings, link) as health:
+            worker = _built(settings, wish, watchdog, health, leaving)
+            signals.stop(_Telling(link, worker))
+            link.tell(ProcessState.READY)
+            _run(worker, wish)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +117,26 @@ class _Telling:
         self.worker.stop()
 
 
-def _started(settings: Settings, wish: Wish) -> Worker:
-    return kafka_worker(settings, load_model(settings), until_caught_up=wish.until_caught_up)
+@contextmanager
+def _watching() -> Iterator[Watchdog]:
+    watchdog = Watchdog()
+    watchdog.start()
+    try:
+        yield watchdog
+    finally:
+        watchdog.close()
+
+
+def _built(settings: Settings, wish: Wish, watchdog: Watchdog, health: WorkerHealth, leaving: Exports) -> Worker:
+    model = load_model(settings)
+    health.starts("connecting with the brokers")
+    worker = kafka_worker(
+        settings, model, until_caught_up=wish.until_caught_up, watchdog=watchdog, tracing=leaving.tracing
+    )
+    seen = observed(settings, model, worker)
+    leaving.metrics_of(seen)
+    health.shows(view_of(worker, watchdog, seen))
+    return worker
 
 
 def _run(worker: Worker, wish: Wish) -> None:

@@ -1,0 +1,60 @@
+"""Samples -> the rows that the page draws: one per look, numbers or nothing, a column for each line of a chart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from enricher.distribution import LATENCIES_S
+from enricher.health.samples import OVER_S, Sample, Span, quantile, span_to
+
+COLUMNS = (
+    "at",
+    "articles_per_s",
+    "tokens_per_s",
+    "padding_share",
+    "fill",
+    "busy_share",
+    "starved_share",
+    "latency_p50_s",
+    "latency_p99_s",
+    "oldest_age_s",
+    "lag",
+    "in_flight",
+    "held_back",
+)
+"""`at` is Unix time; latencies are those of the minute before."""
+
+
+def rows(samples: Sequence[Sample], since: float = 0.0) -> list[list[Any]]:
+    """The rows of the looks after `since` (Unix time). The first look has no rates yet."""
+    return [
+        _row(samples, number)
+        for number in range(1, len(samples))
+        if samples[number].epoch_s > since + 1e-3  # times are rounded in the rows
+    ]
+
+
+def _row(samples: Sequence[Sample], number: int) -> list[Any]:
+    now = samples[number]
+    step, minute = Span(samples[number - 1], now), span_to(samples, now, OVER_S)
+    return [
+        round(now.epoch_s, 3),
+        _short(step.rate("published")),
+        _short(step.rate("padded_tokens")),
+        _short(step.padding_share()),
+        _short(step.fill()),
+        _short(step.lane_share("engine_busy_s")),
+        _short(step.lane_share("engine_starved_s")),
+        _short(quantile(LATENCIES_S, minute.before.latency, now.latency, 0.5)),
+        _short(quantile(LATENCIES_S, minute.before.latency, now.latency, 0.99)),
+        _short(now.oldest_age_s),
+        now.lag,
+        now.in_flight,
+        now.held_back,
+    ]
+
+
+def _short(value: float | None) -> float | None:
+    """Four digits are more than a chart shows."""
+    return None if value is None else float(f"{value:.4g}")

@@ -1,0 +1,112 @@
+// Small charts of the last quarter of an hour, drawn as SVG at the size that they have.
+
+const SVG = 'http://www.w3.org/2000/svg';
+const HEIGHT = 118, LEFT = 46, RIGHT = 6, TOP = 10, BOTTOM = 20;
+const GAP_S = 7;  // more between two rows than that, and nobody was there to look
+
+function drawn(name, attributes, text = '') {
+  const element = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+  element.textContent = text;
+  return element;
+}
+
+// The next round number above whose half is round too, so that the scale stands still while values dance.
+function roundUp(value, as) {
+  if (value <= 0) return 1;
+  if (as === 'seconds' && value > 60) return 60 * roundUp(value / 60);
+  const power = 10 ** Math.floor(Math.log10(value));
+  return power * [1, 2, 4, 6, 10].find(factor => factor * power >= value * 0.9999);
+}
+
+class Chart {
+  // `lines`: [column, name, colour's class]; `top`: where the scale ends at least.
+  constructor(host, {title, lines, as, top = 0}) {
+    Object.assign(this, {title, lines, as, top, rows: [], columns: [], nowS: 0});
+    this.figure = document.createElement('figure');
+    const caption = document.createElement('figcaption');
+    this.key = made('span', NONE, 'key');
+    caption.append(made('h3', title), this.key);
+    this.svg = drawn('svg', {role: 'img'});
+    this.figure.append(caption, this.svg);
+    host.append(this.figure);
+    this.svg.addEventListener('pointermove', event => this.point(event));
+    this.svg.addEventListener('pointerleave', () => this.draw());
+    new ResizeObserver(() => this.draw()).observe(this.figure);
+  }
+
+  show(columns, rows, nowS) {
+    Object.assign(this, {columns, rows, nowS});
+    this.draw();
+  }
+
+  series() {
+    return this.lines.map(([column]) => {
+      const index = this.columns.indexOf(column);
+      return this.rows.map(row => [row[0], row[index] ?? null]);
+    });
+  }
+
+  draw(pointed = null) {
+    const width = Math.max(200, this.figure.clientWidth), series = this.series();
+    const highest = Math.max(0, ...series.flat().map(([, value]) => value ?? 0));
+    const top = roundUp(Math.max(this.top, highest), this.as);
+    const x = unixS => LEFT + (width - LEFT - RIGHT) * (1 - (this.nowS - unixS) / KEPT_S);
+    const y = value => TOP + (HEIGHT - TOP - BOTTOM) * (1 - Math.min(value, top) / top);
+    this.svg.setAttribute('viewBox', `0 0 ${width} ${HEIGHT}`);
+    this.svg.replaceChildren(...this.frame(width, top, y), ...series.flatMap((points, i) => this.line(points, i, x, y)));
+    if (pointed) this.svg.append(drawn('line', {class: 'at', x1: x(pointed[0]), x2: x(pointed[0]), y1: TOP, y2: HEIGHT - BOTTOM}));
+    this.say(series, highest, pointed);
+  }
+
+  frame(width, top, y) {
+    const levels = [0, top / 2, top].flatMap(value => [
+      drawn('line', {class: value ? 'grid' : 'axis', x1: LEFT, x2: width - RIGHT, y1: y(value), y2: y(value)}),
+      drawn('text', {x: LEFT - 7, y: y(value) + 4, 'text-anchor': 'end'}, FORMATS[this.as](value)),
+    ]);
+    const times = [15, 10, 5, 0].map(minutes => drawn('text', {
+      x: LEFT + (width - LEFT - RIGHT) * (1 - minutes * 60 / KEPT_S), y: HEIGHT - 4,
+      'text-anchor': minutes === 15 ? 'start' : minutes ? 'middle' : 'end',
+    }, minutes === 15 ? '−15 min' : minutes ? `−${minutes}` : 'now'));
+    return [...levels, ...times];
+  }
+
+  line(points, index, x, y) {
+    const runs = [[]];
+    let lastS = null;
+    for (const [unixS, value] of points) {
+      if (value === null || (lastS !== null && unixS - lastS > GAP_S)) runs.push([]);
+      if (value !== null) runs[runs.length - 1].push([x(unixS).toFixed(1), y(value).toFixed(1)]);
+      lastS = unixS;
+    }
+    return runs.filter(run => run.length).flatMap(run => {
+      const path = run.map(point => point.join(' ')).join('L');
+      const line = drawn('path', {class: `line ${this.lines[index][2]}`, d: `M${path}${run.length > 1 ? '' : 'h.1'}`});
+      const area = drawn('path', {class: 'area', d: `M${run[0][0]} ${y(0)}L${path}L${run[run.length - 1][0]} ${y(0)}Z`});
+      return index || run.length < 2 ? [line] : [area, line];
+    });
+  }
+
+  // The figures beside the title: those that are pointed at, or the last ones.
+  say(series, highest, pointed) {
+    const said = this.lines.map(([column, name, colour], i) => {
+      const value = pointed ? pointed[this.columns.indexOf(column)] : series[i].length ? series[i][series[i].length - 1][1] : null;
+      return {name, colour, text: shown(value, this.as)};
+    });
+    this.key.replaceChildren(...said.map(({name, colour, text}) => {
+      const entry = made('span');
+      entry.append(made('i', '', colour), `${name} `, made('b', text));
+      return entry;
+    }));
+    if (pointed) this.key.append(made('span', `at ${clock(pointed[0])}`));
+    const now = said.map(({name, text}) => said.length > 1 ? `${name} ${text}` : text).join(', ');
+    this.svg.setAttribute('aria-label', `${this.title}, last 15 minutes: now ${now}; highest ${shown(highest, this.as)}`);
+  }
+
+  point(event) {
+    const box = this.svg.getBoundingClientRect(), inside = (event.clientX - box.left - LEFT) / (box.width - LEFT - RIGHT);
+    const unixS = this.nowS - KEPT_S * (1 - inside);
+    const near = (a, b) => Math.abs(a[0] - unixS) <= Math.abs(b[0] - unixS) ? a : b;
+    if (this.rows.length) this.draw(this.rows.reduce(near));
+  }
+}

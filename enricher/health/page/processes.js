@@ -1,0 +1,59 @@
+// The page of the parent of several workers: a line and a chart for each, and their sums.
+
+const rowsOf = new Map(), chartOf = new Map();
+const sum = numbers => numbers.reduce((total, number) => total + (number ?? 0), 0);
+
+function together(statuses) {
+  return {
+    articles_per_s: sum(statuses.map(status => status.rates?.articles_per_s)),
+    oldest_age_s: Math.max(0, ...statuses.map(status => status.oldest_age_s ?? 0)),
+    lag: statuses.every(({lag}) => lag === null || lag === undefined) ? null : sum(statuses.map(({lag}) => lag)),
+    assigned: sum(statuses.map(status => status.assigned)),
+    dead_letters: sum(statuses.map(status => status.totals?.dead_letters)),
+    published: sum(statuses.map(status => status.totals?.published)),
+    recoveries: sum(statuses.map(status => status.transactions?.failed)),
+  };
+}
+
+function rowOf({number, state, status}) {
+  const link = made('a', `${number}`);
+  link.href = `process/${number}/`;
+  link.setAttribute('aria-label', `process ${number}`);
+  const mark = made('span');
+  badge(mark, state === 'ready' && status ? status.state : state);
+  return [
+    link, mark, shown(status?.rates?.articles_per_s, 'rate'), shown(status?.latency?.p50_s, 'seconds'),
+    shown(status?.latency?.p99_s, 'seconds'), shown(status?.oldest_age_s, 'seconds'), shown(status?.lag, 'count'),
+    shown(status?.in_flight?.articles, 'count'),
+  ];
+}
+
+function chart({number, status}, nowS) {
+  if (!status) return;
+  if (!chartOf.has(number)) chartOf.set(number, new Chart(byId('charts'), {
+    title: `Process ${number}`, as: 'rate', lines: [['articles_per_s', 'articles', 'main']],
+  }));
+  rowsOf.set(number, joined(rowsOf.get(number) ?? [], status.history, nowS));
+  chartOf.get(number).show(status.history.columns, rowsOf.get(number), nowS);
+}
+
+// The charts of all are asked for together: from where the one ends that is furthest behind.
+function newest() {
+  const ends = [...rowsOf.values()].map(rows => rows.length ? rows[rows.length - 1][0] : 0);
+  return ends.length ? Math.min(...ends) : 0;
+}
+
+function show(status) {
+  const {processes, worker} = status, answering = processes.flatMap(({status}) => status ?? []);
+  status.all = together(answering);
+  fill(status);
+  badge(byId('state'), status.ready.ok ? 'ready' : status.ready.reason === 'draining' ? 'draining' : 'starting');
+  verdicts(status);
+  put(byId('about'), `${processes.length} processes · enricher ${worker.version} · up ${FORMATS.seconds(status.uptime_s)}`);
+  put(byId('route'), `${worker.input_topic} → ${worker.output_topic}, group ${worker.group}`);
+  document.title = `${worker.instance}: ${processes.length} processes`;
+  fillTable('processes', processes.map(rowOf), 'none');
+  for (const each of processes) chart(each, status.now);
+}
+
+follow(newest, show);

@@ -1,0 +1,60 @@
+// The page of one worker.
+
+const CHARTS = [
+  {title: 'Articles a second', as: 'rate', lines: [['articles_per_s', 'articles', 'main']]},
+  {title: 'Publish to commit', as: 'seconds', lines: [['latency_p50_s', 'p50', 'main'], ['latency_p99_s', 'p99', 'second']]},
+  {title: 'Oldest record', as: 'seconds', lines: [['oldest_age_s', 'age', 'main']], top: 1},
+  {title: 'Offsets behind', as: 'count', lines: [['lag', 'lag', 'main']], top: 10},
+  {title: 'In flight', as: 'count', lines: [['in_flight', 'articles', 'main'], ['held_back', 'held back', 'second']], top: 10},
+  {title: 'Tokens a second', as: 'rate', lines: [['tokens_per_s', 'tokens', 'main']]},
+  {title: 'Batches', as: 'share', lines: [['fill', 'fill', 'main'], ['padding_share', 'padding', 'second']], top: 1},
+  {title: 'Lanes', as: 'share', lines: [['busy_share', 'busy', 'main'], ['starved_share', 'starved', 'second']], top: 1},
+].map(wanted => new Chart(byId('charts'), wanted));
+let rows = [];
+
+function lagCell(lag, most) {
+  const cell = document.createElement('span'), bar = document.createElement('meter');
+  bar.max = Math.max(1, most);
+  bar.value = lag;
+  bar.setAttribute('aria-hidden', 'true');
+  cell.append(bar, FORMATS.count(lag));
+  return cell;
+}
+
+function tables(status) {
+  const partitions = status.partitions ?? [], most = Math.max(0, ...partitions.map(({lag}) => lag));
+  fillTable('partitions', partitions.map(({topic, number, lag}) => [`${topic} ${number}`, lagCell(lag, most)]),
+    status.assigned ? 'nothing known yet' : 'none is assigned');
+  fillTable('dead', (status.dead_letters ?? []).map(({stage, error_type, count}) => [error_type, stage, FORMATS.count(count)]), 'none');
+  fillTable('recoveries', (status.recoveries ?? []).map(({at: unixS, reason, duration_s, settled}) =>
+    [clock(unixS), settled ? reason : `${reason}, not settled`, FORMATS.seconds(duration_s)]), 'none');
+}
+
+function gpus(status) {
+  const entries = (status.gpus ?? []).flatMap(gpu => [
+    made('dt', 'GPU'),
+    made('dd', `${gpu.name}, ${FORMATS.share(gpu.utilization)} in use, ${FORMATS.bytes(gpu.used_bytes)} of ${FORMATS.bytes(gpu.total_bytes)}`),
+  ]);
+  byId('gpus').replaceChildren(...entries);
+}
+
+function about({model, worker, uptime_s}) {
+  const runs = model ? `${model.name} (${model.precision}) on ${model.device}` : 'no model yet';
+  return `${runs} · enricher ${worker.version} · up ${FORMATS.seconds(uptime_s)}`;
+}
+
+function show(status) {
+  rows = joined(rows, status.history, status.now);
+  status.rebalanced = Object.entries(status.rebalances ?? {}).map(([how, count]) => `${count} ${how}`).join(', ') || '0';
+  fill(status);
+  badge(byId('state'), status.state);
+  verdicts(status);
+  put(byId('about'), about(status));
+  put(byId('route'), `${status.worker.input_topic} → ${status.worker.output_topic}, group ${status.worker.group}`);
+  document.title = `${status.worker.instance}: ${status.state}`;
+  tables(status);
+  gpus(status);
+  for (const chart of CHARTS) chart.show(status.history.columns, rows, status.now);
+}
+
+follow(() => rows.length ? rows[rows.length - 1][0] : 0, show);

@@ -1,0 +1,137 @@
+"""`/status.json`: everything that the page shows of one worker. Names and numbers only, nothing of an article."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from enricher.distribution import LATENCIES_S, SECONDS, WAITS_S
+from enricher.health.samples import Sample, Span, lag_of, quantile, ratio
+from enricher.health.view import GpuUse, ModelFacts, View
+from enricher.levels import Levels
+from enricher.recovery import RecoveryNote
+from enricher.tally import Tally
+
+SHARES = {"p50_s": 0.5, "p90_s": 0.9, "p99_s": 0.99}
+
+
+def status_of(view: View, levels: Levels, now: Sample, minute: Span) -> dict[str, Any]:
+    """A worker that is built. `minute` ends with `now`."""
+    tally = view.tally
+    return {
+        "model": _model(view.model),
+        "rates": _rates(minute),
+        "totals": _totals(tally),
+        "batches": _batches(minute, levels),
+        "latency": _quantiles(LATENCIES_S, minute.before.latency, now.latency),
+        "oldest_age_s": levels.oldest_age_s,
+        "engine": _engine(minute, levels),
+        "in_flight": _in_flight(levels),
+        "partitions": _partitions(levels),
+        "lag": lag_of(levels),
+        "assigned": levels.partitions,
+        "brokers": levels.connection.brokers,
+        "dead_letters": _dead_letters(tally),
+        "transactions": _transactions(tally, minute),
+        "rebalances": dict(tally.rebalances),
+        "recoveries": [_recovery(note, now) for note in reversed(view.recoveries())],
+        "gpus": [_gpu(gpu) for gpu in view.gpus()],
+    }
+
+
+def _model(model: ModelFacts) -> dict[str, str]:
+    return {name: getattr(model, name) for name in ("name", "digest", "precision", "provider", "device")}
+
+
+def _rates(minute: Span) -> dict[str, float]:
+    return {
+        "articles_per_s": minute.rate("published"),
+        "windows_per_s": minute.rate("windows"),
+        "tokens_per_s": minute.rate("padded_tokens"),
+    }
+
+
+def _totals(tally: Tally) -> dict[str, int]:
+    names = (
+        "read",
+        "records",
+        "entities",
+        "tombstones",
+        "windows",
+        "batches",
+        "forgotten",
+        "repeated",
+        "out_of_memory",
+    )
+    dead_letters = tally.dead_letters.total()
+    return {name: getattr(tally, name) for name in names} | {"published": tally.published, "dead_letters": dead_letters}
+
+
+def _batches(minute: Span, levels: Levels) -> dict[str, float | None]:
+    batches = minute.difference("batches")
+    return {
+        "per_s": minute.rate("batches"),
+        "windows": ratio(minute.difference("windows"), batches),
+        "fill": minute.fill(),
+        "padding_share": minute.padding_share(),
+        "budget_tokens": levels.budget_tokens,
+        **{f"wait_{name}": value for name, value in _quantiles(WAITS_S, minute.before.wait, minute.now.wait).items()},
+    }
+
+
+def _engine(minute: Span, levels: Levels) -> dict[str, float | None]:
+    return {
+        "lanes": levels.lanes,
+        "busy_share": minute.lane_share("engine_busy_s"),
+        "starved_share": minute.lane_share("engine_starved_s"),
+    }
+
+
+def _in_flight(levels: Levels) -> dict[str, int]:
+    return {
+        "articles": levels.in_flight_articles,
+        "bytes": levels.in_flight_bytes,
+        "held_back": levels.held_back_articles,
+        "queued_windows": levels.queued_windows,
+        "queued_tokens": levels.queued_tokens,
+    }
+
+
+def _partitions(levels: Levels) -> list[dict[str, Any]]:
+    lags = sorted(levels.lags.items(), key=lambda pair: (pair[0].topic, pair[0].number))
+    return [{"topic": partition.topic, "number": partition.number, "lag": lag} for partition, lag in lags]
+
+
+def _dead_letters(tally: Tally) -> list[dict[str, Any]]:
+    found = []
+    for reason, count in sorted(tally.dead_letters.copy().items(), key=lambda pair: -pair[1]):
+        stage, _, error_type = reason.partition(":")
+        found.append({"stage": stage, "error_type": error_type, "count": count})
+    return found
+
+
+def _transactions(tally: Tally, minute: Span) -> dict[str, float | None]:
+    return {
+        "committed": tally.transactions,
+        "failed": tally.recoveries,
+        "producers_renewed": tally.producers_renewed,
+        **_quantiles(SECONDS, minute.before.transaction, minute.now.transaction),
+    }
+
+
+def _recovery(note: RecoveryNote, now: Sample) -> dict[str, Any]:
+    return {
+        "at": now.epoch_s - (now.at_s - note.began_s),
+        "reason": note.reason,
+        "duration_s": note.duration_s,
+        "settled": note.settled,
+    }
+
+
+def _gpu(gpu: GpuUse) -> dict[str, Any]:
+    return {name: getattr(gpu, name) for name in ("name", "utilization", "used_bytes", "total_bytes")}
+
+
+def _quantiles(bounds: Sequence[float], before: Sequence[int], now: Sequence[int]) -> dict[str, float | None]:
+    """And where the counting ends: what is as much may be more."""
+    return {name: quantile(bounds, before, now, share) for name, share in SHARES.items()} | {"most_s": bounds[-1]}

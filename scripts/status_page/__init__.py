@@ -1,0 +1,1 @@
+"""Pictures of the status page, and a browser that tells what it shows: used by the script and by the tests."""

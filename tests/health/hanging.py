@@ -1,0 +1,43 @@
+"""`enricher`, in a process of its own, whose model waits while a file is there.
+
+    python tests/health/hanging.py FOLDER run ...    # FOLDER/loading: it does not load; FOLDER/running: it does not run
+
+All else is as ever: a thread inside a run that does not come back is what a hung device looks like.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from enricher import cli
+from enricher.commands.run import command
+from enricher.inference.engine import OnnxEngine
+
+
+def main(folder: Path) -> None:
+    """Put the gates in place, and be the command line."""
+    load, run = command.load_model, OnnxEngine.run  # type: ignore[attr-defined]
+
+    def slow_load(*arguments: Any, **named: Any) -> Any:  # noqa: ANN401  whatever it takes and gives
+        _while_there(folder / "loading")
+        return load(*arguments, **named)
+
+    def slow_run(*arguments: Any, **named: Any) -> Any:  # noqa: ANN401  as above
+        _while_there(folder / "running")
+        return run(*arguments, **named)
+
+    command.load_model = slow_load  # type: ignore[attr-defined]
+    OnnxEngine.run = slow_run  # type: ignore[method-assign]
+    cli.main()
+
+
+def _while_there(gate: Path) -> None:
+    while gate.exists():
+        time.sleep(0.05)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv.pop(1)))

@@ -1,0 +1,204 @@
+"""The parent's health: its own loop, the processes' metrics as one exposition, and their pages behind its port."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+import pytest
+from health.looking import FACTS, LOCALHOST, get, health_of, serving, view_of
+from health.test_health_page import CONTRAST, in_a_browser
+from prometheus_client.openmetrics import parser as openmetrics
+from prometheus_client.parser import text_string_to_metric_families as plain
+from worker.world import LONG, SHORT, World
+
+from enricher.health import PARENT_PAGE, ProcessesHealth, Verdict, WorkerHealth, routes
+from enricher.health.asking import ask, ask_all
+from enricher.health.merging import merged
+from enricher.health.replies import Asked, Reply
+from enricher.processes import ProcessState
+from status_page.browser import Browser, chromium
+
+FIRST = """# HELP articles_total Articles.
+# TYPE articles_total counter
+articles_total{outcome="enriched"} 3.0
+articles_total{outcome="dead_letter"} 1.0
+# HELP wait_seconds Waits.
+# TYPE wait_seconds histogram
+wait_seconds_bucket{le="0.1"} 1.0
+wait_seconds_bucket{le="+Inf"} 2.0
+wait_seconds_count 2.0
+wait_seconds_sum 0.5
+"""
+SECOND = (
+    FIRST.replace("3.0", "5.0") + '# HELP age_seconds Age.\n# TYPE age_seconds gauge\nage_seconds{topic="a\\"b"} 7.5\n'
+)
+
+
+@dataclass(slots=True)
+class Parent:
+    """As a supervisor stands at some moment."""
+
+    processes: dict[int, ProcessState]
+    ports: dict[int, int] = field(default_factory=dict)
+    ready: bool = False
+    started: bool = False
+    stopping: bool = False
+    turn_age_s: float = 0.2
+
+    def states(self) -> dict[int, ProcessState]:
+        """Told."""
+        return self.processes
+
+    def pids(self) -> dict[int, int]:
+        """Made up."""
+        return {number: 1_000 + number for number in self.ports}
+
+    def health_ports(self) -> dict[int, int]:
+        """Where they are."""
+        return self.ports
+
+
+def worker_health() -> WorkerHealth:
+    """Of a process that has published two articles."""
+    world = World()
+    process = world.start()
+    process.source.open(process.worker)
+    health = health_of(world.clock)
+    health.shows(view_of(process))
+    world.put(SHORT, LONG)
+    world.steps(process, until=world.done)
+    world.clock.sleep(2.0)
+    health.sample()
+    return health
+
+
+@pytest.fixture
+def family() -> Iterator[tuple[Parent, int]]:
+    """A parent of two processes, and its port."""
+    parent = Parent({0: ProcessState.READY, 1: ProcessState.READY}, ready=True, started=True)
+    with ExitStack() as stack:
+        for number in (0, 1):
+            parent.ports[number] = stack.enter_context(serving(routes(worker_health())))
+        health = ProcessesHealth(FACTS, parent)
+        yield parent, stack.enter_context(serving({**routes(health, PARENT_PAGE), **health.routes()}))
+
+
+def test_every_sample_gets_the_number_of_its_process() -> None:
+    """Each family once, with the samples of all, by the client library's own parser."""
+    body, content_type = merged({0: FIRST, 1: SECOND}, "")
+    assert content_type.startswith("text/plain")
+    families = {family.name: family for family in plain(body.decode())}
+    assert {"articles", "wait_seconds", "age_seconds"} == families.keys()
+    assert [("counter", 4), ("histogram", 8)] == [
+        (families[name].type, len(families[name].samples)) for name in ("articles", "wait_seconds")
+    ]
+    counts = {
+        (sample.labels["process"], sample.labels["outcome"]): sample.value for sample in families["articles"].samples
+    }
+    assert {("0", "enriched"): 3, ("1", "enriched"): 5, ("0", "dead_letter"): 1, ("1", "dead_letter"): 1} == counts
+    assert 'a"b' == families["age_seconds"].samples[0].labels["topic"]
+
+
+def test_all_of_it_can_be_had_as_openmetrics() -> None:
+    """Where the scraper asks for that; its parser is the stricter one."""
+    body, content_type = merged({0: FIRST, 1: SECOND}, "application/openmetrics-text; version=1.0.0")
+    assert content_type.startswith("application/openmetrics-text")
+    families = openmetrics.text_string_to_metric_families(body.decode())  # type: ignore[no-untyped-call]
+    assert {"articles", "wait_seconds", "age_seconds"} == {family.name for family in families}
+
+
+def test_without_processes_the_exposition_is_empty_and_valid() -> None:
+    """A scrape that comes early is no error."""
+    assert b"" == merged({}, "")[0]
+
+
+def test_who_does_not_answer_is_left_out() -> None:
+    """Nobody there, an error, and one that answers."""
+
+    def broken(_asked: Asked) -> Reply:
+        raise ValueError
+
+    with serving(routes(worker_health())) as port, serving({"/livez": broken}) as bad, serving({}) as empty:
+        assert {2} == ask_all({0: bad, 1: empty, 2: port}, "/livez").keys()
+        gone = port
+    assert ask(gone, "/livez") is None
+    assert {} == ask_all({}, "/livez")
+
+
+STARTING, READY, _, _, DEAD = ProcessState
+
+
+@pytest.mark.parametrize(
+    ("parent", "probe", "ok", "reason"),
+    [
+        (Parent({0: STARTING}), "live", True, "the parent's loop turns"),
+        (Parent({0: STARTING}, turn_age_s=31.0), "live", False, "the parent's loop has not turned for 31 s"),
+        (Parent({0: READY, 1: STARTING}), "ready", False, "1 ready, 1 starting"),
+        (Parent({0: READY, 1: STARTING}), "started", False, "1 ready, 1 starting"),
+        (Parent({0: READY}, ready=True, started=True), "ready", True, "1 ready"),
+        (Parent({0: DEAD}, started=True), "started", True, "started"),
+        (Parent({0: DEAD}, started=True), "ready", False, "1 dead"),
+        (Parent({0: READY}, ready=True, stopping=True), "ready", False, "draining"),
+    ],
+)
+def test_the_parents_probes(parent: Parent, probe: str, reason: str, *, ok: bool) -> None:
+    """A dead process is started again by the parent, so that only its own loop is a matter of life."""
+    assert Verdict(ok, reason) == getattr(ProcessesHealth(FACTS, parent), probe)()
+
+
+def test_the_parent_serves_everything_on_one_port(family: tuple[Parent, int]) -> None:
+    """Probes, merged metrics, the status of all, and each process's own page, status and metrics."""
+    _, port = family
+    assert [200, 200, 200] == [get(port, path).status for path in ("/livez", "/readyz", "/startupz")]
+    assert ["0", "1"] == [
+        sample.labels["process"] for family in plain(get(port, "/metrics").text) for sample in family.samples
+    ]
+    status = get(port, "/status.json").json
+    assert [(0, "ready", 2), (1, "ready", 2)] == [
+        (each["number"], each["state"], each["status"]["totals"]["published"]) for each in status["processes"]
+    ]
+    for number in (0, 1):
+        assert 2 == get(port, f"/process/{number}/status.json").json["totals"]["published"]
+        assert "worker 1" in get(port, f"/process/{number}/metrics").text
+        assert get(port, f"/process/{number}/").headers["Content-Security-Policy"]
+    assert 404 == get(port, "/process/2/").status
+
+
+def test_a_process_that_is_not_there_is_a_line_in_the_table(family: tuple[Parent, int]) -> None:
+    """The others are shown as ever."""
+    parent, port = family
+    del parent.ports[1]
+    parent.processes[1] = ProcessState.DEAD
+    first, second = get(port, "/status.json").json["processes"]
+    assert first["status"]["totals"]["published"] == 2
+    assert ("dead", None, None) == (second["state"], second["pid"], second["status"])
+    assert (502, "process 1 does not answer\n") == (
+        get(port, "/process/1/status.json").status,
+        get(port, "/process/1/metrics").text,
+    )
+
+
+@in_a_browser
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [320, 1240])
+def test_the_parents_page_shows_all_processes(family: tuple[Parent, int], width: int, *, dark: bool) -> None:
+    """A line, a chart and a link for each; a link leads to that process."""
+    program = chromium()
+    assert program is not None
+    with Browser(program) as browser:
+        browser.size(width, dark=dark)
+        browser.open(f"http://{LOCALHOST}:{family[1]}/")
+        browser.until(lambda: browser.value("document.title") == "worker-0: 2 processes", "the first numbers")
+        assert [2, 2] == browser.value(
+            "['#processes tr', '#charts svg'].map(each => document.querySelectorAll(each).length)"
+        )
+        assert "4" == browser.value("document.querySelector('[data-show=\"all.published\"]').textContent")
+        assert width >= browser.value("document.documentElement.scrollWidth")
+        browser.until(lambda: browser.value("document.getAnimations().length") == 0, "colours have changed")
+        assert [] == browser.value(CONTRAST)
+        assert [] == browser.console
+        browser.open(browser.value("document.querySelector('#processes a').href"))
+        browser.until(lambda: browser.value("document.title") == "worker-0: working", "the page of a process")
+        assert [] == browser.console

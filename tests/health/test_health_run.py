@@ -1,0 +1,236 @@
+"""`enricher run` and its probes, on a real broker, through every state that a worker can be in."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from health.looking import Answer, get, until
+from kafka.harness import Sent, as_sent, publish, short_articles
+from prometheus_client.parser import text_string_to_metric_families
+from support.topics import Topics, make_topics
+
+from broker import Cluster
+from broker.properties import QUICK_TO_NOTICE
+
+CANARY = "Quarkelfink"
+"""A word that is in every article here, and must be nowhere else."""
+PROBES = ("/livez", "/readyz", "/startupz")
+START_S, WORK_S = 120.0, 180.0
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """`enricher run` in a process of its own. `folder`: its gates (see `hanging`), and its log."""
+
+    process: subprocess.Popen[bytes]
+    folder: Path
+
+    @property
+    def port(self) -> int:
+        """Where it says that its status page is."""
+        said = re.search(r"http://127\.0\.0\.1:(\d+)/", (self.folder / "log").read_text())
+        if said is None:
+            raise ConnectionError("not said yet")
+        return int(said[1])
+
+    def get(self, path: str) -> Answer:
+        """Ask. Raises OSError where nobody answers."""
+        return get(self.port, path)
+
+    def probes(self) -> tuple[int, ...]:
+        """Live, ready, started."""
+        return tuple(self.get(path).status for path in PROBES)
+
+    def metric(self, name: str, **labels: str) -> float:
+        """The sum of a metric's samples that have these labels; NaN, which equals nothing, before there is a worker."""
+        families = text_string_to_metric_families(self.get("/metrics").text)
+        samples = [sample for family in families for sample in family.samples if sample.name == name]
+        values = [sample.value for sample in samples if labels.items() <= sample.labels.items()]
+        return sum(values) if values else math.nan
+
+    def gate(self, name: str) -> Path:
+        """The file that stops it."""
+        return self.folder / name
+
+
+@contextmanager
+def running(
+    folder: Path, environment: Mapping[str, str], *arguments: str, gates: Sequence[str] = ()
+) -> Iterator[Running]:
+    """Start it; it is killed at the end if it still runs."""
+    for gate in gates:
+        (folder / gate).touch()
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("hanging.py")), str(folder), "run", *arguments],
+            env={**os.environ, **environment},
+            stderr=log,
+        )
+    try:
+        yield Running(process, folder)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def articles(count: int, seed: int = 1) -> list[Sent]:
+    """Short ones, each with the canary in its text, its id and its key."""
+    return [
+        as_sent({**article, "id": f"{CANARY}-{seed}-{number}", "body": f"{CANARY} said: {article['body']}"})
+        for number, article in enumerate(short_articles(count, seed))
+    ]
+
+
+def everything_said(worker: Running) -> str:
+    """All that can be had from the port, and the log."""
+    answers = [worker.get(path).text for path in (*PROBES, "/metrics", "/status.json", "/")]
+    return "\n".join([*answers, (worker.folder / "log").read_text()])
+
+
+@pytest.mark.broker
+@pytest.mark.timeout(600)
+def test_under_load_it_becomes_ready_and_counts_what_was_published(topics: Topics, tmp_path: Path) -> None:
+    """Not before it is a member; then its metrics are the true numbers, and no word of an article is anywhere."""
+    bad = [Sent(CANARY.encode(), f'{{"body": "{CANARY}"}}'.encode()), Sent(CANARY.encode(), CANARY.encode())]
+    publish(topics.bootstrap_servers, topics.input, [*articles(300), *bad, Sent(b"gone", None)])
+    with running(tmp_path, topics.environment, gates=["loading"]) as worker:
+        until(lambda: worker.probes() == (200, 503, 503), "it loads its model", START_S)
+        assert "loading the model\n" == worker.get("/startupz").text
+        assert 1 == worker.metric("enricher_state", enricher_state="starting")
+        worker.gate("loading").unlink()
+        until(lambda: worker.probes() == (200, 200, 200), "it is ready", START_S)
+        until(lambda: worker.metric("enricher_articles_total") == 303, "all is published", WORK_S)
+        assert 300 == worker.metric("enricher_articles_total", enricher_outcome="enriched")
+        assert 1 == worker.metric("enricher_articles_total", enricher_outcome="tombstone")
+        assert 2 == worker.metric("enricher_dead_letters_total", enricher_stage="decode")
+        assert 303 == worker.metric("enricher_article_latency_seconds_count")
+        assert 1 == worker.metric("enricher_state", enricher_state="working")
+        status = worker.get("/status.json").json
+        assert (303, "worker-0", 4) == (
+            status["totals"]["published"],
+            status["worker"]["instance"],
+            status["assigned"],
+        )
+        assert CANARY not in everything_said(worker)
+        worker.process.terminate()
+        assert worker.process.wait(60) == 0
+
+
+@pytest.mark.broker
+def test_while_it_drains_it_is_alive_and_not_ready(topics: Topics, tmp_path: Path) -> None:
+    """SIGTERM takes it out of the service at once, and it finishes what is on the device."""
+    environment = {**topics.environment, "ENRICHER_WORKER__DRAIN_TIMEOUT_S": "120"}
+    publish(topics.bootstrap_servers, topics.input, articles(20))
+    with running(tmp_path, environment, gates=["running"]) as worker:
+        until(lambda: worker.metric("enricher_batches_total") > 0, "a batch is on the device", START_S)
+        assert (200, 200, 200) == worker.probes()
+        worker.process.send_signal(signal.SIGTERM)
+        until(lambda: worker.probes() == (200, 503, 200), "it drains")
+        assert "draining\n" == worker.get("/readyz").text
+        worker.gate("running").unlink()
+        assert worker.process.wait(120) == 0
+
+
+@pytest.mark.broker
+def test_a_model_that_hangs_turns_livez_false_before_the_process_ends(topics: Topics, tmp_path: Path) -> None:
+    """At half of its bound; ready and started it is still, and the reason is one line."""
+    environment = {**topics.environment, "ENRICHER_WORKER__ENGINE_TIMEOUT_S": "50"}
+    publish(topics.bootstrap_servers, topics.input, articles(20))
+    with running(tmp_path, environment, gates=["running"]) as worker:
+        until(lambda: worker.metric("enricher_batches_total") > 0, "a batch is on the device", START_S)
+        until(lambda: worker.get("/livez").status == 503, "it is not alive")
+        assert re.fullmatch(r"the model has finished no batch for \d+ s, bound 25 s\n", worker.get("/livez").text)
+        assert worker.process.poll() is None
+        worker.gate("running").unlink()
+        until(lambda: worker.probes() == (200, 200, 200), "it is alive again")
+
+
+@pytest.mark.broker
+@pytest.mark.timeout(900)
+def test_a_broker_that_goes_away_turns_no_probe_and_raises_the_age(tmp_path: Path) -> None:
+    """A restart would not help; that the work grows old is what is told. When the broker is back all is well again."""
+    with Cluster(nodes=1, properties=QUICK_TO_NOTICE) as cluster:
+        topics = make_topics(cluster.bootstrap_servers)
+        publish(topics.bootstrap_servers, topics.input, articles(50))
+        with running(tmp_path, topics.environment) as worker:
+            until(lambda: worker.metric("enricher_articles_total") == 50, "all is published", WORK_S)
+            until(lambda: worker.metric("enricher_oldest_age_seconds") == 0, "nothing is left to do")
+            cluster.nodes[0].kill()
+            seen: set[tuple[int, ...]] = set()
+            ages: list[float] = []
+
+            def old() -> bool:
+                seen.add(worker.probes())
+                ages.append(worker.metric("enricher_oldest_age_seconds"))
+                return ages[-1] > 10
+
+            until(old, "the age grows", WORK_S)
+            assert {(200, 200, 200)} == seen
+            assert len(set(ages)) > 3, "it grew step by step"
+            cluster.nodes[0].start()
+            publish(topics.bootstrap_servers, topics.input, articles(20, seed=2))
+            until(lambda: worker.metric("enricher_articles_total") == 70, "it goes on", WORK_S)
+            until(lambda: worker.metric("enricher_oldest_age_seconds") == 0, "nothing is left to do", WORK_S)
+            assert (200, 200, 200) == worker.probes()
+
+
+@pytest.mark.broker
+@pytest.mark.timeout(600)
+def test_several_processes_have_one_port(topics: Topics, tmp_path: Path) -> None:
+    """The parent answers for all: ready when all are, metrics by process that add up, every process's own page."""
+    publish(topics.bootstrap_servers, topics.input, articles(400))
+    with running(tmp_path, topics.environment, "--processes", "2") as parent:
+        until(lambda: parent.probes()[0] == 200, "the parent answers", START_S)
+        until(lambda: parent.probes() == (200, 200, 200), "all are ready", START_S)
+        until(lambda: parent.metric("enricher_articles_total") == 400, "all is published", WORK_S)
+        by_process = [parent.metric("enricher_articles_total", process=str(number)) for number in (0, 1)]
+        assert 400 == sum(by_process)
+        assert CANARY not in everything_said(parent)
+        for number in (0, 1):
+            own = parent.get(f"/process/{number}/status.json").json
+            assert (f"worker-0-{number}", by_process[number]) == (own["worker"]["instance"], own["totals"]["published"])
+        parent.process.terminate()
+        assert parent.process.wait(120) == 0
+
+
+def test_a_model_that_cannot_be_loaded_never_started(tmp_path: Path) -> None:
+    """The startup probe is false until the end, which has the model's exit code."""
+    environment = {"ENRICHER_MODEL__SOURCE": str(tmp_path / "nothing")}
+    with running(tmp_path, environment, gates=["loading"]) as worker:
+        until(lambda: worker.probes() == (200, 503, 503), "it loads its model", START_S)
+        worker.gate("loading").unlink()
+        assert worker.process.wait(60) == 3
+
+
+def test_a_port_that_is_taken_is_a_mistake_in_the_settings(tmp_path: Path) -> None:
+    """Where it was asked for: exit code 2, and the setting is named; nothing was loaded."""
+    with running(tmp_path, {}, gates=["loading"]) as first:
+        until(lambda: first.probes() == (200, 503, 503), "the first one has a port", START_S)
+        second = subprocess.run(
+            [sys.executable, "-m", "enricher", "run"],
+            env={**os.environ, "ENRICHER_HEALTH__PORT": str(first.port)},
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert second.returncode == 2
+    assert "health.port" in second.stderr
+
+
+def test_health_can_be_switched_off(tmp_path: Path) -> None:
+    """Then nothing listens."""
+    environment = {"ENRICHER_HEALTH__ENABLED": "false", "ENRICHER_MODEL__SOURCE": str(tmp_path / "nothing")}
+    with running(tmp_path, environment) as worker:
+        assert worker.process.wait(60) == 3
+    assert "status page" not in (tmp_path / "log").read_text()

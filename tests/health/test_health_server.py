@@ -1,0 +1,198 @@
+"""The server: what it answers, what it refuses, and that nobody can hold it up."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Iterator
+
+import pytest
+from health.looking import LOCALHOST, get, health_of, served, serving, until, view_of
+from worker.world import World
+
+from enricher.errors import SettingsError
+from enricher.health import HealthServer, WorkerHealth
+from enricher.health import server as server_module
+from enricher.health.replies import Asked, Reply
+
+PATHS = ["/", "/livez", "/readyz", "/startupz", "/metrics", "/status.json"]
+
+
+@pytest.fixture
+def health() -> WorkerHealth:
+    """Of a worker that is not there yet."""
+    return health_of(World().clock)
+
+
+@pytest.fixture
+def port(health: WorkerHealth) -> Iterator[int]:
+    """Where it is served."""
+    with served(health) as port:
+        yield port
+
+
+def raw(port: int, request: bytes) -> bytes:
+    """What a server says to these bytes, until it hangs up."""
+    with socket.create_connection((LOCALHOST, port), timeout=30) as connection:
+        connection.sendall(request)
+        answer = b""
+        while part := connection.recv(65_536):
+            answer += part
+        return answer
+
+
+def test_a_worker_that_loads_its_model_lives_and_is_neither_started_nor_ready(port: int) -> None:
+    """The status is the probe's answer, the body says why."""
+    assert (200, "loading the model\n") == (get(port, "/livez").status, get(port, "/livez").text)
+    for path in ("/readyz", "/startupz"):
+        assert (503, "loading the model\n") == (get(port, path).status, get(port, path).text)
+    assert (200, "starting 1\n") == (get(port, "/metrics").status, get(port, "/metrics").text)
+
+
+def test_a_worker_that_works_is_all_three_until_it_drains(port: int, health: WorkerHealth) -> None:
+    """One after the other, as Kubernetes would ask."""
+    process = World().start()
+    process.source.open(process.worker)
+    health.shows(view_of(process))
+    assert [200, 200, 200] == [get(port, path).status for path in ("/livez", "/readyz", "/startupz")]
+    process.worker.stop()
+    assert [200, 503, 200] == [get(port, path).status for path in ("/livez", "/readyz", "/startupz")]
+    assert "draining\n" == get(port, "/readyz").text
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_head_says_what_get_says_without_the_body(port: int, path: str) -> None:
+    """Status and headers are the same."""
+    got, headed = get(port, path), get(port, path, method="HEAD")
+    assert (got.status, b"") == (headed.status, headed.body)
+    assert got.headers["Content-Type"] == headed.headers["Content-Type"]
+    if path != "/status.json":  # the time is in it
+        assert got.headers["Content-Length"] == headed.headers["Content-Length"]
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "BREW"])
+def test_nothing_can_be_changed(port: int, method: str) -> None:
+    """Any other method is refused, and told which there are."""
+    answer = get(port, "/livez", method=method)
+    assert (405, "GET, HEAD", "method not allowed\n") == (answer.status, answer.headers["Allow"], answer.text)
+
+
+@pytest.mark.parametrize("path", ["/livez/", "/etc/passwd", "/../status.py", "/%2e%2e/", "/process/0/"])
+def test_there_are_no_other_paths(port: int, path: str) -> None:
+    """No folder is behind them."""
+    assert 404 == get(port, path).status
+
+
+def test_every_answer_is_fresh_and_closes_its_connection(port: int) -> None:
+    """One request each: an idle connection holds no thread."""
+    for path in PATHS:
+        headers = get(port, path).headers
+        assert ("no-store", "close", "nosniff") == (
+            headers["Cache-Control"],
+            headers["Connection"],
+            headers["X-Content-Type-Options"],
+        )
+        assert "enricher" == headers["Server"]
+
+
+def test_the_page_may_load_nothing_from_elsewhere(port: int) -> None:
+    """Its policy names its own style and script by their hashes."""
+    policy = get(port, "/").headers["Content-Security-Policy"]
+    assert policy.startswith("default-src 'none'; style-src 'sha256-")
+    assert "unsafe" not in policy
+    assert "http" not in policy
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        b"\r\n\r\n",
+        b"GET\r\n\r\n",
+        b"\x00\xff\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"GET /" + b"a" * 70_000 + b"\r\n\r\n",
+    ],
+)
+def test_nonsense_is_not_repeated(port: int, request_bytes: bytes) -> None:
+    """Whatever comes is refused in a line of our own, or by hanging up; the next request is served."""
+    try:
+        answer = raw(port, request_bytes)
+    except ConnectionError:  # it hung up on what it did not read
+        answer = b""
+    assert b"aaaa" not in answer
+    assert b"\xff" not in answer
+    assert b"<html" not in answer.lower()
+    assert 200 == get(port, "/livez").status
+
+
+def test_an_error_is_for_the_log_and_not_for_the_client(caplog: pytest.LogCaptureFixture) -> None:
+    """500, and one line."""
+
+    def broken(_asked: Asked) -> Reply:
+        raise ValueError("the secret reason")
+
+    caplog.set_level(logging.ERROR)
+    with serving({"/": broken}) as port:
+        answer = get(port, "/")
+    assert (500, "internal error, see the log\n") == (answer.status, answer.text)
+    assert "the secret reason" in caplog.text
+
+
+def test_who_dribbles_is_cut_off_and_holds_nobody_up(monkeypatch: pytest.MonkeyPatch, health: WorkerHealth) -> None:
+    """Its time is from the connection on, whatever it sends meanwhile."""
+    monkeypatch.setattr(server_module, "REQUEST_S", 0.5)
+    with served(health) as port, socket.create_connection((LOCALHOST, port), timeout=30) as slow:
+        slow.sendall(b"GET /livez HT")
+        assert 200 == get(port, "/livez").status
+        while True:
+            try:
+                slow.sendall(b"x")
+                if slow.recv(1_000) == b"":
+                    break
+            except ConnectionError:
+                break
+        assert 200 == get(port, "/livez").status
+
+
+def test_too_many_at_once_are_turned_away_and_served_later(
+    monkeypatch: pytest.MonkeyPatch, health: WorkerHealth
+) -> None:
+    """Two may be there here; when they have gone the next one is served."""
+    monkeypatch.setattr(server_module, "MAX_REQUESTS", 2)
+    with served(health) as port:
+        held = [socket.create_connection((LOCALHOST, port), timeout=30) for _ in range(2)]
+        until(lambda: raw(port, b"GET /livez HTTP/1.1\r\n\r\n") == b"", "the third is turned away")
+        for connection in held:
+            connection.close()
+        until(lambda: get(port, "/livez").status == 200, "there is room again")
+
+
+def test_a_port_that_was_asked_for_must_be_free(health: WorkerHealth) -> None:
+    """A settings error that names the setting, before anything is loaded."""
+    with served(health) as taken, pytest.raises(SettingsError, match=rf"health\.port.*{LOCALHOST}:{taken}"):
+        HealthServer({}, host=LOCALHOST, port=taken)
+
+
+def test_the_usual_port_may_be_taken(monkeypatch: pytest.MonkeyPatch, health: WorkerHealth) -> None:
+    """Then any free one is, and the log says which."""
+    with served(health) as taken:
+        monkeypatch.setattr(server_module, "USUAL_PORT", taken)
+        with HealthServer({}, host=LOCALHOST, port=None) as second:
+            assert second.port not in {0, taken}
+            assert f"http://{LOCALHOST}:{second.port}/" == second.url
+    with HealthServer({}, host=LOCALHOST, port=None) as third:
+        assert third.port == taken
+
+
+@pytest.mark.parametrize("host", ["no.such.host.invalid", "203.0.113.7"])
+def test_an_address_that_is_not_ours_is_a_settings_error(host: str) -> None:
+    """With the setting's name in it."""
+    with pytest.raises(SettingsError, match=r"health\.host"):
+        HealthServer({}, host=host, port=None)
+
+
+def test_an_address_for_all_is_shown_as_our_own() -> None:
+    """A person cannot click on 0.0.0.0."""
+    server = HealthServer({}, host="0.0.0.0", port=0)
+    assert f"http://localhost:{server.port}/" == server.url
+    server.close()

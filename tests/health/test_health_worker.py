@@ -1,0 +1,204 @@
+"""What probes and page are told of a worker: a whole one, on the fake log and the fake clock, in each of its states."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import orjson
+from health.looking import EPOCH_S, FACTS, Gpu, health_of, view_of
+from worker.faults import Fault, Faults, no_fault
+from worker.world import INVALID, LONG, POISONED, SHORT, Process, World
+
+from enricher.errors import TransactionTrouble
+from enricher.health import Verdict, WorkerHealth
+from enricher.health.liveness import TURN
+from enricher.health.samples import EVERY_S, KEPT_S, lag_of
+from enricher.watchdog import Watched
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A worker and its health."""
+
+    world: World
+    process: Process
+    health: WorkerHealth
+
+    def work(self, *values: bytes | None) -> None:
+        """Put articles and let the worker publish them, with a look every now and then."""
+        self.world.put(*values)
+        while not self.world.done():
+            self.world.steps(self.process, until=lambda: True)
+            self.process.worker.step()
+            self.health.sample()
+
+
+def scene(fault: Fault = no_fault) -> Scene:
+    """A worker that is built, and has its partitions."""
+    world = World()
+    process = world.start(fault=fault)
+    process.source.open(process.worker)
+    health = health_of(world.clock)
+    health.shows(view_of(process, gpus=(Gpu(),)))
+    return Scene(world, process, health)
+
+
+def test_before_there_is_a_worker_it_lives_and_is_not_ready() -> None:
+    """The startup probe is told what it waits for; the metrics say "starting"."""
+    health = health_of(World().clock)
+    assert Verdict(ok=True, reason="loading the model") == health.live()
+    assert Verdict(ok=False, reason="loading the model") == health.ready() == health.started()
+    health.starts("connecting with the brokers")
+    assert Verdict(ok=False, reason="connecting with the brokers") == health.ready() == health.started()
+    assert (b"starting 1\n", "text/plain") == health.metrics("")
+    status = health.status()
+    assert ("starting", []) == (status["state"], status["history"]["rows"])
+
+
+def test_a_worker_that_is_built_has_started_and_speaks_for_itself() -> None:
+    """Model and metrics are its own from then on."""
+    here = scene()
+    assert here.health.started().ok
+    assert here.health.live().ok
+    assert (b"worker 1\n", "text/plain") == here.health.metrics("")
+    assert "newswire-minilm" == here.health.status()["model"]["name"]
+
+
+def test_it_is_ready_as_a_member_and_not_while_it_drains() -> None:
+    """Working, then asked to end."""
+    here = scene()
+    assert Verdict(ok=True, reason="working") == here.health.ready()
+    here.process.worker.stop()
+    assert Verdict(ok=False, reason="draining") == here.health.ready()
+    assert here.health.live().ok, "a pod that drains is not to be killed"
+
+
+def test_a_model_that_hangs_turns_it_dead_and_back_when_it_goes_on() -> None:
+    """Beyond half of the bound of 30 s here; what comes back late is progress all the same."""
+    here = scene()
+    here.process.engine.hangs = True
+    here.world.put(SHORT)
+    here.world.steps(here.process, until=lambda: here.process.engine.busy > 0)
+    assert here.health.live().ok
+    here.world.steps(here.process, until=lambda: not here.health.live().ok, at_most=10_000)
+    assert "the model has finished no batch for 15 s, bound 15 s" == here.health.live().reason
+    assert here.world.clock() < 17
+    here.process.engine.hangs = False
+    here.process.engine._finish(here.process.engine.submitted[0])
+    here.process.worker.step()
+    here.process.worker.step()
+    assert here.health.live().ok
+
+
+def test_a_tokenizer_that_hangs_turns_it_dead() -> None:
+    """By the same bound."""
+    here = scene()
+    here.process.tokenizer.hangs = True
+    here.world.put(SHORT)
+    here.world.steps(here.process, until=lambda: not here.health.live().ok, at_most=10_000)
+    assert "the tokenizer has finished nothing" in here.health.live().reason
+
+
+def test_what_the_engine_finished_while_the_broker_was_away_is_no_hang() -> None:
+    """The loop did not look for so long, because it waited for the broker."""
+    here = scene()
+    here.world.put(SHORT)
+    here.world.steps(here.process, until=lambda: here.process.engine.busy > 0)
+    here.world.clock.sleep(1_000)
+    assert here.health.live().ok
+    here.process.worker.step()
+    assert here.health.live().ok
+
+
+def test_an_idle_worker_is_alive_for_ever() -> None:
+    """Nothing to do is no hang."""
+    here = scene()
+    for _ in range(1_000):
+        here.process.worker.step()
+        assert here.health.live().ok
+    assert here.world.clock() > 60
+
+
+def test_a_turn_that_hangs_turns_it_dead() -> None:
+    """As the watchdog sees it."""
+    world = World()
+    health = health_of(world.clock)
+    health.shows(view_of(world.start(), watched=lambda: Watched(TURN, 60.0, 45.0)))
+    assert Verdict(ok=False, reason="no progress in 'one turn of the loop' for 45 s, bound 30 s") == health.live()
+
+
+def test_recoveries_are_told_with_their_kind_and_time_and_turn_no_probe() -> None:
+    """The kind is the name of a class: its message may say what a broker said."""
+    here = scene(fault=Faults("commit", TransactionTrouble("what a broker said"), 1))
+    here.work(SHORT, LONG)
+    status = here.health.status()
+    assert "what a broker said" not in orjson.dumps(status).decode()
+    (recovery,) = status["recoveries"]
+    assert ("TransactionTrouble", True) == (recovery["reason"], recovery["settled"])
+    assert EPOCH_S <= recovery["at"] <= EPOCH_S + here.world.clock()
+    assert recovery["duration_s"] >= 0
+    assert here.health.live().ok
+    assert here.health.ready().ok
+
+
+def test_the_status_counts_what_was_published() -> None:
+    """The same numbers as the tally's, by reason where there are reasons."""
+    here = scene()
+    here.work(SHORT, LONG, INVALID, POISONED, None)
+    status = here.health.status()
+    assert here.process.tally.published == status["totals"]["published"] == 5
+    assert 2 == status["totals"]["dead_letters"] == sum(letter["count"] for letter in status["dead_letters"])
+    assert {"decode", "inference"} == {letter["stage"] for letter in status["dead_letters"]}
+    assert here.process.tally.transactions == status["transactions"]["committed"]
+    assert 0 < status["batches"]["fill"] <= 1
+    assert 0 <= status["batches"]["padding_share"] < 1
+    assert status["rates"]["articles_per_s"] > 0
+    assert "NVIDIA H200" == status["gpus"][0]["name"]
+    assert FACTS.group == status["worker"]["group"]
+
+
+def test_the_status_is_json_without_a_word_of_an_article() -> None:
+    """Whatever happens to an article, good or bad."""
+    here = scene()
+    here.work(SHORT, LONG, INVALID, POISONED, None)
+    text = orjson.dumps(here.health.status()).decode()
+    for word in ("Ada", "Lovelace", "London", "poison", "Mister", "second line"):
+        assert word not in text
+
+
+def test_the_charts_have_a_row_for_each_look_and_no_more_than_a_quarter_of_an_hour() -> None:
+    """Old looks go; a page that has some asks for the rest."""
+    here = scene()
+    for _ in range(int(KEPT_S / EVERY_S) + 100):
+        here.world.clock.sleep(EVERY_S)
+        here.health.sample()
+    history = here.health.status()["history"]
+    rows = history["rows"]
+    assert int(KEPT_S / EVERY_S) == len(rows)
+    assert KEPT_S - EVERY_S == rows[-1][0] - rows[0][0]
+    assert {len(history["columns"])} == set(map(len, rows))
+    assert rows[-3:] == here.health.status(since=rows[-4][0])["history"]["rows"]
+    assert [] == here.health.status(since=rows[-1][0])["history"]["rows"]
+
+
+def test_a_rate_is_what_happened_between_two_looks() -> None:
+    """Ten articles in two seconds are five a second, and then none."""
+    here = scene()
+    here.health.sample()
+    here.process.tally.records += 10
+    for _ in range(2):
+        here.world.clock.sleep(EVERY_S)
+        here.health.sample()
+    index = here.health.status()["history"]["columns"].index("articles_per_s")
+    assert [5.0, 0.0] == [row[index] for row in here.health.status()["history"]["rows"][-2:]]
+
+
+def test_a_lag_that_nobody_knows_yet_is_none_and_that_of_no_partition_is_zero() -> None:
+    """Nought would say that there is nothing to do."""
+    here = scene()
+    here.process.worker.step()
+    levels = here.process.worker.gauges.read()
+    (one, other) = here.process.tracker.partitions
+    assert lag_of(replace(levels, lags={})) is None
+    assert 7 == lag_of(replace(levels, lags={one: 3, other: 4}))
+    assert 0 == lag_of(replace(levels, lags={}, partitions=0))
