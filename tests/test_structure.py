@@ -115,3 +115,9 @@ def test_functions_are_short() -> None:
     lengths = [length_of(function) for path in FILES for function in functions_of(path)]
     assert median(lengths) <= 10
     assert quantiles(lengths, n=10)[-1] < 30
+
+
+def test_no_two_test_files_have_one_name() -> None:
+    """Test folders are no packages, so pytest would take the second for the first."""
+    names = [path.name for path in Path(__file__).parent.rglob("test_*.py")]
+    assert sorted(names) == sorted(set(names))
