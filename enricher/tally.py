@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from enricher.distribution import LATENCIES_S, RATIOS, SECONDS, WAITS_S, Distribution
@@ -103,11 +103,9 @@ class Tally:
                 latency_s.add(epoch_s - ticket.raw.timestamp_s)
 
     def as_dict(self) -> dict[str, Any]:
-        """For machines."""
+        """For machines: a copy."""
         derived = {"published": self.published, "padding_share": self.padding_share, "working_s": self.working_s}
-        counts = asdict(self) | derived
-        del counts["epoch_clock"], counts["_read_up_to"]
-        return counts
+        return {each.name: _copied(getattr(self, each.name)) for each in fields(self) if each.repr} | derived
 
     def _count_outcome(self, ticket: InFlight) -> None:
         match ticket.outcome:
@@ -118,3 +116,10 @@ class Tally:
                 self.tombstones += 1
             case DeadLetter(stage=stage, error_type=error_type):
                 self.dead_letters[f"{stage}:{error_type}"] += 1
+
+
+def _copied(value: Any) -> Any:  # noqa: ANN401  whatever a field holds
+    if isinstance(value, Distribution):
+        return asdict(value)
+    # `asdict` of the standard library would count the pairs of a Counter.
+    return dict(value) if isinstance(value, Counter) else value

@@ -96,8 +96,9 @@ def _run_child(share: Share, wish: Wish) -> None:
     link = ParentLink()
     with stopped_by_signals() as signals, _watching() as watchdog:
         link.end_with_parent()
-        settings = share.of(load_settings())
-        set_up_log(settings, share.index)
+        whole = load_settings()
+        set_up_log(whole, share.index)
+        settings = share.of(whole)
         with exports(settings) as leaving, worker_health(settings, link) as health:
             worker = _built(settings, wish, watchdog, health, leaving)
             signals.stop(_Telling(link, worker))
