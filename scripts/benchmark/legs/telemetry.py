@@ -28,7 +28,7 @@ from enricher.worker import Worker
 ABOUT = (
     "The worker with a model that answers at once, so that nothing hides behind it: first with counting and tracing taken "
     "out, then as it is, with metrics scraped and sent by OTLP every five seconds, and then with traces too, every article "
-    "in a publisher's trace that is not sampled or is. Processor time of all its threads per article, the tokenizer's included."
+    "in a publisher's trace that is not sampled or is. Processor time of all threads per article, the tokenizer's included."
 )
 AIM_SHARE = 0.02
 _EVERY_S = 5.0
