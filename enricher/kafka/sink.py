@@ -72,7 +72,7 @@ class TransactionalSink:
 
         Raises TransactionTrouble where it failed or nobody knows; then only `recover` makes the sink usable again.
         """
-        outgoing = [self._encoder.outgoing(ticket) for ticket in release.tickets]
+        outgoing = [self._encoded(ticket) for ticket in release.tickets]
         producer, self._producer = self._producer, None  # broken until proven whole
         if producer is None:
             message = "the producer is broken"
@@ -119,6 +119,12 @@ class TransactionalSink:
         producer.commit_transaction(timeout_s)
         steps.done("commit")
         return steps.slow
+
+    def _encoded(self, ticket: InFlight) -> Outgoing:
+        """The ticket's message. That a record is too large for its topic shows only here: then its outcome is the letter."""
+        message = self._encoder.outgoing(ticket)
+        ticket.outcome = message.letter or ticket.outcome
+        return message
 
     def _produce(self, producer: Producer, outgoing: Sequence[Outgoing]) -> None:
         self._failed = []

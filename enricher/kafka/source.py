@@ -181,8 +181,8 @@ class KafkaSource:
 
     def _take(self, partitions: list[TopicPartition]) -> None:
         self._consumer.incremental_assign(partitions)
-        if self._paused:
-            self._consumer.pause(partitions)
+        # Either way: the client keeps a partition paused that left while it was, and never reads it when it comes back.
+        (self._consumer.pause if self._paused else self._consumer.resume)(partitions)
         for partition in map(ours, partitions):
             if partition in self._gone:
                 message = f"{partition.topic}[{partition.number}] left and came back at once: its records are mixed up"

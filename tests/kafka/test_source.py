@@ -122,6 +122,25 @@ def test_pausing_stops_records_but_not_rebalances(topics: Topics) -> None:
     first.close()
 
 
+def test_a_partition_that_left_while_paused_is_read_when_it_comes_back(topics: Topics) -> None:
+    """The client keeps a partition paused beyond its assignment; when it comes back, nobody knows of that any more."""
+    config = config_for(topics)
+    first, mine = opened(config)
+    first.pause()
+    second, theirs = KafkaSource(replace(config, instance="worker-1")), Diary()
+    second.open(theirs)
+    while len(theirs.owned) < 2:
+        poll_both(first, second)
+    left = next(iter(theirs.owned))
+    assert left not in mine.owned
+    first.resume()
+    second.close()
+    poll_until(first, lambda: len(mine.owned) == 4)
+    publish(topics.bootstrap_servers, topics.input, [Sent(f"k{number}".encode(), b"{}") for number in range(40)])
+    assert left in {record.partition for record in records_of(first, 40)}
+    first.close()
+
+
 def test_only_the_partitions_that_move_are_revoked(topics: Topics) -> None:
     """A second member takes two of four partitions; the first keeps the others without a pause (cooperative)."""
     config = config_for(topics)
