@@ -14,6 +14,7 @@ from support.topics import Topics
 from enricher.app import Model, kafka_worker, load_model
 from enricher.inference.model import EMBEDDED_FOLDER, PreparedModel, prepare
 from enricher.settings import Settings, load_settings
+from enricher.tally import Tally
 
 pytestmark = pytest.mark.broker
 
@@ -47,11 +48,13 @@ def model() -> Model:
     return load_model(Settings())
 
 
-def run_worker(topics: Topics, monkeypatch: pytest.MonkeyPatch, model: Model, **more: str) -> None:
-    """A worker in this process, until it has caught up."""
+def run_worker(topics: Topics, monkeypatch: pytest.MonkeyPatch, model: Model, **more: str) -> Tally:
+    """A worker in this process, until it has caught up; gives its counts."""
     for name, value in {**topics.environment, **more}.items():
         monkeypatch.setenv(name, value)
-    kafka_worker(load_settings(), model, until_caught_up=True).run()
+    worker = kafka_worker(load_settings(), model, until_caught_up=True)
+    worker.run()
+    return worker.tally
 
 
 def test_each_kind_of_bad_input_gives_one_dead_letter(
@@ -95,13 +98,14 @@ def test_an_output_above_the_limit_is_a_dead_letter(
     """The enriched record would be larger than the topic takes: the article is dead-lettered, its neighbour is not."""
     large = {"id": "large", "body": "Angela Merkel met Emmanuel Macron in Paris. " * 400}
     places = publish(topics.bootstrap_servers, topics.input, [as_sent(large), as_sent(GOOD)])
-    run_worker(topics, monkeypatch, model, ENRICHER_ARTICLES__MAX_RECORD_BYTES="10000")
+    tally = run_worker(topics, monkeypatch, model, ENRICHER_ARTICLES__MAX_RECORD_BYTES="10000")
     records = read_all(topics.bootstrap_servers, topics.output)
     dead = read_all(topics.bootstrap_servers, topics.dead_letters)
     assert_exactly_once([*records, *dead], places)
     assert [(message.key(), headers_of(message)["enricher.dlq.error.type"]) for message in dead] == [
         (b"large", b"OutputTooLarge")
     ]
+    assert (1, {"publish:OutputTooLarge": 1}) == (tally.records, tally.dead_letters)
 
 
 def test_an_output_that_the_broker_refuses_is_a_dead_letter(
