@@ -6,14 +6,13 @@ Names follow OpenTelemetry's rules (its page "Prometheus and OpenMetrics Compati
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from dataclasses import replace
 
-from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
-from prometheus_client.exposition import choose_encoder
-from prometheus_client.registry import Collector
 
 from enricher.distribution import Distribution
+from enricher.exposition import exposed
 from enricher.telemetry.instruments import INSTRUMENTS, Instrument, Kind
 from enricher.telemetry.observed import Observed
 from enricher.telemetry.readings import Attributes
@@ -40,29 +39,17 @@ def label_name(attribute: str) -> str:
     return _legal(attribute)
 
 
-def exposition(observed: Iterable[Observed], accept: str) -> tuple[bytes, str]:
+def exposition(seen: Observed, accept: str) -> tuple[bytes, str]:
     """All instruments in the form that `accept` (an HTTP header) asks for, and its content type."""
-    registry = CollectorRegistry(auto_describe=False)
-    for seen in observed:
-        registry.register(_Collector(seen))
-    encode, content_type = choose_encoder(accept)
-    return encode(registry), content_type
+    return exposed(lambda: _families(seen), accept)
 
 
-class _Collector(Collector):
-    """Reads a worker when somebody scrapes."""
-
-    def __init__(self, seen: Observed) -> None:
-        self._seen = seen
-
-    def describe(self) -> Iterable[Metric]:
-        """Nothing: the registry would collect to find out."""
-        return ()
-
-    def collect(self) -> Iterator[Metric]:
-        """One family per instrument."""
-        for instrument in INSTRUMENTS:
-            yield _histogram(instrument, self._seen) if instrument.distribution else _family(instrument, self._seen)
+def _families(seen: Observed) -> Iterator[Metric]:
+    """One per instrument, all of one look at the levels."""
+    levels = seen.levels()
+    seen = replace(seen, levels=lambda: levels)
+    for instrument in INSTRUMENTS:
+        yield _histogram(instrument, seen) if instrument.distribution else _family(instrument, seen)
 
 
 def _family(instrument: Instrument, seen: Observed) -> Metric:

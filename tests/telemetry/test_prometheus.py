@@ -17,7 +17,7 @@ OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 
 def samples(accept: str = "") -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
     """Name and labels -> value, as a parser of the format reads them."""
-    body, content_type = exposition([observed()], accept)
+    body, content_type = exposition(observed(), accept)
     parser = openmetrics if "openmetrics" in content_type else text_format
     families = parser.text_string_to_metric_families(body.decode())
     return {(s.name, tuple(sorted(s.labels.items()))): s.value for family in families for s in family.samples}

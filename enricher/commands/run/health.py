@@ -8,11 +8,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version
 
-from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily, Metric
-from prometheus_client.exposition import choose_encoder
-from prometheus_client.registry import Collector
 
+from enricher.exposition import exposed
 from enricher.health import PARENT_PAGE, Facts, HealthServer, ProcessesHealth, Route, View, Waits, WorkerHealth, routes
 from enricher.levels import WorkerState
 from enricher.processes import ParentLink, Supervisor
@@ -64,31 +62,22 @@ def view_of(worker: Worker, watchdog: Watchdog, seen: Observed) -> View:
         watched=watchdog.watched,
         waits=lambda: Waits(pacing.engine_waits_s, pacing.tokenizer_waits_s, pacing.engine_timeout_s),
         recoveries=lambda: tuple(recovery.noted),
-        metrics=lambda accept: exposition([seen], accept),
+        metrics=lambda accept: exposition(seen, accept),
         gpus=seen.gpus,
     )
 
 
 def starting_metrics(accept: str) -> tuple[bytes, str]:
     """What is exposed before there is a worker: its state."""
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Starting())
-    encode, content_type = choose_encoder(accept)
-    return encode(registry), content_type
+    return exposed(_starting, accept)
 
 
-class _Starting(Collector):
-    def describe(self) -> list[Metric]:
-        """Nothing: the registry would collect to find out."""
-        return []
-
-    def collect(self) -> Iterator[Metric]:
-        """The state alone."""
-        state = next(instrument for instrument in INSTRUMENTS if instrument.name == STATE)
-        family = GaugeMetricFamily(prometheus_name(state), state.description, labels=[label_name(STATE)])
-        for each in WorkerState:
-            family.add_metric([each.value], float(each is WorkerState.STARTING))
-        yield family
+def _starting() -> Iterator[Metric]:
+    state = next(instrument for instrument in INSTRUMENTS if instrument.name == STATE)
+    family = GaugeMetricFamily(prometheus_name(state), state.description, labels=[label_name(STATE)])
+    for each in WorkerState:
+        family.add_metric([each.value], float(each is WorkerState.STARTING))
+    yield family
 
 
 @contextmanager

@@ -99,7 +99,7 @@ def _looked_at(bench: Bench, settings: Settings, worker: Worker) -> Iterator[Non
 
     def scrape() -> None:
         while not over.wait(_EVERY_S):
-            exposition([seen], "")
+            exposition(seen, "")
 
     scraping = threading.Thread(target=scrape, daemon=True)
     with exported_metrics(seen, resource_of("bench", "bench")):
