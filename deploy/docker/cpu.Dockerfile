@@ -13,9 +13,13 @@ RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf --mount=type=secret,id=
       -r /build/lock.txt
 
 # ---- lean: the same as it ships, without what only builds. A program that cannot write cannot keep bytecode, so it is
-# compiled here, and never compared with its source again; of transformers' 400 families only those that can be loaded.
+# compiled here, and never compared with its source again; of transformers' 400 families only those that can be loaded; of
+# OpenVINO what runs an ONNX graph on a processor, and not Intel's GPUs and NPUs or other frameworks' files.
 FROM packages AS lean
 RUN python3 -m pip --python /opt/enricher/bin/python uninstall --yes --quiet setuptools \
+ && find /opt/enricher/lib/python3.11/site-packages/openvino/libs -name cache.json -delete \
+      -o -name 'libopenvino_intel_[gn]pu_plugin.so' -delete \
+      -o -regex '.*/libopenvino_\(tensorflow\|tensorflow_lite\|pytorch\|paddle\|gguf\|jax\)_frontend\.so.*' -delete \
  && python3 -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/enricher/lib \
       -x 'transformers/models/(?!(auto|bert|camembert|distilbert|electra|encoder_decoder|roberta|xlm_roberta)/)' \
  && find /opt/enricher -exec touch --no-dereference --date=@0 {} +

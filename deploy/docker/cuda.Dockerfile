@@ -16,8 +16,8 @@ RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf --mount=type=secret,id=
 # compiled here, and never compared with its source again; of transformers' 400 families only those that can be loaded.
 FROM packages AS lean
 COPY deploy/docker/keep_cuda_libraries.py /build/
-# OpenVINO's plugin is for processors. CUDA's libraries go apart, into layers that stay as they are while programs change.
-RUN python3 -m pip --python /opt/enricher/bin/python uninstall --yes --quiet setuptools onnxruntime-ep-openvino \
+# OpenVINO is for processors. CUDA's libraries go apart, into layers that stay as they are while programs change.
+RUN python3 -m pip --python /opt/enricher/bin/python uninstall --yes --quiet setuptools openvino openvino-telemetry \
  && python3 /build/keep_cuda_libraries.py /opt/enricher/lib/python3.11/site-packages \
  && python3 -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/enricher/lib \
       -x 'transformers/models/(?!(auto|bert|camembert|distilbert|electra|encoder_decoder|roberta|xlm_roberta)/)' \

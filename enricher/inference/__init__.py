@@ -20,7 +20,7 @@ safetensors leaves it unmapped.
     onnxfolder.py   a folder with a model that is ONNX already
     external.py     such a model between our inputs and our answers
     device.py       which device, how many cores, how a session is opened
-    plugin.py       the OpenVINO plugin provider: whether it is here, and its options
+    openvino_session.py  OpenVINO: whether it is here, and a model opened on it
     model.py        a folder -> a graph on disk, in the form that was chosen
     cache.py        where graphs are kept, each built once
     engine.py       batch -> labels and scores, or failures, window by window

@@ -1,6 +1,6 @@
 """Which device runs the model, how many runs it takes at once, and how a session on it is opened.
 
-Falling back in silence is refused here: what was asked for is what runs. The plugin provider is plugin.py's.
+Falling back in silence is refused here: what was asked for is what runs. What is OpenVINO's is openvino_session.py's.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import math
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 import onnx
 import onnxruntime as ort
@@ -22,19 +22,21 @@ from onnxruntime.capi import onnxruntime_pybind11_state as ort_state
 
 from enricher.devices import DeviceName, parse_device
 from enricher.errors import ModelError
-from enricher.inference import plugin
+from enricher.inference import openvino_session
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
-    from enricher.inference.forms import Runtime
+    import numpy.typing as npt
+
+    from enricher.inference.forms import Feeds, Runtime
 
 Device = Literal["cpu", "cuda"]
 
 PROVIDERS: dict[Runtime, str] = {
     "cpu": "CPUExecutionProvider",
     "cuda": "CUDAExecutionProvider",
-    "openvino": plugin.PROVIDER,
+    "openvino": openvino_session.NAME,
 }
 
 ORT_ERRORS: tuple[type[Exception], ...] = (
@@ -42,7 +44,8 @@ ORT_ERRORS: tuple[type[Exception], ...] = (
     RuntimeError,
     MemoryError,
 )
-"""What ONNX Runtime raises. Its own errors share no base class; allocation can fail as either of the last two."""
+"""What a session raises. ONNX Runtime's own errors share no base class; allocation can fail as either of the last two, and
+OpenVINO knows only these."""
 
 _PROVIDER_OPTIONS = {
     "cuda": {
@@ -119,27 +122,37 @@ def _provider(runtime: Runtime, device_id: int) -> tuple[str, dict[str, str]]:
     return PROVIDERS[runtime], {**options, "device_id": str(device_id)} if runtime == "cuda" else options
 
 
+class Session(Protocol):
+    """An open model, for any number of threads to call."""
+
+    def run(self, outputs: Sequence[str], feeds: Feeds, /) -> list[npt.NDArray[Any]]:
+        """The outputs of that name, in that order. Blocks for the length of a run. Raises one of ORT_ERRORS."""
+        ...
+
+
 def open_session(
     model: Path | bytes, runtime: Runtime, *, threads_per_run: int, lanes: int = 1, device_id: int = 0
-) -> ort.InferenceSession:
-    """Open a model, for any number of threads to call. Raises ModelError where another provider took a part of it.
+) -> Session:
+    """Open a model. Raises ModelError where it does not open, or another provider took a part of it.
 
-    `lanes` is how many runs go on at once; only the plugin must know beforehand. Its threads are shared by all of them.
+    `lanes` is how many runs go on at once; only OpenVINO must know beforehand: its threads are shared by all of them.
     `device_id` is which GPU, as CUDA counts.
     """
-    options = _options(threads_per_run)
-    if runtime == "openvino":
-        plugin.add_to(options, streams=lanes, threads=lanes * threads_per_run)
-    source = model if isinstance(model, bytes) else str(model)
-    providers = None if runtime == "openvino" else [_provider(runtime, device_id)]
     try:
-        session = ort.InferenceSession(source, options, providers=providers)
+        if runtime == "openvino":
+            return openvino_session.OpenVinoSession(model, streams=lanes, threads=lanes * threads_per_run)
+        return _onnx_session(model, runtime, threads_per_run=threads_per_run, device_id=device_id)
     except ORT_ERRORS as error:
-        raise ModelError(f"ONNX Runtime cannot open the model on {runtime}: {error}") from error
+        raise ModelError(f"the model cannot be opened on {runtime}: {error}") from error
+
+
+def _onnx_session(model: Path | bytes, runtime: Runtime, *, threads_per_run: int, device_id: int) -> Session:
+    source = model if isinstance(model, bytes) else str(model)
+    session = ort.InferenceSession(source, _options(threads_per_run), providers=[_provider(runtime, device_id)])
     session.disable_fallback()
     if session.get_providers()[0] != PROVIDERS[runtime]:
         raise ModelError(f"ONNX Runtime fell back to {session.get_providers()[0]}.")
-    return session
+    return cast("Session", session)
 
 
 def _options(threads_per_run: int) -> ort.SessionOptions:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Feeds = dict[str, "npt.NDArray[Any]"]
 Runtime = Literal["cpu", "cuda", "openvino"]
-"""Which execution provider runs a form: ONNX Runtime's own for CPU or CUDA, or the OpenVINO plugin."""
+"""What runs a form: ONNX Runtime's own for CPU or CUDA, or OpenVINO."""
 LENGTH_STEP_TOKENS = 16
 """What a form that rounds lengths up rounds them up to a multiple of."""
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 BUILDER_VERSION = 2
 """Raise it with every change to what is built: graphs in people's caches carry it in their names."""
 _HALF_PRECISIONS = frozenset({"fp16"})
-"""Written as float16. bf16 and int8 are made of a float32 graph, by the plugin and by the quantiser."""
+"""Written as float16. bf16 and int8 are made of a float32 graph, by OpenVINO and by the quantiser."""
 
 
 def build(checkpoint: Checkpoint, form: Form, writer: OnnxWriter) -> onnx.ModelProto:

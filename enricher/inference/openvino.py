@@ -1,9 +1,9 @@
-"""The bfloat16 form for processors with AMX or AVX512-BF16: the padded graph, run by the OpenVINO plugin provider.
+"""The bfloat16 form for processors with AMX or AVX512-BF16: the padded graph, run by OpenVINO.
 
-The graph is float32, as padded.py builds it; the plugin computes it in bfloat16, logits included. It prepares itself for
+The graph is float32, as padded.py builds it; OpenVINO computes it in bfloat16, logits included. It prepares itself for
 each shape that it has not seen, and keeps what it prepared; and lengths that are multiples of 16 are a fifth faster than
 odd ones, padding counted (AMX, scripts/model_benchmark/README.md). So lengths are rounded up; the number of windows is not,
-which would cost more than it saves. How a session on the plugin is opened is plugin.py's and device.py's.
+which would cost more than it saves. How a model is opened there is openvino_session.py's.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from enricher.inference import plugin
+from enricher.inference import openvino_session
 from enricher.inference.forms import LENGTH_STEP_TOKENS
 from enricher.inference.padded import PaddedFloat32
 
@@ -39,8 +39,8 @@ class PaddedBfloat16(PaddedFloat32):
         return "padded-bf16"
 
     def problem(self) -> str | None:
-        """The plugin is missing, or the processor has no bf16 units."""
-        return plugin.problem()
+        """OpenVINO is missing, or the processor has no bf16 units."""
+        return openvino_session.problem()
 
     def positions(self, writer: OnnxWriter, table: str) -> str:
         """As the float32 form; a length may be rounded up beyond the table, so rows for padding are put behind it."""

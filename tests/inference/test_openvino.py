@@ -1,10 +1,9 @@
-"""The bf16 form and the plugin that runs it: where they are refused, and that what runs is bf16 and nothing else."""
+"""The bf16 form and OpenVINO, which runs it: where they are refused, and that what runs is bf16 and nothing else."""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from enricher.errors import ModelError
-from enricher.inference import plugin
+from enricher.inference import openvino_session
 from enricher.inference.checkpoint import Checkpoint
 from enricher.inference.device import open_session
 from enricher.inference.engine import OnnxEngine
@@ -39,26 +38,23 @@ def bf16_engine(tmp_path_factory: pytest.TempPathFactory) -> OnnxEngine:
     return OnnxEngine(model, threads_per_run=1, pad_id=0, lanes=2)
 
 
-def test_the_plugin_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_openvino_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """The message says what to install."""
-    monkeypatch.setattr(plugin, "processor", lambda: None)
-    monkeypatch.setattr(plugin, "installed", lambda: False)
-    assert "onnxruntime-ep-openvino" in (PaddedBfloat16().problem() or "")
+    monkeypatch.setattr(openvino_session, "installed", lambda: False)
+    assert "pip install openvino" in (PaddedBfloat16().problem() or "")
 
 
-def test_a_processor_that_the_plugin_does_not_take_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Installing it again would not help there."""
-    monkeypatch.setattr(plugin, "processor", lambda: None)
-    monkeypatch.setattr(plugin, "installed", lambda: True)
-    assert "takes no processor of this make" in (PaddedBfloat16().problem() or "")
+def test_openvino_that_does_not_load_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Installing it again would hardly help."""
+    monkeypatch.setattr(openvino_session, "capabilities", lambda: None)
+    assert "does not load" in (PaddedBfloat16().problem() or "")
 
 
 def test_a_processor_without_bf16_units_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """OpenVINO would run bf16 there too, slower than float32."""
-    device = SimpleNamespace(ep_metadata={"OPTIMIZATION_CAPABILITIES": "FP32 INT8 BIN"})
-    monkeypatch.setattr(plugin, "processor", lambda: device)
+    monkeypatch.setattr(openvino_session, "capabilities", lambda: ["FP32", "INT8", "BIN"])
     assert "no bf16 units" in (PaddedBfloat16().problem() or "")
-    device.ep_metadata["OPTIMIZATION_CAPABILITIES"] = "BF16 FP32 INT8 BIN"
+    monkeypatch.setattr(openvino_session, "capabilities", lambda: ["BF16", "FP32", "INT8", "BIN"])
     assert PaddedBfloat16().problem() is None
 
 
@@ -85,8 +81,8 @@ def test_what_runs_is_bf16(tmp_path: Path, window: MakeWindow) -> None:
 
 
 @needs_bf16
-def test_a_graph_that_the_plugin_takes_only_in_part_is_refused() -> None:
-    """The rest would run in float32 on the stock provider, in silence."""
+def test_a_graph_that_openvino_takes_only_in_part_is_refused() -> None:
+    """Nothing else takes the rest."""
     known, unknown = ([helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 2])] for name in ("x", "y"))
     nodes = [
         helper.make_node("Exp", ["x"], ["e"]),
@@ -96,7 +92,7 @@ def test_a_graph_that_the_plugin_takes_only_in_part_is_refused() -> None:
     domains = [helper.make_opsetid("", 18), helper.make_opsetid("com.microsoft", 1)]
     content = helper.make_model(graph, opset_imports=domains, ir_version=10).SerializeToString()
     assert open_session(content, "cpu", threads_per_run=1)
-    with pytest.raises(ModelError, match="cannot open the model on openvino"):
+    with pytest.raises(ModelError, match="cannot be opened on openvino"):
         open_session(content, "openvino", threads_per_run=1)
 
 
@@ -111,11 +107,11 @@ def test_lanes_may_run_at_once_and_warm_up_covers_every_length(
     with ThreadPoolExecutor(2) as pool:
         assert expected == list(pool.map(lambda group: _labels(bf16_engine, group), groups))
     assert bf16_engine.probe(64, batch_tokens=256) > 0
-    assert bf16_engine.provider == "OpenVINOExecutionProvider"
+    assert bf16_engine.provider == "OpenVINO"
 
 
 @needs_bf16
-def test_a_window_that_the_plugin_would_run_wrongly_fails_alone(
+def test_a_window_that_openvino_would_run_wrongly_fails_alone(
     bf16_engine: OnnxEngine, window: MakeWindow, pud_windows: list[Window]
 ) -> None:
     """It does not check ids or lengths itself."""
