@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from benchmark.arrivals import p99, percentile, poisson
-from benchmark.legs.latency.point import SLACK_MS, Measured, Point
+from benchmark.legs.latency.point import SLACK_MS, Measured, Point, rate_between
 from benchmark.legs.latency.report import outcome
 from benchmark.machine import Load
 
@@ -20,6 +20,7 @@ def _measured(p50_ms: float, *, load: float = 0.1, max_wait_ms: float = 50.0, ar
         Point("headlines", load, max_wait_ms, 250.0),
         10.0,
         [p50_ms] * articles,
+        10.0,
         9.0,
         4,
         0.2,
@@ -67,6 +68,7 @@ def test_worker_that_falls_behind_shows_in_the_last_third() -> None:
         Point("headlines", 0.9, 50.0, 250.0),
         10.0,
         [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0],
+        10.0,
         9.0,
         4,
         0.2,
@@ -74,6 +76,12 @@ def test_worker_that_falls_behind_shows_in_the_last_third() -> None:
         QUIET,
     )
     assert (5.0, 8.0) == (growing.p50_ms, growing.late_p50_ms)
+
+
+def test_rate_counts_what_became_visible_between() -> None:
+    """From the first moment on, and no more at the last; in whatever order."""
+    assert 1.5 == rate_between([5.0, 1.0, 2.0, 3.0, 2.5, 0.5], 1.0, 3.0)
+    assert 0.0 == rate_between([], 1.0, 3.0)
 
 
 def test_aim_is_the_two_waits_one_batch_and_the_slack() -> None:

@@ -18,6 +18,8 @@ from benchmark.open_loop import Job
 from enricher.app import kafka_worker
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from enricher.inference.engine import OnnxEngine
     from enricher.records import Batch, BatchResult
     from enricher.worker import Worker
@@ -44,6 +46,8 @@ class Measured:
     rate: float
     latencies_ms: list[float]
     """In the order in which the articles were due."""
+    visible_per_s: float
+    """Articles that became visible in a second while they were published, the first third of that time left out."""
     one_batch_ms: float
     """Median time of a run of the model during this very point."""
     transactions: int
@@ -82,6 +86,7 @@ class Measured:
             **asdict(self.point),
             "articles": len(self.latencies_ms),
             "articles_per_s": self.rate,
+            "visible_per_s": self.visible_per_s,
             "p50_ms": self.p50_ms,
             "p90_ms": self.p90_ms,
             "p99_ms": self.p99_ms,
@@ -136,6 +141,7 @@ def measure(bench: Bench, point: Point, capacity_per_s: float, seconds: float, *
         point,
         len(due_s) / seconds,
         [1000 * (seen_s - when_s) for seen_s, when_s in zip(seen["seen_s"], due_s, strict=True)],
+        rate_between(seen["seen_s"], seconds / 3, seconds),
         1000 * statistics.median(engine.run_s),
         transactions,
         1000 * percentile(seen["late_s"], 0.99),
@@ -153,3 +159,8 @@ def _talk(bench: Bench, client: Child, engine: TimedEngine, worker: Worker) -> t
         return client.hear(), meter.read(), worker.tally.transactions - before
     finally:
         worker.stop()
+
+
+def rate_between(seen_s: Sequence[float], start_s: float, stop_s: float) -> float:
+    """How many a second, of those between."""
+    return sum(start_s <= each < stop_s for each in seen_s) / (stop_s - start_s)

@@ -57,8 +57,9 @@ def _table(measured: Sequence[Measured], capacity: Mapping[Mix, float]) -> Table
         "From publish to visible",
         _COLUMNS,
         [_row(each) for each in measured],
-        f"Capacity, with a backlog: {capacities}. The aim counts at {_LOW:.0%}. The client is publisher and reader; it was "
-        f"late itself by {late_ms:.1f} ms at most (p99 of a point), which counts as latency. p99 needs a hundred articles.",
+        f"Capacity, beside publisher and reader: {capacities}. The aim counts at {_LOW:.0%}. The client is publisher and "
+        f"reader; it was late itself by {late_ms:.1f} ms at most (p99 of a point), which counts as latency. p99 needs a "
+        f"hundred articles.",
     )
 
 
