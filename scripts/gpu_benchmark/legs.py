@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import onnx
 
 from enricher.inference.checkpoint import Checkpoint
 from enricher.inference.device import open_session
@@ -57,7 +58,7 @@ def stock_leg(checkpoint: Checkpoint, scratch: Path, *, dry: bool) -> Leg:
     """A plain export, fused and turned into float16 by ONNX Runtime's transformer optimizer. float32 in a dry run."""
     path = stock_graph(checkpoint, scratch, half=not dry)
     session = open_session(path, "cpu" if dry else "cuda", threads_per_run=1)
-    known = {each.name for each in session.get_inputs()}
+    known = {each.name for each in onnx.load(path, load_external_data=False).graph.input}
 
     def feeds(windows: Sequence[Window]) -> Feeds:
         lengths = np.array([window.length_tokens for window in windows])

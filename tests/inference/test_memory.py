@@ -56,7 +56,7 @@ class ShortOfMemory:
         self._session, self._max_ids, self._error = engine._session, max_ids, error
         self.runs: list[int] = []
 
-    def run(self, outputs: list[str], feeds: dict[str, Any]) -> list[npt.NDArray[Any]]:
+    def run(self, outputs: Sequence[str], feeds: dict[str, Any]) -> list[npt.NDArray[Any]]:
         """What the real one answers, if there is room."""
         self.runs.append(feeds["input_ids"].size)
         if self.runs[-1] > self._max_ids:
@@ -152,7 +152,7 @@ def test_a_window_that_ran_out_of_memory_is_tried_again_without_the_other_lanes(
     class Shared:
         """The long window's run holds the memory until the short one's first run has failed for it."""
 
-        def run(self, outputs: list[str], feeds: dict[str, Any]) -> list[npt.NDArray[Any]]:
+        def run(self, outputs: Sequence[str], feeds: dict[str, Any]) -> list[npt.NDArray[Any]]:
             if feeds["input_ids"].size > 10:
                 first_runs.set()
                 assert second_failed.wait(10)
