@@ -11,9 +11,9 @@ safetensors leaves it unmapped.
     catalogue.py    the forms for each device, fastest first
     selection.py    which of them runs a model here, and why
     padded.py       float32, windows padded to the longest: for models that are ONNX already, and for CUDA
-    gathered.py     float32 on CPUs, padded in attention only
+    gathered.py     float32 on CPUs without OpenVINO, padded in attention only
     int8.py         int8 on CPUs with VNNI or AMX
-    openvino.py     bf16 on CPUs with AMX or AVX512-BF16
+    openvino.py     bf16 on CPUs with AMX or AVX512-BF16, float32 on the others
     packed.py       fp16 on CUDA, without padding
     gate/           what a reduced precision must pass before it may serve
     onnxfile.py     writes the ONNX file and its weights beside it

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from enricher.errors import ModelError
 from enricher.inference.gathered import GatheredFloat32
 from enricher.inference.int8 import PaddedInt8
-from enricher.inference.openvino import PaddedBfloat16
+from enricher.inference.openvino import PaddedBfloat16, RoundedFloat32
 from enricher.inference.packed import PackedFloat16
 from enricher.inference.padded import PaddedFloat32
 
@@ -23,18 +23,17 @@ def forms_for(device: Device) -> Sequence[Form]:
     if device == "cuda":
         return (PackedFloat16(), PaddedFloat32(runtime="cuda"))
     # The last is for models that are ONNX already: those run padded only.
-    return (PaddedBfloat16(), PaddedInt8(), GatheredFloat32(), PaddedFloat32())
+    return (PaddedBfloat16(), PaddedInt8(), RoundedFloat32(), GatheredFloat32(), PaddedFloat32())
 
 
 def form_named(device: Device, precision: str, *, padded: bool = False) -> Form:
-    """The fastest form for `device` that computes in `precision` (fp32, fp16, bf16, int8). Raises ModelError.
+    """The fastest form for `device` that computes in `precision` (fp32, fp16, bf16, int8) and runs here; else the fastest.
 
-    `padded` leaves out all that a model which is ONNX already cannot take.
+    `padded` leaves out all that a model which is ONNX already cannot take. Raises ModelError for a precision without a form.
     """
     forms = [form for form in forms_for(device) if not padded or is_padded(form)]
-    for form in forms:
-        if form.precision == precision:
-            return form
+    if suitable := [form for form in forms if form.precision == precision]:
+        return next((form for form in suitable if form.problem() is None), suitable[0])
     known = ", ".join(dict.fromkeys(form.precision for form in forms))
     raise ModelError(f"precision {precision} has no form on {device}; there are {known}. Choose one of them, or auto.")
 

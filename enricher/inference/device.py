@@ -36,7 +36,8 @@ Device = Literal["cpu", "cuda"]
 PROVIDERS: dict[Runtime, str] = {
     "cpu": "CPUExecutionProvider",
     "cuda": "CUDAExecutionProvider",
-    "openvino": openvino_session.NAME,
+    "openvino-bf16": openvino_session.NAME,
+    "openvino-fp32": openvino_session.NAME,
 }
 
 ORT_ERRORS: tuple[type[Exception], ...] = (
@@ -139,8 +140,9 @@ def open_session(
     `device_id` is which GPU, as CUDA counts.
     """
     try:
-        if runtime == "openvino":
-            return openvino_session.OpenVinoSession(model, streams=lanes, threads=lanes * threads_per_run)
+        if PROVIDERS[runtime] == openvino_session.NAME:
+            precision = runtime.removeprefix("openvino-")
+            return openvino_session.OpenVinoSession(model, precision, streams=lanes, threads=lanes * threads_per_run)
         return _onnx_session(model, runtime, threads_per_run=threads_per_run, device_id=device_id)
     except ORT_ERRORS as error:
         raise ModelError(f"the model cannot be opened on {runtime}: {error}") from error

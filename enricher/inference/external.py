@@ -35,10 +35,11 @@ OLDEST_OPSET = 11
 
 def padded_form(form: Form) -> Form:
     """`form`, or the padded one of the same precision. Raises ModelError where there is none."""
+    if form.precision == "fp32":
+        # By ONNX Runtime in any case: nothing is proven of float32, and OpenVINO does not take every exporter's operators.
+        return PaddedFloat32(runtime="cuda" if form.runtime == "cuda" else "cpu")
     if tuple(form.token_dimensions) == PaddedFloat32.token_dimensions:
         return form
-    if form.precision == "fp32":
-        return PaddedFloat32(runtime=form.runtime)
     raise ModelError(
         f"a model that is ONNX already runs padded, and {form.name} is not. Choose precision auto or fp32, or the "
         f"checkpoint that it was exported from."

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from enricher.records import Window
 
 Feeds = dict[str, "npt.NDArray[Any]"]
-Runtime = Literal["cpu", "cuda", "openvino"]
-"""What runs a form: ONNX Runtime's own for CPU or CUDA, or OpenVINO."""
+Runtime = Literal["cpu", "cuda", "openvino-bf16", "openvino-fp32"]
+"""What runs a form: one of ONNX Runtime's own providers, or OpenVINO in one of its precisions."""
 LENGTH_STEP_TOKENS = 16
 """What a form that rounds lengths up rounds them up to a multiple of."""
 

@@ -22,6 +22,7 @@ _TEXTS = (
     "is smaller than requested bytes",  # BFCArena at the limit of its arena
     "out of memory",  # "CUDA failure 2: out of memory"
     "out_of_memory",  # oneDNN
+    "can't alloc",  # OpenVINO, in the middle of a graph
     "cudaerrormemoryallocation",
     "alloc_failed",  # CUBLAS_STATUS_ALLOC_FAILED, CUDNN_STATUS_ALLOC_FAILED
     "allocation_failed",  # CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED

@@ -25,17 +25,18 @@ if TYPE_CHECKING:
 NAME = "OpenVINO"
 """What metrics and reports call it, beside the names of ONNX Runtime's execution providers."""
 PACKAGE = "openvino"
+_HINTS = {"bf16": "bf16", "fp32": "f32"}
 
 
-def problem() -> str | None:
-    """Why bf16 cannot run here; None where it can."""
+def problem(precision: str) -> str | None:
+    """Why bf16 or fp32 cannot run here; None where it can."""
     if not installed():
         return f"OpenVINO is not installed here (`pip install {PACKAGE}`)"
     found = capabilities()
     if found is None:
         return "OpenVINO does not load here"
-    if "BF16" not in found:
-        return "the processor has no bf16 units (AMX or AVX512-BF16)"
+    if precision.upper() not in found:
+        return f"the processor has no {precision} units" + (" (AMX or AVX512-BF16)" if precision == "bf16" else "")
     return None
 
 
@@ -54,18 +55,18 @@ def capabilities() -> Sequence[str] | None:
 
 
 class OpenVinoSession:
-    """A model in bf16 on this processor. `run` may be called from any number of threads; `streams` go on at once.
+    """A model on this processor, in bf16 or fp32. `run` may be called from any number of threads; `streams` go on at once.
 
     Raises RuntimeError for a model that OpenVINO does not take as a whole, and where a run fails.
     """
 
-    def __init__(self, model: Path | bytes, *, streams: int, threads: int) -> None:
-        compiled = _core().compile_model(
+    def __init__(self, model: Path | bytes, precision: str, *, streams: int, threads: int) -> None:
+        self._compiled = _core().compile_model(
             _core().read_model(model),
             "CPU",
             {
-                # bf16 by name: what is inherited from the processor may change with it.
-                "INFERENCE_PRECISION_HINT": "bf16",
+                # By name: what is inherited from the processor changes with it.
+                "INFERENCE_PRECISION_HINT": _HINTS[precision],
                 "NUM_STREAMS": streams,
                 "INFERENCE_NUM_THREADS": threads,
                 # Pinned streams fall to half their rate as soon as anything else runs on the machine.
@@ -74,14 +75,20 @@ class OpenVinoSession:
         )
         self._idle: SimpleQueue[Any] = SimpleQueue()
         for _ in range(streams):
-            self._idle.put(compiled.create_infer_request())
+            self._idle.put(self._compiled.create_infer_request())
 
     def run(self, outputs: Sequence[str], feeds: Feeds) -> list[npt.NDArray[Any]]:
         """The outputs of that name. Blocks, first for one of the streams, and without the interpreter's lock."""
         request = self._idle.get()
         try:
-            request.infer(feeds, share_inputs=True, share_outputs=True)
+            # Not `infer`: where there is no memory, that of 2026.4.1 returns all the same, with what an earlier run left.
+            request.start_async(feeds, share_inputs=True)
+            request.wait()
             return [np.array(request.get_tensor(name).data) for name in outputs]
+        except RuntimeError:
+            # A run that failed for want of memory leaves behind what makes smaller ones fail too.
+            self._compiled.release_memory()
+            raise
         finally:
             self._idle.put(request)
 

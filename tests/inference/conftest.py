@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from enricher.inference.engine import OnnxEngine
-from enricher.inference.model import PreparedModel, prepare
+from enricher.inference.gathered import GatheredFloat32
+from enricher.inference.model import PreparedModel, open_model, prepare_form
 from enricher.inference.tokenizer import ArticleTokenizer
 from enricher.records import InFlight, Partition, RawRecord, Window
 
@@ -27,8 +28,8 @@ def cache_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def embedded(cache_dir: Path) -> PreparedModel:
-    """The model that comes with the package, for the CPU."""
-    return prepare(None, device="cpu", precision="fp32", cache_dir=cache_dir)
+    """The model that comes with the package, as ONNX Runtime's own provider runs it on every CPU."""
+    return prepare_form(open_model(None), GatheredFloat32(), "cpu", cache_dir=cache_dir)
 
 
 @pytest.fixture(scope="session")

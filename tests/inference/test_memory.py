@@ -13,6 +13,7 @@ import pytest
 from onnxruntime.capi.onnxruntime_pybind11_state import EPFail, Fail, InvalidArgument, RuntimeException
 
 from enricher.errors import ModelError
+from enricher.inference.catalogue import forms_for
 from enricher.inference.engine import OnnxEngine
 from enricher.inference.memory import OUT_OF_MEMORY, Turns, is_out_of_memory
 from enricher.records import Batch, WindowFailure, WindowLabels
@@ -202,11 +203,13 @@ from pathlib import Path
 import numpy as np
 
 from enricher.inference.engine import OnnxEngine
-from enricher.inference.model import prepare
+from enricher.inference.catalogue import forms_for
+from enricher.inference.model import open_model, prepare_form
 from enricher.records import Batch, InFlight, Partition, RawRecord, Window, WindowLabels
 
+form = next(each for each in forms_for("cpu") if each.name == sys.argv[3])
 engine = OnnxEngine(
-    prepare(sys.argv[1], device="cpu", precision="fp32", cache_dir=Path(sys.argv[2])), threads_per_run=1, pad_id=0
+    prepare_form(open_model(sys.argv[1]), form, "cpu", cache_dir=Path(sys.argv[2])), threads_per_run=1, pad_id=0
 )
 ticket = InFlight(RawRecord(Partition("", 0), 0, None, None), 0.0)
 ids = np.full(150, 7, np.int32)
@@ -222,11 +225,12 @@ print(answered, result.fits_tokens, again.fits_tokens)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not hold a process to a limit of address space")
-def test_a_real_lack_of_memory_on_the_cpu_costs_no_window(tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", [form.name for form in forms_for("cpu") if form.problem() is None])
+def test_a_real_lack_of_memory_on_the_cpu_costs_no_window(form: str, tmp_path: Path) -> None:
     """A process held to 200 MB more than it has gets 1,024 windows through, and what then fits, fits again."""
     model = Path(__file__).parent.parent / "data" / "reference" / "bert"
     done = subprocess.run(
-        [sys.executable, "-c", REALLY_OUT_OF_MEMORY, model, tmp_path], capture_output=True, text=True, check=False
+        [sys.executable, "-c", REALLY_OUT_OF_MEMORY, model, tmp_path, form], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     answered, fits_tokens, again = done.stdout.split()

@@ -108,8 +108,11 @@ def test_a_cache_that_cannot_be_written_is_replaced_with_a_warning(
 
 def test_the_card_names_the_model_and_its_precision(embedded: PreparedModel, cache_dir: Path) -> None:
     """By name or by None, the embedded model is the same one."""
-    by_name = prepare("newswire-minilm", device="cpu", precision="fp32", cache_dir=cache_dir)
-    assert by_name == embedded
+    by_name, by_none = (
+        prepare(source, device="cpu", precision="fp32", cache_dir=cache_dir) for source in ("newswire-minilm", None)
+    )
+    assert by_name == by_none
+    assert by_name.card == embedded.card
     assert (
         embedded.card.name,
         embedded.card.precision,

@@ -12,12 +12,15 @@ from onnx import TensorProto, helper
 
 from enricher.errors import ModelError
 from enricher.inference import openvino_session
+from enricher.inference.catalogue import form_named
 from enricher.inference.checkpoint import Checkpoint
 from enricher.inference.device import open_session
 from enricher.inference.engine import OnnxEngine
+from enricher.inference.gathered import GatheredFloat32
 from enricher.inference.model import open_model, prepare_form
-from enricher.inference.openvino import PaddedBfloat16
+from enricher.inference.openvino import PaddedBfloat16, RoundedFloat32
 from enricher.inference.padded import PaddedFloat32
+from enricher.inference.selection import choose
 from enricher.records import Batch, WindowFailure, WindowLabels
 
 if TYPE_CHECKING:
@@ -58,6 +61,17 @@ def test_a_processor_without_bf16_units_is_refused(monkeypatch: pytest.MonkeyPat
     assert PaddedBfloat16().problem() is None
 
 
+def test_float32_runs_without_openvino_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By ONNX Runtime, a little slower: for auto and by name. With it, OpenVINO is the faster one."""
+    monkeypatch.setattr(openvino_session, "installed", lambda: True)
+    monkeypatch.setattr(openvino_session, "capabilities", lambda: ["FP32"])
+    assert form_named("cpu", "fp32") == RoundedFloat32()
+    monkeypatch.setattr(openvino_session, "installed", lambda: False)
+    assert form_named("cpu", "fp32") == GatheredFloat32()
+    assert "pip install openvino" in (RoundedFloat32().problem() or "")
+    assert choose(Checkpoint.open(REFERENCE / "bert"), "cpu", "fp32").form == GatheredFloat32()
+
+
 def test_lengths_are_rounded_up_and_counted_so(window: MakeWindow) -> None:
     """What is fed, and what the tally is told, is what the device computes; rows come back without it."""
     form, windows = PaddedBfloat16(), [window([2, 9, 3]), window([2] * 17)]
@@ -93,7 +107,7 @@ def test_a_graph_that_openvino_takes_only_in_part_is_refused() -> None:
     content = helper.make_model(graph, opset_imports=domains, ir_version=10).SerializeToString()
     assert open_session(content, "cpu", threads_per_run=1)
     with pytest.raises(ModelError, match="cannot be opened on openvino"):
-        open_session(content, "openvino", threads_per_run=1)
+        open_session(content, "openvino-bf16", threads_per_run=1)
 
 
 @needs_bf16
