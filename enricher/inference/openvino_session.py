@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import sys
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
@@ -95,6 +96,9 @@ class OpenVinoSession:
 
 @functools.cache
 def _core() -> Any:  # noqa: ANN401  its types are known only where it is installed
+    # Its import otherwise tells its makers of it, and keeps an identifier of the machine in HOME. Without the package that
+    # does so it does neither, and misses nothing.
+    sys.modules["openvino_telemetry"] = None  # type: ignore[assignment]
     from openvino import Core  # noqa: PLC0415  a fifth of a second, and not for those who run elsewhere
 
     return Core()

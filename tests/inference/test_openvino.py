@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
+from support.answers import WindowLabels, by_window
 
 from enricher.errors import ModelError
 from enricher.inference import openvino_session
@@ -21,7 +25,7 @@ from enricher.inference.model import open_model, prepare_form
 from enricher.inference.openvino import PaddedBfloat16, RoundedFloat32
 from enricher.inference.padded import PaddedFloat32
 from enricher.inference.selection import choose
-from enricher.records import Batch, WindowFailure, WindowLabels
+from enricher.records import Batch, WindowFailure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -53,6 +57,22 @@ def test_openvino_that_does_not_load_is_said_so(monkeypatch: pytest.MonkeyPatch)
     assert "does not load" in (PaddedBfloat16().problem() or "")
 
 
+needs_openvino = pytest.mark.skipif(not openvino_session.installed(), reason="OpenVINO is not installed")
+
+
+@needs_openvino
+def test_openvino_tells_nobody_that_it_runs(tmp_path: Path) -> None:
+    """Its import would report itself, and leave an identifier of the machine in HOME."""
+    code = (
+        "from enricher.inference import openvino_session; assert openvino_session.capabilities();"
+        "import openvino.tools.ovc as ovc; print(ovc.telemetry.__module__)"
+    )
+    environment = {**os.environ, "HOME": str(tmp_path)} | dict.fromkeys(("CI", "GITHUB_ACTIONS"), "")
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "openvino.tools.ovc.telemetry_stub"
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_processor_without_bf16_units_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """OpenVINO would run bf16 there too, slower than float32."""
     monkeypatch.setattr(openvino_session, "capabilities", lambda: ["FP32", "INT8", "BIN"])
@@ -72,14 +92,20 @@ def test_float32_runs_without_openvino_too(monkeypatch: pytest.MonkeyPatch) -> N
     assert choose(Checkpoint.open(REFERENCE / "bert"), "cpu", "fp32").form == GatheredFloat32()
 
 
-def test_lengths_are_rounded_up_and_counted_so(window: MakeWindow) -> None:
-    """What is fed, and what the tally is told, is what the device computes; rows come back without it."""
-    form, windows = PaddedBfloat16(), [window([2, 9, 3]), window([2] * 17)]
+@pytest.mark.parametrize(
+    ("form", "longest", "rounded"),
+    [(PaddedBfloat16(), 17, 32), (RoundedFloat32(), 17, 20), (RoundedFloat32(), 65, 72)],
+)
+def test_lengths_are_rounded_up_and_counted_so(
+    form: RoundedFloat32, longest: int, rounded: int, window: MakeWindow
+) -> None:
+    """What is fed, and what the tally is told, is what the device computes; answers are read past it."""
+    windows = [window([2, 9, 3]), window([2] * longest)]
     feeds = form.feeds(windows, pad_id=5)
-    assert (2, 32) == feeds["input_ids"].shape
-    assert 64 == form.padded_tokens(windows)
-    assert ([3, 17], 5) == (feeds["lengths"].tolist(), feeds["input_ids"][1, 17])
-    assert [(3,), (17,)] == [row.shape for row in form.rows(np.zeros((2, 32)), windows)]
+    assert (2, rounded) == feeds["input_ids"].shape
+    assert 2 * rounded == form.padded_tokens(windows)
+    assert ([3, longest], 5) == (feeds["lengths"].tolist(), feeds["input_ids"][1, longest])
+    assert [0, rounded] == list(form.starts(windows, (2, rounded)))
 
 
 @needs_bf16
@@ -130,9 +156,9 @@ def test_a_window_that_openvino_would_run_wrongly_fails_alone(
 ) -> None:
     """It does not check ids or lengths itself."""
     batch = Batch((window([101, 99_999, 102]), pud_windows[0], window([1000] * 513)))
-    results = bf16_engine.run(batch).results
+    results = by_window(bf16_engine.run(batch))
     assert [WindowFailure, WindowLabels, WindowFailure] == [type(result) for result in results]
 
 
 def _labels(engine: OnnxEngine, batch: Batch) -> list[list[int]]:
-    return [each.labels.tolist() for each in engine.run(batch).results if isinstance(each, WindowLabels)]
+    return [each.labels.tolist() for each in by_window(engine.run(batch)) if isinstance(each, WindowLabels)]
