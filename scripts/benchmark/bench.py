@@ -43,6 +43,14 @@ class Bench:
         return load_model(self.settings)
 
     @cached_property
+    def float32_model(self) -> Model:
+        """The same in fp32, which is the configured one where the settings choose that."""
+        if self.model.card.precision == "fp32":
+            return self.model
+        plain = self.settings.model.model_copy(update={"precision": "fp32"})
+        return load_model(self.settings.model_copy(update={"model": plain}))
+
+    @cached_property
     def cluster(self) -> Cluster:
         """A broker of this run's own, warm."""
         self.say("starting Kafka")

@@ -12,7 +12,7 @@ from benchmark.bench import Bench, Topics
 from benchmark.peers.orders import Options
 from benchmark.peers.processes import PeerProcess
 from benchmark.repeating import Run
-from enricher.app import kafka_config, kafka_worker
+from enricher.app import Model, kafka_config, kafka_worker
 from enricher.core.scoring import EntitySpan
 from enricher.kafka.reader import TopicReader
 from enricher.settings import Settings
@@ -40,10 +40,10 @@ def laps_of(values: Sequence[bytes], laps: int) -> list[bytes]:
     return [orjson.dumps(each | {"id": f"{each['id']}@{lap}"}) for lap in range(laps) for each in articles]
 
 
-def run_ours(bench: Bench, values: Sequence[bytes]) -> Run:
-    """Our worker over a backlog; the rate is from its first read to its last commit."""
+def run_ours(bench: Bench, model: Model, values: Sequence[bytes]) -> Run:
+    """Our worker over a backlog, with this model; the rate is from its first read to its last commit."""
     with bench.topics(values) as topics:
-        worker = kafka_worker(bench.settings_for(topics), bench.model, until_caught_up=True)
+        worker = kafka_worker(bench.settings_for(topics), model, until_caught_up=True)
         meter = bench.meter()
         worker.run()
         load = meter.read()

@@ -14,7 +14,7 @@ from benchmark.machine import LoadMeter
 from benchmark.outcome import Outcome
 from benchmark.repeating import Run, interleave, rates
 from benchmark.watching import calls_of, work_off
-from enricher.app import Model, load_model, window_cutter
+from enricher.app import Model, window_cutter
 from enricher.codec import decode_article
 from enricher.inference.lanes import Lanes
 from enricher.records import Batch, BatchResult, InFlight, Partition, RawRecord, TokenizedArticle, Window
@@ -50,10 +50,8 @@ def measure(bench: Bench) -> Outcome:
 
 def _models(bench: Bench) -> dict[str, Model]:
     """fp32, and the form that the settings choose where that is another."""
-    if bench.model.card.precision == "fp32":
-        return {"fp32": bench.model}
-    plain = bench.settings.model.model_copy(update={"precision": "fp32"})
-    return {"fp32": load_model(bench.settings.model_copy(update={"model": plain})), "auto": bench.model}
+    plain = bench.float32_model
+    return {"fp32": plain} | ({} if plain is bench.model else {"auto": bench.model})
 
 
 # ---- what is compared
