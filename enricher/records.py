@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar, dataclass_transform
+from typing import Any, Literal, NamedTuple, Protocol, TypedDict, TypeVar, dataclass_transform
 
 import numpy as np
 import numpy.typing as npt
@@ -54,7 +54,7 @@ class RawRecord:
         return len(self.key or b"") + len(self.value or b"")
 
 
-@dataclass(frozen=True, slots=True)
+@hot_record()
 class Article:
     """A decoded input record: its texts, and the metadata that the enriched record repeats."""
 
@@ -89,7 +89,7 @@ class TokenizedField:
     spans: TokenSpans
 
 
-@dataclass(frozen=True, slots=True)
+@hot_record()
 class TokenizedArticle:
     """The tokens of an article, title first, then body."""
 
@@ -103,19 +103,21 @@ class TokenizedArticle:
         return sum(len(part.ids) for part in self.fields)
 
 
-@hot_record()
-class Entity:
-    """A named entity: `article.text(field)[start:end] == text`, half-open, in Unicode code points."""
+class Entity(TypedDict):
+    """A named entity: `article.text(field)[start:end] == text`, half-open, in Unicode code points.
+
+    A dictionary, its names in this order: an article has many, and this is written as it is.
+    """
 
     field: FieldName
     start: int
     end: int
     text: str
     label: str
-    score: float
+    score: float  # a probability, to the fourth decimal
 
 
-@dataclass(frozen=True, slots=True)
+@hot_record()
 class Coverage:
     """How much of an article the model saw."""
 
@@ -124,7 +126,7 @@ class Coverage:
     truncated: bool
 
 
-@dataclass(frozen=True, slots=True)
+@hot_record()
 class EnrichedRecord:
     """What the model found in one article."""
 
@@ -248,11 +250,15 @@ class Batch:
         return len(self.windows) * self.length_tokens
 
 
-@hot_record(eq=False)
-class WindowLabels:
-    """The model's answer for one window: `labels int32 [length]`, `scores float32 [length]`, special tokens included."""
+@dataclass(frozen=True, slots=True, eq=False)
+class RunLabels:
+    """The model's answer for the windows of one run: `labels int32 [tokens]`, `scores float32 [tokens]`, as whole arrays.
 
-    window: Window
+    Token `i` of a window, special tokens included, is at its start + `i`. What is between windows means nothing.
+    """
+
+    windows: Sequence[Window]
+    starts: Sequence[int]
     labels: Int32Array
     scores: Float32Array
 
@@ -266,15 +272,13 @@ class WindowFailure:
     message: str
 
 
-WindowResult = WindowLabels | WindowFailure
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class BatchResult:
-    """What came back for a batch: one result per window, in the batch's order."""
+    """What came back for a batch: each of its windows is in one of the runs, or failed."""
 
     batch: Batch
-    results: Sequence[WindowResult]
+    runs: Sequence[RunLabels]
+    failures: Sequence[WindowFailure] = ()
     fits_tokens: int | None = None
     """Padded tokens of the largest part that went through, where the batch ran out of the device's memory; else None."""
 

@@ -96,8 +96,8 @@ class Worker:
         try:
             worked = self._admit()
             worked |= self._intake.advance(self._clock())
+            worked |= self._collect()  # before the next batches go: it makes room for them
             worked |= self._dispatch()
-            worked |= self._collect()
             worked |= self._publish()
         except TransactionTrouble as trouble:
             self._recover(trouble)
@@ -152,8 +152,7 @@ class Worker:
         for batch in done:
             self._tracing.completed(batch.batch)
             self.tally.out_of_memory += self._budget.note(batch)
-            for result in batch.results:
-                settle(result, self._intake.scheme, write_entities)
+            settle(batch, self._intake.scheme, write_entities)
         if done:
             self.pacing.engine_moved()
         return bool(done)

@@ -41,7 +41,7 @@ def decode_article(value: bytes, *, max_article_chars: int) -> Article:
         id=_required(document, "id"),
         title=_optional(document, "title") or "",
         body=_required(document, "body"),
-        metadata={name: _string(name, document[name]) for name in METADATA_FIELDS if document.get(name) is not None},
+        metadata={name: _string(name, text) for name in METADATA_FIELDS if (text := document.get(name)) is not None},
     )
     _check_id(article.id)
     _check_texts(article, max_article_chars)
@@ -105,6 +105,7 @@ def _has_text(text: str) -> bool:
     """Whether anything is left beside Unicode categories Z* (separators) and C* (control, format, unassigned).
 
     Tokenizers of the BERT family drop the same two groups, so such an article has no token either. It stops at the
-    first visible character; `lstrip` takes long runs of white space at the speed of C.
+    first visible character, nearly always a letter or a digit at the very beginning; `lstrip` takes long runs of white
+    space at the speed of C.
     """
-    return any(category(character)[0] not in "ZC" for character in text.lstrip())
+    return text[:1].isalnum() or any(category(character)[0] not in "ZC" for character in text.lstrip())

@@ -1,7 +1,7 @@
 """Decides what is written for a finished ticket: an enriched record, a tombstone, or a dead letter that fits its topic.
 
 The broker refuses a message that is too large, and with it the whole transaction; so sizes are checked here, before
-one is opened. Only sizes and forms: topics, partitions and transactions are the sink's.
+the client sees it. Only sizes and forms: topics, partitions and transactions are the sink's.
 """
 
 from __future__ import annotations
@@ -77,8 +77,9 @@ class Encoder:
         if isinstance(outcome, DeadLetter):
             return self._dead_letter(ticket, outcome)
         message = self._record(ticket, outcome)
-        if message.size_bytes > self._max_record_bytes:
-            return self._dead_letter(ticket, _too_large(message.size_bytes, self._max_record_bytes))
+        size_bytes = message.size_bytes
+        if size_bytes > self._max_record_bytes:
+            return self._dead_letter(ticket, _too_large(size_bytes, self._max_record_bytes))
         return message
 
     def _record(self, ticket: InFlight, outcome: EnrichedRecord | Tombstone) -> Outgoing:

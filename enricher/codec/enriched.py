@@ -6,7 +6,7 @@ Only the value: keys and headers are in `headers`, and what to do with a record 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, overload
 
 import orjson
 
@@ -17,15 +17,10 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 
-_SCORE_STEPS = 10_000
-"""Scores are written to the fourth decimal. More would be noise: precisions and devices differ from there on."""
-_MAX_SCORE = 1 + 0.5 / _SCORE_STEPS
-"""What is still written as 1: a probability that was computed in float16 may be a little above."""
-
 
 @hot_record(eq=False)
 class WrittenEntities(Sequence[Entity]):
-    """Entities as the JSON that they are in their record; whoever asks for one has it read back, its score rounded.
+    """Entities as the JSON that they are in their record; whoever asks for one has it read back.
 
     Finished records wait for their transaction. As bytes they take less memory meanwhile, and the garbage collector, for
     which the whole worker stands still, has one object to visit and not hundreds.
@@ -38,7 +33,7 @@ class WrittenEntities(Sequence[Entity]):
         return self.length
 
     def __iter__(self) -> Iterator[Entity]:
-        return iter([Entity(**entity) for entity in orjson.loads(self.json)])
+        return iter(orjson.loads(self.json))
 
     @overload
     def __getitem__(self, index: int) -> Entity: ...
@@ -50,7 +45,7 @@ class WrittenEntities(Sequence[Entity]):
 
 def write_entities(article: Article, entities: Sequence[Entity]) -> WrittenEntities:
     """Write the entities of `article`, best while they are at hand: later they are out of the processor's caches."""
-    return WrittenEntities(orjson.dumps(_entities(article, entities)), len(entities))
+    return WrittenEntities(orjson.dumps(_checked(article, entities)), len(entities))
 
 
 def encode_record(record: EnrichedRecord, card: ModelCard) -> bytes:
@@ -68,26 +63,16 @@ def encode_record(record: EnrichedRecord, card: ModelCard) -> bytes:
     )
 
 
-def _written(article: Article, entities: Sequence[Entity]) -> orjson.Fragment | list[dict[str, Any]]:
-    return orjson.Fragment(entities.json) if isinstance(entities, WrittenEntities) else _entities(article, entities)
+def _written(article: Article, entities: Sequence[Entity]) -> orjson.Fragment | Sequence[Entity]:
+    return orjson.Fragment(entities.json) if isinstance(entities, WrittenEntities) else _checked(article, entities)
 
 
-def _entities(article: Article, entities: Sequence[Entity]) -> list[dict[str, Any]]:
+def _checked(article: Article, entities: Sequence[Entity]) -> Sequence[Entity]:
+    """The same entities, after a look at each. Every one passes here once, on its way to JSON."""
     texts = {"title": article.title, "body": article.body}
-    return [_entity(entity, texts[entity.field]) for entity in entities]
-
-
-def _entity(entity: Entity, field_text: str) -> dict[str, Any]:
-    start, end, text, score = entity.start, entity.end, entity.text, entity.score
-    assert 0 <= start < end, "an entity has at least one character"
-    assert field_text[start:end] == text, "offsets count in the original text of their field"
-    assert 0.0 <= score <= _MAX_SCORE, "a score is a probability (NaN never gets here)"
-    return {
-        "field": entity.field,
-        "start": start,
-        "end": end,
-        "text": text,
-        "label": entity.label,
-        # A whole number of steps: `round` to decimals goes by way of a string, and takes five times as long.
-        "score": round(score * _SCORE_STEPS) / _SCORE_STEPS,
-    }
+    for entity in entities:
+        start, end, text = entity["start"], entity["end"], entity["text"]
+        assert 0 <= start < end, "an entity has at least one character"
+        assert texts[entity["field"]][start:end] == text, "offsets count in the original text of their field"
+        assert 0.0 <= entity["score"] <= 1.0, "a score is a probability (NaN never gets here)"
+    return entities

@@ -63,14 +63,14 @@ class OffsetTracker:
 
     def track(self, ticket: InFlight) -> None:
         """Put a ticket in flight, in the order of delivery."""
-        lane = self._lanes[ticket.raw.partition]
-        assert lane.last_offset is None or ticket.raw.offset > lane.last_offset, "offsets of a partition only grow"
-        assert lane.released is None or ticket.raw.offset >= lane.released, "what is committed does not come again"
-        lane.last_offset = ticket.raw.offset
-        lane.last_timestamp_s = ticket.raw.timestamp_s
+        raw = ticket.raw
+        lane, offset = self._lanes[raw.partition], raw.offset
+        assert lane.last_offset is None or offset > lane.last_offset, "offsets of a partition only grow"
+        assert lane.released is None or offset >= lane.released, "what is committed does not come again"
+        lane.last_offset, lane.last_timestamp_s = offset, raw.timestamp_s
         lane.tickets.append(ticket)
         self.in_flight += 1
-        self.in_flight_bytes += ticket.raw.size_bytes
+        self.in_flight_bytes += raw.size_bytes
 
     def forget(self, partitions: Collection[Partition] | None = None) -> int:
         """Drop all that is in flight of these partitions (None: of all); late results for it will land nowhere.

@@ -31,7 +31,7 @@ class EntitySpan:
     @classmethod
     def of(cls, entity: Entity) -> EntitySpan:
         """The span of an entity, without its text and score."""
-        return cls(entity.field, entity.start, entity.end, entity.label)
+        return cls(entity["field"], entity["start"], entity["end"], entity["label"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,18 +6,17 @@ becomes several.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
 from enricher.records import Coverage, InFlight, Int32Array, TokenizedArticle, Window
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """A window's content tokens `[start, stop)` and the part of them `[own_start, own_stop)` that it answers for."""
 
     start: int
@@ -48,58 +47,50 @@ def plan_windows(length_tokens: int, content_tokens: int, overlap_tokens: int) -
     ]
 
 
-@dataclass(frozen=True, slots=True)
 class WindowCutter:
     """Cuts tokenised articles into windows for one model.
 
     `max_window_tokens` counts special tokens too; `before` and `after` are the special token ids around each window.
     """
 
-    max_window_tokens: int
-    overlap_tokens: int
-    before: tuple[int, ...]
-    after: tuple[int, ...]
-
-    @property
-    def content_tokens(self) -> int:
+    def __init__(
+        self, max_window_tokens: int, overlap_tokens: int, before: tuple[int, ...], after: tuple[int, ...]
+    ) -> None:
+        self.max_window_tokens = max_window_tokens
+        self.overlap_tokens = overlap_tokens
+        self.content_tokens = max_window_tokens - len(before) - len(after)
         """How many of a window's tokens are the article's own."""
-        return self.max_window_tokens - len(self.before) - len(self.after)
+        self._before, self._after = np.array(before, np.int32), np.array(after, np.int32)
+        self._specials_before, self._specials = len(before), len(before) + len(after)
 
     def cut(self, ticket: InFlight, tokens: TokenizedArticle, now_s: float) -> list[Window]:
         """The windows of one article; none if it has no tokens. The ticket is made ready to take their labels."""
-        ids = _joined(tokens)
-        spans = _plan(len(ids), self.content_tokens, self.overlap_tokens)
+        framed = np.concatenate((self._before, *[part.ids for part in tokens.fields], self._after))
+        length, specials_before = len(framed) - self._specials, self._specials_before
         ticket.tokens = tokens
+        if 0 < length <= self.content_tokens:
+            ticket.windows = ticket.windows_left = 1
+            return [Window(ticket, framed, 0, 0, length, specials_before, now_s)]
+        spans = _plan(length, self.content_tokens, self.overlap_tokens)
         ticket.windows = ticket.windows_left = len(spans)
-        specials_before = len(self.before)
         return [
-            Window(ticket, window_ids, span.start, span.own_start, span.own_stop, specials_before, now_s)
-            for span, window_ids in zip(spans, self._framed(ids, spans), strict=True)
+            Window(ticket, ids, start, own_start, own_stop, specials_before, now_s)
+            for ids, (start, _, own_start, own_stop) in zip(self._each_framed(framed, spans), spans, strict=True)
         ]
 
-    def _framed(self, ids: Int32Array, spans: Sequence[Span]) -> Iterator[Int32Array]:
-        """The ids of each window with the special tokens around them, as views of one array: it is made in one call."""
-        before, after = _array(self.before), _array(self.after)
-        specials, stop = len(self.before) + len(self.after), 0
-        pieces = [piece for span in spans for piece in (before, ids[span.start : span.stop], after)]
-        framed = np.concatenate(pieces) if pieces else ids
-        for span in spans:
-            start, stop = stop, stop + span.stop - span.start + specials
-            yield framed[start:stop]
+    def _each_framed(self, framed: Int32Array, spans: Sequence[Span]) -> Int32Array:
+        """`int32 [windows, length]`, all as long as one another: the special tokens stand where the neighbours' began."""
+        if not spans:
+            return framed[:0]
+        ids = np.concatenate([framed[start : stop + self._specials] for start, stop, _, _ in spans])
+        windows = ids.reshape(len(spans), -1)
+        windows[:, : self._specials_before] = self._before
+        windows[:, windows.shape[1] - len(self._after) :] = self._after
+        return windows
 
 
 _plan = lru_cache(maxsize=4096)(plan_windows)
 """Articles of the same length are cut alike. News has some thousand lengths; a plan takes about a kilobyte."""
-
-
-@lru_cache(maxsize=8)
-def _array(special_ids: tuple[int, ...]) -> Int32Array:
-    return np.array(special_ids, dtype=np.int32)
-
-
-def _joined(tokens: TokenizedArticle) -> Int32Array:
-    ids: Sequence[Int32Array] = [part.ids for part in tokens.fields]
-    return np.concatenate(ids)
 
 
 def coverage_of(ticket: InFlight) -> Coverage:

@@ -18,15 +18,14 @@ import numpy as np
 
 from enricher.errors import ModelError
 from enricher.inference.device import ORT_ERRORS, default_lanes, open_session
-from enricher.inference.memory import OUT_OF_MEMORY, Turns, in_halves, is_out_of_memory, ran_out
-from enricher.records import BatchResult, InFlight, Partition, RawRecord, Window, WindowFailure, WindowLabels
+from enricher.inference.memory import OUT_OF_MEMORY, Turns, in_halves, is_out_of_memory, joined, ran_out
+from enricher.records import Batch, BatchResult, InFlight, Partition, RawRecord, RunLabels, Window, WindowFailure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from enricher.inference.forms import Feeds
     from enricher.inference.model import PreparedModel
-    from enricher.records import Batch, Float32Array, Int32Array, WindowResult
 
 __all__ = ["NOT_FINITE", "OnnxEngine", "default_lanes"]
 
@@ -78,13 +77,15 @@ class OnnxEngine:
         """The execution provider in use, as ONNX Runtime names it."""
 
     def run(self, batch: Batch) -> BatchResult:
-        """A result for each window, in order. Raises ModelError where the device cannot run anything any more."""
+        """Labels of all windows but those that fail. Raises ModelError where the device cannot run anything any more."""
         with self._turns.shared():
-            results, fits_tokens = in_halves(self._attempt, batch.windows)
-        results = [self._again_alone(result) if len(results) > 1 or ran_out(result) else result for result in results]
-        if any(_raised(result) for result in results):
+            result = in_halves(self._attempt, batch)
+        if not result.failures:
+            return result
+        result = self._again(result)
+        if any(map(_raised, result.failures)):
             self._require_device()
-        return BatchResult(batch, results, fits_tokens)
+        return result
 
     def padded_tokens(self, batch: Batch) -> int:
         """The tokens that the device computes for a batch, in the form that runs. Never blocks."""
@@ -98,8 +99,8 @@ class OnnxEngine:
         """
         batches = self._shapes(lengths_tokens, batch_tokens)
         began_s = said_s = time.monotonic()
-        for done, windows in enumerate(batches, 1):
-            self._run_on_every_lane(windows, times=1)
+        for done, batch in enumerate(batches, 1):
+            self._run_on_every_lane(batch, times=1)
             if time.monotonic() - said_s > SAY_AFTER_S:
                 said_s = time.monotonic()
                 _log.info("warming up: %d of %d shapes, %.0f s", done, len(batches), said_s - began_s)
@@ -110,47 +111,54 @@ class OnnxEngine:
         Blocks for a few runs. Raises ModelError where the model fails.
         """
         length_tokens = min(length_tokens, self._max_window_tokens)
-        windows = [self._probe(length_tokens)] * max(1, batch_tokens // length_tokens)
+        batch = self._padding(length_tokens, max(1, batch_tokens // length_tokens))
         began_s = time.monotonic()
-        self._run_on_every_lane(windows, times=PROBE_RUNS)
-        return PROBE_RUNS * self._lanes * len(windows) * length_tokens / (time.monotonic() - began_s)
+        self._run_on_every_lane(batch, times=PROBE_RUNS)
+        return PROBE_RUNS * self._lanes * batch.real_tokens / (time.monotonic() - began_s)
 
-    def _shapes(self, lengths_tokens: Sequence[int], batch_tokens: int) -> list[list[Window]]:
+    def _shapes(self, lengths_tokens: Sequence[int], batch_tokens: int) -> list[Batch]:
         """Batches of padding to warm up with, the largest first: it decides how much memory is taken."""
         longest = min(max(lengths_tokens, default=LONG_TOKENS), self._max_window_tokens)
         if not lengths_tokens or self._form.runtime == "cpu":
-            return [[self._probe(length)] for length in (longest, SHORT_TOKENS)]
+            return [self._padding(length) for length in (longest, SHORT_TOKENS)]
         lengths = sorted({*lengths_tokens, SHORT_TOKENS}, reverse=True)
         rows = {length: {1, max(1, batch_tokens // length)} for length in lengths}
-        return [[self._probe(length)] * count for length in lengths for count in sorted(rows[length], reverse=True)]
+        return [self._padding(length, count) for length in lengths for count in sorted(rows[length], reverse=True)]
 
-    def _run_on_every_lane(self, windows: Sequence[Window], *, times: int) -> None:
+    def _run_on_every_lane(self, batch: Batch, *, times: int) -> None:
         with ThreadPoolExecutor(self._lanes) as pool:
-            for results, fits_tokens in pool.map(
-                partial(in_halves, self._attempt), repeat(windows, times * self._lanes)
-            ):
-                if isinstance(results[0], WindowFailure):
-                    failure = f"{results[0].error_type}: {results[0].message}"
+            for result in pool.map(partial(in_halves, self._attempt), repeat(batch, times * self._lanes)):
+                if result.failures:
+                    failure = f"{result.failures[0].error_type}: {result.failures[0].message}"
                     raise ModelError(f"the model fails on a window of padding: {failure}")
-                if fits_tokens is not None:
-                    _log.warning("out of memory: of %d windows at once only %d tokens fit", len(windows), fits_tokens)
+                if result.fits_tokens is not None:
+                    asked, fits = len(batch.windows), result.fits_tokens
+                    _log.warning("out of memory: of %d windows at once only %d tokens fit", asked, fits)
 
-    def _again_alone(self, result: WindowResult) -> WindowResult:
-        """Where memory ran out, without the other lanes' runs beside it: only then is it the window's own fault."""
-        if not isinstance(result, WindowFailure):
+    def _again(self, result: BatchResult) -> BatchResult:
+        """Each failed window alone. Not one that was alone, unless memory ran out: it would fail as it did."""
+        batch, failures = result.batch, result.failures
+        if len(batch.windows) == 1 and not ran_out(failures[0]):
             return result
-        with self._turns.alone() if ran_out(result) else self._turns.shared():
-            return self._attempt([result.window])[0]
+        return joined(batch, [BatchResult(batch, result.runs), *map(self._alone, failures)], result.fits_tokens)
 
-    def _attempt(self, windows: Sequence[Window]) -> list[WindowResult]:
+    def _alone(self, failure: WindowFailure) -> BatchResult:
+        """Where memory ran out, without the other lanes' runs beside it: only then is it the window's own fault."""
+        with self._turns.alone() if ran_out(failure) else self._turns.shared():
+            return self._attempt(Batch((failure.window,)))
+
+    def _attempt(self, batch: Batch) -> BatchResult:
         """One run of the device. Where it raises, all of the windows failed."""
+        windows = batch.windows
         try:
             labels, scores = self._session.run(_OUTPUTS, self._feeds(windows))
         except _FAILURES as error:
             kind = OUT_OF_MEMORY if is_out_of_memory(error) else type(error).__name__
-            return [WindowFailure(window, kind, str(error)[:MESSAGE_CHARS]) for window in windows]
-        rows = zip(windows, self._form.rows(labels, windows), self._form.rows(scores, windows), strict=True)
-        return [_result(*row) for row in rows]
+            return BatchResult(
+                batch, [], [WindowFailure(window, kind, str(error)[:MESSAGE_CHARS]) for window in windows]
+            )
+        starts = self._form.starts(windows, labels.shape)
+        return _finite(batch, RunLabels(windows, starts, labels.reshape(-1), scores.reshape(-1)))
 
     def _feeds(self, windows: Sequence[Window]) -> Feeds:
         feeds = self._form.feeds(windows, self._pad_id)
@@ -166,23 +174,30 @@ class OnnxEngine:
     def _require_device(self) -> None:
         """A window that raises alone is its article's fault only if the device still runs a harmless one."""
         with self._turns.alone():
-            (result,) = self._attempt([self._probe(SHORT_TOKENS)])
-        if _raised(result):
-            assert isinstance(result, WindowFailure)
-            raise ModelError(f"the device does not run the model any more: {result.error_type}: {result.message}")
+            result = self._attempt(self._padding(SHORT_TOKENS))
+        for each in filter(_raised, result.failures):
+            raise ModelError(f"the device does not run the model any more: {each.error_type}: {each.message}")
 
-    def _probe(self, length_tokens: int) -> Window:
-        """A window of padding, of no article."""
+    def _padding(self, length_tokens: int, count: int = 1) -> Batch:
+        """Windows of padding, of no article."""
         ticket = InFlight(RawRecord(Partition("", 0), 0, None, None), arrived_s=0.0)
         ids = np.full(length_tokens, self._pad_id, np.int32)
-        return Window(ticket, ids, start=0, own_start=0, own_stop=0, specials_before=0, arrived_s=0.0)
+        return Batch((Window(ticket, ids, start=0, own_start=0, own_stop=0, specials_before=0, arrived_s=0.0),) * count)
 
 
-def _result(window: Window, labels: Int32Array, scores: Float32Array) -> WindowResult:
-    if np.isfinite(scores).all():
-        return WindowLabels(window, labels, scores)
-    return WindowFailure(window, NOT_FINITE, "the model's scores for this window are NaN or infinite")
+def _finite(batch: Batch, run: RunLabels) -> BatchResult:
+    """A window whose scores are not finite failed. One by one only where there is such a score, which may be at padding."""
+    if np.isfinite(run.scores).all():
+        return BatchResult(batch, [run])
+    good, failures = list[tuple[Window, int]](), list[WindowFailure]()
+    for window, start in zip(run.windows, run.starts, strict=True):
+        if np.isfinite(run.scores[start : start + len(window.ids)]).all():
+            good.append((window, start))
+        else:
+            failures.append(WindowFailure(window, NOT_FINITE, "the model's scores for this window are NaN or infinite"))
+    windows, starts = [window for window, _ in good], [start for _, start in good]
+    return BatchResult(batch, [RunLabels(windows, starts, run.labels, run.scores)] if good else [], failures)
 
 
-def _raised(result: WindowResult) -> bool:
-    return isinstance(result, WindowFailure) and result.error_type != NOT_FINITE
+def _raised(failure: WindowFailure) -> bool:
+    return failure.error_type != NOT_FINITE

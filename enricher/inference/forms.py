@@ -6,6 +6,7 @@ graph.py and engine.py know forms by this Protocol only, so a new one changes ne
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ Feeds = dict[str, "npt.NDArray[Any]"]
 Runtime = Literal["cpu", "cuda", "openvino-bf16", "openvino-fp32"]
 """What runs a form: one of ONNX Runtime's own providers, or OpenVINO in one of its precisions."""
 LENGTH_STEP_TOKENS = 16
-"""What a form that rounds lengths up rounds them up to a multiple of."""
+"""What a form that rounds lengths up rounds them up to a multiple of, at most."""
 
 
 class Form(Protocol):
@@ -85,6 +86,14 @@ class Form(Protocol):
         """The tokens that the device computes for this batch, padding of every kind included."""
         ...
 
-    def rows(self, output: npt.NDArray[Any], windows: Sequence[Window]) -> list[npt.NDArray[Any]]:
-        """What `output` (laid out as `token_dimensions`) says for each window: `[length]` each, padding cut off."""
+    def starts(self, windows: Sequence[Window], shape: Sequence[int]) -> Sequence[int]:
+        """Where the first token of each window is in an output of this shape, its `token_dimensions` made one.
+
+        A window's other tokens follow the first. In the order of the windows, so they grow.
+        """
         ...
+
+
+def starts_in_a_row(windows: Sequence[Window]) -> Sequence[int]:
+    """`Form.starts` where windows follow one another without anything between."""
+    return [*accumulate([len(window.ids) for window in windows[:-1]], initial=0)]

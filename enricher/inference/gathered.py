@@ -10,18 +10,17 @@ window's numbers reach another); `lengths int32 [batch]`. Outputs are `[tokens]`
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from onnx import TensorProto
 
+from enricher.inference.forms import starts_in_a_row
 from enricher.inference.onnxfile import MICROSOFT, OnnxWriter
 from enricher.inference.padded import PaddedFloat32
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import numpy.typing as npt
 
     from enricher.inference.forms import Feeds
     from enricher.records import Window
@@ -77,6 +76,7 @@ class GatheredFloat32(PaddedFloat32):
             "lengths": lengths,
         }
 
-    def rows(self, output: npt.NDArray[Any], windows: Sequence[Window]) -> list[npt.NDArray[Any]]:
-        """Each window's part, as views."""
-        return np.split(output, np.cumsum([window.length_tokens for window in windows])[:-1])
+    def starts(self, windows: Sequence[Window], shape: Sequence[int]) -> Sequence[int]:
+        """One behind the other."""
+        del shape
+        return starts_in_a_row(windows)

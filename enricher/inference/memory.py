@@ -6,16 +6,16 @@ Knows windows and their answers, not sessions: what runs them is handed in.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
-from enricher.records import Batch, Window, WindowFailure, WindowResult
+from enricher.records import Batch, BatchResult, RunLabels, WindowFailure
 
 OUT_OF_MEMORY = "OutOfMemory"
 """The `error_type` of a window for which there was no memory, whatever the provider raised."""
 
-Attempt = Callable[[Sequence[Window]], list[WindowResult]]
-"""One run of the device: an answer for each window. Where memory runs out, all of them failed."""
+Attempt = Callable[[Batch], BatchResult]
+"""One run of the device. Where memory runs out, all windows failed."""
 
 _TEXTS = (
     "failed to allocate",  # BFCArena (CPU and CUDA): "Failed to allocate memory for requested buffer of size"; OpenVINO
@@ -38,32 +38,43 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or any(known in text for known in _TEXTS)
 
 
-def ran_out(result: WindowResult) -> bool:
+def ran_out(failure: WindowFailure) -> bool:
     """Whether a window has no answer for want of memory."""
-    return isinstance(result, WindowFailure) and result.error_type == OUT_OF_MEMORY
+    return failure.error_type == OUT_OF_MEMORY
 
 
-def in_halves(attempt: Attempt, windows: Sequence[Window]) -> tuple[list[WindowResult], int | None]:
+def in_halves(attempt: Attempt, batch: Batch) -> BatchResult:
     """Run the windows at once, or where memory runs out, in parts half as large, until a part fits or is one window.
 
-    Gives the answers in order, and the padded tokens of the largest part that fitted: None where all fitted at once or
+    `fits_tokens` of what it gives are the padded tokens of the largest part that fitted: None where all fitted at once or
     there was only one window. Where not even single windows fit it is the shortest one's length: smaller batches there
     are not.
     """
-    part, fits_tokens = len(windows), 0
-    results: list[WindowResult] = []
-    while rest := windows[len(results) :]:
-        taken = rest[:part]
-        answers = attempt(taken)
-        if not ran_out(answers[0]):
-            fits_tokens = max(fits_tokens, Batch(tuple(taken)).padded_tokens)
-        elif len(taken) > 1:
-            part = (len(taken) + 1) // 2
+    windows = batch.windows
+    done, part, fits_tokens = 0, len(windows), 0
+    answered: list[BatchResult] = []
+    while done < len(windows):
+        taken = batch if part == len(windows) else Batch(windows[done : done + part])
+        answer = attempt(taken)
+        if not any(map(ran_out, answer.failures)):
+            fits_tokens = max(fits_tokens, taken.padded_tokens)
+        elif len(taken.windows) > 1:
+            part = (len(taken.windows) + 1) // 2
             continue
-        results += answers
+        answered.append(answer)
+        done += len(taken.windows)
     if part == len(windows):
-        return results, None
-    return results, fits_tokens or min(window.length_tokens for window in windows)
+        return answered[0]
+    return joined(batch, answered, fits_tokens or min(window.length_tokens for window in windows))
+
+
+def joined(batch: Batch, parts: Iterable[BatchResult], fits_tokens: int | None) -> BatchResult:
+    """The answers to parts of a batch as the batch's."""
+    runs, failures = list[RunLabels](), list[WindowFailure]()
+    for part in parts:
+        runs += part.runs
+        failures += part.failures
+    return BatchResult(batch, runs, failures, fits_tokens)
 
 
 class Turns:

@@ -13,19 +13,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from onnx import TensorProto
 
 from enricher.inference import device
+from enricher.inference.forms import starts_in_a_row
 from enricher.inference.onnxfile import MICROSOFT, OnnxWriter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
-
-    import numpy.typing as npt
 
     from enricher.inference.forms import Feeds, Runtime
     from enricher.records import Window
@@ -97,9 +96,10 @@ class PackedFloat16:
             "token_offset": offset.astype(np.int32).reshape(real.shape),
         }
 
-    def rows(self, output: npt.NDArray[Any], windows: Sequence[Window]) -> list[npt.NDArray[Any]]:
-        """Each window's part, as views."""
-        return np.split(output, np.cumsum([window.length_tokens for window in windows])[:-1])
+    def starts(self, windows: Sequence[Window], shape: Sequence[int]) -> Sequence[int]:
+        """One behind the other."""
+        del shape
+        return starts_in_a_row(windows)
 
 
 @cache

@@ -7,7 +7,7 @@ what they hold at padding means nothing.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from onnx import TensorProto
@@ -17,8 +17,6 @@ from enricher.inference.onnxfile import MICROSOFT, OnnxWriter
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
-
-    import numpy.typing as npt
 
     from enricher.inference.forms import Feeds, Runtime
     from enricher.records import Window
@@ -75,6 +73,8 @@ class PaddedFloat32:
             row[: window.length_tokens] = window.ids
         return {"input_ids": ids, "lengths": lengths}
 
-    def rows(self, output: npt.NDArray[Any], windows: Sequence[Window]) -> list[npt.NDArray[Any]]:
-        """The real tokens of each row, as views."""
-        return [row[: window.length_tokens] for row, window in zip(output, windows, strict=True)]
+    def starts(self, windows: Sequence[Window], shape: Sequence[int]) -> Sequence[int]:
+        """A row each, padding at its end."""
+        count, length_tokens = shape[:2]
+        assert count == len(windows), "a row for each window"
+        return range(0, count * length_tokens, length_tokens)

@@ -13,7 +13,7 @@ import numpy as np
 
 from enricher.errors import InvalidArticle, ModelError
 from enricher.inference.checkpoint import VOCABULARY_FILES
-from enricher.records import Article, Int32Array, TokenizedArticle, TokenizedField
+from enricher.records import Article, TokenizedArticle, TokenizedField
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from enricher.inference.checkpoint import Checkpoint
     from enricher.records import FieldName
-
-_FIELDS: tuple[FieldName, ...] = ("title", "body")
 
 
 class EncodingSpans:
@@ -64,40 +62,43 @@ class ArticleTokenizer:
 
     def tokenize(self, articles: Sequence[Article]) -> list[TokenizedArticle | InvalidArticle]:
         """One result per article, in order; an article that can never be tokenised gives an InvalidArticle. Blocks."""
-        texts = [article.text(name) for article in articles for name in _FIELDS]
-        encodings = self._encode(texts)
-        pairs = zip(encodings[0::2], encodings[1::2], strict=True)
-        return [self._article(title, body) for title, body in pairs]
+        encodings = self._encode([text for article in articles for text in (article.title, article.body)])
+        return [self._article(title, body) for title, body in zip(encodings[0::2], encodings[1::2], strict=True)]
 
     def _encode(self, texts: Sequence[str]) -> list[Encoding | None]:
         """None for a text that the library refuses. It refuses whole batches, so a bad one is tried text by text."""
         try:
-            return list(self._backend.encode_batch(texts, add_special_tokens=False))
+            encodings: list[Encoding | None] = self._backend.encode_batch(texts, add_special_tokens=False)
         except BaseException as error:
             if not _refusal(error):
                 raise
+        else:
+            return encodings
         return [None] if len(texts) == 1 else [self._encode([text])[0] for text in texts]
 
-    def _article(self, *encodings: Encoding | None) -> TokenizedArticle | InvalidArticle:
-        taken = [encoding for encoding in encodings if encoding is not None]
-        if len(taken) < len(encodings):
+    def _article(self, title: Encoding | None, body: Encoding | None) -> TokenizedArticle | InvalidArticle:
+        if title is None or body is None:
             return InvalidArticle("a text is not well-formed Unicode, or the tokenizer refuses it", stage="tokenize")
-        ids = [np.array(encoding.ids, np.int32) for encoding in taken]
-        length_tokens = sum(len(part) for part in ids)
-        truncated = length_tokens > self._max_article_tokens
-        if truncated and self._too_long == "dead_letter":
+        fields = _field("title", title), _field("body", body)
+        length_tokens = len(fields[0].ids) + len(fields[1].ids)
+        if length_tokens > self._max_article_tokens:
+            return self._cut(fields, length_tokens)
+        return TokenizedArticle(fields)
+
+    def _cut(self, fields: Sequence[TokenizedField], length_tokens: int) -> TokenizedArticle | InvalidArticle:
+        """An article above the limit. Its title comes first, so its body is cut first."""
+        if self._too_long == "dead_letter":
             rule = f"{length_tokens} tokens, and the limit (max_article_tokens) is {self._max_article_tokens}"
             return InvalidArticle(rule, stage="tokenize")
-        return TokenizedArticle(self._cut(taken, ids), truncated)
+        kept, room = [], self._max_article_tokens
+        for part in fields:
+            kept.append(TokenizedField(part.name, part.ids[:room], part.spans))
+            room -= len(kept[-1].ids)
+        return TokenizedArticle(tuple(kept), truncated=True)
 
-    def _cut(self, encodings: Sequence[Encoding], ids: Sequence[Int32Array]) -> tuple[TokenizedField, ...]:
-        """Fields within the limit. The title comes first, so the body is cut first."""
-        fields, room = [], self._max_article_tokens
-        for name, encoding, part in zip(_FIELDS, encodings, ids, strict=True):
-            kept = part[:room]
-            fields.append(TokenizedField(name, kept, EncodingSpans(encoding)))
-            room -= len(kept)
-        return tuple(fields)
+
+def _field(name: FieldName, encoding: Encoding) -> TokenizedField:
+    return TokenizedField(name, np.array(encoding.ids, np.int32), EncodingSpans(encoding))
 
 
 def _refusal(error: BaseException) -> bool:

@@ -132,6 +132,8 @@ class KafkaConfig:
             "message.max.bytes": self.max_message_bytes,
             # The broker's limit is for a batch: many records together must not be larger than one may be.
             "batch.size": min(1_000_000, self.max_record_bytes),
+            # What is not said to have failed, and not left over by `flush`, was written.
+            "delivery.report.only.error": True,
             # What Java clients use, so that a key stays on its partition whoever writes it.
             "partitioner": "murmur2_random",
             "retry.backoff.ms": _RETRY_BACKOFF_MS,

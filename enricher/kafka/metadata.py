@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import lru_cache
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
@@ -57,7 +58,13 @@ def raw_record(message: Message) -> RawRecord:
 
 def partition_of(message: Message) -> Partition:
     """Where a message or an event of the client's belongs; an event about everything belongs nowhere."""
-    return Partition(message.topic() or "", message.partition() or 0)
+    return _partition(message.topic() or "", message.partition() or 0)
+
+
+@lru_cache(maxsize=1024)
+def _partition(topic: str, number: int) -> Partition:
+    """One object for all the records of a partition."""
+    return Partition(topic, number)
 
 
 def ours(tp: TopicPartition) -> Partition:

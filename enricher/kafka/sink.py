@@ -10,6 +10,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from confluent_kafka import KafkaError, Message, Producer, TopicPartition
 
@@ -19,7 +20,7 @@ from enricher.kafka.border import border, constructing, mapped
 from enricher.kafka.client import KafkaConfig, LastWord
 from enricher.kafka.metadata import partitions_of
 from enricher.kafka.retire import CLOSE_WAIT_S, retire
-from enricher.records import InFlight, Partition, Release
+from enricher.records import InFlight, Release
 from enricher.tally import Tally
 from enricher.watchdog import Guard
 
@@ -72,7 +73,6 @@ class TransactionalSink:
 
         Raises TransactionTrouble where it failed or nobody knows; then only `recover` makes the sink usable again.
         """
-        outgoing = [self._encoded(ticket) for ticket in release.tickets]
         producer, self._producer = self._producer, None  # broken until proven whole
         if producer is None:
             message = "the producer is broken"
@@ -82,7 +82,7 @@ class TransactionalSink:
                 self._guard("a transaction", 3 * self._config.transaction_timeout_s),
                 border("a transaction", self._last_word, producer),
             ):
-                slow = self._transact(producer, outgoing, release.committable)
+                slow = self._transact(producer, release)
         except BaseException:
             retire(producer)
             raise
@@ -103,17 +103,15 @@ class TransactionalSink:
 
     # ---- the transaction
 
-    def _transact(
-        self, producer: Producer, outgoing: Sequence[Outgoing], committable: Mapping[Partition, int]
-    ) -> str | None:
+    def _transact(self, producer: Producer, release: Release) -> str | None:
         """Begin, produce, flush, send offsets, commit. Returns the name of a step that was suspiciously slow."""
         timeout_s = self._config.transaction_timeout_s
         steps = _Stopwatch(self._config.retry_pause_s)
         producer.begin_transaction()
-        if outgoing:
-            self._produce(producer, outgoing)
+        if release.tickets:
+            self._produce(producer, release.tickets)
             steps.done("produce")
-        offsets = [TopicPartition(p.topic, p.number, offset) for p, offset in committable.items()]
+        offsets = [TopicPartition(p.topic, p.number, offset) for p, offset in release.committable.items()]
         producer.send_offsets_to_transaction(offsets, self._membership(), timeout_s)
         steps.done("send_offsets")
         producer.commit_transaction(timeout_s)
@@ -126,15 +124,16 @@ class TransactionalSink:
         ticket.outcome = message.letter or ticket.outcome
         return message
 
-    def _produce(self, producer: Producer, outgoing: Sequence[Outgoing]) -> None:
+    def _produce(self, producer: Producer, tickets: Sequence[InFlight]) -> None:
         self._failed = []
-        for message in outgoing:
-            self._produce_one(producer, message)
+        # Each is encoded just before: in the processor's caches the client copies it fast, and its memory is used again.
+        for ticket in tickets:
+            self._produce_one(producer, self._encoded(ticket))
         unsent = self._flushed(producer)
         if self._failed:
             raise self._failure(producer)
         if unsent:
-            message_ = f"{unsent} of {len(outgoing)} records were not acknowledged in time"
+            message_ = f"{unsent} of {len(tickets)} records were not acknowledged in time"
             raise TransactionTrouble(message_)
 
     def _flushed(self, producer: Producer) -> int:
@@ -150,11 +149,7 @@ class TransactionalSink:
     def _produce_one(self, producer: Producer, message: Outgoing) -> None:
         topic = self._config.dead_letter_topic if message.kind == "dead_letter" else self._config.output_topic
         partition = message.ticket.raw.partition.number if self._same_partitions[topic] else _ANY_PARTITION
-
-        def delivered(error: KafkaError | None, _message: Message, ticket: InFlight = message.ticket) -> None:
-            if error is not None:
-                self._failed.append((ticket, error))
-
+        delivered = partial(self._delivered, message.ticket)
         while True:
             try:
                 producer.produce(
@@ -169,6 +164,11 @@ class TransactionalSink:
                 producer.poll(0.05)
             else:
                 return
+
+    def _delivered(self, ticket: InFlight, error: KafkaError | None, _message: Message) -> None:
+        """What became of a record; that it was written is not even said (`client.py`)."""
+        if error is not None:
+            self._failed.append((ticket, error))
 
     def _failure(self, producer: Producer) -> Exception:
         """What the delivery reports mean together: refused records, or trouble."""

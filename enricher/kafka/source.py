@@ -216,10 +216,13 @@ class KafkaSource:
         error = message.error()
         if error is None:
             record = raw_record(message)
-            if record.partition not in self._owned:
+            began = self._owned.get(record.partition)
+            if began is None:
                 return None
-            self._owned[record.partition] = True
-            self._ended.pop(record.partition, None)
+            if not began:
+                self._owned[record.partition] = True
+            if self._ended:
+                self._ended.pop(record.partition, None)
             return record
         if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001  the client's name
             if (partition := partition_of(message)) in self._owned:

@@ -21,9 +21,10 @@ import orjson
 
 from enricher.app import Model, kafka_worker
 from enricher.inference.advice import advice_for
+from enricher.inference.forms import starts_in_a_row
 from enricher.inference.model import PreparedModel, prepare
 from enricher.inference.tokenizer import ArticleTokenizer
-from enricher.records import Batch, BatchResult, Window, WindowLabels
+from enricher.records import Batch, BatchResult, RunLabels
 from enricher.settings import Settings
 from enricher.worker import Worker
 
@@ -62,15 +63,14 @@ class StubEngine:
         """Wait for the device, then say the same of every window's tokens."""
         if self.tokens_per_s:
             time.sleep(batch.padded_tokens / self.tokens_per_s)
-        return BatchResult(batch, [self._labels(window) for window in batch.windows])
+        ids = np.concatenate([window.ids for window in batch.windows])
+        labels = np.where(ids % _TOKENS_PER_ENTITY == 0, self._entity, self._other).astype(np.int32)
+        scores = np.full(len(ids), 0.9, np.float32)
+        return BatchResult(batch, [RunLabels(batch.windows, starts_in_a_row(batch.windows), labels, scores)])
 
     def padded_tokens(self, batch: Batch) -> int:
         """As a device that pads."""
         return batch.padded_tokens
-
-    def _labels(self, window: Window) -> WindowLabels:
-        labels = np.where(window.ids % _TOKENS_PER_ENTITY == 0, self._entity, self._other).astype(np.int32)
-        return WindowLabels(window, labels, np.full(window.length_tokens, 0.9, np.float32))
 
 
 def stub_model(settings: Settings, engine: StubEngine, prepared: PreparedModel) -> Model:

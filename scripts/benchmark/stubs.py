@@ -11,9 +11,12 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
+import numpy as np
+
 from enricher.app import Model
 from enricher.errors import InvalidArticle
-from enricher.records import Article, Batch, BatchResult, TokenizedArticle, Window, WindowLabels
+from enricher.inference.forms import starts_in_a_row
+from enricher.records import Article, Batch, BatchResult, RunLabels, TokenizedArticle, Window
 
 
 class KnownAnswers:
@@ -46,8 +49,9 @@ class KnownAnswers:
 
     def run(self, batch: Batch) -> BatchResult:
         """What the engine's `run` would give."""
-        results = [WindowLabels(window, *self._labels[window.ids.tobytes()]) for window in batch.windows]
-        return BatchResult(batch, results)
+        known = [self._labels[window.ids.tobytes()] for window in batch.windows]
+        labels, scores = map(np.concatenate, zip(*known, strict=True))
+        return BatchResult(batch, [RunLabels(batch.windows, starts_in_a_row(batch.windows), labels, scores)])
 
     def tokenize(self, articles: Sequence[Article]) -> list[TokenizedArticle | InvalidArticle]:
         """What the tokenizer's `tokenize` would give."""
@@ -56,6 +60,6 @@ class KnownAnswers:
     def _ask(self, window: Window) -> None:
         key = window.ids.tobytes()
         if key not in self._labels:
-            [result] = self._model.engine.run(Batch((window,))).results
-            assert isinstance(result, WindowLabels)
-            self._labels[key] = result.labels, result.scores
+            [run] = self._model.engine.run(Batch((window,))).runs
+            its_own = slice(run.starts[0], run.starts[0] + window.length_tokens)
+            self._labels[key] = run.labels[its_own], run.scores[its_own]

@@ -21,10 +21,10 @@ from enricher.inference.padded import PaddedFloat32
 from enricher.records import (
     BatchResult,
     ModelCard,
+    RunLabels,
     TokenizedArticle,
     TokenizedField,
     WindowFailure,
-    WindowLabels,
 )
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from enricher.inference.engine import OnnxEngine
     from enricher.inference.model import PreparedModel
     from enricher.inference.tokenizer import ArticleTokenizer
-    from enricher.records import Article, Batch, FieldName, Window, WindowResult
+    from enricher.records import Article, Batch, FieldName, Window
 
 CARD = ModelCard(name="stub", digest="0" * 64, precision="fp32")
 LABELS = ("O", "B-PER", "B-ORG", "B-LOC")
@@ -101,22 +101,24 @@ class StubEngine:
         """As the real one."""
         hang_s, self.hang_s = self.hang_s, 0.0
         time.sleep(_RUN_S + hang_s)
-        results = [self._result(window) for window in batch.windows]
+        windows = batch.windows
         if self.lose.is_set():
             self.lose.clear()
-            results.pop()
-        return BatchResult(batch, results)
+            windows = windows[:-1]
+        bad = [window for window in windows if self._bad in window.ids]
+        failures = [WindowFailure(window, "Unbearable", "the model cannot bear this window") for window in bad]
+        return BatchResult(batch, [_labels(window) for window in windows if window not in bad], failures)
 
     def padded_tokens(self, batch: Batch) -> int:
         """As a device that pads."""
         return batch.padded_tokens
 
-    def _result(self, window: Window) -> WindowResult:
-        if self._bad in window.ids:
-            return WindowFailure(window, "Unbearable", "the model cannot bear this window")
-        classes = window.ids % CLASSES
-        labels = np.where(classes < len(LABELS), classes, 0).astype(np.int32)
-        return WindowLabels(window, labels, np.full(window.length_tokens, 0.5, np.float32))
+
+def _labels(window: Window) -> RunLabels:
+    """Each window as a run of its own."""
+    classes = window.ids % CLASSES
+    labels = np.where(classes < len(LABELS), classes, 0).astype(np.int32)
+    return RunLabels((window,), (0,), labels, np.full(window.length_tokens, 0.5, np.float32))
 
 
 class _Device:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import numpy as np
+from support.answers import WindowLabels, batch_result, by_window
 
 from benchmark.stubs import KnownAnswers
 from enricher.core.windowing import WindowCutter
@@ -18,7 +19,6 @@ from enricher.records import (
     TokenizedArticle,
     TokenizedField,
     Window,
-    WindowLabels,
 )
 
 
@@ -30,7 +30,7 @@ class _Engine:
 
     def run(self, batch: Batch) -> BatchResult:
         self.asked += len(batch.windows)
-        return BatchResult(batch, [WindowLabels(w, w.ids, w.ids.astype(np.float32)) for w in batch.windows])
+        return batch_result(WindowLabels(w, w.ids, w.ids.astype(np.float32)) for w in batch.windows)
 
 
 class _Tokenizer:
@@ -55,8 +55,10 @@ def test_known_answers_are_those_of_the_model_and_of_the_tokenizer() -> None:
     with answers.in_place_of_the_model(), answers.in_place_of_the_tokenizer():
         (tokens,) = model.tokenizer.tokenize([Article("4", "", "abcdefghij")])
         windows = tuple(_cut(tokens))
-        results = model.engine.run(Batch(windows)).results
+        results = by_window(model.engine.run(Batch(windows)))
     assert asked == model.engine.asked == len(windows) + 1
-    assert all((result.labels == result.window.ids).all() for result in results)
+    assert [window.ids.tolist() for window in windows] == [
+        each.labels.tolist() for each in results if isinstance(each, WindowLabels)
+    ]
     assert model.engine.run(Batch(windows)) is not None
     assert model.engine.asked == asked + len(windows)

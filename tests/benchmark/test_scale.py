@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.answers import WindowLabels, by_window
 
 from benchmark.legs.scale.joining import Pause, Span, longest_gap
 from benchmark.legs.scale.report import Scale, commit_cost, outcome
@@ -14,7 +15,7 @@ from benchmark.machine import Load
 from benchmark.repeating import Run
 from benchmark.stub_worker import StubEngine
 from enricher.inference.model import EMBEDDED, prepare
-from enricher.records import Batch, InFlight, Partition, RawRecord, Window, WindowLabels
+from enricher.records import Batch, InFlight, Partition, RawRecord, Window
 
 QUIET = Load(10.0, 0.5, 0.1, 0.0)
 
@@ -91,8 +92,8 @@ def test_stub_answers_for_every_token_in_the_models_types(tmp_path: Path) -> Non
         for length in (100, 40)
     )
     result = engine.run(Batch(windows))
-    assert list(windows) == [each.window for each in result.results]
-    answers = [each for each in result.results if isinstance(each, WindowLabels)]
+    answers = [each for each in by_window(result) if isinstance(each, WindowLabels)]
+    assert list(windows) == [each.window for each in answers]
     for window, answer in zip(windows, answers, strict=True):
         assert (np.dtype(np.int32), np.dtype(np.float32)) == (answer.labels.dtype, answer.scores.dtype)
         assert (window.length_tokens,) == answer.labels.shape == answer.scores.shape

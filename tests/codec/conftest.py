@@ -24,5 +24,8 @@ def raw() -> RawRecord:
 def record() -> EnrichedRecord:
     """Make a record with an entity in each field, behind a character that takes two UTF-16 units."""
     article = Article("a-1", "\U0001f68b Oslo", "Kari Nordmann i Tromsø", {"language": "nb"})
-    entities = (Entity("title", 2, 6, "Oslo", "LOC", 0.99876543), Entity("body", 16, 22, "Tromsø", "LOC", 1.0))
+    entities = (
+        Entity(field="title", start=2, end=6, text="Oslo", label="LOC", score=0.9988),
+        Entity(field="body", start=16, end=22, text="Tromsø", label="LOC", score=1.0),
+    )
     return EnrichedRecord(article, entities, Coverage(tokens=9, windows=1, truncated=False))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
+from unicodedata import category
 
 import pytest
 from hypothesis import example, given
@@ -102,6 +104,12 @@ def test_length_is_counted_in_code_points_of_title_and_body_together() -> None:
 def test_article_without_a_visible_character_is_refused(text: str) -> None:
     """Separators and control, format and private characters are no text, in title and body together."""
     assert refusal(article(title=text, body=text)) == "title and body have no visible character"
+
+
+def test_letters_and_digits_are_visible() -> None:
+    """All of Unicode: what begins with one is not looked through."""
+    unlike = [chr(code) for code in range(sys.maxunicode + 1) if chr(code).isalnum() and category(chr(code))[0] in "ZC"]
+    assert unlike == []
 
 
 @pytest.mark.parametrize("text", ["\U0001f389", "\u200b.", " " * 900 + "x", "\u0301", "中"])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from uuid import UUID
+from uuid import UUID, uuid5
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from enricher.codec import MAX_REASON_BYTES, clipped, dead_letter_headers, record_headers, record_id
+from enricher.codec.headers import RECORD_NAMESPACE
 from enricher.records import DeadLetter, Partition, RawRecord
 
 LETTER = DeadLetter("inference", "NotFinite", "the scores of a window are not finite", attempts=2)
@@ -35,6 +36,13 @@ def test_record_id_is_the_same_on_every_machine_and_for_ever() -> None:
     """Written out, because consumers keep them: a change here would make every repeat look new."""
     assert record_id(Partition("articles", 3), 1042) == "5f489b73-79ad-57b8-a3f9-50718fb085ce"
     assert UUID(record_id(Partition("articles", 3), 1042)).version == 5
+
+
+@given(st.text(max_size=20), st.integers(0, 2**31 - 1), st.integers(0, 2**63 - 1))
+def test_record_id_is_the_standard_librarys_uuid5(topic: str, number: int, offset: int) -> None:
+    """Of topic, partition and offset, however it is computed."""
+    name = f"{topic}/{number}/{offset}"
+    assert str(uuid5(RECORD_NAMESPACE, name)) == record_id(Partition(topic, number), offset)
 
 
 def test_record_ids_of_neighbours_differ() -> None:

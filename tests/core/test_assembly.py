@@ -7,6 +7,7 @@ from random import Random
 import numpy as np
 import pytest
 from core.building import raw, spans_of_words
+from support.answers import WindowLabels, batch_result
 
 from enricher.core.assembly import finish_enriched, settle
 from enricher.core.decoding import LabelScheme
@@ -21,7 +22,6 @@ from enricher.records import (
     TokenizedField,
     Window,
     WindowFailure,
-    WindowLabels,
 )
 
 SCHEME = LabelScheme.from_labels(["O", "B-PER", "I-PER"])
@@ -64,12 +64,12 @@ def test_only_the_owner_of_a_token_labels_it(seed: int) -> None:
     Random(seed).shuffle(windows)
     assert len(windows) > 2
     for window in windows[:-1]:
-        settle(answered(window), SCHEME)
+        settle(batch_result([answered(window)]), SCHEME)
         assert ticket.outcome is None
-    settle(answered(windows[-1]), SCHEME)
+    settle(batch_result([answered(windows[-1])]), SCHEME)
     assert isinstance(ticket.outcome, EnrichedRecord)
     assert [("Ada Augusta King Byron Noel Countess Of Lovelace", 1.0), ("Charles Babbage", 1.0)] == [
-        (entity.text, entity.score) for entity in ticket.outcome.entities
+        (entity["text"], entity["score"]) for entity in ticket.outcome.entities
     ]
 
 
@@ -80,7 +80,7 @@ def test_an_entity_across_a_seam_is_one_entity() -> None:
     seams = [window.own_start for window in windows if window.own_start in first_names]
     assert seams, "the example has a seam inside the name"
     for window in windows:
-        settle(answered(window), SCHEME)
+        settle(batch_result([answered(window)]), SCHEME)
     assert isinstance(ticket.outcome, EnrichedRecord)
     assert len(ticket.outcome.entities) == 2
 
@@ -89,7 +89,7 @@ def test_a_record_tells_what_the_model_saw_and_the_ticket_lets_go_of_the_rest() 
     """Tokens and windows are counted; arrays that are of no more use are not kept while the ticket waits."""
     ticket, windows = cut(BODY)
     for window in windows:
-        settle(answered(window), SCHEME)
+        settle(batch_result([answered(window)]), SCHEME)
     assert isinstance(ticket.outcome, EnrichedRecord)
     assert (len(BODY.split()), len(windows), False) == (
         ticket.outcome.coverage.tokens,
@@ -110,7 +110,7 @@ def test_a_record_keeps_its_entities_in_the_form_that_was_asked_for() -> None:
         return tuple(entities)
 
     for window in windows:
-        settle(answered(window), SCHEME, keep)
+        settle(batch_result([answered(window)]), SCHEME, keep)
     assert isinstance(ticket.outcome, EnrichedRecord)
     assert [ticket.article] == seen
     assert isinstance(ticket.outcome.entities, tuple)
@@ -122,20 +122,21 @@ def test_a_failed_window_makes_its_article_a_dead_letter_once(failed: int) -> No
     """Whichever window it is: one dead letter with the failure's words, and the other windows change nothing."""
     ticket, windows = cut(BODY)
     for index, window in enumerate(windows):
-        settle(WindowFailure(window, "NotFinite", "NaN") if index == failed else answered(window), SCHEME)
-    settle(WindowFailure(windows[0], "Other", "later"), SCHEME)
+        result = WindowFailure(window, "NotFinite", "NaN") if index == failed else answered(window)
+        settle(batch_result([result]), SCHEME)
+    settle(batch_result([WindowFailure(windows[0], "Other", "later")]), SCHEME)
     assert DeadLetter("inference", "NotFinite", "NaN") == ticket.outcome
 
 
 def test_late_results_of_a_forgotten_article_land_nowhere() -> None:
     """Neither labels nor failures finish a ticket that nobody waits for."""
     ticket, windows = cut(BODY)
-    settle(answered(windows[0]), SCHEME)
+    settle(batch_result([answered(windows[0])]), SCHEME)
     left = ticket.windows_left
     ticket.forgotten = True
     for window in windows[1:]:
-        settle(answered(window), SCHEME)
-    settle(WindowFailure(windows[0], "NotFinite", "NaN"), SCHEME)
+        settle(batch_result([answered(window)]), SCHEME)
+    settle(batch_result([WindowFailure(windows[0], "NotFinite", "NaN")]), SCHEME)
     assert ticket.outcome is None
     assert left == ticket.windows_left
 

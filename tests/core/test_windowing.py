@@ -102,6 +102,22 @@ def test_windows_carry_the_special_tokens_and_the_ids_of_title_and_body_together
     assert all(window.ids.dtype == np.int32 and window.ticket is ticket for window in windows)
 
 
+@given(plans(), st.lists(st.integers(100, 200), max_size=3), st.lists(st.integers(100, 200), max_size=3), st.data())
+def test_a_window_is_its_run_of_the_article_between_the_special_tokens(
+    plan: tuple[int, int, int], before: list[int], after: list[int], data: st.DataObject
+) -> None:
+    """One window or many, with any number of special tokens on either side, wherever title and body meet."""
+    length, content, overlap = plan
+    ids, title_tokens = [1000 + token for token in range(length)], data.draw(st.integers(0, length))
+    cutter = WindowCutter(content + len(before) + len(after), overlap, tuple(before), tuple(after))
+    windows = cutter.cut(InFlight(raw(0), 0.0), article(ids[:title_tokens], ids[title_tokens:]), now_s=0.0)
+    expected = [[*before, *ids[span.start : span.stop], *after] for span in plan_windows(*plan)]
+    assert expected == [window.ids.tolist() for window in windows]
+    owned = [(span.start, span.own_start, span.own_stop) for span in plan_windows(*plan)]
+    assert owned == [(window.start, window.own_start, window.own_stop) for window in windows]
+    assert all(window.specials_before == len(before) for window in windows)
+
+
 def test_cutting_makes_the_ticket_ready_for_its_answers() -> None:
     """It knows how many windows to wait for, and how much of the article they are."""
     ticket = InFlight(raw(0), 0.0)

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from enricher.records import Window
+    from enricher.inference.device import Session
+    from enricher.inference.forms import Feeds
 
 SENTENCES = 40
 
@@ -56,22 +57,17 @@ class Damaged(Twin):
         bits.tofile(path)
 
 
-@dataclass(frozen=True, slots=True)
-class NotFinite(Twin):
-    """Right in every label, with one logit of each window a NaN."""
+class NotFinite:
+    """A session on a padded form that is right in every label, with one logit and one score of each window a NaN."""
 
-    @property
-    def name(self) -> str:
-        """Its own place in the cache."""
-        return "padded-nan"
+    def __init__(self, session: Session) -> None:
+        self._session = session
 
-    def rows(self, output: npt.NDArray[Any], windows: Sequence[Window]) -> list[npt.NDArray[Any]]:
-        """As the parent, with NaN in the logits."""
-        rows = PaddedFloat32.rows(self, output, windows)
-        if output.ndim == 3:
-            for row in rows:
-                row[1, 0] = np.nan
-        return rows
+    def run(self, outputs: Sequence[str], feeds: Feeds, /) -> list[npt.NDArray[Any]]:
+        """As the real one, and then the damage."""
+        labels, scores, logits = (each.copy() for each in self._session.run(outputs, feeds))
+        scores[:, 1], logits[:, 1, 0] = np.nan, np.nan
+        return [labels, scores, logits]
 
 
 @pytest.fixture(scope="session")

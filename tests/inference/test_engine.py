@@ -4,22 +4,29 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import pytest
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail
 from safetensors.numpy import load_file
+from support.answers import WindowLabels, by_window
 
 from enricher.errors import ModelError
 from enricher.inference import device
+from enricher.inference.checkpoint import Checkpoint
 from enricher.inference.engine import NOT_FINITE, OnnxEngine, default_lanes
-from enricher.inference.model import prepare
-from enricher.records import Batch, WindowFailure, WindowLabels
+from enricher.inference.model import prepare, prepare_form
+from enricher.inference.padded import PaddedFloat32
+from enricher.records import Batch, WindowFailure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    import numpy.typing as npt
+
+    from enricher.inference.device import Session
+    from enricher.inference.forms import Feeds
     from enricher.inference.model import PreparedModel
     from enricher.records import Window
 
@@ -49,7 +56,7 @@ def poisoned(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 
 def _labels(engine: OnnxEngine, windows: Sequence[Window]) -> list[list[int]]:
-    results = engine.run(Batch(tuple(windows))).results
+    results = by_window(engine.run(Batch(tuple(windows))))
     assert all(isinstance(result, WindowLabels) for result in results)
     return [result.labels.tolist() for result in results if isinstance(result, WindowLabels)]
 
@@ -61,8 +68,8 @@ def test_results_come_in_the_order_of_the_batch_and_as_long_as_their_windows(
     batch = Batch(tuple(pud_windows[:8]))
     result = engine.run(batch)
     assert batch is result.batch
-    assert list(batch.windows) == [each.window for each in result.results]
-    for each in result.results:
+    assert list(batch.windows) == [each.window for each in by_window(result)]
+    for each in by_window(result):
         assert isinstance(each, WindowLabels)
         assert (each.window.length_tokens,) == each.labels.shape == each.scores.shape
         assert (np.dtype(np.int32), np.dtype(np.float32)) == (each.labels.dtype, each.scores.dtype)
@@ -89,7 +96,7 @@ def test_lanes_may_run_at_once_on_one_engine(engine: OnnxEngine, pud_windows: li
 def test_a_window_with_scores_that_are_not_finite_fails_alone(poisoned: OnnxEngine, window: MakeWindow) -> None:
     """NaN and both infinities in the weights reach the score; the other windows of the batch are answered as ever."""
     good, bad = window([2, 10, 11, 12, 3]), window([2, 10, POISON_ID, 3])
-    first, failure, last = poisoned.run(Batch((good, bad, good))).results
+    first, failure, last = by_window(poisoned.run(Batch((good, bad, good))))
     assert isinstance(failure, WindowFailure)
     assert (bad, NOT_FINITE) == (failure.window, failure.error_type)
     assert [_labels(poisoned, [good])[0]] * 2 == [
@@ -97,10 +104,33 @@ def test_a_window_with_scores_that_are_not_finite_fails_alone(poisoned: OnnxEngi
     ]
 
 
+class _JunkAtPadding:
+    """A session whose scores at padding are NaN, as a device may give them, and whose labels there are entities."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def run(self, outputs: Sequence[str], feeds: Feeds, /) -> list[npt.NDArray[Any]]:
+        labels, scores = (each.copy() for each in self._session.run(outputs, feeds))
+        padding = np.arange(labels.shape[1]) >= feeds["lengths"][:, None]
+        labels[padding], scores[padding] = 6, np.nan
+        return [labels, scores]
+
+
+def test_what_stands_at_padding_is_no_windows(tmp_path: Path, window: MakeWindow) -> None:
+    """Scores that are not finite there fail nobody, and every window has the labels that it has alone."""
+    model = prepare_form(Checkpoint.open(REFERENCE / "bert"), PaddedFloat32(), "cpu", cache_dir=tmp_path)
+    engine = OnnxEngine(model, threads_per_run=1, pad_id=0)
+    windows = [window([2, 10, 3]), window([2, 10, 11, 12, 13, 3]), window([2, 3])]
+    alone = [_labels(engine, [each])[0] for each in windows]
+    engine._session = _JunkAtPadding(engine._session)
+    assert alone == _labels(engine, windows)
+
+
 def test_a_window_that_raises_fails_alone(engine: OnnxEngine, window: MakeWindow, pud_windows: list[Window]) -> None:
     """One id outside the vocabulary, which not every provider refuses, stops the whole batch; only that window fails."""
     bad = window([101, 99_999, 102])
-    results = engine.run(Batch((*pud_windows[:3], bad, pud_windows[3]))).results
+    results = by_window(engine.run(Batch((*pud_windows[:3], bad, pud_windows[3]))))
     assert [WindowLabels] * 3 + [WindowFailure, WindowLabels] == [type(result) for result in results]
     assert isinstance(results[3], WindowFailure)
     assert results[3].error_type == "InvalidWindow"
@@ -111,7 +141,7 @@ def test_a_window_longer_than_the_position_table_fails_alone(
     engine: OnnxEngine, window: MakeWindow, pud_windows: list[Window]
 ) -> None:
     """It is never cut in silence."""
-    results = engine.run(Batch((window([1000] * 513), pud_windows[0]))).results
+    results = by_window(engine.run(Batch((window([1000] * 513), pud_windows[0]))))
     assert [WindowFailure, WindowLabels] == [type(result) for result in results]
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
+from support.answers import WindowLabels, by_window
 
 from enricher.errors import ModelError
 from enricher.inference.catalogue import forms_for
@@ -19,7 +20,7 @@ from enricher.inference.engine import NOT_FINITE, OnnxEngine
 from enricher.inference.families import FAMILIES
 from enricher.inference.model import open_model, prepare, prepare_form
 from enricher.inference.onnxfolder import OnnxModel, holds_onnx
-from enricher.records import Batch, WindowFailure, WindowLabels
+from enricher.records import Batch, WindowFailure
 from model_benchmark.plain import export
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def test_the_engine_runs_it_like_any_other(tmp_path: Path, window: MakeWindow) -
         assert prepared.card.precision == "fp32"
         engine = OnnxEngine(prepared, threads_per_run=1, pad_id=0)
         engine.warm_up()
-        results.append(engine.run(Batch(windows)).results)
+        results.append(by_window(engine.run(Batch(windows))))
     for theirs, ours in zip(*results, strict=True):
         assert isinstance(theirs, WindowLabels)
         assert isinstance(ours, WindowLabels)
@@ -90,9 +91,8 @@ def test_a_window_with_logits_that_are_not_finite_fails(tmp_path: Path, window: 
     words.CopyFrom(onnx.numpy_helper.from_array(table, words.name))
     onnx.save(model, str(folder / "model.onnx"))
     prepared = prepare(folder, device="cpu", precision="auto", cache_dir=tmp_path / "cache")
-    bad, good = (
-        OnnxEngine(prepared, threads_per_run=1, pad_id=0).run(Batch((window([2, 77, 3]), window([2, 9, 3])))).results
-    )
+    batch = Batch((window([2, 77, 3]), window([2, 9, 3])))
+    bad, good = by_window(OnnxEngine(prepared, threads_per_run=1, pad_id=0).run(batch))
     assert isinstance(good, WindowLabels)
     assert isinstance(bad, WindowFailure)
     assert bad.error_type == NOT_FINITE

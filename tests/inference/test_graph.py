@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx
 import pytest
+from support.layout import rows_of
 
 from enricher.errors import ModelError
 from enricher.inference.checkpoint import Checkpoint
@@ -69,7 +70,7 @@ def test_the_embedded_model_gives_its_reference_logits_in_mixed_batches(
     for first in range(0, len(pud_windows), 16):
         windows = pud_windows[first : first + 16]
         (logits,) = session.run(["logits"], embedded.form.feeds(windows, pad_id=0))
-        for row, reference in zip(embedded.form.rows(logits, windows), expected[first : first + 16], strict=True):
+        for row, reference in zip(rows_of(embedded.form, logits, windows), expected[first : first + 16], strict=True):
             worst = max(worst, float(np.abs(reference - row[: len(reference)]).max()))
     assert worst < 1e-3
 

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from onnxruntime.capi.onnxruntime_pybind11_state import EPFail, Fail, InvalidArgument, RuntimeException
+from support.answers import WindowLabels, by_window
 
 from enricher.errors import ModelError
 from enricher.inference.catalogue import forms_for
 from enricher.inference.engine import OnnxEngine
 from enricher.inference.memory import OUT_OF_MEMORY, Turns, is_out_of_memory
-from enricher.records import Batch, WindowFailure, WindowLabels
+from enricher.records import Batch, WindowFailure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -76,8 +77,8 @@ def short_of_memory(model: PreparedModel, max_ids: int, error: Exception) -> tup
 
 def labels_of(result: BatchResult) -> list[list[int]]:
     """What was answered, which must be everything."""
-    assert all(isinstance(each, WindowLabels) for each in result.results)
-    return [each.labels.tolist() for each in result.results if isinstance(each, WindowLabels)]
+    assert not result.failures
+    return [each.labels.tolist() for each in by_window(result) if isinstance(each, WindowLabels)]
 
 
 @pytest.mark.parametrize("error", OUT_OF_IT, ids=lambda error: str(error)[-30:] or "MemoryError")
@@ -88,7 +89,7 @@ def test_a_batch_that_runs_out_of_memory_is_answered_in_full_by_parts(
     windows = [window([101, *range(1000 + first, 1008 + first), 102]) for first in range(8)]
     short, session = short_of_memory(embedded, 25, error)
     result = short.run(Batch(tuple(windows)))
-    assert windows == [each.window for each in result.results]
+    assert windows == [each.window for each in by_window(result)]
     assert labels_of(engine.run(Batch(tuple(windows)))) == labels_of(result)
     assert result.fits_tokens == 20
     assert session.runs == [80, 40, 20, 20, 20, 20]
@@ -118,9 +119,8 @@ def test_a_window_that_does_not_fit_alone_fails_alone(embedded: PreparedModel, w
     short, _ = short_of_memory(embedded, 25, RuntimeException(ARENA))
     long, good = window([101, *[1000] * 28, 102]), window([101, 1000, 102])
     result = short.run(Batch((good, long, good)))
-    assert [WindowLabels, WindowFailure, WindowLabels] == [type(each) for each in result.results]
-    failure = result.results[1]
-    assert isinstance(failure, WindowFailure)
+    assert [WindowLabels, WindowFailure, WindowLabels] == [type(each) for each in by_window(result)]
+    (failure,) = result.failures
     assert (long, OUT_OF_MEMORY) == (failure.window, failure.error_type)
     assert "Failed to allocate memory" in failure.message
 
@@ -137,7 +137,7 @@ def test_warming_up_and_probing_go_on_in_parts_too(
 ) -> None:
     """A batch budget that is too large for the device is a warning at start, not the end of the worker."""
     short, _ = short_of_memory(embedded, 64, Fail("CUDA failure 2: out of memory"))
-    monkeypatch.setattr(short, "_shapes", lambda *_: [[short._probe(16)] * 16])
+    monkeypatch.setattr(short, "_shapes", lambda *_: [short._padding(16, 16)])
     short.warm_up()
     assert short.probe(16, batch_tokens=256) > 0
     assert "out of memory: of 16 windows at once only 64 tokens fit" in caplog.text
@@ -205,7 +205,7 @@ import numpy as np
 from enricher.inference.engine import OnnxEngine
 from enricher.inference.catalogue import forms_for
 from enricher.inference.model import open_model, prepare_form
-from enricher.records import Batch, InFlight, Partition, RawRecord, Window, WindowLabels
+from enricher.records import Batch, InFlight, Partition, RawRecord, Window
 
 form = next(each for each in forms_for("cpu") if each.name == sys.argv[3])
 engine = OnnxEngine(
@@ -218,7 +218,7 @@ engine.run(Batch(batch.windows[:2]))
 used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + 200_000_000,) * 2)
 result = engine.run(batch)
-answered = sum(isinstance(each, WindowLabels) for each in result.results)
+answered = sum(len(run.windows) for run in result.runs)
 again = engine.run(Batch(batch.windows[: result.fits_tokens // 150]))
 print(answered, result.fits_tokens, again.fits_tokens)
 """

@@ -16,6 +16,7 @@ import onnxruntime as ort
 import pytest
 from inference import packed_reference
 from onnx import TensorProto
+from support.layout import rows_of
 
 from enricher.errors import ModelError
 from enricher.inference.checkpoint import Checkpoint
@@ -92,7 +93,7 @@ def test_the_packed_graph_gives_the_reference_logits_of_a_family(
     other = labels != expected.argmax(-1)
     gap = np.diff(np.sort(expected, axis=-1)[:, -2:], axis=-1)[:, 0]
     assert (gap[other] < 2 * limit * largest).all()
-    assert ([len(each.ids) for each in windows]) == [len(row) for row in form.rows(labels, windows)]
+    assert np.cumsum([len(each.ids) for each in windows])[:-1].tolist() == list(form.starts(windows, labels.shape))[1:]
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
@@ -106,7 +107,7 @@ def test_any_depth_width_and_number_of_heads_is_computed_as_the_padded_form_does
     padded = prepare_form(checkpoint, PaddedFloat32(), "cpu", cache_dir=tmp_path / "cache")
     session = open_session(padded.onnx_path, "cpu", threads_per_run=1)
     (rows,) = session.run(["logits"], padded.form.feeds(windows, pad_id=0))
-    expected = np.concatenate(padded.form.rows(rows, windows))
+    expected = np.concatenate(rows_of(padded.form, rows, windows))
     for form in (FP16, FP32):
         path = graph_of(checkpoint.folder, form, tmp_path / "cache")
         (logits,) = packed_reference.run(path, ["logits"], form.feeds(windows, pad_id=0))
@@ -138,7 +139,7 @@ def test_a_window_does_not_see_the_others_of_its_batch(cache_dir: Path, window: 
     windows, _ = ragged("roberta", window)
     path = graph_of(REFERENCE / "roberta", FP32, cache_dir)
     (together,) = packed_reference.run(path, ["logits"], FP32.feeds(windows, pad_id=0))
-    for each, expected in zip(windows, FP32.rows(together, windows), strict=True):
+    for each, expected in zip(windows, rows_of(FP32, together, windows), strict=True):
         (alone,) = packed_reference.run(path, ["logits"], FP32.feeds([each], pad_id=0))
         np.testing.assert_allclose(expected, alone, atol=1e-5)
 

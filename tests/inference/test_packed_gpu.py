@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from support.answers import WindowLabels, by_window
 
 from enricher.inference.checkpoint import Checkpoint
 from enricher.inference.device import cuda_problem, open_session
@@ -14,7 +15,7 @@ from enricher.inference.engine import OnnxEngine
 from enricher.inference.families import FAMILIES
 from enricher.inference.model import open_model, prepare_form
 from enricher.inference.packed import PackedFloat16
-from enricher.records import Batch, WindowLabels
+from enricher.records import Batch
 from gpu_benchmark.kernels import UNFUSED, kernels_of
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def test_the_engine_answers_as_the_reference_does(pud_windows: list[Window], cac
     results = [
         result
         for first in range(0, len(pud_windows), 64)
-        for result in engine.run(Batch(tuple(pud_windows[first : first + 64]))).results
+        for result in by_window(engine.run(Batch(tuple(pud_windows[first : first + 64]))))
     ]
     assert all(isinstance(result, WindowLabels) for result in results)
     labels = np.concatenate([result.labels for result in results if isinstance(result, WindowLabels)])

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from support.layout import rows_of
 
 from enricher.inference.catalogue import forms_for
 from enricher.inference.checkpoint import Checkpoint
@@ -89,4 +90,4 @@ def answers(family: str, form: Form, windows: list[Window], cache_dir: Path) -> 
     model = prepare_form(Checkpoint.open(REFERENCE / family), form, "cpu", cache_dir=cache_dir)
     session = open_session(model.onnx_path, form.runtime, threads_per_run=2)
     outputs = session.run(["logits", "labels", "scores"], form.feeds(windows, pad_id=0))
-    return [np.concatenate(form.rows(output, windows)) for output in outputs]
+    return [np.concatenate(rows_of(form, output, windows)) for output in outputs]

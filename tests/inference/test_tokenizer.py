@@ -79,6 +79,16 @@ def test_names_of_special_tokens_in_a_text_are_just_text(tokenizer: ArticleToken
     assert not {101, 102} & set(result.fields[1].ids.tolist())
 
 
+@pytest.mark.parametrize(("title", "body"), [("", "Anna is in Zürich"), ("Anna is in Zürich", ""), (" ", "Zürich")])
+def test_the_spans_of_a_field_are_right_beside_an_empty_one(tokenizer: ArticleTokenizer, title: str, body: str) -> None:
+    """With no title, no body or a title of white space, the other's tokens are its own words."""
+    result = _one(tokenizer, title, body)
+    assert [part.name for part in result.fields] == ["title", "body"]
+    for part, text in zip(result.fields, (title, body), strict=True):
+        assert text.split() == [text[start:end] for start, end in _chars(part)]
+        assert _words(part) == list(range(len(text.split())))
+
+
 def test_an_empty_article_has_no_tokens(tokenizer: ArticleTokenizer) -> None:
     """Both fields are there, with empty arrays."""
     result = _one(tokenizer, "", "")

@@ -155,7 +155,7 @@ def test_schema_and_worker_judge_alike(document: dict[str, Any]) -> None:
 def test_written_record_is_valid(article: Article, label: str, score: float, coverage: Coverage) -> None:
     """Whatever the model found in whatever article, the record passes its schema."""
     start = len(article.body) - 4
-    entity = Entity("body", start, len(article.body), "Oslo", label, score)
+    entity = Entity(field="body", start=start, end=len(article.body), text="Oslo", label=label, score=score)
     written = encode_record(EnrichedRecord(article, (entity,), coverage), CARD)
     VALIDATORS["enriched-record.v1"].validate(orjson.loads(written))
 
@@ -165,7 +165,8 @@ def test_every_written_field_is_described_and_every_described_one_is_written() -
     properties = schema("enriched-record.v1")["properties"]
     entity = schema("enriched-record.v1")["$defs"]["entity"]["properties"]
     article = Article("1", "", "Oslo", dict.fromkeys(METADATA_FIELDS, "x"))
-    record = EnrichedRecord(article, (Entity("body", 0, 4, "Oslo", "LOC", 1.0),), Coverage(1, 1, truncated=False))
+    found = Entity(field="body", start=0, end=4, text="Oslo", label="LOC", score=1.0)
+    record = EnrichedRecord(article, (found,), Coverage(1, 1, truncated=False))
     written = orjson.loads(encode_record(record, CARD))
     assert properties.keys() == written.keys()
     assert entity.keys() == written["entities"][0].keys()

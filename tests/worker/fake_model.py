@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
+from support.answers import WindowLabels, WindowResult, batch_result
 
 from enricher.errors import InvalidArticle
 from enricher.inference.memory import OUT_OF_MEMORY, in_halves
@@ -22,8 +24,6 @@ from enricher.records import (
     TokenizedField,
     Window,
     WindowFailure,
-    WindowLabels,
-    WindowResult,
 )
 
 LABELS = ("O", "I-NAME")
@@ -80,18 +80,20 @@ def _ids(text: str) -> Int32Array:
 
 def infer(batch: Batch) -> BatchResult:
     """Names are names; a poisoned window fails. Beyond what a window owns its labels are nonsense: nobody may use them."""
-    return BatchResult(batch, [_infer(window) for window in batch.windows])
+    return batch_result(map(_infer, batch.windows))
 
 
 def with_room_for(max_tokens: int) -> Callable[[Batch], BatchResult]:
     """The same on a device that has memory for so many padded tokens at once."""
 
-    def attempt(windows: Sequence[Window]) -> list[WindowResult]:
-        if Batch(tuple(windows)).padded_tokens > max_tokens:
-            return [WindowFailure(window, OUT_OF_MEMORY, "no memory") for window in windows]
-        return [_infer(window) for window in windows]
+    def attempt(batch: Batch) -> BatchResult:
+        if batch.padded_tokens > max_tokens:
+            return BatchResult(
+                batch, [], [WindowFailure(window, OUT_OF_MEMORY, "no memory") for window in batch.windows]
+            )
+        return infer(batch)
 
-    return lambda batch: BatchResult(batch, *in_halves(attempt, batch.windows))
+    return partial(in_halves, attempt)
 
 
 def _infer(window: Window) -> WindowResult:

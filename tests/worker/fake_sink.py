@@ -118,5 +118,5 @@ class FakeSink:
 def content_of(outcome: Outcome) -> object:
     """An outcome in a form that compares: what the checker computes from the input by other means."""
     if isinstance(outcome, EnrichedRecord):
-        return [(entity.field, entity.start, entity.end, entity.text, entity.label) for entity in outcome.entities]
+        return [(each["field"], each["start"], each["end"], each["text"], each["label"]) for each in outcome.entities]
     return outcome.stage if isinstance(outcome, DeadLetter) else None

@@ -65,7 +65,7 @@ def test_a_transaction_counts_its_articles_by_outcome() -> None:
     tickets = [ticket(0, 990.0), ticket(1, 999.5), ticket(2)]
     tickets[0].finish(Tombstone())
     tickets[1].finish(DeadLetter("decode", "InvalidArticle", "no body"))
-    entity = Entity("body", 0, 1, "x", "PER", 0.9)
+    entity = Entity(field="body", start=0, end=1, text="x", label="PER", score=0.9)
     tickets[2].finish(EnrichedRecord(Article("id", "", "x"), [entity] * 3, Coverage(1, 1, truncated=False)))
     tally.count_published(tickets, 3.0, 3.5)
     assert (1, 1, 1, 3, 3) == (

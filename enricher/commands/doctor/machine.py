@@ -117,12 +117,11 @@ def _sentence(settings: Settings, model: Model) -> Finding:
         return _say.fail("one sentence", str(tokens), "The tokenizer does not fit the model.")
     windows = window_cutter(settings, model).cut(ticket, tokens, 0.0)
     began_s = time.monotonic()
-    for result in model.engine.run(Batch(tuple(windows))).results:
-        settle(result, LabelScheme.from_labels(model.engine.labels))
+    settle(model.engine.run(Batch(tuple(windows))), LabelScheme.from_labels(model.engine.labels))
     took_ms = 1000 * (time.monotonic() - began_s)
     if not isinstance(ticket.outcome, EnrichedRecord):
         return _say.fail("one sentence", f"{ticket.outcome}", "The model does not run on this device.")
-    found = ", ".join(f"{entity.text} {entity.label}" for entity in ticket.outcome.entities) or "no entity"
+    found = ", ".join(f"{entity['text']} {entity['label']}" for entity in ticket.outcome.entities) or "no entity"
     return _say.ok("one sentence", f"'{_SENTENCE}': {found}, in {took_ms:.1f} ms")
 
 

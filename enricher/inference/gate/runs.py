@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from enricher.core.assembly import finish_enriched, settle
+from enricher.core.assembly import finish_enriched, take
 from enricher.core.decoding import LabelScheme
 from enricher.core.scoring import EntitySpan
 from enricher.core.windowing import WindowCutter
@@ -20,11 +20,9 @@ from enricher.errors import FatalError, ModelError
 from enricher.inference.advice import advice_for
 from enricher.inference.device import ORT_ERRORS, default_lanes, open_session
 from enricher.inference.tokenizer import ArticleTokenizer
-from enricher.records import Article, EnrichedRecord, InFlight, Partition, RawRecord, TokenizedArticle, WindowLabels
+from enricher.records import Article, EnrichedRecord, InFlight, Partition, RawRecord, RunLabels, TokenizedArticle
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
     from enricher.inference.checkpoint import Checkpoint
     from enricher.inference.gate.batches import Batching
     from enricher.inference.gate.gold import GoldText
@@ -112,29 +110,25 @@ class FormRunner:
         done = 0
         with ThreadPoolExecutor(self._lanes) as pool:
             outputs = pool.map(lambda batch: self._outputs(batch, texts.pad_id), batches)
-            for batch, (labels, scores, logits) in zip(batches, outputs, strict=True):
-                for answer in zip(batch, labels, scores, logits, strict=True):
-                    self._take(answers, *answer)
+            for batch, (run, logits) in zip(batches, outputs, strict=True):
+                answers.take(run, logits)
+                # Scores that are not finite are counted (`Run.not_finite`), and are no reason to end here.
+                take(replace(run, scores=np.nan_to_num(run.scores)), self._scheme)
                 done += len(batch)
                 self._progress(stage, done, len(windows))
         entities = tuple(self._entities(ticket) for ticket in tickets)
         return Run(entities, answers.labels, answers.scores, answers.logits, len(windows), len(batches))
 
-    def _take(
-        self, answers: _Answers, window: Window, labels: Int32Array, scores: Float32Array, logits: Float32Array
-    ) -> None:
-        answers.take(window, labels, scores, logits)
-        settle(WindowLabels(window, labels, scores), self._scheme)
-
-    def _outputs(self, windows: list[Window], pad_id: int) -> list[list[npt.NDArray[Any]]]:
-        """Labels, scores and logits: of each, the rows by window."""
+    def _outputs(self, windows: list[Window], pad_id: int) -> tuple[RunLabels, Float32Array]:
+        """Labels and scores, and the logits of the same tokens."""
         form = self._model.form
         try:
-            outputs = self._session.run(_OUTPUTS, form.feeds(windows, pad_id))
+            labels, scores, logits = self._session.run(_OUTPUTS, form.feeds(windows, pad_id))
         except ORT_ERRORS as error:
             message = f"{form.name} does not run: {error}"
             raise ModelError(message) from error
-        return [form.rows(output, windows) for output in outputs]
+        run = RunLabels(windows, form.starts(windows, labels.shape), labels.reshape(-1), scores.reshape(-1))
+        return run, logits.reshape(-1, logits.shape[-1])
 
     def _entities(self, ticket: InFlight) -> tuple[EntitySpan, ...]:
         if ticket.windows == 0:
@@ -154,12 +148,14 @@ class _Answers:
         self.scores = np.zeros(tokens, np.float32)
         self.logits = np.zeros((tokens, labels), np.float32)
 
-    def take(self, window: Window, labels: Int32Array, scores: Float32Array, logits: Float32Array) -> None:
-        """The part of a window's answer that it owns."""
-        shift, first = window.specials_before - window.start, self._first[window.ticket]
-        owned = slice(window.own_start + shift, window.own_stop + shift)
-        here = slice(window.own_start + first, window.own_stop + first)
-        self.labels[here], self.scores[here], self.logits[here] = labels[owned], scores[owned], logits[owned]
+    def take(self, run: RunLabels, logits: Float32Array) -> None:
+        """Of the answer for each window the part that it owns."""
+        for window, start in zip(run.windows, run.starts, strict=True):
+            shift, first = start + window.specials_before - window.start, self._first[window.ticket]
+            owned = slice(window.own_start + shift, window.own_stop + shift)
+            here = slice(window.own_start + first, window.own_stop + first)
+            self.labels[here], self.scores[here] = run.labels[owned], run.scores[owned]
+            self.logits[here] = logits[owned]
 
 
 def _ticket(article: Article) -> InFlight:
