@@ -37,10 +37,14 @@ def bake(checkpoint: Checkpoint, device: Device) -> list[Path]:
 
 
 def _eligible(checkpoint: Checkpoint, device: Device) -> list[Form]:
-    """Reduced forms with a report that passed, and the first that needs none: nothing behind it is ever chosen."""
+    """Reduced forms with a report that passed, and the first that needs none and runs: nothing behind it is ever chosen.
+
+    Whether OpenVINO is there the build knows; which units the processor has is known only where the image runs.
+    """
     forms = forms_for(device)
     reduced = takewhile(lambda form: form.reduced, forms)
-    return [form for form in reduced if _proven(checkpoint, form)] + [next(form for form in forms if not form.reduced)]
+    plain = next(form for form in forms if not form.reduced and form.problem() is None)
+    return [*(form for form in reduced if _proven(checkpoint, form)), plain]
 
 
 def _proven(checkpoint: Checkpoint, form: Form) -> bool:

@@ -1,8 +1,8 @@
 """OpenVINO: whether it is here, what its processor computes in, and a model opened on it, called as a session is.
 
 By its own Python package. Intel's plugin provider for ONNX Runtime brings the same library, but its version 1.8.1 lists
-processors of Intel's make only, and AMD's with AVX512-BF16 gain as well: 2.2 times float32 on Zen 5. The library is
-loaded at the first question and never otherwise.
+processors of Intel's make only, and AMD's with AVX512-BF16 gain as well: twice ONNX Runtime's float32 on Zen 5. The library
+is loaded at the first question and never otherwise.
 """
 
 from __future__ import annotations

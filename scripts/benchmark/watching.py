@@ -116,6 +116,11 @@ class Work:
         return self.tally.ended.thread_s - self.tally.began.thread_s
 
     @property
+    def model_and_client_s(self) -> float:
+        """Both together: where the model computes on threads of its own, they cannot be told apart."""
+        return self.model_s + self.client_s
+
+    @property
     def client_s(self) -> float:
         """In all other threads of the process: the Kafka client's, and the hand-over to and from the lanes."""
         process_s = self.tally.ended.process_s - self.tally.began.process_s

@@ -11,6 +11,7 @@ from types import ModuleType
 
 import pytest
 
+from enricher.inference.catalogue import form_named
 from enricher.inference.model import EMBEDDED_FOLDER, open_model, prepare_form
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "docker"
@@ -102,7 +103,8 @@ def test_the_forms_that_may_serve_are_built_beside_the_model(tmp_path: Path) -> 
     folder = shutil.copytree(EMBEDDED_FOLDER, tmp_path / "model", ignore=shutil.ignore_patterns("graphs"))
     checkpoint = open_model(folder)
     built = module("bake_graphs").bake(checkpoint, "cpu")
-    assert ["padded-bf16", "gathered-fp32"] == [path.name.split("-", 1)[1].rsplit("-", 1)[0] for path in built]
+    plain = form_named("cpu", "fp32").name
+    assert ["padded-bf16", plain] == [path.name.split("-", 1)[1].rsplit("-", 1)[0] for path in built]
     assert {0o755} == {path.stat().st_mode & 0o777 for path in (*built, *{path.parent for path in built})}
     weights = [path / "model.weights" for path in built]
     assert weights[0].samefile(weights[1])

@@ -110,7 +110,7 @@ def _plots(defaults: Sequence[Measured], swept: Sequence[Measured]) -> list[Plot
     return [
         Plot(
             "latency-load", "From publish to visible, by load", "lines", "load, % of capacity", "ms",
-            _by_load(defaults), log_y=True,
+            _by_load(defaults),
         ),
         Plot(
             "latency-publish-interval", f"Headlines at {_LOW:.0%} of capacity, by publish interval", "lines",

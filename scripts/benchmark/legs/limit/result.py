@@ -25,6 +25,11 @@ class LaneTime:
     between: float
     start_and_end: float
 
+    @property
+    def running(self) -> float:
+        """In a run of the model, wherever that computes."""
+        return self.computing + self.held_up
+
     @classmethod
     def of(cls, runs: Sequence[Call], lanes: int, seconds: float) -> LaneTime:
         """From the calls of the model, over `seconds` by the clock."""
@@ -76,6 +81,16 @@ class Result:
         """Milliseconds of a lane per article, the median."""
         return Spread.of([1000 * getattr(run.detail["lanes"], part) / run.detail["count"] for run in runs]).median
 
+    @property
+    def lane_parts(self) -> dict[str, str]:
+        """What a lane's time is told in. Only ONNX Runtime's own provider computes on the thread that calls it."""
+        return _LANE_PARTS if self.case.model.prepared.form.runtime == "cpu" else _LANE_PARTS_ELSEWHERE
+
+    @property
+    def processor_parts(self) -> dict[str, str]:
+        """What the processor's time is told in, likewise."""
+        return _PROCESSOR_PARTS if self.case.model.prepared.form.runtime == "cpu" else _PROCESSOR_PARTS_ELSEWHERE
+
     def processor_ms(self, part: str) -> float:
         """Milliseconds of a core per article, the median."""
         return Spread.of([1000 * getattr(run.detail["work"], part) / run.detail["count"] for run in self.worker]).median
@@ -95,10 +110,10 @@ class Result:
             "broker_cores": _spread(self.broker_cores),
             "others_cores_at_most": max(run.load.others_cores for run in (*self.bare, *self.worker)),
             "lane_ms_per_article": {
-                who: {part: self.lane_ms(runs, part) for part in _LANE_PARTS}
+                who: {part: self.lane_ms(runs, part) for part in self.lane_parts}
                 for who, runs in (("bare", self.bare), ("worker", self.worker))
             },
-            "worker_processor_ms_per_article": {part: self.processor_ms(part) for part in _PROCESSOR_PARTS},
+            "worker_processor_ms_per_article": {part: self.processor_ms(part) for part in self.processor_parts},
         }
 
     def claim(self) -> Claim:
@@ -120,12 +135,23 @@ _LANE_PARTS = {
     "between": "no run, between its first and its last",
     "start_and_end": "before its first run, after its last",
 }
+_LANE_PARTS_ELSEWHERE = {
+    "running": "in a run of the model, which computes on threads of its own",
+    "between": _LANE_PARTS["between"],
+    "start_and_end": _LANE_PARTS["start_and_end"],
+}
 _PROCESSOR_PARTS = {
     "model_s": "the model",
     "tokenizer_s": "the tokenizer",
     "loop_s": "the loop",
     "client_s": "the Kafka client's threads, and the hand-over to the lanes",
     "broker_s": "the broker",
+}
+_PROCESSOR_PARTS_ELSEWHERE = {
+    "tokenizer_s": _PROCESSOR_PARTS["tokenizer_s"],
+    "loop_s": _PROCESSOR_PARTS["loop_s"],
+    "model_and_client_s": "the model's own threads, the Kafka client's, and the hand-over to the lanes",
+    "broker_s": _PROCESSOR_PARTS["broker_s"],
 }
 
 
@@ -164,7 +190,7 @@ def rates_table(results: Sequence[Result]) -> Table:
 def lane_table(result: Result) -> Table:
     """Where the time of the lanes went."""
     rows = []
-    for part, words in _LANE_PARTS.items():
+    for part, words in result.lane_parts.items():
         bare, worker = result.lane_ms(result.bare, part), result.lane_ms(result.worker, part)
         rows.append((words, f"{bare:.2f}", f"{worker:.2f}", f"{worker - bare:+.2f}"))
     articles_, tokens = len(result.case.values), result.case.batch_tokens
@@ -176,7 +202,7 @@ def lane_table(result: Result) -> Table:
 
 def processor_table(result: Result) -> Table:
     """Whose threads ran."""
-    rows = [(words, f"{result.processor_ms(part):.2f}") for part, words in _PROCESSOR_PARTS.items()]
+    rows = [(words, f"{result.processor_ms(part):.2f}") for part, words in result.processor_parts.items()]
     return Table(f"{result.case.name}: who takes the processor, ms of a core per article", ("", "worker"), rows)
 
 
