@@ -2,10 +2,19 @@
 
 from enricher.app.building import file_worker, kafka_config, kafka_worker
 from enricher.app.exporting import Exports, exports, log_format, set_up_log
-from enricher.app.model import DEFAULT_BUCKET_EDGES, Model, batch_rules, load_model, window_cutter, window_lengths
+from enricher.app.model import (
+    DEFAULT_BATCH_TOKENS,
+    DEFAULT_BUCKET_EDGES,
+    Model,
+    batch_rules,
+    load_model,
+    window_cutter,
+    window_lengths,
+)
 from enricher.app.observing import observed
 
 __all__ = [
+    "DEFAULT_BATCH_TOKENS",
     "DEFAULT_BUCKET_EDGES",
     "Exports",
     "Model",

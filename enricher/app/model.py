@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 # Narrow where news windows are many; a window above the last edge goes into the last bucket.
 DEFAULT_BUCKET_EDGES = (16, 24, *range(32, 128, 16), *range(128, 513, 32))
 _DEFAULT_RUN_OVERHEAD_TOKENS = 16  # measured on CPU: 10 to 15
-_DEFAULT_BATCH_TOKENS = {"cpu": 512, "cuda": 8192}  # measured on CPU; on GPUs the notes' projection, to be measured
+DEFAULT_BATCH_TOKENS = {"cpu": 512, "cuda": 8192}  # measured on CPU; on GPUs the notes' projection, to be measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ def batch_rules(settings: Settings, model: Model) -> BatchRules:
     return BatchRules(
         bucket_edges=batching.bucket_edges or advice.bucket_edges or DEFAULT_BUCKET_EDGES,
         max_batch_tokens=(
-            batching.max_batch_tokens or advice.max_batch_tokens or _DEFAULT_BATCH_TOKENS[model.prepared.device]
+            batching.max_batch_tokens or advice.max_batch_tokens or DEFAULT_BATCH_TOKENS[model.prepared.device]
         ),
         max_wait_s=batching.max_wait_ms / 1000,
         run_overhead_tokens=_overhead_tokens(batching, advice),

@@ -30,7 +30,7 @@ def take(run: RunLabels, scheme: LabelScheme, keep: Keep | None = None) -> None:
     labels, scores = run.labels, run.scores
     for window, start in zip(run.windows, run.starts, strict=True):
         ticket = window.ticket
-        if ticket.outcome is not None or ticket.forgotten:
+        if not ticket.live:
             continue
         shift = start + window.specials_before - window.start
         owned = slice(window.own_start + shift, window.own_stop + shift)

@@ -40,7 +40,7 @@ PROVIDERS: dict[Runtime, str] = {
     "openvino-fp32": openvino_session.NAME,
 }
 
-ORT_ERRORS: tuple[type[Exception], ...] = (
+SESSION_ERRORS: tuple[type[Exception], ...] = (
     *(kind for kind in vars(ort_state).values() if isinstance(kind, type) and issubclass(kind, Exception)),
     RuntimeError,
     MemoryError,
@@ -127,7 +127,7 @@ class Session(Protocol):
     """An open model, for any number of threads to call."""
 
     def run(self, outputs: Sequence[str], feeds: Feeds, /) -> list[npt.NDArray[Any]]:
-        """The outputs of that name, in that order. Blocks for the length of a run. Raises one of ORT_ERRORS."""
+        """The outputs of that name, in that order. Blocks for the length of a run. Raises one of SESSION_ERRORS."""
         ...
 
 
@@ -141,10 +141,9 @@ def open_session(
     """
     try:
         if PROVIDERS[runtime] == openvino_session.NAME:
-            precision = runtime.removeprefix("openvino-")
-            return openvino_session.OpenVinoSession(model, precision, streams=lanes, threads=lanes * threads_per_run)
+            return openvino_session.OpenVinoSession(model, runtime, streams=lanes, threads=lanes * threads_per_run)
         return _onnx_session(model, runtime, threads_per_run=threads_per_run, device_id=device_id)
-    except ORT_ERRORS as error:
+    except SESSION_ERRORS as error:
         raise ModelError(f"the model cannot be opened on {runtime}: {error}") from error
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from enricher.errors import ModelError
-from enricher.inference.device import ORT_ERRORS, default_lanes, open_session
+from enricher.inference.device import SESSION_ERRORS, default_lanes, open_session
 from enricher.inference.memory import OUT_OF_MEMORY, Turns, in_halves, is_out_of_memory, joined, ran_out
 from enricher.records import Batch, BatchResult, InFlight, Partition, RawRecord, RunLabels, Window, WindowFailure
 
@@ -50,7 +50,7 @@ class InvalidWindow(ValueError):
     """A window that the model cannot take. The providers do not all notice: some read past the end of a table."""
 
 
-_FAILURES: tuple[type[Exception], ...] = (*ORT_ERRORS, InvalidWindow)
+_FAILURES: tuple[type[Exception], ...] = (*SESSION_ERRORS, InvalidWindow)
 
 
 class OnnxEngine:
@@ -74,7 +74,7 @@ class OnnxEngine:
         """Label names by id."""
         self.card = model.card
         self.provider = model.provider
-        """The execution provider in use, as ONNX Runtime names it."""
+        """What runs it: one of ONNX Runtime's execution providers, or OpenVINO."""
 
     def run(self, batch: Batch) -> BatchResult:
         """Labels of all windows but those that fail. Raises ModelError where the device cannot run anything any more."""

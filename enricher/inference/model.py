@@ -53,7 +53,7 @@ class PreparedModel:
 
     @property
     def provider(self) -> str:
-        """The execution provider that must run it, as ONNX Runtime names it."""
+        """What must run it: one of ONNX Runtime's execution providers, or OpenVINO."""
         return PROVIDERS[self.form.runtime]
 
 

@@ -20,7 +20,7 @@ from enricher.inference.padded import PaddedFloat32
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from enricher.inference.forms import Feeds, Runtime
+    from enricher.inference.forms import Runtime
     from enricher.inference.onnxfile import OnnxWriter
     from enricher.records import Window
 
@@ -45,26 +45,14 @@ class RoundedFloat32(PaddedFloat32):
         room = writer.constant("rows_for_padding", np.array([0, 0, LENGTH_STEP_TOKENS - 1, 0], np.int64))
         return PaddedFloat32.positions(self, writer, writer.node("Pad", [table, room], "positions.padded"))
 
-    def padded_tokens(self, windows: Sequence[Window]) -> int:
-        """Windows x the longest of them, rounded up."""
-        rows, length_tokens = self._shape(windows)
-        return rows * length_tokens
-
-    def feeds(self, windows: Sequence[Window], pad_id: int) -> Feeds:
-        """As padded.py, with more padding behind."""
-        feeds = PaddedFloat32.feeds(self, windows, pad_id)
-        ids = np.full(self._shape(windows), pad_id, np.int32)
-        ids[:, : feeds["input_ids"].shape[1]] = feeds["input_ids"]
-        return feeds | {"input_ids": ids}
-
     def step_tokens(self, length_tokens: int) -> int:
         """Lengths like this one are rounded up to a multiple of so many: few shapes, and little padding for short ones."""
         return 4 if length_tokens < 64 else 8
 
     def _shape(self, windows: Sequence[Window]) -> tuple[int, int]:
-        longest = max(window.length_tokens for window in windows)
+        rows, longest = PaddedFloat32._shape(self, windows)  # noqa: SLF001  its own base; slots leave `super()` no class
         step = self.step_tokens(longest)
-        return len(windows), -(-longest // step) * step
+        return rows, -(-longest // step) * step
 
 
 @dataclass(frozen=True, slots=True)

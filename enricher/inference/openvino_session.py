@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from enricher.inference.forms import Feeds
+    from enricher.inference.forms import Feeds, Runtime
 
 NAME = "OpenVINO"
 """What metrics and reports call it, beside the names of ONNX Runtime's execution providers."""
 PACKAGE = "openvino"
-_HINTS = {"bf16": "bf16", "fp32": "f32"}
+_HINTS: dict[Runtime, str] = {"openvino-bf16": "bf16", "openvino-fp32": "f32"}
 
 
 def problem(precision: str) -> str | None:
@@ -61,13 +61,13 @@ class OpenVinoSession:
     Raises RuntimeError for a model that OpenVINO does not take as a whole, and where a run fails.
     """
 
-    def __init__(self, model: Path | bytes, precision: str, *, streams: int, threads: int) -> None:
+    def __init__(self, model: Path | bytes, runtime: Runtime, *, streams: int, threads: int) -> None:
         self._compiled = _core().compile_model(
             _core().read_model(model),
             "CPU",
             {
                 # By name: what is inherited from the processor changes with it.
-                "INFERENCE_PRECISION_HINT": _HINTS[precision],
+                "INFERENCE_PRECISION_HINT": _HINTS[runtime],
                 "NUM_STREAMS": streams,
                 "INFERENCE_NUM_THREADS": threads,
                 # Pinned streams fall to half their rate as soon as anything else runs on the machine.

@@ -62,16 +62,21 @@ class PaddedFloat32:
         """Nothing to do."""
 
     def padded_tokens(self, windows: Sequence[Window]) -> int:
-        """Windows x the longest of them."""
-        return len(windows) * max(window.length_tokens for window in windows)
+        """Windows x what they are padded to."""
+        rows, length_tokens = self._shape(windows)
+        return rows * length_tokens
 
     def feeds(self, windows: Sequence[Window], pad_id: int) -> Feeds:
         """`input_ids` and `lengths`, both int32."""
         lengths = np.array([window.length_tokens for window in windows], np.int32)
-        ids = np.full((len(windows), int(lengths.max())), pad_id, np.int32)
+        ids = np.full(self._shape(windows), pad_id, np.int32)
         for row, window in zip(ids, windows, strict=True):
             row[: window.length_tokens] = window.ids
         return {"input_ids": ids, "lengths": lengths}
+
+    def _shape(self, windows: Sequence[Window]) -> tuple[int, int]:
+        """Windows, and the length that they are padded to: that of the longest."""
+        return len(windows), max(window.length_tokens for window in windows)
 
     def starts(self, windows: Sequence[Window], shape: Sequence[int]) -> Sequence[int]:
         """A row each, padding at its end."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from benchmark.machine import Load
@@ -45,6 +45,10 @@ class Spread:
     def of(cls, values: Sequence[float]) -> Spread:
         """Of at least one value."""
         return cls(statistics.median(values), min(values), max(values))
+
+    def as_dict(self) -> dict[str, float]:
+        """For machines."""
+        return asdict(self)
 
     def __str__(self) -> str:
         return f"{self.median:.3g} ({self.low:.3g} to {self.high:.3g})"

@@ -168,7 +168,7 @@ def test_the_engine_says_what_it_runs(engine: OnnxEngine) -> None:
 def test_every_error_of_onnx_runtime_is_mapped() -> None:
     """Each kind that the binding defines is in the list that the engine catches."""
     assert {"Fail", "InvalidArgument", "EPFail", "RuntimeException", "NotImplemented"} <= {
-        kind.__name__ for kind in device.ORT_ERRORS
+        kind.__name__ for kind in device.SESSION_ERRORS
     }
 
 

@@ -20,7 +20,7 @@ from support.layout import rows_of
 
 from enricher.errors import ModelError
 from enricher.inference.checkpoint import Checkpoint
-from enricher.inference.device import ORT_ERRORS, open_session
+from enricher.inference.device import SESSION_ERRORS, open_session
 from enricher.inference.families import FAMILIES
 from enricher.inference.model import prepare_form
 from enricher.inference.packed import LONGEST_STEP_TOKENS, PackedFloat16
@@ -207,7 +207,7 @@ def test_onnx_runtime_accepts_the_graph_and_lacks_only_the_kernel(cache_dir: Pat
     options = ort.SessionOptions()
     options.log_severity_level = 4
     path = graph_of(REFERENCE / "xlm-roberta", FP32, cache_dir)
-    with pytest.raises(ORT_ERRORS, match=r"implementation for PackedMultiHeadAttention"):
+    with pytest.raises(SESSION_ERRORS, match=r"implementation for PackedMultiHeadAttention"):
         ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 

@@ -18,7 +18,7 @@ from enricher.core.scoring import EntitySpan
 from enricher.core.windowing import WindowCutter
 from enricher.errors import FatalError, ModelError
 from enricher.inference.advice import advice_for
-from enricher.inference.device import ORT_ERRORS, default_lanes, open_session
+from enricher.inference.device import SESSION_ERRORS, default_lanes, open_session
 from enricher.inference.tokenizer import ArticleTokenizer
 from enricher.records import Article, EnrichedRecord, InFlight, Partition, RawRecord, RunLabels, TokenizedArticle
 
@@ -124,7 +124,7 @@ class FormRunner:
         form = self._model.form
         try:
             labels, scores, logits = self._session.run(_OUTPUTS, form.feeds(windows, pad_id))
-        except ORT_ERRORS as error:
+        except SESSION_ERRORS as error:
             message = f"{form.name} does not run: {error}"
             raise ModelError(message) from error
         run = RunLabels(windows, form.starts(windows, labels.shape), labels.reshape(-1), scores.reshape(-1))

@@ -22,7 +22,7 @@ from benchmark.peers.line_up import (
     start,
 )
 from benchmark.peers.orders import Options
-from benchmark.repeating import Run, Spread, interleave, others, rates, ratios
+from benchmark.repeating import Run, interleave, others, rates, ratios
 from enricher.app import Model
 from enricher.core.scoring import count_by_text, total
 from enricher.inference.checkpoint import Checkpoint
@@ -152,8 +152,8 @@ def _figures(contest: Contest) -> dict[str, Any]:
     ours = contest[OURS]
     return {
         name: {
-            "articles_per_s": _spread(rates(each.runs)),
-            "ours_over_this": _spread(ratios(ours.runs, each.runs)),
+            "articles_per_s": rates(each.runs).as_dict(),
+            "ours_over_this": ratios(ours.runs, each.runs).as_dict(),
             "articles_per_run": each.laps * BLOCK,
             "same_entities_f1": _agreement(each, ours),
             "way": _without_url(each.way),
@@ -166,10 +166,6 @@ def _figures(contest: Contest) -> dict[str, Any]:
 
 def _without_url(way: Options) -> Options:
     return {name: value for name, value in way.items() if name != "url"}
-
-
-def _spread(spread: Spread) -> dict[str, float]:
-    return {"median": spread.median, "low": spread.low, "high": spread.high}
 
 
 def _table(mix: Mix, contest: Contest, missing: Mapping[str, str], ours_name: str) -> Table:
@@ -230,7 +226,7 @@ def aims(precision: str, processor_text: str) -> dict[tuple[Mix, tuple[str, ...]
 
 
 def _faster(contests: Contests, precision: str) -> list[Claim]:
-    own = {precision: OURS} if precision == "fp32" else {precision: OURS, "fp32": OURS_IN_FP32}
+    own = {"fp32": OURS_IN_FP32, precision: OURS}
     claims = []
     for ours_in, ours in own.items():
         for (mix, names), aim in aims(ours_in, processor()).items():

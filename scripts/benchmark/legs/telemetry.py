@@ -161,7 +161,7 @@ class _Result:
     def figures(self) -> dict[str, Any]:
         """For machines."""
         return {
-            name: {"us_per_article": _spread(self.us(name)), "share_of_throughput": _spread(self.share(name))}
+            name: {"us_per_article": self.us(name).as_dict(), "share_of_throughput": self.share(name).as_dict()}
             for name in self.runs
         }
 
@@ -183,10 +183,6 @@ class _Result:
 
 def _percent(share: Spread) -> str:
     return f"{share.median:.1%} ({share.low:.1%} to {share.high:.1%})"
-
-
-def _spread(spread: Spread) -> dict[str, float]:
-    return {"median": spread.median, "low": spread.low, "high": spread.high}
 
 
 def _table(results: Sequence[_Result]) -> Table:

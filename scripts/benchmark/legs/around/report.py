@@ -11,10 +11,11 @@ from benchmark.outcome import Claim, Outcome, Plot, Series, Table
 from benchmark.repeating import Run, Spread, disturbed
 from benchmark.stages import REST, STAGES
 from benchmark.watching import Work
+from enricher.app import DEFAULT_BATCH_TOKENS
 
 AIM_US, TOKENIZER_AIM = 40.0, 1.10
-GPU_BATCH_TOKENS = 8192
-"""The default budget on CUDA: what is paid per batch is then shared by many windows."""
+GPU_BATCH_TOKENS = DEFAULT_BATCH_TOKENS["cuda"]
+"""What is paid per batch is then shared by many windows."""
 
 
 def outcome(results: Sequence[Result]) -> Outcome:
@@ -75,11 +76,11 @@ class Result:
             "articles": self.worker[0].detail["work"].tally.records,
             "windows_per_article": self.per_article("windows"),
             "entities_per_article": self.per_article("entities"),
-            "beside_the_tokenizer_us": _spread(self.beside_us),
-            "beside_a_tokenizer_from_memory_us": _spread(_beside_us(self.without_tokenizer)),
-            "beside_the_tokenizer_in_large_batches_us": _spread(_beside_us(self.large_batches)),
-            "threads_us": {part: _spread(_thread_us(self.worker, part)) for part in _THREADS},
-            "tokenizer_over_bare": _spread(self.tokenizer_ratio),
+            "beside_the_tokenizer_us": self.beside_us.as_dict(),
+            "beside_a_tokenizer_from_memory_us": _beside_us(self.without_tokenizer).as_dict(),
+            "beside_the_tokenizer_in_large_batches_us": _beside_us(self.large_batches).as_dict(),
+            "threads_us": {part: _thread_us(self.worker, part).as_dict() for part in _THREADS},
+            "tokenizer_over_bare": self.tokenizer_ratio.as_dict(),
             "stages_us": {stage: self.stage_us(stage) for stage in (*STAGES, REST)},
             "stages_in_large_batches_us": {
                 stage: self.stage_us(stage, large_batches=True) for stage in (*STAGES, REST)
@@ -111,10 +112,6 @@ _THREADS = {
     "tokenizer_s": "the tokenizer",
     "broker_s": "the broker, another process",
 }
-
-
-def _spread(spread: Spread) -> dict[str, float]:
-    return {"median": spread.median, "low": spread.low, "high": spread.high}
 
 
 def _beside_us(runs: Sequence[Run]) -> Spread:

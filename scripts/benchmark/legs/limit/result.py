@@ -82,14 +82,10 @@ class Result:
         return Spread.of([1000 * getattr(run.detail["lanes"], part) / run.detail["count"] for run in runs]).median
 
     @property
-    def lane_parts(self) -> dict[str, str]:
-        """What a lane's time is told in. Only ONNX Runtime's own provider computes on the thread that calls it."""
-        return _LANE_PARTS if self.case.model.prepared.form.runtime == "cpu" else _LANE_PARTS_ELSEWHERE
-
-    @property
-    def processor_parts(self) -> dict[str, str]:
-        """What the processor's time is told in, likewise."""
-        return _PROCESSOR_PARTS if self.case.model.prepared.form.runtime == "cpu" else _PROCESSOR_PARTS_ELSEWHERE
+    def parts(self) -> tuple[dict[str, str], dict[str, str]]:
+        """What a lane's time and the processor's are told in. Only ONNX Runtime on a CPU computes on the calling thread."""
+        on_lanes = self.case.model.prepared.form.runtime == "cpu"
+        return (_LANE_PARTS, _PROCESSOR_PARTS) if on_lanes else (_LANE_PARTS_ELSEWHERE, _PROCESSOR_PARTS_ELSEWHERE)
 
     def processor_ms(self, part: str) -> float:
         """Milliseconds of a core per article, the median."""
@@ -98,22 +94,23 @@ class Result:
     def figures(self) -> dict[str, Any]:
         """For machines."""
         worker = self.worker[0].detail["work"].tally
+        lane_parts, processor_parts = self.parts
         return {
             "form": self.case.model.prepared.form.name,
             "articles": len(self.case.values),
             "bare_batch_tokens": self.case.batch_tokens,
             "worker_padding_share": worker.padding_share,
-            "bare_articles_per_s": _spread(rates(self.bare)),
-            "worker_articles_per_s": _spread(rates(self.worker)),
-            "efficiency": _spread(self.efficiency(without_broker=False)),
-            "efficiency_broker_apart": _spread(self.efficiency(without_broker=True)),
-            "broker_cores": _spread(self.broker_cores),
+            "bare_articles_per_s": rates(self.bare).as_dict(),
+            "worker_articles_per_s": rates(self.worker).as_dict(),
+            "efficiency": self.efficiency(without_broker=False).as_dict(),
+            "efficiency_broker_apart": self.efficiency(without_broker=True).as_dict(),
+            "broker_cores": self.broker_cores.as_dict(),
             "others_cores_at_most": max(run.load.others_cores for run in (*self.bare, *self.worker)),
             "lane_ms_per_article": {
-                who: {part: self.lane_ms(runs, part) for part in self.lane_parts}
+                who: {part: self.lane_ms(runs, part) for part in lane_parts}
                 for who, runs in (("bare", self.bare), ("worker", self.worker))
             },
-            "worker_processor_ms_per_article": {part: self.processor_ms(part) for part in self.processor_parts},
+            "worker_processor_ms_per_article": {part: self.processor_ms(part) for part in processor_parts},
         }
 
     def claim(self) -> Claim:
@@ -155,10 +152,6 @@ _PROCESSOR_PARTS_ELSEWHERE = {
 }
 
 
-def _spread(spread: Spread) -> dict[str, float]:
-    return {"median": spread.median, "low": spread.low, "high": spread.high}
-
-
 def rates_table(results: Sequence[Result]) -> Table:
     """Rates, and one over the other."""
     rows = [
@@ -190,7 +183,7 @@ def rates_table(results: Sequence[Result]) -> Table:
 def lane_table(result: Result) -> Table:
     """Where the time of the lanes went."""
     rows = []
-    for part, words in result.lane_parts.items():
+    for part, words in result.parts[0].items():
         bare, worker = result.lane_ms(result.bare, part), result.lane_ms(result.worker, part)
         rows.append((words, f"{bare:.2f}", f"{worker:.2f}", f"{worker - bare:+.2f}"))
     articles_, tokens = len(result.case.values), result.case.batch_tokens
@@ -202,7 +195,7 @@ def lane_table(result: Result) -> Table:
 
 def processor_table(result: Result) -> Table:
     """Whose threads ran."""
-    rows = [(words, f"{result.processor_ms(part):.2f}") for part, words in result.processor_parts.items()]
+    rows = [(words, f"{result.processor_ms(part):.2f}") for part, words in result.parts[1].items()]
     return Table(f"{result.case.name}: who takes the processor, ms of a core per article", ("", "worker"), rows)
 
 
