@@ -12,6 +12,7 @@ from enricher.errors import SettingsError
 from enricher.inference.advice import Advice, advice_for
 from enricher.inference.device import default_lanes
 from enricher.inference.engine import OnnxEngine
+from enricher.inference.forms import Runtime
 from enricher.inference.model import PreparedModel, prepare
 from enricher.inference.selection import report_folders
 from enricher.inference.tokenizer import ArticleTokenizer
@@ -24,7 +25,8 @@ log = logging.getLogger(__name__)
 # Narrow where news windows are many; a window above the last edge goes into the last bucket.
 DEFAULT_BUCKET_EDGES = (16, 24, *range(32, 128, 16), *range(128, 513, 32))
 _DEFAULT_RUN_OVERHEAD_TOKENS = 16  # measured on CPU: 10 to 15
-DEFAULT_BATCH_TOKENS = {"cpu": 512, "cuda": 8192}  # measured on CPU; on GPUs the notes' projection, to be measured
+DEFAULT_BATCH_TOKENS: dict[Runtime, int] = {"cpu": 512, "openvino-fp32": 512, "openvino-bf16": 1024, "cuda": 8192}
+"""By what runs the model. Measured on CPUs without AMX; on GPUs the notes' projection, to be measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,7 @@ def batch_rules(settings: Settings, model: Model) -> BatchRules:
     return BatchRules(
         bucket_edges=batching.bucket_edges or advice.bucket_edges or DEFAULT_BUCKET_EDGES,
         max_batch_tokens=(
-            batching.max_batch_tokens or advice.max_batch_tokens or DEFAULT_BATCH_TOKENS[model.prepared.device]
+            batching.max_batch_tokens or advice.max_batch_tokens or DEFAULT_BATCH_TOKENS[model.prepared.form.runtime]
         ),
         max_wait_s=batching.max_wait_ms / 1000,
         run_overhead_tokens=_overhead_tokens(batching, advice),

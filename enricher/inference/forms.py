@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 Feeds = dict[str, "npt.NDArray[Any]"]
 Runtime = Literal["cpu", "cuda", "openvino-bf16", "openvino-fp32"]
 """What runs a form: one of ONNX Runtime's own providers, or OpenVINO in one of its precisions."""
-LENGTH_STEP_TOKENS = 16
-"""What a form that rounds lengths up rounds them up to a multiple of, at most."""
 
 
 class Form(Protocol):

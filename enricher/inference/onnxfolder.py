@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import onnx
 
+from enricher.core.windowing import LENGTH_STEP_TOKENS
 from enricher.errors import ModelError
 from enricher.inference.checkpoint import (
     SHARD_INDEX,
@@ -22,7 +23,6 @@ from enricher.inference.checkpoint import (
     labels_of,
 )
 from enricher.inference.families import FAMILIES
-from enricher.inference.forms import LENGTH_STEP_TOKENS
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from enricher.core.windowing import LENGTH_STEP_TOKENS
 from enricher.inference import openvino_session
-from enricher.inference.forms import LENGTH_STEP_TOKENS
 from enricher.inference.padded import PaddedFloat32
 
 if TYPE_CHECKING:

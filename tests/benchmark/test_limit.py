@@ -36,16 +36,20 @@ def test_a_batch_of_the_bare_engine_is_as_full_as_its_longest_window_allows() ->
     assert [[600], [128, 128, 100, 100], [20]] == [[each.length_tokens for each in b.windows] for b in batches]
 
 
-def test_what_the_broker_takes_of_the_cores_is_counted_apart() -> None:
+def test_what_the_broker_takes_of_the_cores_and_start_and_end_are_counted_apart() -> None:
     """A worker at 0.9 of the bare rate, while the broker took a tenth of all cores, used what was left to the full."""
     cores = available_cores()
     tally = WatchedTally(tuple)
     tally.began, tally.ended = Moment(0.0, 0.0, 0.0, 0.0), Moment(10.0, 0.0, 0.0, cores * 1.0)
     work = Work(tally, (), (), Load(10.0, 0.0, 0.0, 0.0))
-    bare, worker = Run(20.0, work.load), Run(18.0, work.load, {"work": work})
+    always = LaneTime(computing=20.0, held_up=0.0, between=0.0, start_and_end=0.0)
+    mostly = LaneTime(computing=17.0, held_up=1.0, between=1.0, start_and_end=1.0)
+    bare = Run(20.0, work.load, {"lanes": always})
+    worker = Run(18.0, work.load, {"lanes": mostly, "work": work})
     result = Result(Case("fp32", None, 512, (), ()), [bare], [worker])  # type: ignore[arg-type]
-    assert result.efficiency(without_broker=False).median == pytest.approx(0.9)
+    assert result.efficiency().median == pytest.approx(0.9)
     assert result.efficiency(without_broker=True).median == pytest.approx(1.0)
+    assert result.efficiency(without_ends=True).median == pytest.approx(0.9 / 0.95), "a lane in 20 was idle at the ends"
 
 
 def test_calls_are_watched_and_the_method_is_itself_again_afterwards() -> None:
@@ -70,7 +74,9 @@ def test_disturbed_runs_prove_nothing() -> None:
     quiet, noisy = Load(10.0, 0.0, 0.0, 0.0), Load(10.0, 0.0, 0.0, 1.0)
     model = SimpleNamespace(card=SimpleNamespace(precision="fp32"))
     case = Case("fp32", model, 512, (), ())  # type: ignore[arg-type]
-    worker = Run(20.0, quiet, {"work": Work(tally, (), (), quiet)})
-    assert Result(case, [Run(20.0, quiet)], [worker]).claim().held
-    assert not Result(case, [Run(20.0, noisy)], [worker]).claim().held
-    assert "disturbed" in Result(case, [Run(20.0, noisy)], [worker]).claim().text
+    lanes = LaneTime(computing=20.0, held_up=0.0, between=0.0, start_and_end=0.0)
+    worker = Run(20.0, quiet, {"lanes": lanes, "work": Work(tally, (), (), quiet)})
+    undisturbed, disturbed = (Run(20.0, load, {"lanes": lanes}) for load in (quiet, noisy))
+    assert Result(case, [undisturbed], [worker]).claim().held
+    assert not Result(case, [disturbed], [worker]).claim().held
+    assert "disturbed" in Result(case, [disturbed], [worker]).claim().text

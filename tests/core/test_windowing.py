@@ -9,19 +9,25 @@ from core.building import raw, spans_of_words
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enricher.core.windowing import Span, WindowCutter, coverage_of, plan_windows
+from enricher.core.windowing import LENGTH_STEP_TOKENS, Span, WindowCutter, coverage_of, plan_windows
 from enricher.records import InFlight, TokenizedArticle, TokenizedField
+
+Plan = tuple[int, int, int, int]
+"""Tokens of an article; content, overlap and special tokens of its windows."""
 
 
 @st.composite
-def plans(draw: st.DrawFn) -> tuple[int, int, int]:
-    """Length, content and overlap of any article in any window size."""
-    content = draw(st.integers(1, 60))
-    return draw(st.integers(0, 400)), content, draw(st.integers(0, content - 1))
+def plans(draw: st.DrawFn) -> Plan:
+    """Any article in any window size; one in two of a size that devices like, as models have."""
+    specials = draw(st.integers(0, 4))
+    content = draw(
+        st.one_of(st.integers(1, 200), st.sampled_from([64, 96, 128, 160]).map(lambda full: full - specials))
+    )
+    return draw(st.integers(0, 1_500)), content, draw(st.integers(0, content - 1)), specials
 
 
 @given(plans())
-def test_every_token_is_owned_exactly_once(plan: tuple[int, int, int]) -> None:
+def test_every_token_is_owned_exactly_once(plan: Plan) -> None:
     """The owned parts follow one another without gap from the first token to the last, each inside its window."""
     windows = plan_windows(*plan)
     owned = [token for window in windows for token in range(window.own_start, window.own_stop)]
@@ -30,24 +36,38 @@ def test_every_token_is_owned_exactly_once(plan: tuple[int, int, int]) -> None:
 
 
 @given(plans())
-def test_no_window_is_longer_than_allowed_and_all_are_of_one_length(plan: tuple[int, int, int]) -> None:
-    """Even sizes: there is no short rest with little context."""
-    sizes = {window.stop - window.start for window in plan_windows(*plan)}
-    assert len(sizes) <= 1
-    assert max(sizes, default=0) <= plan[1]
+def test_no_window_is_longer_than_allowed_and_none_is_a_short_rest(plan: Plan) -> None:
+    """Even sizes: there is no short rest with little context. They differ by one step at most."""
+    _, content, _, specials = plan
+    sizes = [window.stop - window.start for window in plan_windows(*plan)]
+    assert max(sizes, default=0) <= content
+    assert sorted(sizes, reverse=True) == sizes
+    assert max(sizes, default=0) - min(sizes, default=0) in {0, LENGTH_STEP_TOKENS}
+    if len(set(sizes)) > 1:
+        assert all((size + specials) % LENGTH_STEP_TOKENS == 0 for size in sizes)
+
+
+@given(st.integers(0, 5_000), st.sampled_from([128, 256, 512]), st.sampled_from([0, 16, 24]))
+def test_several_windows_of_a_usual_size_are_what_a_device_likes(length: int, full: int, overlap: int) -> None:
+    """With its special tokens each is a multiple of the step, and all share less than a step beyond the overlap."""
+    windows = plan_windows(length, full - 2, overlap, 2)
+    if len(windows) > 1:
+        assert all((window.stop - window.start + 2) % LENGTH_STEP_TOKENS == 0 for window in windows)
+    shared = sum(left.stop - right.start for left, right in pairwise(windows))
+    assert shared - max(0, len(windows) - 1) * overlap in range(LENGTH_STEP_TOKENS)
 
 
 @given(plans())
-def test_neighbours_share_at_least_the_overlap(plan: tuple[int, int, int]) -> None:
+def test_neighbours_share_at_least_the_overlap(plan: Plan) -> None:
     """Windows stand in order and each shares what was asked for with the next."""
     windows = plan_windows(*plan)
     assert all(left.start < right.start and left.stop - right.start >= plan[2] for left, right in pairwise(windows))
 
 
 @given(plans())
-def test_there_are_as_few_windows_as_possible(plan: tuple[int, int, int]) -> None:
+def test_there_are_as_few_windows_as_possible(plan: Plan) -> None:
     """One fewer could not cover the article, even with every window full and no more overlap than asked for."""
-    length, content, overlap = plan
+    length, content, overlap, _ = plan
     fewer = len(plan_windows(*plan)) - 1
     reach = fewer * content - max(0, fewer - 1) * overlap
     assert reach < length or length == 0
@@ -61,7 +81,7 @@ def context(window: Span, token: int, length: int) -> float:
 
 
 @given(plans())
-def test_a_token_belongs_to_the_window_that_sees_most_around_it(plan: tuple[int, int, int]) -> None:
+def test_a_token_belongs_to_the_window_that_sees_most_around_it(plan: Plan) -> None:
     """No other window has more context for a token than its owner, but for the one token in the middle of an odd overlap."""
     windows = plan_windows(*plan)
     for owner in windows:
@@ -72,13 +92,13 @@ def test_a_token_belongs_to_the_window_that_sees_most_around_it(plan: tuple[int,
 
 def test_an_article_that_fits_is_one_window() -> None:
     """Up to the window's size nothing is split."""
-    assert [Span(0, 10, 0, 10)] == plan_windows(10, 10, 4)
-    assert [Span(0, 8, 0, 5), Span(3, 11, 5, 11)] == plan_windows(11, 10, 4)
+    assert [Span(0, 10, 0, 10)] == plan_windows(10, 10, 4, 0)
+    assert [Span(0, 8, 0, 5), Span(3, 11, 5, 11)] == plan_windows(11, 10, 4, 0)
 
 
 def test_two_windows_split_their_overlap_in_the_middle() -> None:
     """12 tokens in windows of 8 with 4 shared: tokens 4 to 7 are in both, and each window answers for two of them."""
-    assert [Span(0, 8, 0, 6), Span(4, 12, 6, 12)] == plan_windows(12, 8, 4)
+    assert [Span(0, 8, 0, 6), Span(4, 12, 6, 12)] == plan_windows(12, 8, 4, 0)
 
 
 def article(title_ids: list[int], body_ids: list[int]) -> TokenizedArticle:
@@ -102,12 +122,13 @@ def test_windows_carry_the_special_tokens_and_the_ids_of_title_and_body_together
     assert all(window.ids.dtype == np.int32 and window.ticket is ticket for window in windows)
 
 
-@given(plans(), st.lists(st.integers(100, 200), max_size=3), st.lists(st.integers(100, 200), max_size=3), st.data())
-def test_a_window_is_its_run_of_the_article_between_the_special_tokens(
-    plan: tuple[int, int, int], before: list[int], after: list[int], data: st.DataObject
-) -> None:
+@given(plans(), st.data())
+def test_a_window_is_its_run_of_the_article_between_the_special_tokens(plan: Plan, data: st.DataObject) -> None:
     """One window or many, with any number of special tokens on either side, wherever title and body meet."""
-    length, content, overlap = plan
+    length, content, overlap, specials = plan
+    around = list(range(100, 100 + specials))
+    first_after = data.draw(st.integers(0, specials))
+    before, after = around[:first_after], around[first_after:]
     ids, title_tokens = [1000 + token for token in range(length)], data.draw(st.integers(0, length))
     cutter = WindowCutter(content + len(before) + len(after), overlap, tuple(before), tuple(after))
     windows = cutter.cut(InFlight(raw(0), 0.0), article(ids[:title_tokens], ids[title_tokens:]), now_s=0.0)

@@ -30,7 +30,8 @@ class Cut:
 
     def lengths(self, article_tokens: int) -> tuple[int, ...]:
         """The lengths of an article's windows, special tokens included."""
-        spans = plan_windows(article_tokens, self.window_tokens - self.special_tokens, self.overlap_tokens)
+        content = self.window_tokens - self.special_tokens
+        spans = plan_windows(article_tokens, content, self.overlap_tokens, self.special_tokens)
         return tuple(span.stop - span.start + self.special_tokens for span in spans)
 
     def __str__(self) -> str:

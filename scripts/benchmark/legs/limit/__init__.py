@@ -22,8 +22,9 @@ from enricher.records import Batch, BatchResult, InFlight, Partition, RawRecord,
 ABOUT = (
     "The worker over a backlog of news articles, Kafka to Kafka, exactly once, against its bare engine: the same windows, "
     "tokenised beforehand, sorted by length, at the batch size that suits the engine best, and nothing else to do. "
-    "Loading the model, joining the group and leaving it are not counted; reading, tokenising, publishing, the first and "
-    "the last batches are. The broker runs on the same cores: what it takes is counted apart."
+    "Loading the model, joining the group and leaving it are not counted; reading, tokenising and publishing are. Start and "
+    "end (no run yet, and none any more: what is fetched first, what waits for the last transaction) are told apart. So is "
+    "the broker, which runs on the same cores."
 )
 _BATCH_TOKENS = {"cpu": (256, 512, 1024, 2048), "cuda": (4096, 8192, 16384, 32768)}
 _CONTEST_S, _RUN_S = 2.0, 20.0
