@@ -7,11 +7,11 @@ does the same from the start.
 from __future__ import annotations
 
 import logging
-import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from enricher.bell import Latch
 from enricher.errors import BrokerError, RecoveryExhausted, RefusedOutput, TransactionTrouble
 from enricher.ports import Sink, Source
 from enricher.records import DeadLetter, InFlight, Partition, RawRecord
@@ -77,7 +77,7 @@ class Recovery:
         """
         return self._refusals.get((raw.partition, raw.offset)) if self._refusals else None
 
-    def run(self, trouble: TransactionTrouble, stopping: threading.Event) -> bool:
+    def run(self, trouble: TransactionTrouble, stopping: Latch) -> bool:
         """Try until it works, and return True; False, with nothing settled, when the worker is asked to stop meanwhile.
 
         Raises RecoveryExhausted beyond its bounds, and what the sink finds fatal (Fenced, BrokerError).
@@ -91,7 +91,7 @@ class Recovery:
             self.noted.append(RecoveryNote(began_s, type(trouble).__name__, self._clock() - began_s, settled))
         return settled
 
-    def _try(self, stopping: threading.Event) -> bool:
+    def _try(self, stopping: Latch) -> bool:
         deadline_s = self._clock() + self._limits.timeout_s
         # No power above 2^30: a float has an end, and the longest pause is reached long before.
         pause_s = self._limits.first_pause_s * 2 ** min(self._in_a_row - 1, 30) if self._in_a_row > 1 else 0.0

@@ -9,11 +9,11 @@ work under way it waits for the bell that the lanes ring, else in the source's p
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
+from enricher.bell import Bell, Latch
 from enricher.budget import Budget
 from enricher.codec import write_entities
 from enricher.core.assembly import settle
@@ -55,7 +55,7 @@ class Worker:
         tally: Tally,
         *,
         clock: Callable[[], float],
-        bell: threading.Event,
+        bell: Bell,
         guard: Guard,
     ) -> None:
         self.tally = tally
@@ -70,7 +70,7 @@ class Worker:
         self._tracker = OffsetTracker()
         self.pacing = Pacing(self._source, self._intake, self._engine, self._tracker, limits, clock)
         self.gauges = Gauges(self._source, self._intake, self._engine, self._tracker, clock, turned_s=clock())
-        self._stopping = threading.Event()
+        self._stopping = Latch()
         self._next_publish_s = clock()
         self._settled = True
         self._budget = Budget(self._scheduler)
@@ -81,7 +81,7 @@ class Worker:
         """Work until `stop`, or until the source has nothing more to give; then finish what is on the device."""
         try:
             self._source.open(self)
-            while not self._stopping.is_set() and not self._finished():
+            while not self._stopping.is_set and not self._finished():
                 with self._guard("one turn of the loop", self._limits.stall_timeout_s):
                     self.step()
             with self._guard("draining", self._limits.drain_timeout_s + self._limits.stall_timeout_s):
@@ -91,7 +91,7 @@ class Worker:
 
     def step(self) -> None:
         """One turn. Any trouble in a transaction ends in the one recovery path."""
-        self._bell.clear()
+        self._bell.hush()
         self.gauges.turned_s = self._clock()
         try:
             worked = self._admit()
@@ -110,7 +110,7 @@ class Worker:
         """Ask the loop to drain and end; may be called from a signal handler."""
         self.gauges.stopping = True
         self._stopping.set()
-        self._bell.set()
+        self._bell.ring()
 
     # ---- the phases, in the order of the data
 
@@ -192,7 +192,7 @@ class Worker:
     def revoked(self, partitions: Sequence[Partition]) -> None:
         """Publish what is finished, forget the rest of these partitions: the next owner reads it again."""
         try:
-            if partitions and not self._stopping.is_set():
+            if partitions and not self._stopping.is_set:
                 self._collect()
                 self._publish_now()
         finally:
@@ -232,7 +232,7 @@ class Worker:
         try:
             while self._engine.busy and self._clock() < deadline_s:
                 self._bell.wait(self._limits.idle_wait_s)
-                self._bell.clear()
+                self._bell.hush()
                 self._collect()
             self._publish_now()
         except TransactionTrouble as trouble:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from importlib.metadata import version
 
 from enricher.app.model import Model, batch_rules, window_cutter
+from enricher.bell import Bell
 from enricher.codec import Encoder, decode_article
 from enricher.core.batching import BatchRules, LengthBucketScheduler
 from enricher.core.decoding import LabelScheme
@@ -112,7 +112,7 @@ def _worker(
     made_of: Parts,
     tracing: Tracing,
 ) -> Worker:
-    bell = threading.Event()
+    bell = Bell()
     rules = batch_rules(settings, model)
     intake = Intake(
         decode=lambda value: decode_article(value, max_article_chars=settings.articles.max_article_chars),
@@ -127,7 +127,7 @@ def _worker(
         sink=sink,
         intake=intake,
         # As many waiting as running: while the loop is in a transaction, every lane has a batch to go on with.
-        engine=made_of.lanes(model.engine.run, threads=model.lanes, waiting=model.lanes, wake=bell.set, name="engine"),
+        engine=made_of.lanes(model.engine.run, threads=model.lanes, waiting=model.lanes, wake=bell.ring, name="engine"),
         padded_tokens=model.engine.padded_tokens,
         recovery=Recovery(source, sink, _recovery_limits(settings), clock=time.monotonic, guard=guard),
         tracing=tracing,
@@ -136,14 +136,14 @@ def _worker(
 
 
 def _tokenizer_lanes(
-    settings: Settings, tokenizer: ArticleTokenizer, bell: threading.Event, made_of: Parts
+    settings: Settings, tokenizer: ArticleTokenizer, bell: Bell, made_of: Parts
 ) -> Lanes[list[InFlight], Tokenized]:
     def tokenize(tickets: list[InFlight]) -> Tokenized:
         articles = [ticket.article for ticket in tickets if ticket.article is not None]
         return list(zip(tickets, tokenizer.tokenize(articles), strict=True))
 
     threads = settings.worker.tokenizer_threads or max(1, min(4, available_cores() // 2))
-    return made_of.lanes(tokenize, threads=threads, waiting=threads, wake=bell.set, name="tokenizer")
+    return made_of.lanes(tokenize, threads=threads, waiting=threads, wake=bell.ring, name="tokenizer")
 
 
 def _limits(settings: Settings, rules: BatchRules) -> Limits:

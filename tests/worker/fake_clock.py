@@ -6,11 +6,12 @@ Durations in the tests are multiples of 1/1024 s, so that sums of them are exact
 from __future__ import annotations
 
 import heapq
-import threading
 from collections.abc import Callable
 from itertools import count
 from random import Random
 from typing import Generic, TypeVar
+
+from enricher.bell import Bell
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -51,19 +52,19 @@ class FakeClock:
         self.wait(wait_s, lambda: False)
 
 
-class FakeBell(threading.Event):
-    """An event that is waited for on the fake clock."""
+class FakeBell(Bell):
+    """A bell that is waited for on the fake clock."""
 
     def __init__(self, clock: FakeClock) -> None:
         super().__init__()
         self._clock = clock
         self.waits_s: list[float] = []
 
-    def wait(self, timeout: float | None = None) -> bool:
+    def wait(self, timeout_s: float | None = None) -> None:
         """Let time pass until it rings."""
-        assert timeout is not None, "an unbounded wait could hang for ever"
-        self.waits_s.append(timeout)
-        return self._clock.wait(timeout, self.is_set)
+        assert timeout_s is not None, "an unbounded wait could hang for ever"
+        self.waits_s.append(timeout_s)
+        self._clock.wait(timeout_s, lambda: self.rung)
 
 
 class FakeLanes(Generic[Item, Result]):
@@ -77,7 +78,7 @@ class FakeLanes(Generic[Item, Result]):
         run: Callable[[Item], Result],
         *,
         clock: FakeClock,
-        bell: threading.Event,
+        bell: Bell,
         random: Random,
         limit: int = 4,
         longest_s: float = 64 * TICK_S,
@@ -126,4 +127,4 @@ class FakeLanes(Generic[Item, Result]):
     def _finish(self, item: Item) -> None:
         if not self.hangs and not self.closed:
             self._results.append(self._run(item))
-            self._bell.set()
+            self._bell.ring()

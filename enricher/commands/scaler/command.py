@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from enricher.bell import Latch
 from enricher.commands.run.signals import stopped_by_signals
 from enricher.errors import SettingsError
 from enricher.kafka.client import KafkaConfig
@@ -66,7 +66,7 @@ def scaler(
     log.info("ended")
 
 
-class _Ending(threading.Event):
+class _Ending(Latch):
     def stop(self) -> None:
         self.set()
 
