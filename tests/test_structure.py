@@ -15,10 +15,7 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "enricher"
 FILES = sorted(PACKAGE.rglob("*.py"))
-LISTS = {
-    "records.py": "a list: one entry for each thing that moves through the worker",
-}
-MAX_FILE_LINES, MAX_LIST_LINES, MAX_FUNCTION_LINES = 250, 300, 60
+MAX_FILE_LINES, MAX_FUNCTION_LINES = 250, 60
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -105,9 +102,8 @@ def test_no_function_is_too_long(path: Path) -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_no_file_is_too_long(path: Path) -> None:
-    """A file with more is two rooms; lists are read by looking things up, and may have a little more."""
-    limit = MAX_LIST_LINES if name_of(path) in LISTS else MAX_FILE_LINES
-    assert len(path.read_text("utf-8").splitlines()) <= limit
+    """A file with more is two rooms."""
+    assert len(path.read_text("utf-8").splitlines()) <= MAX_FILE_LINES
 
 
 def test_functions_are_short() -> None:

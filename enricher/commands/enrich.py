@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -15,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from enricher.app import file_worker, load_model
-from enricher.commands.run import describe, progress_lines, stopped_by_signals
+from enricher.commands.run import describe, progress_lines, repeated, stopped_by_signals
 from enricher.files import LineSink, LineSource
 from enricher.settings import load_settings
 from enricher.worker import Worker
@@ -64,20 +63,12 @@ def _progress(worker: Worker, source: LineSource) -> Iterator[None]:
 @contextmanager
 def _bar(console: Console, worker: Worker, source: LineSource) -> Iterator[None]:
     columns = (BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    over = threading.Event()
     with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("loading", total=None)
+        task, tally = progress.add_task("loading", total=None), worker.tally
 
         def refresh() -> None:
-            while not over.wait(0.2):
-                tally = worker.tally
-                text = f"{tally.published} articles, {tally.windows} windows, {tally.dead_letters.total()} dead letters"
-                progress.update(task, total=source.total_bytes, completed=source.bytes_read, description=text)
+            text = f"{tally.published} articles, {tally.windows} windows, {tally.dead_letters.total()} dead letters"
+            progress.update(task, total=source.total_bytes, completed=source.bytes_read, description=text)
 
-        thread = threading.Thread(target=refresh, name="progress", daemon=True)
-        thread.start()
-        try:
+        with repeated(refresh, every_s=0.2):
             yield
-        finally:
-            over.set()
-            thread.join()

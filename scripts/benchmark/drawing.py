@@ -98,10 +98,11 @@ def _lines(axes: Axes, series: Sequence[Series]) -> None:
 
 
 def _stacked(axes: Axes, series: Sequence[Series]) -> None:
-    """Horizontal bars of parts, one series per part."""
+    """Horizontal bars of parts, one series per part. Where there are more parts than colours, the rest is hatched."""
     left = [0.0] * len(series[0].y)
-    for each in series:
-        axes.barh(range(len(each.y)), each.y, left=left, label=each.name)
+    for index, each in enumerate(series):
+        hatch = "///" if index >= len(_COLOURS) else None
+        axes.barh(range(len(each.y)), each.y, left=left, label=each.name, hatch=hatch, edgecolor="white", linewidth=0)
         left = [before + value for before, value in zip(left, each.y, strict=True)]
     axes.set_yticks(range(len(series[0].x)), [str(name) for name in series[0].x])
     axes.invert_yaxis()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from enricher.tally import Tally
@@ -26,18 +26,30 @@ def describe(tally: Tally) -> str:
 
 @contextmanager
 def progress_lines(tally: Tally, every_s: float) -> Iterator[None]:
-    """A line of progress now and then, from a thread of its own that only reads counts."""
-    over = threading.Event()
+    """A line of progress now and then."""
+    before, before_s = tally.published, time.monotonic()
 
     def report() -> None:
-        before, before_s = tally.published, time.monotonic()
-        while not over.wait(every_s):
-            now, now_s = tally.published, time.monotonic()
-            rate = (now - before) / (now_s - before_s)
-            log.info("%d read, %d published, %.1f/s, %.1f %% padding", tally.read, now, rate, 100 * tally.padding_share)
-            before, before_s = now, now_s
+        nonlocal before, before_s
+        now, now_s = tally.published, time.monotonic()
+        rate = (now - before) / (now_s - before_s)
+        log.info("%d read, %d published, %.1f/s, %.1f %% padding", tally.read, now, rate, 100 * tally.padding_share)
+        before, before_s = now, now_s
 
-    thread = threading.Thread(target=report, name="progress", daemon=True)
+    with repeated(report, every_s):
+        yield
+
+
+@contextmanager
+def repeated(report: Callable[[], None], every_s: float) -> Iterator[None]:
+    """Call `report` every so often while the body runs, on a thread of its own: it only reads counts."""
+    over = threading.Event()
+
+    def keep_reporting() -> None:
+        while not over.wait(every_s):
+            report()
+
+    thread = threading.Thread(target=keep_reporting, name="progress", daemon=True)
     thread.start()
     try:
         yield

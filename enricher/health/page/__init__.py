@@ -23,10 +23,11 @@ class Page:
 
 
 def made_of(markup: str, scripts: Sequence[str]) -> Page:
-    """A page of files of this folder: one for the document, with `@style` and `@script` in it, and its scripts in order."""
+    """A page of files of this folder: what stands in `frame.html` in the place of `@body`, and its scripts in order."""
     style = _read("status.css")
     script = "'use strict';\n" + "".join(map(_read, scripts))
-    body = _read(markup).replace("@style", style).replace("@script", script)
+    document = _read("frame.html").replace("@body\n", _read(markup))
+    body = document.replace("@style", style).replace("@script", script)
     policy = (
         f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; connect-src 'self'; img-src data:; "
         "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"

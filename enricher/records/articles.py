@@ -1,0 +1,163 @@
+"""What comes in and what goes out: input records, articles and their tokens, entities, and how an input ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, Protocol, TypedDict, TypeVar, dataclass_transform
+
+import numpy as np
+import numpy.typing as npt
+
+FieldName = Literal["title", "body"]
+Headers = tuple[tuple[str, bytes | None], ...]
+Int32Array = npt.NDArray[np.int32]
+Float32Array = npt.NDArray[np.float32]
+_Record = TypeVar("_Record")
+
+
+@dataclass_transform(frozen_default=True)
+def hot_record(*, eq: bool = True) -> Callable[[type[_Record]], type[_Record]]:
+    """Decorate a record of which an article has many: a slotted dataclass that only the type checker keeps frozen.
+
+    A frozen one sets each of its fields through a call, and takes three times as long to make.
+    """
+    return dataclass(slots=True, eq=eq, unsafe_hash=eq)
+
+
+class Partition(NamedTuple):
+    """One partition of a topic. A named tuple, because it is the key of every hot dictionary and hashes in C."""
+
+    topic: str
+    number: int
+
+
+@hot_record()
+class RawRecord:
+    """One input record as the source delivered it, untouched: what a dead letter gives back."""
+
+    partition: Partition
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+    timestamp_s: float | None = None
+    """When the publisher wrote it, in seconds since the epoch; None where the broker does not know."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of key and value, which is what holding the record in memory costs."""
+        return len(self.key or b"") + len(self.value or b"")
+
+
+@hot_record()
+class Article:
+    """A decoded input record: its texts, and the metadata that the enriched record repeats."""
+
+    id: str
+    title: str
+    body: str
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def length_chars(self) -> int:
+        """Unicode code points of both texts."""
+        return len(self.title) + len(self.body)
+
+    def text(self, field_name: FieldName) -> str:
+        """The original text that offsets of `field_name` count in, in Unicode code points."""
+        return self.title if field_name == "title" else self.body
+
+
+class TokenSpans(Protocol):
+    """Where the tokens of one text stand in it. Asked only about tokens in which something was found."""
+
+    def word_of(self, token: int, /) -> int:
+        """The word that a token belongs to; never decreasing from token to token."""
+        ...
+
+    def chars_of(self, token: int, /) -> tuple[int, int]:
+        """Half-open, in Unicode code points of the original text."""
+        ...
+
+
+@hot_record(eq=False)
+class TokenizedField:
+    """One text of an article as tokens: `ids` is `int32 [tokens]`, without special tokens."""
+
+    name: FieldName
+    ids: Int32Array
+    spans: TokenSpans
+
+
+@hot_record()
+class TokenizedArticle:
+    """The tokens of an article, title first, then body."""
+
+    fields: tuple[TokenizedField, ...]
+    truncated: bool = False
+    """True where tokens above `max_article_tokens` were left out."""
+
+    @property
+    def length_tokens(self) -> int:
+        """Tokens of all fields together, special tokens not counted."""
+        return sum(len(part.ids) for part in self.fields)
+
+
+class Entity(TypedDict):
+    """A named entity: `article.text(field)[start:end] == text`, half-open, in Unicode code points.
+
+    A dictionary, its names in this order: an article has many, and this is written as it is.
+    """
+
+    field: FieldName
+    start: int
+    end: int
+    text: str
+    label: str
+    score: float  # a probability, to the fourth decimal
+
+
+@hot_record()
+class Coverage:
+    """How much of an article the model saw."""
+
+    tokens: int
+    windows: int
+    truncated: bool
+
+
+@hot_record()
+class EnrichedRecord:
+    """What the model found in one article."""
+
+    article: Article
+    entities: Sequence[Entity]
+    coverage: Coverage
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """Why an input can never succeed. `message` never holds text of the article."""
+
+    stage: Literal["decode", "tokenize", "inference", "publish"]
+    error_type: str
+    message: str
+    attempts: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstone:
+    """The input had no value: its key is deleted downstream as well."""
+
+
+Outcome = EnrichedRecord | DeadLetter | Tombstone
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCard:
+    """Which model made a record."""
+
+    name: str
+    digest: str
+    precision: str
