@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from math import ceil
 
 from enricher.core.assembly import finish_enriched
 from enricher.core.decoding import LabelScheme
@@ -12,25 +14,38 @@ from enricher.errors import InvalidArticle
 from enricher.ports import Lanes, Scheduler, Tokenized
 from enricher.records import Article, DeadLetter, InFlight, TokenizedArticle, Tombstone
 
+_ARTICLE_CHARS = 64
+"""What an article costs beside its text, as so many characters: an empty one is some work, too."""
+_LATELY = 32
+"""Articles that `room` is guessed from."""
+
 
 @dataclass(slots=True)
 class Intake:
-    """Takes tickets on their way to the scheduler. `articles_per_call`: how many go to the tokenizer at once."""
+    """Takes tickets on their way to the scheduler.
+
+    `chars_per_call`: how much text goes to the tokenizer at once, so that calls take alike, whatever the articles are; a
+    longer article goes alone.
+    """
 
     decode: Callable[[bytes], Article]
     tokenizer: Lanes[list[InFlight], Tokenized]
     cutter: WindowCutter
     scheduler: Scheduler
     scheme: LabelScheme
-    articles_per_call: int
+    chars_per_call: int
     moved_s: float = 0.0
     """When the tokenizer last gave something back, or had nothing to do."""
-    _waiting: list[InFlight] = field(default_factory=list)
+    _waiting: deque[InFlight] = field(default_factory=deque)
+    _waiting_chars: int = 0
+    _usual_chars: float = 1_000.0
+    """Of an article, as they were lately."""
 
     @property
     def room(self) -> int:
-        """How many more records may come."""
-        return max(0, self.tokenizer.room * self.articles_per_call - len(self._waiting))
+        """How many more records may come, if they are as long as they were lately."""
+        room_chars = self.tokenizer.room * self.chars_per_call - self._waiting_chars
+        return max(0, ceil(room_chars / self._usual_chars))
 
     @property
     def busy(self) -> bool:
@@ -48,7 +63,10 @@ class Intake:
             except InvalidArticle as error:
                 _refuse(ticket, error)
             else:
+                chars = _chars(ticket)
                 self._waiting.append(ticket)
+                self._waiting_chars += chars
+                self._usual_chars += (chars - self._usual_chars) / _LATELY
 
     def advance(self, now_s: float) -> bool:
         """Hand what waits to the tokenizer, queue the windows of what it gives back; True if something moved."""
@@ -56,8 +74,7 @@ class Intake:
         if not self.tokenizer.busy:
             self.moved_s = now_s
         while self._waiting and self.tokenizer.room:
-            self.tokenizer.submit(self._waiting[: self.articles_per_call])
-            del self._waiting[: self.articles_per_call]
+            self.tokenizer.submit(self._next_call())
             moved = True
         for ticket, tokens in (pair for chunk in self.tokenizer.completed() for pair in chunk):
             moved = True
@@ -68,8 +85,19 @@ class Intake:
 
     def drop_forgotten(self) -> None:
         """Let go of tickets that nobody waits for any more, and of their windows."""
-        self._waiting = [ticket for ticket in self._waiting if ticket.live]
+        self._waiting = deque(ticket for ticket in self._waiting if ticket.live)
+        self._waiting_chars = sum(map(_chars, self._waiting))
         self.scheduler.drop_forgotten()
+
+    def _next_call(self) -> list[InFlight]:
+        """What goes to the tokenizer next, in the order of arrival."""
+        tickets: list[InFlight] = []
+        room_chars = self.chars_per_call
+        while self._waiting and (not tickets or _chars(self._waiting[0]) <= room_chars):
+            tickets.append(self._waiting.popleft())
+            room_chars -= _chars(tickets[-1])
+        self._waiting_chars -= self.chars_per_call - room_chars
+        return tickets
 
     def _queue(self, ticket: InFlight, tokens: TokenizedArticle | InvalidArticle, now_s: float) -> None:
         if isinstance(tokens, InvalidArticle):
@@ -79,6 +107,11 @@ class Intake:
         self.scheduler.add(windows)
         if not windows:
             finish_enriched(ticket, self.scheme)
+
+
+def _chars(ticket: InFlight) -> int:
+    assert ticket.article is not None
+    return _ARTICLE_CHARS + ticket.article.length_chars
 
 
 def _refuse(ticket: InFlight, error: InvalidArticle) -> None:

@@ -120,7 +120,7 @@ def _worker(
         cutter=window_cutter(settings, model),
         scheduler=(ArrivalScheduler if model.prepared.form.packs else LengthBucketScheduler)(rules),
         scheme=LabelScheme.from_labels(model.engine.labels),
-        articles_per_call=settings.worker.articles_per_tokenizer_call,
+        chars_per_call=settings.worker.chars_per_tokenizer_call,
     )
     rooms = Rooms(
         source=source,

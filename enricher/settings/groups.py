@@ -175,14 +175,19 @@ class WorkerSettings(Group):
     """The bounds of every queue and wait."""
 
     max_in_flight_articles: int = Field(
-        2_000, ge=1, description="Articles read and not yet committed: what a crash or a rebalance makes work again."
+        10_000, ge=1, description="Articles read and not yet committed: what a crash or a rebalance makes work again."
     )
     max_in_flight_bytes: int = Field(256_000_000, ge=1_000_000, description="Bytes of the same.")
     backlog_batches: int = Field(32, ge=1, description="Batches' worth of tokens to hold, so that batches are full.")
     tokenizer_threads: int | None = Field(
         None, ge=1, le=64, description="Threads that tokenise. Default: one for each two cores, four at most."
     )
-    articles_per_tokenizer_call: int = Field(8, ge=1, le=1_000, description="Articles per call of the tokenizer.")
+    chars_per_tokenizer_call: int = Field(
+        32_768,
+        ge=1,
+        le=10_000_000,
+        description="Characters of text per call of the tokenizer; a longer article goes alone.",
+    )
     publish_interval_ms: float = Field(
         250.0, ge=0, le=60_000, description="Milliseconds between transactions: lower is fresher, higher is cheaper."
     )

@@ -14,7 +14,7 @@ from enricher.pacing import Limits
 WORDS = 40
 ARTICLE = article_value("title", "word " * (WORDS - 1))
 PER_CALL, CALLS = 4, 4
-"""What the tokenizer of these worlds takes: articles whose tokens nobody has counted yet."""
+"""What the tokenizer of these worlds takes at most: articles whose tokens nobody has counted yet."""
 
 
 def watched(world: World, limits: Limits) -> tuple[Process, dict[str, int]]:

@@ -121,7 +121,7 @@ class World:
         engine = FakeLanes(infer, clock=self.clock, bell=bell, random=random)
         intake = Intake(
             decode, tokenizer, WindowCutter(10, 4, BEFORE, AFTER), LengthBucketScheduler(RULES),
-            LabelScheme.from_labels(LABELS), articles_per_call=4,
+            LabelScheme.from_labels(LABELS), chars_per_call=1_024,
         )  # fmt: skip
         rooms = Rooms(
             source,

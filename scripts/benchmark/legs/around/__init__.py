@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -31,8 +31,6 @@ _COUNTS: dict[Mix, int] = {"headlines": 20_000, "news": 43 * 60}
 _QUICK_SHARE = 10
 _DISTINCT = 1_720
 """Forty times all the samples."""
-_TEXTS_PER_CALL = 16
-"""As many as the worker gives the tokenizer at once: 8 articles of a title and a body."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +86,24 @@ def _bare_tokenizer(bench: Bench, load: KnownLoad) -> Run:
     """The library alone, on the same texts, as many at once as the worker gives it."""
     backend = bench.model.tokenizer._backend  # noqa: SLF001  the very object that the worker calls
     meter, took_s = LoadMeter(), 0.0
-    for start in range(0, len(load.texts), _TEXTS_PER_CALL):
+    for texts in _calls(load.texts, bench.settings.worker.chars_per_tokenizer_call):
         began_s = time.thread_time()
-        encodings = backend.encode_batch(load.texts[start : start + _TEXTS_PER_CALL], add_special_tokens=False)
+        encodings = backend.encode_batch(texts, add_special_tokens=False)
         took_s += time.thread_time() - began_s
         del encodings  # letting go of them is no part of making them
     return Run(len(load.texts) / 2 / took_s, meter.read())
+
+
+def _calls(texts: Sequence[str], chars: int) -> Iterator[list[str]]:
+    """About so many characters at once, as the worker does it."""
+    call: list[str] = []
+    for text in texts:
+        call.append(text)
+        if sum(map(len, call)) >= chars:
+            yield call
+            call = []
+    if call:
+        yield call
 
 
 def _worker(

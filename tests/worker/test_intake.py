@@ -1,0 +1,93 @@
+"""The way to the tokenizer: how much goes at once, and how much more may come."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
+from worker.fake_clock import FakeBell, FakeClock, FakeLanes
+from worker.fake_model import AFTER, BEFORE, LABELS, article_value, decode, tokenize
+from worker.world import INVALID, RULES
+
+from enricher.core.batching import LengthBucketScheduler
+from enricher.core.decoding import LabelScheme
+from enricher.core.windowing import WindowCutter
+from enricher.intake import Intake
+from enricher.ports import Tokenized
+from enricher.records import DeadLetter, InFlight, Partition, RawRecord
+
+PER_CALL, EACH = 1_000, 64
+"""Characters that go to the tokenizer at once; what an article counts beside its text."""
+
+
+def intake(calls: int = 1_000) -> tuple[Intake, FakeLanes[list[InFlight], Tokenized]]:
+    """One whose tokenizer takes so many calls, and answers none."""
+    clock = FakeClock()
+    lanes = FakeLanes(tokenize, clock=clock, bell=FakeBell(clock), random=Random(0), limit=calls)
+    cutter, scheduler = WindowCutter(10, 4, BEFORE, AFTER), LengthBucketScheduler(RULES)
+    return Intake(decode, lanes, cutter, scheduler, LabelScheme.from_labels(LABELS), chars_per_call=PER_CALL), lanes
+
+
+def tickets(lengths_chars: Sequence[int]) -> list[InFlight]:
+    """Articles of so many characters."""
+    values = [article_value("", "x" * length) for length in lengths_chars]
+    return [InFlight(RawRecord(Partition("t", 0), offset, None, value), 0.0) for offset, value in enumerate(values)]
+
+
+def counted(call: Sequence[InFlight]) -> int:
+    """The size of a call."""
+    return sum(EACH + ticket.article.length_chars for ticket in call if ticket.article)
+
+
+@given(st.lists(st.integers(0, 3_000), max_size=60))
+def test_calls_are_alike_and_keep_the_order(lengths_chars: list[int]) -> None:
+    """Only an article that is longer by itself exceeds the size; none could have had the next one's first article too."""
+    room, lanes = intake()
+    arrived = tickets(lengths_chars)
+    room.take(arrived)
+    room.advance(0.0)
+    assert arrived == [ticket for call in lanes.submitted for ticket in call]
+    assert all(counted(call) <= PER_CALL or len(call) == 1 for call in lanes.submitted)
+    assert all(counted([*call, following[0]]) > PER_CALL for call, following in pairwise(lanes.submitted))
+
+
+def test_there_is_room_for_as_many_as_fill_the_tokenizers_calls() -> None:
+    """Measured by what came lately: many short ones, few long ones."""
+    room, _ = intake(calls=4)
+    for _ in range(200):
+        room.take(tickets([186]))  # 250 with what each counts
+        room._waiting.clear()
+        room._waiting_chars = 0
+    assert room.room == 16
+    room.take(tickets([186] * 5))
+    assert room.room == 11
+    room.advance(0.0)
+    assert room.room == 8, "two of four calls are taken"
+
+
+def test_where_the_tokenizer_is_full_nothing_may_come() -> None:
+    """One article that is longer than everything fills it, too; what is dropped makes room again."""
+    room, lanes = intake(calls=1)
+    room.take(tickets([5_000]))
+    assert room.room == 0
+    room.advance(0.0)
+    late = tickets([10])
+    room.take(late)
+    room.advance(0.0)
+    assert (0, 1) == (room.room, len(lanes.submitted))
+    late[0].forgotten = True
+    room.drop_forgotten()
+    assert room._waiting_chars == 0
+
+
+def test_what_cannot_be_read_never_gets_to_the_tokenizer() -> None:
+    """It has its dead letter, and takes no room."""
+    room, lanes = intake()
+    ticket = InFlight(RawRecord(Partition("t", 0), 0, None, INVALID), 0.0)
+    room.take([ticket])
+    room.advance(0.0)
+    assert isinstance(ticket.outcome, DeadLetter)
+    assert (0, []) == (room._waiting_chars, lanes.submitted)
