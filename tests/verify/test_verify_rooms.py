@@ -92,7 +92,7 @@ def test_keys_and_dead_letters_are_compared_by_their_marks() -> None:
 
 def test_order_by_key_never_invents_a_violation_when_its_table_is_too_small() -> None:
     """With one slot for all keys it forgets, and says how often."""
-    tiny, roomy = ByKey(slots=1), ByKey(slots=64)
+    tiny, roomy = ByKey(slots=1), ByKey(slots=2**20)  # hashes differ from run to run: in 64 slots two meet now and then
     outputs = [(b"a", 5), (b"b", 1), (b"a", 6), (b"b", 2), (None, 0)]
     for order in (tiny, roomy):
         assert all(order.keeps(("out", 0), (0, offset), key) for key, offset in outputs)
