@@ -108,7 +108,8 @@ def _samples(
                 samples.append(Sample(now_s - warm_up_s, worker.memory_info().rss, published))
             if len(samples) % 30 == 1:
                 console.print(f"{now_s / 60:.1f} min: {worker.memory_info().rss / 2**20:.0f} MiB")
-        producer.poll(max(0.0, published / rate - now_s))
+        while (early_s := published / rate - (time.monotonic() - began_s)) > 0:
+            producer.poll(early_s)  # which returns with the first thing that happens
     producer.flush(30)
     _check_caught_up(bench, topics)
     return samples
