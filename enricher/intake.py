@@ -91,12 +91,12 @@ class Intake:
 
     def _next_call(self) -> list[InFlight]:
         """What goes to the tokenizer next, in the order of arrival."""
-        tickets: list[InFlight] = []
-        room_chars = self.chars_per_call
-        while self._waiting and (not tickets or _chars(self._waiting[0]) <= room_chars):
+        tickets = [self._waiting.popleft()]
+        chars = _chars(tickets[0])
+        while self._waiting and chars + _chars(self._waiting[0]) <= self.chars_per_call:
             tickets.append(self._waiting.popleft())
-            room_chars -= _chars(tickets[-1])
-        self._waiting_chars -= self.chars_per_call - room_chars
+            chars += _chars(tickets[-1])
+        self._waiting_chars -= chars
         return tickets
 
     def _queue(self, ticket: InFlight, tokens: TokenizedArticle | InvalidArticle, now_s: float) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -50,7 +50,7 @@ def plan_windows(length_tokens: int, content_tokens: int, overlap_tokens: int, s
     stops = [end - shared * index // (count - 1) for index, end in enumerate(ends)]
     starts = [stop - size for stop, size in zip(stops, sizes, strict=True)]
     borders = [0, *((stop + start) // 2 for stop, start in zip(stops, starts[1:], strict=False)), length_tokens]
-    return [Span(*each) for each in zip(starts, stops, borders, borders[1:], strict=False)]
+    return [Span(start, stop, *own) for start, stop, own in zip(starts, stops, pairwise(borders), strict=True)]
 
 
 def _sizes(total_tokens: int, count: int, content_tokens: int, overlap_tokens: int, special_tokens: int) -> list[int]:
@@ -58,8 +58,8 @@ def _sizes(total_tokens: int, count: int, content_tokens: int, overlap_tokens: i
     full = content_tokens + special_tokens
     units, longer = divmod(-(-(total_tokens + count * special_tokens) // LENGTH_STEP_TOKENS), count)
     size = units * LENGTH_STEP_TOKENS - special_tokens
-    # With less, a window could overlap the one after the next.
-    if full % LENGTH_STEP_TOKENS == 0 and size >= 2 * (overlap_tokens + LENGTH_STEP_TOKENS):
+    # Else a window could overlap the one after the next: of three or more, two share half a step beyond the overlap at most.
+    if full % LENGTH_STEP_TOKENS == 0 and (count == 2 or size >= 2 * overlap_tokens + LENGTH_STEP_TOKENS):
         return [size + LENGTH_STEP_TOKENS] * longer + [size] * (count - longer)
     return [-(-total_tokens // count)] * count
 
@@ -101,6 +101,7 @@ class WindowCutter:
             return []
         ids = np.concatenate([framed[start : stop + self._specials] for start, stop, _, _ in spans])
         longer, shorter = (span.stop - span.start + self._specials for span in (spans[0], spans[-1]))
+        # What is there beyond so many short ones is the longer ones' surplus.
         end_of_longer = (len(ids) - len(spans) * shorter) // (longer - shorter or 1) * longer
         return [*self._framed(ids[:end_of_longer], longer), *self._framed(ids[end_of_longer:], shorter)]
 

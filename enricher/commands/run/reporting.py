@@ -41,7 +41,7 @@ def progress_lines(tally: Tally, every_s: float) -> Iterator[None]:
 
 
 @contextmanager
-def repeated(report: Callable[[], None], every_s: float) -> Iterator[None]:
+def repeated(report: Callable[[], object], every_s: float) -> Iterator[None]:
     """Call `report` every so often while the body runs, on a thread of its own: it only reads counts."""
     over = threading.Event()
 

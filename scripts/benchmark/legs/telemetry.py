@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from benchmark.outcome import Claim, Outcome, Plot, Series, Table
 from benchmark.repeating import Run, Spread, disturbed, interleave
 from benchmark.watching import WatchedTally, Work, work_off
 from enricher.app import observed
+from enricher.commands.run import repeated
 from enricher.ports import Tracing
 from enricher.records import Batch, InFlight
 from enricher.settings import Settings
@@ -95,20 +95,9 @@ def _whole_s(work: Work) -> float:
 @contextmanager
 def _looked_at(bench: Bench, settings: Settings, worker: Worker) -> Iterator[None]:
     """Somebody scrapes it, and it exports."""
-    seen, over = observed(settings, bench.model, worker), threading.Event()
-
-    def scrape() -> None:
-        while not over.wait(_EVERY_S):
-            exposition(seen, "")
-
-    scraping = threading.Thread(target=scrape, daemon=True)
-    with exported_metrics(seen, resource_of("bench", "bench")):
-        scraping.start()
-        try:
-            yield
-        finally:
-            over.set()
-            scraping.join()
+    seen = observed(settings, bench.model, worker)
+    with exported_metrics(seen, resource_of("bench", "bench")), repeated(lambda: exposition(seen, ""), _EVERY_S):
+        yield
 
 
 class _Uncounted(WatchedTally):

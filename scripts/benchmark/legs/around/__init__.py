@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate, groupby
 
 from benchmark.bench import Bench
 from benchmark.legs.around.report import GPU_BATCH_TOKENS, Result, outcome
@@ -96,14 +97,9 @@ def _bare_tokenizer(bench: Bench, load: KnownLoad) -> Run:
 
 def _calls(texts: Sequence[str], chars: int) -> Iterator[list[str]]:
     """About so many characters at once, as the worker does it."""
-    call: list[str] = []
-    for text in texts:
-        call.append(text)
-        if sum(map(len, call)) >= chars:
-            yield call
-            call = []
-    if call:
-        yield call
+    ends = accumulate(map(len, texts))
+    for _, call in groupby(zip(ends, texts, strict=True), key=lambda pair: pair[0] // chars):
+        yield [text for _, text in call]
 
 
 def _worker(
