@@ -108,6 +108,35 @@ def test_lengths_are_rounded_up_and_counted_so(
     assert [0, rounded] == list(form.starts(windows, (2, rounded)))
 
 
+_FIRST_RUNS = """
+import faulthandler, sys, threading
+from pathlib import Path
+import numpy as np
+from enricher.inference.openvino_session import OpenVinoSession
+faulthandler.dump_traceback_later(60, exit=True)
+session = OpenVinoSession(Path(sys.argv[1]), "openvino-fp32", streams=2, threads=2)
+feeds = {"input_ids": np.full((1, 4), 2, np.int32), "lengths": np.array([4], np.int32)}
+together = threading.Barrier(2)
+def first_run():
+    together.wait()
+    session.run(["labels"], feeds)
+threads = [threading.Thread(target=first_run, daemon=True) for _ in range(2)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+"""
+
+
+@needs_openvino
+def test_the_first_runs_of_a_process_may_begin_at_once(tmp_path: Path) -> None:
+    """They hung for ever in two starts of five, each in the other's way. One process can begin only once: so several."""
+    model = prepare_form(Checkpoint.open(REFERENCE / "bert"), RoundedFloat32(), "cpu", cache_dir=tmp_path)
+    command = [sys.executable, "-c", _FIRST_RUNS, str(model.onnx_path)]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    with ThreadPoolExecutor(2) as pool:
+        starts = list(pool.map(lambda _: subprocess.run(command, env=environment, check=False).returncode, range(6)))
+    assert [0] * 6 == starts
+
+
 @needs_bf16
 def test_what_runs_is_bf16(tmp_path: Path, window: MakeWindow) -> None:
     """Logits differ from float32's as bf16's do: by more than float32's own rounding, and by less than the tolerance."""
