@@ -22,7 +22,7 @@ from enricher.kafka.client import KafkaConfig
 from enricher.kafka.sink import TransactionalSink
 from enricher.pacing import Limits
 from enricher.ports import Sink, Source, Tokenized, Tracing
-from enricher.records import InFlight, ModelCard
+from enricher.records import Batch, BatchResult, InFlight, ModelCard
 from enricher.recovery import Recovery, RecoveryLimits
 from enricher.settings import Settings
 from enricher.tally import Tally
@@ -126,13 +126,20 @@ def _worker(
         source=source,
         sink=sink,
         intake=intake,
-        # As many waiting as running: while the loop is in a transaction, every lane has a batch to go on with.
-        engine=made_of.lanes(model.engine.run, threads=model.lanes, waiting=model.lanes, wake=bell.ring, name="engine"),
+        engine=_engine_lanes(model, bell, made_of),
         padded_tokens=model.engine.padded_tokens,
         recovery=Recovery(source, sink, _recovery_limits(settings), clock=time.monotonic, guard=guard),
         tracing=tracing,
     )
     return Worker(rooms, _limits(settings, rules), tally, clock=time.monotonic, bell=bell, guard=guard)
+
+
+def _engine_lanes(model: Model, bell: Bell, made_of: Parts) -> Lanes[Batch, BatchResult]:
+    engine, count = model.engine, model.lanes
+    # As many waiting as running: while the loop is in a transaction, every lane has a batch to go on with.
+    return made_of.lanes(
+        engine.run, threads=count, waiting=count, wake=bell.ring, name="engine", begin=engine.open_lane
+    )
 
 
 def _tokenizer_lanes(

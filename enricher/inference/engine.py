@@ -99,11 +99,21 @@ class OnnxEngine:
         """
         batches = self._shapes(lengths_tokens, batch_tokens)
         began_s = said_s = time.monotonic()
-        for done, batch in enumerate(batches, 1):
-            self._run_on_every_lane(batch, times=1)
-            if time.monotonic() - said_s > SAY_AFTER_S:
-                said_s = time.monotonic()
-                _log.info("warming up: %d of %d shapes, %.0f s", done, len(batches), said_s - began_s)
+        # One pool for all: ONNX Runtime keeps a stream of CUDA's for every thread that ever ran.
+        with ThreadPoolExecutor(self._lanes) as pool:
+            for done, batch in enumerate(batches, 1):
+                self._run_on_every_lane(pool, batch, times=1)
+                if time.monotonic() - said_s > SAY_AFTER_S:
+                    said_s = time.monotonic()
+                    _log.info("warming up: %d of %d shapes, %.0f s", done, len(batches), said_s - began_s)
+
+    def open_lane(self) -> None:
+        """Run a window of padding in the calling thread, which is to run batches: it may need things of its own.
+
+        On CUDA a stream, and handles of cuBLAS and cuDNN. Never raises: where the device fails, the first batch says so.
+        """
+        with self._turns.shared():
+            self._attempt(self._padding(SHORT_TOKENS))
 
     def probe(self, length_tokens: int, *, batch_tokens: int) -> float:
         """Tokens per second of full batches of one length, every lane busy: how fast the device is now.
@@ -113,7 +123,8 @@ class OnnxEngine:
         length_tokens = min(length_tokens, self._max_window_tokens)
         batch = self._padding(length_tokens, max(1, batch_tokens // length_tokens))
         began_s = time.monotonic()
-        self._run_on_every_lane(batch, times=PROBE_RUNS)
+        with ThreadPoolExecutor(self._lanes) as pool:
+            self._run_on_every_lane(pool, batch, times=PROBE_RUNS)
         return PROBE_RUNS * self._lanes * batch.real_tokens / (time.monotonic() - began_s)
 
     def _shapes(self, lengths_tokens: Sequence[int], batch_tokens: int) -> list[Batch]:
@@ -125,15 +136,14 @@ class OnnxEngine:
         rows = {length: {1, max(1, batch_tokens // length)} for length in lengths}
         return [self._padding(length, count) for length in lengths for count in sorted(rows[length], reverse=True)]
 
-    def _run_on_every_lane(self, batch: Batch, *, times: int) -> None:
-        with ThreadPoolExecutor(self._lanes) as pool:
-            for result in pool.map(partial(in_halves, self._attempt), repeat(batch, times * self._lanes)):
-                if result.failures:
-                    failure = f"{result.failures[0].error_type}: {result.failures[0].message}"
-                    raise ModelError(f"the model fails on a window of padding: {failure}")
-                if result.fits_tokens is not None:
-                    asked, fits = len(batch.windows), result.fits_tokens
-                    _log.warning("out of memory: of %d windows at once only %d tokens fit", asked, fits)
+    def _run_on_every_lane(self, pool: ThreadPoolExecutor, batch: Batch, *, times: int) -> None:
+        for result in pool.map(partial(in_halves, self._attempt), repeat(batch, times * self._lanes)):
+            if result.failures:
+                failure = f"{result.failures[0].error_type}: {result.failures[0].message}"
+                raise ModelError(f"the model fails on a window of padding: {failure}")
+            if result.fits_tokens is not None:
+                asked, fits = len(batch.windows), result.fits_tokens
+                _log.warning("out of memory: of %d windows at once only %d tokens fit", asked, fits)
 
     def _again(self, result: BatchResult) -> BatchResult:
         """Each failed window alone. Not one that was alone, unless memory ran out: it would fail as it did."""

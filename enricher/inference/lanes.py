@@ -25,16 +25,25 @@ can crash the process on its way out, so it is worth waiting for one that is mer
 class Lanes(Generic[Item, Result]):
     """Runs `run` on submitted items in `threads` threads. Methods are for one owner thread; only `close` may block.
 
-    `wake` is called in the lane's own thread after each result is in: it must be safe there and must not raise.
+    `wake` is called in the lane's own thread after each result is in: it must be safe there and must not raise. So must
+    `begin`, which each thread calls before its first item.
     """
 
     def __init__(
-        self, run: Callable[[Item], Result], *, threads: int, waiting: int, wake: Callable[[], None], name: str
+        self,
+        run: Callable[[Item], Result],
+        *,
+        threads: int,
+        waiting: int,
+        wake: Callable[[], None],
+        name: str,
+        begin: Callable[[], None] | None = None,
     ) -> None:
         assert threads > 0 <= waiting, "lanes need a thread, and a queue of some length or none"
         self.name = name
         self._run = run
         self._wake = wake
+        self._begin = begin
         self._limit = threads + waiting
         self._busy = 0
         self.backlogged = False
@@ -107,6 +116,8 @@ class Lanes(Generic[Item, Result]):
             thread.join(max(0.0, deadline_s - time.monotonic()))
 
     def _serve(self, thread: int) -> None:
+        if self._begin:
+            self._begin()
         while (item := self._next(thread)) is not None:
             if self._closing.is_set():
                 continue

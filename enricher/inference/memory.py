@@ -24,7 +24,8 @@ _TEXTS = (
     "out_of_memory",  # oneDNN
     "can't alloc",  # OpenVINO, in the middle of a graph
     "cudaerrormemoryallocation",
-    "alloc_failed",  # CUBLAS_STATUS_ALLOC_FAILED, CUDNN_STATUS_ALLOC_FAILED
+    "cublas failure 3:",  # CUBLAS_STATUS_ALLOC_FAILED, as it is told in words: "the resource allocation failed"
+    "alloc_failed",  # the same by name; CUDNN_STATUS_ALLOC_FAILED
     "allocation_failed",  # CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED
     "bad_alloc",  # C++ on Linux and macOS
     "bad allocation",  # C++ on Windows

@@ -72,6 +72,9 @@ class StubEngine:
         """As a device that pads."""
         return batch.padded_tokens
 
+    def open_lane(self) -> None:
+        """A thread needs nothing of its own."""
+
 
 def stub_model(settings: Settings, engine: StubEngine, prepared: PreparedModel) -> Model:
     """The model with its own tokenizer and the stub for its engine; one lane, as a device that does one batch at a time."""

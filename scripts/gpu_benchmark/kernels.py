@@ -1,6 +1,6 @@
 """Which attention kernels really run. ONNX Runtime prints that past Python's own output, so another process is asked.
 
-Run as a module it opens the graph and runs one batch: `python -m gpu_benchmark.kernels GRAPH FEEDS.npz PROVIDER`.
+Run as a file it opens the graph and runs one batch: `python kernels.py GRAPH FEEDS.npz PROVIDER`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def kernels_of(path: Path, feeds: Feeds, *, dry: bool) -> dict[str, int]:
         savez: Any = np.savez  # its hint takes every name for its one option
         savez(arrays, **feeds)
         provider = "CPUExecutionProvider" if dry else "CUDAExecutionProvider"
-        command = [sys.executable, "-m", "gpu_benchmark.kernels", str(path), str(arrays), provider]
+        command = [sys.executable, __file__, str(path), str(arrays), provider]
         done = subprocess.run(command, env=os.environ | {SWITCH: "1"}, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"the run that names attention kernels failed: {done.stderr[-2000:]}")

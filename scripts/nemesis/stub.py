@@ -113,6 +113,9 @@ class StubEngine:
         """As a device that pads."""
         return batch.padded_tokens
 
+    def open_lane(self) -> None:
+        """A thread needs nothing of its own."""
+
 
 def _labels(window: Window) -> RunLabels:
     """Each window as a run of its own."""

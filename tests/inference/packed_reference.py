@@ -2,8 +2,8 @@
 
 The graph that runs is the very one that was built; standard operators are onnx's own reference implementation.
 Accuracy is that of the CUDA kernels: operands of the graph's type, sums in float32, each result rounded once to its type.
-Skip norm is the exception there: unless the provider option `enable_skip_layer_norm_strict_mode` is set, its sums are of
-the graph's type too (skip_layer_norm_impl.cu). So it is here in both ways.
+Skip norm is here in two ways: as it is computed now, and as it was in older releases of ONNX Runtime, its sums of the
+graph's type too (skip_layer_norm_impl.cu).
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class SkipLayerNormalization(OpRun):
 
 
 class LooseNorm(OpRun):
-    """Skip norm as CUDA computes it by default: mean and mean square in the graph's type, by fours and then by pairs."""
+    """Skip norm as it was in older releases: mean and mean square in the graph's type, by fours and then by pairs."""
 
     op_domain = MICROSOFT
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Literal
+from threading import Barrier, Event, Lock
+from typing import TYPE_CHECKING, Any, Literal
 
 import onnxruntime as ort
 import pytest
+from onnxruntime.capi.onnxruntime_pybind11_state import Fail
+from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NotImplemented_
 from typer.testing import CliRunner
 
 from enricher.cli import app
@@ -14,6 +18,9 @@ from enricher.errors import ModelError, SettingsError
 from enricher.inference import device
 from enricher.inference.device import cuda_problem, open_session, resolve_device
 from enricher.inference.model import prepare
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class Opened:
@@ -23,18 +30,27 @@ class Opened:
 
     def __init__(self) -> None:
         self.providers = []
+        self.broken: Exception | None = None
+        self.cannot_run: Exception | None = None
 
-    def __call__(self, _model: object, _options: object, providers: list[tuple[str, dict[str, str]]]) -> Opened:
-        """Open."""
+    def __call__(
+        self, _model: object, _options: object, providers: list[tuple[str, dict[str, str]]], *, enable_fallback: bool
+    ) -> Opened:
+        """Open, or say why not; with its fallback ONNX Runtime would keep that to itself."""
         self.providers += providers
+        if self.broken is not None and not enable_fallback:
+            raise self.broken
         return self
 
     def get_providers(self) -> list[str]:
         """Where it runs."""
-        return [self.providers[-1][0]]
+        return [self.providers[-1][0] if self.broken is None else "CPUExecutionProvider"]
 
-    def disable_fallback(self) -> None:
-        """As asked."""
+    def run(self, _outputs: Sequence[str], _feeds: object) -> list[object]:
+        """Nothing, or what it must raise."""
+        if self.cannot_run is not None:
+            raise self.cannot_run
+        return []
 
     @property
     def device_ids(self) -> list[str]:
@@ -105,6 +121,71 @@ def test_a_gpu_that_is_not_there_is_refused_with_those_that_are(
         resolve_device("cuda:2")
     with pytest.raises(ModelError, match=r"device cuda:1 was asked for, .* CUDA failure 101"):
         resolve_device("cuda:1")
+
+
+OLD_DRIVER = RuntimeError("CUDA failure 35: CUDA driver version is insufficient for CUDA runtime version")
+NO_CUDNN = NotImplemented_(
+    "while running ReduceMax node. cuDNN is unavailable for CUDA Execution Provider: dlopen failed"
+)
+OTHER_GPU = Fail("while running Exp node. CUDA error: no kernel image is available for execution on the device")
+
+
+@pytest.mark.parametrize(
+    ("broken", "cannot_run", "told"),
+    [
+        (OLD_DRIVER, None, "driver version is insufficient"),
+        (None, NO_CUDNN, "cuDNN is unavailable"),
+        (None, OTHER_GPU, "no kernel image"),
+    ],
+)
+def test_cuda_that_opens_no_session_or_runs_nothing_is_refused_with_the_reason(
+    two_gpus: Opened, broken: Exception | None, cannot_run: Exception | None, told: str
+) -> None:
+    """The first two are found by what the probe opens with and by what it runs; `auto` takes the CPU."""
+    two_gpus.broken, two_gpus.cannot_run = broken, cannot_run
+    with pytest.raises(ModelError, match=rf"device cuda was asked for, and .* cannot use CUDA here: .*{told}"):
+        resolve_device("cuda")
+    assert resolve_device("auto") == "cpu"
+
+
+def test_the_first_run_on_cuda_is_alone_and_later_ones_are_not(two_gpus: Opened) -> None:
+    """While the first goes on, no other of three threads gets in; afterwards two are in at the same time."""
+    session = open_session(b"", "cuda", threads_per_run=1)
+    order, second, together = Lock(), Event(), Barrier(2)
+
+    def first_runs(_outputs: Sequence[str], _feeds: object) -> list[object]:
+        if order.acquire(blocking=False):
+            return [second.wait(0.3)]
+        second.set()
+        return []
+
+    def later_runs(_outputs: Sequence[str], _feeds: object) -> list[object]:
+        return [together.wait(10)]
+
+    with ThreadPoolExecutor(3) as pool:
+        two_gpus.run = first_runs  # type: ignore[method-assign]
+        answers: list[Any] = list(pool.map(lambda _: session.run([], {}), range(3)))
+        assert [False] in answers
+        two_gpus.run = later_runs  # type: ignore[method-assign]
+        answers = list(pool.map(lambda _: session.run([], {}), range(2)))
+        assert [[0], [1]] == sorted(answers)
+
+
+def test_a_cpu_session_needs_no_first_run_alone(two_gpus: Opened) -> None:
+    """It is handed out as it is."""
+    session: object = open_session(b"", "cpu", threads_per_run=1)
+    assert session is two_gpus
+
+
+def test_a_first_run_that_fails_leaves_the_next_one_alone_too(two_gpus: Opened) -> None:
+    """What it would have made is not there yet; nobody waits for ever."""
+    session = open_session(b"", "cuda", threads_per_run=1)
+    two_gpus.cannot_run = OTHER_GPU
+    for _ in range(2):
+        with pytest.raises(Fail, match="no kernel image"):
+            session.run([], {})
+    two_gpus.cannot_run = None
+    assert session.run([], {}) == []
 
 
 @pytest.mark.usefixtures("no_cuda")

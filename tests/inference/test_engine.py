@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -41,6 +42,19 @@ class _DeadSession:
 
     def run(self, *_: object) -> NoReturn:
         raise Fail("CUDA error 700: an illegal memory access was encountered")
+
+
+class _Watched:
+    """A session, and the threads that ran it."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.runs, self.threads = 0, set[int]()
+
+    def run(self, outputs: Sequence[str], feeds: Feeds) -> list[npt.NDArray[Any]]:
+        self.runs += 1
+        self.threads.add(threading.get_ident())
+        return self._session.run(outputs, feeds)
 
 
 @pytest.fixture(scope="module", params=[np.nan, np.inf, -np.inf])
@@ -155,6 +169,30 @@ def test_a_device_that_runs_nothing_any_more_is_fatal(
         engine.run(Batch((pud_windows[0],)))
     with pytest.raises(ModelError, match="window of padding"):
         engine.warm_up()
+
+
+def test_warming_up_takes_no_more_threads_than_lanes(embedded: PreparedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each thread that ever ran keeps a stream of the device, however many shapes are tried."""
+    engine, real = OnnxEngine(embedded, threads_per_run=1, pad_id=0, lanes=2), device.open_session
+    session = _Watched(real(embedded.onnx_path, "cpu", threads_per_run=1))
+    monkeypatch.setattr(engine, "_session", session)
+    monkeypatch.setattr(type(embedded.form), "runtime", "cuda")  # which warms up with every shape
+    engine.warm_up([16, 32, 48, 64], batch_tokens=128)
+    assert session.runs > 8
+    assert 1 <= len(session.threads) <= 2
+
+
+def test_a_lane_is_opened_with_a_run_in_its_own_thread(
+    embedded: PreparedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A device that fails then says so at the first batch, where somebody listens."""
+    engine = OnnxEngine(embedded, threads_per_run=1, pad_id=0)
+    session = _Watched(device.open_session(embedded.onnx_path, "cpu", threads_per_run=1))
+    monkeypatch.setattr(engine, "_session", session)
+    engine.open_lane()
+    assert session.threads == {threading.get_ident()}
+    monkeypatch.setattr(engine, "_session", _DeadSession())
+    engine.open_lane()
 
 
 def test_the_engine_says_what_it_runs(engine: OnnxEngine) -> None:

@@ -65,6 +65,26 @@ def test_submitting_without_room_is_a_bug() -> None:
     lanes.close()
 
 
+def test_each_thread_begins_once_before_its_first_item() -> None:
+    """What a thread needs for itself is there when its first item comes."""
+    bell, begun, ran = threading.Semaphore(0), list[int](), list[int]()
+
+    def run(_: int) -> None:
+        assert threading.get_ident() in begun
+        ran.append(threading.get_ident())
+
+    lanes: Lanes[int, None] = Lanes(
+        run, threads=3, waiting=9, wake=bell.release, name="test", begin=lambda: begun.append(threading.get_ident())
+    )
+    for item in range(12):
+        lanes.submit(item)
+    assert all(bell.acquire(timeout=10) for _ in range(12))
+    assert [None] * 12 == lanes.completed()
+    lanes.close()
+    assert len(begun) == len(set(begun)) == 3
+    assert set(ran) <= set(begun)
+
+
 def test_what_run_raises_is_raised_again_by_completed() -> None:
     """An error of the lane reaches the owner's thread, rings the bell, and leaves the lane working."""
     bell = threading.Semaphore(0)

@@ -38,6 +38,7 @@ OUT_OF_IT: list[Exception] = [
     RuntimeException(ARENA),
     Fail("CUDA failure 2: out of memory ; GPU=0 ; hostname=h ; expr=cudaMalloc((void**)&p, size);"),
     Fail("CUBLAS failure 3: CUBLAS_STATUS_ALLOC_FAILED ; GPU=0 ; expr=cublasCreate(&cublas_handle_);"),
+    Fail("CUBLAS failure 3: the resource allocation failed ; GPU=0 ; expr=cublasCreate(&cublas_handle_);"),
     Fail("Available memory of 1024 is smaller than requested bytes of 4096"),
     EPFail("Exception from cpu_memory.cpp:257: Failed to allocate 7663872811008 bytes of memory"),
     RuntimeError("cudaErrorMemoryAllocation"),
@@ -46,6 +47,7 @@ OUT_OF_IT: list[Exception] = [
 ]
 OTHERWISE: list[Exception] = [
     Fail("CUDA error 700: an illegal memory access was encountered"),
+    Fail("CUBLAS failure 13: the GPU program failed to execute ; GPU=0 ; expr=cublasGemmHelper("),
     InvalidArgument("indices element out of data bounds, idx=99999 must be within the inclusive range [-260,259]"),
     ValueError("a token id is outside the vocabulary"),
 ]
