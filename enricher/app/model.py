@@ -110,6 +110,11 @@ def window_cutter(settings: Settings, model: Model) -> WindowCutter:
         message = f"batching.max_window_tokens is {length}, but the model takes {tokenizer.max_window_tokens} at most"
         raise SettingsError(message)
     cutter = WindowCutter(length, overlap, tokenizer.specials_before, tokenizer.specials_after)
+    if cutter.content_tokens < 1:
+        message = (
+            f"a window of {length} tokens has no room for text: it needs more, in settings, enricher.json or the model"
+        )
+        raise SettingsError(message)
     if overlap > cutter.content_tokens // 2:
         message = f"batching.overlap_tokens is {overlap}: more than half of a window of {length} tokens"
         raise SettingsError(message)

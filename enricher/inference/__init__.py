@@ -5,6 +5,7 @@ safetensors leaves it unmapped.
 
     tokenizer.py    texts -> ids and character spans
     checkpoint.py   a Hugging Face folder: config, labels, weights read one at a time, digest
+    labels.py       the ways to write label names, read as one
     families.py     what each encoder family calls its weights: the table
     graph.py        weights -> ONNX graph; what differs between devices is left to a form
     forms.py        what a form must say

@@ -46,10 +46,9 @@ class Advice:
 def advice_for(folder: Path, most_window_tokens: int) -> Advice:
     """The folder's advice, else defaults, never above what the model takes. Raises ModelError for a malformed file."""
     path = folder / ADVICE_FILE
-    if not path.is_file():
-        return Advice(max_window_tokens=min(Advice().max_window_tokens, most_window_tokens))
     try:
-        advice = Advice(**orjson.loads(path.read_bytes()))
+        values = orjson.loads(path.read_bytes()) if path.is_file() else {}
+        advice = Advice(**values)
     except (orjson.JSONDecodeError, TypeError) as error:
         known = ", ".join(field.name for field in fields(Advice))
         message = f"{path}: expected a JSON object with {known}"
@@ -63,7 +62,9 @@ def advice_for(folder: Path, most_window_tokens: int) -> Advice:
         message = f"{path}: all values are whole numbers"
         raise ModelError(message)
     longest = min(advice.max_window_tokens, most_window_tokens)
-    return replace(advice, max_window_tokens=longest, bucket_edges=edges)
+    # What nobody chose suits the windows there are: with short ones the default would be more than half of each.
+    overlap = advice.overlap_tokens if "overlap_tokens" in values else min(advice.overlap_tokens, longest // 4)
+    return replace(advice, max_window_tokens=longest, overlap_tokens=overlap, bucket_edges=edges)
 
 
 def _edges(path: Path, value: object) -> tuple[int, ...]:

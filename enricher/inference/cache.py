@@ -73,6 +73,9 @@ def _written(folder: Path, write: Callable[[Path], None]) -> Path:
 
 def _move_into_place(aside: Path, wanted: Path) -> Path:
     """One rename. Where another process was faster, its graph is as good as ours."""
+    if not (wanted / MODEL_FILE).is_file():
+        # What comes here is whole: of one that is not, somebody has removed a part, as those do who clean up by age.
+        shutil.rmtree(wanted, ignore_errors=True)
     try:
         aside.rename(wanted)
     except OSError as error:

@@ -18,6 +18,7 @@ from safetensors import SafetensorError, safe_open
 
 from enricher.errors import ModelError
 from enricher.inference.families import FAMILIES, Family
+from enricher.inference.labels import label_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -85,13 +86,13 @@ class Checkpoint:
         config = _read_config(folder)
         files = _weight_files(folder)
         tokenizer = [folder / name for name in TOKENIZER_FILES if (folder / name).is_file()]
-        index = [folder / SHARD_INDEX] if (folder / SHARD_INDEX).is_file() else []
+        index = [folder / SHARD_INDEX] if is_sharded(folder) else []
         return cls(
             folder=folder,
             name=folder.resolve().name,
             config=config,
             family=_family(config),
-            labels=labels_of(config),
+            labels=label_names(config.id2label),
             digest=digest_of([folder / "config.json", *index, *set(files.values()), *tokenizer]),
             _file_of=files,
         )
@@ -156,15 +157,16 @@ def _known_architecture(path: Path) -> bytes:
     config = json.loads(content)
     if not isinstance(config, dict):
         raise ValueError("it is not a JSON object")  # noqa: TRY004  the caller maps ValueError
-    model_type, architectures = config.get("model_type"), config.get("architectures") or ["nothing"]
+    model_type, architectures = config.get("model_type"), config.get("architectures")
+    architecture = str(architectures[0]) if isinstance(architectures, list) and architectures else "model of no name"
     if model_type not in FAMILIES:
         raise ModelError(
-            f"{path.parent}: {architectures[0]} ({model_type}) is not supported. Supported are token classification "
+            f"{path.parent}: {architecture} ({model_type}) is not supported. Supported are token classification "
             f"checkpoints of {', '.join(FAMILIES)}; MiniLM counts as bert. Choose or fine-tune one of those."
         )
-    if not str(architectures[0]).endswith(HEAD):
+    if not architecture.endswith(HEAD):
         raise ModelError(
-            f"{path.parent}: this checkpoint is a {architectures[0]}: it has no token classification head. "
+            f"{path.parent}: this checkpoint is a {architecture}: it has no token classification head. "
             f"Fine-tune it for named entities, or choose one whose architecture ends in {HEAD}."
         )
     return content
@@ -189,24 +191,15 @@ def _family(config: EncoderConfig) -> Family:
     return FAMILIES[config.model_type]
 
 
-def labels_of(config: EncoderConfig) -> tuple[str, ...]:
-    """Label names by id. Raises ModelError where config.json does not name them."""
-    names = tuple(config.id2label[index] for index in sorted(config.id2label))
-    if sorted(config.id2label) != list(range(len(names))) or len(names) < 2:
-        raise ModelError(
-            "config.json: id2label must name every label, with ids 0, 1, 2, ...: add the names used in training."
-        )
-    if all(name == f"LABEL_{index}" for index, name in enumerate(names)):
-        raise ModelError(
-            "config.json: id2label holds only placeholders (LABEL_0, ...): write the names used in training there."
-        )
-    return names
+def is_sharded(folder: Path) -> bool:
+    """True where the weights are in several files. An index beside a single one is an earlier save's."""
+    return (folder / SHARD_INDEX).is_file() and not (folder / SINGLE_FILE).is_file()
 
 
 def _weight_files(folder: Path) -> dict[str, Path]:
     """The file of each weight. A sharded checkpoint has an index; a single file lists its own."""
     try:
-        if (folder / SHARD_INDEX).is_file():
+        if is_sharded(folder):
             shards = json.loads((folder / SHARD_INDEX).read_bytes())["weight_map"]
             files = {str(name): folder / str(file) for name, file in shards.items()}
         elif (folder / SINGLE_FILE).is_file():
@@ -214,9 +207,12 @@ def _weight_files(folder: Path) -> dict[str, Path]:
                 files = dict.fromkeys(file.keys(), folder / SINGLE_FILE)
         else:
             raise ModelError(_no_weights(folder))
-    except (OSError, SafetensorError, ValueError, KeyError, AttributeError) as error:
-        raise ModelError(f"{folder}: the weights cannot be read: {error}") from error
-    missing = sorted({path.name for path in files.values() if not path.is_file()})
+    except (OSError, SafetensorError, ValueError, KeyError, AttributeError, TypeError) as error:
+        raise ModelError(
+            f"{folder}: the weights cannot be read: {error}. Copy the folder again, completely "
+            f"(from a clone: `git lfs pull`)."
+        ) from error
+    missing = sorted({path.name for path in files.values() if not path.is_file() or path.parent != folder})
     if missing:
         raise ModelError(f"{folder}: weights missing: {', '.join(missing)}. Copy the folder again, completely.")
     return files

@@ -71,7 +71,9 @@ class _Wrapping:
         """Both sides."""
         if self._opset < OLDEST_OPSET:
             raise self._refusal(f"its opset is {self._opset}; export it with {OLDEST_OPSET} or later")
-        inner = {each.name.removeprefix(INSIDE): each for each in self._graph.input}
+        # Old exporters list the weights among the inputs, as defaults for whoever feeds none.
+        weights = {each.name for each in self._graph.initializer}
+        inner = {each.name.removeprefix(INSIDE): each for each in self._graph.input if each.name not in weights}
         self._feed(inner)
         self._answer()
         nodes = [*self._before, *self._graph.node, *self._after]
@@ -129,6 +131,10 @@ class _Wrapping:
         if len(outputs) > 1 and name != "logits":
             raise self._refusal(f"its outputs are {', '.join(outputs)}; one of them must be called logits")
         dimensions = outputs[name].type.tensor_type.shape.dim
+        if len(dimensions) not in {0, 3}:  # 0: it is not known
+            raise self._refusal(
+                f"its {name} have {len(dimensions)} dimensions, not batch, length and labels: it does not classify tokens"
+            )
         if dimensions and dimensions[-1].dim_value not in {0, len(self._checkpoint.labels)}:
             raise self._refusal(
                 f"it gives {dimensions[-1].dim_value} values per token, and config.json names "

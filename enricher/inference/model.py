@@ -60,7 +60,10 @@ class PreparedModel:
 def open_model(source: str | Path | None) -> Checkpoint:
     """Open a folder with a checkpoint or an ONNX model (None or its name: the embedded one). Raises ModelError."""
     folder = EMBEDDED_FOLDER if source in {None, EMBEDDED} else Path(str(source))
-    return OnnxModel.open(folder) if holds_onnx(folder) else Checkpoint.open(folder)
+    try:
+        return OnnxModel.open(folder) if holds_onnx(folder) else Checkpoint.open(folder)
+    except OSError as error:
+        raise ModelError(f"{folder}: a file of the model cannot be read: {error}") from error
 
 
 def prepare(

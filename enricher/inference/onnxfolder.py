@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import onnx
 
@@ -20,16 +21,15 @@ from enricher.inference.checkpoint import (
     Checkpoint,
     EncoderConfig,
     digest_of,
-    labels_of,
 )
 from enricher.inference.families import FAMILIES
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from enricher.inference.labels import label_names
 
 ONNX_FILES = ("model.onnx", "onnx/model.onnx")
 DEFAULT_POSITIONS = 512
 """Where config.json does not say how many positions there are: the least that the usual encoders have."""
+_NUMBERS = ("max_position_embeddings", "vocab_size", "pad_token_id")
+"""What the engine and the tokenizer read of config.json, None where it does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,10 @@ class OnnxModel(Checkpoint):
         path = next(folder / name for name in ONNX_FILES if (folder / name).is_file())
         config = _config(folder)
         tokenizer = [folder / name for name in TOKENIZER_FILES if (folder / name).is_file()]
-        weights = [path.parent / name for name in external_files(read_graph(path))]
+        names = external_files(read_graph(path))
+        if outside := [name for name in names if Path(name).is_absolute() or ".." in Path(name).parts]:
+            raise ModelError(f"{path}: its weights must lie beside it, and {outside[0]} does not. Export it again.")
+        weights = [path.parent / name for name in names]
         missing = sorted(each.name for each in weights if not each.is_file())
         if missing:
             raise ModelError(f"{path}: weights missing: {', '.join(missing)}. Copy the folder again, completely.")
@@ -58,7 +61,7 @@ class OnnxModel(Checkpoint):
             name=folder.resolve().name,
             config=config,
             family=FAMILIES.get(config.model_type, FAMILIES["bert"]),
-            labels=labels_of(config),
+            labels=label_names(config.id2label),
             digest=digest_of([folder / "config.json", path, *weights, *tokenizer]),
             _file_of={},
             onnx_path=path,
@@ -77,9 +80,14 @@ def holds_onnx(folder: Path) -> bool:
 def read_graph(path: Path) -> onnx.ModelProto:
     """The model without its weights, where those lie in other files. Raises ModelError."""
     try:
-        return onnx.load(str(path), load_external_data=False)
+        model: onnx.ModelProto = onnx.load(str(path), load_external_data=False)
     except Exception as error:  # protobuf's own kinds among them
-        raise ModelError(f"{path}: it cannot be read as ONNX: {error}") from error
+        raise ModelError(
+            f"{path}: it cannot be read as ONNX: {error}. Copy it again, completely (from a clone: `git lfs pull`)."
+        ) from error
+    if not model.graph.output:
+        raise ModelError(f"{path}: there is no graph in it. Copy it again, completely.")
+    return model
 
 
 def external_files(model: onnx.ModelProto) -> list[str]:
@@ -92,13 +100,21 @@ def _config(folder: Path) -> EncoderConfig:
     """What the tokenizer and the labels need; the rest is in the graph."""
     values = _read_json(folder)
     known = {name: values[name] for name in EncoderConfig.model_fields if name in values}
-    labels = {int(key): str(label) for key, label in dict(values.get("id2label") or {}).items()}
+    try:
+        labels = {int(key): str(label) for key, label in dict(values.get("id2label") or {}).items()}
+        numbers = {name: None if values.get(name) is None else int(values[name]) for name in _NUMBERS}
+    except (TypeError, ValueError) as error:
+        raise ModelError(
+            f"{folder / 'config.json'}: id2label must name a label for each number, and {', '.join(_NUMBERS)} are whole "
+            f"numbers: {error}"
+        ) from error
     return EncoderConfig.model_construct(
         **{
             "model_type": "onnx",
             "architectures": ("an ONNX model",),
-            "max_position_embeddings": DEFAULT_POSITIONS,
             **known,
+            **numbers,
+            "max_position_embeddings": numbers["max_position_embeddings"] or DEFAULT_POSITIONS,
             "id2label": labels,
         }
     )

@@ -6,9 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
+from commands.model_app import tiny_model
 
-from enricher.errors import ModelError
+from enricher.app import load_model
+from enricher.errors import ModelError, SettingsError
 from enricher.inference.advice import ADVICE_FILE, Advice, advice_for
+from enricher.settings import Settings
 
 
 def write(folder: Path, **values: object) -> Path:
@@ -20,7 +23,14 @@ def write(folder: Path, **values: object) -> Path:
 def test_without_a_file_there_are_defaults_within_what_the_model_takes(tmp_path: Path) -> None:
     """And no advice on batches and lanes."""
     assert Advice(256, 64, None, None, None) == advice_for(tmp_path, 512)
-    assert 160 == advice_for(tmp_path, 160).max_window_tokens
+    assert Advice(160, 40) == advice_for(tmp_path, 160)
+
+
+def test_an_overlap_that_nobody_chose_suits_short_windows(tmp_path: Path) -> None:
+    """A model of 128 positions, or whose tokenizer says so, starts without further settings."""
+    assert Advice(128, 32) == advice_for(tmp_path, 128)
+    assert Advice(100, 25) == advice_for(write(tmp_path, max_window_tokens=100), 512)
+    assert Advice(100, 60) == advice_for(write(tmp_path, max_window_tokens=100, overlap_tokens=60), 512)
 
 
 def test_what_tuning_recommends_can_be_kept_with_the_model(tmp_path: Path) -> None:
@@ -30,6 +40,16 @@ def test_what_tuning_recommends_can_be_kept_with_the_model(tmp_path: Path) -> No
     )
     assert Advice(128, 16, 512, 2, (64, 128)) == advice_for(folder, 512)
     assert Advice(64, 16, 512, 2, (64, 128)) == advice_for(folder, 64)
+
+
+def test_windows_without_room_for_text_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two tokens are what stands around a window; the first article would end the worker."""
+    folder = write(tiny_model(tmp_path / "model"), max_window_tokens=2)
+    monkeypatch.setenv("ENRICHER_MODEL__SOURCE", str(folder))
+    monkeypatch.setenv("ENRICHER_MODEL__PRECISION", "fp32")
+    monkeypatch.setenv("ENRICHER_MODEL__CACHE_DIR", str(tmp_path / "cache"))
+    with pytest.raises(SettingsError, match="a window of 2 tokens has no room for text"):
+        load_model(Settings())
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from gate.conftest import Damaged, NotFinite, Twin
 
+from enricher.errors import ModelError
 from enricher.inference.gate.batches import COMPOSITIONS
 from enricher.inference.gate.check import Gate, Measured, keep
 from enricher.inference.gate.measure import compare
@@ -111,6 +112,13 @@ def test_a_report_survives_being_written(twin: GateReport, tmp_path: Path) -> No
     assert [twin] == list(read_reports([tmp_path / "nowhere", tmp_path], "padded-twin"))
     path.write_text('{"passed": true}')
     assert [] == list(read_reports([tmp_path], "padded-twin"))
+
+
+def test_a_report_that_can_be_written_nowhere_is_a_model_error(twin: GateReport, tmp_path: Path) -> None:
+    """In a container that is read-only as a whole."""
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(ModelError, match=r"the report cannot be written: .*model\.cache_dir"):
+        keep(twin, [tmp_path / "file", tmp_path / "file" / "reports"])
 
 
 def judged(report: GateReport, limit_points: float) -> Verdict:

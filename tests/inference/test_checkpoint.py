@@ -14,7 +14,7 @@ from safetensors.numpy import load_file, save_file
 
 from enricher.errors import ModelError
 from enricher.inference.checkpoint import Checkpoint
-from enricher.inference.model import EMBEDDED_FOLDER
+from enricher.inference.model import EMBEDDED_FOLDER, open_model
 
 REFERENCE = Path(__file__).parent.parent / "data" / "reference"
 
@@ -85,6 +85,34 @@ def test_shards_are_found_through_their_index(folder: Path) -> None:
     assert "weights missing: two.safetensors" in _refusal(folder)
 
 
+def test_an_index_beside_a_whole_file_is_an_earlier_saves(folder: Path) -> None:
+    """save_pretrained removes the shards of the last time and leaves their index; transformers reads the whole file."""
+    digest = Checkpoint.open(folder).digest
+    index = {"weight_map": {"classifier.weight": "model-00001-of-00002.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    expected = load_file(folder / "model.safetensors")["classifier.weight"]
+    np.testing.assert_array_equal(expected, Checkpoint.open(folder).weight("classifier.weight"))
+    assert digest == Checkpoint.open(folder).digest
+
+
+@pytest.mark.parametrize("index", ["[]", '{"weight_map": []}', "{", '{"weight_map": {"a": "../model.safetensors"}}'])
+def test_an_index_that_cannot_be_used_is_refused(folder: Path, index: str) -> None:
+    """Whatever is in it."""
+    (folder / "model.safetensors").rename(folder.parent / "model.safetensors")
+    (folder / "model.safetensors.index.json").write_text(index)
+    assert "Copy the folder again" in _refusal(folder)
+
+
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="no file here that nobody can read")
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.json"])
+def test_a_file_that_cannot_be_read_is_named(folder: Path, name: str) -> None:
+    """As one of another user's is in a pod."""
+    (folder / name).unlink(missing_ok=True)
+    (folder / name).symlink_to("/proc/self/mem")
+    with pytest.raises(ModelError, match=f"{folder}.* cannot be read: "):
+        open_model(folder)
+
+
 def test_names_that_tensorflow_left_behind_are_understood(folder: Path) -> None:
     """Old conversions say gamma and beta."""
     weights = load_file(folder / "model.safetensors")
@@ -111,6 +139,8 @@ def test_the_digest_is_of_what_the_model_is_made_from(folder: Path) -> None:
     [
         ({"model_type": "deberta-v2", "architectures": ["DebertaV2ForTokenClassification"]}, "DebertaV2ForTokenClass"),
         ({"architectures": ["BertForMaskedLM"]}, "BertForMaskedLM: it has no token classification head"),
+        ({"architectures": None}, "it has no token classification head"),
+        ({"architectures": {"a": "b"}}, "it has no token classification head"),
         ({"hidden_act": "relu"}, "activation 'relu'"),
         ({"position_embedding_type": "relative_key"}, "position embeddings 'relative_key'"),
         ({"is_decoder": True}, "a decoder"),

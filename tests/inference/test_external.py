@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 from support.answers import WindowLabels, by_window
+from tokenizers import Tokenizer, models
 
 from enricher.errors import ModelError
 from enricher.inference.catalogue import forms_for
@@ -20,6 +22,7 @@ from enricher.inference.engine import NOT_FINITE, OnnxEngine
 from enricher.inference.families import FAMILIES
 from enricher.inference.model import open_model, prepare, prepare_form
 from enricher.inference.onnxfolder import OnnxModel, holds_onnx
+from enricher.inference.tokenizer import ArticleTokenizer
 from enricher.records import Batch, WindowFailure
 from model_benchmark.plain import export
 
@@ -34,6 +37,11 @@ if TYPE_CHECKING:
 REFERENCE = Path(__file__).parent.parent / "data" / "reference"
 FORMS = [form for form in forms_for("cpu") if form.problem() is None]
 LIMITS = {"fp32": 1e-4, "bf16": 2e-2, "int8": 1.0}
+
+
+def tiny_tokenizer() -> Tokenizer:
+    """A tokenizer that knows one letter."""
+    return Tokenizer(models.WordLevel({"[UNK]": 0, "a": 1}, unk_token="[UNK]"))
 
 
 def exported(family: str, folder: Path, *, subfolder: str = "") -> Path:
@@ -79,6 +87,25 @@ def test_the_engine_runs_it_like_any_other(tmp_path: Path, window: MakeWindow) -
         assert isinstance(ours, WindowLabels)
         np.testing.assert_array_equal(ours.labels, theirs.labels)
         np.testing.assert_allclose(ours.scores, theirs.scores, rtol=1e-5)
+
+
+def test_weights_that_are_listed_as_inputs_are_weights(tmp_path: Path, window: MakeWindow) -> None:
+    """As exporters of old leave them."""
+    windows, labels = Batch((window([2, 10, 11, 12, 3]),)), []
+    for name in ("plain", "old"):
+        folder = exported("bert", tmp_path / name)
+        model = onnx.load(str(folder / "model.onnx"))
+        if name == "old":
+            listed = [
+                helper.make_tensor_value_info(each.name, each.data_type, each.dims) for each in model.graph.initializer
+            ]
+            model.graph.input.extend(listed)
+        onnx.save(model, str(folder / "model.onnx"))
+        prepared = prepare(folder, device="cpu", precision="fp32", cache_dir=tmp_path / "cache")
+        (answer,) = by_window(OnnxEngine(prepared, threads_per_run=1, pad_id=0).run(windows))
+        assert isinstance(answer, WindowLabels)
+        labels.append(answer.labels.tolist())
+    assert labels[0] == labels[1]
 
 
 def test_a_window_with_logits_that_are_not_finite_fails(tmp_path: Path, window: MakeWindow) -> None:
@@ -140,6 +167,72 @@ def test_a_model_that_cannot_be_fed_or_read_is_refused(
     (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
     with pytest.raises(ModelError, match=message):
         prepare(tmp_path, device="cpu", precision="auto", cache_dir=tmp_path / "cache")
+
+
+def test_a_model_that_does_not_classify_tokens_is_refused(tmp_path: Path) -> None:
+    """One that judges whole texts has as many labels, and no dimension for tokens."""
+    shutil.copy(REFERENCE / "bert" / "config.json", tmp_path)
+    values = [
+        helper.make_tensor_value_info(each, TensorProto.INT64, ["b", "l"]) for each in ("input_ids", "attention_mask")
+    ]
+    logits = helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["b", 7])
+    graph = helper.make_graph([helper.make_node("Cast", ["input_ids"], ["logits"], to=1)], "texts", values, [logits])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
+    with pytest.raises(ModelError, match=r"its logits have 2 dimensions.*does not classify tokens"):
+        prepare(tmp_path, device="cpu", precision="auto", cache_dir=tmp_path / "cache")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"id2label": ["O", "B-PER"]}, "id2label must name a label for each number"),
+        ({"id2label": {"O": 0, "B-PER": 1}}, "id2label must name a label for each number"),
+        ({"max_position_embeddings": "many"}, "whole numbers"),
+        ({"vocab_size": [1]}, "whole numbers"),
+    ],
+)
+def test_a_configuration_that_cannot_be_read_is_refused(
+    changes: dict[str, object], message: str, tmp_path: Path
+) -> None:
+    """The graph says nothing of labels and limits."""
+    folder = exported("bert", tmp_path / "model")
+    config = json.loads((folder / "config.json").read_bytes())
+    (folder / "config.json").write_text(json.dumps(config | changes))
+    with pytest.raises(ModelError, match=message):
+        open_model(folder)
+
+
+def test_a_configuration_need_not_say_more_than_the_labels(tmp_path: Path) -> None:
+    """Positions are then as many as usual, and any token may come."""
+    folder = exported("bert", tmp_path / "model")
+    labels = json.loads((folder / "config.json").read_bytes())["id2label"]
+    (folder / "config.json").write_text(json.dumps({"id2label": labels, "max_position_embeddings": None}))
+    tiny_tokenizer().save(str(folder / "tokenizer.json"))
+    tokenizer = ArticleTokenizer(open_model(folder), max_article_tokens=9, too_long="truncate")
+    assert (512, 0) == (tokenizer.max_window_tokens, tokenizer.pad_id)
+
+
+@pytest.mark.parametrize("content", [b"", b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"])
+def test_a_file_that_is_no_model_is_refused(content: bytes, tmp_path: Path) -> None:
+    """A download that was cut short, or a clone without its large files."""
+    folder = exported("bert", tmp_path / "model")
+    (folder / "model.onnx").write_bytes(content)
+    with pytest.raises(ModelError, match="Copy it again, completely"):
+        open_model(folder)
+
+
+def test_weights_outside_of_the_folder_are_refused(tmp_path: Path) -> None:
+    """They would be read, and copied, from anywhere on the machine."""
+    folder = exported("bert", tmp_path / "model")
+    (folder / "model.onnx.data").rename(tmp_path / "model.onnx.data")
+    model = onnx.load(str(folder / "model.onnx"), load_external_data=False)
+    for tensor in model.graph.initializer:
+        for entry in tensor.external_data:
+            entry.value = "../model.onnx.data" if entry.key == "location" else entry.value
+    (folder / "model.onnx").write_bytes(model.SerializeToString())
+    with pytest.raises(ModelError, match=r"its weights must lie beside it, and \.\./model\.onnx\.data does not"):
+        open_model(folder)
 
 
 def test_weights_that_were_left_behind_are_named(tmp_path: Path) -> None:

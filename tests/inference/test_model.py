@@ -80,6 +80,23 @@ def test_a_full_disk_is_a_model_error_and_leaves_nothing(tmp_path: Path, monkeyp
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_graph_of_which_a_part_was_removed_is_built_again(tmp_path: Path) -> None:
+    """As by who removes what nobody has used for a while."""
+    path = _prepare(tmp_path).onnx_path
+    path.unlink()
+    assert path == _prepare(tmp_path).onnx_path
+    assert open_session(path, "cpu", threads_per_run=1)
+
+
+@pytest.mark.parametrize("name", ["model.onnx", "model.weights"])
+def test_a_graph_that_was_damaged_is_refused_with_the_folder_to_remove(name: str, tmp_path: Path) -> None:
+    """By what reads it: to read all of it at every start to find that out would take as long as to build it."""
+    path = _prepare(tmp_path).onnx_path
+    (path.parent / name).write_bytes((path.parent / name).read_bytes()[:1000])
+    with pytest.raises(ModelError, match=f"{path.parent} is damaged, remove it"):
+        open_session(path, "cpu", threads_per_run=1)
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no such modes")
 def test_a_graph_may_be_read_by_others(tmp_path: Path) -> None:
     """It may be made by one user and mounted for another, as in a pod."""

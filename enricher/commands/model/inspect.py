@@ -44,10 +44,12 @@ def model_inspect(
 
 def _facts(checkpoint: Checkpoint) -> dict[str, Any]:
     from enricher.inference.advice import advice_for  # noqa: PLC0415  it comes with ONNX Runtime
+    from enricher.inference.gate.runs import tokenizer_of  # noqa: PLC0415  the same
     from enricher.inference.onnxfolder import OnnxModel  # noqa: PLC0415  the same
 
     config = checkpoint.config
-    advice = advice_for(checkpoint.folder, checkpoint.max_window_tokens)
+    most_window_tokens = tokenizer_of(checkpoint).max_window_tokens
+    advice = advice_for(checkpoint.folder, most_window_tokens)
     exported = isinstance(checkpoint, OnnxModel)
     problems = problems_of_manifest(checkpoint.folder)
     return {
@@ -60,7 +62,7 @@ def _facts(checkpoint: Checkpoint) -> dict[str, Any]:
         "vocabulary": None if exported else config.vocab_size,
         "labels": list(checkpoint.labels),
         "digest": checkpoint.digest,
-        "most_window_tokens": checkpoint.max_window_tokens,
+        "most_window_tokens": most_window_tokens,
         "window_tokens": advice.max_window_tokens,
         "overlap_tokens": advice.overlap_tokens,
         "manifest": "none" if problems is None else "differs" if problems else "every file is as recorded",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import onnxruntime as ort
 
+from enricher.errors import ModelError
 from enricher.inference.gate.batches import COMPOSITIONS
 from enricher.inference.gate.gold import GoldSet, joined
 from enricher.inference.gate.machine import processor_features, processor_name
@@ -108,14 +109,17 @@ class Gate:
 
 
 def keep(report: GateReport, folders: Sequence[Path]) -> Path:
-    """Write the report into the first of `folders` that can be written. Raises OSError where none can."""
+    """Write the report into the first of `folders` that can be written. Raises ModelError where none can."""
     for folder in folders[:-1]:
         try:
             return write_report(folder, report)
         except OSError as error:
             _log.warning("the report cannot be written to %s: %s", folder, error.strerror)
-    folders[-1].mkdir(parents=True, exist_ok=True)
-    return write_report(folders[-1], report)
+    try:
+        folders[-1].mkdir(parents=True, exist_ok=True)
+        return write_report(folders[-1], report)
+    except OSError as error:
+        raise ModelError(f"the report cannot be written: {error}. Choose another cache (model.cache_dir).") from error
 
 
 def _binding(model: PreparedModel, gold: GoldSet) -> Binding:

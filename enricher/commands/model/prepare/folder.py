@@ -62,22 +62,30 @@ def taking_the_place_of(out: Path) -> Iterator[Path]:
         # By its final name: the name of the folder is the name of the model.
         (aside / out.name).mkdir()
         yield aside / out.name
-        if out.exists():
-            out.rename(aside / "before")
-        (aside / out.name).rename(out)
+        _put_in_place(aside, out)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
 
 
+def _put_in_place(aside: Path, out: Path) -> None:
+    try:
+        if out.exists():
+            out.rename(aside / "before")
+        (aside / out.name).rename(out)
+    except OSError as error:
+        message = f"{out} cannot be replaced: {error.strerror}. Is another `enricher model prepare` at work on it?"
+        raise ModelError(message) from error
+
+
 def _weights(checkpoint: Checkpoint) -> list[Path]:
-    from enricher.inference.checkpoint import SHARD_INDEX, SINGLE_FILE  # noqa: PLC0415  it imports safetensors
+    from enricher.inference.checkpoint import SHARD_INDEX, SINGLE_FILE, is_sharded  # noqa: PLC0415  it imports safetensors
     from enricher.inference.onnxfolder import OnnxModel, external_files, read_graph  # noqa: PLC0415  it imports onnx
 
     if isinstance(checkpoint, OnnxModel):
         path = checkpoint.onnx_path
         return [path, *(path.parent / name for name in external_files(read_graph(path)))]
     index = checkpoint.folder / SHARD_INDEX
-    if not index.is_file():
+    if not is_sharded(checkpoint.folder):
         return [checkpoint.folder / SINGLE_FILE]
     shards = sorted(set(json.loads(index.read_bytes())["weight_map"].values()))
     return [index, *(checkpoint.folder / shard for shard in shards)]

@@ -19,6 +19,7 @@ from enricher.commands.model.arguments import EMBEDDED, DeviceOption, FolderArgu
 from enricher.commands.model.pages.tuning import tuning_page
 from enricher.commands.model.tune.recommend import bucket_edges, overhead_tokens, recommended, rows_of
 from enricher.commands.model.tune.sweep import Cell, Measurement, Sweep
+from enricher.errors import ModelError
 from enricher.settings import load_settings
 
 if TYPE_CHECKING:
@@ -161,7 +162,11 @@ def _keep(tuning: Tuning, folders: Sequence[Path]) -> Path:
             path = write_tuning(folder, tuning)
             break
     else:
-        path = write_tuning(folders[-1], tuning)
+        try:
+            path = write_tuning(folders[-1], tuning)
+        except OSError as error:
+            message = f"the tuning cannot be written: {error}. Choose another cache (model.cache_dir)."
+            raise ModelError(message) from error
     path.with_suffix(".html").write_text(tuning_page(tuning), encoding="utf-8")
     return path
 

@@ -1,0 +1,188 @@
+"""A folder's tokenizer: its file as it stands, but for what the configuration says of it; and what does not fit a model."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.answers import WindowLabels, by_window
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+
+from enricher.core.assembly import settle
+from enricher.core.decoding import LabelScheme
+from enricher.core.windowing import WindowCutter
+from enricher.errors import ModelError
+from enricher.inference.checkpoint import Checkpoint
+from enricher.inference.engine import OnnxEngine
+from enricher.inference.gathered import GatheredFloat32
+from enricher.inference.model import prepare_form
+from enricher.inference.tokenizer import ArticleTokenizer
+from enricher.records import (
+    Article,
+    Batch,
+    BatchResult,
+    EnrichedRecord,
+    InFlight,
+    Partition,
+    RawRecord,
+    RunLabels,
+    TokenizedArticle,
+)
+
+REFERENCE = Path(__file__).parent.parent / "data" / "reference"
+PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b", "Anna", "anna", "é", "e", "in", "Rom", "rom"]
+
+
+def word_piece(*, lowercase: bool = False, pieces: list[str] = PIECES) -> Tokenizer:
+    """A tokenizer of a few words, as BERT's are."""
+    tokenizer = Tokenizer(models.WordPiece({piece: number for number, piece in enumerate(pieces)}, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    numbers = [(name, pieces.index(name)) for name in ("[CLS]", "[SEP]")]
+    tokenizer.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=numbers)
+    return tokenizer
+
+
+def spelling(*, splitter: pre_tokenizers.PreTokenizer | None) -> Tokenizer:
+    """One that spells every text out in letters, and knows words only by `splitter`."""
+    letters = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"▁ĠAabeimnort."]
+    tokenizer = Tokenizer(models.BPE({piece: number for number, piece in enumerate(letters)}, [], unk_token="[UNK]"))
+    if splitter is None:
+        tokenizer.normalizer = normalizers.Replace(" ", "▁")
+    else:
+        tokenizer.pre_tokenizer = splitter
+    return tokenizer
+
+
+def loaded(folder: Path, tokenizer: Tokenizer, *, family: str = "bert", **said: object) -> ArticleTokenizer:
+    """The worker's tokenizer of a folder with that file; `said` is its tokenizer_config.json, none where nothing is."""
+    shutil.copytree(REFERENCE / family, folder)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    if said:
+        (folder / "tokenizer_config.json").write_text(json.dumps(said))
+    return ArticleTokenizer(Checkpoint.open(folder), max_article_tokens=100, too_long="truncate")
+
+
+def ids_of(tokenizer: ArticleTokenizer, text: str) -> list[int]:
+    """The ids of a text."""
+    (result,) = tokenizer.tokenize([Article("1", "", text)])
+    assert isinstance(result, TokenizedArticle)
+    return [int(each) for each in result.fields[1].ids]
+
+
+@pytest.mark.parametrize("family", ["bert", "distilbert", "electra", "roberta", "xlm-roberta"])
+@pytest.mark.parametrize("said", [{}, {"model_max_length": 64}, {"tokenizer_class": "BertTokenizer"}])
+def test_the_tokenizer_file_is_read_as_it_stands(family: str, said: dict[str, object], tmp_path: Path) -> None:
+    """A cased model whose configuration says nothing of case gets its text in the case that it has."""
+    tokenizer = loaded(tmp_path / "cased", word_piece(), family=family, **said)
+    assert [PIECES.index("Anna"), PIECES.index("in"), PIECES.index("Rom")] == ids_of(tokenizer, "Anna in Rom")
+    assert ((2,), (3,)) == (tokenizer.specials_before, tokenizer.specials_after)
+
+
+def test_what_the_configuration_says_of_case_and_accents_counts(tmp_path: Path) -> None:
+    """As transformers has it, also where the file says otherwise."""
+    lower = loaded(tmp_path / "lower", word_piece(), tokenizer_class="BertTokenizer", do_lower_case=True)
+    assert [PIECES.index("anna"), PIECES.index("e")] == ids_of(lower, "Anna É")
+    kept = loaded(tmp_path / "kept", word_piece(), do_lower_case=True, strip_accents=False)
+    assert [PIECES.index("anna"), PIECES.index("é")] == ids_of(kept, "Anna É")
+
+
+@pytest.mark.parametrize("said", [True, False])
+def test_what_the_configuration_says_of_the_first_space_counts(said: bool, tmp_path: Path) -> None:  # noqa: FBT001
+    """RoBERTa's taggers are trained with it."""
+    tokenizer = spelling(splitter=pre_tokenizers.ByteLevel(add_prefix_space=not said))
+    space = tokenizer.token_to_id("Ġ")
+    assert said == (space == ids_of(loaded(tmp_path / "model", tokenizer, add_prefix_space=said), "Anna")[0])
+
+
+def test_a_special_token_that_no_window_has_needs_no_embedding(tmp_path: Path) -> None:
+    """Vocabularies without [MASK] run: transformers adds it behind the end. One that windows do have is refused."""
+    rows = Checkpoint.open(REFERENCE / "bert").config.vocab_size
+    full = PIECES + [f"word{number}" for number in range(rows - len(PIECES))]
+    masked = loaded(tmp_path / "masked", word_piece(pieces=full), mask_token="[MASK]", pad_token="<pad>")
+    assert (rows, 0) == (len(full), masked.pad_id)
+    beyond = [name for name in full if name != "[SEP]"]
+    with pytest.raises(ModelError, match="they do not belong together"):
+        loaded(tmp_path / "beyond", word_piece(pieces=[*beyond, "one more", "[SEP]"]))
+
+
+@pytest.mark.parametrize(("said", "first"), [({"do_lower_case": False}, "Anna"), ({"do_lower_case": True}, "anna")])
+def test_a_vocabulary_with_capitals_needs_a_word_on_case(said: dict[str, object], first: str, tmp_path: Path) -> None:
+    """By its default the text of a cased model would be put into lower case, and nobody would see it."""
+    folder = Path(shutil.copytree(REFERENCE / "bert", tmp_path / "model"))
+    (folder / "vocab.txt").write_text("\n".join(PIECES), encoding="utf-8")
+    with pytest.raises(ModelError, match='"do_lower_case": false'):
+        ArticleTokenizer(Checkpoint.open(folder), max_article_tokens=100, too_long="truncate")
+    (folder / "tokenizer_config.json").write_text(json.dumps(said))
+    tokenizer = ArticleTokenizer(Checkpoint.open(folder), max_article_tokens=100, too_long="truncate")
+    assert [PIECES.index(first)] == ids_of(tokenizer, "Anna")
+
+
+def test_a_vocabulary_without_capitals_needs_none(tmp_path: Path) -> None:
+    """Everything in it is in lower case, but for the special tokens."""
+    folder = Path(shutil.copytree(REFERENCE / "bert", tmp_path / "model"))
+    (folder / "vocab.txt").write_text(
+        "\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "anna"]), encoding="utf-8"
+    )
+    tokenizer = ArticleTokenizer(Checkpoint.open(folder), max_article_tokens=100, too_long="truncate")
+    assert [6] == ids_of(tokenizer, "Anna")
+
+
+def test_a_tokenizer_that_does_not_load_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    """A SentencePiece model needs a library that is not here; what transformers says of it is about another."""
+    folder = Path(shutil.copytree(REFERENCE / "xlm-roberta", tmp_path / "model"))
+    (folder / "sentencepiece.bpe.model").write_bytes(b"model")
+    with pytest.raises(ModelError, match=r"There is no tokenizer\.json; where this tokenizer loads, .*save_pretrained"):
+        ArticleTokenizer(Checkpoint.open(folder), max_article_tokens=100, too_long="truncate")
+
+
+def test_a_tokenizer_that_fails_at_a_text_is_refused(tmp_path: Path) -> None:
+    """As one does whose token for unknown words is not in its vocabulary."""
+    tokenizer = word_piece(pieces=["[CLS]", "[SEP]", "Anna"])
+    with pytest.raises(ModelError, match=r"its tokenizer cannot be loaded: .*UNK"):
+        loaded(tmp_path / "model", tokenizer)
+
+
+@pytest.mark.parametrize("splitter", [None, pre_tokenizers.WhitespaceSplit()])
+def test_words_are_what_white_space_parts_where_the_tokenizer_does_not_split(
+    splitter: pre_tokenizers.PreTokenizer | None, tmp_path: Path
+) -> None:
+    """Otherwise a whole article would be one word, and its first token would speak for all of it."""
+    tokenizer = loaded(tmp_path / "model", spelling(splitter=splitter))
+    article = Article("1", "Rom", "Anna in Rom.")
+    (tokens,) = tokenizer.tokenize([article])
+    assert isinstance(tokens, TokenizedArticle)
+    ticket = InFlight(RawRecord(Partition("", 0), 0, None, None), arrived_s=0.0, article=article)
+    (window,) = WindowCutter(60, 4, (), ()).cut(ticket, tokens, 0.0)
+    scheme = LabelScheme.from_labels(["O", "B-PER", "B-LOC"])
+    (at,) = (tokens.fields[0].ids == tokens.fields[0].ids[0]).nonzero()
+    labels = np.zeros(len(window.ids), np.int32)
+    title = len(tokens.fields[0].ids)
+    first_of_last_word = title + len(tokens.fields[1].ids) - len("Rom.") - (splitter is None)
+    labels[at[0]], labels[title], labels[first_of_last_word] = 2, 1, 2
+    run = RunLabels([window], [0], labels, np.ones(len(labels), np.float32))
+    settle(BatchResult(Batch((window,)), [run]), scheme)
+    assert isinstance(ticket.outcome, EnrichedRecord)
+    found = [(each["field"], each["text"], each["label"], each["start"]) for each in ticket.outcome.entities]
+    assert [("title", "Rom", "LOC", 0), ("body", "Anna", "PER", 0), ("body", "Rom.", "LOC", 8)] == found
+
+
+def test_a_model_that_is_padded_by_its_file_runs_like_any_other(tmp_path: Path) -> None:
+    """Padding and truncation that training left switched on reach no window."""
+    tokenizer = word_piece()
+    tokenizer.enable_padding(length=32)
+    tokenizer.enable_truncation(max_length=4)
+    ours = loaded(tmp_path / "model", tokenizer)
+    assert ((2,), (3,)) == (ours.specials_before, ours.specials_after)
+    model = prepare_form(Checkpoint.open(tmp_path / "model"), GatheredFloat32(), "cpu", cache_dir=tmp_path / "cache")
+    article = Article("1", "", "Anna in Rom " * 5)
+    (tokens,) = ours.tokenize([article])
+    assert isinstance(tokens, TokenizedArticle)
+    ticket = InFlight(RawRecord(Partition("", 0), 0, None, None), arrived_s=0.0, article=article)
+    windows = WindowCutter(60, 4, ours.specials_before, ours.specials_after).cut(ticket, tokens, 0.0)
+    (answer,) = by_window(OnnxEngine(model, threads_per_run=1, pad_id=ours.pad_id).run(Batch(tuple(windows))))
+    assert isinstance(answer, WindowLabels)
+    assert 15 + 2 == len(answer.labels)
