@@ -100,7 +100,8 @@ class Tally:
             self._count_outcome(ticket)
             process_s.add(now_s - ticket.arrived_s)
             if ticket.raw.timestamp_s is not None:
-                latency_s.add(epoch_s - ticket.raw.timestamp_s)
+                # A publisher's clock may be ahead of ours, and a sum that falls looks like a restart of this process.
+                latency_s.add(max(0.0, epoch_s - ticket.raw.timestamp_s))
 
     def as_dict(self) -> dict[str, Any]:
         """For machines: a copy."""

@@ -31,12 +31,22 @@ class Watched:
     since_s: float
 
 
+_TELL_S = 2.0
+"""For the last words: what hangs may be the log itself, a full pipe that nobody reads."""
+
+
 def end_process(message: str) -> None:
-    """Say what hangs, show where every thread stands, and exit at once with the code of `Stalled`."""
+    """Say what hangs, show where every thread stands, and exit with the code of `Stalled`, heard or not."""
+    telling = threading.Thread(target=_tell, args=(message,), name="last-words", daemon=True)
+    telling.start()
+    telling.join(_TELL_S)
+    os._exit(Stalled.exit_code)
+
+
+def _tell(message: str) -> None:
     sys.stderr.write(f"enricher: {message}; ending the process, its successor starts at the committed offsets\n")
     faulthandler.dump_traceback(all_threads=True)
     sys.stderr.flush()
-    os._exit(Stalled.exit_code)
 
 
 class Watchdog:

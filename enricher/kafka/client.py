@@ -168,6 +168,7 @@ class KafkaConfig:
 
 
 _TIMES = re.compile(r" \(after \d+ ?ms[^)]*\)")
+_OFFSETS_GONE = "offset reset"
 _REFUSED_TOPIC = re.compile(r'partition "([^"]+)" .*Topic authorization failed')
 # What the client does not say in words that a person can act on.
 _HINTS = {
@@ -191,6 +192,7 @@ class LastWord:
         """Topics that the client's log says were refused: its errors do not name them."""
         self.logger = logging.Logger("librdkafka")  # noqa: LOG001  in front of the common one, which it passes on to
         self.logger.parent = log
+        self.logger.setLevel(logging.DEBUG)  # of every line `_note` decides
         self.logger.addFilter(self._note)
         self._text = ""
 
@@ -216,6 +218,9 @@ class LastWord:
         return f"{text} ({'; '.join(said + hints)})" if said or hints else text
 
     def _note(self, record: logging.LogRecord) -> bool:
-        if match := _REFUSED_TOPIC.search(record.getMessage()):
+        """Whether this line of the client's log is passed on."""
+        text = record.getMessage()
+        if match := _REFUSED_TOPIC.search(text):
             self.refused_topics.add(match[1])
-        return True
+        # That records were deleted before anybody read them is told by a warning, and nowhere else.
+        return log.isEnabledFor(record.levelno) or _OFFSETS_GONE in text

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 import time
+from collections.abc import Mapping
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from enricher.errors import BrokerError
 from enricher.records import Headers, Partition, RawRecord
 
-_NO_LEADER_YET = {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE}
+if TYPE_CHECKING:  # the worker asks no administrator's questions
+    from confluent_kafka.admin import AdminClient, OffsetSpec
+
+log = logging.getLogger(__name__)
+
+NO_LEADER_YET = {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE}
+"""A partition that changes its leader has none for a moment."""
 _LOOK_AGAIN_S = 0.05
 
 
@@ -37,7 +46,7 @@ def bounds_of(consumer: Consumer, partition: Partition, timeout_s: float) -> tup
         try:
             bounds = consumer.get_watermark_offsets(foreign(partition), timeout=timeout_s, cached=False)
         except KafkaException as exception:
-            if exception.args[0].code() not in _NO_LEADER_YET or time.monotonic() > give_up_s:
+            if exception.args[0].code() not in NO_LEADER_YET or time.monotonic() > give_up_s:
                 raise
             consumer.poll(_LOOK_AGAIN_S)
         else:
@@ -45,15 +54,40 @@ def bounds_of(consumer: Consumer, partition: Partition, timeout_s: float) -> tup
             return bounds
 
 
+def listed_offsets(
+    admin: AdminClient, wanted: Mapping[TopicPartition, OffsetSpec], isolation: IsolationLevel, timeout_s: float
+) -> dict[int, int]:
+    """The offset that each partition of one topic has for its spec. Raises LEADER_NOT_AVAILABLE where one has no leader.
+
+    Of such a partition the client gives an offset below 0, and no error.
+    """
+    futures = admin.list_offsets(dict(wanted), isolation_level=isolation, request_timeout=timeout_s)
+    offsets = {tp.partition: future.result().offset for tp, future in futures.items()}
+    if unknown := [number for number, offset in offsets.items() if offset < 0]:
+        names = ", ".join(map(str, unknown))
+        raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE, f"no answer from partitions {names}"))
+    return offsets
+
+
 def raw_record(message: Message) -> RawRecord:
     """The message as a record of ours."""
     kind, timestamp_ms = message.timestamp()
     offset = message.offset()
     assert offset is not None
-    # The stub allows dicts as headers, the client gives pairs.
-    headers: Headers = tuple(message.headers() or ())  # type: ignore[arg-type]
-    timestamp_s = timestamp_ms / 1000 if kind else None
-    return RawRecord(partition_of(message), offset, message.key(), message.value(), headers, timestamp_s)
+    # Publishers without a clock write -1, which the client hands on as a time.
+    timestamp_s = timestamp_ms / 1000 if kind and timestamp_ms >= 0 else None
+    return RawRecord(partition_of(message), offset, message.key(), message.value(), _headers(message), timestamp_s)
+
+
+def _headers(message: Message) -> Headers:
+    """As they came; none where a name is not UTF-8, which the client cannot give: it fails in an odd way."""
+    try:
+        # The stub allows dicts as headers, the client gives pairs.
+        return tuple(message.headers() or ())  # type: ignore[arg-type]
+    except (SystemError, UnicodeDecodeError):
+        where = f"{message.topic()}[{message.partition()}] offset {message.offset()}"
+        log.warning("%s: its headers are left out, the name of one is not UTF-8", where)
+        return ()
 
 
 def partition_of(message: Message) -> Partition:

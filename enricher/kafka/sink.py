@@ -10,15 +10,15 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 
-from confluent_kafka import KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from enricher.codec import Encoder, Outgoing
 from enricher.errors import BrokerError, RefusedOutput, TransactionTrouble
 from enricher.kafka.border import border, constructing, mapped
 from enricher.kafka.client import KafkaConfig, LastWord
 from enricher.kafka.metadata import partitions_of
+from enricher.kafka.reports import Reports
 from enricher.kafka.retire import CLOSE_WAIT_S, retire
 from enricher.records import InFlight, Release
 from enricher.tally import Tally
@@ -29,7 +29,6 @@ log = logging.getLogger(__name__)
 # A retired producer aborts what it had open; that a newer one has done so already is what we want.
 warnings.filterwarnings("ignore", message="Producer abort_transaction failed during close", category=RuntimeWarning)
 
-_TOO_LARGE = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE}
 _ANY_PARTITION = -1  # librdkafka's RD_KAFKA_PARTITION_UA: the partitioner decides, by the key
 
 
@@ -58,7 +57,7 @@ class TransactionalSink:
         self._last_word = LastWord(config)
         self._producer: Producer | None = None
         self._same_partitions: Mapping[str, bool] = {}
-        self._failed: list[tuple[InFlight, KafkaError]] = []
+        self._reports = Reports()
 
     def open(self) -> None:
         """Connect and fence what an earlier process of the same name left open. Raises BrokerError."""
@@ -125,16 +124,27 @@ class TransactionalSink:
         return message
 
     def _produce(self, producer: Producer, tickets: Sequence[InFlight]) -> None:
-        self._failed = []
-        # Each is encoded just before: in the processor's caches the client copies it fast, and its memory is used again.
-        for ticket in tickets:
-            self._produce_one(producer, self._encoded(ticket))
+        self._reports = Reports()
+        stopped = self._hand_over(producer, tickets)
         unsent = self._flushed(producer)
-        if self._failed:
+        if self._reports.failed:
             raise self._failure(producer)
+        if stopped:
+            raise stopped
         if unsent:
             message_ = f"{unsent} of {len(tickets)} records were not acknowledged in time"
             raise TransactionTrouble(message_)
+
+    def _hand_over(self, producer: Producer, tickets: Sequence[InFlight]) -> KafkaException | None:
+        """Give the client every record. In a transaction that failed meanwhile it takes no more: the reports say why."""
+        # Each is encoded just before: in the processor's caches the client copies it fast, and its memory is used again.
+        for ticket in tickets:
+            message = self._encoded(ticket)
+            try:
+                self._produce_one(producer, message)
+            except KafkaException as exception:
+                return exception
+        return None
 
     def _flushed(self, producer: Producer) -> int:
         """How many records are not with the broker yet."""
@@ -149,7 +159,7 @@ class TransactionalSink:
     def _produce_one(self, producer: Producer, message: Outgoing) -> None:
         topic = self._config.dead_letter_topic if message.kind == "dead_letter" else self._config.output_topic
         partition = message.ticket.raw.partition.number if self._same_partitions[topic] else _ANY_PARTITION
-        delivered = partial(self._delivered, message.ticket)
+        delivered = self._reports.of(message.ticket)
         while True:
             try:
                 producer.produce(
@@ -165,34 +175,15 @@ class TransactionalSink:
             else:
                 return
 
-    def _delivered(self, ticket: InFlight, error: KafkaError | None, _message: Message) -> None:
-        """What became of a record; that it was written is not even said (`client.py`)."""
-        if error is not None:
-            self._failed.append((ticket, error))
-
     def _failure(self, producer: Producer) -> Exception:
         """What the delivery reports mean together: refused records, or trouble."""
-        refused, error = self._refused()
+        refused, error = self._reports.refused(lambda ticket: self._encoder.outgoing(ticket).size_bytes)
         if refused:
             return RefusedOutput(self._last_word.explain(error), refused)
         if error.code() == KafkaError._PURGE_QUEUE:  # noqa: SLF001  the client's name
             # Purged because the transaction had failed already, and only the next call says of what.
             producer.begin_transaction()
-        return mapped(error, f"{len(self._failed)} records were not written", self._last_word)
-
-    def _refused(self) -> tuple[list[InFlight], KafkaError]:
-        """The records that the broker will never take, and what it said.
-
-        It refuses requests, not records, so the blame has to be found: a compacted topic takes no record without a key;
-        for the size the largest is blamed first, and the others get their chance after the recovery.
-        """
-        for ticket, error in self._failed:
-            if error.code() in _TOO_LARGE:
-                oversized = [ticket for ticket, error in self._failed if error.code() in _TOO_LARGE]
-                return [max(oversized, key=lambda ticket: ticket.raw.size_bytes)], error
-            if error.code() == KafkaError.INVALID_RECORD and ticket.raw.key is None:
-                return [ticket for ticket, _ in self._failed if ticket.raw.key is None], error
-        return [], self._failed[0][1]
+        return mapped(error, f"{len(self._reports.failed)} records were not written", self._last_word)
 
     # ---- producers come and go
 
@@ -205,7 +196,11 @@ class TransactionalSink:
         """
         log.info("%s: a new producer", slow)
         self._tally.producers_renewed += 1
-        self.recover()
+        try:
+            self.recover()
+        except TransactionTrouble as trouble:
+            # What was published stays so: the next transaction finds no producer, and the loop recovers.
+            log.warning("no new producer yet: %s", trouble)
 
     def _connected(self) -> Producer:
         with constructing():

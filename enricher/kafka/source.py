@@ -57,8 +57,8 @@ class KafkaSource:
         self._ends: dict[Partition, int] = {}
         self._next_check_s = 0.0
         self._paused = False
-        self._owned: dict[Partition, bool] = {}
-        """Our partitions, and whether they have delivered anything yet."""
+        self._owned: dict[Partition, int | None] = {}
+        """Our partitions, and the offset up to which they have delivered; None before they did."""
         self._ended: dict[Partition, int] = {}
         self._gone: set[Partition] = set()
         """Partitions that left during this call of `poll`."""
@@ -176,8 +176,10 @@ class KafkaSource:
         except KafkaException as exception:
             # Assigned but not started yet: it delivered nothing, and starts at the committed offset by itself.
             not_started = exception.args[0].code() == KafkaError._STATE  # noqa: SLF001  the client's name
-            if not not_started or self._owned[ours(tp)]:
+            if not not_started or self._owned[ours(tp)] is not None:
                 raise
+        else:
+            self._owned[ours(tp)] = 0
 
     def _take(self, partitions: list[TopicPartition]) -> None:
         self._consumer.incremental_assign(partitions)
@@ -186,8 +188,8 @@ class KafkaSource:
         for partition in map(ours, partitions):
             if partition in self._gone:
                 message = f"{partition.topic}[{partition.number}] left and came back at once: its records are mixed up"
-                self._raised = TransactionTrouble(message)
-            self._owned[partition] = False
+                self._raised = self._raised or TransactionTrouble(message)
+            self._owned[partition] = None
 
     def _leave(self, partitions: list[TopicPartition]) -> None:
         for partition in map(ours, partitions):
@@ -207,7 +209,7 @@ class KafkaSource:
                 change(partitions)
                 tell([ours(tp) for tp in partitions])
             except Exception as error:  # noqa: BLE001  raised again by poll()
-                self._raised = error
+                self._raised = self._raised or error  # the first may be fatal, a later one is its consequence
 
         return callback
 
@@ -216,20 +218,29 @@ class KafkaSource:
         error = message.error()
         if error is None:
             record = raw_record(message)
-            began = self._owned.get(record.partition)
-            if began is None:
+            if record.partition not in self._owned:
                 return None
-            if not began:
-                self._owned[record.partition] = True
+            self._advance(record.partition, record.offset, record.offset + 1)
             if self._ended:
                 self._ended.pop(record.partition, None)
             return record
         if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001  the client's name
             if (partition := partition_of(message)) in self._owned:
-                self._ended[partition] = message.offset() or 0
+                end = message.offset() or 0
+                self._advance(partition, end, end)
+                self._ended[partition] = end
             return None
         self._complain(error)
         return None
+
+    def _advance(self, partition: Partition, at: int, up_to: int) -> None:
+        """Note how far it has delivered. A log may begin anew: then nothing that is in flight belongs to it any more."""
+        before = self._owned[partition]
+        if before is not None and at < before:
+            where = f"{partition.topic}[{partition.number}]"
+            message = f"{where} goes on at offset {at} after {before}: was the topic created again, or cut off?"
+            raise TransactionTrouble(message)
+        self._owned[partition] = up_to
 
     def _complain(self, error: KafkaError) -> None:
         """Raise what no waiting will mend, log the rest."""

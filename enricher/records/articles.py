@@ -46,8 +46,11 @@ class RawRecord:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of key and value, which is what holding the record in memory costs."""
-        return len(self.key or b"") + len(self.value or b"")
+        """Bytes of key, value and headers, which is what holding the record in memory costs."""
+        size_bytes = len(self.key or b"") + len(self.value or b"")
+        for name, value in self.headers:
+            size_bytes += len(name) + len(value or b"")
+        return size_bytes
 
 
 @hot_record()

@@ -24,7 +24,7 @@ from enricher.errors import BrokerError
 from enricher.kafka.asking import ClientLog, Complaint, asking, silenced
 from enricher.kafka.border import constructing, mapped
 from enricher.kafka.client import KafkaConfig
-from enricher.kafka.metadata import partitions_of, raw_record
+from enricher.kafka.metadata import listed_offsets, partitions_of, raw_record
 from enricher.records import RawRecord
 from enricher.scaling.backlog import Backlog, PartitionBacklog
 
@@ -148,8 +148,7 @@ class BacklogReader:
     ) -> dict[int, int]:
         def ask(left_s: float) -> dict[int, int]:
             wanted = dict.fromkeys(tps, spec)
-            futures = self._admin.list_offsets(wanted, isolation_level=isolation, request_timeout=left_s)
-            return {tp.partition: future.result().offset for tp, future in futures.items()}
+            return listed_offsets(self._admin, wanted, isolation, left_s)
 
         return patience.ask(f"asking for the offsets of '{self._config.input_topic}'", self._admin, ask)
 

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, Resou
 from enricher.kafka.asking import ClientLog, Complaint, asking, silenced
 from enricher.kafka.border import constructing
 from enricher.kafka.client import KafkaConfig
-from enricher.kafka.metadata import partitions_of
+from enricher.kafka.metadata import NO_LEADER_YET, listed_offsets, partitions_of
 from enricher.verify.watch import Committed
 
 _LOOK_AGAIN_S = 0.1
@@ -117,9 +117,7 @@ class Cluster:
         wanted = {TopicPartition(topic, number): spec for number in self.partitions(topic)}
 
         def ask() -> dict[int, int]:
-            timeout_s = self._config.request_timeout_s
-            futures = self._admin.list_offsets(wanted, isolation_level=isolation, request_timeout=timeout_s)
-            return {tp.partition: future.result().offset for tp, future in futures.items()}
+            return listed_offsets(self._admin, wanted, isolation, self._config.request_timeout_s)
 
         with self._asking(f"asking for the offsets of '{topic}'", self._admin):
             return self._patiently(ask)
@@ -131,7 +129,7 @@ class Cluster:
             try:
                 return ask()
             except KafkaException as exception:
-                if not exception.args[0].retriable() or time.monotonic() > give_up_s:
+                if exception.args[0].code() not in NO_LEADER_YET or time.monotonic() > give_up_s:
                     raise
                 time.sleep(_LOOK_AGAIN_S)
 

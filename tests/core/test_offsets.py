@@ -6,7 +6,7 @@ import pytest
 from core.building import P0, raw
 
 from enricher.core.offsets import OffsetTracker
-from enricher.records import InFlight, Tombstone
+from enricher.records import InFlight, RawRecord, Tombstone
 
 
 def tracked(*offsets: int, tracker: OffsetTracker | None = None) -> tuple[OffsetTracker, list[InFlight]]:
@@ -85,3 +85,14 @@ def test_after_forgetting_the_offsets_may_start_again() -> None:
     _, (new,) = tracked(5, tracker=tracker)
     new.finish(Tombstone())
     assert [new] == list(tracker.release({}).tickets)
+
+
+def test_bytes_in_flight_are_those_of_key_value_and_headers() -> None:
+    """A record may be large in any of them, and all are held until it is published."""
+    tracker, ticket = OffsetTracker(), InFlight(RawRecord(P0, 5, b"key", b"value", (("name", b"12"), ("n", None))), 0.0)
+    tracker.assign([P0])
+    tracker.track(ticket)
+    assert len("keyvaluename12n") == tracker.in_flight_bytes
+    ticket.finish(Tombstone())
+    tracker.release({})
+    assert tracker.in_flight_bytes == 0

@@ -80,6 +80,15 @@ def test_a_transaction_counts_its_articles_by_outcome() -> None:
     assert (1, 0.5) == numbers_of(tally.transaction_s)
 
 
+def test_a_publisher_whose_clock_is_ahead_takes_nothing_from_the_sum() -> None:
+    """A record of the future is there at once: a sum that falls would look like a new process."""
+    tally = Tally(epoch_clock=lambda: 1_000.0)
+    early = ticket(0, 1_500.0)
+    early.finish(Tombstone())
+    tally.count_published([early], 3.0, 3.5)
+    assert (1, 0.0) == numbers_of(tally.latency_s)
+
+
 def test_a_batch_is_as_full_as_the_device_sees_it() -> None:
     """Padded tokens over the budget; its wait is that of its oldest window."""
     windows = [

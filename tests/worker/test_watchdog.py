@@ -81,4 +81,22 @@ def test_it_ends_a_process_that_hangs_with_the_code_of_a_stall() -> None:
     assert "threading.py" in ended.stderr
 
 
+def test_it_ends_a_process_whose_log_nobody_reads() -> None:
+    """What hangs is the log itself, a full pipe: the last words cannot be said, and the process ends all the same."""
+    script = (
+        "import sys\n"
+        "from enricher.watchdog import Watchdog\n"
+        "dog = Watchdog(check_every_s=0.01)\n"
+        "dog.start()\n"
+        "with dog.guard('writing to the log', 0.05):\n"
+        "    while True:\n"
+        "        sys.stderr.write('x' * 1000 + '\\n')\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE, cwd=_ROOT) as hanging:
+        try:
+            assert hanging.wait(timeout=60) == Stalled.exit_code
+        finally:
+            hanging.kill()
+
+
 _ROOT = __file__.rpartition("/tests/")[0]

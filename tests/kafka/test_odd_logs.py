@@ -1,0 +1,137 @@
+"""Logs and records that no well-behaved publisher writes, and that a worker meets all the same."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import confluent_kafka
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+from kafka.clients import config_for, opened, poll_until, records_of, release_of, sink_for
+from kafka.harness import Sent, publish
+from support.topics import Topics
+
+from enricher.errors import TransactionTrouble
+
+pytestmark = pytest.mark.broker
+
+
+class Librdkafka:
+    """A producer in C: the Python client lets nobody write what is not UTF-8."""
+
+    PARTITION, VALUE, TIMESTAMP, HEADER, TOPIC = 3, 4, 8, 9, 1  # RD_KAFKA_VTYPE_* of rdkafka.h
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        folder = Path(confluent_kafka.__file__).parent
+        library = next(folder.parent.glob("confluent_kafka.libs/librdkafka*"), None)
+        if library is None:
+            pytest.skip("this build of the client has no library of its own")
+        self._c = ctypes.CDLL(str(library))
+        self._c.rd_kafka_conf_new.restype = self._c.rd_kafka_new.restype = ctypes.c_void_p
+        reason = ctypes.create_string_buffer(512)
+        conf = ctypes.c_void_p(self._c.rd_kafka_conf_new())
+        assert self._c.rd_kafka_conf_set(conf, b"bootstrap.servers", bootstrap_servers.encode(), reason, 512) == 0
+        self._handle = ctypes.c_void_p(self._c.rd_kafka_new(0, conf, reason, 512))
+        assert self._handle.value, reason.value
+
+    def write(self, topic: str, value: bytes, *, header: bytes, timestamp_ms: int = 0) -> None:
+        """One record on partition 0; `timestamp_ms` 0 is now."""
+        failed = self._c.rd_kafka_producev(
+            self._handle,
+            *(self.TOPIC, topic.encode()),
+            *(self.PARTITION, ctypes.c_int32(0)),
+            *(self.VALUE, value, ctypes.c_size_t(len(value))),
+            *(self.TIMESTAMP, ctypes.c_int64(timestamp_ms)),
+            *(self.HEADER, header, b"h", ctypes.c_ssize_t(1)),
+            0,
+        )
+        assert failed == 0
+        assert self._c.rd_kafka_flush(self._handle, 20_000) == 0
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._c.rd_kafka_destroy(self._handle)
+
+
+def test_headers_whose_names_are_no_text_are_left_out(topics: Topics, caplog: pytest.LogCaptureFixture) -> None:
+    """The client cannot give them; the record is enriched all the same, and is no end for every worker that meets it."""
+    publisher = Librdkafka(topics.bootstrap_servers)
+    publisher.write(topics.input, b"odd", header=b"\xff\xfe")
+    publisher.write(topics.input, b"usual", header=b"name")
+    publisher.close()
+    source, _ = opened(config_for(topics))
+    odd, usual = records_of(source, 2)
+    source.close()
+    assert (odd.value, odd.headers) == (b"odd", ())
+    assert (usual.value, usual.headers) == (b"usual", (("name", b"h"),))
+    assert f"{topics.input}[0] offset 0: its headers are left out" in caplog.text
+
+
+def test_a_record_without_a_time_has_none(topics: Topics) -> None:
+    """Kafka's -1 is no moment in 1969: the record would look half a century old, and call for every worker there is."""
+    publisher = Librdkafka(topics.bootstrap_servers)
+    publisher.write(topics.input, b"timeless", header=b"name", timestamp_ms=-1)
+    publisher.close()
+    source, _ = opened(config_for(topics))
+    (record,) = records_of(source, 1)
+    source.close()
+    assert record.timestamp_s is None
+
+
+def test_a_log_that_begins_anew_is_trouble_to_recover_from(topics: Topics) -> None:
+    """A topic that was created again has offset 0 once more: what is in flight belongs to a log that is no longer there."""
+    publish(topics.bootstrap_servers, topics.input, [Sent(b"k", b"v")] * 20)
+    source, _ = opened(config_for(topics))
+    records = records_of(source, 20)
+    # What the client does by itself when the broker no longer knows the offset.
+    source._consumer.seek(TopicPartition(topics.input, records[-1].partition.number, 0))
+    with pytest.raises(TransactionTrouble, match="goes on at offset 0 after 20"):
+        poll_until(source, lambda: False)
+    source.rewind()
+    assert [record.offset for record in records] == [record.offset for record in records_of(source, 20)]
+    source.close()
+
+
+def test_an_end_before_the_last_record_is_trouble_as_well(topics: Topics) -> None:
+    """The log was cut off, or begins anew and is still empty: its end must not be committed in the place of the old one."""
+    publish(topics.bootstrap_servers, topics.input, [Sent(b"k", b"v")] * 20)
+    source, _ = opened(config_for(topics))
+    partition = records_of(source, 20)[-1].partition
+    source._owned[partition] = 25
+    with pytest.raises(TransactionTrouble, match="goes on at offset 20 after 25"):
+        poll_until(source, lambda: False)
+    source.close()
+
+
+@pytest.fixture
+def _quiet_client() -> Iterator[None]:
+    """The client's log as the command line has it: errors only."""
+    client = logging.getLogger("librdkafka")
+    before = client.level
+    client.setLevel(logging.ERROR)
+    yield
+    client.setLevel(before)
+
+
+@pytest.mark.usefixtures("_quiet_client")
+def test_records_that_were_deleted_unread_are_told(topics: Topics, caplog: pytest.LogCaptureFixture) -> None:
+    """Retention was faster than the group: reading goes on at what is left, and somebody hears of it."""
+    config = config_for(topics)
+    publish(topics.bootstrap_servers, topics.input, [Sent(b"k", b"v")] * 20)
+    source, _ = opened(config)
+    sink, _ = sink_for(source, config)
+    read = records_of(source, 20)
+    sink.publish(release_of(read[:5]))
+    partition = read[0].partition
+    admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
+    for future in admin.delete_records([TopicPartition(topics.input, partition.number, 12)]).values():
+        future.result(timeout=20)
+    source.rewind()
+    assert list(range(12, 20)) == [record.offset for record in records_of(source, 8)]
+    poll_until(source, lambda: "offset reset (at offset 5" in caplog.text)
+    sink.close()
+    source.close()

@@ -1,0 +1,176 @@
+"""A transaction that goes wrong while its records are being handed over: who is to blame, and what the worker hears."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+import pytest
+from confluent_kafka import KafkaError, Producer
+from kafka.clients import config_for, encoder, finished, opened, records_of, release_of, sink_for, unguarded
+from kafka.harness import Sent, publish, read_all
+from kafka.test_sink import inputs, set_topic
+from support.topics import Topics
+
+from enricher.errors import Fenced, RefusedOutput, TransactionTrouble
+from enricher.kafka.reports import Reports
+from enricher.kafka.sink import TransactionalSink
+from enricher.records import Article, Coverage, DeadLetter, EnrichedRecord, InFlight, Partition, RawRecord
+from enricher.tally import Tally
+
+pytestmark = pytest.mark.broker
+
+
+class _OneByOne(Producer):
+    """A client so fast, or a loop so slow, that the broker has answered for a record before the next one comes."""
+
+    def produce(self, *arguments: object, **named: object) -> None:
+        """Hands one record over and hears what became of it."""
+        super().produce(*arguments, **named)  # type: ignore[arg-type]  # whatever the sink gave
+        self.flush(20)
+
+
+def dead_if_bad(raw: RawRecord) -> InFlight:
+    """A dead letter for a value `bad`, else an enriched record."""
+    if raw.value != b"bad":
+        return finished(raw)
+    ticket = InFlight(raw, arrived_s=0.0)
+    ticket.finish(DeadLetter("decode", "InvalidArticle", "not JSON"))
+    return ticket
+
+
+def test_a_refusal_that_comes_before_the_last_record_is_handed_over_names_the_record(topics: Topics) -> None:
+    """The client takes no more then; the reports say which record it was, and only that one is to blame."""
+    set_topic(topics, topics.output, "cleanup.policy", "compact")
+    config = config_for(topics)
+    first, last = Sent(None, b"no key"), Sent(None, b"bad")
+    source, _ = opened(config)
+    sink = TransactionalSink(
+        config, encoder(), membership=source.membership, guard=unguarded, tally=Tally(), producer_class=_OneByOne
+    )
+    sink.open()
+    records: list[RawRecord] = []
+    for sent in (first, *inputs(3), last):
+        publish(topics.bootstrap_servers, topics.input, [sent])
+        records += records_of(source, 1)
+    with pytest.raises(RefusedOutput) as refused:
+        sink.publish(release_of(records, dead_if_bad))
+    assert [ticket.raw.value for ticket in refused.value.tickets] == [b"no key"]
+    sink.close()
+    source.close()
+
+
+def test_a_record_without_key_that_was_not_even_sent_is_not_to_blame() -> None:
+    """A broken transaction takes along what waits behind the refused record: this dead letter would have been taken."""
+    reports = Reports()
+    article, bad = (RawRecord(Partition("articles", 0), offset, None, b"bad") for offset in range(2))
+    reports.failed = [
+        (finished(article), KafkaError(KafkaError.INVALID_RECORD)),
+        (dead_if_bad(bad), KafkaError(KafkaError._PURGE_QUEUE)),
+    ]
+    assert [article] == [ticket.raw for ticket in reports.refused(lambda _ticket: 1)[0]]
+
+
+def reporting_late() -> type[Producer]:
+    """Two producers of which the first one, retired and slow to close, reports while the second one flushes."""
+    late: list[Callable[[], None]] = []
+
+    class ReportsLate(Producer):
+        def produce(self, *arguments: object, **named: object) -> None:
+            on_delivery = cast("Callable[[KafkaError, None], None]", named["on_delivery"])
+            late.append(lambda: on_delivery(KafkaError(KafkaError._PURGE_INFLIGHT), None))
+            super().produce(*arguments, **named)  # type: ignore[arg-type]  # whatever the sink gave
+
+        def flush(self, *arguments: float) -> int:
+            if len(late) == 2:
+                late[0]()
+            return super().flush(*arguments)
+
+    return ReportsLate
+
+
+def test_what_a_retired_producer_reports_is_no_trouble_of_the_next_transaction(topics: Topics) -> None:
+    """Its thread may close it long after a new producer has taken over."""
+    config = config_for(topics)
+    publish(topics.bootstrap_servers, topics.input, inputs(1))
+    source, _ = opened(config)
+    sink = TransactionalSink(
+        config, encoder(), membership=source.membership, guard=unguarded, tally=Tally(), producer_class=reporting_late()
+    )
+    sink.open()
+    release = release_of(records_of(source, 1))
+    sink._membership = _no_member
+    with pytest.raises(TransactionTrouble, match="no member"):
+        sink.publish(release)
+    sink.recover()
+    sink._membership = source.membership
+    sink.publish(release)
+    assert len(read_all(topics.bootstrap_servers, topics.output)) == 1
+    sink.close()
+    source.close()
+
+
+def _no_member() -> bytes:
+    raise TransactionTrouble("no member")
+
+
+def test_a_fenced_worker_that_has_much_to_write_does_not_fight(topics: Topics) -> None:
+    """It hears of its successor while it still hands records over, and that is no trouble to recover from."""
+    config = config_for(topics)
+    publish(topics.bootstrap_servers, topics.input, inputs(8_000))
+    source, _ = opened(config)
+    older, _ = sink_for(source, config)
+    newer, _ = sink_for(source, config)
+    with pytest.raises(Fenced):
+        older.publish(release_of(records_of(source, 8_000)))
+    older.close()
+    newer.close()
+    source.close()
+
+
+def test_of_refused_records_the_one_with_the_largest_output_is_named(topics: Topics) -> None:
+    """A long article may give a short record, and the other way round: what the broker refuses is the record."""
+    set_topic(topics, topics.output, "max.message.bytes", "2000")
+    config = config_for(topics, properties={"producer.compression.type": "none"})
+    publish(topics.bootstrap_servers, topics.input, [Sent(b"same", b"long input" * 150), Sent(b"same", b"short")])
+    source, _ = opened(config)
+    sink, _ = sink_for(source, config)
+
+    def enriched(raw: RawRecord) -> InFlight:
+        ticket = InFlight(raw, arrived_s=0.0)
+        article = Article("x" * 3_000 if raw.value == b"short" else "a", "", "b")
+        ticket.finish(EnrichedRecord(article, (), Coverage(1, 1, truncated=False)))
+        return ticket
+
+    with pytest.raises(RefusedOutput) as refused:
+        sink.publish(release_of(records_of(source, 2), enriched))
+    assert [ticket.raw.value for ticket in refused.value.tickets] == [b"short"]
+    sink.close()
+    source.close()
+
+
+def test_what_was_published_counts_though_no_new_producer_follows(
+    topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The transaction was slow and is committed; that the next producer fails is the next transaction's trouble."""
+    config = config_for(topics, properties={"producer.retry.backoff.ms": 1})
+    publish(topics.bootstrap_servers, topics.input, inputs(2))
+    source, _ = opened(config)
+    sink, tally = sink_for(source, config)
+    first, second = records_of(source, 2)
+
+    def away() -> Producer:
+        raise TransactionTrouble("no broker answers")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(sink, "_connected", away)
+        sink.publish(release_of([first]))
+    assert tally.producers_renewed == 1
+    assert len(read_all(topics.bootstrap_servers, topics.output)) == 1
+    with pytest.raises(TransactionTrouble, match="broken"):
+        sink.publish(release_of([second]))
+    sink.recover()
+    sink.publish(release_of([second]))
+    assert len(read_all(topics.bootstrap_servers, topics.output)) == 2
+    sink.close()
+    source.close()
