@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import signal
 import sys
 from importlib.metadata import version
+from io import TextIOWrapper
 from typing import Annotated
 
 # The first process of a container ignores signals that it has no handler for, and importing takes a second.
 if os.getpid() == 1:
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+# Meanwhile Ctrl-C has nothing to end in good order, and a trace through imports tells nobody anything.
+if interruptible := signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    signal.signal(signal.SIGINT, lambda *_: os._exit(130))
 
 # Read by the tokenizer library when it is loaded: our own threads share the work, its thread pool would fight them.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -30,6 +35,10 @@ from enricher.commands.tail import tail
 from enricher.commands.topics import topics_create
 from enricher.commands.verify import verify
 from enricher.errors import FatalError
+from enricher.files.sink import abandon
+
+if interruptible:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 EXIT_CODES = {
     0: "done, or stopped on request",
@@ -102,9 +111,33 @@ def _options(
 
 def main() -> None:
     """The console script: runs a command and turns a FatalError into its message and exit code."""
+    _prepare_streams()
     try:
-        app()
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
     except FatalError as error:
         if error.exit_code:
             sys.stderr.write(f"enricher: {error}\n")
         sys.exit(error.exit_code)
+    except OSError as error:
+        if error.errno not in {errno.EPIPE, errno.ENOSPC}:
+            raise
+        abandon(sys.stdout.buffer)
+        if error.errno == errno.EPIPE:
+            sys.exit(0)  # the reader has seen enough
+        sys.stderr.write(f"enricher: cannot write the output: {error.strerror}\n")
+        sys.exit(FatalError.exit_code)
+
+
+def _prepare_streams() -> None:
+    """A stream that is closed (`>&-`) is one to nowhere, or the next file that is opened would get its number.
+
+    What the encoding of the output does not have is written as an escape, as standard error does.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115  a device, as long as we run
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")

@@ -14,7 +14,10 @@ def exposed(families: Callable[[], Iterable[Metric]], accept: str) -> tuple[byte
     """These families in the form that `accept` (an HTTP header) asks for, and its content type."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Families(families))
-    encode, content_type = choose_encoder(accept)
+    try:
+        encode, content_type = choose_encoder(accept)
+    except TypeError:  # the library compares versions, and not all that a client may write there is one
+        encode, content_type = choose_encoder("")
     return encode(registry), content_type
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -121,6 +122,41 @@ def test_a_toml_file_that_is_none_is_a_mistake() -> None:
     assert "line 1" in mistake()
 
 
+def test_a_toml_file_may_begin_with_a_byte_order_mark() -> None:
+    """Some editors write one, and nobody sees it."""
+    write("enricher.toml", '\ufeff[kafka]\ngroup_id = "a"\n')
+    assert "a" == load_settings().kafka.group_id
+
+
+@pytest.mark.parametrize("name", ["enricher.toml", ".env"])
+def test_a_file_that_is_not_utf8_is_named_and_not_quoted(name: str) -> None:
+    """What stands around the wrong byte may be a password."""
+    Path(name).write_bytes(f"# {SECRET}".encode() + b"\xff\n")
+    assert f"{name}: not UTF-8" == mistake()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads a file of /proc that cannot be read")
+def test_a_file_that_cannot_be_read_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the system's reason, not with a traceback."""
+    monkeypatch.setenv("ENRICHER_CONFIG", "/proc/self/mem")
+    assert "/proc/self/mem: Input/output error" == mistake()
+
+
+def test_a_file_that_cannot_even_be_looked_for_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that may not be searched says no more than a name that is too long."""
+    monkeypatch.setenv("ENRICHER_CONFIG", "a" * 5_000)
+    assert "aaaa: File name too long" in mistake()
+
+
+def test_the_name_of_the_toml_file_counts_in_the_environment_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a `.env` it would be overlooked; but that may be the very file that the environment was made from."""
+    write(".env", "ENRICHER_CONFIG=other.toml\n")
+    assert "ENRICHER_CONFIG has no effect in .env" in mistake()
+    write("other.toml", '[kafka]\ngroup_id = "a"\n')
+    monkeypatch.setenv("ENRICHER_CONFIG", "other.toml")
+    assert "a" == load_settings().kafka.group_id
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -151,10 +187,24 @@ def test_all_mistakes_are_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert names == [name for name in names if name in mistake()]
 
 
+@pytest.mark.parametrize("value", ["null", f'["{SECRET}"]', f'{{"fil": "{SECRET}"}}'])
+def test_a_wrong_value_among_the_properties_is_named_once(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    """A property may have one of several types, and its value is none of them."""
+    monkeypatch.setenv("ENRICHER_KAFKA__PROPERTIES", f'{{"client.rack": "a", "sasl.password": {value}}}')
+    assert (
+        'ENRICHER_KAFKA__PROPERTIES: \'sasl.password\' is neither text, a number, true or false, nor {"file": "..."}'
+        == mistake()
+    )
+
+
+@pytest.mark.parametrize("source", ["environment", "dotenv"])
 @pytest.mark.parametrize("value", [f'{{"sasl.password": "{SECRET}"', SECRET])
-def test_malformed_json_shows_no_secret(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+def test_malformed_json_shows_no_secret(monkeypatch: pytest.MonkeyPatch, value: str, source: str) -> None:
     """The most likely slip with the most secret setting."""
-    monkeypatch.setenv("ENRICHER_KAFKA__PROPERTIES", value)
+    if source == "environment":
+        monkeypatch.setenv("ENRICHER_KAFKA__PROPERTIES", value)
+    else:
+        write(".env", f"ENRICHER_KAFKA__PROPERTIES='{value}'\n")
     assert "ENRICHER_KAFKA__PROPERTIES" in mistake()
     assert SECRET not in mistake()
 
@@ -166,6 +216,7 @@ def test_malformed_json_shows_no_secret(monkeypatch: pytest.MonkeyPatch, value: 
         ({"ENRICHER_WORKER__STALL_TIMEOUT_S": "5"}, ["worker.stall_timeout_s", "kafka.request_timeout_s"]),
         ({"ENRICHER_BATCHING__BUCKET_EDGES": "[32, 16]"}, ["batching.bucket_edges"]),
         ({"ENRICHER_BATCHING__BUCKET_EDGES": "[16, 16]"}, ["batching.bucket_edges"]),
+        ({"ENRICHER_BATCHING__BUCKET_EDGES": "[0, 16]"}, ["batching.bucket_edges"]),
         ({"ENRICHER_KAFKA__INPUT_TOPIC": "entities"}, ["input", "output"]),
         ({"ENRICHER_KAFKA__DEAD_LETTER_TOPIC": "articles"}, ["input", "dead-letter"]),
     ],

@@ -15,16 +15,19 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from enricher.app import file_worker, load_model
 from enricher.commands.run import describe, progress_lines, repeated, stopped_by_signals
+from enricher.errors import FatalError, SettingsError
 from enricher.files import LineSink, LineSource
 from enricher.settings import load_settings
 from enricher.worker import Worker
 
 log = logging.getLogger(__name__)
 
+_STANDARD = Path("-")
+
 
 def enrich(
     file: Annotated[
-        Path, typer.Argument(help="JSON lines, one article each; `-` for standard input, `.gz` is unpacked.")
+        Path, typer.Argument(help="JSON lines, one article each; `-` for standard input, gzip is unpacked.")
     ],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Where records go. Default: standard output.")
@@ -34,6 +37,7 @@ def enrich(
     ] = None,
 ) -> None:
     """Enrich a file of articles without Kafka: for a first try, and for debugging one article."""
+    _require_different(file, output, dead_letters)
     with stopped_by_signals() as signals, ExitStack() as files:
         settings = load_settings()
         model = load_model(settings)
@@ -47,8 +51,20 @@ def enrich(
             worker.run()
 
 
+def _require_different(*paths: Path | None) -> None:
+    """To open a file to write empties it. Devices may stand there twice: `/dev/null`."""
+    files = [path.resolve() for path in paths if path and path != _STANDARD and (path.is_file() or not path.exists())]
+    if len(set(files)) < len(files):
+        raise SettingsError("the input, --output and --dead-letters must be different files")
+
+
 def _opened(files: ExitStack, path: Path | None, default: BinaryIO) -> BinaryIO:
-    return files.enter_context(path.open("wb")) if path else default
+    if path is None or path == _STANDARD:
+        return sys.stdout.buffer if path else default
+    try:
+        return files.enter_context(path.open("wb"))
+    except OSError as error:
+        raise FatalError(f"cannot write {path}: {error.strerror}") from error
 
 
 @contextmanager

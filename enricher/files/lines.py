@@ -13,9 +13,14 @@ import zlib
 from contextlib import suppress
 from dataclasses import dataclass
 from gzip import GzipFile
-from typing import BinaryIO
+from typing import TYPE_CHECKING
 
 from enricher.errors import FatalError
+
+if TYPE_CHECKING:
+    from io import BufferedReader
+
+_GZIP_MAGIC = b"\x1f\x8b"  # RFC 1952; JSON never begins with it
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +44,13 @@ class LineReader:
     """Reads `stream` in a thread of its own, at most `queue_lines` lines ahead, and closes it in that thread.
 
     Only there: to close a stream from outside while a thread waits in it would wait for that thread. A line longer than
-    `max_line_bytes` ends the reading, because such an input is hardly JSON lines.
+    `max_line_bytes` ends the reading, because such an input is hardly JSON lines. `gzipped`: it must be packed; else it is
+    unpacked if it begins as gzip does.
     """
 
-    def __init__(self, stream: BinaryIO, name: str, *, gzipped: bool, max_line_bytes: int, queue_lines: int) -> None:
+    def __init__(
+        self, stream: BufferedReader, name: str, *, gzipped: bool, max_line_bytes: int, queue_lines: int
+    ) -> None:
         self.total_bytes = _total_bytes(stream)
         self._stream = stream
         self._name = name
@@ -85,13 +93,14 @@ class LineReader:
         except (OSError, EOFError, zlib.error) as error:
             self._queue.put(FatalError(f"cannot read {self._name}: {error}"))
 
-    def _read(self, stream: BinaryIO) -> None:
-        lines = GzipFile(fileobj=stream) if self._gzipped else stream
+    def _read(self, stream: BufferedReader) -> None:
+        packed = self._gzipped or stream.peek(len(_GZIP_MAGIC)).startswith(_GZIP_MAGIC)
+        lines = GzipFile(fileobj=stream) if packed else stream
         number = read_bytes = 0
         while not self._stopped.is_set():
             line = lines.readline(self._max_line_bytes + 1)
             # In a packed file, the place in the packed bytes is what says how far we are.
-            read_bytes = stream.tell() if self._gzipped else read_bytes + len(line)
+            read_bytes = stream.tell() if packed else read_bytes + len(line)
             if not line:
                 self._queue.put(End(number, read_bytes))
                 return
@@ -106,7 +115,7 @@ class LineReader:
             number += 1
 
 
-def _total_bytes(stream: BinaryIO) -> int | None:
+def _total_bytes(stream: BufferedReader) -> int | None:
     """Size of a file; None for pipes and terminals."""
     status = os.fstat(stream.fileno())
     return status.st_size if stat.S_ISREG(status.st_mode) else None

@@ -31,7 +31,7 @@ class Listener(Protocol):
 
 
 class LineSource:
-    """Reads JSON lines from `path`; `-` is standard input, and a name that ends in `.gz` is unpacked.
+    """Reads JSON lines from `path`; `-` is standard input; what is packed with gzip is unpacked.
 
     `note_committed` is where the sink says what it has written; without it, `caught_up` stays False. At most
     `queue_lines` lines of at most `max_line_bytes` bytes wait in memory.

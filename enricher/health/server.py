@@ -7,6 +7,7 @@ tells nobody about errors, files or versions. No TLS and no passwords: a Network
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import socket
 import socketserver
@@ -30,6 +31,8 @@ MAX_REQUESTS = 32
 REQUEST_S = 10.0
 """From the connection to its end. The slowest answer, the metrics of many processes, takes far less."""
 _SILENCE_S = 5.0
+_TAKEN = {errno.EADDRINUSE, errno.EACCES}
+"""The second of a port that Windows keeps for itself."""
 _LOOK_EVERY_S = 0.5
 
 
@@ -80,9 +83,10 @@ def _listening(routes: Mapping[str, Route], host: str, port: int | None) -> _Ser
     wanted = USUAL_PORT if port is None else port
     try:
         return _Server(routes, host, wanted)
-    except OSError as error:
-        if port is not None:
-            message = f"health.host and health.port: cannot listen on {host}:{port}: {error.strerror or error}"
+    except (OSError, UnicodeError) as error:  # the latter of a name that cannot be one of a host
+        if port is not None or getattr(error, "errno", None) not in _TAKEN:
+            reason = getattr(error, "strerror", None) or error
+            message = f"health.host and health.port: cannot listen on {host}:{wanted}: {reason}"
             raise SettingsError(message) from error
         log.info("port %d is taken: health is served on another one (health.port)", USUAL_PORT)
         return _listening(routes, host, 0)
@@ -171,7 +175,10 @@ class _Handler(BaseHTTPRequestHandler):
         log.debug(format, *args)
 
     def _reply(self) -> Reply:
-        url = urlsplit(self.path)
+        try:
+            url = urlsplit(self.path)
+        except ValueError:  # an address in brackets that is none
+            return line(HTTPStatus.BAD_REQUEST, "bad request")
         route = self.server.routes.get(url.path)
         if route is None:
             return line(HTTPStatus.NOT_FOUND, "not found; / is the status page")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 import threading
@@ -85,7 +86,9 @@ class Child:
     def _write_line(self, line: str) -> None:
         """With the child's number before it; an object of a log in JSON has it inside, and must stay one."""
         whose = "" if line.startswith("{") else f"[{self.index}] "
-        self._write(f"{whose}{line.rstrip()}\n")
+        # The reader of our log may have gone: the child, which writes to us, must not come to a halt for it.
+        with contextlib.suppress(OSError):
+            self._write(f"{whose}{line.rstrip()}\n")
 
     def _listen(self) -> None:
         assert self._process.stdout is not None

@@ -144,8 +144,10 @@ def serving(scaler: ExternalScaler, address: str, tls: Tls | None = None) -> Ite
     server.add_generic_rpc_handlers((scaler.handler(), health.handler()))
     try:
         port = server.add_secure_port(address, tls.credentials()) if tls else server.add_insecure_port(address)
-    except RuntimeError as error:
-        raise SettingsError(f"cannot listen on {address}: {error}") from error
+    except RuntimeError as error:  # gRPC does not tell what it was
+        why = "the port may be taken, the address not this machine's"
+        why += ", or certificate and key no pair in PEM" if tls else ""
+        raise SettingsError(f"cannot listen on {address}: {why}") from error
     server.start()
     try:
         yield port

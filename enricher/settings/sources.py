@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import get_args, get_origin
+from typing import Any, get_args, get_origin
 
 import orjson
 from dotenv import dotenv_values
@@ -24,6 +25,14 @@ from enricher.settings.operating import HealthSettings, LogSettings
 PREFIX = "ENRICHER_"
 CONFIG_VARIABLE = "ENRICHER_CONFIG"
 DEFAULT_CONFIG_FILE = "enricher.toml"
+_DOTENV = ".env"
+
+
+class _TomlSource(TomlConfigSettingsSource):
+    """Reads the file as `_refuse_unknown_groups` does."""
+
+    def _read_file(self, file_path: Any) -> dict[str, Any]:  # noqa: ANN401  the base class' own; ours is a Path
+        return _tables(file_path)
 
 
 class Settings(BaseSettings):
@@ -33,7 +42,7 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(
         env_prefix=PREFIX,
         env_nested_delimiter="__",
-        env_file=".env",
+        env_file=_DOTENV,
         extra="ignore",
         frozen=True,
         hide_input_in_errors=True,
@@ -58,7 +67,7 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Strongest first: arguments, environment, `.env`, the TOML file."""
         del file_secret_settings
-        toml = TomlConfigSettingsSource(settings_cls, toml_file=_config_file())
+        toml = _TomlSource(settings_cls, toml_file=_config_file())
         return init_settings, env_settings, dotenv_settings, toml
 
     @model_validator(mode="after")
@@ -69,7 +78,9 @@ class Settings(BaseSettings):
             "kafka.transaction_timeout_s must be below kafka.session_timeout_s",
         )
         edges = list(batching.bucket_edges or ())
-        _require(edges == sorted(set(edges)), "batching.bucket_edges must grow")
+        _require(
+            edges == sorted(set(edges)) and min(edges, default=1) > 0, "batching.bucket_edges must grow, from 1 on"
+        )
         _require(
             worker.stall_timeout_s > kafka.request_timeout_s,
             "worker.stall_timeout_s must be above kafka.request_timeout_s",
@@ -90,18 +101,18 @@ def load_settings() -> Settings:
         _refuse_unknown_groups()
         return Settings()
     except ValidationError as error:
-        message = "\n".join(_explain(problem) for problem in error.errors(include_url=False, include_input=False))
-        raise SettingsError(message) from error
-    except tomllib.TOMLDecodeError as error:
-        message = f"{_config_file()}: {error}"
-        raise SettingsError(message) from error
+        # A value of several types has a mistake for each of them, of the same words.
+        mistakes = dict.fromkeys(map(_explain, error.errors(include_url=False, include_input=False)))
+        raise SettingsError("\n".join(mistakes)) from error
+    except OSError as error:  # not even whether there is such a file could be told
+        raise SettingsError(f"{error.filename}: {error.strerror}") from error
     except ValueError as error:
         raise SettingsError(_malformed_json() or str(error)) from error
 
 
 def _malformed_json() -> str:
     """The variables that are not the JSON that they have to be, with the reason: the library names only their group."""
-    found, environment = [], {name.upper(): value for name, value in os.environ.items()}
+    found, environment = [], {name.upper(): value for name, value in {**_dotenv(), **os.environ}.items()}
     for group, model in Settings.model_fields.items():
         for field, info in getattr(model.annotation, "model_fields", {}).items():
             value = environment.get(name := variable_name(group, field))
@@ -132,14 +143,38 @@ def _config_file() -> Path | None:
     return path if path.is_file() else None
 
 
+def _tables(file: Path) -> dict[str, Any]:
+    """What stands in a TOML file. Some editors put a byte order mark before it, which TOML does not know."""
+    try:
+        return tomllib.loads(file.read_text("utf-8-sig"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise _unreadable(file, error) from None
+
+
+def _dotenv() -> Mapping[str, str | None]:
+    file = Path(_DOTENV)
+    try:
+        return dotenv_values(file) if file.is_file() else {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise _unreadable(file, error) from None
+
+
+def _unreadable(file: Path, error: Exception) -> SettingsError:
+    """Without what was read: a UnicodeDecodeError holds it, and it may be a secret."""
+    reason = "not UTF-8" if isinstance(error, UnicodeDecodeError) else getattr(error, "strerror", None) or error
+    return SettingsError(f"{file}: {reason}")
+
+
 def _refuse_unknown_groups() -> None:
     """pydantic-settings checks the names inside a group, but overlooks variables that name no group at all."""
     file = _config_file()
-    for table in tomllib.loads(file.read_text("utf-8")) if file else ():
+    for table in _tables(file) if file else ():
         if table not in Settings.model_fields:
             message = f"{file}: there is no table '{table}'; they are {', '.join(Settings.model_fields)}"
             raise SettingsError(message)
-    dotenv = dotenv_values(".env") if Path(".env").is_file() else {}
+    dotenv = _dotenv()
+    if CONFIG_VARIABLE in dotenv and CONFIG_VARIABLE not in os.environ:
+        raise SettingsError(f"{CONFIG_VARIABLE} has no effect in {_DOTENV}: make it a variable of the environment")
     for name in {*os.environ, *dotenv}:
         if not name.upper().startswith(PREFIX) or name.upper() == CONFIG_VARIABLE:
             continue
@@ -153,4 +188,8 @@ def _refuse_unknown_groups() -> None:
 def _explain(problem: ErrorDetails) -> str:
     location = [str(part) for part in problem["loc"]]
     name = variable_name(location[0], location[1]) if len(location) > 1 else ".".join(location) or "settings"
-    return f"{name}: {problem['msg']}"
+    if location[:2] == ["kafka", "properties"] and len(location) > 2:
+        return f'{name}: \'{location[2]}\' is neither text, a number, true or false, nor {{"file": "..."}}'
+    if problem["type"] == "extra_forbidden":
+        return f"{name}: no such setting (see 'enricher settings')"
+    return f"{name}: {problem['msg'].removeprefix('Value error, ')}"

@@ -48,15 +48,20 @@ class JsonLines(logging.Formatter):
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": _utf8(record.getMessage()),
             **self._whose,
         }
         context = get_current_span().get_span_context()
         if context.is_valid:
             line |= {"trace_id": format_trace_id(context.trace_id), "span_id": format_span_id(context.span_id)}
         if record.exc_info:
-            line["error"] = self.formatException(record.exc_info)
+            line["error"] = _utf8(self.formatException(record.exc_info))
         return orjson.dumps(line, default=str).decode()
+
+
+def _utf8(text: str) -> str:
+    """Without the lone surrogates that the name of a file has which is not UTF-8: JSON has none."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 @dataclass(slots=True)

@@ -68,8 +68,9 @@ def exported_metrics(observed: Observed, resource: Resource) -> Iterator[None]:
     if not wanted("metrics"):
         yield
         return
-    exporter = _WithHistograms(_exporter("metrics"), observed)
-    provider = MeterProvider([PeriodicExportingMetricReader(exporter)], resource)
+    with _told_as_settings():
+        exporter = _WithHistograms(_exporter("metrics"), observed)
+        provider = MeterProvider([PeriodicExportingMetricReader(exporter)], resource)
     meter = provider.get_meter(SCOPE, observed.version)
     for instrument in INSTRUMENTS:
         if instrument.numbers:
@@ -89,8 +90,9 @@ def exported_spans(
     if not wanted("traces"):
         yield None
         return
-    provider = TracerProvider(resource=resource)
-    provider.add_span_processor(BatchSpanProcessor(_exporter("traces")))
+    with _told_as_settings():
+        provider = TracerProvider(resource=resource)
+        provider.add_span_processor(BatchSpanProcessor(_exporter("traces")))
     log.info("traces go out by OTLP, sampler %s", provider.sampler.get_description())
     try:
         yield Spans(
@@ -102,6 +104,26 @@ def exported_spans(
         )
     finally:
         provider.shutdown()
+
+
+@contextmanager
+def _told_as_settings() -> Iterator[None]:
+    """What the SDK does not take of its variables; of most mistakes it only logs a word, and goes on with its default."""
+    try:
+        yield
+    except SettingsError:
+        raise
+    except Exception as error:
+        raise SettingsError(f"the OTEL_... variables: {error}") from error
+
+
+def _unquoted(record: logging.LogRecord) -> bool:
+    """What the SDK says of `OTEL_EXPORTER_OTLP_HEADERS`, without the header that it cannot read: there is a token in it."""
+    record.args = ("(not shown: it may hold a secret)",)
+    return True
+
+
+logging.getLogger("opentelemetry.util.re").addFilter(_unquoted)
 
 
 def _exporter(signal: str) -> Any:  # noqa: ANN401  one of four classes
@@ -124,7 +146,7 @@ def _grpc_exporter(signal: str) -> MetricExporter | SpanExporter:
         from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter  # noqa: PLC0415
         from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
     except ImportError as error:
-        message = "OTEL_EXPORTER_OTLP_PROTOCOL is grpc: install the extra `enricher[grpc]`, or use http/protobuf"
+        message = "OTEL_EXPORTER_OTLP_PROTOCOL is grpc: install the extra `grpc`, or use http/protobuf"
         raise SettingsError(message) from error
     return OTLPMetricExporter() if signal == "metrics" else OTLPSpanExporter()
 

@@ -14,7 +14,7 @@ _HEAD = """# Metrics and traces
 Made from the lists in `enricher/telemetry/` by `python -m enricher.telemetry.page`; a test compares them.
 
 The same numbers go two ways: Prometheus scrapes `/metrics`, and OTLP sends them where the standard variables say
-(`OTEL_EXPORTER_OTLP_ENDPOINT` switches it on; HTTP, or gRPC with the extra `enricher[grpc]`; interval, headers,
+(`OTEL_EXPORTER_OTLP_ENDPOINT` switches it on; HTTP, or gRPC with the extra `grpc`; interval, headers,
 certificates, resource attributes and sampler by the other `OTEL_*`). `OTEL_SDK_DISABLED=true`, or `none` as
 `OTEL_METRICS_EXPORTER` or `OTEL_TRACES_EXPORTER`, switches it off. No text, id, key or offset of an article is in any of it.
 """

@@ -109,6 +109,15 @@ def test_wrong_settings_are_exit_code_2() -> None:
     assert "hunter2" not in result.output
 
 
+def test_windows_that_do_not_suit_the_model_are_a_finding() -> None:
+    """Only the model says how long its windows may be, and the findings after it are told all the same."""
+    environment = {"ENRICHER_KAFKA__BOOTSTRAP_SERVERS": "127.0.0.1:1", "ENRICHER_KAFKA__REQUEST_TIMEOUT_S": "0.5"}
+    result = run("doctor", env=environment | {"ENRICHER_BATCHING__OVERLAP_TOKENS": "120"})
+    shown = " ".join(result.stdout.split())
+    assert "batching.overlap_tokens is 120" in shown, result.output
+    assert "cores" in shown
+
+
 @pytest.mark.broker
 def test_a_model_that_is_not_there_is_exit_code_3(topics: Topics) -> None:
     """With a good broker, the model's own code."""

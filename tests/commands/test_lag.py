@@ -175,6 +175,13 @@ def test_watching_goes_on_until_it_is_interrupted(topics: Topics) -> None:
     assert process.returncode == 0, said
 
 
+@pytest.mark.parametrize("command", [["lag", "--watch"], ["verify", "--watch"], ["verify", "--wait"]])
+@pytest.mark.parametrize("seconds", ["inf", "nan", "1e300"])
+def test_a_time_that_no_clock_has_is_refused(command: list[str], seconds: str) -> None:
+    """As usage, and not by a traceback once it is to be waited for."""
+    assert 2 == run(*command, seconds).exit_code
+
+
 def test_watching_has_no_exit_code_to_promise() -> None:
     """Limits are refused beside it, before anything is asked."""
     result = run("lag", "--watch", "1", "--max-lag", "5")

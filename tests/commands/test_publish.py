@@ -11,6 +11,7 @@ import pytest
 from commands.support import article, json_lines, read_all, run
 from confluent_kafka import Message
 
+from enricher.commands.publish.command import _Sending
 from enricher.commands.publish.lines import Inputs, check_lines, keyed
 from enricher.errors import BrokerError, FatalError
 
@@ -49,6 +50,24 @@ def test_rounds_give_ids_a_suffix_and_the_limit_ends_them(topics: Topics) -> Non
     published = read_all(topics.bootstrap_servers, topics.input)
     assert {message.key() for message in published} == {b"a", b"b", b"a#2", b"b#2", b"a#3"}
     assert all(json.loads(message.value() or b"")["id"].encode() == message.key() for message in published)
+
+
+@pytest.mark.broker
+def test_what_was_not_committed_is_not_told_as_published(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Interrupted within a transaction: the broker has taken what no reader will ever see."""
+
+    def interrupted(sending: _Sending, _ticker: object) -> None:
+        if sending._sent == 2:
+            while sending._publisher.drain(1.0):
+                pass
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(_Sending, "_wait_for_turn", interrupted)
+    lines = json_lines(*(article(f"a{number}") for number in range(3)))
+    result = run("publish", "-", "--transactional", env=topics.environment, stdin=lines)
+    assert result.exit_code == 130
+    assert "2 articles, " in result.stderr
+    assert ", 2 of them not committed\n" in result.stderr
 
 
 @pytest.mark.broker
@@ -118,6 +137,9 @@ def test_a_missing_file_is_named_before_anything_is_sent(tmp_path: Path) -> None
 def test_keys_are_ids_of_objects_only() -> None:
     """Only a string id of an object is a key; the first round leaves every byte as it is."""
     assert keyed(b'{ "id":"x" }', 1) == (b"x", b'{ "id":"x" }')
+    assert keyed(b'\xef\xbb\xbf{"id":"x"}', 1) == (b"x", b'\xef\xbb\xbf{"id":"x"}')
+    deep = b'{"id":"x","more":' + b"[" * 900 + b"]" * 900 + b"}"
+    assert keyed(deep, 2) == (b"x", deep)
     assert keyed(b'{"id": 1}', 2) == (None, b'{"id": 1}')
     assert keyed(b"{", 2) == (None, b"{")
     assert keyed(b'{"id":"\xc3\xa4"}', 2) == ("ä#2".encode(), '{"id":"ä#2"}'.encode())

@@ -104,3 +104,12 @@ def test_help_tells_of_processes_and_not_of_what_is_between_them() -> None:
     result = run("run", "--help", env={"COLUMNS": "200", "NO_COLOR": "1"})
     assert "--processes" in result.stdout
     assert "--process " not in result.stdout
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+@pytest.mark.parametrize("summary", ["nowhere/counts.json", "."])
+def test_a_summary_that_cannot_be_written_is_refused_at_the_start(summary: str, processes: str) -> None:
+    """At the end of a backfill it would be too late."""
+    result = run("run", "--summary", summary, "--processes", processes)
+    assert isinstance(result.exception, SettingsError)
+    assert "--summary" in str(result.exception)

@@ -58,9 +58,10 @@ def test_values_in_force_are_shown_and_secrets_are_not() -> None:
 @pytest.mark.parametrize("name", [
     "sasl.password", "consumer.sasl.password", "ssl.key.password", "ssl.keystore.password", "ssl.key.pem",
     "sasl.oauthbearer.client.secret", "sasl.oauthbearer.config", "sasl.oauthbearer.assertion.private.key.passphrase",
+    "sasl.jaas.config",
 ])  # fmt: skip
 def test_every_secret_of_librdkafka_is_masked(name: str) -> None:
-    """All properties that librdkafka documents as sensitive, with or without a client's prefix."""
+    """All properties that librdkafka documents as sensitive, with or without a client's prefix; and the Java client's."""
     assert masked({name: "hunter2"}) == {name: "***"}
 
 

@@ -11,8 +11,8 @@ from commands.support import article, enriched_record, run, write
 from confluent_kafka import Producer
 
 from enricher.commands.tail.excerpts import Excerpt, Mark, marks_in, printable, sentences
-from enricher.commands.tail.show import enriched, highlighted
-from enricher.records import Article
+from enricher.commands.tail.show import as_line, enriched, highlighted
+from enricher.records import Article, Partition, RawRecord
 
 if TYPE_CHECKING:
     from support.topics import Topics
@@ -51,6 +51,18 @@ def test_without_the_article_the_entities_are_shown_by_themselves(topics: Topics
 
 
 @pytest.mark.broker
+@pytest.mark.parametrize("value", [b"no JSON", b"[]", b"{}", b'{"id": "a", "entities": [5], "coverage": {}}', b"\xff"])
+def test_what_is_no_enriched_record_is_named_and_the_next_one_shown(topics: Topics, value: bytes) -> None:
+    """Somebody else may write into the topic, too."""
+    write(topics.bootstrap_servers, topics.output, [{"value": value, "partition": 1}])
+    fill(topics, "a")
+    result = run(*FROM_ALL, env=topics.environment)
+    assert result.exit_code == 0, result.output
+    assert f"no enriched record: {topics.output}[1]@0\n" in result.stdout
+    assert "[Ana Ribeiro PER] lives in Lisbon.\n" in result.stdout
+
+
+@pytest.mark.broker
 def test_json_lines_hold_key_headers_and_value(topics: Topics) -> None:
     """One object per record, headers as text, nothing else on standard output."""
     fill(topics, "a", "b", "c")
@@ -60,6 +72,15 @@ def test_json_lines_hold_key_headers_and_value(topics: Topics) -> None:
     assert [line["key"] for line in lines] == ["a", "b"]
     assert lines[1]["headers"]["enricher.source.offset"] == "1"
     assert lines[1]["value"]["entities"][1]["text"] == "Ana Ribeiro"
+
+
+@pytest.mark.parametrize("value", [b"[" * 900 + b"]" * 900, b'{"a": 123456789012345678901234567890}', b"{\r\n}\n"])
+def test_a_value_stands_in_its_line_as_it_stands_in_the_topic(value: bytes) -> None:
+    """A dead letter's is a stranger's: nested deeper than JSON is written here, or with numbers longer than are kept."""
+    line = as_line(RawRecord(Partition("t", 0), 0, None, value))
+    assert b"\n" not in line
+    assert orjson.loads(line)["value"] == orjson.loads(value)
+    assert value.strip().replace(b"\r\n", b"  ") in line
 
 
 @pytest.mark.broker

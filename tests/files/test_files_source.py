@@ -160,10 +160,11 @@ def test_progress_counts_bytes_of_what_was_delivered(tmp_path: Path) -> None:
     assert source.bytes_read == 7
 
 
-def test_packed_file_is_unpacked_and_its_progress_is_in_packed_bytes(tmp_path: Path) -> None:
-    """`.gz` by name."""
+@pytest.mark.parametrize("name", ["a.jsonl.gz", "A.GZ", "a.jsonl"])
+def test_packed_file_is_unpacked_and_its_progress_is_in_packed_bytes(tmp_path: Path, name: str) -> None:
+    """Whatever its name: as text it would be a dead letter for each of its lines."""
     packed = gzip.compress(b"a\nb\n")
-    source = opened(tmp_path / "a.jsonl.gz", packed)
+    source = opened(tmp_path / name, packed)
     assert lines_of(read_all(source)) == [(0, b"a"), (1, b"b")]
     assert source.bytes_read == source.total_bytes == len(packed)
 

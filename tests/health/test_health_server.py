@@ -125,6 +125,11 @@ def test_nonsense_is_not_repeated(port: int, request_bytes: bytes) -> None:
     assert 200 == get(port, "/livez").status
 
 
+def test_a_request_for_what_is_no_address_is_a_bad_one(port: int) -> None:
+    """It is answered, as every whole request is."""
+    assert raw(port, b"GET http://[a HTTP/1.1\r\n\r\n").startswith(b"HTTP/1.1 400 ")
+
+
 def test_an_error_is_for_the_log_and_not_for_the_client(caplog: pytest.LogCaptureFixture) -> None:
     """500, and one line."""
 
@@ -184,11 +189,13 @@ def test_the_usual_port_may_be_taken(monkeypatch: pytest.MonkeyPatch, health: Wo
         assert third.port == taken
 
 
-@pytest.mark.parametrize("host", ["no.such.host.invalid", "203.0.113.7"])
-def test_an_address_that_is_not_ours_is_a_settings_error(host: str) -> None:
-    """With the setting's name in it."""
-    with pytest.raises(SettingsError, match=r"health\.host"):
+@pytest.mark.parametrize("host", ["no.such.host.invalid", "203.0.113.7", "no..host", "a" * 64])
+def test_an_address_that_is_not_ours_is_a_settings_error(host: str, caplog: pytest.LogCaptureFixture) -> None:
+    """With the setting's name in it, and no word of a port that was taken."""
+    caplog.set_level(logging.INFO)
+    with pytest.raises(SettingsError, match=rf"health\.host.*{host}:8080"):
         HealthServer({}, host=host, port=None)
+    assert "taken" not in caplog.text
 
 
 def test_an_address_for_all_is_shown_as_our_own() -> None:

@@ -201,6 +201,22 @@ def test_lines_of_children_have_their_number_before_them() -> None:
             assert sorted(expected) == sorted(own)
 
 
+def test_a_child_goes_on_though_nobody_takes_its_lines() -> None:
+    """Of `enricher run --processes 2 | tee` the reader was killed: what the child says must not fill its pipe for ever."""
+
+    def gone(_line: str) -> None:
+        raise BrokenPipeError
+
+    more_than_a_pipe_holds = "sys.stderr.write('a line\\n' * 500_000)"
+    supervisor = Supervisor(lambda _index: child(more_than_a_pipe_holds), 1, LIMITS, until_done=True, write=gone)
+    codes: list[int] = []
+    thread = threading.Thread(target=lambda: codes.append(supervisor.run()), daemon=True)
+    thread.start()
+    thread.join(30)
+    supervisor.stop()
+    assert [0] == codes
+
+
 def test_children_are_told_of_the_end_of_a_parent_that_was_killed(tmp_path: Path) -> None:
     """SIGKILL leaves no time for anything: the end of the pipe tells them."""
     pids = tmp_path / "pids"

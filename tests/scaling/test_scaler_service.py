@@ -22,6 +22,7 @@ from scaling.topic_side import commit, write
 from support.topics import Topics
 
 from enricher.app import kafka_config
+from enricher.commands.scaler.command import address_of
 from enricher.scaling.asked import Asked
 from enricher.scaling.health import Answer, Request
 from enricher.scaling.keda import externalscaler_pb2 as messages
@@ -273,6 +274,15 @@ def test_a_port_that_is_taken_is_told() -> None:
     assert "cannot listen on 127.0.0.1" in str(result.exception)
 
 
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [("::1", "[::1]:6000"), ("::", "[::]:6000"), ("[::1]", "[::1]:6000"), ("127.0.0.1", "127.0.0.1:6000")],
+)
+def test_an_address_of_ipv6_has_brackets(host: str, address: str) -> None:
+    """Without them nobody knows where the address ends; gRPC refuses `:::6000`, and `::1:6000` is another address."""
+    assert address == address_of(host, 6000)
+
+
 def test_without_gRPC_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: N802
     """A worker's installation has none."""
     for name in [name for name in sys.modules if name.startswith("enricher.scaling.service")]:
@@ -280,7 +290,16 @@ def test_without_gRPC_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setitem(sys.modules, "grpc", None)
     result = run("scaler", "--port", "0")
     assert getattr(result.exception, "exit_code", None) == 2
-    assert "pip install 'enricher[scaler]'" in str(result.exception)
+    assert "pip install '.[scaler]'" in str(result.exception)
+
+
+def test_files_that_are_no_certificate_are_told(tmp_path: Path) -> None:
+    """Of that, too, gRPC says only that it did not get the port."""
+    file = tmp_path / "cert.pem"
+    file.write_text("no certificate", "utf-8")
+    result = run("scaler", "--port", "0", "--tls-certificate", str(file), "--tls-key", str(file))
+    assert getattr(result.exception, "exit_code", None) == 2
+    assert "certificate and key" in str(result.exception)
 
 
 def test_half_of_a_certificate_is_refused(tmp_path: Path) -> None:

@@ -30,6 +30,12 @@ def test_a_line_is_an_object() -> None:
     assert set(line) == {"time", "level", "logger", "message"}
 
 
+def test_a_name_that_is_not_utf8_does_not_cost_the_line() -> None:
+    """Python has the bytes of such a file's name as lone surrogates, which JSON does not have."""
+    line = orjson.loads(JsonLines().format(record("cannot write %s", "/cache/\udcff")))
+    assert r"cannot write /cache/\udcff" == line["message"]
+
+
 def test_a_line_of_one_of_several_processes_says_which() -> None:
     """As the number that its parent gave it."""
     assert 3 == orjson.loads(JsonLines(3).format(record("ready")))["process"]

@@ -127,3 +127,30 @@ def test_without_the_extra_grpc_says_what_to_install(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(builtins, "__import__", without_grpc)
     with pytest.raises(SettingsError, match=r"enricher\[grpc\]"), exported_metrics(observed(), resource_of("1", "w")):
         pass
+
+
+@pytest.mark.parametrize("header", ["authorization: Bearer hunter2", "api key hunter2", "hunter2"])
+def test_a_header_that_cannot_be_read_is_told_without_its_secret(
+    header: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A colon in the place of `=` is the most likely slip, and the log goes where the token must not."""
+    with http_receiver() as received:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", received.endpoint)
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", header)
+        export_all()
+    assert "Header format invalid!" in caplog.text
+    assert "hunter2" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    "name", ["OTEL_BSP_MAX_QUEUE_SIZE", "OTEL_METRIC_EXPORT_INTERVAL", "OTEL_EXPORTER_OTLP_COMPRESSION"]
+)
+def test_a_variable_that_the_sdk_refuses_is_a_mistake_in_the_settings(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything is read, and without a traceback."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://localhost:1")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
+    monkeypatch.setenv(name, "-1")
+    with pytest.raises(SettingsError, match=r"OTEL_\.\.\. variables: \S+"):
+        export_all()

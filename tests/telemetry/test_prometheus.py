@@ -23,7 +23,7 @@ def samples(accept: str = "") -> dict[tuple[str, tuple[tuple[str, str], ...]], f
     return {(s.name, tuple(sorted(s.labels.items()))): s.value for family in families for s in family.samples}
 
 
-@pytest.mark.parametrize("accept", ["", "*/*", OPENMETRICS, "text/plain;version=0.0.4"])
+@pytest.mark.parametrize("accept", ["", "*/*", OPENMETRICS, "text/plain;version=0.0.4", "text/plain;version=x"])
 def test_every_instrument_is_there_in_every_form(accept: str) -> None:
     """With the labels that the list names."""
     found = {(name, frozenset(dict(labels))) for name, labels in samples(accept)}

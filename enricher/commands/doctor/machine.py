@@ -39,6 +39,9 @@ def model_findings(settings: Settings) -> Iterator[Finding]:
         advice = "See model.source, model.device and model.precision in 'enricher settings'."
         yield _say.fail("model", str(error), advice)
         return
+    except SettingsError as error:
+        yield Voice("settings").fail("windows", str(error), "See the batching settings in 'enricher settings'.")
+        return
     seconds = time.monotonic() - began_s
     yield _say.ok("model", f"{model.card.name} ({model.card.digest[:19]}), loaded and warm after {seconds:.1f} s")
     yield _device(settings, model)

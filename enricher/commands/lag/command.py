@@ -37,7 +37,8 @@ def lag(
         int | None, typer.Option(min=0, metavar="N", help="Exit with code 9 if the group is further behind.")
     ] = None,
     watch_s: Annotated[
-        float | None, typer.Option("--watch", min=0.1, metavar="SECONDS", help="Look again and again; Ctrl-C ends it.")
+        float | None,
+        typer.Option("--watch", min=0.1, max=86_400, metavar="SECONDS", help="Look again and again; Ctrl-C ends it."),
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="For machines: an object, with --watch one per line.")

@@ -84,6 +84,7 @@ class _Sending:
         self._transactional = transactional
         self._began_s = time.monotonic()
         self._sent = 0
+        self._committed = 0
 
     def send(self, lines: Iterator[tuple[int, Line]], ticker: Ticker) -> None:
         for round_number, line in lines:
@@ -91,18 +92,20 @@ class _Sending:
             self._publisher.send(*keyed(line.value, round_number))
             self._sent += 1
             if self._transactional and self._sent % _LINES_PER_TRANSACTION == 0:
-                self._publisher.commit()
+                self._commit()
             ticker.tick(self.summary)
         while self._publisher.drain(_DRAIN_STEP_S):
             ticker.tick(self.summary)
         if self._transactional:
-            self._publisher.commit()
+            self._commit()
 
     def summary(self) -> str:
         elapsed_s = max(time.monotonic() - self._began_s, 1e-3)
         done, megabytes = self._publisher.delivered, self._publisher.delivered_bytes / 1e6
         failed = self._publisher.failures.total()
         text = f"{done:,} articles, {megabytes:,.1f} MB, {done / elapsed_s:,.0f}/s, {elapsed_s:.1f} s"
+        if self._transactional and done > self._committed:
+            text += f", {done - self._committed:,} of them not committed"
         return f"{text}, {failed:,} failed" if failed else text
 
     def raise_failures(self, topic: str) -> None:
@@ -110,6 +113,10 @@ class _Sending:
         if failures:
             reasons = "; ".join(f"{count:,} x {reason}" for reason, count in failures.most_common(3))
             raise BrokerError(f"{failures.total():,} of {self._sent:,} articles did not get into '{topic}': {reasons}")
+
+    def _commit(self) -> None:
+        self._publisher.commit()
+        self._committed = self._publisher.delivered
 
     def _wait_for_turn(self, ticker: Ticker) -> None:
         """Article number n is due n / rate after the begin, so that a pause is caught up with."""

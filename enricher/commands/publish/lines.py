@@ -9,6 +9,7 @@ import shutil
 import sys
 import tempfile
 import zlib
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -98,18 +99,20 @@ def check_lines(inputs: Inputs, *, max_article_chars: int) -> int:
 def keyed(value: bytes, round_number: int) -> tuple[bytes | None, bytes]:
     """Key and value to publish: the key is the id where there is one; malformed lines stay as they are.
 
-    From the second round on the id gets a suffix (`#2`), in key and value, so that keys stay unique.
+    From the second round on the id gets a suffix (`#2`), in key and value, so that keys stay unique; only what is nested
+    deeper than 254 levels stays as it is.
     """
     try:
-        article = orjson.loads(value)
+        article = orjson.loads(value.removeprefix(BOM_UTF8))  # which decode_article skips, too
     except orjson.JSONDecodeError:
         return None, value
     if not isinstance(article, dict) or not isinstance(article.get("id"), str):
         return None, value
-    if round_number > 1:
-        article["id"] = f"{article['id']}#{round_number}"
-        value = orjson.dumps(article)
-    return article["id"].encode(), value
+    key = article["id"] if round_number == 1 else f"{article['id']}#{round_number}"
+    try:
+        return key.encode(), value if round_number == 1 else orjson.dumps(article | {"id": key})
+    except TypeError:  # it reads deeper nesting than it writes
+        return article["id"].encode(), value
 
 
 def _lines(stream: BinaryIO, name: str) -> Iterator[Line]:

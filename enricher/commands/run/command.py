@@ -19,6 +19,7 @@ from enricher.commands.run.parent import Wish, supervisor
 from enricher.commands.run.reporting import describe, progress_lines
 from enricher.commands.run.share import Share
 from enricher.commands.run.signals import stopped_by_signals
+from enricher.errors import SettingsError
 from enricher.health import WorkerHealth
 from enricher.processes import ParentLink, ProcessState
 from enricher.settings import Settings, load_settings, variable_name
@@ -57,12 +58,19 @@ def run(
 ) -> None:
     """Read articles from Kafka, enrich them, write the records and commit, exactly once."""
     wish = Wish(until_caught_up, summary, report_every_s)
+    _require_writable(summary)
     if process:
         _run_child(Share.parse(process), wish)
     elif processes > 1:
         _run_parent(processes, wish)
     else:
         _run_alone(load_settings(), wish)
+
+
+def _require_writable(summary: Path | None) -> None:
+    """Now, and not at the end of a long run."""
+    if summary and (summary.is_dir() or not os.access(summary.parent, os.W_OK)):
+        raise SettingsError(f"--summary: {summary} cannot be written, or its folder is not there")
 
 
 def _run_alone(settings: Settings, wish: Wish) -> None:
@@ -146,5 +154,13 @@ def _run(worker: Worker, wish: Wish) -> None:
             worker.run()
     finally:
         if wish.summary:
-            wish.summary.write_bytes(orjson.dumps(worker.tally.as_dict()))
+            _write(wish.summary, orjson.dumps(worker.tally.as_dict()))
     log.info("done: %s", describe(worker.tally))
+
+
+def _write(summary: Path, counts: bytes) -> None:
+    """What ended the run is worth more than its counts, so trouble with these never takes its place."""
+    try:
+        summary.write_bytes(counts)
+    except OSError as error:
+        log.error("cannot write the summary %s: %s", summary, error.strerror)  # noqa: TRY400  the reason is all there is

@@ -35,7 +35,7 @@ class Signals:
         if self._running is None:
             log.info("%s: leaving before anything was read", signal.Signals(number).name)
             raise SystemExit(0)
-        log.info("%s: finishing what is on the device, then leaving", signal.Signals(number).name)
+        log.info("%s: finishing what has begun, then leaving", signal.Signals(number).name)
         signal.signal(number, signal.SIG_DFL if number == signal.SIGTERM else signal.default_int_handler)
         self._running.stop()
 

@@ -58,12 +58,17 @@ def scaler(
     config = kafka_config(load_settings())
     asked = Asked(config.group_id, config.input_topic, Rules(target_age_s, catch_up_s, max_workers))
     with (
-        _serving(config, asked, f"{host}:{port}", (tls_certificate, tls_key, tls_client_ca)) as bound,
+        _serving(config, asked, address_of(host, port), (tls_certificate, tls_key, tls_client_ca)) as bound,
         _stopped() as end,
     ):
-        log.info("group %s on %s: answering KEDA on %s:%d", asked.group, asked.topic, host, bound)
+        log.info("group %s on %s: answering KEDA on %s", asked.group, asked.topic, address_of(host, bound))
         end.wait()
     log.info("ended")
+
+
+def address_of(host: str, port: int) -> str:
+    """As gRPC takes it: an IPv6 address in brackets."""
+    return f"[{host}]:{port}" if ":" in host and not host.startswith("[") else f"{host}:{port}"
 
 
 class _Ending(Latch):
@@ -86,7 +91,7 @@ def _serving(
     try:
         from enricher.scaling.service import ExternalScaler, serving  # noqa: PLC0415  an extra: not everybody has gRPC
     except ImportError as error:
-        message = f"the scaler needs gRPC: pip install 'enricher[scaler]' ({error})"
+        message = f"the scaler needs gRPC: install the extra `scaler`, `pip install '.[scaler]'` ({error})"
         raise SettingsError(message) from error
     from enricher.scaling.watching import Watches  # noqa: PLC0415  beside its server
 

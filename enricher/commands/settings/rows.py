@@ -19,7 +19,9 @@ from enricher.settings import FromFile, Settings, variable_name
 
 MASK = "***"
 
-_SECRET = re.compile(r"password|passphrase|secret|token|credential|private|pem$|oauthbearer\.config", re.IGNORECASE)
+_SECRET = re.compile(
+    r"password|passphrase|secret|token|credential|private|pem$|oauthbearer\.config|jaas", re.IGNORECASE
+)
 _DEFAULTS_IN_WORDS = {
     ("kafka", "instance"): "the host name",
     ("model", "cache_dir"): "`enricher` in the user's cache folder",

@@ -82,10 +82,12 @@ class _Viewer:
             self._console.print(f"deleted: {key}", markup=False, style="dim")
             return
         source = self._source(record)
-        article = _article(source)
-        for line in show.enriched(
-            orjson.loads(record.value), article, self._facts(record, source), colours=self._colours
-        ):
+        facts = self._facts(record, source)
+        try:
+            lines = list(show.enriched(orjson.loads(record.value), _article(source), facts, colours=self._colours))
+        except (ValueError, LookupError, TypeError, AttributeError):  # written by something else than a worker
+            lines = [show.foreign(record)]
+        for line in lines:
             self._console.print(line, soft_wrap=True)
         self._console.print()
 

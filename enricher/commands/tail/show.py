@@ -57,6 +57,12 @@ def enriched(document: Mapping[str, Any], article: Article | None, facts: str, *
     yield Text(f"  {printable(document['id'])}: {counts}, {facts}", style="dim")
 
 
+def foreign(record: RawRecord) -> Text:
+    """The line for what is no enriched record, though it stands among them."""
+    partition = record.partition
+    return Text(f"no enriched record: {partition.topic}[{partition.number}]@{record.offset}", style="dim")
+
+
 def dead_letter(record: RawRecord) -> Iterator[Text]:
     """The lines for one dead letter: why, and where the input stands. Never its text."""
     headers = {name.removeprefix("enricher.dlq."): value for name, value in header_texts(record).items()}
@@ -106,10 +112,13 @@ def _indented(text: Text) -> Text:
 
 
 def _json(value: bytes) -> Any:  # noqa: ANN401  whatever JSON holds
+    """As it stands, and in one line: read and written anew, long numbers would be rounded, and deep ones refused."""
     try:
-        return orjson.loads(value)
+        orjson.loads(value)
     except orjson.JSONDecodeError:
         return _text(value)
+    # Within its strings JSON has no line ends, so all that there are stand between its parts.
+    return orjson.Fragment(value.replace(b"\r", b" ").replace(b"\n", b" "))
 
 
 def _text(value: bytes) -> str:

@@ -31,11 +31,15 @@ def verify(
     group: Annotated[str | None, typer.Option("--group", help="Consumer group. Default: the settings'.")] = None,
     wait_s: Annotated[
         float | None,
-        typer.Option("--wait", min=0, metavar="SECONDS", help="Let the group catch up first, for at most so long."),
+        typer.Option(
+            "--wait", min=0, max=604_800, metavar="SECONDS", help="Let the group catch up first, for at most so long."
+        ),
     ] = None,
     watch_s: Annotated[
         float,
-        typer.Option("--watch", min=0, metavar="SECONDS", help="Watch committed offsets first: they never go back."),
+        typer.Option(
+            "--watch", min=0, max=604_800, metavar="SECONDS", help="Watch committed offsets first: they never go back."
+        ),
     ] = 0.0,
     recompute: Annotated[
         int,
