@@ -17,7 +17,7 @@ from benchmark.outcome import Outcome
 from benchmark.repeating import Run, interleave
 from benchmark.stages import REST, stage_times
 from benchmark.stubs import KnownAnswers
-from benchmark.watching import work_off
+from benchmark.watching import calls_of, work_off
 from enricher.app import window_cutter
 from enricher.codec import decode_article
 from enricher.records import InFlight, Partition, RawRecord, TokenizedArticle, Window
@@ -112,8 +112,10 @@ def _worker(
         if not tokenizer:
             stack.enter_context(load.answers.in_place_of_the_tokenizer())
         topics = stack.enter_context(bench.topics(load.values))
+        library = stack.enter_context(calls_of(bench.model.tokenizer, "_encode"))
         times = stack.enter_context(stage_times()) if clocks else None
         work = work_off(bench, bench.model, bench.settings_for(topics, batching=batching))
     assert work.tally.records == len(load.values), "every article has its record"
     stages = times.seconds() | {REST: max(0.0, work.loop_s - times.clocked_s)} if times else {}
-    return Run(work.tally.records / (work.loop_s + work.client_s), work.load, {"work": work, "stages": stages})
+    detail = {"work": work, "stages": stages, "library_s": sum(call.cpu_s for call in library)}
+    return Run(work.tally.records / (work.loop_s + work.client_s), work.load, detail)
