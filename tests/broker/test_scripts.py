@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
+COMMANDS = sorted(each.name for each in SCRIPTS.iterdir() if each.is_file() and not each.suffix)
 
 pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="these are scripts for bash")
 
@@ -19,7 +20,7 @@ def bare(tmp_path: Path) -> Path:
     """Copy the scripts into a repository where nothing is set up."""
     scripts = tmp_path / "scripts"
     scripts.mkdir()
-    for name in ("environment.sh", "kafka", "test", "check", "lock"):
+    for name in ("environment.sh", *COMMANDS):
         shutil.copy2(SCRIPTS / name, scripts / name)
     return scripts
 
@@ -36,7 +37,7 @@ def run(script: Path, *arguments: str, **environment: str) -> subprocess.Complet
     )
 
 
-@pytest.mark.parametrize("name", ["kafka", "test", "check", "lock"])
+@pytest.mark.parametrize("name", COMMANDS)
 def test_help_needs_no_set_up(bare: Path, name: str) -> None:
     """`--help` explains the script at once and installs nothing."""
     asked = run(bare / name, "--help")

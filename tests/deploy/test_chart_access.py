@@ -82,6 +82,25 @@ def test_every_file_that_a_setting_names_is_mounted(path: Path) -> None:
                 assert file in {item["path"] for item in volumes[name]["secret"]["items"]}
 
 
+def test_a_secret_in_a_volume_of_ones_own_is_there_wherever_kafka_is_asked() -> None:
+    """The scaler has the same settings as the workers, so it opens the same files."""
+    mount = {"name": "keytab", "mountPath": "/run/secrets/own", "readOnly": True}
+    volume = {"name": "keytab", "secret": {"secretName": "keytab"}}
+    properties = {"properties": {"sasl.password": {"file": "/run/secrets/own/password"}}}
+    rendered = render(
+        {
+            "autoscaling": {"mode": "keda"},
+            "settings": {"kafka": properties},
+            "extraVolumes": [volume],
+            "extraVolumeMounts": [mount],
+        }
+    )
+    assert len(rendered.pods) == 2
+    for pod in rendered.pods:
+        assert volume in pod["volumes"]
+        assert all(mount in container["volumeMounts"] for container in pod["containers"])
+
+
 @pytest.mark.parametrize("path", CI_FILES, ids=lambda path: path.stem)
 def test_the_chart_makes_no_secret(path: Path) -> None:
     """It only names them."""
@@ -128,6 +147,7 @@ def test_a_worker_reaches_kafka_dns_and_the_collector() -> None:
     assert egress_ports({}) == {53, 9092}
     assert egress_ports(kafka) == {53, 9092, 9093, 9094}
     assert egress_ports({**kafka, "networkPolicy": {"kafka": {"ports": [9443]}}}) == {53, 9443}
+    assert egress_ports({"networkPolicy": {"dns": {"ports": [53, 5353]}}}) == {53, 5353, 9092}
     assert egress_ports({"otlp": {"endpoint": "http://collector:4318/"}}) == {53, 9092, 4318}
     assert egress_ports({"otlp": {"endpoint": "https://collector"}}) == {53, 9092, 443}
 
@@ -191,7 +211,9 @@ def test_strimzis_topics_fit_one_another_and_the_largest_record() -> None:
     assert topics["News_Articles"]["metadata"]["name"] == "news-articles"
     assert topics["News_Articles"]["spec"]["config"]["retention.ms"] == 604_800_000
     assert topics["entities"]["spec"]["config"]["max.message.bytes"] > 2_000_000
-    assert topics["articles.dead-letters"]["spec"]["config"]["max.message.bytes"] > 16_000_000
+    largest = topics["News_Articles"]["spec"]["config"]["max.message.bytes"]
+    assert largest == 16_000_000, "the largest whose dead letter keeps its value"
+    assert topics["articles.dead-letters"]["spec"]["config"]["max.message.bytes"] >= largest + 4096
     for each in topics.values():
         assert each["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
         assert each["spec"]["config"]["min.insync.replicas"] == 2

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from deploy.chart_rendering import (
-    APP_VERSION,
     CI_FILES,
     FULL_NAME,
     Object,
@@ -174,68 +173,12 @@ def test_a_chart_of_another_version_does_not_roll_the_workers() -> None:
     assert not any("chart" in name or "version" in name for name in labels)
 
 
-def test_one_gpu_per_pod() -> None:
-    """Asked for in the limits, with what goes with it; without, none of it."""
-    values: Object = {"gpu": {"enabled": True, "runtimeClassName": "nvidia", "nodeSelector": {"gpu": "l4"}}}
-    rendered = render({**values, "nodeSelector": {"zone": "a"}, "tolerations": [{"operator": "Exists", "key": "own"}]})
-    assert rendered.worker["resources"]["limits"]["nvidia.com/gpu"] == "1"
-    assert rendered.pod["runtimeClassName"] == "nvidia"
-    assert rendered.pod["nodeSelector"] == {"gpu": "l4", "zone": "a"}
-    assert ["nvidia.com/gpu", "own"] == [each["key"] for each in rendered.pod["tolerations"]]
-    without = render()
-    assert "nvidia.com/gpu" not in without.worker["resources"]["limits"]
-    assert not {"runtimeClassName", "nodeSelector", "tolerations"} & without.pod.keys()
-
-
 def test_processes_are_the_workers_own() -> None:
     """Its own option, and nothing of it where one process is wanted."""
     assert ["run"] == render().worker["args"]
     arguments = render({"processes": 4}).worker["args"]
     assert ["run", "--processes=4"] == arguments
     assert CliRunner().invoke(app, [*arguments, "--help"]).exit_code == 0
-
-
-def test_the_image_fits_the_device_unless_it_is_named() -> None:
-    """A worker told to use CUDA from an image without it would never start."""
-    assert render().worker["image"] == f"enricher:{APP_VERSION}-cpu"
-    assert render({"gpu": {"enabled": True}}).worker["image"] == f"enricher:{APP_VERSION}-cuda"
-    digest = f"sha256:{'a' * 64}"
-    named = render({"image": {"repository": "registry.example/enricher", "tag": "x", "digest": digest}})
-    assert named.worker["image"] == f"registry.example/enricher:x@{digest}"
-
-
-@pytest.mark.parametrize(
-    ("model", "source"),
-    [
-        ({}, None),
-        ({"path": "/opt/models/ner"}, "/opt/models/ner"),
-        ({"from": "volume", "volume": {"existingClaim": "models"}}, "/model"),
-        ({"from": "volume", "path": "ner", "volume": {"existingClaim": "models"}}, "/model/ner"),
-        ({"from": "init", "path": "ner", "init": {"image": "models:1"}}, "/model/ner"),
-    ],
-    ids=str,
-)
-def test_the_model_is_looked_for_where_it_is_put(model: Object, source: str | None) -> None:
-    """In the image, on a claim, or where a container before the worker put it."""
-    rendered = render({"model": model})
-    assert environment_of(rendered.worker).get("ENRICHER_MODEL__SOURCE") == source
-    mounts = [mount for mount in rendered.worker["volumeMounts"] if mount["name"] == "model"]
-    assert [{"name": "model", "mountPath": "/model", "readOnly": True}] * (model.get("from") is not None) == mounts
-    for container in rendered.pod.get("initContainers", ()):
-        assert environment_of(container)["MODEL_DIR"] == source
-        assert {"name": "model", "mountPath": "/model"} in container["volumeMounts"]
-
-
-def test_a_model_is_prepared_where_there_is_room_for_it() -> None:
-    """`model prepare` writes its folder beside where it shall be, and downloads more than `/tmp` holds."""
-    (path,) = (path for path in CI_FILES if path.stem == "model-prepare-values")
-    rendered = render(values_of(path))
-    (container,) = rendered.pod["initContainers"]
-    mounts = {mount["mountPath"] for mount in container["volumeMounts"] if not mount.get("readOnly")}
-    assert str(Path(environment_of(container)["MODEL_DIR"]).parent) in mounts
-    assert str(Path(environment_of(container)["HF_HOME"]).parent) in mounts
-    command, sub, *arguments = container["args"]
-    assert CliRunner().invoke(app, [command, sub, *arguments, "--help"]).exit_code == 0
 
 
 def test_metrics_and_traces_go_where_the_values_say() -> None:
@@ -246,6 +189,12 @@ def test_metrics_and_traces_go_where_the_values_say() -> None:
     assert environment["OTEL_EXPORTER_OTLP_ENDPOINT"] == "http://collector:4318"
     assert [environment[f"OTEL_{each}_EXPORTER"] for each in ("METRICS", "TRACES")] == ["otlp", "none"]
     assert environment["OTEL_RESOURCE_ATTRIBUTES"].endswith("service.instance.id=$(POD_NAMESPACE).$(POD_NAME),a=b")
+
+
+def test_several_processes_send_their_metrics_under_names_of_their_own() -> None:
+    """Each names itself by its instance, unless the resource's attributes name all of them."""
+    environment = environment_of(render({"processes": 2, "otlp": {"endpoint": "http://collector:4318"}}).worker)
+    assert environment["OTEL_RESOURCE_ATTRIBUTES"].endswith("k8s.pod.name=$(POD_NAME)")
 
 
 def test_workers_are_spread_without_being_kept_from_running() -> None:

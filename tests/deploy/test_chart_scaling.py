@@ -163,6 +163,8 @@ def test_keda_and_the_scaler_may_prove_who_they_are() -> None:
     keys = {"caCert": "ca.crt", "tlsClientCert": "client.crt", "tlsClientKey": "client.key"}
     assert keys == {each["parameter"]: each["key"] for each in references}
     pod = rendered.one("Deployment")["spec"]["template"]["spec"]
+    service = rendered.one("Service", f"{FULL_NAME}-scaler")
+    assert "appProtocol" not in service["spec"]["ports"][0], "h2c is HTTP/2 without TLS"
     (volume,) = (each for each in pod["volumes"] if each["name"] == "scaler-tls")
     assert ["tls.crt", "tls.key", "ca.crt"] == [item["key"] for item in volume["secret"]["items"]]
     assert not render(KEDA).all("TriggerAuthentication")

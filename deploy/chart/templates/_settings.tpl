@@ -9,6 +9,17 @@
 {{- end -}}
 {{- end }}
 
+{{- define "enricher.lanes" -}}
+{{- /* Of a worker on a CPU. By itself it makes one of each core that it sees, with memory for each, and without a limit on its
+CPU it sees all cores of the node: so one for each whole CPU that it asks for. At most as many as the setting takes. */ -}}
+{{- $asked := get (default dict .Values.resources.requests) "cpu" | toString -}}
+{{- $limited := hasKey (default dict .Values.resources.limits) "cpu" -}}
+{{- if and $asked (not $limited) (not .Values.gpu.enabled) (kindIs "invalid" (dig "model" "lanes" nil .Values.settings)) -}}
+{{- $cores := ternary (divf (trimSuffix "m" $asked | float64) 1000) (float64 $asked) (hasSuffix "m" $asked) -}}
+{{- divf $cores .Values.processes | floor | int | max 1 | min 64 -}}
+{{- end -}}
+{{- end }}
+
 {{- define "enricher.kafkaProperties" -}}
 {{- $tls := .Values.kafka.tls -}}
 {{- $sasl := .Values.kafka.sasl -}}
@@ -44,6 +55,7 @@
 {{- if $kafka }}{{- $_ := set $made "kafka" (dict "properties" $kafka) -}}{{- end -}}
 {{- $model := dict "device" (ternary "cuda" "cpu" .Values.gpu.enabled) "cache_dir" "/var/cache/enricher" -}}
 {{- with include "enricher.modelSource" . }}{{- $_ := set $model "source" . -}}{{- end -}}
+{{- with include "enricher.lanes" . }}{{- $_ := set $model "lanes" (int .) -}}{{- end -}}
 {{- $_ := set $made "model" $model -}}
 {{- $_ := set $made "health" (dict "host" "0.0.0.0" "port" .Values.health.port) -}}
 {{- mergeOverwrite (deepCopy .Values.settings) $made | toJson -}}
@@ -111,7 +123,9 @@
 - name: OTEL_SERVICE_NAME
   value: {{ include "enricher.job" $ | quote }}
 - name: OTEL_RESOURCE_ATTRIBUTES
-  value: "k8s.namespace.name=$(POD_NAMESPACE),k8s.pod.name=$(POD_NAME),service.instance.id=$(POD_NAMESPACE).$(POD_NAME)
+  {{- /* Each of several processes names itself: under one name for all their numbers would overwrite one another. */}}
+  value: "k8s.namespace.name=$(POD_NAMESPACE),k8s.pod.name=$(POD_NAME)
+    {{- if eq (int $.Values.processes) 1 }},service.instance.id=$(POD_NAMESPACE).$(POD_NAME){{ end }}
     {{- range $name, $value := .resourceAttributes }},{{ $name }}={{ $value }}{{ end }}"
 {{- with .headers }}
 {{- if .existingSecret }}
