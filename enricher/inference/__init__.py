@@ -4,6 +4,7 @@ Knows nothing of Kafka, settings or articles' fate. No error of ONNX Runtime, to
 safetensors leaves it unmapped.
 
     tokenizer.py    texts -> ids and character spans
+    tokenizer_files.py  the files of a checkpoint -> its fast tokenizer
     checkpoint.py   a Hugging Face folder: config, labels, weights read one at a time, digest
     labels.py       the ways to write label names, read as one
     families.py     what each encoder family calls its weights: the table
@@ -21,6 +22,7 @@ safetensors leaves it unmapped.
     onnxfolder.py   a folder with a model that is ONNX already
     external.py     such a model between our inputs and our answers
     device.py       which device, how many cores, how a session is opened
+    first_run.py    a session that is not safe for threads until it has run once
     openvino_session.py  OpenVINO: whether it is here, and a model opened on it
     model.py        a folder -> a graph on disk, in the form that was chosen
     cache.py        where graphs are kept, each built once
