@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Mapping
 from functools import lru_cache
+from operator import methodcaller
 from typing import TYPE_CHECKING
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -76,18 +77,23 @@ def raw_record(message: Message) -> RawRecord:
     assert offset is not None
     # Publishers without a clock write -1, which the client hands on as a time.
     timestamp_s = timestamp_ms / 1000 if kind and timestamp_ms >= 0 else None
-    return RawRecord(partition_of(message), offset, message.key(), message.value(), _headers(message), timestamp_s)
+    return RawRecord(partition_of(message), offset, message.key(), message.value(), headers_of(message), timestamp_s)
 
 
-def _headers(message: Message) -> Headers:
+def headers_of(message: Message) -> Headers:
     """As they came; none where a name is not UTF-8, which the client cannot give: it fails in an odd way."""
     try:
         # The stub allows dicts as headers, the client gives pairs.
-        return tuple(message.headers() or ())  # type: ignore[arg-type]
+        return tuple(_read_headers(message) or ())
     except (SystemError, UnicodeDecodeError):
         where = f"{message.topic()}[{message.partition()}] offset {message.offset()}"
         log.warning("%s: its headers are left out, the name of one is not UTF-8", where)
         return ()
+
+
+# Not `message.headers()`: the client gives a result and an exception at once, and a call that the interpreter has made fast
+# for this place does not look for one. It would come up at whatever is called next.
+_read_headers = methodcaller("headers")
 
 
 def partition_of(message: Message) -> Partition:

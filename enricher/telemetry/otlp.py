@@ -119,7 +119,8 @@ def _told_as_settings() -> Iterator[None]:
 
 def _unquoted(record: logging.LogRecord) -> bool:
     """What the SDK says of `OTEL_EXPORTER_OTLP_HEADERS`, without the header that it cannot read: there is a token in it."""
-    record.args = ("(not shown: it may hold a secret)",)
+    if record.args:
+        record.args = ("(not shown: it may hold a secret)",) * len(record.args)
     return True
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import cast
 
 from confluent_kafka import Message
 
+from enricher.kafka.metadata import headers_of
 from enricher.verify.findings import Checks, Place
 from enricher.verify.headers import Headers, Source, by_name, record_id, source_of_dead_letter, source_of_record
 from enricher.verify.ledger import PartitionLedger, mark_of
@@ -46,7 +46,7 @@ class Outputs:
     def take(self, message: Message) -> None:
         """Note one committed output."""
         place = Place(message.topic() or "", message.partition() or 0, message.offset() or 0)
-        headers = by_name(cast("list[tuple[str, bytes | None]]", message.headers() or []))
+        headers = by_name(headers_of(message))
         source = self._source(headers, tombstone=message.value() is None)
         self._checks.headers.checked += 1
         self.total += 1

@@ -10,6 +10,7 @@ from typing import Any, cast
 import orjson
 from confluent_kafka import Message
 
+from enricher.kafka.metadata import headers_of
 from enricher.verify.findings import Check, Place
 from enricher.verify.headers import by_name, source_of_record
 from enricher.verify.reading import RangeReader, Ranges
@@ -63,7 +64,7 @@ class PayloadCheck:
                     yield message
 
     def _source(self, message: Message) -> Place | None:
-        headers = by_name(cast("list[tuple[str, bytes | None]]", message.headers() or []))
+        headers = by_name(headers_of(message))
         source = source_of_record(headers, tombstone=False)
         if source is None or source.topic != self._input_topic:
             return None  # other checks say so

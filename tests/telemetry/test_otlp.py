@@ -125,7 +125,7 @@ def test_without_the_extra_grpc_says_what_to_install(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
     monkeypatch.setattr(builtins, "__import__", without_grpc)
-    with pytest.raises(SettingsError, match=r"enricher\[grpc\]"), exported_metrics(observed(), resource_of("1", "w")):
+    with pytest.raises(SettingsError, match=r"extra `grpc`"), exported_metrics(observed(), resource_of("1", "w")):
         pass
 
 
