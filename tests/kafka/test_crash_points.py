@@ -28,6 +28,8 @@ QUICK = {
     "ENRICHER_KAFKA__SESSION_TIMEOUT_S": "6",
     "ENRICHER_KAFKA__TRANSACTION_TIMEOUT_S": "5",
     "ENRICHER_WORKER__PUBLISH_INTERVAL_MS": "50",
+    # So that there are polls and calls of the tokenizer enough to die at the third.
+    "ENRICHER_WORKER__CHARS_PER_TOKENIZER_CALL": "2000",
     "ENRICHER_MODEL__PRECISION": "fp32",
 }
 ARTICLES = 120
