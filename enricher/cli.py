@@ -23,6 +23,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import typer
 
+from enricher.commands.console import reader_gone
 from enricher.commands.doctor import doctor
 from enricher.commands.enrich import enrich
 from enricher.commands.lag import lag
@@ -113,22 +114,27 @@ def main() -> None:
     """The console script: runs a command and turns a FatalError into its message and exit code."""
     _prepare_streams()
     try:
-        try:
-            app()
-        finally:
-            sys.stdout.flush()
+        _run()
     except FatalError as error:
         if error.exit_code:
             sys.stderr.write(f"enricher: {error}\n")
         sys.exit(error.exit_code)
+
+
+def _run() -> None:
+    """The command, and what it wrote. Raises FatalError where that cannot be written."""
+    try:
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
     except OSError as error:
-        if error.errno not in {errno.EPIPE, errno.ENOSPC}:
-            raise
-        abandon(sys.stdout.buffer)
         if error.errno == errno.EPIPE:
-            sys.exit(0)  # the reader has seen enough
-        sys.stderr.write(f"enricher: cannot write the output: {error.strerror}\n")
-        sys.exit(FatalError.exit_code)
+            raise reader_gone() from error
+        if error.errno == errno.ENOSPC:
+            abandon(sys.stdout.buffer)
+            raise FatalError(f"cannot write the output: {error.strerror}") from error
+        raise
 
 
 def _prepare_streams() -> None:

@@ -39,8 +39,10 @@ environment_is_ready() {
   [ -f "$environment_stamp" ] && environment_wanted | cmp -s - "$environment_stamp" && "$python" -c '' 2>/dev/null
 }
 
+# Given a script's arguments, it first answers for the program that is not there yet, where they ask for help.
 set_up_environment() {
   environment_is_ready && return
+  help_if_asked "$@"
   check_platform
   base_python=$(find_python)
   check_python_modules

@@ -40,7 +40,7 @@ def model_findings(settings: Settings) -> Iterator[Finding]:
         yield _say.fail("model", str(error), advice)
         return
     except SettingsError as error:
-        yield Voice("settings").fail("windows", str(error), "See the batching settings in 'enricher settings'.")
+        yield _windows(error)
         return
     seconds = time.monotonic() - began_s
     yield _say.ok("model", f"{model.card.name} ({model.card.digest[:19]}), loaded and warm after {seconds:.1f} s")
@@ -49,7 +49,12 @@ def model_findings(settings: Settings) -> Iterator[Finding]:
     try:
         yield _sentence(settings, model)
     except SettingsError as error:
-        yield Voice("settings").fail("windows", str(error), "See the batching settings in 'enricher settings'.")
+        yield _windows(error)
+
+
+def _windows(error: SettingsError) -> Finding:
+    """They do not suit the model, which is seen when it is loaded, or when its windows are cut."""
+    return Voice("settings").fail("windows", str(error), "See the batching settings in 'enricher settings'.")
 
 
 def machine_findings(settings: Settings) -> Iterator[Finding]:

@@ -5,7 +5,6 @@ Does the steps in order; what each does is in its own file. `keep` puts a report
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import onnxruntime as ort
 
-from enricher.errors import ModelError
+from enricher.inference.cache import written_to_first
 from enricher.inference.gate.batches import COMPOSITIONS
 from enricher.inference.gate.gold import GoldSet, joined
 from enricher.inference.gate.machine import processor_features, processor_name
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from enricher.inference.model import PreparedModel
     from enricher.records import Int32Array
 
-_log = logging.getLogger(__name__)
 _USUAL = 1
 """Which of COMPOSITIONS F1 is measured in: the one nearest to a worker's own."""
 
@@ -110,16 +108,7 @@ class Gate:
 
 def keep(report: GateReport, folders: Sequence[Path]) -> Path:
     """Write the report into the first of `folders` that can be written. Raises ModelError where none can."""
-    for folder in folders[:-1]:
-        try:
-            return write_report(folder, report)
-        except OSError as error:
-            _log.warning("the report cannot be written to %s: %s", folder, error.strerror)
-    try:
-        folders[-1].mkdir(parents=True, exist_ok=True)
-        return write_report(folders[-1], report)
-    except OSError as error:
-        raise ModelError(f"the report cannot be written: {error}. Choose another cache (model.cache_dir).") from error
+    return written_to_first(folders, lambda folder: write_report(folder, report), "the report")
 
 
 def _binding(model: PreparedModel, gold: GoldSet) -> Binding:

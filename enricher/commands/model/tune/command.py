@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 from collections.abc import Callable, Sequence
@@ -19,7 +18,6 @@ from enricher.commands.model.arguments import EMBEDDED, DeviceOption, FolderArgu
 from enricher.commands.model.pages.tuning import tuning_page
 from enricher.commands.model.tune.recommend import bucket_edges, overhead_tokens, recommended, rows_of
 from enricher.commands.model.tune.sweep import Cell, Measurement, Sweep
-from enricher.errors import ModelError
 from enricher.settings import load_settings
 
 if TYPE_CHECKING:
@@ -155,18 +153,10 @@ def _tuning(
 
 def _keep(tuning: Tuning, folders: Sequence[Path]) -> Path:
     """In the first folder that can be written: beside the model, else in its place in the cache."""
-    from enricher.inference.tuning import write_tuning  # noqa: PLC0415  it imports ONNX Runtime
+    from enricher.inference.cache import written_to_first  # noqa: PLC0415  a room that imports ONNX Runtime
+    from enricher.inference.tuning import write_tuning  # noqa: PLC0415  the same
 
-    for folder in folders[:-1]:
-        with contextlib.suppress(OSError):
-            path = write_tuning(folder, tuning)
-            break
-    else:
-        try:
-            path = write_tuning(folders[-1], tuning)
-        except OSError as error:
-            message = f"the tuning cannot be written: {error}. Choose another cache (model.cache_dir)."
-            raise ModelError(message) from error
+    path = written_to_first(folders, lambda folder: write_tuning(folder, tuning), "the tuning")
     path.with_suffix(".html").write_text(tuning_page(tuning), encoding="utf-8")
     return path
 
