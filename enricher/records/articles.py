@@ -43,6 +43,10 @@ class RawRecord:
     headers: Headers = ()
     timestamp_s: float | None = None
     """When the publisher wrote it, in seconds since the epoch; None where the broker does not know."""
+    topic_id: str | None = None
+    """Kafka's id of the topic, which a topic that is deleted and created again does not keep; None where none is known."""
+    leader_epoch: int | None = None
+    """The epoch of the partition's leader that wrote it: committed with the offset, it tells a log that was cut off."""
 
     @property
     def size_bytes(self) -> int:

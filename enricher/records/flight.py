@@ -145,15 +145,25 @@ class BatchResult:
 
 
 @dataclass(frozen=True, slots=True)
+class Mark:
+    """Written with a committable offset: how many processes took up work there, and how many with one record alone."""
+
+    attempts: int = 0
+    alone: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Release:
     """Finished tickets in offset order, and the committable offsets that belong to exactly these.
 
     `committable` may name partitions without a ticket here: their position moved on over offsets that carry no
-    record (transaction markers).
+    record (transaction markers), or `marks` has something to say of an offset that is committed already.
     """
 
     tickets: Sequence[InFlight]
     committable: Mapping[Partition, int]
+    marks: Mapping[Partition, Mark] = field(default_factory=dict)
+    """Of partitions in `committable`; one without a mark gets the empty one."""
 
     @property
     def empty(self) -> bool:
