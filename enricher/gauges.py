@@ -84,7 +84,8 @@ class Gauges:
 
     def _lags(self, connection: Connection) -> Mapping[Partition, int]:
         ends = connection.ends
-        standing = self.tracker.committable()
+        # What has given nothing yet stands where it began.
+        standing = {**connection.starts, **self.tracker.committable()}
         return {partition: max(0, ends[partition] - at) for partition, at in standing.items() if partition in ends}
 
     def _oldest_age_s(self, connection: Connection, lags: Mapping[Partition, int]) -> float:
@@ -93,4 +94,4 @@ class Gauges:
         known_s = self.epoch_clock() - min((stamp_s for stamp_s in stamps_s if stamp_s is not None), default=math.inf)
         trouble = self._trouble
         left_s = 0.0 if trouble is None else trouble.age_s + self.clock() - trouble.since_s
-        return max(0.0, known_s, connection.away_s, left_s)
+        return max(0.0, known_s, connection.away_s, connection.silent_s, left_s)

@@ -35,6 +35,10 @@ class Connection:
     """For how long it has been connected with none."""
     ends: Mapping[Partition, int] = field(default_factory=dict)
     """The offset after the last one that may be read, of each partition, as far as is known."""
+    starts: Mapping[Partition, int] = field(default_factory=dict)
+    """The offset at which reading of each of our partitions began."""
+    silent_s: float = 0.0
+    """For how long a partition that is behind its end has given nothing; of several the longest."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,6 +50,9 @@ def kafka_config(settings: Settings) -> KafkaConfig:
         max_record_bytes=articles.max_record_bytes,
         # The client counts a record's headers and framing too; 64 KiB is far above what we add.
         max_message_bytes=max(articles.max_record_bytes, articles.max_dead_letter_bytes) + 65_536,
+        start=kafka.start,
+        allow_fewer_partitions=kafka.allow_fewer_partitions,
+        partition_timeout_s=kafka.partition_timeout_s,
         properties=kafka.client_properties(),
     )
 
@@ -72,7 +75,7 @@ def kafka_worker(
     sink = TransactionalSink(
         config,
         _encoder(settings, model.card),
-        membership=source.membership,
+        group=source,
         guard=guard,
         tally=tally,
         producer_class=made_of.producer,

@@ -9,7 +9,7 @@ import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from confluent_kafka import KafkaError
 
@@ -23,6 +23,7 @@ _EXACTLY_ONCE = frozenset(
     {
         "acks",
         "auto.offset.reset",
+        "check.crcs",
         "enable.auto.commit",
         "enable.auto.offset.store",
         "enable.gapless.guarantee",
@@ -74,6 +75,12 @@ class KafkaConfig:
     request_timeout_s: float
     max_record_bytes: int
     max_message_bytes: int
+    start: Literal["resume", "beginning", "end"] = "resume"
+    """Where a partition begins for which the group has no committed offset."""
+    allow_fewer_partitions: bool = False
+    """Whether an output topic may have fewer partitions than the input."""
+    partition_timeout_s: float = 60.0
+    """For how long a partition that has records may give none."""
     properties: Mapping[str, str | int | float | bool] = field(default_factory=dict, repr=False)  # it may hold secrets
 
     def __post_init__(self) -> None:
@@ -111,6 +118,8 @@ class KafkaConfig:
             "isolation.level": "read_committed",
             # The client's own default, `largest`, silently skips what is there before the first commit.
             "auto.offset.reset": "earliest",
+            # Off by default in the client: a damaged batch that is not compressed would pass as data.
+            "check.crcs": True,
             # How the source knows where a partition ends behind transaction markers.
             "enable.partition.eof": True,
             # Small prefetch, and with it the short backoff: with the default of 1 s it reads in fits and starts.

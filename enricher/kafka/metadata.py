@@ -29,11 +29,15 @@ def partitions_of(client: Consumer | Producer, topic: str, timeout_s: float) -> 
     metadata = client.list_topics(topic, timeout=timeout_s).topics[topic]
     if metadata.error:
         if metadata.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-            message = f"there is no topic '{topic}': create it ('enricher topics create') or name the right one"
-            raise BrokerError(message)
+            raise BrokerError(no_such_topic(topic))
         # The client's own error does not say which topic.
         raise KafkaException(KafkaError(metadata.error.code(), f"the topic '{topic}': {metadata.error.str()}"))
     return [Partition(topic, number) for number in sorted(metadata.partitions)]
+
+
+def no_such_topic(topic: str) -> str:
+    """What to say where the broker knows no such topic."""
+    return f"there is no topic '{topic}': create it ('enricher topics create') or name the right one"
 
 
 def bounds_of(consumer: Consumer, partition: Partition, timeout_s: float) -> tuple[int, int]:
@@ -70,14 +74,23 @@ def listed_offsets(
     return offsets
 
 
-def raw_record(message: Message) -> RawRecord:
-    """The message as a record of ours."""
+def raw_record(message: Message, topic_id: str | None = None) -> RawRecord:
+    """The message as a record of ours, of the topic with that id."""
     kind, timestamp_ms = message.timestamp()
     offset = message.offset()
     assert offset is not None
     # Publishers without a clock write -1, which the client hands on as a time.
     timestamp_s = timestamp_ms / 1000 if kind and timestamp_ms >= 0 else None
-    return RawRecord(partition_of(message), offset, message.key(), message.value(), headers_of(message), timestamp_s)
+    return RawRecord(
+        partition_of(message),
+        offset,
+        message.key(),
+        message.value(),
+        headers_of(message),
+        timestamp_s,
+        topic_id,
+        message.leader_epoch(),
+    )
 
 
 def headers_of(message: Message) -> Headers:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
@@ -20,6 +20,8 @@ from enricher.kafka.client import KafkaConfig, LastWord
 from enricher.kafka.metadata import partitions_of
 from enricher.kafka.reports import Reports
 from enricher.kafka.retire import CLOSE_WAIT_S, retire
+from enricher.kafka.stopwatch import Stopwatch
+from enricher.kafka.topicwatch import TopicWatch
 from enricher.records import InFlight, Release
 from enricher.tally import Tally
 from enricher.watchdog import Guard
@@ -32,31 +34,45 @@ warnings.filterwarnings("ignore", message="Producer abort_transaction failed dur
 _ANY_PARTITION = -1  # librdkafka's RD_KAFKA_PARTITION_UA: the partitioner decides, by the key
 
 
-class TransactionalSink:
-    """Publishes releases exactly once.
+class Group(Protocol):
+    """The consumer's side of a transaction (`KafkaSource`)."""
 
-    `membership` gives fresh group metadata; it raises TransactionTrouble while this worker is no member.
-    """
+    @property
+    def watch(self) -> TopicWatch:
+        """What knows the topics."""
+
+    def membership(self) -> bytes:
+        """Fresh group metadata. Raises TransactionTrouble while this worker is no member."""
+
+    def offsets(self, release: Release) -> list[TopicPartition]:
+        """The release's offsets as they are to be committed."""
+
+    def committed(self, release: Release) -> None:
+        """They are committed."""
+
+
+class TransactionalSink:
+    """Publishes releases exactly once, with the offsets of `group`."""
 
     def __init__(
         self,
         config: KafkaConfig,
         encoder: Encoder,
         *,
-        membership: Callable[[], bytes],
+        group: Group,
         guard: Guard,
         tally: Tally,
         producer_class: type[Producer] = Producer,
     ) -> None:
         self._config = config
         self._encoder = encoder
-        self._membership = membership
+        self._group = group
         self._guard = guard
         self._tally = tally
         self._producer_class = producer_class
         self._last_word = LastWord(config)
         self._producer: Producer | None = None
-        self._same_partitions: Mapping[str, bool] = {}
+        self._partitions: Mapping[str, int] = {}
         self._reports = Reports()
 
     def open(self) -> None:
@@ -86,6 +102,7 @@ class TransactionalSink:
             retire(producer)
             raise
         self._producer = producer
+        self._group.committed(release)
         if slow:
             self._renew(slow)
 
@@ -105,13 +122,15 @@ class TransactionalSink:
     def _transact(self, producer: Producer, release: Release) -> str | None:
         """Begin, produce, flush, send offsets, commit. Returns the name of a step that was suspiciously slow."""
         timeout_s = self._config.transaction_timeout_s
-        steps = _Stopwatch(self._config.retry_pause_s)
+        steps = Stopwatch(self._config.retry_pause_s)
+        self._group.watch.ask()  # answered while the records are on their way
         producer.begin_transaction()
         if release.tickets:
             self._produce(producer, release.tickets)
             steps.done("produce")
-        offsets = [TopicPartition(p.topic, p.number, offset) for p, offset in release.committable.items()]
-        producer.send_offsets_to_transaction(offsets, self._membership(), timeout_s)
+        self._group.watch.confirm()
+        steps.pass_over()
+        producer.send_offsets_to_transaction(self._group.offsets(release), self._group.membership(), timeout_s)
         steps.done("send_offsets")
         producer.commit_transaction(timeout_s)
         steps.done("commit")
@@ -158,7 +177,9 @@ class TransactionalSink:
 
     def _produce_one(self, producer: Producer, message: Outgoing) -> None:
         topic = self._config.dead_letter_topic if message.kind == "dead_letter" else self._config.output_topic
-        partition = message.ticket.raw.partition.number if self._same_partitions[topic] else _ANY_PARTITION
+        number = message.ticket.raw.partition.number
+        # The input's partition, wherever there is one: order per key is kept then, whatever partitions are added later.
+        partition = number if number < self._partitions[topic] else _ANY_PARTITION
         delivered = self._reports.of(message.ticket)
         while True:
             try:
@@ -210,35 +231,18 @@ class TransactionalSink:
         try:
             with border("opening a transactional producer", self._last_word, producer):
                 # Metadata first: without it init_transactions now and then takes half a second longer.
-                self._same_partitions = self._compare_partitions(producer)
+                self._partitions = self._counted(producer)
                 producer.init_transactions(2 * self._config.transaction_timeout_s)
         except BaseException:
             retire(producer)  # only now: the border polls the producer once more, for the reason
             raise
         return producer
 
-    def _compare_partitions(self, producer: Producer) -> dict[str, bool]:
-        """For each topic that we write, whether it has as many partitions as the input: then order per key is kept."""
-        config = self._config
-        topics = (config.input_topic, config.output_topic, config.dead_letter_topic)
-        counts = {topic: len(partitions_of(producer, topic, config.request_timeout_s)) for topic in topics}
-        return {topic: count == counts[config.input_topic] for topic, count in counts.items()}
+    def _counted(self, producer: Producer) -> dict[str, int]:
+        """How many partitions the topics have that we write. Raises BrokerError where one is missing."""
+        topics = (self._config.output_topic, self._config.dead_letter_topic)
+        return {topic: len(partitions_of(producer, topic, self._config.request_timeout_s)) for topic in topics}
 
     def _drop(self) -> threading.Thread | None:
         producer, self._producer = self._producer, None
         return retire(producer) if producer else None
-
-
-class _Stopwatch:
-    """Notes the first step that took longer than a retry of the client takes to come."""
-
-    def __init__(self, retry_pause_s: float) -> None:
-        self._limit_s = retry_pause_s
-        self._last_s = time.monotonic()
-        self.slow: str | None = None
-
-    def done(self, step: str) -> None:
-        now_s = time.monotonic()
-        if now_s - self._last_s > self._limit_s and self.slow is None:
-            self.slow = f"{step} took {now_s - self._last_s:.3f} s, so a request may have been sent twice"
-        self._last_s = now_s

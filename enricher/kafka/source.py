@@ -1,6 +1,6 @@
 """The consumer: records in, rebalances told to the listener, positions, rewind.
 
-One thread only, the loop's. Never commits: offsets travel in the sink's transactions.
+One thread only, the loop's. Never commits: offsets travel in the sink's transactions; `offsets` says what goes with them.
 """
 
 from __future__ import annotations
@@ -8,22 +8,27 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
+from enricher.core.commit_metadata import CommitMetadata
+from enricher.core.offsets import names_of
 from enricher.errors import BrokerError, TransactionTrouble
+from enricher.kafka.assignment import Assignment
 from enricher.kafka.border import border, constructing, mapped
+from enricher.kafka.catching_up import CatchingUp
 from enricher.kafka.client import KafkaConfig, LastWord
+from enricher.kafka.damage import DamageWatch
 from enricher.kafka.membership import proven_membership
-from enricher.kafka.metadata import bounds_of, foreign, ours, partition_of, partitions_of, raw_record
+from enricher.kafka.metadata import ours, partition_of, partitions_of, raw_record
 from enricher.kafka.statistics import Statistics
+from enricher.kafka.topicwatch import TopicWatch
 from enricher.levels import Connection
-from enricher.records import Partition, RawRecord
+from enricher.records import Mark, Partition, RawRecord, Release, Start
 
 log = logging.getLogger(__name__)
-
-_CAUGHT_UP_CHECK_S = 0.1  # asking costs the broker a request; ten a second are nothing to it
 
 
 class Listener(Protocol):
@@ -53,22 +58,25 @@ class KafkaSource:
         with constructing():
             callbacks = {"error_cb": self._last_word, "stats_cb": self._statistics}
             self._consumer = Consumer(config.consumer() | callbacks, logger=self._last_word.logger)
-        self._until_caught_up = until_caught_up
-        self._ends: dict[Partition, int] = {}
-        self._next_check_s = 0.0
-        self._paused = False
-        self._owned: dict[Partition, int | None] = {}
-        """Our partitions, and the offset up to which they have delivered; None before they did."""
-        self._ended: dict[Partition, int] = {}
+        self.watch = TopicWatch(config)
+        self._assignment = Assignment(self._consumer, config, self.watch, self._last_word)
+        self._held = self._assignment.held
+        self._damage = DamageWatch()
+        self._catching_up: CatchingUp | None = None
+        if until_caught_up:
+            self._catching_up = CatchingUp(self._consumer, self._last_word, config.request_timeout_s)
         self._gone: set[Partition] = set()
         """Partitions that left during this call of `poll`."""
         self._raised: Exception | None = None
 
     def open(self, listener: Listener) -> None:
-        """Check that the topic is there, note its ends if asked to, and join the group. Raises BrokerError."""
+        """Check that the topics are there, note the input's ends if asked to, and join the group. Raises BrokerError."""
         try:
             with border("asking for the input topic", self._last_word, self._consumer):
-                self._look_around()
+                partitions = partitions_of(self._consumer, self._config.input_topic, self._config.request_timeout_s)
+                if self._catching_up:
+                    self._catching_up.note(partitions)
+            self.watch.open()
         except TransactionTrouble as error:
             message = f"no answer from {self._config.bootstrap_servers} ({error}): is it the right address?"
             raise BrokerError(message) from error
@@ -83,8 +91,10 @@ class KafkaSource:
         """At most `limit` records, one where it had to wait (`timeout_s` at most). Calls the listener.
 
         One call of the client and no more: a rebalance in a second one would find records that the loop has not seen yet.
+        Raises TransactionTrouble where records are mixed up or do not come, Stalled where they still do not come.
         """
         self._gone.clear()
+        self._assignment.tend(time.monotonic())
         with border("reading", self._last_word):
             # `consume` waits until it has *all* it was asked for, so it is asked for one where it may wait.
             messages = self._consumer.consume(1, timeout_s) if timeout_s > 0 else self._consumer.consume(limit, 0)
@@ -93,20 +103,18 @@ class KafkaSource:
                 raise raised
             # A member with more members than partitions gets none, and is told nothing.
             self._joined = self._joined or bool(self._consumer.memberid())
-        return [record for message in messages if (record := self._delivered(message))]
+        now_s = time.monotonic()
+        if not messages:
+            self._assignment.drained(now_s)
+        return [record for message in messages if (record := self._delivered(message, now_s))]
 
     def pause(self) -> None:
         """Deliver nothing until `resume`. Prefetched records are dropped and fetched again, so not for short waits."""
-        if not self._paused:
-            self._paused = True
-            with border("pausing", self._last_word):
-                self._consumer.pause(self._consumer.assignment())
+        self._assignment.pause()
 
     def resume(self) -> None:
         """Deliver again."""
-        self._paused = False
-        with border("resuming", self._last_word):
-            self._consumer.resume(self._consumer.assignment())
+        self._assignment.resume()
 
     def positions(self, partitions: Collection[Partition]) -> Mapping[Partition, int]:
         """Where the end was reached, beyond transaction markers; without partitions that have more to deliver.
@@ -114,44 +122,44 @@ class KafkaSource:
         Known by the client's end-of-partition events, which come in order with the records. Its own `position()` may be
         left over from before a rebalance, and committing a stale one would lose records.
         """
-        return {partition: self._ended[partition] for partition in partitions if partition in self._ended}
+        return self._held.ends(partitions)
+
+    def start_of(self, partition: Partition) -> Start | None:
+        """Where reading of a partition of ours began last, and what stood beside that offset; None while unknown."""
+        return self._held.start_of(partition)
 
     def rewind(self) -> None:
-        """Go back to the committed offsets of all our partitions. Raises TransactionTrouble."""
-        self._ended.clear()
-        with border("rewinding", self._last_word):
-            assigned = self._consumer.assignment()
-            for tp in self._consumer.committed(assigned, timeout=self._config.request_timeout_s) if assigned else ():
-                if tp.error:
-                    raise KafkaException(tp.error)
-                if tp.offset < 0:
-                    tp.offset = OFFSET_BEGINNING
-                self._seek(tp)
+        """Go back to the committed offsets of all our partitions. Raises TransactionTrouble.
+
+        Where the topic is another one than before, by its id, its beginning is where to go.
+        """
+        self._assignment.rewind()
 
     def membership(self) -> bytes:
         """Fresh group metadata for a transaction. Raises TransactionTrouble while we are no member."""
         with border("asking for the group metadata", self._last_word):
             return proven_membership(self._consumer)
 
+    def offsets(self, release: Release) -> list[TopicPartition]:
+        """The release's offsets as they are to be committed: with the leader's epoch and the metadata string."""
+        return [
+            self._position(partition, offset, release.marks.get(partition, Mark()))
+            for partition, offset in release.committable.items()
+        ]
+
+    def committed(self, release: Release) -> None:
+        """Take note that these offsets are committed."""
+        self._assignment.committed(release.committable)
+
     def caught_up(self) -> bool:
         """True when the group, whichever member, has committed everything up to the ends seen at `open`."""
-        if not self._until_caught_up or time.monotonic() < self._next_check_s:
-            return False
-        if not self._ends:
-            return True
-        try:
-            wanted = [foreign(partition) for partition in self._ends]
-            committed = self._consumer.committed(wanted, timeout=self._config.request_timeout_s)
-        except KafkaException as exception:
-            log.warning("cannot ask for the committed offsets: %s", self._last_word.explain(exception.args[0]))
-            return False
-        finally:
-            self._next_check_s = time.monotonic() + _CAUGHT_UP_CHECK_S
-        return all(tp.offset >= self._ends[ours(tp)] for tp in committed)
+        return self._catching_up is not None and self._catching_up.done()
 
     def connection(self) -> Connection:
         """Membership, and what the client said of its brokers and its lag in its last statistics. Safe in any thread."""
-        return self._statistics.connection(joined=self._joined)
+        connection = self._statistics.connection(joined=self._joined)
+        silent_s = self._assignment.silent_s(time.monotonic())
+        return replace(connection, starts=self._held.starts(), silent_s=silent_s)
 
     def close(self) -> None:
         """Leave the group."""
@@ -161,41 +169,22 @@ class KafkaSource:
 
     # ---- inside
 
-    def _look_around(self) -> None:
-        timeout_s = self._config.request_timeout_s
-        partitions = partitions_of(self._consumer, self._config.input_topic, timeout_s)
-        if self._until_caught_up:
-            bounds = {partition: bounds_of(self._consumer, partition, timeout_s) for partition in partitions}
-            self._ends = {partition: end for partition, (low, end) in bounds.items() if end > low}
-            records = sum(end - low for low, end in bounds.values())
-            log.info("to be caught up with: %d records at most, some of them may be done already", records)
-
-    def _seek(self, tp: TopicPartition) -> None:
-        try:
-            self._consumer.seek(tp)
-        except KafkaException as exception:
-            # Assigned but not started yet: it delivered nothing, and starts at the committed offset by itself.
-            not_started = exception.args[0].code() == KafkaError._STATE  # noqa: SLF001  the client's name
-            if not not_started or self._owned[ours(tp)] is not None:
-                raise
-        else:
-            self._owned[ours(tp)] = 0
+    def _position(self, partition: Partition, offset: int, mark: Mark) -> TopicPartition:
+        metadata = CommitMetadata(self.watch.topic_id, mark.attempts, mark.alone).encode()
+        epoch = self._held.epoch_before(partition, offset)
+        named = {} if epoch is None else {"leader_epoch": epoch}
+        return TopicPartition(partition.topic, partition.number, offset, metadata=metadata, **named)
 
     def _take(self, partitions: list[TopicPartition]) -> None:
-        self._consumer.incremental_assign(partitions)
-        # Either way: the client keeps a partition paused that left while it was, and never reads it when it comes back.
-        (self._consumer.pause if self._paused else self._consumer.resume)(partitions)
-        for partition in map(ours, partitions):
-            if partition in self._gone:
-                message = f"{partition.topic}[{partition.number}] left and came back at once: its records are mixed up"
-                self._raised = self._raised or TransactionTrouble(message)
-            self._owned[partition] = None
+        self._assignment.take(partitions)
+        if back := self._gone.intersection(map(ours, partitions)):
+            message = f"{names_of(sorted(back))} left and came back at once: the records are mixed up"
+            self._raised = self._raised or TransactionTrouble(message)
 
     def _leave(self, partitions: list[TopicPartition]) -> None:
-        for partition in map(ours, partitions):
-            self._owned.pop(partition, None)
-            self._ended.pop(partition, None)
-            self._gone.add(partition)
+        gone = [ours(tp) for tp in partitions]
+        self._assignment.leave(gone)
+        self._gone.update(gone)
 
     def _told(
         self,
@@ -213,34 +202,23 @@ class KafkaSource:
 
         return callback
 
-    def _delivered(self, message: Message) -> RawRecord | None:
+    def _delivered(self, message: Message, now_s: float) -> RawRecord | None:
         """The record of a message; None for the client's events and for what is not ours any more."""
         error = message.error()
         if error is None:
-            record = raw_record(message)
-            if record.partition not in self._owned:
+            record = raw_record(message, self.watch.topic_id)
+            if not self._held.delivered(record):
                 return None
-            self._advance(record.partition, record.offset, record.offset + 1)
-            if self._ended:
-                self._ended.pop(record.partition, None)
+            self._assignment.heard(record.partition, now_s, record.size_bytes)
+            self._damage.whole(record.partition)
             return record
         if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001  the client's name
-            if (partition := partition_of(message)) in self._owned:
-                end = message.offset() or 0
-                self._advance(partition, end, end)
-                self._ended[partition] = end
-            return None
-        self._complain(error)
+            partition = partition_of(message)
+            if self._held.ended(partition, message.offset() or 0):
+                self._assignment.heard(partition, now_s)
+        elif not self._damage.noted(error, partition_of(message), message.offset() or 0, now_s):
+            self._complain(error)
         return None
-
-    def _advance(self, partition: Partition, at: int, up_to: int) -> None:
-        """Note how far it has delivered. A log may begin anew: then nothing that is in flight belongs to it any more."""
-        before = self._owned[partition]
-        if before is not None and at < before:
-            where = f"{partition.topic}[{partition.number}]"
-            message = f"{where} goes on at offset {at} after {before}: was the topic created again, or cut off?"
-            raise TransactionTrouble(message)
-        self._owned[partition] = up_to
 
     def _complain(self, error: KafkaError) -> None:
         """Raise what no waiting will mend, log the rest."""

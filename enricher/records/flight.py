@@ -153,6 +153,14 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
+class Start:
+    """Where reading of an assigned partition began, and the mark that stood beside that offset."""
+
+    offset: int
+    mark: Mark = Mark()
+
+
+@dataclass(frozen=True, slots=True)
 class Release:
     """Finished tickets in offset order, and the committable offsets that belong to exactly these.
 

@@ -1,13 +1,12 @@
-"""The settings of a worker: what there is to set (`groups`), and where it is read from (`sources`)."""
+"""The settings of a worker: what there is to set (`kafka`, `groups`, `operating`), and where it is read from (`sources`)."""
 
 from enricher.settings.groups import (
     ArticleSettings,
     BatchingSettings,
-    FromFile,
-    KafkaSettings,
     ModelSettings,
     WorkerSettings,
 )
+from enricher.settings.kafka import FromFile, KafkaSettings
 from enricher.settings.sources import (
     CONFIG_VARIABLE,
     DEFAULT_CONFIG_FILE,

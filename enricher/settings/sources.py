@@ -19,7 +19,8 @@ from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
 from enricher.errors import SettingsError
-from enricher.settings.groups import ArticleSettings, BatchingSettings, KafkaSettings, ModelSettings, WorkerSettings
+from enricher.settings.groups import ArticleSettings, BatchingSettings, ModelSettings, WorkerSettings
+from enricher.settings.kafka import KafkaSettings
 from enricher.settings.operating import HealthSettings, LogSettings
 
 PREFIX = "ENRICHER_"

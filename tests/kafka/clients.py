@@ -83,7 +83,9 @@ def opened(config: KafkaConfig, *, until_caught_up: bool = False) -> tuple[Kafka
     """A source that has joined its group and has its partitions."""
     source, diary = KafkaSource(config, until_caught_up=until_caught_up), Diary()
     source.open(diary)
+    source.pause()  # else records may come with the assignment, and nobody here would take them
     poll_until(source, lambda: bool(diary.owned))
+    source.resume()
     return source, diary
 
 
@@ -110,9 +112,7 @@ def records_of(source: KafkaSource, count: int, timeout_s: float = 20.0) -> list
 def sink_for(source: KafkaSource, config: KafkaConfig, **kinds: Encoder) -> tuple[TransactionalSink, Tally]:
     """An open sink that commits for `source`."""
     tally = Tally()
-    sink = TransactionalSink(
-        config, kinds.get("encoder") or encoder(), membership=source.membership, guard=unguarded, tally=tally
-    )
+    sink = TransactionalSink(config, kinds.get("encoder") or encoder(), group=source, guard=unguarded, tally=tally)
     sink.open()
     return sink, tally
 

@@ -45,9 +45,7 @@ def test_a_refusal_that_comes_before_the_last_record_is_handed_over_names_the_re
     config = config_for(topics)
     first, last = Sent(None, b"no key"), Sent(None, b"bad")
     source, _ = opened(config)
-    sink = TransactionalSink(
-        config, encoder(), membership=source.membership, guard=unguarded, tally=Tally(), producer_class=_OneByOne
-    )
+    sink = TransactionalSink(config, encoder(), group=source, guard=unguarded, tally=Tally(), producer_class=_OneByOne)
     sink.open()
     records: list[RawRecord] = []
     for sent in (first, *inputs(3), last):
@@ -89,21 +87,23 @@ def reporting_late() -> type[Producer]:
     return ReportsLate
 
 
-def test_what_a_retired_producer_reports_is_no_trouble_of_the_next_transaction(topics: Topics) -> None:
+def test_what_a_retired_producer_reports_is_no_trouble_of_the_next_transaction(
+    topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its thread may close it long after a new producer has taken over."""
     config = config_for(topics)
     publish(topics.bootstrap_servers, topics.input, inputs(1))
     source, _ = opened(config)
     sink = TransactionalSink(
-        config, encoder(), membership=source.membership, guard=unguarded, tally=Tally(), producer_class=reporting_late()
+        config, encoder(), group=source, guard=unguarded, tally=Tally(), producer_class=reporting_late()
     )
     sink.open()
     release = release_of(records_of(source, 1))
-    sink._membership = _no_member
-    with pytest.raises(TransactionTrouble, match="no member"):
-        sink.publish(release)
+    with monkeypatch.context() as patched:
+        patched.setattr(source, "membership", _no_member)
+        with pytest.raises(TransactionTrouble, match="no member"):
+            sink.publish(release)
     sink.recover()
-    sink._membership = source.membership
     sink.publish(release)
     assert len(read_all(topics.bootstrap_servers, topics.output)) == 1
     sink.close()

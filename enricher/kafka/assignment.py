@@ -1,0 +1,187 @@
+"""The partitions that are ours: where each begins, paused or not, and what to do about one that falls silent.
+
+The client assigns, seeks, pauses and resumes; this decides where and when. In the loop's thread, as all of the source.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from enricher.core.offsets import names_of
+from enricher.core.silence import SilenceWatch
+from enricher.errors import Stalled, TransactionTrouble
+from enricher.kafka.border import border
+from enricher.kafka.client import KafkaConfig, LastWord
+from enricher.kafka.holdings import Holdings
+from enricher.kafka.metadata import foreign, ours
+from enricher.kafka.starting import Found, StartFinder
+from enricher.kafka.topicwatch import TopicWatch
+from enricher.records import Partition
+
+log = logging.getLogger(__name__)
+
+_FIRST_LOOK_S = 0.5
+"""For the committed offsets inside the client's callback, where everything else stands still. Usually it takes 2 ms."""
+_LOOK_AGAIN_S = 0.25
+_ENDS_PER_TIMEOUT = 16
+"""How often a silent partition's end is asked for while the timeout passes."""
+
+
+class Assignment:
+    """What the consumer reads now. `held` says how far; a partition without a start is assigned, but paused."""
+
+    def __init__(self, consumer: Consumer, config: KafkaConfig, watch: TopicWatch, last_word: LastWord) -> None:
+        self.held = Holdings()
+        self._consumer = consumer
+        self._watch = watch
+        self._last_word = last_word
+        self._config = config
+        self._starts = StartFinder(consumer, config, watch, last_word)
+        self._silence = SilenceWatch(config.partition_timeout_s)
+        self._paused = False
+        self._next_look_s = self._next_ends_s = 0.0
+        self._rewound_for: set[Partition] = set()
+        """Partitions that were silent for too long and have given no sign of life since."""
+
+    # ---- in the client's callbacks
+
+    def take(self, partitions: Sequence[TopicPartition]) -> None:
+        """Assign them where they begin. Where that is not known at once they wait, paused, for `tend` to find out."""
+        mine = [ours(tp) for tp in partitions]
+        self.held.take(mine)
+        found: Mapping[Partition, Found] = {}
+        try:
+            found = self._looked_for(mine)
+        finally:  # else the client does it, wherever it likes
+            self._consumer.incremental_assign([_position(partition, found.get(partition)) for partition in mine])
+            # Either way: the client keeps a partition paused that left while it was, and never reads it when it comes back.
+            reading = [foreign(partition) for partition in mine if partition in found and not self._paused]
+            self._consumer.resume(reading)
+            self._consumer.pause([tp for tp in map(foreign, mine) if tp not in reading])
+        for partition, each in found.items():
+            self.held.begin(partition, each.start, each.leader_epoch)
+        self._silence.begin(mine, time.monotonic())
+
+    def leave(self, partitions: Sequence[Partition]) -> None:
+        """They are ours no more; the client lets go of them by itself."""
+        self.held.leave(partitions)
+        self._silence.end(partitions)
+        self._rewound_for.difference_update(partitions)
+
+    # ---- in the loop
+
+    def tend(self, now_s: float) -> None:
+        """Find out where waiting partitions begin, and whether one has fallen silent.
+
+        Raises TransactionTrouble for a partition that gives nothing, and Stalled where a rewind has not helped.
+        """
+        if (waiting := self.held.waiting) and now_s >= self._next_look_s:
+            self._begin(self._looked_for(waiting))
+        if late := self._silence.silent(self.held.waiting, now_s):
+            self._give_up_on(late, "nobody says where to begin")
+        if silent := self._silence.to_ask(now_s):
+            self._ask_for_ends(silent, now_s)
+        if stalled := self._silence.stalled(now_s):
+            self._give_up_on(stalled, "there is more to read, and nothing comes")
+
+    def heard(self, partition: Partition, now_s: float, size_bytes: int = 0) -> None:
+        """A record of so many bytes came, or the partition's end."""
+        self._silence.heard(partition, now_s, size_bytes)
+        if self._rewound_for:
+            self._rewound_for.discard(partition)
+
+    def drained(self, now_s: float) -> None:
+        """The client had nothing more to give when it was asked."""
+        self._silence.drained(now_s)
+
+    def silent_s(self, now_s: float) -> float:
+        """For how long a partition that is behind its end has given nothing; of several the longest. From any thread."""
+        return self._silence.silent_s(now_s)
+
+    def pause(self) -> None:
+        """Deliver nothing until `resume`. Prefetched records are dropped and fetched again, so not for short waits."""
+        if not self._paused:
+            self._paused = True
+            self._silence.end(self.held)
+            with border("pausing", self._last_word):
+                self._consumer.pause(self._consumer.assignment())
+
+    def resume(self) -> None:
+        """Deliver again."""
+        self._paused = False
+        waiting = self.held.waiting
+        self._silence.begin(self.held, time.monotonic())
+        with border("resuming", self._last_word):
+            self._consumer.resume([tp for tp in self._consumer.assignment() if ours(tp) not in waiting])
+
+    def rewind(self) -> None:
+        """Go back to the committed offsets, or to the beginning of a topic made again. Raises TransactionTrouble."""
+        if self._watch.refresh():
+            self._starts.forget()
+        with border("rewinding", self._last_word):
+            partitions = [ours(tp) for tp in self._consumer.assignment()]
+        self.held.take(partitions)
+        self._silence.begin(partitions, time.monotonic())
+        if partitions:
+            self._begin(self._starts.find(partitions, self._config.request_timeout_s))
+
+    def committed(self, offsets: Mapping[Partition, int]) -> None:
+        """Take note of what was committed: a lower answer is stale from now on."""
+        self._starts.committed(offsets)
+
+    # ---- inside
+
+    def _ask_for_ends(self, silent: Sequence[Partition], now_s: float) -> None:
+        """Whether there is more to read of them. The answer comes in a later turn."""
+        if now_s >= self._next_ends_s and (ends := self._watch.ends(silent)) is not None:
+            self._silence.told(ends, self.held.positions(), now_s)
+            self._next_ends_s = now_s + self._config.partition_timeout_s / _ENDS_PER_TIMEOUT
+
+    def _looked_for(self, partitions: Sequence[Partition]) -> Mapping[Partition, Found]:
+        """Where they begin, if that is known within a moment."""
+        self._next_look_s = time.monotonic() + _LOOK_AGAIN_S
+        try:
+            self._watch.ask()
+            found = self._starts.find(partitions, _FIRST_LOOK_S)
+            self._watch.confirm()
+        except TransactionTrouble as trouble:
+            log.info("asking again where to begin with %s: %s", names_of(partitions), trouble)
+            return {}
+        return found
+
+    def _begin(self, found: Mapping[Partition, Found]) -> None:
+        """Read on from there. Partitions that the client has not started yet go on waiting."""
+        with border("seeking", self._last_word):
+            begun = [partition for partition, each in found.items() if self._sought(each.at(partition))]
+            for partition in begun:
+                self.held.begin(partition, found[partition].start, found[partition].leader_epoch)
+            if not self._paused:
+                self._silence.begin(begun, time.monotonic())
+                self._consumer.resume([foreign(partition) for partition in begun])
+
+    def _sought(self, tp: TopicPartition) -> bool:
+        try:
+            self._consumer.seek(tp)
+        except KafkaException as exception:
+            if exception.args[0].code() != KafkaError._STATE:  # noqa: SLF001  the client's name
+                raise
+            return False
+        return True
+
+    def _give_up_on(self, partitions: Sequence[Partition], why: str) -> None:
+        """Once by a rewind, then by ending the process: its successor has a client that knows nothing."""
+        again = self._rewound_for.intersection(partitions)
+        self._rewound_for.update(partitions)
+        message = f"nothing came of {names_of(partitions)} for {self._config.partition_timeout_s:g} s: {why}"
+        if again:
+            raise Stalled(f"{message}; a rewind has not helped")
+        raise TransactionTrouble(message)
+
+
+def _position(partition: Partition, found: Found | None) -> TopicPartition:
+    """Where the client is to begin. Not the committed offset, which it would ask for: a paused partition stays at 0."""
+    return found.at(partition) if found else TopicPartition(partition.topic, partition.number, 0)

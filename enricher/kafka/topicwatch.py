@@ -1,0 +1,232 @@
+"""Knows the topics by more than their names: the input topic's id, and how many partitions each of the three has.
+
+A topic that is deleted and created again keeps its name, and the client goes on reading at the old offset. Only the id
+tells (KIP-516, brokers from 2.8 on). So every transaction asks for it, after its records were read and before their offsets
+are sent.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection, Mapping
+from concurrent.futures import Future, wait
+from typing import Any
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, Uuid
+from confluent_kafka.admin import AdminClient, OffsetSpec, TopicDescription
+
+from enricher.errors import BrokerError, SettingsError, TransactionTrouble
+from enricher.kafka.border import border, constructing, mapped
+from enricher.kafka.client import KafkaConfig, LastWord
+from enricher.kafka.metadata import foreign, no_such_topic, ours
+from enricher.records import Partition
+
+log = logging.getLogger(__name__)
+
+_ASK_AGAIN_S = 0.25
+"""A broker that is frozen answers nothing, and another one at once: the next question goes to any of them."""
+_EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+_LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+_NO_ID = 22 * "A"  # 16 zero bytes, from brokers before 2.8
+_Answers = Mapping[str, "Future[TopicDescription]"]
+
+
+class TopicWatch:
+    """Asks for the three topics, one connection for all questions. For one thread, the loop's.
+
+    `topic_id` is that of the input topic for which records are read now; it changes by `refresh` alone.
+    """
+
+    def __init__(self, config: KafkaConfig) -> None:
+        self._config = config
+        self._last_word = LastWord(config)
+        with constructing():
+            self._client = AdminClient(
+                # Closing idle connections may meet the next question: then it fails for want of a connection.
+                config.client("admin") | {"error_cb": self._last_word, "connections.max.idle.ms": 0},
+                logger=self._last_word.logger,
+            )
+        self._asked: list[_Answers] = []
+        self._ends: dict[Partition, Future[Any]] = {}
+        self.topic_id: str | None = None
+        self.partitions: Mapping[str, int] = {}
+        """How many each topic has."""
+
+    @property
+    def unequal(self) -> bool:
+        """True where an output topic has not as many partitions as the input topic."""
+        return len(set(self.partitions.values())) > 1
+
+    def open(self) -> None:
+        """Look for the first time. Raises TransactionTrouble without an answer, BrokerError where a topic is missing.
+
+        Raises SettingsError where an output topic has fewer partitions than the input and the settings do not allow it.
+        """
+        try:
+            self.refresh()
+        except MissingTopic as error:
+            raise BrokerError(str(error)) from error
+        wanted = self.partitions[self._config.input_topic]
+        fewer = {topic: count for topic, count in self.partitions.items() if count < wanted}
+        if fewer and not self._config.allow_fewer_partitions:
+            raise SettingsError(_too_few(self._config, fewer, wanted))
+
+    def refresh(self) -> bool:
+        """Take what the broker says for what is. True where the input topic is another one than before.
+
+        Blocks for the request timeout at most; raises TransactionTrouble without an answer.
+        """
+        before = self.topic_id
+        self.ask()
+        self.topic_id = self._answered(patient=True)
+        changed = before not in {None, self.topic_id}
+        if changed:
+            log.warning(
+                "the topic '%s' was deleted and created again (its id is %s, before %s): reading it from its beginning",
+                self._config.input_topic, self.topic_id, before,
+            )  # fmt: skip
+        return changed
+
+    def ask(self) -> None:
+        """Send a question; answers to earlier ones count no more. Does not block."""
+        self._asked.clear()
+        self._send()
+
+    def confirm(self) -> None:
+        """Wait for the answer to `ask`: the input topic is still the one that is read. Raises TransactionTrouble if not.
+
+        Without an answer within the request timeout nobody knows, so that is trouble too.
+        """
+        topic_id = self._answered(patient=False)
+        if topic_id != self.topic_id:
+            message = (
+                f"the topic '{self._config.input_topic}' was deleted and created again while its records were read"
+            )
+            raise TransactionTrouble(message)
+
+    def ends(self, partitions: Collection[Partition]) -> Mapping[Partition, int] | None:
+        """Ends of what may be read of these, without those that nobody answers for. None while the answer is under way.
+
+        Does not block: ask again with the same partitions, or others, which then are the next question.
+        """
+        if not self._ends:
+            specs = {foreign(partition): _LATEST for partition in partitions}
+            answers = self._client.list_offsets(
+                specs,
+                isolation_level=IsolationLevel.READ_COMMITTED,
+                request_timeout=self._config.request_timeout_s,
+            )
+            self._ends = {ours(tp): future for tp, future in answers.items()}
+        if not all(future.done() for future in self._ends.values()):
+            return None
+        asked, self._ends = self._ends, {}
+        return {partition: end for partition, future in asked.items() if (end := _end(future)) >= 0}
+
+    def beginnings(self, partitions: Collection[Partition]) -> Mapping[Partition, int]:
+        """The first offset of each. Blocks for the request timeout at most; raises TransactionTrouble."""
+        return self._listed(partitions, _EARLIEST)
+
+    def last_offsets(self, partitions: Collection[Partition]) -> Mapping[Partition, int]:
+        """The end of what may be read of each. Blocks for the request timeout at most; raises TransactionTrouble."""
+        return self._listed(partitions, _LATEST)
+
+    # ---- inside
+
+    def _listed(self, partitions: Collection[Partition], spec: OffsetSpec) -> Mapping[Partition, int]:
+        timeout_s = self._config.request_timeout_s
+        with border("asking for offsets", self._last_word, self._client):
+            asked = self._client.list_offsets(
+                {foreign(partition): spec for partition in partitions},
+                isolation_level=IsolationLevel.READ_COMMITTED,
+                request_timeout=timeout_s,
+            )
+            listed = {ours(tp): future.result(2 * timeout_s).offset for tp, future in asked.items()}
+            if unknown := [partition for partition, offset in listed.items() if offset < 0]:
+                raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE, f"no leader: {unknown}"))
+        return listed
+
+    def _send(self) -> None:
+        self._client.poll(0)  # else the client's events pile up
+        topics = [self._config.input_topic, self._config.output_topic, self._config.dead_letter_topic]
+        timeout_s = self._config.request_timeout_s
+        with border("asking for the topics", self._last_word):
+            self._asked.append(self._client.describe_topics(TopicCollection(topics), request_timeout=timeout_s))
+
+    def _answered(self, *, patient: bool) -> str | None:
+        """The topic id that the first answer gives. With patience a refusal is no answer: brokers learn of topics late."""
+        give_up_s = time.monotonic() + self._config.request_timeout_s
+        while True:
+            if good := next(filter(_complete, self._asked), None):
+                return self._take(good)
+            newest = self._asked[-1]
+            refused = all(future.done() for future in newest.values())
+            if time.monotonic() > give_up_s or (refused and _said_no(newest) and not patient):
+                raise self._trouble(newest)
+            if refused:
+                time.sleep(_ASK_AGAIN_S)
+                self._send()
+            elif not wait([future for future in newest.values() if not future.done()], _ASK_AGAIN_S).done:
+                self._send()
+
+    def _take(self, answers: _Answers) -> str | None:
+        self._asked = []
+        described = {topic: future.result() for topic, future in answers.items()}
+        counts = {topic: len(description.partitions) for topic, description in described.items()}
+        if self.partitions and counts != self.partitions:
+            log.warning("the topics have %s partitions, before %s", _written(counts), _written(self.partitions))
+        self.partitions = counts
+        return topic_id_text(described[self._config.input_topic].topic_id)
+
+    def _trouble(self, answers: _Answers) -> TransactionTrouble:
+        """What the question met with."""
+        for topic, future in answers.items():
+            exception = future.exception() if future.done() else None
+            if isinstance(exception, KafkaException):
+                error = exception.args[0]
+                if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    return MissingTopic(no_such_topic(topic))
+                trouble = mapped(error, f"asking for the topic '{topic}'", self._last_word)
+                if not isinstance(trouble, TransactionTrouble):
+                    raise trouble
+                return trouble
+        self._client.poll(0)  # why a connection failed is told in a callback alone
+        error = KafkaError(KafkaError._TIMED_OUT, f"no answer within {self._config.request_timeout_s:g} s")  # noqa: SLF001  the client's name
+        return TransactionTrouble(f"asking for the topics: {self._last_word.explain(error)}")
+
+
+class MissingTopic(TransactionTrouble):
+    """The broker knows no topic of a name that is configured. At the start that is final; later it may come back."""
+
+
+def topic_id_text(topic_id: Uuid | None) -> str | None:
+    """The id as Kafka's own tools print it (URL-safe base64); None where the broker gives none."""
+    text = str(topic_id or _NO_ID).replace("+", "-").replace("/", "_").rstrip("=")
+    return None if text == _NO_ID else text
+
+
+def _complete(answers: _Answers) -> bool:
+    return all(future.done() and future.exception() is None for future in answers.values())
+
+
+def _said_no(answers: _Answers) -> bool:
+    """Whether a broker gave one of the errors, and not the client for want of an answer (its codes are below 0)."""
+    errors = [exception.args[0] for future in answers.values() if (exception := future.exception())]
+    return any(isinstance(error, KafkaError) and error.code() > 0 for error in errors)
+
+
+def _end(future: Future[Any]) -> int:
+    """The offset of an answer; below 0 where there is none."""
+    return -1 if future.exception() else int(future.result().offset)
+
+
+def _written(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{topic} {count}" for topic, count in counts.items())
+
+
+def _too_few(config: KafkaConfig, fewer: Mapping[str, int], wanted: int) -> str:
+    return (
+        f"the input topic '{config.input_topic}' has {wanted} partitions, and fewer has {_written(fewer)}: outputs of the "
+        "others would be placed by their key, and nobody could tell from them where the group stood. Add partitions there "
+        f"(kafka-topics --alter --partitions {wanted}), or accept it with kafka.allow_fewer_partitions"
+    )

@@ -1,0 +1,109 @@
+"""The rule that tells a partition that a client has lost from one that has nothing to give."""
+
+from __future__ import annotations
+
+import pytest
+
+from enricher.core.silence import SilenceWatch
+from enricher.records import Partition
+
+ONE, OTHER = Partition("articles", 0), Partition("articles", 1)
+BOUND_S = 60.0
+
+
+@pytest.fixture
+def watch() -> SilenceWatch:
+    """Two partitions that began at 0 seconds."""
+    watch = SilenceWatch(BOUND_S)
+    watch.begin([ONE, OTHER], 0.0)
+    return watch
+
+
+def behind(watch: SilenceWatch, now_s: float) -> None:
+    """The broker says that there is more of the first, and that the other is at its end."""
+    watch.told({ONE: 10, OTHER: 5}, {ONE: 5, OTHER: 5}, now_s)
+
+
+def test_a_partition_that_speaks_is_never_asked_about(watch: SilenceWatch) -> None:
+    """A record or an end within half the bound is enough."""
+    watch.heard(ONE, 25.0)
+    watch.heard(OTHER, 25.0)
+    assert [] == watch.to_ask(50.0)
+    assert [ONE, OTHER] == watch.to_ask(55.0)
+
+
+def test_one_that_is_behind_and_gives_nothing_is_stalled_after_the_bound(watch: SilenceWatch) -> None:
+    """Half the bound until it is asked, half until it is judged, and the client's queue was empty in between."""
+    behind(watch, 30.0)
+    watch.drained(40.0)
+    assert [] == watch.stalled(59.0)
+    assert [ONE] == watch.stalled(60.0)
+
+
+def test_one_at_its_end_is_left_alone(watch: SilenceWatch) -> None:
+    """It has nothing to give, for however long."""
+    for now_s in range(30, 600, 30):
+        watch.told({ONE: 5, OTHER: 5}, {ONE: 5, OTHER: 5}, float(now_s))
+        watch.drained(float(now_s))
+    assert [] == watch.stalled(600.0)
+
+
+def test_one_whose_leader_is_away_is_left_alone(watch: SilenceWatch) -> None:
+    """Nobody answers for it: there is nothing that a client could fetch. When the leader is back it has its time again."""
+    behind(watch, 30.0)
+    watch.told({OTHER: 5}, {ONE: 5, OTHER: 5}, 50.0)
+    watch.drained(80.0)
+    assert [] == watch.stalled(90.0)
+    behind(watch, 100.0)
+    watch.drained(110.0)
+    assert [] == watch.stalled(129.0)
+    assert [ONE] == watch.stalled(130.0)
+
+
+def test_one_behind_a_long_queue_of_others_is_left_alone(watch: SilenceWatch) -> None:
+    """The loop takes slowly what the client has: while its queue is not empty, the record may be in it."""
+    behind(watch, 30.0)
+    watch.heard(OTHER, 400.0, size_bytes=64_000_000)
+    assert [] == watch.stalled(400.0)
+
+
+def test_more_than_a_queue_can_hold_is_proof_as_well(watch: SilenceWatch) -> None:
+    """Under a backlog the queue is never empty; what came of others since cannot have stood in it."""
+    behind(watch, 30.0)
+    watch.heard(OTHER, 400.0, size_bytes=200_000_000)
+    assert [ONE] == watch.stalled(400.0)
+
+
+def test_an_empty_queue_just_after_the_question_is_no_proof(watch: SilenceWatch) -> None:
+    """The client may be fetching what was published a moment ago."""
+    watch.drained(29.0)
+    behind(watch, 30.0)
+    watch.drained(30.5)
+    assert [] == watch.stalled(100.0)
+
+
+def test_a_record_makes_all_well_again(watch: SilenceWatch) -> None:
+    """Late is not never."""
+    behind(watch, 30.0)
+    watch.drained(40.0)
+    watch.heard(ONE, 59.0)
+    assert [] == watch.stalled(90.0)
+    assert 0.0 == watch.silent_s(90.0)
+
+
+def test_silence_counts_from_the_last_sign_once_the_partition_is_known_to_be_behind(watch: SilenceWatch) -> None:
+    """Before that it may well have nothing to give."""
+    assert 0.0 == watch.silent_s(30.0)
+    behind(watch, 30.0)
+    assert 45.0 == watch.silent_s(45.0)
+
+
+def test_a_partition_that_is_paused_or_gone_owes_nothing(watch: SilenceWatch) -> None:
+    """Its time begins again when it is read again."""
+    behind(watch, 30.0)
+    watch.end([ONE])
+    watch.drained(60.0)
+    assert [] == watch.stalled(100.0)
+    watch.begin([ONE], 100.0)
+    assert [] == watch.silent([ONE], 159.0)
+    assert [ONE] == watch.silent([ONE], 160.0)

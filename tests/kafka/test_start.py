@@ -1,0 +1,250 @@
+"""Where a partition begins without a committed offset: behind its outputs, or nowhere where these cannot tell."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import pytest
+from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions
+from kafka.clients import config_for, finished, opened, poll_until, records_of, release_of, sink_for
+from kafka.harness import Sent, committed_and_ends, publish, read_all
+from support.topics import Topics
+
+from enricher.core.commit_metadata import CommitMetadata
+from enricher.errors import SettingsError, TransactionTrouble
+from enricher.kafka.client import KafkaConfig
+from enricher.kafka.source import KafkaSource
+from enricher.records import DeadLetter, InFlight, Mark, Partition, RawRecord, Release, Start
+
+pytestmark = pytest.mark.broker
+
+Pairs = list[tuple[str, str | bytes | None]]
+SOURCE = ("enricher.source.topic", "enricher.source.partition", "enricher.source.offset")
+
+
+def inputs(count: int) -> list[Sent]:
+    """So many, under keys that spread over the partitions."""
+    return [Sent(f"k{number}".encode(), b"v") for number in range(count)]
+
+
+def admin_of(topics: Topics) -> AdminClient:
+    """An administrator."""
+    return AdminClient({"bootstrap.servers": topics.bootstrap_servers})
+
+
+def dead(raw: RawRecord) -> InFlight:
+    """A ticket that ends as a dead letter."""
+    ticket = InFlight(raw, arrived_s=0.0)
+    ticket.finish(DeadLetter("decode", "InvalidArticle", "not JSON"))
+    return ticket
+
+
+def enrich(config: KafkaConfig, count: int, *, dead_letters: int = 0) -> list[RawRecord]:
+    """Publish outputs of the next `count` inputs, the last ones of each partition as dead letters; leave the group."""
+    source, _ = opened(config)
+    sink, _ = sink_for(source, config)
+    records = records_of(source, count)
+    last = {id(record) for number in range(4) for record in in_partition(records, number)[-dead_letters:]}
+    sink.publish(release_of(records, lambda raw: dead(raw) if dead_letters and id(raw) in last else finished(raw)))
+    sink.close()
+    source.close()
+    return records
+
+
+def in_partition(records: Sequence[RawRecord], number: int) -> list[RawRecord]:
+    """Those of one partition."""
+    return [record for record in records if record.partition.number == number]
+
+
+def delete_group(topics: Topics) -> None:
+    """What retention does to the offsets of a group that has had no member for a week."""
+    admin, give_up_s = admin_of(topics), time.monotonic() + 30
+    while True:
+        [future] = admin.delete_consumer_groups([topics.group]).values()
+        try:
+            future.result(timeout=20)
+        except KafkaException:  # the member that has left is not forgotten yet
+            assert time.monotonic() < give_up_s
+        else:
+            return
+
+
+def first_of(source: KafkaSource, count: int) -> list[tuple[int, int]]:
+    """Partition and offset of the next records, sorted."""
+    return sorted((record.partition.number, record.offset) for record in records_of(source, count))
+
+
+@pytest.mark.parametrize("dead_letters", [0, 2])
+def test_a_group_whose_offsets_are_gone_goes_on_behind_its_outputs(topics: Topics, dead_letters: int) -> None:
+    """The newest output of each partition, or its newest dead letter, says where the group stood: nothing comes twice."""
+    config = config_for(topics)
+    publish(topics.bootstrap_servers, topics.input, inputs(40))
+    enrich(config, 40, dead_letters=dead_letters)
+    delete_group(topics)
+    places = publish(topics.bootstrap_servers, topics.input, inputs(20))
+    source, _ = opened(config)
+    assert sorted(places) == first_of(source, 20)
+    source.close()
+
+
+def test_where_the_group_stood_is_told(topics: Topics, caplog: pytest.LogCaptureFixture) -> None:
+    """The operator hears what happened, where it goes on, and how to begin again on purpose."""
+    config = config_for(topics)
+    publish(topics.bootstrap_servers, topics.input, inputs(40))
+    enrich(config, 40)
+    delete_group(topics)
+    source, _ = opened(config)
+    source.close()
+    [line] = [record.getMessage() for record in caplog.records if "no committed offsets" in record.getMessage()]
+    assert topics.group in line
+    assert "kafka.start=beginning" in line
+
+
+@pytest.mark.parametrize("start", ["beginning", "end"])
+def test_the_start_may_be_said(topics: Topics, start: str) -> None:
+    """`beginning` reads all of it again, `end` only what is published from now on."""
+    before = publish(topics.bootstrap_servers, topics.input, inputs(40))
+    enrich(config_for(topics), 40)
+    delete_group(topics)
+    source, _ = opened(config_for(topics, start=start))
+    after = publish(topics.bootstrap_servers, topics.input, inputs(20))
+    expected = [*before, *after] if start == "beginning" else after
+    assert sorted(expected) == first_of(source, len(expected))
+    source.close()
+
+
+def test_outputs_that_were_deleted_cannot_tell(topics: Topics) -> None:
+    """Retention has emptied the output topic as well: to guess would double or lose, so the worker does not start."""
+    config = config_for(topics)
+    publish(topics.bootstrap_servers, topics.input, inputs(40))
+    enrich(config, 40)
+    admin, ends = admin_of(topics), [TopicPartition(topics.output, number, -1) for number in range(4)]
+    for future in admin.delete_records(ends).values():
+        future.result()
+    delete_group(topics)
+    with pytest.raises(SettingsError, match=r"deleted.*--reset-offsets.*kafka\.start"):
+        opened(config)
+
+
+def test_outputs_of_others_in_the_same_topic_are_passed_over(topics: Topics) -> None:
+    """A dead-letter topic may be shared: what stands behind ours is looked through, and belongs to nobody of us."""
+    config = config_for(topics)
+    publish(topics.bootstrap_servers, topics.input, inputs(40))
+    records = enrich(config, 40)
+    producer = Producer({"bootstrap.servers": topics.bootstrap_servers})
+    for number in range(4):
+        for offset in range(200):
+            names = (b"other", b"%d" % number, b"%d" % (offset + 1_000))
+            headers: Pairs = list(zip(SOURCE, names, strict=True))
+            producer.produce(topics.output, b"{}", b"k", partition=number, headers=headers)
+    producer.flush()
+    delete_group(topics)
+    source, _ = opened(config)
+    expected = {number: len(in_partition(records, number)) for number in range(4)}
+    poll_until(source, lambda: all(source.start_of(Partition(topics.input, number)) for number in range(4)))
+    assert expected == {
+        number: getattr(source.start_of(Partition(topics.input, number)), "offset", 0) for number in range(4)
+    }
+    source.close()
+
+
+def test_outputs_beyond_the_end_of_the_input_belong_to_an_earlier_topic(topics: Topics) -> None:
+    """Without a topic id nothing else tells it: outputs of offsets that the input has never had."""
+    config = config_for(topics)
+    producer = Producer({"bootstrap.servers": topics.bootstrap_servers})
+    headers: Pairs = list(zip(SOURCE, (topics.input.encode(), b"0", b"99"), strict=True))
+    producer.produce(topics.output, b"{}", b"k", partition=0, headers=headers)
+    producer.flush()
+    with pytest.raises(SettingsError, match="ends at 0"):
+        opened(config)
+
+
+def test_a_partition_that_is_new_begins_at_its_beginning(topics: Topics) -> None:
+    """The input grows while the group works; where the outputs have not grown yet, no tail can be looked at."""
+    config = config_for(topics, allow_fewer_partitions=True)
+    publish(topics.bootstrap_servers, topics.input, inputs(20))
+    enrich(config, 20)
+    grow(topics, topics.input, 5)
+    source, diary = opened(config)
+    poll_until(source, lambda: len(diary.owned) == 5)
+    poll_until(source, lambda: source.start_of(Partition(topics.input, 4)) is not None)
+    assert Start(0) == source.start_of(Partition(topics.input, 4))
+    source.close()
+
+
+def test_what_stands_beside_an_offset_is_read_back(topics: Topics) -> None:
+    """The topic's id, the mark and the epoch of the leader are committed with the offset, and found at the next start."""
+    config = config_for(topics)
+    publish(topics.bootstrap_servers, topics.input, [Sent(b"k", b"v")] * 5)
+    source, _ = opened(config)
+    sink, _ = sink_for(source, config)
+    record = records_of(source, 5)[0]
+    sink.publish(Release([finished(record)], {record.partition: 1}, {record.partition: Mark(2, 1)}))
+    number = record.partition.number
+    [committed] = source._consumer.committed([TopicPartition(topics.input, number)], timeout=10)
+    assert CommitMetadata(source.watch.topic_id, 2, 1) == CommitMetadata.decode(committed.metadata)
+    assert 0 == committed.leader_epoch
+    source.rewind()
+    poll_until(source, lambda: source.start_of(record.partition) is not None)
+    assert Start(1, Mark(2, 1)) == source.start_of(record.partition)
+    sink.close()
+    source.close()
+
+
+def test_a_stale_answer_about_offsets_is_not_believed(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Brokers before 4 were seen to tell offsets that this very process has moved beyond."""
+    config = config_for(topics)
+    publish(topics.bootstrap_servers, topics.input, [Sent(b"k", b"v")] * 5)
+    source, _ = opened(config)
+    sink, _ = sink_for(source, config)
+    records = records_of(source, 5)
+    sink.publish(release_of(records))
+    place = records[0].partition
+    with monkeypatch.context() as patched:
+        starts = source._assignment._starts
+        patched.setattr(starts, "_committed", lambda *_: [TopicPartition(place.topic, place.number, 3)])
+        with pytest.raises(TransactionTrouble, match="stale"):
+            source.rewind()
+    source.rewind()
+    assert 5 == committed_and_ends(topics.bootstrap_servers, topics.group, topics.input)[place.number][0]
+    sink.close()
+    source.close()
+
+
+def test_fewer_output_partitions_are_refused_at_the_start(topics: Topics) -> None:
+    """Order per key would be given up without a word; the message says what to do."""
+    grow(topics, topics.input, 6)
+    with pytest.raises(SettingsError, match=r"6 partitions.*allow_fewer_partitions"):
+        opened(config_for(topics))
+
+
+def test_output_partitions_that_are_added_change_nothing(topics: Topics) -> None:
+    """Outputs go to the input's partition, with any producer: a key stays where it was."""
+    config = config_for(topics)
+    publish(topics.bootstrap_servers, topics.input, inputs(40))
+    source, _ = opened(config)
+    sink, _ = sink_for(source, config)
+    sink.publish(release_of(records_of(source, 40)))
+    for topic in (topics.output, topics.dead_letters):
+        grow(topics, topic, 6)
+    sink.recover()
+    publish(topics.bootstrap_servers, topics.input, inputs(40))
+    sink.publish(release_of(records_of(source, 40)))
+    homes: dict[bytes | str | None, set[int | None]] = {}
+    for message in read_all(topics.bootstrap_servers, topics.output):
+        homes.setdefault(message.key(), set()).add(message.partition())
+    assert {1} == {len(partitions) for partitions in homes.values()}
+    assert source.watch.unequal
+    sink.close()
+    source.close()
+
+
+def grow(topics: Topics, topic: str, partitions: int) -> None:
+    """Add partitions. What the broker has answered is not yet what its metadata says."""
+    admin = admin_of(topics)
+    [future] = admin.create_partitions([NewPartitions(topic, partitions)]).values()
+    future.result(timeout=20)
+    while len(admin.list_topics(topic, timeout=10).topics[topic].partitions) < partitions:
+        admin.poll(0.05)

@@ -1,0 +1,111 @@
+"""An input topic that is deleted and created again under a running worker: told by its id, read from its beginning."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from kafka.clients import config_for, opened, poll_until, records_of, release_of, sink_for
+from kafka.harness import Sent, committed_and_ends, publish
+from support.topics import Topics
+
+from enricher.core.commit_metadata import CommitMetadata
+from enricher.errors import TransactionTrouble
+from enricher.kafka.source import KafkaSource
+
+pytestmark = pytest.mark.broker
+
+
+def make_again(topics: Topics, partitions: int = 4) -> None:
+    """Delete the input topic and create it at once, under its name."""
+    admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
+    [deleted] = admin.delete_topics([topics.input]).values()
+    deleted.result(timeout=20)
+    give_up_s = time.monotonic() + 30
+    while True:
+        [created] = admin.create_topics([NewTopic(topics.input, partitions, 1)]).values()
+        try:
+            created.result(timeout=20)
+        except KafkaException:  # the name is not free yet
+            assert time.monotonic() < give_up_s
+        else:
+            return
+
+
+def fill(topics: Topics, partition_records: int) -> int:
+    """So many records in each of the four partitions; returns how many that is in all."""
+    keys = [f"k{number}".encode() for number in range(4 * partition_records)]
+    return len(publish(topics.bootstrap_servers, topics.input, [Sent(key, b"v") for key in keys]))
+
+
+def recover_until(source: KafkaSource) -> None:
+    """As the recovery does: try again while the topic is not there, or not known to every broker."""
+    give_up_s = time.monotonic() + 60
+    while True:
+        try:
+            source.rewind()
+        except TransactionTrouble:
+            assert time.monotonic() < give_up_s
+        else:
+            return
+
+
+def test_records_of_a_topic_made_again_are_not_committed_as_those_of_the_old_one(topics: Topics) -> None:
+    """Where the new log has grown past the old position, the client reads on there; the transaction notices it."""
+    config = config_for(topics)
+    before = fill(topics, 10)
+    source, _ = opened(config)
+    sink, _ = sink_for(source, config)
+    sink.publish(release_of(records_of(source, before)))
+    old_id = source.watch.topic_id
+    make_again(topics)
+    after = fill(topics, 40)
+    with pytest.raises(TransactionTrouble, match="created again"):
+        sink.publish(release_of(records_of(source, 1, timeout_s=60)))
+    sink.recover()
+    recover_until(source)
+    records = records_of(source, after, timeout_s=60)
+    assert {0} == {min(r.offset for r in records if r.partition.number == number) for number in range(4)}
+    assert {source.watch.topic_id} == {record.topic_id for record in records}
+    assert source.watch.topic_id != old_id
+    sink.publish(release_of(records))
+    ends = committed_and_ends(topics.bootstrap_servers, topics.group, topics.input)
+    assert all(committed == end for committed, end in ends.values())
+    sink.close()
+    source.close()
+
+
+def test_an_offset_of_an_earlier_topic_counts_as_none(topics: Topics) -> None:
+    """Brokers may keep offsets of a topic that was deleted; the id beside them says which topic they belong to."""
+    fill(topics, 10)
+    consumer = Consumer({"bootstrap.servers": topics.bootstrap_servers, "group.id": topics.group})
+    stale = CommitMetadata("AnotherTopicsIdAAAAAAA").encode()
+    consumer.commit(
+        offsets=[TopicPartition(topics.input, number, 5, metadata=stale) for number in range(4)], asynchronous=False
+    )
+    consumer.close()
+    source, _ = opened(config_for(topics))
+    records = records_of(source, 40)
+    assert {0} == {min(r.offset for r in records if r.partition.number == number) for number in range(4)}
+    source.close()
+
+
+def test_a_topic_that_is_there_no_more_is_trouble_not_the_end(topics: Topics) -> None:
+    """Between its deletion and its creation nothing is committed, and nobody exits."""
+    config = config_for(topics, request_timeout_s=2)
+    before = fill(topics, 5)
+    source, _ = opened(config)
+    sink, _ = sink_for(source, config)
+    records = records_of(source, before)
+    admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
+    [deleted] = admin.delete_topics([topics.input]).values()
+    deleted.result(timeout=20)
+    poll_until(source, lambda: topics.input not in admin.list_topics(timeout=10).topics)
+    with pytest.raises(TransactionTrouble):
+        sink.publish(release_of(records))
+    with pytest.raises(TransactionTrouble, match=r"no topic|asking"):
+        source.rewind()
+    sink.close()
+    source.close()
