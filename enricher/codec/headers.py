@@ -1,7 +1,8 @@
 """The headers beside each output: where it came from, its record id, and why a dead letter died.
 
-Names and forms are a contract (`schemas/*-headers.v1.schema.json`). All values that we add are UTF-8 text, so that any
-console can read them. What is too large for a topic is decided in `encoder`, not here.
+Names and forms are a contract (`schemas/*-headers.*.schema.json`): headers of a record have version 2 where the id of the
+input topic is known, else version 1. All values that we add are UTF-8 text, so that any console can read them. What is too
+large for a topic is decided in `encoder`, not here.
 """
 
 from __future__ import annotations
@@ -9,10 +10,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from functools import lru_cache
 from hashlib import sha1
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 from uuid import UUID
-
-from enricher.codec.enriched import SCHEMA_VERSION
 
 if TYPE_CHECKING:
     from hashlib import _Hash
@@ -28,22 +27,25 @@ MAX_REASON_BYTES = 1024
 _RECORD = "enricher"
 _DEAD_LETTER = "enricher.dlq"
 _RECORD_OFFSET, _RECORD_ID = f"{_RECORD}.source.offset", f"{_RECORD}.record.id"
+_VERSION_1, _VERSION_2 = ("enricher.schema.version", b"1"), ("enricher.schema.version", b"2")
 _VARIANT_10 = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
-_SCHEMA = ("enricher.schema.version", b"%d" % SCHEMA_VERSION)
 _JSON = ("content-type", b"application/json")
 
 
-def record_id(partition: Partition, offset: int) -> str:
-    """Return uuid5 over "topic/partition/offset" (RFC 9562, section 5.5): one input record, one id, at every read."""
-    return _record_id(partition, b"%d" % offset)
+def record_id(partition: Partition, offset: int, topic_id: str | None = None) -> str:
+    """Return uuid5 over "topic/topic-id/partition/offset" (RFC 9562, section 5.5): one input record, one id, at every read.
+
+    Where no topic id is known it is made over "topic/partition/offset": the records of a topic that is deleted and
+    created again then have the ids of the old ones.
+    """
+    return _record_id(_shared(partition, topic_id).name, b"%d" % offset)
 
 
 def record_headers(raw: RawRecord, *, tombstone: bool) -> list[tuple[str, bytes]]:
     """Headers of the enriched record made from `raw`; a tombstone has no content, hence no content type."""
-    partition, offset = raw.partition, b"%d" % raw.offset
-    topic, number = _partition_headers(_RECORD, partition)
-    record = (_RECORD_ID, _record_id(partition, offset).encode())
-    headers = [topic, number, (_RECORD_OFFSET, offset), record, _SCHEMA]
+    place, name, version = _shared(raw.partition, raw.topic_id)
+    offset = b"%d" % raw.offset
+    headers = [*place, (_RECORD_OFFSET, offset), (_RECORD_ID, _record_id(name, offset).encode()), version]
     if not tombstone:
         headers.append(_JSON)
     return headers
@@ -63,7 +65,7 @@ def dead_letter_headers(
         (f"{_DEAD_LETTER}.error.type", clipped(letter.error_type)),
         (f"{_DEAD_LETTER}.error.message", clipped(letter.message)),
         (f"{_DEAD_LETTER}.attempts", b"%d" % letter.attempts),
-        *_partition_headers(_DEAD_LETTER, raw.partition),
+        *_place_headers(_DEAD_LETTER, raw.partition, raw.topic_id),
         (f"{_DEAD_LETTER}.source.offset", b"%d" % raw.offset),
         (f"{_DEAD_LETTER}.version", version.encode()),
         (f"{_DEAD_LETTER}.time", _timestamp(time_s).encode()),
@@ -81,26 +83,37 @@ def clipped(text: str, max_bytes: int = MAX_REASON_BYTES) -> bytes:
     return text.encode("utf-8", "replace")[:max_bytes].decode("utf-8", "ignore").encode()
 
 
-def _record_id(partition: Partition, offset: bytes) -> str:
+class _Shared(NamedTuple):
+    """What all records of a partition share: headers of their place, the beginning of their ids' texts, the version."""
+
+    place: tuple[tuple[str, bytes], ...]
+    name: _Hash
+    version: tuple[str, bytes]
+
+
+@lru_cache(maxsize=1024)
+def _shared(partition: Partition, topic_id: str | None) -> _Shared:
+    topic = partition.topic if topic_id is None else f"{partition.topic}/{topic_id}"
+    name = sha1(RECORD_NAMESPACE.bytes + f"{topic}/{partition.number}/".encode(), usedforsecurity=False)
+    return _Shared(_place_headers(_RECORD, partition, topic_id), name, _VERSION_1 if topic_id is None else _VERSION_2)
+
+
+@lru_cache(maxsize=1024)
+def _place_headers(prefix: str, partition: Partition, topic_id: str | None) -> tuple[tuple[str, bytes], ...]:
+    known = () if topic_id is None else ((f"{prefix}.source.topic.id", topic_id.encode()),)
+    return (
+        (f"{prefix}.source.topic", partition.topic.encode()),
+        *known,
+        (f"{prefix}.source.partition", b"%d" % partition.number),
+    )
+
+
+def _record_id(beginning: _Hash, offset: bytes) -> str:
     # What the standard library's uuid5 gives, five times as fast: version 5 and variant 10 in the place of six bits.
-    name = _partition_name(partition).copy()
+    name = beginning.copy()
     name.update(offset)
     sha = name.hexdigest()
     return f"{sha[:8]}-{sha[8:12]}-5{sha[13:16]}-{_VARIANT_10[sha[16]]}{sha[17:20]}-{sha[20:32]}"
-
-
-@lru_cache(maxsize=1024)
-def _partition_name(partition: Partition) -> _Hash:
-    """The beginning that the names of all records of a partition share, hashed as far as that goes."""
-    return sha1(RECORD_NAMESPACE.bytes + f"{partition.topic}/{partition.number}/".encode(), usedforsecurity=False)
-
-
-@lru_cache(maxsize=1024)
-def _partition_headers(prefix: str, partition: Partition) -> tuple[tuple[str, bytes], tuple[str, bytes]]:
-    return (
-        (f"{prefix}.source.topic", partition.topic.encode()),
-        (f"{prefix}.source.partition", b"%d" % partition.number),
-    )
 
 
 def _timestamp(time_s: float) -> str:

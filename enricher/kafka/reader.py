@@ -9,13 +9,15 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from enricher.errors import BrokerError
 from enricher.kafka.asking import ClientLog, Complaint, asking, silenced
 from enricher.kafka.border import constructing, mapped
 from enricher.kafka.client import KafkaConfig
 from enricher.kafka.metadata import bounds_of, partitions_of, raw_record
+from enricher.kafka.topicids import topic_id_of
 from enricher.records import Partition, RawRecord
 
 _END_OF_PARTITION = KafkaError._PARTITION_EOF  # noqa: SLF001  the client's name
@@ -114,11 +116,32 @@ class RecordFinder:
     def __init__(self, config: KafkaConfig, *, patience_s: float = 2.0) -> None:
         self._complaint = Complaint()
         self._consumer = _consumer(config, self._complaint, when_gone="error")
+        with constructing():
+            self._admin = AdminClient(silenced(config.client("admin"), self._complaint), logger=ClientLog().logger)
         self._patience_s = patience_s
         self._next: tuple[Partition, int] | None = None
 
-    def find(self, partition: Partition, offset: int) -> RawRecord | None:
-        """The record at `offset`; None where it is gone, may not be read, or does not come within the patience."""
+    def find(self, partition: Partition, offset: int, topic_id: str | None = None) -> RawRecord | None:
+        """The record at `offset`; None where it is gone, may not be read, or does not come within the patience.
+
+        With a `topic_id` it is gone too where the topic has another one by now: what stands there is another record.
+        """
+        record = self._find(partition, offset)
+        # Asked afterwards: a topic that has the id now had it while its record was read.
+        wanted = record is None or topic_id is None or self._has_id(partition.topic, topic_id)
+        return record if wanted else None
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._consumer.close()
+
+    def _has_id(self, topic: str, topic_id: str) -> bool:
+        try:
+            return topic_id == topic_id_of(self._admin, topic, self._patience_s)
+        except KafkaException:  # the topic is gone, or nobody says which one it is
+            return False
+
+    def _find(self, partition: Partition, offset: int) -> RawRecord | None:
         if self._next != (partition, offset):
             self._consumer.assign([TopicPartition(partition.topic, partition.number, offset)])
         self._next = None
@@ -131,10 +154,6 @@ class RecordFinder:
             if message is not None and error is None:
                 return self._check(message, partition, offset)
         return None
-
-    def close(self) -> None:
-        """Let go of the connection."""
-        self._consumer.close()
 
     def _check(self, message: Message, partition: Partition, offset: int) -> RawRecord | None:
         record = raw_record(message)

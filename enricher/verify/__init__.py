@@ -4,10 +4,11 @@ Reads with clients and code of its own: of the worker it knows the schemas of th
 what is wrong in the worker cannot be wrong here in the same way.
 """
 
-from enricher.verify.findings import Check, Checks, Place, Report
+from enricher.verify.findings import EARLIER, Check, Checks, Place, Report
 from enricher.verify.payload import Recompute
 from enricher.verify.sampling import watching
-from enricher.verify.verification import Wishes, verify
+from enricher.verify.verification import verify
 from enricher.verify.watch import OffsetWatch
+from enricher.verify.wishes import Wishes
 
-__all__ = ["Check", "Checks", "OffsetWatch", "Place", "Recompute", "Report", "Wishes", "verify", "watching"]
+__all__ = ["EARLIER", "Check", "Checks", "OffsetWatch", "Place", "Recompute", "Report", "Wishes", "verify", "watching"]

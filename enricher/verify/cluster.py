@@ -1,26 +1,29 @@
-"""What a verification asks the broker: ends, beginnings, committed offsets, clean-up policies. Clients of its own."""
+"""What a verification asks the broker: ids, ends, beginnings, committed offsets, clean-up policies. Clients of its own."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, suppress
-from typing import Any
+from typing import Any, TypeVar
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
 
 from enricher.kafka.asking import ClientLog, Complaint, asking, silenced
 from enricher.kafka.border import constructing
 from enricher.kafka.client import KafkaConfig
 from enricher.kafka.metadata import NO_LEADER_YET, listed_offsets, partitions_of
-from enricher.verify.watch import Committed
+from enricher.verify.committed import Committed, committed_of
 
 _LOOK_AGAIN_S = 0.1
 _PENDING_S = 1.0
 _TIMED_OUT = KafkaError._TIMED_OUT  # noqa: SLF001  the client's name
 _EARLIEST, _LATEST = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]  # the client has no types here
 _DENIED = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
+_UNKNOWN_YET = {KafkaError.UNKNOWN_TOPIC_OR_PART}  # a topic that was just created, to a broker that has not heard of it
+_NO_ID = {"", "A" * 22}  # 16 bytes of zeros: what brokers before 2.8 answer
+_Answer = TypeVar("_Answer")
 
 
 class Cluster:
@@ -40,6 +43,20 @@ class Cluster:
             return [
                 partition.number for partition in partitions_of(self._stable, topic, self._config.request_timeout_s)
             ]
+
+    def topic_id(self, topic: str) -> str | None:
+        """Kafka's id of a topic; None where the broker gives none. Raises BrokerError where there is no such topic."""
+        self.partitions(topic)
+
+        def ask() -> str:
+            future = self._admin.describe_topics(
+                TopicCollection([topic]), request_timeout=self._config.request_timeout_s
+            )[topic]
+            return str(future.result().topic_id)
+
+        with self._asking(f"asking for the id of the topic '{topic}'", self._admin):
+            found = self._patiently(ask, _UNKNOWN_YET)
+        return None if found in _NO_ID else found
 
     def beginnings(self, topic: str) -> dict[int, int]:
         """The first offset of each partition that retention has left."""
@@ -64,18 +81,18 @@ class Cluster:
                 raise
         return "compact" in str(entries["cleanup.policy"].value)
 
-    def committed(self) -> dict[int, int | None]:
+    def committed(self) -> Committed:
         """The group's committed offsets in the input topic, as they are now: what an open transaction may add is not in."""
-        return _committed(self._asked_committed(self._latest, self._input(), self._config.request_timeout_s))
+        return committed_of(self._asked_committed(self._latest, self._input(), self._config.request_timeout_s))
 
-    def settled(self, timeout_s: float) -> tuple[dict[int, int | None], Committed]:
+    def settled(self, timeout_s: float) -> tuple[Committed, Committed]:
         """The committed offsets when no open transaction holds any back, and those that one still holds back.
 
         Waits for such transactions for at most `timeout_s`. The second part is empty where all came to an end.
         """
         tps = self._input()
         with suppress(_Pending):
-            return _committed(self._asked_committed(self._stable, tps, timeout_s)), {}
+            return committed_of(self._asked_committed(self._stable, tps, timeout_s)), {}
         pending = [tp for tp in tps if self._is_pending(tp)]
         committed = self.committed()
         return committed, {tp.partition: committed[tp.partition] for tp in pending}
@@ -120,16 +137,16 @@ class Cluster:
             return listed_offsets(self._admin, wanted, isolation, self._config.request_timeout_s)
 
         with self._asking(f"asking for the offsets of '{topic}'", self._admin):
-            return self._patiently(ask)
+            return self._patiently(ask, NO_LEADER_YET)
 
-    def _patiently(self, ask: Callable[[], dict[int, int]]) -> dict[int, int]:
-        """Asks again while the broker may know later: a partition that changes its leader has none for a moment."""
+    def _patiently(self, ask: Callable[[], _Answer], later: Collection[int]) -> _Answer:
+        """Ask again on the errors `later`, for `request_timeout_s`: the broker may know in a moment."""
         give_up_s = time.monotonic() + self._config.request_timeout_s
         while True:
             try:
                 return ask()
             except KafkaException as exception:
-                if exception.args[0].code() not in NO_LEADER_YET or time.monotonic() > give_up_s:
+                if exception.args[0].code() not in later or time.monotonic() > give_up_s:
                     raise
                 time.sleep(_LOOK_AGAIN_S)
 
@@ -145,7 +162,3 @@ def _consumer(config: KafkaConfig, complaint: Complaint, isolation: str) -> Cons
     own = {"group.id": config.group_id, "enable.auto.commit": False, "isolation.level": isolation}
     with constructing():
         return Consumer(silenced(config.client("consumer") | own, complaint), logger=ClientLog().logger)
-
-
-def _committed(answer: Iterable[TopicPartition]) -> dict[int, int | None]:
-    return {tp.partition: tp.offset if tp.offset >= 0 else None for tp in answer}

@@ -13,6 +13,9 @@ State = Literal["ok", "failed", "unknown"]
 
 MAX_EXAMPLES = 10
 
+EARLIER = "outputs of an earlier topic of this name"
+"""A fact: outputs that name another topic id. What they were made from was deleted with its topic, so they prove nothing."""
+
 
 class Place(NamedTuple):
     """A record, by where it stands."""

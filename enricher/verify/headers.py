@@ -1,13 +1,14 @@
-"""Reads the headers of outputs. Written from `schemas/*-headers.v1.schema.json`, not from the worker's code."""
+"""Reads the headers of outputs. Written from `schemas/*-headers.*.schema.json`, not from the worker's code."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID, uuid5
 
 _RECORD_NAMESPACE = UUID("039dac1f-0581-5e81-9377-388d5ac680c4")
+_TOPIC_ID = re.compile(rb"[A-Za-z0-9+/_-]{22}")
 _DECIMAL = re.compile(rb"0|[1-9][0-9]{0,18}")
 _DEAD_LETTER_TEXTS = tuple(
     f"enricher.dlq.{name}" for name in ("error.type", "error.message", "attempts", "version", "time")
@@ -20,14 +21,16 @@ Headers = Mapping[str, bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The input record that an output names. `record_id`: what its header says; None for dead letters, which have none.
+    """The input record that an output names. `topic_id`: of its topic, where that was known.
 
-    `shortened`: the dead letter does not hold all of its input, and says so.
+    `record_id`: what its header says; None for dead letters, which have none. `shortened`: the dead letter does not hold
+    all of its input, and says so.
     """
 
     topic: str
     partition: int
     offset: int
+    topic_id: str | None = None
     record_id: str | None = None
     shortened: bool = False
 
@@ -37,9 +40,10 @@ def by_name(headers: Sequence[tuple[str, bytes | None]]) -> Headers:
     return dict(headers)
 
 
-def record_id(topic: str, partition: int, offset: int) -> str:
+def record_id(topic: str, partition: int, offset: int, topic_id: str | None = None) -> str:
     """The id that belongs to an input record."""
-    return str(uuid5(_RECORD_NAMESPACE, f"{topic}/{partition}/{offset}"))
+    name = topic if topic_id is None else f"{topic}/{topic_id}"
+    return str(uuid5(_RECORD_NAMESPACE, f"{name}/{partition}/{offset}"))
 
 
 def source_of_record(headers: Headers, *, tombstone: bool) -> Source | None:
@@ -49,12 +53,12 @@ def source_of_record(headers: Headers, *, tombstone: bool) -> Source | None:
     if (
         source is None
         or not headers.get("enricher.record.id")
-        or headers.get("enricher.schema.version") != b"1"
+        or headers.get("enricher.schema.version") != (b"1" if source.topic_id is None else b"2")
         or headers.get("content-type") != content_type
     ):
         return None
     stated = (headers["enricher.record.id"] or b"").decode("ascii", "replace")
-    return Source(*source, record_id=stated)
+    return replace(source, record_id=stated)
 
 
 def source_of_dead_letter(headers: Headers) -> Source | None:
@@ -66,14 +70,17 @@ def source_of_dead_letter(headers: Headers) -> Source | None:
         or any(headers.get(name) is None for name in _DEAD_LETTER_TEXTS)
     ):
         return None
-    return Source(*source, shortened=any(name in headers for name in _OMITTED))
+    return replace(source, shortened=any(name in headers for name in _OMITTED))
 
 
-def _source(headers: Headers, prefix: str) -> tuple[str, int, int] | None:
-    topic = headers.get(f"{prefix}.source.topic")
+def _source(headers: Headers, prefix: str) -> Source | None:
+    topic, topic_id = headers.get(f"{prefix}.source.topic"), headers.get(f"{prefix}.source.topic.id")
     partition, offset = headers.get(f"{prefix}.source.partition"), headers.get(f"{prefix}.source.offset")
     if not topic or partition is None or offset is None:
         return None
     if not _DECIMAL.fullmatch(partition) or not _DECIMAL.fullmatch(offset):
         return None
-    return topic.decode("utf-8", "replace"), int(partition), int(offset)
+    if topic_id is not None and not _TOPIC_ID.fullmatch(topic_id):
+        return None
+    identity = None if topic_id is None else topic_id.decode()
+    return Source(topic.decode("utf-8", "replace"), int(partition), int(offset), identity)

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from confluent_kafka import Message
 
 from enricher.kafka.metadata import headers_of
-from enricher.verify.findings import Checks, Place
+from enricher.verify.committed import same_topic
+from enricher.verify.findings import EARLIER, Checks, Place
 from enricher.verify.headers import Headers, Source, by_name, record_id, source_of_dead_letter, source_of_record
 from enricher.verify.ledger import PartitionLedger, mark_of
 from enricher.verify.order import Order
@@ -17,7 +18,8 @@ from enricher.verify.order import Order
 class Outputs:
     """Of one output topic (`dead_letters` says which of both); `input_topic` is what sources must name.
 
-    `same_partitions`: the topic has as many as the input, so an output stands in the partition of its input.
+    `topic_id` is that of the input topic as it is now. Outputs that name another one belong to an earlier topic, and are
+    only counted. `same_partitions`: the topic has as many as the input, so an output stands in the partition of its input.
     """
 
     def __init__(
@@ -27,6 +29,7 @@ class Outputs:
         order: Order,
         *,
         input_topic: str,
+        topic_id: str | None,
         dead_letters: bool,
         same_partitions: bool,
     ) -> None:
@@ -40,6 +43,9 @@ class Outputs:
         self._ledgers = ledgers
         self._order = order
         self._input_topic = input_topic
+        self._topic_id = topic_id
+        self._begun: set[int] = set()
+        self._earlier_first: set[int] = set()
         self._dead_letters = dead_letters
         self.same_partitions = same_partitions
 
@@ -51,6 +57,8 @@ class Outputs:
         self._checks.headers.checked += 1
         self.total += 1
         self.values += message.value() is not None
+        is_first = place.partition not in self._begun
+        self._begun.add(place.partition)
         if source is None:
             self._checks.headers.fail(place)
             return
@@ -58,7 +66,19 @@ class Outputs:
             self.counts["of other input topics"] += 1
             return
         self._check_id(source, place)
+        if not same_topic(source.topic_id, self._topic_id):
+            self.counts[EARLIER] += 1
+            if is_first:
+                self._earlier_first.add(place.partition)
+            return
         self._note(message, source, place)
+
+    def is_cut(self, beginnings: Mapping[int, int]) -> bool:
+        """Whether retention may have deleted outputs of the present topic, where the partitions begin at `beginnings`.
+
+        Not where an output of an earlier topic is the first that is left: those of the present one stand behind it.
+        """
+        return any(low and number not in self._earlier_first for number, low in beginnings.items())
 
     def _source(self, headers: Headers, *, tombstone: bool) -> Source | None:
         return source_of_dead_letter(headers) if self._dead_letters else source_of_record(headers, tombstone=tombstone)
@@ -66,7 +86,7 @@ class Outputs:
     def _check_id(self, source: Source, place: Place) -> None:
         if source.record_id is not None:
             self._checks.record_ids.checked += 1
-            if source.record_id != record_id(source.topic, source.partition, source.offset):
+            if source.record_id != record_id(source.topic, source.partition, source.offset, source.topic_id):
                 self._checks.record_ids.fail(place)
 
     def _note(self, message: Message, source: Source, place: Place) -> None:

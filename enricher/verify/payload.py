@@ -11,6 +11,7 @@ import orjson
 from confluent_kafka import Message
 
 from enricher.kafka.metadata import headers_of
+from enricher.verify.committed import same_topic
 from enricher.verify.findings import Check, Place
 from enricher.verify.headers import by_name, source_of_record
 from enricher.verify.reading import RangeReader, Ranges
@@ -25,13 +26,25 @@ _CHUNK = 500
 
 
 class PayloadCheck:
-    """Compares records with what `recompute` makes of their inputs. The readers must be two: both are in use at once."""
+    """Compares records with what `recompute` makes of their inputs. The readers must be two: both are in use at once.
+
+    `topic_id`: of the input topic as it is now; records that name another one are not compared.
+    """
 
     def __init__(
-        self, check: Check, recompute: Recompute, *, records: RangeReader, articles: RangeReader, input_topic: str
+        self,
+        check: Check,
+        recompute: Recompute,
+        *,
+        records: RangeReader,
+        articles: RangeReader,
+        input_topic: str,
+        topic_id: str | None,
     ) -> None:
         self.other_models = 0
         """Records of another model (or precision) than the one that recomputes: not compared."""
+        self.earlier = 0
+        """Records whose input stood in an earlier topic of the same name."""
         self.gone = 0
         """Records whose input is not there any more."""
         self._check = check
@@ -39,6 +52,7 @@ class PayloadCheck:
         self._record_reader = records
         self._article_reader = articles
         self._input_topic = input_topic
+        self._topic_id = topic_id
 
     def run(self, topic: str, ranges: Ranges, chosen: Container[int] | None) -> None:
         """Compare the records in `ranges` of the output topic, or the `chosen` ones of them: 0 is the first."""
@@ -51,8 +65,8 @@ class PayloadCheck:
                 self._compare_all(chunk)
                 chunk = {}
         self._compare_all(chunk)
-        if self.other_models and not self._check.checked:
-            self._check.doubt = "every record that was drawn is of another model"
+        if (self.other_models or self.earlier) and not self._check.checked:
+            self._check.doubt = "every record that was drawn is of another model, or of an earlier topic of this name"
 
     def _records(self, topic: str, ranges: Ranges, chosen: Container[int] | None) -> Iterator[Message]:
         """Partition by partition: so the inputs of a chunk lie close together, and are read in one go."""
@@ -68,6 +82,9 @@ class PayloadCheck:
         source = source_of_record(headers, tombstone=False)
         if source is None or source.topic != self._input_topic:
             return None  # other checks say so
+        if not same_topic(source.topic_id, self._topic_id):
+            self.earlier += 1
+            return None
         return Place(source.topic, source.partition, source.offset)
 
     def _compare_all(self, chunk: Mapping[Place, bytes]) -> None:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 
 from enricher.errors import BrokerError
 from enricher.kafka.client import KafkaConfig
 from enricher.verify.cluster import Cluster
+from enricher.verify.committed import of_topic
 from enricher.verify.findings import Check, Checks
 from enricher.verify.reading import Progress
-from enricher.verify.watch import OffsetWatch
+from enricher.verify.watch import Fall, OffsetWatch
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +44,7 @@ def watching(config: KafkaConfig, *, every_s: float = SAMPLE_EVERY_S) -> Iterato
             over.set()
             thread.join()
             _sample(cluster, watch)
+            _finish(config.input_topic, cluster, watch)
 
 
 def watch_for(seconds: float, cluster: Cluster, watch: OffsetWatch, progress: Progress) -> None:
@@ -55,8 +57,9 @@ def wait_for_group(
 ) -> dict[int, int]:
     """Sample until the group has committed what is in `topic` now, for at most `seconds`.
 
-    Returns the ends of the partitions where it has not.
+    Returns the ends of the partitions where it has not. What it has committed of an earlier topic of this name is nothing.
     """
+    topic_id = cluster.topic_id(topic)
     low, ends = cluster.beginnings(topic), cluster.ends(topic, committed_only=True)
     left = {number: end for number, end in ends.items() if end > low[number]}
     total = sum(left.values())
@@ -64,12 +67,21 @@ def wait_for_group(
     def done() -> bool:
         committed = cluster.committed()
         watch.note(committed)
-        for number in [number for number, end in left.items() if (committed.get(number) or 0) >= end]:
+        offsets = of_topic(committed, topic_id)
+        for number in [number for number, end in left.items() if (offsets.get(number) or 0) >= end]:
             del left[number]
         return not left
 
     _until(done, seconds, None, watch, lambda _: progress("waiting for the group", total - sum(left.values()), total))
     return left
+
+
+def _finish(topic: str, cluster: Cluster, watch: OffsetWatch) -> None:
+    try:
+        topic_id = cluster.topic_id(topic)
+    except BrokerError:
+        topic_id = None
+    _warn(watch.finish(topic_id))
 
 
 def _until(
@@ -88,5 +100,9 @@ def _sample(cluster: Cluster, watch: OffsetWatch) -> None:
         falls = watch.note(cluster.committed())
     except BrokerError:
         return
+    _warn(falls)
+
+
+def _warn(falls: Iterable[Fall]) -> None:
     for fall in falls:
         log.warning("the committed offset went back: %s", fall)

@@ -7,46 +7,31 @@ the input up to there. Inputs below the first must have an output; outputs at or
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass
-from typing import Final
 
-from enricher.errors import SettingsError
+from enricher.errors import BrokerError, SettingsError
 from enricher.kafka.client import KafkaConfig
 from enricher.verify.cluster import Cluster
+from enricher.verify.committed import Committed, of_topic
 from enricher.verify.findings import Check, Checks, Place, Report
 from enricher.verify.inputs import Doubts, Inputs, Limits, Verdict
 from enricher.verify.ledger import PartitionLedger
 from enricher.verify.order import ByKey, ByPartition
 from enricher.verify.outputs import Outputs
-from enricher.verify.payload import PayloadCheck, Recompute, chosen_of
+from enricher.verify.payload import PayloadCheck, chosen_of
 from enricher.verify.reading import Progress, RangeReader, Ranges
 from enricher.verify.sampling import wait_for_group, watch_for
 from enricher.verify.settling import stable_ends
-from enricher.verify.watch import Committed, OffsetWatch
+from enricher.verify.watch import OffsetWatch
+from enricher.verify.wishes import EVERYTHING, Wishes
 
 _HELD_BACK = "an open transaction holds committed offsets back"
-_EVERYTHING: Final = 2**63 - 1
+Offsets = Mapping[int, int | None]
 
 
 def silent(_doing: str, _done: int, _total: int) -> None:
     """Progress that nobody looks at."""
-
-
-@dataclass(frozen=True, slots=True)
-class Wishes:
-    """What a verification is to do beside its static checks.
-
-    `settle_s`: how long open transactions have to come to their end. `wait_s`: how long the group has to catch up; None
-    judges what it has committed. `watch_s`: how long to sample committed offsets before. `recompute`: how many records
-    (`sample`) are compared with what it gives.
-    """
-
-    settle_s: float = 25.0
-    wait_s: float | None = None
-    watch_s: float = 0.0
-    recompute: Recompute | None = None
-    sample: int = _EVERYTHING
 
 
 def verify(config: KafkaConfig, wishes: Wishes | None = None, progress: Progress = silent) -> Report:
@@ -64,6 +49,7 @@ class _Verification:
         self._config, self._wishes, self._progress, self._cluster = config, wishes, progress, cluster
         self._checks = Checks()
         self._watch = OffsetWatch(config.input_topic, self._checks.went_back)
+        self._topic_id: str | None = None
         self._facts: dict[str, int] = {}
         self._ledgers: dict[int, PartitionLedger] = {}
         self._outputs: dict[str, Outputs] = {}
@@ -72,6 +58,7 @@ class _Verification:
     def run(self) -> Report:
         """All steps, in the order that the module explains."""
         self._follow()
+        self._topic_id = self._cluster.topic_id(self._config.input_topic)
         due, _ = self._settled()
         topics = (self._config.output_topic, self._config.dead_letter_topic)
         ends = stable_ends(
@@ -90,6 +77,7 @@ class _Verification:
         self._judge(due, committed, published_ahead=_HELD_BACK if pending else "")
         self._recompute()
         self._count_outputs()
+        self._end()
         return Report(tuple(check for check in self._checks if self._is_asked(check)), self._facts)
 
     # ---- committed offsets
@@ -106,14 +94,15 @@ class _Verification:
             for number, end in late.items():
                 check.fail(Place(topic, number, end))
 
-    def _settled(self) -> tuple[Committed, Committed]:
+    def _settled(self) -> tuple[Offsets, Committed]:
+        """The group's offsets in the topic as it is now, and those that an open transaction holds back."""
         committed, pending = self._cluster.settled(self._wishes.settle_s)
         self._watch.note(committed)
-        return committed, pending
+        return of_topic(committed, self._topic_id), pending
 
     def _note_pending(self, pending: Committed) -> None:
-        for number, offset in pending.items():
-            self._checks.open_transactions.fail(Place(self._config.input_topic, number, offset or 0))
+        for number, place in pending.items():
+            self._checks.open_transactions.fail(Place(self._config.input_topic, number, place.offset if place else 0))
 
     # ---- outputs
 
@@ -130,6 +119,7 @@ class _Verification:
             self._ledgers,
             ByPartition() if same else ByKey(),
             input_topic=self._config.input_topic,
+            topic_id=self._topic_id,
             dead_letters=topic == self._config.dead_letter_topic,
             same_partitions=same,
         )
@@ -148,7 +138,7 @@ class _Verification:
 
     # ---- judging
 
-    def _judge(self, due: Committed, committed: Committed, *, published_ahead: str) -> None:
+    def _judge(self, due: Offsets, committed: Offsets, *, published_ahead: str) -> None:
         cluster, topic = self._cluster, self._config.input_topic
         begins, stable = cluster.beginnings(topic), cluster.ends(topic, committed_only=True)
         self._note_committed(committed, begins, cluster.ends(topic, committed_only=False))
@@ -170,7 +160,7 @@ class _Verification:
             self._count("committed inputs", ledger.inputs(limits.committed))
         self._count("inputs whose output may be deleted", verdict.excused)
 
-    def _note_committed(self, committed: Committed, begins: dict[int, int], ends: dict[int, int]) -> None:
+    def _note_committed(self, committed: Offsets, begins: dict[int, int], ends: dict[int, int]) -> None:
         check = self._checks.committed_ahead
         for number, end in ends.items():
             offset = committed.get(number)
@@ -196,8 +186,8 @@ class _Verification:
         for topic, outputs in self._outputs.items():
             lows = self._cluster.beginnings(topic)
             relevant = {number: lows[number]} if len(lows) == len(self._ledgers) else lows
-            if any(relevant.values()):
-                begin = max(begin, outputs.oldest.get(number, _EVERYTHING))
+            if outputs.is_cut(relevant):
+                begin = max(begin, outputs.oldest.get(number, EVERYTHING))
         return begin
 
     # ---- payload, and the end
@@ -208,7 +198,14 @@ class _Verification:
             return
         input_topic, check = self._config.input_topic, self._checks.payload
         with self._reader() as records, self._reader() as articles:
-            payload = PayloadCheck(check, recompute, records=records, articles=articles, input_topic=input_topic)
+            payload = PayloadCheck(
+                check,
+                recompute,
+                records=records,
+                articles=articles,
+                input_topic=input_topic,
+                topic_id=self._topic_id,
+            )
             payload.run(topic, self._ranges[topic], chosen_of(self._outputs[topic].values, self._wishes.sample))
         self._count("drawn records of another model", payload.other_models)
         self._count("drawn records whose input is gone", payload.gone)
@@ -218,6 +215,14 @@ class _Verification:
             for name, count in outputs.counts.items():
                 self._count(name, count)
         self._count("samples of committed offsets", self._watch.samples)
+
+    def _end(self) -> None:
+        """Judge what was watched. Raises BrokerError where the input topic is not the one that was read."""
+        topic = self._config.input_topic
+        topic_id = self._cluster.topic_id(topic)
+        self._watch.finish(topic_id)
+        if topic_id != self._topic_id:
+            raise BrokerError(f"the topic '{topic}' was created again while it was verified: verify once more")
 
     def _count(self, fact: str, count: int) -> None:
         self._facts[fact] = self._facts.get(fact, 0) + count

@@ -1,19 +1,20 @@
-"""Committed offsets over time: they must never go back. Pure; who samples, and when, is `sampling`'s."""
+"""Committed offsets over time: they must never go back. Pure; who samples, and when, is `sampling`'s.
+
+Those of a topic that was deleted and created again begin at the beginning, by right. Kafka removes a deleted topic's
+offsets, so one that is gone is judged when it is there again, or at the end, by the id of the topic.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
+from enricher.verify.committed import Committed, CommittedOffset, same_topic
 from enricher.verify.findings import Check, Place
-
-Committed = Mapping[int, int | None]
-"""The committed offset of each partition; None where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fall:
-    """A committed offset that was below the one before."""
+    """A committed offset that was below the one before; `after` is None where it was gone."""
 
     partition: int
     before: int
@@ -30,19 +31,41 @@ class OffsetWatch:
         self.check = check
         self.samples = 0
         self._topic = topic
-        self._last: dict[int, int] = {}
+        self._last: dict[int, CommittedOffset] = {}
+        self._gone: set[int] = set()
 
     def note(self, committed: Committed) -> list[Fall]:
         """A sample, later than all before it; returns what fell. Every partition with one to compare with is checked."""
         self.samples += 1
         falls = []
-        for partition, offset in committed.items():
-            last = self._last.get(partition)
-            if last is not None:
-                self.check.checked += 1
-                if offset is None or offset < last:
-                    self.check.fail(Place(self._topic, partition, offset or 0))
-                    falls.append(Fall(partition, last, offset))
-            if offset is not None:
-                self._last[partition] = offset
+        for partition, place in committed.items():
+            self.check.checked += partition in self._last
+            if place is not None:
+                falls += self._compare(partition, place)
+            elif partition in self._last:
+                self._gone.add(partition)
         return falls
+
+    def finish(self, topic_id: str | None) -> list[Fall]:
+        """Judge what is still gone, now that the topic's id is known (None: it is not); returns what fell."""
+        gone, self._gone = self._gone, set()
+        lost = {number: self._last.pop(number) for number in sorted(gone)}
+        return [
+            self._fall(number, last.offset, None)
+            for number, last in lost.items()
+            if same_topic(last.topic_id, topic_id)
+        ]
+
+    def _compare(self, partition: int, place: CommittedOffset) -> list[Fall]:
+        last, self._last[partition] = self._last.get(partition), place
+        was_gone = partition in self._gone
+        self._gone.discard(partition)
+        if last is None or not same_topic(last.topic_id, place.topic_id):
+            return []
+        if was_gone:
+            return [self._fall(partition, last.offset, None)]
+        return [self._fall(partition, last.offset, place.offset)] if place.offset < last.offset else []
+
+    def _fall(self, partition: int, before: int, after: int | None) -> Fall:
+        self.check.fail(Place(self._topic, partition, after or 0))
+        return Fall(partition, before, after)

@@ -175,7 +175,7 @@ def test_every_message_fits_its_topic(
     limit: int,
 ) -> None:
     """Whatever comes in, what goes out is within the bound, and whatever is missing is announced."""
-    raw = RawRecord(Partition("t" * topic, 10**5), 2**62, key, value, tuple(headers))
+    raw = RawRecord(Partition("t" * topic, 10**5), 2**62, key, value, tuple(headers), topic_id="i" * 22)
     record = EnrichedRecord(Article("i", "", "b"), (), Coverage(tokens=1, windows=1, truncated=False))
     for outcome in (letter, record):
         bounded = encoder(max_record_bytes=limit, max_dead_letter_bytes=limit)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from uuid import UUID, uuid5
 
 from hypothesis import given
@@ -11,6 +12,7 @@ from enricher.codec import MAX_REASON_BYTES, clipped, dead_letter_headers, recor
 from enricher.codec.headers import RECORD_NAMESPACE
 from enricher.records import DeadLetter, Partition, RawRecord
 
+TOPIC_ID = "kz7-Q2mNTXS0b_1d0wY3sA"
 LETTER = DeadLetter("inference", "NotFinite", "the scores of a window are not finite", attempts=2)
 
 
@@ -27,6 +29,21 @@ def test_record_has_these_headers(raw: RawRecord) -> None:
     assert expected == record_headers(raw, tombstone=False)
 
 
+def test_record_of_a_topic_whose_id_is_known_names_it_and_says_version_2(raw: RawRecord) -> None:
+    """The id stands behind the name, and the record id is another one."""
+    expected = [
+        ("enricher.source.topic", b"articles"),
+        ("enricher.source.topic.id", TOPIC_ID.encode()),
+        ("enricher.source.partition", b"3"),
+        ("enricher.source.offset", b"1042"),
+        ("enricher.record.id", b"176f5b68-ac71-5223-8648-76f7f7335efa"),
+        ("enricher.schema.version", b"2"),
+        ("content-type", b"application/json"),
+    ]
+    assert expected == record_headers(replace(raw, topic_id=TOPIC_ID), tombstone=False)
+    assert expected[:-1] == record_headers(replace(raw, topic_id=TOPIC_ID), tombstone=True)
+
+
 def test_tombstone_has_the_same_headers_without_a_content_type(raw: RawRecord) -> None:
     """What has no content has no type of it."""
     assert record_headers(raw, tombstone=False)[:-1] == record_headers(raw, tombstone=True)
@@ -35,14 +52,30 @@ def test_tombstone_has_the_same_headers_without_a_content_type(raw: RawRecord) -
 def test_record_id_is_the_same_on_every_machine_and_for_ever() -> None:
     """Written out, because consumers keep them: a change here would make every repeat look new."""
     assert record_id(Partition("articles", 3), 1042) == "5f489b73-79ad-57b8-a3f9-50718fb085ce"
+    assert record_id(Partition("articles", 3), 1042, TOPIC_ID) == "176f5b68-ac71-5223-8648-76f7f7335efa"
     assert UUID(record_id(Partition("articles", 3), 1042)).version == 5
 
 
-@given(st.text(max_size=20), st.integers(0, 2**31 - 1), st.integers(0, 2**63 - 1))
-def test_record_id_is_the_standard_librarys_uuid5(topic: str, number: int, offset: int) -> None:
-    """Of topic, partition and offset, however it is computed."""
-    name = f"{topic}/{number}/{offset}"
-    assert str(uuid5(RECORD_NAMESPACE, name)) == record_id(Partition(topic, number), offset)
+@given(
+    st.text(max_size=20),
+    st.sampled_from([None, TOPIC_ID]),
+    st.integers(0, 2**31 - 1),
+    st.integers(0, 2**63 - 1),
+)
+def test_record_id_is_the_standard_librarys_uuid5(topic: str, topic_id: str | None, number: int, offset: int) -> None:
+    """Of topic, its id where that is known, partition and offset, however it is computed."""
+    name = "/".join([topic, *([topic_id] if topic_id else []), str(number), str(offset)])
+    assert str(uuid5(RECORD_NAMESPACE, name)) == record_id(Partition(topic, number), offset, topic_id)
+
+
+def test_record_id_is_new_where_the_topic_was_made_again_and_else_the_same_at_every_read(raw: RawRecord) -> None:
+    """Whoever drops repeats must drop those, and must not drop the records of a new topic at the old places."""
+    topic_ids = [None, TOPIC_ID, "9KcV2hYVQnCmO2yN8uV4Qg", TOPIC_ID, None]
+    ids = [
+        dict(record_headers(replace(raw, topic_id=each), tombstone=False))["enricher.record.id"] for each in topic_ids
+    ]
+    assert (ids[0], ids[1]) == (ids[4], ids[3])
+    assert len(set(ids)) == 3
 
 
 def test_record_ids_of_neighbours_differ() -> None:
@@ -66,6 +99,16 @@ def test_dead_letter_has_these_headers(raw: RawRecord) -> None:
         ("enricher.dlq.time", b"2026-03-14T10:00:00.250Z"),
     ]
     assert expected == dead_letter_headers(raw, LETTER, version="0.1.0", time_s=1773482400.25, omitted_bytes=None)
+
+
+def test_dead_letter_of_a_topic_whose_id_is_known_names_it(raw: RawRecord) -> None:
+    """Nothing else differs."""
+    without = dead_letter_headers(raw, LETTER, version="0.1.0", time_s=0.0, omitted_bytes=None)
+    known = replace(raw, topic_id=TOPIC_ID)
+    headers = dead_letter_headers(known, LETTER, version="0.1.0", time_s=0.0, omitted_bytes=None)
+    place = headers.index(("enricher.dlq.source.topic", b"articles"))
+    assert headers.pop(place + 1) == ("enricher.dlq.source.topic.id", TOPIC_ID.encode())
+    assert without == headers
 
 
 def test_value_left_out_is_said_with_its_size(raw: RawRecord) -> None:

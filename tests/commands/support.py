@@ -80,7 +80,7 @@ def json_lines(*articles: Mapping[str, Any]) -> str:
     return "".join(f"{json.dumps(item)}\n" for item in articles)
 
 
-def enriched_record(name: str, source: tuple[str, int, int]) -> dict[str, Any]:
+def enriched_record(name: str, source: tuple[str, int, int], topic_id: str | None = None) -> dict[str, Any]:
     """What a worker would write for `article(name)`, as arguments of `produce`; `source` is its place in the input."""
     topic, partition, offset = source
     entities = [
@@ -99,4 +99,6 @@ def enriched_record(name: str, source: tuple[str, int, int]) -> dict[str, Any]:
         ("enricher.source.partition", str(partition).encode()),
         ("enricher.source.offset", str(offset).encode()),
     ]
+    if topic_id is not None:
+        headers.append(("enricher.source.topic.id", topic_id.encode()))
     return {"key": name.encode(), "value": orjson.dumps(value), "headers": headers, "partition": partition}

@@ -9,6 +9,7 @@ import orjson
 import pytest
 from commands.support import article, enriched_record, run, write
 from confluent_kafka import Producer
+from support.made_again import make_again, topic_id
 
 from enricher.commands.tail.excerpts import Excerpt, Mark, marks_in, printable, sentences
 from enricher.commands.tail.show import as_line, enriched, highlighted
@@ -48,6 +49,23 @@ def test_without_the_article_the_entities_are_shown_by_themselves(topics: Topics
     assert result.exit_code == 0, result.output
     assert "  body: [Ana Ribeiro PER]\n" in result.stdout
     assert "gone" in result.stdout
+
+
+@pytest.mark.broker
+def test_the_text_of_another_topic_of_the_same_name_is_never_shown(topics: Topics) -> None:
+    """The topic was created again, and the same article stands at the place of the record's own: its id tells them apart."""
+    bootstrap, place = topics.bootstrap_servers, (topics.input, 1, 0)
+    before = topic_id(bootstrap, topics.input)
+    again = make_again(bootstrap, topics.input)
+    write(bootstrap, topics.input, [{"value": orjson.dumps(article("a")), "partition": 1}])
+    write(bootstrap, topics.output, [enriched_record("a", place, each) for each in (before, again, None)])
+    result = run(*FROM_ALL, env=topics.environment)
+    assert result.exit_code == 0, result.output
+    old, new, unknown = result.stdout.strip().split("\n\n")
+    assert "lives in" not in old
+    assert "gone" in old
+    assert "[Ana Ribeiro PER] lives in Lisbon." in new
+    assert "[Ana Ribeiro PER] lives in Lisbon." in unknown
 
 
 @pytest.mark.broker

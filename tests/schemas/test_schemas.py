@@ -37,7 +37,9 @@ from enricher.records import (
 )
 
 SCHEMAS = Path(__file__).parents[2] / "schemas"
-NAMES = ("article.v1", "enriched-record.v1", "enriched-record-headers.v1", "dead-letter-headers.v1")
+HEADERS = ("enriched-record-headers.v1", "enriched-record-headers.v2", "dead-letter-headers.v1")
+NAMES = ("article.v1", "enriched-record.v1", *HEADERS)
+TOPIC_ID = "kz7-Q2mNTXS0b_1d0wY3sA"
 LIMIT_CHARS = 100_000
 CARD = ModelCard("newswire-minilm", "sha256:6a1f0c", "int8")
 
@@ -186,13 +188,15 @@ def test_example_record_belongs_to_the_example_article() -> None:
 RAW = RawRecord(Partition("articles", 3), 1042, b"key", b"{}")
 
 
+@pytest.mark.parametrize(("schema_name", "topic_id"), [(HEADERS[0], None), (HEADERS[1], TOPIC_ID)])
 @pytest.mark.parametrize("tombstone", [False, True])
-def test_written_record_headers_are_the_example(*, tombstone: bool) -> None:
-    """Headers as they are written are valid, and are those that we show."""
-    written = {name: value.decode() for name, value in record_headers(RAW, tombstone=tombstone)}
-    VALIDATORS["enriched-record-headers.v1"].validate(written)
+def test_written_record_headers_are_the_example(schema_name: str, topic_id: str | None, *, tombstone: bool) -> None:
+    """With and without the topic id, what is written is valid in one version only, and is the example of that one."""
+    raw = replace(RAW, topic_id=topic_id)
+    written = {name: value.decode() for name, value in record_headers(raw, tombstone=tombstone)}
+    assert [schema_name] == [name for name in HEADERS if VALIDATORS[name].is_valid(written)]
     name = "tombstone" if tombstone else "record"
-    assert load(SCHEMAS / f"examples/enriched-record-headers.v1/valid/{name}.json") == written
+    assert load(SCHEMAS / f"examples/{schema_name}/valid/{name}.json") == written
 
 
 @given(
@@ -205,10 +209,13 @@ def test_written_record_headers_are_the_example(*, tombstone: bool) -> None:
     ),
     time_s=st.floats(0, 4e9),
     value_bytes=st.integers(0, 9000),
+    topic_id=st.sampled_from([None, TOPIC_ID]),
 )
-def test_written_dead_letter_headers_are_valid(letter: DeadLetter, time_s: float, value_bytes: int) -> None:
-    """Whatever the reason, the time and the size, the headers pass their schema."""
-    raw = replace(RAW, value=bytes(value_bytes), headers=(("x", None),))
+def test_written_dead_letter_headers_are_valid(
+    letter: DeadLetter, time_s: float, value_bytes: int, topic_id: str | None
+) -> None:
+    """Whatever the reason, the time, the size and the topic, the headers pass their schema."""
+    raw = replace(RAW, value=bytes(value_bytes), headers=(("x", None),), topic_id=topic_id)
     ticket = InFlight(raw, arrived_s=0.0)
     ticket.finish(letter)
     encoder = Encoder(CARD, version="0.1.0", max_record_bytes=8192, max_dead_letter_bytes=8192, clock=lambda: time_s)
@@ -222,13 +229,14 @@ def test_constants_of_code_and_schemas_are_the_same() -> None:
     assert schema("article.v1")["properties"]["id"]["maxLength"] == MAX_ID_CHARS
     assert dead_letter["enricher.dlq.error.message"]["maxLength"] == MAX_REASON_BYTES
     assert dead_letter["enricher.dlq.stage"]["enum"] == list(get_args(get_type_hints(DeadLetter)["stage"]))
-    record_id = schema("enriched-record-headers.v1")["properties"]["enricher.record.id"]
-    assert str(RECORD_NAMESPACE) in record_id["description"]
+    for name in HEADERS[:2]:
+        record_id = schema(name)["properties"]["enricher.record.id"]
+        assert str(RECORD_NAMESPACE) in record_id["description"]
 
 
 def test_readme_names_everything_in_the_contracts() -> None:
     """A header or article field that the README does not explain would have to be guessed."""
     readme = (SCHEMAS / "README.md").read_text(encoding="utf-8")
-    named = [name for schema_name in NAMES if "headers" in schema_name for name in schema(schema_name)["properties"]]
+    named = [name for schema_name in HEADERS for name in schema(schema_name)["properties"]]
     named += [*schema("article.v1")["properties"], str(RECORD_NAMESPACE), *(f"{name}.schema.json" for name in NAMES)]
     assert [name for name in named if name not in readme] == []

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID, uuid5
 
 import orjson
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
@@ -13,10 +14,9 @@ from kafka.clients import config_for
 from kafka.harness import read_all
 from support.topics import PARTITIONS, Topics
 
-from enricher.codec import record_id
-from enricher.records import Partition
 from enricher.verify import Report, Wishes, verify
 
+NAMESPACE = UUID("039dac1f-0581-5e81-9377-388d5ac680c4")
 QUICK = Wishes(settle_s=1.0)
 
 
@@ -63,8 +63,8 @@ def enriched(value: bytes) -> bytes:
     return orjson.dumps({"schema_version": 1, "id": name, "entities": [entity]})
 
 
-def output_of(topics: Topics, source: Message, *, dead: bool = False) -> Output:
-    """The output of an input, as the schemas want it."""
+def output_of(topics: Topics, source: Message, *, dead: bool = False, topic_id: str | None = None) -> Output:
+    """The output of an input, as the schemas want it: with the id of its topic, or as where none is known."""
     partition, offset = source.partition() or 0, source.offset() or 0
     value, prefix = source.value(), "enricher.dlq" if dead else "enricher"
     headers = {
@@ -72,6 +72,8 @@ def output_of(topics: Topics, source: Message, *, dead: bool = False) -> Output:
         f"{prefix}.source.partition": b"%d" % partition,
         f"{prefix}.source.offset": b"%d" % offset,
     }
+    if topic_id is not None:
+        headers[f"{prefix}.source.topic.id"] = topic_id.encode()
     if dead:
         told = {
             "stage": "decode",
@@ -83,16 +85,17 @@ def output_of(topics: Topics, source: Message, *, dead: bool = False) -> Output:
         }
         headers |= {f"{prefix}.{name}": text.encode() for name, text in told.items()}
         return Output(topics.dead_letters, partition, source.key(), value, headers)
-    headers["enricher.record.id"] = record_id(Partition(topics.input, partition), offset).encode()
-    headers["enricher.schema.version"] = b"1"
+    text = [topics.input, *([topic_id] if topic_id else []), str(partition), str(offset)]
+    headers["enricher.record.id"] = str(uuid5(NAMESPACE, "/".join(text))).encode()
+    headers["enricher.schema.version"] = b"2" if topic_id else b"1"
     if value is not None:
         headers["content-type"] = b"application/json"
     return Output(topics.output, partition, source.key(), value and enriched(value), headers)
 
 
-def outputs_of(topics: Topics, inputs: Sequence[Message]) -> list[Output]:
+def outputs_of(topics: Topics, inputs: Sequence[Message], topic_id: str | None = None) -> list[Output]:
     """An output for each input, every ninth a dead letter."""
-    return [output_of(topics, source, dead=index % 9 == 5) for index, source in enumerate(inputs)]
+    return [output_of(topics, source, dead=index % 9 == 5, topic_id=topic_id) for index, source in enumerate(inputs)]
 
 
 def write(topics: Topics, outputs: Sequence[Output], *, commit: bool = True) -> None:
@@ -110,10 +113,11 @@ def ends_of(topics: Topics, topic: str) -> dict[int, int]:
         return {n: consumer.get_watermark_offsets(TopicPartition(topic, n), timeout=10)[1] for n in range(PARTITIONS)}
 
 
-def commit_offsets(topics: Topics, offsets: Mapping[int, int]) -> None:
-    """Commit offsets of the input for the group."""
+def commit_offsets(topics: Topics, offsets: Mapping[int, int], topic_id: str | None = None) -> None:
+    """Commit offsets of the input for the group, with the topic's id beside them where one is given."""
+    metadata = f"enricher/1 topic-id={topic_id} attempts=1" if topic_id else ""
     with _group(topics) as consumer:
-        tps = [TopicPartition(topics.input, number, offset) for number, offset in offsets.items()]
+        tps = [TopicPartition(topics.input, number, offset, metadata) for number, offset in offsets.items()]
         consumer.commit(offsets=tps, asynchronous=False)
 
 

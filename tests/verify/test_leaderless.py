@@ -1,4 +1,4 @@
-"""A partition without a leader: its offsets are unknown, and no verdict is built on them."""
+"""What only some brokers answer, or only at a bad moment: no leader, so no offset, and no topic id."""
 
 from __future__ import annotations
 
@@ -29,6 +29,12 @@ def test_it_is_asked_again_until_there_is_a_leader(monkeypatch: pytest.MonkeyPat
     """An election takes a moment."""
     with closing(cluster_of(monkeypatch, OFFSET_INVALID, OFFSET_INVALID, 7, request_timeout_s=60)) as cluster:
         assert cluster.ends("news", committed_only=True) == {0: 7}
+
+
+def test_a_broker_without_topic_ids_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before 2.8 the id is all zeros, for every topic: taken for an id, it would make all topics one."""
+    with closing(cluster_of(monkeypatch, 0, request_timeout_s=60)) as cluster:
+        assert cluster.topic_id("news") is None
 
 
 def test_where_none_comes_it_is_the_broker_s_error(monkeypatch: pytest.MonkeyPatch) -> None:

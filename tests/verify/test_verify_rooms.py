@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import pytest
+from confluent_kafka import TopicPartition
+
 from enricher.codec import record_id as worker_record_id
+from enricher.core.commit_metadata import CommitMetadata
 from enricher.records import Partition
 from enricher.verify import Checks, OffsetWatch
+from enricher.verify.committed import CommittedOffset, committed_of, of_topic, same_topic, topic_id_in
 from enricher.verify.headers import record_id, source_of_dead_letter, source_of_record
 from enricher.verify.inputs import Doubts, Limits, Verdict
 from enricher.verify.ledger import PartitionLedger, mark_of
 from enricher.verify.order import ByKey, ByPartition
 from enricher.verify.payload import alike, chosen_of, parsed
+from enricher.verify.watch import Fall
+
+TOPIC_ID, OTHER_ID = "kz7-Q2mNTXS0b_1d0wY3sA", "9KcV2hYVQnCmO2yN8uV4Qg"
 
 
 def filled(ledger: PartitionLedger, outputs: range, inputs: range) -> PartitionLedger:
@@ -22,8 +30,9 @@ def filled(ledger: PartitionLedger, outputs: range, inputs: range) -> PartitionL
 
 
 def test_the_record_id_is_that_of_the_contract() -> None:
-    """Written twice, on purpose; the two must agree."""
-    assert worker_record_id(Partition("articles", 3), 17) == record_id("articles", 3, 17)
+    """Written twice, on purpose; the two must agree, with a topic id and without."""
+    for topic_id in (None, TOPIC_ID):
+        assert worker_record_id(Partition("articles", 3), 17, topic_id) == record_id("articles", 3, 17, topic_id)
 
 
 def test_only_what_is_due_is_lost_and_only_what_is_committed_is_invented() -> None:
@@ -112,10 +121,66 @@ def test_committed_offsets_that_go_back_or_away_are_noted() -> None:
     """From none to some is the beginning; from some to none is a way back."""
     check = Checks().went_back
     watch = OffsetWatch("in", check)
-    for sample in ({0: None, 1: 4}, {0: 2, 1: 4}, {0: 2, 1: 3}, {0: None, 1: 3}):
-        watch.note(sample)
+    for first, second in ((None, 4), (2, 4), (2, 3), (None, 3)):
+        watch.note({0: None if first is None else CommittedOffset(first), 1: CommittedOffset(second)})
+    assert [Fall(0, 2, None)] == watch.finish(None)
     assert [(1, 3), (0, 0)] == [(place.partition, place.offset) for place in check.examples]
     assert (4, 5) == (watch.samples, check.checked)
+
+
+def test_offsets_of_a_topic_that_was_made_again_may_begin_at_its_beginning() -> None:
+    """They name another topic id, or the topic has another one in the end; within one topic nothing may go back."""
+    check = Checks().went_back
+    watch = OffsetWatch("in", check)
+    old, new = CommittedOffset(9, TOPIC_ID), CommittedOffset(2, OTHER_ID)
+    for place in (old, new, old, None, new):
+        assert [] == watch.note({0: place})
+    assert [Fall(0, 2, 1)] == watch.note({0: CommittedOffset(1, OTHER_ID)})
+    watch.note({0: None})
+    assert [Fall(0, 1, None)] == watch.note({0: CommittedOffset(5, OTHER_ID)}), "it was gone, and the topic is the same"
+    watch.note({0: None})
+    assert [] == watch.finish(TOPIC_ID)
+    assert [] == watch.finish(OTHER_ID), "what was judged is not judged again"
+    watch.note({0: new})
+    watch.note({0: None})
+    assert [Fall(0, 2, None)] == watch.finish(OTHER_ID)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "topic_id"),
+    [
+        ("enricher/1 topic-id=kz7-Q2mNTXS0b_1d0wY3sA", "kz7-Q2mNTXS0b_1d0wY3sA"),
+        ("enricher/1 topic-id=kz7+Q2mNTXS0b/1d0wY3sA attempts=3 alone=1", "kz7+Q2mNTXS0b/1d0wY3sA"),
+        ("enricher/1 attempts=3", None),
+        ("enricher/1", None),
+        ("enricher/2 topic-id=kz7-Q2mNTXS0b_1d0wY3sA", None),
+        ("", None),
+        (None, None),
+        ("NULL", None),
+    ],
+)
+def test_the_topic_id_is_read_from_a_commits_metadata(metadata: str | None, topic_id: str | None) -> None:
+    """As workers write it; what others write names none."""
+    assert topic_id == topic_id_in(metadata)
+
+
+def test_the_metadata_that_workers_write_is_understood() -> None:
+    """Written twice, on purpose; the two must agree."""
+    written = CommitMetadata(TOPIC_ID, attempts=2).encode()
+    assert {0: CommittedOffset(7, TOPIC_ID)} == committed_of([TopicPartition("in", 0, 7, written)])
+
+
+def test_an_offset_of_an_earlier_topic_counts_as_none() -> None:
+    """One that names no topic counts, and so do all where the topic's own id is not known."""
+    committed = {0: CommittedOffset(5, TOPIC_ID), 1: CommittedOffset(6, OTHER_ID), 2: CommittedOffset(7), 3: None}
+    assert {0: 5, 1: None, 2: 7, 3: None} == of_topic(committed, TOPIC_ID)
+    assert {0: 5, 1: 6, 2: 7, 3: None} == of_topic(committed, None)
+
+
+def test_one_topic_id_is_written_in_two_alphabets() -> None:
+    """The client writes base64 with + and /, Kafka's tools with - and _."""
+    assert same_topic("kz7-Q2mNTXS0b_1d0wY3sA", "kz7+Q2mNTXS0b/1d0wY3sA")
+    assert not same_topic(TOPIC_ID, OTHER_ID)
 
 
 def test_headers_that_the_schema_refuses_name_no_source() -> None:
@@ -132,6 +197,21 @@ def test_headers_that_the_schema_refuses_name_no_source() -> None:
         assert source_of_record(good | {f"enricher.{name}": value}, tombstone=False) is None
     assert source_of_record(good, tombstone=True) is None
     assert source_of_dead_letter(good) is None
+
+
+def test_headers_of_version_2_have_a_topic_id_and_those_of_version_1_have_none() -> None:
+    """Each other mixture is no version; an id is 22 characters of base64."""
+    good = {
+        "enricher.source.topic": b"in", "enricher.source.partition": b"0", "enricher.source.offset": b"12",
+        "enricher.record.id": b"x", "enricher.schema.version": b"2", "content-type": b"application/json",
+        "enricher.source.topic.id": TOPIC_ID.encode(),
+    }  # fmt: skip
+    found = source_of_record(good, tombstone=False)
+    assert found is not None
+    assert TOPIC_ID == found.topic_id
+    for name, value in (("source.topic.id", None), ("source.topic.id", b""), ("source.topic.id", TOPIC_ID.encode() + b"=="),
+                        ("source.topic.id", b"\xff" * 22), ("schema.version", b"1"), ("schema.version", b"3")):  # fmt: skip
+        assert source_of_record(good | {f"enricher.{name}": value}, tombstone=False) is None
 
 
 def test_records_are_alike_up_to_their_scores() -> None:

@@ -104,7 +104,8 @@ class _Viewer:
             partition = Partition(
                 headers["enricher.source.topic"] or "", int(headers["enricher.source.partition"] or "")
             )
-            return self._finder.find(partition, int(headers["enricher.source.offset"] or ""))
+            offset, topic_id = int(headers["enricher.source.offset"] or ""), headers.get("enricher.source.topic.id")
+            return self._finder.find(partition, offset, topic_id)
         except (KeyError, ValueError):  # written by something else than a worker
             return None
 

@@ -50,8 +50,9 @@ def verify(
     """Is every committed input exactly once in the output or the dead letters? Reads the topics, changes nothing.
 
     It judges what the group has committed, so workers may be running. Inputs that retention or compaction has removed
-    are gaps; a check that the topics can no longer answer is unknown, not failed. Records are named by topic, partition
-    and offset, their text is never shown.
+    are gaps; a check that the topics can no longer answer is unknown, not failed. Where the input topic was deleted and
+    created again, outputs that name the id of the earlier topic are counted and not judged. Records are named by topic,
+    partition and offset, their text is never shown.
 
     Exit code: 0 if no check failed, 8 if one did, 2 for settings, 3 for the model (`--recompute` only), 4 for the broker.
     It needs READ on the three topics and on the group. It holds 3 bytes per input in memory: 300 MB for 100 million.

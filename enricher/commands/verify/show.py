@@ -5,7 +5,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from enricher.kafka.client import KafkaConfig
-from enricher.verify import Check, Report
+from enricher.verify import EARLIER, Check, Report
 
 _STYLES = {"ok": "green", "failed": "bold red", "unknown": "yellow"}
 _WORDS = {"ok": "ok", "failed": "FAILED", "unknown": "unknown"}
@@ -25,8 +25,10 @@ def show(report: Report, config: KafkaConfig, console: Console) -> None:
             state, check.name, f"{check.checked:,}", f"{check.failed:,}" if check.failed else "", _text(check)
         )
     console.print(table)
-    counted = ", ".join(f"{count:,} {name}" for name, count in report.facts.items() if count)
+    counted = ", ".join(f"{count:,} {name}" for name, count in report.facts.items() if count and name != EARLIER)
     console.print(f"counted: {escape(counted) or 'nothing'}", soft_wrap=True)
+    if earlier := report.facts.get(EARLIER):
+        console.print(f"{earlier:,} outputs belong to an earlier topic of this name: they are not judged")
     console.print(f"{_verdict(report)}: {escape(_names(config))}", soft_wrap=True)
 
 

@@ -1,0 +1,47 @@
+"""A topic that is deleted and created again: the same name, another topic."""
+
+from __future__ import annotations
+
+import time
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient, NewTopic
+from support.topics import PARTITIONS
+
+TIMEOUT_S = 30.0
+
+
+def topic_id(bootstrap_servers: str, topic: str) -> str | None:
+    """The id of a topic as the client gives it; None while there is no such topic."""
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    try:
+        return str(admin.describe_topics(TopicCollection([topic]))[topic].result(TIMEOUT_S).topic_id)
+    except KafkaException as exception:
+        if exception.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+            raise
+        return None
+
+
+def make_again(bootstrap_servers: str, topic: str, partitions: int = PARTITIONS) -> str:
+    """Delete a topic and create it again, empty; returns the new id."""
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    before = topic_id(bootstrap_servers, topic)
+    admin.delete_topics([topic])[topic].result(TIMEOUT_S)
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while not _created(admin, NewTopic(topic, partitions, 1)):
+        assert time.monotonic() < deadline_s, "the topic is deleted in time"
+    while (now := topic_id(bootstrap_servers, topic)) in (None, before):
+        assert time.monotonic() < deadline_s, "the topic is there again in time"
+    assert now is not None
+    return now
+
+
+def _created(admin: AdminClient, topic: NewTopic) -> bool:
+    """Whether it is there now; a deletion takes a moment."""
+    try:
+        admin.create_topics([topic])[topic.topic].result(TIMEOUT_S)
+    except KafkaException as exception:
+        if exception.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise
+        return False
+    return True

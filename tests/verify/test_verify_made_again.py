@@ -1,0 +1,173 @@
+"""The input topic deleted and created again: what was passed over is lost, and old outputs accuse nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import orjson
+import pytest
+from commands.support import run
+from confluent_kafka import Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from kafka.clients import config_for
+from kafka.harness import read_all, wait_until
+from support.made_again import make_again, topic_id
+from support.topics import PARTITIONS, Topics
+from verify.pair import QUICK, commit_offsets, ends_of, enriched, outputs_of, verified, write
+
+from enricher.errors import BrokerError
+from enricher.verify import Check, Report, Wishes, verify, watching
+
+pytestmark = pytest.mark.broker
+
+OLD_END, NEW_END = 25, 40
+
+
+def fill(topics: Topics, end: int) -> list[Message]:
+    """As many articles in each partition, the same ones each time: a topic that is filled again from the same archive."""
+    producer = Producer({"bootstrap.servers": topics.bootstrap_servers, "log_level": 0})
+    for offset in range(end):
+        for partition in range(PARTITIONS):
+            value = orjson.dumps({"id": f"{partition}-{offset}", "body": f"text {offset}"})
+            producer.produce(topics.input, value, f"{partition}-{offset}".encode(), partition=partition)
+    assert producer.flush(10) == 0
+    return sorted(read_all(topics.bootstrap_servers, topics.input), key=lambda m: (m.partition(), m.offset()))
+
+
+def enrich(topics: Topics, inputs: Sequence[Message], identity: str | None) -> None:
+    """Outputs of these inputs, and the group's offsets at the end of the topic."""
+    write(topics, outputs_of(topics, inputs, identity))
+    commit_offsets(topics, ends_of(topics, topics.input), identity)
+
+
+def enriched_once(topics: Topics, *, with_ids: bool) -> str | None:
+    """The first topic, filled and enriched, then deleted and created again; the id that its outputs are to name."""
+    identity = topic_id(topics.bootstrap_servers, topics.input) if with_ids else None
+    enrich(topics, fill(topics, OLD_END), identity)
+    assert verified(topics).failed == []
+    again = make_again(topics.bootstrap_servers, topics.input)
+    return again if with_ids else None
+
+
+def beyond_the_old_end(inputs: Sequence[Message]) -> list[Message]:
+    """What a worker reads that goes on where it stood in the old topic."""
+    return [message for message in inputs if (message.offset() or 0) >= OLD_END]
+
+
+def check_of(report: Report, name: str) -> Check:
+    """The check of that name."""
+    return next(check for check in report.checks if check.name == name)
+
+
+def test_what_was_passed_over_in_the_new_topic_is_lost(topics: Topics) -> None:
+    """The old topic has outputs at the same offsets, so only the id tells that the new one has none there."""
+    identity = enriched_once(topics, with_ids=True)
+    enrich(topics, beyond_the_old_end(fill(topics, NEW_END)), identity)
+    report = verified(topics)
+    assert ["lost"] == report.failed
+    lost = check_of(report, "lost")
+    assert (PARTITIONS * OLD_END, (topics.input, 0, 0)) == (lost.failed, lost.examples[0])
+    assert PARTITIONS * OLD_END == report.facts["outputs of an earlier topic of this name"]
+
+
+def test_a_new_topic_that_is_all_enriched_is_right_beside_the_outputs_of_the_old_one(topics: Topics) -> None:
+    """No double, nothing out of order, nothing invented: the old outputs are counted apart."""
+    identity = enriched_once(topics, with_ids=True)
+    enrich(topics, fill(topics, NEW_END), identity)
+    report = verified(topics)
+    assert {check.name: "ok" for check in report.checks} == {check.name: check.state for check in report.checks}
+    assert PARTITIONS * NEW_END == check_of(report, "lost").checked == check_of(report, "doubled").checked
+    assert PARTITIONS * OLD_END == report.facts["outputs of an earlier topic of this name"]
+
+
+def test_outputs_without_an_id_are_compared_by_partition_and_offset(topics: Topics) -> None:
+    """Of older workers and brokers. It is all that can be done with them, and it is wrong once the topic is made again."""
+    enriched_once(topics, with_ids=False)
+    inputs = fill(topics, NEW_END)
+    enrich(topics, beyond_the_old_end(inputs), None)
+    assert [] == verified(topics).failed, "100 inputs are lost, and nothing tells"
+    enrich(topics, [message for message in inputs if (message.offset() or 0) < OLD_END], None)
+    report = verified(topics)
+    assert ["doubled"] == report.failed
+    assert PARTITIONS * OLD_END == check_of(report, "doubled").failed
+
+
+def test_retention_of_the_outputs_is_no_excuse_while_outputs_of_the_old_topic_are_left(topics: Topics) -> None:
+    """Topics lose their oldest records first, so none of the new topic's outputs is gone: what is missing is lost."""
+    identity = enriched_once(topics, with_ids=True)
+    enrich(topics, beyond_the_old_end(fill(topics, NEW_END)), identity)
+    admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
+    cut = [TopicPartition(topic, n, 1) for topic in (topics.output, topics.dead_letters) for n in range(PARTITIONS)]
+    for future in admin.delete_records(cut).values():
+        future.result(timeout=10)
+    report = verified(topics)
+    assert ["lost"] == report.failed
+    assert PARTITIONS * OLD_END == check_of(report, "lost").failed
+
+
+def test_an_offset_committed_for_the_old_topic_counts_as_none(topics: Topics) -> None:
+    """Nothing is due for it, nothing is published ahead of it, and the group has not caught up."""
+    old = topic_id(topics.bootstrap_servers, topics.input)
+    again = enriched_once(topics, with_ids=True)
+    inputs = fill(topics, NEW_END)
+    commit_offsets(topics, dict.fromkeys(range(PARTITIONS), 10 * NEW_END), old)
+    report = verified(topics, Wishes(settle_s=1.0, wait_s=0.5))
+    assert ["caught up"] == report.failed
+    assert 0 == check_of(report, "lost").checked
+    write(topics, outputs_of(topics, inputs[:1], again))
+    assert ["published ahead"] == verified(topics).failed
+
+
+def test_records_of_the_old_topic_are_not_recomputed_from_articles_of_the_new_one(topics: Topics) -> None:
+    """What stands at their source's place is another article."""
+    identity = enriched_once(topics, with_ids=True)
+    other = orjson.dumps({"id": "another", "body": "text"})
+    producer = Producer({"bootstrap.servers": topics.bootstrap_servers, "log_level": 0})
+    for partition in range(PARTITIONS):
+        producer.produce(topics.input, other, b"k", partition=partition)
+    assert producer.flush(10) == 0
+    enrich(topics, read_all(topics.bootstrap_servers, topics.input), identity)
+    wishes = Wishes(settle_s=1.0, recompute=lambda values: [enriched(value) for value in values])
+    report = verified(topics, wishes)
+    assert [] == report.failed
+    assert PARTITIONS == check_of(report, "payload").checked
+
+
+def test_committed_offsets_of_the_new_topic_begin_at_its_beginning_while_watched(topics: Topics) -> None:
+    """With the new id beside them, and gone for a while in between, as Kafka removes those of a deleted topic."""
+    old = topic_id(topics.bootstrap_servers, topics.input)
+    commit_offsets(topics, {0: 25, 1: 25}, old)
+    with watching(config_for(topics), every_s=0.05) as check:
+        wait_until(lambda: check.checked > 0, 30, "two samples")
+        new = make_again(topics.bootstrap_servers, topics.input)
+        commit_offsets(topics, {0: 3}, new)
+        before = check.checked
+        wait_until(lambda: check.checked > before, 30, "one more sample")
+    assert "ok" == check.state
+    with watching(config_for(topics), every_s=0.05) as check:
+        wait_until(lambda: check.checked > 0, 30, "two samples")
+        commit_offsets(topics, {0: 2}, new)
+    assert [(topics.input, 0, 2)] == check.examples
+
+
+def test_a_topic_that_is_made_again_while_it_is_verified_gives_no_verdict(topics: Topics) -> None:
+    """What was read belongs to two topics."""
+    enrich(topics, fill(topics, OLD_END), topic_id(topics.bootstrap_servers, topics.input))
+    made: list[str] = []
+
+    def progress(doing: str, _done: int, _total: int) -> None:
+        if doing.startswith("counting") and not made:
+            made.append(make_again(topics.bootstrap_servers, topics.input))
+
+    with pytest.raises(BrokerError, match="created again while it was verified: verify once more"):
+        verify(config_for(topics), QUICK, progress)
+    assert made
+
+
+def test_the_command_says_how_many_outputs_belong_to_an_earlier_topic(topics: Topics) -> None:
+    """In a line, because somebody will look for them in the counts."""
+    identity = enriched_once(topics, with_ids=True)
+    enrich(topics, fill(topics, 1), identity)
+    result = run("verify", env=topics.environment)
+    assert result.exit_code == 0, result.output
+    assert "100 outputs belong to an earlier topic of this name: they are not judged" in result.stdout
