@@ -14,6 +14,10 @@ from enricher.kafka.client import KafkaConfig
 _TXN_OFFSET_COMMIT = 3  # the version that carries group metadata: KIP-447, Kafka 2.5
 _CLIENT_BATCH_BYTES = 1_000_000  # librdkafka's own default of batch.size
 _KAFKA_DEFAULTS = {"max.message.bytes": "1048588", "cleanup.policy": "delete", "min.insync.replicas": "1"}
+UNREACHABLE = (
+    "Is kafka.bootstrap_servers right, and is the broker up? TLS and passwords are in kafka.properties. "
+    "Everything else about the broker was left out."
+)
 _CREATE = "Create it: 'enricher topics create', or name the right one."
 
 _say = Voice("broker")
@@ -33,14 +37,10 @@ def broker_findings(config: KafkaConfig, sizes: Sizes) -> Iterator[Finding]:
     try:
         cluster = admin.cluster()
     except BrokerError as error:
-        advice = (
-            "Is kafka.bootstrap_servers right, and is the broker up? TLS and passwords are in kafka.properties. "
-            "Everything else about the broker was left out."
-        )
-        yield _say.fail("broker", str(error), advice)
+        yield _say.fail("broker", str(error), UNREACHABLE)
         return
     yield _say.ok("broker", f"{cluster.brokers} broker(s), cluster {cluster.id}")
-    yield _version(admin.api_versions())
+    yield version_finding(admin.api_versions())
     topics = {name: admin.topic(name) for name in (config.input_topic, config.output_topic, config.dead_letter_topic)}
     for name, topic in topics.items():
         yield from _topic(name, topic)
@@ -49,7 +49,8 @@ def broker_findings(config: KafkaConfig, sizes: Sizes) -> Iterator[Finding]:
     yield from rights_findings(config, {name: topic.partitions for name, topic in topics.items() if topic})
 
 
-def _version(api_versions: Mapping[str, int]) -> Finding:
+def version_finding(api_versions: Mapping[str, int]) -> Finding:
+    """Whether the broker knows offsets in transactions with the sender's generation."""
     found = api_versions.get("TxnOffsetCommit")
     if found is None:
         seen = "could not be told: the client does not say which requests the broker knows"

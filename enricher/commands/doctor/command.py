@@ -2,7 +2,8 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
@@ -12,19 +13,35 @@ from enricher.commands.console import Ticker, data_console, remark_console
 from enricher.commands.doctor.broker import Sizes, broker_findings
 from enricher.commands.doctor.findings import Finding, Voice, as_json, as_table, exit_code
 from enricher.commands.doctor.machine import machine_findings, model_findings
+from enricher.commands.doctor.showing import collect_and_show, terminated_as_interrupted
+from enricher.commands.doctor.transactions import tried_promises
 from enricher.errors import SettingsError
+from enricher.kafka.client import KafkaConfig
 from enricher.settings import DEFAULT_CONFIG_FILE, Settings, load_settings
 
 _say = Voice("settings")
 _ADVICE = "'enricher settings' lists them all."
+_TRANSACTIONS = (
+    "Try the promises of the broker that exactly-once stands on, in topics that are created for it and deleted: under a "
+    "minute. Needs rights that a worker does not need."
+)
 
 
-def doctor(*, as_json_: Annotated[bool, typer.Option("--json", help="For machines.")] = False) -> None:
+def doctor(
+    *,
+    transactions: Annotated[bool, typer.Option("--transactions", help=_TRANSACTIONS)] = False,
+    as_json_: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+) -> None:
     """Can a worker run here? Tries settings, broker, topics, rights, model and device, and changes nothing.
 
     To prove the rights it writes records in transactions that it aborts: committed readers never see them. Exit code: 0
     if nothing failed, 2 for settings, 4 for the broker's side, 3 for the model's. Takes no lock: a worker may be running.
+
+    With --transactions it tries the broker alone, and more deeply: exit code 4 if a promise that exactly-once stands on
+    does not hold or could not be tried. The topics and groups that it makes are deleted, also after Ctrl-C.
     """
+    if transactions:
+        raise typer.Exit(_try_transactions(for_machines=as_json_))
     findings = []
     with Ticker(remark_console()) as ticker:
         for finding in all_findings():
@@ -35,6 +52,29 @@ def doctor(*, as_json_: Annotated[bool, typer.Option("--json", help="For machine
     else:
         data_console().print(as_table(findings))
     raise typer.Exit(exit_code(findings))
+
+
+def _try_transactions(*, for_machines: bool) -> int:
+    """The promises that exactly-once stands on. Returns the exit code."""
+    facts: dict[str, object] = {}
+    with terminated_as_interrupted(), closing(transaction_findings(facts)) as coming:
+        findings = collect_and_show(coming, table=not for_machines)
+    if for_machines:
+        sys.stdout.write(json.dumps(facts | as_json(findings), indent=2) + "\n")
+    return exit_code(findings)
+
+
+def transaction_findings(facts: dict[str, object]) -> Generator[Finding]:
+    """Settings, broker, and the promises in the order in which they end. Without valid settings there is only that line.
+
+    `facts`: filled with what belongs beside the findings in a report.
+    """
+    try:
+        settings = load_settings()
+        yield _say.ok("settings", f"valid, from {_sources()}")
+        yield from tried_promises(_config(settings), facts)
+    except SettingsError as error:
+        yield _say.fail("settings", str(error), _ADVICE)
 
 
 def all_findings() -> Iterator[Finding]:
@@ -51,10 +91,14 @@ def all_findings() -> Iterator[Finding]:
 
 
 def _about_broker(settings: Settings) -> Iterator[Finding]:
+    sizes = Sizes(settings.articles.max_record_bytes, settings.articles.max_dead_letter_bytes)
+    yield from broker_findings(_config(settings), sizes)
+
+
+def _config(settings: Settings) -> KafkaConfig:
     from enricher.app import kafka_config  # noqa: PLC0415  it loads the inference room, which --help need not wait for
 
-    sizes = Sizes(settings.articles.max_record_bytes, settings.articles.max_dead_letter_bytes)
-    yield from broker_findings(kafka_config(settings), sizes)
+    return kafka_config(settings)
 
 
 def _sources() -> str:

@@ -28,13 +28,14 @@ _EXIT_CODES: tuple[tuple[Side, int], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line: `seen` is what was found, `advice` what to do about it (empty for ok)."""
+    """One line: `seen` is what was found, `advice` what to do about it (empty for ok), `took_s` is for trials."""
 
     side: Side
     check: str
     verdict: Verdict
     seen: str
     advice: str = ""
+    took_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +74,26 @@ def as_table(findings: Sequence[Finding]) -> Table:
     """For people: a line per check, and what to do below it."""
     table = Table("", "check", "what was seen, and what to do", show_lines=False)
     for finding in findings:
-        text = escape(finding.seen)
-        if finding.advice:
-            text += f"\n[bold]->[/] {escape(finding.advice)}"
         style = _STYLES[finding.verdict]
-        table.add_row(f"[{style}]{finding.verdict}[/]", escape(finding.check), text)
+        table.add_row(f"[{style}]{finding.verdict}[/]", escape(finding.check), _text(finding))
     return table
+
+
+def as_line(finding: Finding) -> str:
+    """For people who wait: verdict, name and time of one check, with the markup of the console."""
+    style = _STYLES[finding.verdict]
+    return f"[{style}]{finding.verdict:4}[/] {escape(finding.check)}{_time(finding)}"
+
+
+def _text(finding: Finding) -> str:
+    text = escape(finding.seen) + _time(finding)
+    if finding.advice:
+        text += f"\n[bold]->[/] {escape(finding.advice)}"
+    return text
+
+
+def _time(finding: Finding) -> str:
+    return "" if finding.took_s is None else f" ({finding.took_s:.1f} s)"
 
 
 def as_json(findings: Sequence[Finding]) -> dict[str, object]:

@@ -1,0 +1,215 @@
+"""The clients of one trial: configured as the worker's, with their own partition, group and transactional ids."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from enricher.errors import BrokerError
+from enricher.kafka.asking import ClientLog, Complaint, silenced
+from enricher.kafka.border import constructing
+from enricher.kafka.client import KafkaConfig
+from enricher.kafka.retire import CLOSE_WAIT_S, retire
+from enricher.kafka.trials.topics import TrialTopics
+
+CALL_S = 15.0
+"""For one call of a client."""
+_OPEN_S = 30.0
+"""Timeout of transactions that a trial ends itself: longer than it takes, and short where the process dies."""
+_KEY = b"enricher-doctor"  # a cluster may refuse records without a key
+_REFUSED = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a trial has for itself: a partition, a group, and transactional ids that begin with `ids`."""
+
+    topic: str
+    partition: int
+    group: str
+    ids: str
+
+
+class Clients:
+    """Makes clients and uses them. Everything here raises the client's own errors, and blocks for `CALL_S` at most.
+
+    `stop`: set from outside when nobody waits for the trial any more.
+    """
+
+    def __init__(self, config: KafkaConfig, place: Place, topics: TrialTopics, stop: threading.Event) -> None:
+        self.config = config
+        self.place = place
+        self.topics = topics
+        self.complaint = Complaint()
+        self._stop = stop
+
+    @contextmanager
+    def producer(self, name: str = "first", timeout_s: float = _OPEN_S) -> Iterator[Producer]:
+        """A transactional producer that is ready. One of the same name fences the one before it."""
+        timeout_ms = int(timeout_s * 1000)
+        properties = self.config.producer() | {
+            "transactional.id": f"{self.place.ids}-{name}",
+            "transaction.timeout.ms": timeout_ms,
+            # The client refuses to wait for longer than the transaction lasts.
+            "message.timeout.ms": timeout_ms,
+            "socket.timeout.ms": min(10_000, timeout_ms),
+            # A topic that was deleted must stay so.
+            "allow.auto.create.topics": False,
+        }
+        with constructing():
+            producer = Producer(silenced(properties, self.complaint), logger=ClientLog().logger)
+        try:
+            # Metadata first: without it init_transactions now and then takes half a second longer.
+            producer.list_topics(timeout=CALL_S)
+            producer.init_transactions(CALL_S)
+            yield producer
+        finally:
+            retire(producer).join(CLOSE_WAIT_S)
+
+    @contextmanager
+    def consumer(self, isolation: str = "read_committed") -> Iterator[Consumer]:
+        """A consumer of the trial's group, which it joins only if it subscribes."""
+        properties = self.config.consumer() | {
+            "group.id": self.place.group,
+            "isolation.level": isolation,
+            "enable.partition.eof": True,
+            "allow.auto.create.topics": False,
+        }
+        with constructing():
+            consumer = Consumer(silenced(properties, self.complaint), logger=ClientLog().logger)
+        try:
+            yield consumer
+        finally:
+            consumer.close()
+
+    @contextmanager
+    def reader(self, isolation: str = "read_committed") -> Iterator[Reader]:
+        """Reads the trial's partition from its beginning."""
+        with self.consumer(isolation) as consumer:
+            consumer.assign([self.partition(0)])
+            yield Reader(consumer, self.partition(), self.wait)
+
+    def partition(self, offset: int = -1001) -> TopicPartition:
+        """The trial's partition, as the client names it."""
+        return TopicPartition(self.place.topic, self.place.partition, offset)
+
+    def write(self, producer: Producer, *values: str) -> None:
+        """Write records in the transaction that is open, and wait until the broker has them."""
+        failed: list[KafkaError] = []
+
+        def delivered(error: KafkaError | None, _message: Message) -> None:
+            if error is not None:
+                failed.append(error)
+
+        for value in values:
+            producer.produce(
+                self.place.topic, value.encode(), _KEY, partition=self.place.partition, on_delivery=delivered
+            )
+        unsent = producer.flush(CALL_S)
+        if failed:
+            raise KafkaException(failed[0])
+        if unsent:
+            message = f"a record was not acknowledged within {CALL_S:.0f} s"
+            raise BrokerError(message)
+
+    def write_and_commit(self, producer: Producer, *values: str) -> None:
+        """One whole transaction."""
+        producer.begin_transaction()
+        self.write(producer, *values)
+        producer.commit_transaction(CALL_S)
+
+    def send_offset(self, producer: Producer, offset: int, membership: bytes | None = None) -> None:
+        """Send an offset of the trial's group in the transaction that is open; without `membership`, as no member."""
+        proof = self.no_member() if membership is None else membership
+        producer.send_offsets_to_transaction([self.partition(offset)], proof, CALL_S)
+
+    def no_member(self) -> bytes:
+        """Group metadata of a consumer that has not joined: no generation is checked."""
+        with self.consumer() as consumer:
+            metadata: bytes = consumer.consumer_group_metadata()
+        return metadata
+
+    def membership(self, consumer: Consumer) -> bytes:
+        """Group metadata of a consumer as it is now, with member and generation."""
+        metadata: bytes = consumer.consumer_group_metadata()
+        return metadata
+
+    def committed(self, consumer: Consumer, timeout_s: float = CALL_S) -> TopicPartition:
+        """What the trial's group has committed; a committed consumer waits for what is still open."""
+        found: TopicPartition = consumer.committed([self.partition()], timeout=timeout_s)[0]
+        if found.error:
+            raise KafkaException(found.error)
+        return found
+
+    def wait(self, done: Callable[[], bool], timeout_s: float, consumers: Sequence[Consumer] = ()) -> bool:
+        """Poll the consumers in turn until `done`; False where the time was over before."""
+        give_up_s = time.monotonic() + timeout_s
+        while not done():
+            if self._stop.is_set():
+                raise BrokerError("it was interrupted")
+            if time.monotonic() > give_up_s:
+                return False
+            for consumer in consumers:
+                _check(consumer.poll(0.05), *_REFUSED)
+            if not consumers:
+                time.sleep(0.05)
+        return True
+
+
+class Reader:
+    """The records of one partition, in order, as one consumer sees them."""
+
+    def __init__(
+        self, consumer: Consumer, partition: TopicPartition, wait: Callable[[Callable[[], bool], float], bool]
+    ) -> None:
+        self._consumer = consumer
+        self._partition = partition
+        self._wait = wait
+        self._at_end = False
+        self.values: list[str] = []
+
+    @property
+    def end(self) -> int:
+        """Where this consumer's reading ends now: the last stable offset for a committed one, else the high watermark."""
+        bounds = self._consumer.get_watermark_offsets(self._partition, timeout=CALL_S, cached=False)
+        assert bounds is not None, "it raises when it has no answer"
+        return bounds[1]
+
+    def read_until(self, value: str, timeout_s: float = CALL_S) -> bool:
+        """Read until a record of this value has come; False where the time was over before."""
+        return self._wait(lambda: self._comes(value), timeout_s)
+
+    def read_to_end(self, and_for_s: float) -> None:
+        """Read until the consumer says that it is at the end, and see for some seconds whether more comes."""
+        self._wait(self._ends, CALL_S)
+        over_s = time.monotonic() + and_for_s
+        self._wait(lambda: self._ends() and time.monotonic() > over_s, and_for_s + CALL_S)
+
+    def _comes(self, value: str) -> bool:
+        self._poll()
+        return value in self.values
+
+    def _ends(self) -> bool:
+        self._poll()
+        return self._at_end
+
+    def _poll(self) -> None:
+        message = self._consumer.poll(0.1)
+        if message is None:
+            return
+        _check(message, KafkaError.TOPIC_AUTHORIZATION_FAILED)
+        self._at_end = message.error() is not None
+        if not self._at_end:
+            self.values.append((message.value() or b"").decode(errors="replace"))
+
+
+def _check(message: Message | None, *refusals: int) -> None:
+    """Raise what a consumer says of rights; all else it tries again by itself."""
+    error = message.error() if message is not None else None
+    if error is not None and (error.fatal() or error.code() in refusals):
+        raise KafkaException(error)

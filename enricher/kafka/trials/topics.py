@@ -1,0 +1,166 @@
+"""The topics of the trials: creates them, and deletes every one that it asked the broker for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from enricher.errors import BrokerError
+from enricher.kafka.admin import Admin
+from enricher.kafka.asking import ClientLog, Complaint, asking, silenced
+from enricher.kafka.border import constructing
+from enricher.kafka.client import KafkaConfig
+
+_REQUEST_S = 15.0
+"""A cluster that is busy electing leaders takes seconds."""
+_LOOK_AGAIN_S = 0.1
+_NO_ID = "A" * 22  # Kafka's zero id, as the client writes it
+_DENIED = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+}
+_GONE = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID}
+_NO_ANSWER = {KafkaError._TRANSPORT, KafkaError._TIMED_OUT}  # noqa: SLF001  the client's names
+_ANY_REPLICAS = -1  # the broker's default (KIP-464, Kafka 2.4)
+
+
+class TrialTopics:
+    """Creates and deletes topics whose names begin with `prefix`. Every method may block for 15 s and raises BrokerError.
+
+    They get as many replicas as the worker's input topic has, or the broker's default where that cannot be seen.
+    """
+
+    def __init__(self, config: KafkaConfig, prefix: str) -> None:
+        self._prefix = prefix
+        # A request that is sent while an idle connection is closed fails, and these clients are idle for most of the time.
+        config = replace(config, properties={**config.properties, "connections.max.idle.ms": 0})
+        self._looking = Admin(config)
+        self._complaint = Complaint()
+        with constructing():
+            self._client = AdminClient(silenced(config.client("admin"), self._complaint), logger=ClientLog().logger)
+        self._asked: dict[str, Future[None]] = {}
+        with self._asking(f"looking at the topic '{config.input_topic}'"):
+            seen = self._looking.topic(config.input_topic)
+        self._replicas = seen.replicas if seen and seen.replicas else _ANY_REPLICAS
+
+    @property
+    def asked_for(self) -> list[str]:
+        """Those that exist, as far as we know, and those that may."""
+        return list(self._asked)
+
+    def create(self, name: str, partitions: int) -> None:
+        """Create a topic and wait until it can be used. A deletion of the same name that still goes on is waited for."""
+        new = NewTopic(name, num_partitions=partitions, replication_factor=self._replicas)
+
+        def attempt() -> bool:
+            with self._asking(f"creating the topic '{name}'", f"CREATE on topics that begin with '{self._prefix}'"):
+                self._asked[name] = self._client.create_topics([new], request_timeout=_REQUEST_S)[name]
+                code, error = _ended(self._asked[name])
+                if error is None or code == KafkaError.TOPIC_ALREADY_EXISTS:
+                    return error is None
+                if code not in _NO_ANSWER:
+                    del self._asked[name]  # it was not made
+                raise error
+
+        _until(attempt, f"the topic '{name}' could not be created again, its deletion goes on for longer")
+        _until(lambda: self._usable(name), f"the topic '{name}' was created, and has no leader yet")
+
+    def delete(self, name: str) -> None:
+        """Delete a topic; one that is not there is no error. Tries again where the broker could not be asked."""
+        # One whose creation is under way would come into being after its deletion.
+        with suppress(Exception):
+            self._asked[name].result(_REQUEST_S)
+        give_up_s = time.monotonic() + _REQUEST_S
+        while not self._deleted(name, last=time.monotonic() > give_up_s):
+            time.sleep(_LOOK_AGAIN_S)
+        self._asked.pop(name, None)
+
+    def _deleted(self, name: str, *, last: bool) -> bool:
+        """One attempt; False where it is worth another one, which the `last` never is."""
+        with self._asking(f"deleting the topic '{name}'", f"DELETE on topics that begin with '{self._prefix}'"):
+            code, error = _ended(self._client.delete_topics([name], request_timeout=_REQUEST_S)[name])
+            if code in _NO_ANSWER and not last:
+                return False
+            if error is not None and code not in _GONE:
+                raise error
+        return True
+
+    def id_of(self, name: str) -> str | None:
+        """Kafka's id of a topic that exists; None where the broker gives none, as before Kafka 2.8."""
+        found: list[str] = []
+
+        def attempt() -> bool:
+            with self._asking(f"asking for the id of the topic '{name}'"):
+                future = self._client.describe_topics(TopicCollection([name]), request_timeout=_REQUEST_S)[name]
+                code, error = _ended(future)
+                if error is None:
+                    found.append(str(future.result().topic_id))
+                elif code not in _GONE:
+                    raise error
+            return bool(found)
+
+        _until(attempt, f"the topic '{name}' was created, and the broker that was asked does not know it yet")
+        return None if found[0] == _NO_ID else found[0]
+
+    def delete_groups(self, prefix: str) -> None:
+        """Delete the consumer groups whose names begin so. Members that are just leaving are waited for."""
+        _until(lambda: self._groups_gone(prefix), "a group still has members; without them Kafka removes it by itself")
+
+    def _groups_gone(self, prefix: str) -> bool:
+        """Delete them. Only those that are listed: then their coordinators answer.
+
+        The client ends the process where a request times out that waits for a group's coordinator.
+        """
+        with self._asking("deleting groups", f"DELETE on groups that begin with '{self._prefix}'"):
+            listed = self._client.list_consumer_groups(request_timeout=_REQUEST_S).result(2 * _REQUEST_S).valid
+            names = [group.group_id for group in listed if group.group_id.startswith(prefix)]
+            if not names:
+                return True
+            ends = [
+                _ended(end) for end in self._client.delete_consumer_groups(names, request_timeout=_REQUEST_S).values()
+            ]
+            for code, error in ends:
+                if error is not None and code not in {KafkaError.GROUP_ID_NOT_FOUND, KafkaError.NON_EMPTY_GROUP}:
+                    raise error
+        return all(code != KafkaError.NON_EMPTY_GROUP for code, _error in ends)
+
+    def _usable(self, name: str) -> bool:
+        topic = self._looking.topic(name)
+        return topic is not None and topic.partitions > 0 and not topic.leaderless
+
+    @contextmanager
+    def _asking(self, doing: str, right: str = "") -> Iterator[None]:
+        """Map what the client raises; where a right is missing, say that it is `right`."""
+        with asking(self._client, doing, self._complaint):
+            try:
+                yield
+            except KafkaException as exception:
+                if right and exception.args[0].code() in _DENIED:
+                    message = f"{doing} was refused. Needed: {right}"
+                    raise BrokerError(message) from exception
+                raise
+
+
+def _ended(future: Future[Any]) -> tuple[int, KafkaException | None]:
+    """Wait for it: the code of its error, and the error, if there was one."""
+    try:
+        future.result(2 * _REQUEST_S)
+    except KafkaException as exception:
+        return exception.args[0].code(), exception
+    return KafkaError.NO_ERROR, None
+
+
+def _until(done: Callable[[], bool], otherwise: str) -> None:
+    give_up_s = time.monotonic() + _REQUEST_S
+    while not done():
+        if time.monotonic() > give_up_s:
+            raise BrokerError(otherwise)
+        time.sleep(_LOOK_AGAIN_S)

@@ -1,0 +1,147 @@
+"""`enricher doctor --transactions`: what it prints, its exit code, and that it cleans up however it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from commands.support import run
+from confluent_kafka.admin import AdminClient
+
+from enricher.commands.doctor.transactions import finding_of
+from enricher.kafka.trials import PROMISES, Outcome, Promise, Result, running
+from enricher.kafka.trials.clients import Clients
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from confluent_kafka import Consumer
+    from support.topics import Topics
+
+PAGE = Path(__file__).parents[2] / "deploy" / "brokers.md"
+TIMEOUT_S = 60.0
+
+
+def left_over(topics: Topics) -> list[str]:
+    """Topics of trials that are still there; waits a while for them to go."""
+    admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
+    give_up_s = time.monotonic() + 10
+    while found := [name for name in admin.list_topics(timeout=10).topics if name.startswith(f"{topics.group}-doctor")]:
+        if time.monotonic() > give_up_s:
+            return found
+        time.sleep(0.1)
+    return []
+
+
+@pytest.mark.broker
+def test_a_good_broker_is_exit_code_0_with_a_line_per_promise(topics: Topics) -> None:
+    """For machines with the versions that a report needs; for people who wait, a line for each on standard error."""
+    result = run("doctor", "--transactions", "--json", env=topics.environment)
+    assert result.exit_code == 0, result.output
+    report = json.loads(result.stdout)
+    promises = {check["check"]: check for check in report["checks"] if check["took_s"] is not None}
+    assert {name: check["verdict"] for name, check in promises.items()} == {p.name: "ok" for p in PROMISES}
+    assert report["broker_api_versions"]["TxnOffsetCommit"] >= 3
+    assert {"enricher", "client", "brokers", "exit_code"} <= report.keys()
+    assert [p.name for p in PROMISES if not re.search(rf"ok +{p.name} \(\d+\.\d s\)", result.stderr)] == []
+    assert left_over(topics) == []
+
+
+class EveryReaderSeesAll(Clients):
+    """As on a broker that has no isolation levels."""
+
+    @contextmanager
+    def consumer(self, isolation: str = "read_committed") -> Iterator[Consumer]:  # noqa: ARG002
+        """A consumer that is told of everything."""
+        with super().consumer("read_uncommitted") as consumer:
+            yield consumer
+
+
+@pytest.mark.broker
+def test_a_broker_that_breaks_a_promise_is_exit_code_4(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table says which does not hold, what was seen and what follows; those that hold are told to."""
+    monkeypatch.setattr(running, "Clients", EveryReaderSeesAll)
+    result = run("doctor", "--transactions", env=topics.environment)
+    assert result.exit_code == 4, result.output
+    shown = " ".join(re.sub("[\u2500-\u257f]", " ", result.stdout).split())
+    assert "FAIL commit and abort does not hold: a committed reader saw 'committed', 'aborted', 'last'" in shown
+    assert "FAIL last stable offset does not hold" in shown
+    assert "ok text of a committed offset" in shown
+    assert "Do not run a worker on this broker" in shown
+    assert left_over(topics) == []
+
+
+def no_trial(_clients: Clients) -> Outcome:
+    """Never called."""
+    raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("needed", "holds", "verdict"),
+    [
+        (True, True, "ok"),
+        (True, False, "FAIL"),
+        (True, None, "FAIL"),
+        (False, True, "ok"),
+        (False, False, "warn"),
+        (False, None, "warn"),
+    ],
+)
+def test_a_promise_that_was_not_tried_does_not_count_as_kept(needed: bool, holds: bool | None, verdict: str) -> None:  # noqa: FBT001
+    """Only what exactly-once stands on fails the command."""
+    promise = Promise("p", "claim", "otherwise", no_trial, needed=needed)
+    assert finding_of(Result(promise, Outcome(holds, "seen"), 1.0), "rights").verdict == verdict
+
+
+def test_no_broker_is_exit_code_4_with_the_reason() -> None:
+    """Within the request timeout, without a trial."""
+    environment = {"ENRICHER_KAFKA__BOOTSTRAP_SERVERS": "127.0.0.1:1", "ENRICHER_KAFKA__REQUEST_TIMEOUT_S": "0.5"}
+    result = run("doctor", "--transactions", env=environment)
+    assert result.exit_code == 4, result.output
+    assert "Connection refused" in " ".join(result.stdout.split())
+
+
+def test_wrong_settings_are_exit_code_2() -> None:
+    """As everywhere."""
+    assert run("doctor", "--transactions", env={"ENRICHER_KAFKA__GROUP": "x"}).exit_code == 2
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_who_interrupts_it_finds_no_topic_left(topics: Topics, number: signal.Signals) -> None:
+    """Ctrl-C, and a container that is stopped: what was made is deleted first, and that is said."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "enricher", "doctor", "--transactions"],
+        env=os.environ | topics.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "topics of the trials" in line:
+                break
+        process.send_signal(number)
+        _, said = process.communicate(timeout=TIMEOUT_S)
+    finally:
+        process.kill()
+    assert process.returncode == 130, said
+    assert "stopped early: deleting the topics and groups" in said
+    assert "Traceback" not in said
+    assert left_over(topics) == []
+
+
+def test_the_page_says_what_each_promise_means() -> None:
+    """The name and the sentence of each, so that page and list cannot part."""
+    page = " ".join(PAGE.read_text("utf-8").split())
+    assert [promise.name for promise in PROMISES if f"| {promise.name} | {promise.claim} |" not in page] == []

@@ -1,0 +1,235 @@
+"""The trials of `enricher doctor --transactions` on a real broker: every promise holds, and each trial can tell when not."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import count
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from kafka.clients import config_for
+from kafka.harness import committed_and_ends
+from support.topics import Topics
+
+from enricher.errors import BrokerError
+from enricher.kafka.trials import PROMISES, Outcome, Promise, Result, Trials, identity, running, visibility
+from enricher.kafka.trials.clients import Clients
+from enricher.kafka.trials.topics import TrialTopics
+
+pytestmark = pytest.mark.broker
+
+WITHIN_S = 60.0
+
+
+def promise_called(name: str) -> Promise:
+    """One of the list."""
+    return next(promise for promise in PROMISES if promise.name == name)
+
+
+def tried(topics: Topics, *names: str) -> dict[str, Result]:
+    """What comes of these promises, by name."""
+    with Trials(config_for(topics), [promise_called(name) for name in names]) as trials:
+        return {result.promise.name: result for result in trials.results()}
+
+
+def left_over(bootstrap_servers: str, prefix: str) -> list[str]:
+    """Topics and groups of trials that are still there; waits a while for them to go."""
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    give_up_s = time.monotonic() + 10
+    while True:
+        names = [*admin.list_topics(timeout=10).topics]
+        names += [group.group_id for group in admin.list_consumer_groups().result(10).valid]
+        found = [name for name in names if name.startswith(prefix)]
+        if not found or time.monotonic() > give_up_s:
+            return found
+        time.sleep(0.1)
+
+
+def test_every_promise_holds_and_nothing_is_left(topics: Topics) -> None:
+    """In less than a minute, without a topic or a group afterwards, and without a touch of the worker's own."""
+    began_s = time.monotonic()
+    config = config_for(topics)
+    with Trials(config) as trials:
+        results = list(trials.results())
+    assert time.monotonic() - began_s < WITHIN_S
+    assert {result.promise.name: result.outcome.holds for result in results} == {p.name: True for p in PROMISES}, (
+        results
+    )
+    assert trials.left_behind == []
+    assert left_over(topics.bootstrap_servers, Trials.prefix_of(config)) == []
+    places = committed_and_ends(topics.bootstrap_servers, topics.group, topics.input)
+    assert {end for _committed, end in places.values()} == {0}
+
+
+class EveryReaderSeesAll(Clients):
+    """As on a broker that has no isolation levels."""
+
+    @contextmanager
+    def consumer(self, isolation: str = "read_committed") -> Iterator[Consumer]:  # noqa: ARG002
+        """A consumer that is told of everything."""
+        with super().consumer("read_uncommitted") as consumer:
+            yield consumer
+
+
+class NoTwoIdsAreOne(Clients):
+    """As on a broker that forgets transactional ids: producers do not fence each other."""
+
+    _numbers = count()
+
+    @contextmanager
+    def producer(self, name: str = "first", timeout_s: float = 30.0) -> Iterator[Producer]:
+        """A producer that nobody else is like."""
+        with super().producer(f"{name}-{next(self._numbers)}", timeout_s) as producer:
+            yield producer
+
+
+class NoGenerationIsChecked(Clients):
+    """As on a broker before KIP-447: what is sent says nothing of member and generation."""
+
+    def send_offset(self, producer: Producer, offset: int, membership: bytes | None = None) -> None:  # noqa: ARG002
+        """Send it as nobody."""
+        super().send_offset(producer, offset, None)
+
+
+class OffsetsGoTheirOwnWay(Clients):
+    """As on a broker that commits offsets when they come, whatever becomes of the transaction."""
+
+    def send_offset(self, producer: Producer, offset: int, membership: bytes | None = None) -> None:  # noqa: ARG002
+        """Commit it at once."""
+        with self.consumer() as consumer:
+            consumer.commit(offsets=[self.partition(offset)], asynchronous=False)
+
+
+class NothingExpires(Clients):
+    """As on a broker that never looks for transactions that are too old."""
+
+    @contextmanager
+    def producer(self, name: str = "first", timeout_s: float = 30.0) -> Iterator[Producer]:  # noqa: ARG002
+        """A producer whose transactions may stay open for long."""
+        with super().producer(name, 300.0) as producer:
+            yield producer
+
+
+class OnlyOffsetsAreKept(Clients):
+    """As on a broker that forgets what stands beside an offset."""
+
+    def committed(self, consumer: Consumer, timeout_s: float = 15.0) -> TopicPartition:
+        """The bare offset."""
+        return self.partition(super().committed(consumer, timeout_s).offset)
+
+
+@pytest.mark.parametrize(
+    ("name", "broken", "seen"),
+    [
+        ("commit and abort", EveryReaderSeesAll, "a committed reader saw 'committed', 'aborted', 'last'"),
+        ("last stable offset", EveryReaderSeesAll, "a committed reader saw 'before', 'open', 'behind'"),
+        ("stable offsets", EveryReaderSeesAll, "with 2 sent and the transaction open the answer 1"),
+        ("fencing by transactional id", NoTwoIdsAreOne, "the first producer's commit was accepted"),
+        ("fencing by generation", NoGenerationIsChecked, "an older generation accepted"),
+        ("offsets in the transaction", OffsetsGoTheirOwnWay, "with 2 sent 2, after the abort 2"),
+        ("expiry by timeout", NothingExpires, "still open"),
+        ("expiry by timeout", EveryReaderSeesAll, "saw 'abandoned', 'behind', 'last'"),
+        ("text of a committed offset", OnlyOffsetsAreKept, "came back as None"),
+    ],
+)
+def test_a_trial_can_tell_when_its_promise_does_not_hold(
+    topics: Topics, monkeypatch: pytest.MonkeyPatch, name: str, broken: type[Clients], seen: str
+) -> None:
+    """Each through clients to which this broker is one that does not keep it."""
+    monkeypatch.setattr(running, "Clients", broken)
+    monkeypatch.setattr(visibility, "_SCAN_S", 5.0)
+    outcome = tried(topics, name)[name].outcome
+    assert outcome.holds is False, outcome
+    assert seen in outcome.seen
+
+
+@pytest.mark.parametrize(("ids", "seen"), [("always-this", "its id was always-this"), (None, "gives topics no ids")])
+def test_topics_without_ids_of_their_own_are_told(
+    topics: Topics, monkeypatch: pytest.MonkeyPatch, ids: str | None, seen: str
+) -> None:
+    """A topic that is made again and keeps its id, and brokers from before there were any."""
+    monkeypatch.setattr(TrialTopics, "id_of", lambda _self, _name: ids)
+    monkeypatch.setattr(identity, "CALL_S", 0.5)
+    outcome = tried(topics, "identity of a topic")["identity of a topic"].outcome
+    assert outcome.holds is False
+    assert seen in outcome.seen
+
+
+def failing(error: Exception) -> Callable[[Clients], Outcome]:
+    """A trial that fails."""
+
+    def trial(_clients: Clients) -> Outcome:
+        raise error
+
+    return trial
+
+
+def test_a_trial_that_fails_is_no_answer_and_costs_the_others_nothing(topics: Topics) -> None:
+    """Whatever it fails of, a bug included: its promise was not tried, and says why."""
+    good = promise_called("commit and abort")
+    bad = [
+        replace(good, name="refused", trial=failing(BrokerError("no right"))),
+        replace(good, name="bug", trial=failing(KeyError("x"))),
+    ]
+    with Trials(config_for(topics), [*bad, good]) as trials:
+        outcomes = {result.promise.name: result.outcome for result in trials.results()}
+    assert outcomes["commit and abort"].holds is True
+    assert [(outcomes[name].holds, outcomes[name].seen) for name in ("refused", "bug")] == [
+        (None, "no right"),
+        (None, "KeyError: 'x'"),
+    ]
+
+
+def test_a_trial_that_hangs_is_given_up(topics: Topics) -> None:
+    """The others have their lines, the rest is said to be open at the limit, and what was made is deleted."""
+    good = promise_called("commit and abort")
+
+    def hang(clients: Clients) -> Outcome:
+        return Outcome(clients.wait(lambda: False, 600.0), "")
+
+    config = config_for(topics)
+    with Trials(config, [replace(good, name="hanging", trial=hang), good]) as trials:
+        outcomes = {result.promise.name: result.outcome for result in trials.results(limit_s=15)}
+    assert outcomes["commit and abort"].holds is True
+    assert outcomes["hanging"].holds is None
+    assert "not over after 15 s" in outcomes["hanging"].seen
+    assert left_over(topics.bootstrap_servers, Trials.prefix_of(config)) == []
+
+
+def test_what_is_stopped_in_the_middle_leaves_nothing(topics: Topics) -> None:
+    """Whoever stops listening after the first line, by an exception or by closing, leaves the block and no topic."""
+
+    def lines() -> Iterator[Result]:
+        with Trials(config_for(topics)) as trials:
+            yield from trials.results()
+
+    coming = lines()
+    next(coming)
+    coming.close()  # type: ignore[attr-defined]  # it is a generator
+    assert left_over(topics.bootstrap_servers, Trials.prefix_of(config_for(topics))) == []
+
+
+def test_an_interruption_while_topics_are_made_leaves_none(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C behind the broker's back: a creation that was asked for and not yet answered is undone as well."""
+
+    def interrupted(_trials: TrialTopics, _name: str) -> bool:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(TrialTopics, "_usable", interrupted)
+    trials = Trials(config_for(topics))
+    with pytest.raises(KeyboardInterrupt), trials:
+        pass
+    assert trials.left_behind == []
+    assert left_over(topics.bootstrap_servers, Trials.prefix_of(config_for(topics))) == []
+
+
+def test_names_fit_what_kafka_allows_for_topics(topics: Topics) -> None:
+    """A group may be called what no topic may: anything, at any length."""
+    config = config_for(topics, group_id="news / Nachrichten \u00e4 " + "x" * 300)
+    with Trials(config, [promise_called("commit and abort")]) as trials:
+        assert [result.outcome.holds for result in trials.results()] == [True]
+    assert left_over(topics.bootstrap_servers, Trials.prefix_of(config)) == []
