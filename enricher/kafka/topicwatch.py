@@ -13,13 +13,14 @@ from collections.abc import Collection, Mapping
 from concurrent.futures import Future, wait
 from typing import Any
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, Uuid
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, OffsetSpec, TopicDescription
 
 from enricher.errors import BrokerError, SettingsError, TransactionTrouble
 from enricher.kafka.border import border, constructing, mapped
 from enricher.kafka.client import KafkaConfig, LastWord
 from enricher.kafka.metadata import foreign, no_such_topic, ours
+from enricher.kafka.topicids import topic_id_text
 from enricher.records import Partition
 
 log = logging.getLogger(__name__)
@@ -28,7 +29,6 @@ _ASK_AGAIN_S = 0.25
 """A broker that is frozen answers nothing, and another one at once: the next question goes to any of them."""
 _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-_NO_ID = 22 * "A"  # 16 zero bytes, from brokers before 2.8
 _Answers = Mapping[str, "Future[TopicDescription]"]
 
 
@@ -197,12 +197,6 @@ class TopicWatch:
 
 class MissingTopic(TransactionTrouble):
     """The broker knows no topic of a name that is configured. At the start that is final; later it may come back."""
-
-
-def topic_id_text(topic_id: Uuid | None) -> str | None:
-    """The id as Kafka's own tools print it (URL-safe base64); None where the broker gives none."""
-    text = str(topic_id or _NO_ID).replace("+", "-").replace("/", "_").rstrip("=")
-    return None if text == _NO_ID else text
 
 
 def _complete(answers: _Answers) -> bool:
