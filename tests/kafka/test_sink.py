@@ -17,6 +17,7 @@ from kafka.harness import Sent, assert_exactly_once, committed_and_ends, header_
 from support.topics import Topics
 
 from enricher.errors import BrokerError, EnricherError, Fenced, RefusedOutput, TransactionTrouble
+from enricher.kafka.client import KafkaConfig
 from enricher.kafka.sink import TransactionalSink
 from enricher.records import DeadLetter, InFlight, RawRecord
 from enricher.tally import Tally
@@ -131,9 +132,10 @@ def test_a_newer_process_of_the_same_name_fences_this_one(topics: Topics) -> Non
     source.close()
 
 
-def test_a_slow_transaction_is_followed_by_a_new_producer(topics: Topics) -> None:
+def test_a_slow_transaction_is_followed_by_a_new_producer(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
     """A call that took longer than a retry needs may have been sent twice; the next transaction gets a new epoch."""
-    config = config_for(topics, properties={"producer.retry.backoff.ms": 1})
+    monkeypatch.setattr(KafkaConfig, "retry_pause_s", 0.0)
+    config = config_for(topics)
     publish(topics.bootstrap_servers, topics.input, inputs(2))
     source, _ = opened(config)
     sink, tally = sink_for(source, config)

@@ -13,6 +13,7 @@ from kafka.test_sink import inputs, set_topic
 from support.topics import Topics
 
 from enricher.errors import Fenced, RefusedOutput, TransactionTrouble
+from enricher.kafka.client import KafkaConfig
 from enricher.kafka.reports import Reports
 from enricher.kafka.sink import TransactionalSink
 from enricher.records import Article, Coverage, DeadLetter, EnrichedRecord, InFlight, Partition, RawRecord
@@ -153,7 +154,8 @@ def test_what_was_published_counts_though_no_new_producer_follows(
     topics: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The transaction was slow and is committed; that the next producer fails is the next transaction's trouble."""
-    config = config_for(topics, properties={"producer.retry.backoff.ms": 1})
+    monkeypatch.setattr(KafkaConfig, "retry_pause_s", 0.0)
+    config = config_for(topics)
     publish(topics.bootstrap_servers, topics.input, inputs(2))
     source, _ = opened(config)
     sink, tally = sink_for(source, config)
