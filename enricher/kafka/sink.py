@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
@@ -17,9 +17,11 @@ from enricher.codec import Encoder, Outgoing
 from enricher.errors import BrokerError, RefusedOutput, TransactionTrouble
 from enricher.kafka.border import border, constructing, mapped
 from enricher.kafka.client import KafkaConfig, LastWord
+from enricher.kafka.limits import TopicLimits
 from enricher.kafka.metadata import partitions_of
 from enricher.kafka.reports import Reports
 from enricher.kafka.retire import CLOSE_WAIT_S, retire
+from enricher.kafka.stopwatch import Stopwatch
 from enricher.records import InFlight, Release
 from enricher.tally import Tally
 from enricher.watchdog import Guard
@@ -47,6 +49,7 @@ class TransactionalSink:
         guard: Guard,
         tally: Tally,
         producer_class: type[Producer] = Producer,
+        limits: TopicLimits | None = None,
     ) -> None:
         self._config = config
         self._encoder = encoder
@@ -54,6 +57,7 @@ class TransactionalSink:
         self._guard = guard
         self._tally = tally
         self._producer_class = producer_class
+        self._limits = limits or TopicLimits(config)
         self._last_word = LastWord(config)
         self._producer: Producer | None = None
         self._same_partitions: Mapping[str, bool] = {}
@@ -94,6 +98,13 @@ class TransactionalSink:
         self._drop()
         self._producer = self._connected()
 
+    def serve(self) -> None:
+        """Let the client deliver its events, which it keeps until somebody does. Does not block."""
+        self._limits.serve()
+        if self._producer is not None:
+            with suppress(KafkaException):  # of a producer that broke meanwhile: the next transaction says so
+                self._producer.poll(0)
+
     def close(self) -> None:
         """Let go of the producer, within a bound."""
         closing = self._drop()
@@ -105,7 +116,7 @@ class TransactionalSink:
     def _transact(self, producer: Producer, release: Release) -> str | None:
         """Begin, produce, flush, send offsets, commit. Returns the name of a step that was suspiciously slow."""
         timeout_s = self._config.transaction_timeout_s
-        steps = _Stopwatch(self._config.retry_pause_s)
+        steps = Stopwatch(self._config.retry_pause_s)
         producer.begin_transaction()
         if release.tickets:
             self._produce(producer, release.tickets)
@@ -204,9 +215,8 @@ class TransactionalSink:
 
     def _connected(self) -> Producer:
         with constructing():
-            producer = self._producer_class(
-                self._config.producer() | {"error_cb": self._last_word}, logger=self._last_word.logger
-            )
+            properties = self._limits.applied(self._config.producer(), self._encoder) | {"error_cb": self._last_word}
+            producer = self._producer_class(properties, logger=self._last_word.logger)
         try:
             with border("opening a transactional producer", self._last_word, producer):
                 # Metadata first: without it init_transactions now and then takes half a second longer.
@@ -227,18 +237,3 @@ class TransactionalSink:
     def _drop(self) -> threading.Thread | None:
         producer, self._producer = self._producer, None
         return retire(producer) if producer else None
-
-
-class _Stopwatch:
-    """Notes the first step that took longer than a retry of the client takes to come."""
-
-    def __init__(self, retry_pause_s: float) -> None:
-        self._limit_s = retry_pause_s
-        self._last_s = time.monotonic()
-        self.slow: str | None = None
-
-    def done(self, step: str) -> None:
-        now_s = time.monotonic()
-        if now_s - self._last_s > self._limit_s and self.slow is None:
-            self.slow = f"{step} took {now_s - self._last_s:.3f} s, so a request may have been sent twice"
-        self._last_s = now_s

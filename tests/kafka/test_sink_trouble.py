@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 from confluent_kafka import KafkaError, Producer
-from kafka.clients import config_for, encoder, finished, opened, records_of, release_of, sink_for, unguarded
+from kafka.clients import NotTold, config_for, encoder, finished, opened, records_of, release_of, sink_for, unguarded
 from kafka.harness import Sent, publish, read_all
 from kafka.test_sink import inputs, set_topic
 from support.topics import Topics
@@ -135,7 +135,7 @@ def test_of_refused_records_the_one_with_the_largest_output_is_named(topics: Top
     config = config_for(topics, properties={"producer.compression.type": "none"})
     publish(topics.bootstrap_servers, topics.input, [Sent(b"same", b"long input" * 150), Sent(b"same", b"short")])
     source, _ = opened(config)
-    sink, _ = sink_for(source, config)
+    sink, _ = sink_for(source, config, limits=NotTold(config))
 
     def enriched(raw: RawRecord) -> InFlight:
         ticket = InFlight(raw, arrived_s=0.0)
