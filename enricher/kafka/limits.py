@@ -41,8 +41,8 @@ class TopicLimits:
         A topic that does not answer in time has the limit that it had when it last did.
         """
         if self._client is None:
-            # Complaints are the producer's to make, who meets the same broker: nobody would serve this client's.
-            self._client = AdminClient(self._config.client("admin") | {"log_level": 0})
+            # Connected as the producer is, which meets the same broker: its complaints are enough.
+            self._client = AdminClient(self._config.client("producer") | {"log_level": 0})
         topics = (self._config.output_topic, self._config.dead_letter_topic)
         resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
         patience_s = min(_PATIENCE_S, self._config.request_timeout_s)
