@@ -61,6 +61,7 @@ class Gauges:
             connection=connection,
             partitions=len(tracker.partitions),
             lags=lags,
+            unstable={p: found for p, found in connection.unstable.items() if p in tracker.partitions},
             oldest_age_s=self._oldest_age_s(connection, lags),
             in_flight_articles=tracker.in_flight,
             in_flight_bytes=tracker.in_flight_bytes,

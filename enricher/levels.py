@@ -24,6 +24,16 @@ class WorkerState(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Unstable:
+    """What a partition holds behind an open transaction of its publisher: no reader of committed records gets it."""
+
+    offsets: int = 0
+    """From the last stable offset to the high watermark."""
+    age_s: float = 0.0
+    """For how long the last stable offset has not moved, though the high watermark is ahead of it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Connection:
     """How the source stands with its broker; the values of one without a broker are the defaults."""
 
@@ -39,6 +49,8 @@ class Connection:
     """The offset at which reading of each of our partitions began."""
     silent_s: float = 0.0
     """For how long a partition that is behind its end has given nothing; of several the longest."""
+    unstable: Mapping[Partition, Unstable] = field(default_factory=dict)
+    """Of the partitions that are being fetched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +62,8 @@ class Levels:
     partitions: int
     lags: Mapping[Partition, int]
     """Offsets between the committable one and the end, of each of our partitions of which both are known."""
+    unstable: Mapping[Partition, Unstable]
+    """Of each of our partitions of which it is known."""
     oldest_age_s: float
     """Of the oldest record known to be unprocessed, by the timestamp that it has in Kafka; 0 when there is none.
 

@@ -98,6 +98,9 @@ class Sink(Protocol):
     def publish(self, release: Release) -> None:
         """One transaction. Blocks within its own bound; raises TransactionTrouble or a FatalError."""
 
+    def serve(self) -> None:
+        """Let the client deliver its events. Does not block, raises nothing; called once per turn of the loop."""
+
     def recover(self) -> None:
         """Settle what is unclear and be ready to publish again. Blocks; raises TransactionTrouble or a FatalError."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from enricher.bell import Latch
 from enricher.errors import BrokerError, RecoveryExhausted, RefusedOutput, TransactionTrouble
@@ -96,6 +96,7 @@ class Recovery:
         # No power above 2^30: a float has an end, and the longest pause is reached long before.
         pause_s = self._limits.first_pause_s * 2 ** min(self._in_a_row - 1, 30) if self._in_a_row > 1 else 0.0
         while not stopping.wait(min(pause_s, self._limits.longest_pause_s)):
+            self._sink.serve()
             try:
                 self._attempt()
             except TransactionTrouble as error:
@@ -130,8 +131,15 @@ class Recovery:
 
 
 def _refusal(ticket: InFlight, trouble: RefusedOutput) -> DeadLetter:
-    if isinstance(ticket.outcome, DeadLetter):
-        where = f"{ticket.raw.partition.topic}[{ticket.raw.partition.number}] offset {ticket.raw.offset}"
-        message = f"the broker refuses the dead letter of {where}: {trouble}; compare the topic's max.message.bytes"
-        raise BrokerError(message) from trouble
-    return DeadLetter("publish", "RefusedOutput", str(trouble))
+    """What to write instead of the output that was refused: a dead letter, or a smaller one. Raises BrokerError."""
+    letter = ticket.outcome
+    if not isinstance(letter, DeadLetter):
+        return DeadLetter("publish", "RefusedOutput", str(trouble))
+    if form := letter.form.smaller:
+        return replace(letter, form=form)
+    where = f"{ticket.raw.partition.topic}[{ticket.raw.partition.number}] offset {ticket.raw.offset}"
+    message = (
+        f"the broker refuses even the bare dead letter of {where}: {trouble}; "
+        "compare the topic's max.message.bytes and cleanup.policy"
+    )
+    raise BrokerError(message) from trouble

@@ -93,6 +93,7 @@ class Worker:
         """One turn. Any trouble in a transaction ends in the one recovery path."""
         self._bell.hush()
         self.gauges.turned_s = self._clock()
+        self._sink.serve()
         try:
             worked = self._admit()
             worked |= self._intake.advance(self._clock())

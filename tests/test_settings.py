@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -269,7 +270,10 @@ def protected() -> list[str]:
     return [
         "acks",
         "auto.offset.reset",
+        "batch.size",
         "bootstrap.servers",
+        "check.crcs",
+        "connections.max.idle.ms",
         "enable.auto.commit",
         "enable.auto.offset.store",
         "enable.idempotence",
@@ -281,9 +285,11 @@ def protected() -> list[str]:
         "max.poll.interval.ms",
         "message.max.bytes",
         "metadata.broker.list",
+        "metadata.max.age.ms",
         "partition.assignment.strategy",
         "request.required.acks",
         "session.timeout.ms",
+        "statistics.interval.ms",
         "transaction.timeout.ms",
         "transactional.id",
     ]
@@ -305,3 +311,50 @@ def test_other_properties_reach_the_clients_they_are_for() -> None:
     assert ("SSL", "SSL") == (consumer["security.protocol"], producer["security.protocol"])
     assert (7, None) == (consumer["fetch.min.bytes"], producer.get("fetch.min.bytes"))
     assert (3, 5) == (consumer["linger.ms"], producer["linger.ms"])
+
+
+@pytest.mark.parametrize(
+    ("properties", "pause_s"),
+    [
+        ({}, 0.2),
+        ({"retry_backoff_ms": 400}, 0.32),
+        ({"producer_retry_backoff_ms": "400"}, 0.32),
+        ({"retry_backoff_max_ms": 150}, 0.15),
+        ({"producer_retry_backoff_max_ms": 150, "retry_backoff_ms": 20_000}, 0.15),
+        ({"retry_backoff_ms": 20_000}, 0.5),
+        ({"consumer_retry_backoff_ms": 1}, 0.2),
+    ],
+)
+def test_retry_pause_is_the_shortest_of_any_request(properties: dict[str, str | float | bool], pause_s: float) -> None:
+    """The backoff less 20 %, capped by its maximum, and never above the 500 ms after which offsets are sent again."""
+    assert pytest.approx(pause_s) == config_with(**properties).retry_pause_s
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("retry.backoff.ms", 124, "is 124, and must be from 125"),
+        ("retry.backoff.max.ms", "99", "is 99, and must be from 100"),
+        ("retry.backoff.max.ms", "0x100", "whole number from 100"),
+        ("retry.backoff.ms", 250.5, "whole number from 125"),
+        ("topic.metadata.refresh.interval.ms", -1, "whole number from 1"),
+        ("reconnect.backoff.max.ms", 3_600_000, "must be from 0 to 10000"),
+        ("socket.timeout.ms", 10, "must be from 1000"),
+        ("partitioner", "random", "one key must stay on one partition"),
+    ],
+)
+@pytest.mark.parametrize("prefix", ["", "producer."])
+def test_values_that_switch_a_defence_off_are_refused(name: str, value: str | float, said: str, prefix: str) -> None:
+    """The message names the property, its value and the reason."""
+    with pytest.raises(SettingsError, match=re.escape(said)) as caught:
+        config_with(**{prefix + name: value})
+    assert prefix + name in str(caught.value)
+
+
+def test_values_within_the_bounds_are_taken() -> None:
+    """Both ends of a bound, as number and as text."""
+    producer = config_with(
+        retry_backoff_ms="125", producer_retry_backoff_max_ms=300_000, partitioner="murmur2"
+    ).producer()
+    assert ("125", 300_000) == (producer["retry.backoff.ms"], producer["retry.backoff.max.ms"])
+    assert config_with().consumer()["check.crcs"] is True

@@ -1,7 +1,8 @@
 """Decides what is written for a finished ticket: an enriched record, a tombstone, or a dead letter that fits its topic.
 
 The broker refuses a message that is too large, and with it the whole transaction; so sizes are checked here, before
-the client sees it. Only sizes and forms: topics, partitions and transactions are the sink's.
+the client sees it. Where the topic's limit is not known, a refused letter comes back and takes a smaller form. Only
+sizes and forms: topics, partitions and transactions are the sink's.
 """
 
 from __future__ import annotations
@@ -12,7 +13,16 @@ from typing import TYPE_CHECKING, Literal
 from enricher.codec.enriched import encode_record
 from enricher.codec.headers import dead_letter_headers, omitted_header, record_headers
 from enricher.errors import SettingsError
-from enricher.records import DeadLetter, EnrichedRecord, InFlight, ModelCard, RawRecord, Tombstone, hot_record
+from enricher.records import (
+    DeadLetter,
+    EnrichedRecord,
+    InFlight,
+    LetterForm,
+    ModelCard,
+    RawRecord,
+    Tombstone,
+    hot_record,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -31,7 +41,10 @@ _HEADER_OVERHEAD_BYTES = 10
 
 @hot_record(eq=False)
 class Outgoing:
-    """One message to write. `letter` says why, for dead letters: the ticket's own, or that its record was too large."""
+    """One message to write.
+
+    `letter` says why, for dead letters: the ticket's own, or that its record was too large; its form is what was written.
+    """
 
     kind: Literal["record", "tombstone", "dead_letter"]
     key: bytes | None
@@ -46,11 +59,20 @@ class Outgoing:
         return len(self.key or b"") + len(self.value or b"") + _size_bytes(self.headers) + _OVERHEAD_BYTES
 
 
+@dataclass(frozen=True, slots=True)
+class SizeLimits:
+    """The bytes of the largest message that is written to each of the two topics."""
+
+    record_bytes: int
+    dead_letter_bytes: int
+
+
 class Encoder:
     """Turns finished tickets into messages that their topics take.
 
-    `max_record_bytes` and `max_dead_letter_bytes` are the topics' `max.message.bytes`; `clock` gives seconds since the
-    epoch and is asked for dead letters only. Raises `SettingsError` where a limit is below `MIN_MESSAGE_BYTES`.
+    `max_record_bytes` and `max_dead_letter_bytes` are what the settings allow; `limit_to` says what the topics take.
+    `clock` gives seconds since the epoch and is asked for dead letters only. Raises `SettingsError` where a setting is
+    below `MIN_MESSAGE_BYTES`.
     """
 
     def __init__(
@@ -66,9 +88,18 @@ class Encoder:
             raise SettingsError(f"max.message.bytes of an output topic must be at least {MIN_MESSAGE_BYTES}")
         self._card = card
         self._version = version
-        self._max_record_bytes = max_record_bytes
-        self._max_dead_letter_bytes = max_dead_letter_bytes
+        self._allowed = SizeLimits(max_record_bytes, max_dead_letter_bytes)
         self._clock = clock
+        self.limits = self._allowed
+        """In force now: the smaller of setting and topic."""
+
+    def limit_to(self, *, record_bytes: int | None, dead_letter_bytes: int | None) -> None:
+        """Take the topics' own `max.message.bytes` into account from now on; None where it is not known."""
+        allowed = self._allowed
+        self.limits = SizeLimits(
+            min(allowed.record_bytes, record_bytes or allowed.record_bytes),
+            min(allowed.dead_letter_bytes, dead_letter_bytes or allowed.dead_letter_bytes),
+        )
 
     def outgoing(self, ticket: InFlight) -> Outgoing:
         """Make the message of a finished `ticket`. Never raises for what an article holds."""
@@ -78,8 +109,8 @@ class Encoder:
             return self._dead_letter(ticket, outcome)
         message = self._record(ticket, outcome)
         size_bytes = message.size_bytes
-        if size_bytes > self._max_record_bytes:
-            return self._dead_letter(ticket, _too_large(size_bytes, self._max_record_bytes))
+        if size_bytes > self.limits.record_bytes:
+            return self._dead_letter(ticket, _too_large(size_bytes, self.limits.record_bytes))
         return message
 
     def _record(self, ticket: InFlight, outcome: EnrichedRecord | Tombstone) -> Outgoing:
@@ -90,12 +121,18 @@ class Encoder:
         return Outgoing("record", raw.key, value, [*record_headers(raw, tombstone=False), *ticket.trace], ticket)
 
     def _dead_letter(self, ticket: InFlight, letter: DeadLetter) -> Outgoing:
-        """Keep as much of the input as the topic takes."""
-        for kept in _less_and_less(ticket.raw):
-            message = self._dead_letter_of(kept, ticket, letter)
-            if message.size_bytes <= self._max_dead_letter_bytes:
+        """Keep as much of the input as the topic takes, and no more than the letter's form says.
+
+        A topic may take less than a bare letter needs: it is written all the same, and the broker decides.
+        """
+        forms = ((kept, _form_of(kept.raw)) for kept in _less_and_less(ticket.raw))
+        for kept, form in forms:
+            if form < letter.form:
+                continue
+            message = self._dead_letter_of(kept, ticket, letter if form is letter.form else replace(letter, form=form))
+            if message.size_bytes <= self.limits.dead_letter_bytes or form is LetterForm.BARE:
                 return message
-        raise AssertionError("our own headers fit into MIN_MESSAGE_BYTES")
+        raise AssertionError("the last form of every letter is the bare one")
 
     def _dead_letter_of(self, kept: _Kept, ticket: InFlight, letter: DeadLetter) -> Outgoing:
         headers = dead_letter_headers(
@@ -133,6 +170,15 @@ def _less_and_less(raw: RawRecord) -> Iterator[_Kept]:
         yield kept
     if raw.key is not None:
         yield replace(kept, raw=replace(kept.raw, key=None), key_omitted_bytes=len(raw.key))
+
+
+def _form_of(raw: RawRecord) -> LetterForm:
+    """The form of a letter that gives back this: what it does not have counts as left out."""
+    if raw.value is not None:
+        return LetterForm.WHOLE
+    if raw.headers:
+        return LetterForm.WITHOUT_VALUE
+    return LetterForm.BARE if raw.key is None else LetterForm.WITHOUT_HEADERS
 
 
 def _size_bytes(headers: Sequence[tuple[str, bytes | None]]) -> int:

@@ -52,6 +52,9 @@ class LineSink:
         _write(self._dead_letters, b"".join(reasons))
         self._committed(release.committable)
 
+    def serve(self) -> None:
+        """Nothing to do: a stream keeps no events."""
+
     def recover(self) -> NoReturn:
         """There is nothing to recover from: `publish` writes or ends the run."""
         raise AssertionError("a file knows no transaction trouble, so nobody recovers it")

@@ -30,6 +30,7 @@ def status_of(view: View, levels: Levels, now: Sample, minute: Span) -> dict[str
         "partitions": _partitions(levels),
         "lag": lag_of(levels),
         "assigned": levels.partitions,
+        "unstable_age_s": max((unstable.age_s for unstable in levels.unstable.values()), default=None),
         "brokers": levels.connection.brokers,
         "dead_letters": _dead_letters(tally),
         "transactions": _transactions(tally, minute),

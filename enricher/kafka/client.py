@@ -13,44 +13,11 @@ from typing import Any, Literal
 
 from confluent_kafka import KafkaError
 
-from enricher.errors import SettingsError
+from enricher.kafka.properties import CLIENTS, check_properties, shortest_retry_pause_s
 from enricher.kafka.statistics import INTERVAL_MS
 
 log = logging.getLogger("librdkafka")
 
-# Exactly-once stands on these; a user property that touches one is refused.
-_EXACTLY_ONCE = frozenset(
-    {
-        "acks",
-        "auto.offset.reset",
-        "check.crcs",
-        "enable.auto.commit",
-        "enable.auto.offset.store",
-        "enable.gapless.guarantee",
-        "enable.idempotence",
-        "enable.partition.eof",
-        "group.instance.id",
-        "group.protocol",
-        "isolation.level",
-        "max.in.flight",
-        "max.in.flight.requests.per.connection",
-        "partition.assignment.strategy",
-        "request.required.acks",
-        "transactional.id",
-    }
-)
-# These have a setting of their own.
-_OWN_SETTING = frozenset(
-    {
-        "bootstrap.servers",
-        "group.id",
-        "max.poll.interval.ms",
-        "message.max.bytes",
-        "metadata.broker.list",
-        "session.timeout.ms",
-        "transaction.timeout.ms",
-    }
-)
 _RETRY_BACKOFF_MS = 250
 
 
@@ -84,14 +51,7 @@ class KafkaConfig:
     properties: Mapping[str, str | int | float | bool] = field(default_factory=dict, repr=False)  # it may hold secrets
 
     def __post_init__(self) -> None:
-        for name in self.properties:
-            bare = name.removeprefix("consumer.").removeprefix("producer.")
-            if bare in _EXACTLY_ONCE:
-                message = f"kafka.properties may not set '{bare}': exactly-once needs it as it is"
-                raise SettingsError(message)
-            if bare in _OWN_SETTING:
-                message = f"kafka.properties may not set '{bare}': it has a setting of its own, see 'enricher settings'"
-                raise SettingsError(message)
+        check_properties(self.properties)
 
     @property
     def transactional_id(self) -> str:
@@ -151,8 +111,8 @@ class KafkaConfig:
 
     @property
     def retry_pause_s(self) -> float:
-        """The shortest time after which the client sends a request again: 80 % of its retry backoff."""
-        return 0.8 * float(self.producer()["retry.backoff.ms"]) / 1000
+        """The shortest time after which the producer sends a request of a transaction again."""
+        return shortest_retry_pause_s(self.producer())
 
     def _shared(self) -> dict[str, Any]:
         return {
@@ -169,8 +129,7 @@ class KafkaConfig:
 
     def _user(self, kind: str) -> dict[str, Any]:
         """The user's properties for one kind of client; the ones with its prefix win."""
-        prefixes = ("consumer.", "producer.")
-        general = {name: value for name, value in self.properties.items() if not name.startswith(prefixes)}
+        general = {name: value for name, value in self.properties.items() if not name.startswith(CLIENTS)}
         prefix = f"{kind}."
         own = {name.removeprefix(prefix): value for name, value in self.properties.items() if name.startswith(prefix)}
         return general | own

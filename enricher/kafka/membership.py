@@ -1,4 +1,4 @@
-"""Group metadata for send_offsets, and the guard that it really proves membership.
+"""What a transaction needs of the consumer: group metadata that really proves membership, offsets, the topics.
 
 The broker accepts offsets *unfenced* when generation and member id are empty (before the first join, after having been
 thrown out), so such metadata must never be sent.
@@ -7,10 +7,31 @@ thrown out), so such metadata must never be sent.
 from __future__ import annotations
 
 import struct
+from typing import Protocol
 
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, TopicPartition
 
 from enricher.errors import TransactionTrouble
+from enricher.kafka.topicwatch import TopicWatch
+from enricher.records import Release
+
+
+class Group(Protocol):
+    """The consumer's side of a transaction (`KafkaSource`)."""
+
+    @property
+    def watch(self) -> TopicWatch:
+        """What knows the topics."""
+
+    def membership(self) -> bytes:
+        """Fresh group metadata. Raises TransactionTrouble while this worker is no member."""
+
+    def offsets(self, release: Release) -> list[TopicPartition]:
+        """The release's offsets as they are to be committed."""
+
+    def committed(self, release: Release) -> None:
+        """They are committed."""
+
 
 _MAGIC = b"CGMDv2:"  # librdkafka's private format: magic, int32 generation (little endian), group, member, ...
 

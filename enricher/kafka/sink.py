@@ -9,19 +9,20 @@ import logging
 import threading
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from contextlib import suppress
 
-from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from enricher.codec import Encoder, Outgoing
 from enricher.errors import BrokerError, RefusedOutput, TransactionTrouble
 from enricher.kafka.border import border, constructing, mapped
 from enricher.kafka.client import KafkaConfig, LastWord
+from enricher.kafka.limits import TopicLimits
+from enricher.kafka.membership import Group
 from enricher.kafka.metadata import partitions_of
 from enricher.kafka.reports import Reports
 from enricher.kafka.retire import CLOSE_WAIT_S, retire
 from enricher.kafka.stopwatch import Stopwatch
-from enricher.kafka.topicwatch import TopicWatch
 from enricher.records import InFlight, Release
 from enricher.tally import Tally
 from enricher.watchdog import Guard
@@ -32,23 +33,6 @@ log = logging.getLogger(__name__)
 warnings.filterwarnings("ignore", message="Producer abort_transaction failed during close", category=RuntimeWarning)
 
 _ANY_PARTITION = -1  # librdkafka's RD_KAFKA_PARTITION_UA: the partitioner decides, by the key
-
-
-class Group(Protocol):
-    """The consumer's side of a transaction (`KafkaSource`)."""
-
-    @property
-    def watch(self) -> TopicWatch:
-        """What knows the topics."""
-
-    def membership(self) -> bytes:
-        """Fresh group metadata. Raises TransactionTrouble while this worker is no member."""
-
-    def offsets(self, release: Release) -> list[TopicPartition]:
-        """The release's offsets as they are to be committed."""
-
-    def committed(self, release: Release) -> None:
-        """They are committed."""
 
 
 class TransactionalSink:
@@ -63,6 +47,7 @@ class TransactionalSink:
         guard: Guard,
         tally: Tally,
         producer_class: type[Producer] = Producer,
+        limits: TopicLimits | None = None,
     ) -> None:
         self._config = config
         self._encoder = encoder
@@ -70,6 +55,7 @@ class TransactionalSink:
         self._guard = guard
         self._tally = tally
         self._producer_class = producer_class
+        self._limits = limits or TopicLimits(config, group.watch.client)
         self._last_word = LastWord(config)
         self._producer: Producer | None = None
         self._partitions: Mapping[str, int] = {}
@@ -110,6 +96,13 @@ class TransactionalSink:
         """A new producer under the same id: settles the old transaction and fences whatever is still under way."""
         self._drop()
         self._producer = self._connected()
+
+    def serve(self) -> None:
+        """Let the client deliver its events, which it keeps until somebody does. Does not block."""
+        self._limits.serve()
+        if self._producer is not None:
+            with suppress(KafkaException):  # of a producer that broke meanwhile: the next transaction says so
+                self._producer.poll(0)
 
     def close(self) -> None:
         """Let go of the producer, within a bound."""
@@ -225,9 +218,8 @@ class TransactionalSink:
 
     def _connected(self) -> Producer:
         with constructing():
-            producer = self._producer_class(
-                self._config.producer() | {"error_cb": self._last_word}, logger=self._last_word.logger
-            )
+            properties = self._limits.applied(self._config.producer(), self._encoder) | {"error_cb": self._last_word}
+            producer = self._producer_class(properties, logger=self._last_word.logger)
         try:
             with border("opening a transactional producer", self._last_word, producer):
                 # Metadata first: without it init_transactions now and then takes half a second longer.

@@ -1,16 +1,16 @@
-"""What the client says of itself every few seconds: brokers that it is connected with, and how far behind it is.
+"""What the client says of itself every few seconds: brokers that it is connected with, and where its partitions end.
 
-librdkafka's statistics (STATISTICS.md), of which four fields are read. Served in `poll`, read from any thread.
+librdkafka's statistics (STATISTICS.md), of which a few fields are read. Served in `poll`, read from any thread.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import orjson
 
-from enricher.levels import Connection
+from enricher.levels import Connection, Unstable
 from enricher.records import Partition
 
 INTERVAL_MS = 5_000
@@ -27,6 +27,9 @@ class Statistics:
         self._brokers: int | None = None
         self._away_since_s: float | None = None
         self._ends: dict[Partition, int] = {}
+        self._unstable: dict[Partition, Unstable] = {}
+        self._stood_since: dict[Partition, tuple[int, float]] = {}
+        """Partitions with a last stable offset behind the high watermark: the offset, and since when it is that one."""
         self._told_s = clock()
 
     def __call__(self, text: str) -> None:
@@ -41,17 +44,35 @@ class Statistics:
             self._away_since_s = None
         elif self._away_since_s is None:
             self._away_since_s = self._clock()
-        partitions = told.get("topics", {}).get(self._topic, {}).get("partitions", {}).values()
+        partitions = list(told.get("topics", {}).get(self._topic, {}).get("partitions", {}).values())
         # The client's own `consumer_lag` knows nothing of offsets that a producer commits.
         self._ends = {
             Partition(self._topic, partition["partition"]): partition["ls_offset"]
             for partition in partitions
             if partition["partition"] >= 0 and partition["ls_offset"] >= 0
         }
+        # What is said of a partition that is not fetched any more is as old as its last fetch.
+        fetched = [partition for partition in partitions if partition["fetch_state"] == "active"]
+        highs = {Partition(self._topic, each["partition"]): each["hi_offset"] for each in fetched}
+        self._note_unstable({partition: high for partition, high in highs.items() if partition in self._ends})
 
     def connection(self, *, joined: bool) -> Connection:
         """What was said last. Of brokers nothing is known any more when it was long ago: a recovery does not poll."""
         now_s = self._clock()
         away_s = 0.0 if self._away_since_s is None else now_s - self._away_since_s
         fresh = now_s - self._told_s < _STALE_S
-        return Connection(joined, self._brokers if fresh else None, away_s, self._ends)
+        brokers = self._brokers if fresh else None
+        return Connection(joined, brokers, away_s, self._ends, unstable=self._unstable)
+
+    def _note_unstable(self, highs: Mapping[Partition, int]) -> None:
+        """Compare the high watermarks with the last stable offsets. A hanging transaction shows in nothing else."""
+        stood_since, unstable = {}, {}
+        for partition, high in highs.items():
+            stable = self._ends[partition]
+            if high <= stable:
+                unstable[partition] = Unstable()
+                continue
+            before, since_s = self._stood_since.get(partition, (stable, self._told_s))
+            stood_since[partition] = stable, since_s if before == stable else self._told_s
+            unstable[partition] = Unstable(high - stable, self._told_s - stood_since[partition][1])
+        self._stood_since, self._unstable = stood_since, unstable

@@ -42,11 +42,12 @@ class TopicWatch:
         self._config = config
         self._last_word = LastWord(config)
         with constructing():
-            self._client = AdminClient(
+            self.client = AdminClient(
                 # Closing idle connections may meet the next question: then it fails for want of a connection.
                 config.client("admin") | {"error_cb": self._last_word, "connections.max.idle.ms": 0},
                 logger=self._last_word.logger,
             )
+        """For other questions about topics, too: it is one connection more."""
         self._asked: list[_Answers] = []
         self._ends: dict[Partition, Future[Any]] = {}
         self.topic_id: str | None = None
@@ -112,7 +113,7 @@ class TopicWatch:
         """
         if not self._ends:
             specs = {foreign(partition): _LATEST for partition in partitions}
-            answers = self._client.list_offsets(
+            answers = self.client.list_offsets(
                 specs,
                 isolation_level=IsolationLevel.READ_COMMITTED,
                 request_timeout=self._config.request_timeout_s,
@@ -135,8 +136,8 @@ class TopicWatch:
 
     def _listed(self, partitions: Collection[Partition], spec: OffsetSpec) -> Mapping[Partition, int]:
         timeout_s = self._config.request_timeout_s
-        with border("asking for offsets", self._last_word, self._client):
-            asked = self._client.list_offsets(
+        with border("asking for offsets", self._last_word, self.client):
+            asked = self.client.list_offsets(
                 {foreign(partition): spec for partition in partitions},
                 isolation_level=IsolationLevel.READ_COMMITTED,
                 request_timeout=timeout_s,
@@ -147,11 +148,11 @@ class TopicWatch:
         return listed
 
     def _send(self) -> None:
-        self._client.poll(0)  # else the client's events pile up
+        self.client.poll(0)  # else the client's events pile up
         topics = [self._config.input_topic, self._config.output_topic, self._config.dead_letter_topic]
         timeout_s = self._config.request_timeout_s
         with border("asking for the topics", self._last_word):
-            self._asked.append(self._client.describe_topics(TopicCollection(topics), request_timeout=timeout_s))
+            self._asked.append(self.client.describe_topics(TopicCollection(topics), request_timeout=timeout_s))
 
     def _answered(self, *, patient: bool) -> str | None:
         """The topic id that the first answer gives. With patience a refusal is no answer: brokers learn of topics late."""
@@ -190,7 +191,7 @@ class TopicWatch:
                 if not isinstance(trouble, TransactionTrouble):
                     raise trouble
                 return trouble
-        self._client.poll(0)  # why a connection failed is told in a callback alone
+        self.client.poll(0)  # why a connection failed is told in a callback alone
         error = KafkaError(KafkaError._TIMED_OUT, f"no answer within {self._config.request_timeout_s:g} s")  # noqa: SLF001  the client's name
         return TransactionTrouble(f"asking for the topics: {self._last_word.explain(error)}")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import Any, Literal, NamedTuple, Protocol, TypedDict, TypeVar, dataclass_transform
 
 import numpy as np
@@ -143,14 +144,33 @@ class EnrichedRecord:
     coverage: Coverage
 
 
+class LetterForm(IntEnum):
+    """How much of its input a dead letter gives back; each form leaves out what the one before it does, and more."""
+
+    WHOLE = 0
+    WITHOUT_VALUE = 1
+    WITHOUT_HEADERS = 2
+    BARE = 3
+    """Without the key as well: only why it is dead, and where the input stands."""
+
+    @property
+    def smaller(self) -> LetterForm | None:
+        """The next one; None for the bare one."""
+        return None if self is LetterForm.BARE else LetterForm(self + 1)
+
+
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """Why an input can never succeed. `message` never holds text of the article."""
+    """Why an input can never succeed. `message` never holds text of the article.
+
+    `form` is the largest in which it may be written: a broker that refuses one may take a smaller one.
+    """
 
     stage: Literal["decode", "tokenize", "inference", "publish"]
     error_type: str
     message: str
     attempts: int = 1
+    form: LetterForm = LetterForm.WHOLE
 
 
 @dataclass(frozen=True, slots=True)

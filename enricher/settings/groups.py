@@ -98,12 +98,14 @@ class ArticleSettings(Group):
     max_record_bytes: int = Field(
         1_000_000,
         ge=1_000,
-        description="Bytes of an enriched record; more is a dead letter. At most the output topic's `max.message.bytes`.",
+        description="Bytes of an enriched record; more is a dead letter. The topic's own `max.message.bytes` counts if it "
+        "is smaller and the worker may ask for it (DESCRIBE_CONFIGS).",
     )
     max_dead_letter_bytes: int = Field(
         16_000_000,
         ge=10_000,
-        description="Bytes of a dead letter; above, its value is left out. At most the topic's `max.message.bytes`.",
+        description="Bytes of a dead letter; above, its value is left out. The topic's own `max.message.bytes` counts "
+        "if it is smaller and the worker may ask for it (DESCRIBE_CONFIGS).",
     )
 
 

@@ -151,6 +151,11 @@ INSTRUMENTS: tuple[Instrument, ...] = (
            lambda seen: one(seen.levels().partitions)),
     _gauge("enricher.partition.lag", "{record}", "Offsets between the committed one and the end; transaction markers count, "
            "so it may stay above 0.", readings.lags, DESTINATION, PARTITION),
+    _gauge("enricher.partition.unstable", "{record}", "Offsets behind the last stable one: no reader of committed records "
+           "gets them before an open transaction of the publisher ends.", readings.unstable_offsets, DESTINATION,
+           PARTITION),
+    _gauge("enricher.partition.unstable.age", "s", "For how long the last stable offset has not moved, though there are "
+           "offsets behind it; 0 where there are none.", readings.unstable_ages, DESTINATION, PARTITION),
     _gauge("enricher.kafka.brokers", "{broker}", "Brokers that the consumer is connected with.", readings.brokers),
     # ---- the process
     _gauge("enricher.state", "1", "1 for the state that the worker is in, 0 for the others.", readings.states, STATE),

@@ -104,6 +104,18 @@ def lags(seen: Observed) -> Numbers:
         yield lag, {DESTINATION: partition.topic, PARTITION: str(partition.number)}
 
 
+def unstable_offsets(seen: Observed) -> Numbers:
+    """What an open transaction of the publisher holds back, by partition."""
+    for partition, unstable in seen.levels().unstable.items():
+        yield unstable.offsets, {DESTINATION: partition.topic, PARTITION: str(partition.number)}
+
+
+def unstable_ages(seen: Observed) -> Numbers:
+    """For how long it has, by partition."""
+    for partition, unstable in seen.levels().unstable.items():
+        yield unstable.age_s, {DESTINATION: partition.topic, PARTITION: str(partition.number)}
+
+
 def states(seen: Observed) -> Numbers:
     """1 for the state that it is."""
     now = seen.levels().state

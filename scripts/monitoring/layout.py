@@ -243,6 +243,27 @@ BACKLOG = Row(
             ),
         ),
         lines(
+            "Offsets behind an open transaction",
+            Unit.NUMBER,
+            (
+                "max by (messaging_destination_name, messaging_destination_partition_id) (enricher_partition_unstable{@})",
+                "{{messaging_destination_name}}[{{messaging_destination_partition_id}}]",
+            ),
+            note="Written by publishers in or behind a transaction that has not ended; nobody reads them before it does.",
+        ),
+        lines(
+            "Age of the last stable offset",
+            Unit.SECONDS,
+            (
+                (
+                    "max by (messaging_destination_name, messaging_destination_partition_id) "
+                    "(enricher_partition_unstable_age_seconds{@})"
+                ),
+                "{{messaging_destination_name}}[{{messaging_destination_partition_id}}]",
+            ),
+            note="For how long it has not moved, though there is more behind it. No lag and no age of a record shows that.",
+        ),
+        lines(
             "Partitions",
             Unit.NUMBER,
             ("sum by (instance) (enricher_partitions{@})", "{{instance}}"),

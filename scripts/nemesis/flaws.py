@@ -6,13 +6,14 @@ Only the workers of the nemesis can be started like this (`nemesis.worker`); the
 from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 from unittest.mock import patch
 
 from confluent_kafka import KafkaException, Producer
 
 from enricher.app import building
 from enricher.errors import TransactionTrouble
+from enricher.kafka.client import KafkaConfig
 from enricher.kafka.sink import TransactionalSink
 from enricher.watchdog import Watchdog
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 SAME_PRODUCER = "same-producer"
 NO_WATCHDOG = "no-watchdog"
+CLIENT_DEFAULTS = "client-defaults"
+PAUSE_BY_BACKOFF = "pause-by-backoff"
 
 
 class _KeptProducer(Producer):
@@ -69,9 +72,40 @@ class BlindWatchdog(Watchdog):
         super().__init__(on_stall=lambda _message: None)
 
 
+class ClientDefaultsConfig(KafkaConfig):
+    """Its clients keep connections and metadata for as long as librdkafka does by itself."""
+
+    retry_pause_s = 20.0
+    """At the worker's own, a slow first transaction brings a new producer, whose cache is empty."""
+    _defaults: ClassVar[dict[str, int]] = {
+        "connections.max.idle.ms": 0,
+        "metadata.max.age.ms": 900_000,
+        "topic.metadata.refresh.interval.ms": 300_000,
+    }
+
+    def consumer(self) -> dict[str, Any]:
+        """With librdkafka's defaults."""
+        return super().consumer() | self._defaults
+
+    def producer(self) -> dict[str, Any]:
+        """With librdkafka's defaults."""
+        return super().producer() | self._defaults
+
+
+class PauseByBackoffConfig(KafkaConfig):
+    """Takes the backoff for the pause before a retry, and forgets that librdkafka caps it."""
+
+    @property
+    def retry_pause_s(self) -> float:
+        """80 % of the backoff."""
+        return 0.8 * float(self.producer()["retry.backoff.ms"]) / 1000
+
+
 _CLASSES: dict[str, tuple[str, type]] = {
     SAME_PRODUCER: ("TransactionalSink", SameProducerSink),
     NO_WATCHDOG: ("Watchdog", BlindWatchdog),
+    CLIENT_DEFAULTS: ("KafkaConfig", ClientDefaultsConfig),
+    PAUSE_BY_BACKOFF: ("KafkaConfig", PauseByBackoffConfig),
 }
 
 

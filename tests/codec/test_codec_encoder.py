@@ -22,6 +22,7 @@ from enricher.records import (
     DeadLetter,
     EnrichedRecord,
     InFlight,
+    LetterForm,
     ModelCard,
     Outcome,
     Partition,
@@ -138,6 +139,54 @@ def test_dead_letter_with_a_huge_key_loses_it_at_last(raw: RawRecord) -> None:
     assert (message.key, message.value) == (None, None)
     assert ours(message.headers)["enricher.dlq.key.omitted_bytes"] == b"5000"
     assert ours(message.headers)["enricher.dlq.source.offset"] == b"1042"
+
+
+@pytest.mark.parametrize("form", LetterForm)
+def test_letter_is_written_in_its_form_or_a_smaller_one(raw: RawRecord, form: LetterForm) -> None:
+    """A form that the broker refused is not tried again, though by its size it would fit."""
+    message = encoder().outgoing(finished(raw, replace(LETTER, form=form)))
+    kept = (message.value is not None, message.headers[0] == raw.headers[0], message.key is not None)
+    assert kept == (form < LetterForm.WITHOUT_VALUE, form < LetterForm.WITHOUT_HEADERS, form < LetterForm.BARE)
+    assert message.letter is not None
+    assert form == message.letter.form
+
+
+@pytest.mark.parametrize(
+    ("raw", "form"),
+    [
+        (RawRecord(Partition("t", 0), 0, b"k", None), LetterForm.WITHOUT_HEADERS),
+        (RawRecord(Partition("t", 0), 0, None, None), LetterForm.BARE),
+        (RawRecord(Partition("t", 0), 0, None, b"v" * 5000), LetterForm.BARE),
+        (RawRecord(Partition("t", 0), 0, None, b"v" * 5000, (("h", b""),)), LetterForm.WITHOUT_VALUE),
+    ],
+)
+def test_what_an_input_does_not_have_counts_as_left_out(raw: RawRecord, form: LetterForm) -> None:
+    """So that a letter of which nothing can be left out any more is known as bare, and not refused again and again."""
+    message = encoder(max_dead_letter_bytes=MIN_MESSAGE_BYTES).outgoing(finished(raw, LETTER))
+    assert message.letter is not None
+    assert form is message.letter.form
+
+
+def test_topic_that_takes_less_than_the_setting_says_decides(raw: RawRecord, record: EnrichedRecord) -> None:
+    """For both topics, until it takes more again; a topic that takes more than the setting changes nothing."""
+    large = replace(raw, value=b"v" * 50_000)
+    limited = encoder(max_dead_letter_bytes=100_000)
+    limited.limit_to(record_bytes=700, dead_letter_bytes=20_000)
+    assert limited.outgoing(finished(raw, record)).kind == "dead_letter"
+    assert limited.outgoing(finished(large, LETTER)).value is None
+    limited.limit_to(record_bytes=None, dead_letter_bytes=10**9)
+    assert limited.outgoing(finished(raw, record)).kind == "record"
+    assert limited.outgoing(finished(large, LETTER)).value == large.value
+    assert limited.outgoing(finished(replace(raw, value=b"v" * 200_000), LETTER)).value is None
+
+
+def test_bare_letter_goes_out_even_where_the_topic_takes_less(raw: RawRecord) -> None:
+    """Whether it does is the broker's to say, in words that name the record."""
+    limited = encoder()
+    limited.limit_to(record_bytes=10, dead_letter_bytes=10)
+    message = limited.outgoing(finished(raw, LETTER))
+    assert (None, None) == (message.key, message.value)
+    assert message.size_bytes > 10
 
 
 def test_bound_too_small_for_our_own_headers_is_refused_at_start() -> None:

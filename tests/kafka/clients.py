@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 
@@ -11,6 +11,7 @@ from support.topics import Topics
 
 from enricher.codec import Encoder
 from enricher.kafka.client import KafkaConfig
+from enricher.kafka.limits import TopicLimits
 from enricher.kafka.sink import TransactionalSink
 from enricher.kafka.source import KafkaSource
 from enricher.records import Article, Coverage, EnrichedRecord, InFlight, ModelCard, Partition, RawRecord, Release
@@ -109,10 +110,27 @@ def records_of(source: KafkaSource, count: int, timeout_s: float = 20.0) -> list
     return records
 
 
-def sink_for(source: KafkaSource, config: KafkaConfig, **kinds: Encoder) -> tuple[TransactionalSink, Tally]:
+class NotTold(TopicLimits):
+    """Limits of topics that the broker does not tell: a worker without the right to ask."""
+
+    def read(self) -> Mapping[str, int]:
+        """Nothing."""
+        return {}
+
+
+def sink_for(
+    source: KafkaSource, config: KafkaConfig, *, limits: TopicLimits | None = None, **kinds: Encoder
+) -> tuple[TransactionalSink, Tally]:
     """An open sink that commits for `source`."""
     tally = Tally()
-    sink = TransactionalSink(config, kinds.get("encoder") or encoder(), group=source, guard=unguarded, tally=tally)
+    sink = TransactionalSink(
+        config,
+        kinds.get("encoder") or encoder(),
+        group=source,
+        guard=unguarded,
+        tally=tally,
+        limits=limits,
+    )
     sink.open()
     return sink, tally
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping
 from pathlib import Path
 
 import orjson
 import pytest
-from kafka.harness import Sent, as_sent, assert_exactly_once, header_list, headers_of, publish, read_all
+from kafka.harness import Sent, as_sent, assert_exactly_once, header_list, headers_of, publish, read_all, worker
 from safetensors.numpy import load_file
 from support.topics import Topics
 
 from enricher.app import Model, kafka_worker, load_model
 from enricher.inference.model import EMBEDDED_FOLDER, PreparedModel, prepare
+from enricher.kafka.limits import TopicLimits
 from enricher.settings import Settings, load_settings
 from enricher.tally import Tally
 
@@ -121,6 +123,55 @@ def test_an_output_that_the_broker_refuses_is_a_dead_letter(
     dead = read_all(topics.bootstrap_servers, topics.dead_letters)
     assert_exactly_once([*records, *dead], places)
     assert [headers_of(message)["enricher.dlq.error.type"] for message in dead] == [b"RefusedOutput"]
+
+
+@pytest.mark.parametrize("told", [True, False])
+@pytest.mark.parametrize("length_bytes", [1_048_400, 2_000_000])
+def test_a_dead_letter_that_is_too_large_for_its_topic_takes_a_smaller_form(
+    topics: Topics,
+    monkeypatch: pytest.MonkeyPatch,
+    model: Model,
+    length_bytes: int,
+    told: bool,  # noqa: FBT001  a parameter of the test
+) -> None:
+    """Whether the topic's limit can be asked for or the broker refuses: one letter without its value, nobody ends.
+
+    The first is the largest that fits into a topic with Kafka's defaults, where its letter has no room for the reason;
+    the second needs an input topic that takes more than the dead-letter topic does.
+    """
+    from kafka.test_sink import set_topic  # noqa: PLC0415  a helper of that test
+
+    set_topic(topics, topics.dead_letters, "max.message.bytes", "1048588")
+    if not told:
+        monkeypatch.setattr(TopicLimits, "read", lambda _self: {})
+    bad = Sent(b"large", random.Random(1).randbytes(length_bytes))
+    places = publish(topics.bootstrap_servers, topics.input, [as_sent(GOOD), bad, as_sent(GOOD)])
+    tally = run_worker(topics, monkeypatch, model)
+    records = read_all(topics.bootstrap_servers, topics.output)
+    dead = read_all(topics.bootstrap_servers, topics.dead_letters)
+    assert_exactly_once([*records, *dead], places)
+    (letter,) = dead
+    assert (b"large", None) == (letter.key(), letter.value())
+    reason = headers_of(letter)
+    assert (b"decode", b"%d" % length_bytes) == (
+        reason["enricher.dlq.stage"],
+        reason["enricher.dlq.value.omitted_bytes"],
+    )
+    assert (2, 0 if told else 1) == (tally.records, tally.recoveries)
+
+
+def test_a_worker_with_a_letter_too_large_for_its_topic_ends_well(topics: Topics) -> None:
+    """As a process, as it is shipped: with nothing left to read its exit code is 0."""
+    from kafka.test_sink import set_topic  # noqa: PLC0415  a helper of that test
+
+    set_topic(topics, topics.dead_letters, "max.message.bytes", "1048588")
+    bad = Sent(b"large", random.Random(1).randbytes(1_048_400))
+    places = publish(topics.bootstrap_servers, topics.input, [as_sent(GOOD), bad, as_sent(GOOD)])
+    with worker(topics.environment, "--until-caught-up") as process:
+        assert process.wait(90) == 0
+    dead = read_all(topics.bootstrap_servers, topics.dead_letters)
+    assert_exactly_once([*read_all(topics.bootstrap_servers, topics.output), *dead], places)
+    assert len(dead) == 1
 
 
 def test_a_model_that_fails_on_one_window_dead_letters_one_article(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import (
@@ -12,11 +14,12 @@ from confluent_kafka.admin import (
     NewPartitions,
     ResourceType,
 )
-from kafka.clients import config_for, encoder, opened, poll_until, records_of, release_of, sink_for, unguarded
+from kafka.clients import NotTold, config_for, encoder, opened, poll_until, records_of, release_of, sink_for, unguarded
 from kafka.harness import Sent, assert_exactly_once, committed_and_ends, header_list, headers_of, publish, read_all
 from support.topics import Topics
 
 from enricher.errors import BrokerError, EnricherError, Fenced, RefusedOutput, TransactionTrouble
+from enricher.kafka.client import KafkaConfig
 from enricher.kafka.sink import TransactionalSink
 from enricher.records import DeadLetter, InFlight, RawRecord
 from enricher.tally import Tally
@@ -30,13 +33,18 @@ def inputs(count: int) -> list[Sent]:
 
 
 def set_topic(topics: Topics, topic: str, name: str, value: str) -> None:
-    """Change one setting of a topic."""
+    """Change one setting of a topic, and wait until the broker goes by it: it answers before it does."""
     admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
     entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
     for future in admin.incremental_alter_configs(
         [ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])]
     ).values():
         future.result(timeout=20)
+    asked = ConfigResource(ResourceType.TOPIC, topic)
+    deadline_s = time.monotonic() + 20
+    while admin.describe_configs([asked])[asked].result(timeout=20)[name].value != value:
+        assert time.monotonic() < deadline_s, f"{topic} has no {name} of {value}"
+        time.sleep(0.05)
 
 
 def test_outputs_and_offsets_become_visible_together_and_in_order(topics: Topics) -> None:
@@ -92,7 +100,7 @@ def test_a_record_that_the_broker_finds_too_large_is_named(topics: Topics) -> No
     config = config_for(topics, properties={"producer.compression.type": "none"})
     publish(topics.bootstrap_servers, topics.input, [*inputs(3), Sent(b"large" * 500, b"x" * 10)])
     source, _ = opened(config)
-    sink, _ = sink_for(source, config)
+    sink, _ = sink_for(source, config, limits=NotTold(config))
     with pytest.raises(RefusedOutput) as refused:
         sink.publish(release_of(records_of(source, 4)))
     assert [ticket.raw.key for ticket in refused.value.tickets] == [b"large" * 500]
@@ -131,9 +139,10 @@ def test_a_newer_process_of_the_same_name_fences_this_one(topics: Topics) -> Non
     source.close()
 
 
-def test_a_slow_transaction_is_followed_by_a_new_producer(topics: Topics) -> None:
+def test_a_slow_transaction_is_followed_by_a_new_producer(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
     """A call that took longer than a retry needs may have been sent twice; the next transaction gets a new epoch."""
-    config = config_for(topics, properties={"producer.retry.backoff.ms": 1})
+    monkeypatch.setattr(KafkaConfig, "retry_pause_s", 0.0)
+    config = config_for(topics)
     publish(topics.bootstrap_servers, topics.input, inputs(2))
     source, _ = opened(config)
     sink, tally = sink_for(source, config)

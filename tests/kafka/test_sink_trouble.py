@@ -7,12 +7,13 @@ from typing import cast
 
 import pytest
 from confluent_kafka import KafkaError, Producer
-from kafka.clients import config_for, encoder, finished, opened, records_of, release_of, sink_for, unguarded
+from kafka.clients import NotTold, config_for, encoder, finished, opened, records_of, release_of, sink_for, unguarded
 from kafka.harness import Sent, publish, read_all
 from kafka.test_sink import inputs, set_topic
 from support.topics import Topics
 
 from enricher.errors import Fenced, RefusedOutput, TransactionTrouble
+from enricher.kafka.client import KafkaConfig
 from enricher.kafka.reports import Reports
 from enricher.kafka.sink import TransactionalSink
 from enricher.records import Article, Coverage, DeadLetter, EnrichedRecord, InFlight, Partition, RawRecord
@@ -134,7 +135,7 @@ def test_of_refused_records_the_one_with_the_largest_output_is_named(topics: Top
     config = config_for(topics, properties={"producer.compression.type": "none"})
     publish(topics.bootstrap_servers, topics.input, [Sent(b"same", b"long input" * 150), Sent(b"same", b"short")])
     source, _ = opened(config)
-    sink, _ = sink_for(source, config)
+    sink, _ = sink_for(source, config, limits=NotTold(config))
 
     def enriched(raw: RawRecord) -> InFlight:
         ticket = InFlight(raw, arrived_s=0.0)
@@ -153,7 +154,8 @@ def test_what_was_published_counts_though_no_new_producer_follows(
     topics: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The transaction was slow and is committed; that the next producer fails is the next transaction's trouble."""
-    config = config_for(topics, properties={"producer.retry.backoff.ms": 1})
+    monkeypatch.setattr(KafkaConfig, "retry_pause_s", 0.0)
+    config = config_for(topics)
     publish(topics.bootstrap_servers, topics.input, inputs(2))
     source, _ = opened(config)
     sink, tally = sink_for(source, config)

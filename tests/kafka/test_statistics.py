@@ -5,15 +5,22 @@ from __future__ import annotations
 import orjson
 
 from enricher.kafka.statistics import INTERVAL_MS, Statistics
+from enricher.levels import Unstable
 from enricher.records import Partition
 
 
-def told(*states: str, ends: dict[int, int] | None = None) -> str:
+def told(
+    *states: str, ends: dict[int, int] | None = None, highs: dict[int, int] | None = None, fetch: str = "active"
+) -> str:
     """As librdkafka writes them; a bootstrap connection and a coordinator's are among the brokers."""
+    highs = {**(ends or {}), **(highs or {})}
     brokers = {f"b{number}:9092/{number}": {"nodeid": number, "state": state} for number, state in enumerate(states)}
     brokers["bootstrap"] = {"nodeid": -1, "state": "UP"}
-    partitions = {str(number): {"partition": number, "ls_offset": end} for number, end in (ends or {}).items()}
-    partitions["-1"] = {"partition": -1, "ls_offset": 99}
+    partitions: dict[str, dict[str, int | str]] = {
+        str(number): {"partition": number, "ls_offset": end, "hi_offset": highs[number], "fetch_state": fetch}
+        for number, end in (ends or {}).items()
+    }
+    partitions["-1"] = {"partition": -1, "ls_offset": 99, "hi_offset": 99, "fetch_state": "none"}
     return orjson.dumps({"brokers": brokers, "topics": {"articles": {"partitions": partitions}}}).decode()
 
 
@@ -52,3 +59,23 @@ def test_ends_are_those_that_a_reader_of_committed_records_sees() -> None:
     statistics = Statistics("articles", clock=lambda: 0.0)
     statistics(told("UP", ends={0: 7, 1: -1001, 2: 0}))
     assert {Partition("articles", 0): 7, Partition("articles", 2): 0} == statistics.connection(joined=True).ends
+
+
+def test_offsets_behind_the_last_stable_one_are_counted_and_their_age_from_when_it_stopped() -> None:
+    """More that arrives behind it changes nothing; when it moves, the next transaction begins at age 0."""
+    now_s, zero = [100.0], Partition("articles", 0)
+    statistics = Statistics("articles", clock=lambda: now_s[0])
+
+    def unstable(stable: int, high: int, fetch: str = "active") -> dict[Partition, Unstable]:
+        now_s[0] += 5.0
+        statistics(told("UP", ends={0: stable}, highs={0: high}, fetch=fetch))
+        return dict(statistics.connection(joined=True).unstable)
+
+    assert unstable(10, 10) == {zero: Unstable()}
+    assert unstable(10, 12) == {zero: Unstable(2, 0.0)}
+    assert unstable(10, 15) == {zero: Unstable(5, 5.0)}
+    assert unstable(13, 15) == {zero: Unstable(2, 0.0)}
+    assert unstable(13, 15) == {zero: Unstable(2, 5.0)}
+    assert unstable(13, 15, fetch="none") == {}
+    assert unstable(13, 15) == {zero: Unstable(2, 0.0)}
+    assert unstable(15, 15) == {zero: Unstable()}

@@ -27,7 +27,7 @@ from enricher.errors import Stalled
 from enricher.settings import Settings
 from enricher.verify import verify
 from nemesis.crew import Crew
-from nemesis.flaws import NO_WATCHDOG
+from nemesis.flaws import CLIENT_DEFAULTS, NO_WATCHDOG
 from nemesis.frames import Api
 from nemesis.proxy import Proxy
 from nemesis.rules import Answered, Cut, Match, Rule, Watch
@@ -39,14 +39,7 @@ TIMEOUT_S = 90.0
 FIRST, REST = 1, 3
 """How many articles each worker gets while the coordinator is there, and after it has gone."""
 HANGS, WATCHED, AS_IT_IS = "hangs", "watched", "as-it-is"
-FLAWS = {HANGS: [NO_WATCHDOG], WATCHED: [], AS_IT_IS: []}
-CLIENTS_DEFAULTS = {
-    "connections.max.idle.ms": 0,
-    "metadata.max.age.ms": 900_000,
-    "topic.metadata.refresh.interval.ms": 300_000,
-    # Not its default: at the worker's own, a slow first transaction brings a new producer, whose cache is empty.
-    "producer.retry.backoff.ms": 25_000,
-}
+FLAWS = {HANGS: [CLIENT_DEFAULTS, NO_WATCHDOG], WATCHED: [CLIENT_DEFAULTS], AS_IT_IS: []}
 
 
 class World:
@@ -62,10 +55,9 @@ class World:
     def settings(self, worker: str) -> Mapping[str, Any]:
         """A worker's, with names that tell its two clients apart."""
         settings = settings_of(self.proxy.addresses, self.names[worker], worker)
-        defaults = {} if worker == AS_IT_IS else CLIENTS_DEFAULTS
         clients = {f"{kind}.client.id": f"{kind}-{worker}" for kind in ("consumer", "producer")}
         # The longest there is: a member that is thrown out meanwhile gets a new producer before there is work.
-        kafka = {**settings["kafka"], "session_timeout_s": POLL_INTERVAL_S, "properties": {**defaults, **clients}}
+        kafka = {**settings["kafka"], "session_timeout_s": POLL_INTERVAL_S, "properties": clients}
         return {**settings, "kafka": kafka}
 
     def publish(self, worker: str, articles: int) -> None:

@@ -22,7 +22,7 @@ from enricher.kafka.client import KafkaConfig
 from enricher.settings import Settings
 from enricher.verify import Check, Report, verify, watching
 from nemesis.crew import Crew
-from nemesis.flaws import SAME_PRODUCER
+from nemesis.flaws import PAUSE_BY_BACKOFF, SAME_PRODUCER
 from nemesis.frames import Api
 from nemesis.proxy import Proxy
 from nemesis.rules import Answered, Hold, Match, Rule
@@ -31,9 +31,13 @@ from nemesis.scene import Names, settings_of, wait_until
 pytestmark = pytest.mark.broker
 
 TIMEOUT_S, LOOK_S = 40.0, 0.02
-LATE_END, LATE_OFFSETS = "late-end", "late-offsets"
-CASES = [(late, kept) for late in (LATE_END, LATE_OFFSETS) for kept in (True, False)]
+LATE_END, LATE_OFFSETS, LATE_END_CAPPED = "late-end", "late-offsets", "late-end-capped"
+CASES = [(late, kept) for late in (LATE_END, LATE_OFFSETS, LATE_END_CAPPED) for kept in (True, False)]
 """Which request is late, and whether the worker keeps its producer."""
+KEEPING = {LATE_END: SAME_PRODUCER, LATE_OFFSETS: SAME_PRODUCER, LATE_END_CAPPED: PAUSE_BY_BACKOFF}
+"""Why it does."""
+CAPPED = {"retry.backoff.ms": 20_000, "producer.retry.backoff.max.ms": 100}
+"""The client sends again after the smaller one: after 0.1 s, not after the 16 s that the backoff alone would be."""
 
 
 class Drive:
@@ -102,13 +106,16 @@ class Drive:
 
 
 @contextmanager
-def driven(shared: tuple[Proxy, Cluster], folder: Path, worker: str, flaws: Sequence[str]) -> Iterator[Drive]:
+def driven(
+    shared: tuple[Proxy, Cluster], folder: Path, worker: str, flaws: Sequence[str], properties: Mapping[str, int]
+) -> Iterator[Drive]:
     """A worker that has published one article, and rests."""
     proxy, cluster = shared
     drive = Drive(proxy, cluster, worker)
     settings = settings_of(proxy.addresses, drive.names, worker)
     # Every record a request of its own, so that one can be held while another has arrived.
     settings["kafka"]["properties"]["producer.batch.num.messages"] = 1
+    settings["kafka"]["properties"].update(properties)
     with Crew([], lambda _: settings, folder) as crew:
         crew.add(worker, flaws)
         drive.publish(1)
@@ -171,9 +178,10 @@ def offsets_late(drive: Drive, went_back: Check, *, kept: bool) -> Report:
 
 def told(shared: tuple[Proxy, Cluster], folder: Path, late: str, *, kept: bool) -> Story:
     """One drive, from the first article to the verifier."""
-    worker, flaws = f"{late}-{'kept' if kept else 'new'}", [SAME_PRODUCER] if kept else []
-    with driven(shared, folder, worker, flaws) as drive, watching(drive.config) as went_back:
-        report = ended_late(drive, kept=kept) if late == LATE_END else offsets_late(drive, went_back, kept=kept)
+    worker, flaws = f"{late}-{'kept' if kept else 'new'}", [KEEPING[late]] if kept else []
+    properties = CAPPED if late == LATE_END_CAPPED else {}
+    with driven(shared, folder, worker, flaws, properties) as drive, watching(drive.config) as went_back:
+        report = offsets_late(drive, went_back, kept=kept) if late == LATE_OFFSETS else ended_late(drive, kept=kept)
     return Story(report, went_back)
 
 
@@ -198,6 +206,16 @@ def test_late_end_txn_doubles_a_record_without_a_new_producer(stories: Stories) 
 def test_late_end_txn_does_nothing_after_a_new_producer(stories: Stories) -> None:
     """It is of an older epoch, and refused."""
     assert [] == stories[LATE_END, False].result().report.failed
+
+
+def test_late_end_txn_doubles_a_record_where_the_pause_is_taken_from_the_backoff_alone(stories: Stories) -> None:
+    """A maximum below the backoff has the request sent again in a call that is not slow by the backoff."""
+    assert ["doubled"] == stories[LATE_END_CAPPED, True].result().report.failed
+
+
+def test_late_end_txn_does_nothing_where_the_pause_is_the_shortest_of_any_retry(stories: Stories) -> None:
+    """With the same properties, the worker as it is replaces its producer."""
+    assert [] == stories[LATE_END_CAPPED, False].result().report.failed
 
 
 def test_late_offsets_take_the_group_back_without_a_new_producer(stories: Stories) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from enricher.levels import Connection, Levels, WorkerState
+from enricher.levels import Connection, Levels, Unstable, WorkerState
 from enricher.records import Partition
 from enricher.tally import Tally
 from enricher.telemetry.observed import GpuUse, ModelFacts, Observed
@@ -13,6 +13,7 @@ LEVELS = Levels(
     state=WorkerState.WORKING,
     connection=Connection(brokers=3),
     lags={Partition("articles", 0): 7, Partition("articles", 1): 0},
+    unstable={Partition("articles", 0): Unstable(), Partition("articles", 1): Unstable(12, 90.0)},
     partitions=2,
     oldest_age_s=1.5,
     in_flight_articles=11,

@@ -12,18 +12,19 @@ from worker.fake_log import FakeLog, Producer, ProducerFenced
 from worker.faults import Fault, Late, no_fault
 
 from enricher.errors import Fenced, RefusedOutput, TransactionTrouble
-from enricher.records import DeadLetter, EnrichedRecord, InFlight, Outcome, Partition, Release
+from enricher.records import DeadLetter, EnrichedRecord, InFlight, LetterForm, Outcome, Partition, Release
 
 OUTPUT, DEAD_LETTERS = "entities", "dead-letters"
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What the fake sink writes: which input it belongs to, and what became of it."""
+    """What the fake sink writes: which input it belongs to, what became of it, and the form of a dead letter."""
 
     source: Partition
     offset: int
     content: object
+    form: LetterForm | None = None
 
 
 class FakeSink:
@@ -52,6 +53,7 @@ class FakeSink:
         self._timeout_s = transaction_timeout_s
         self._producer: Producer | None = None
         self.published_s: list[float] = []
+        self.served = 0
 
     def open(self) -> None:
         """Connect, fencing an earlier process of the same name."""
@@ -70,6 +72,10 @@ class FakeSink:
             raise TransactionTrouble(repr(error)) from error
         self._producer = producer
         self.published_s.append(self._clock())
+
+    def serve(self) -> None:
+        """Counts; the fake log has no events."""
+        self.served += 1
 
     def recover(self) -> None:
         """A new producer of the same id."""
@@ -112,7 +118,9 @@ class FakeSink:
         """Where an outcome goes: the input's partition of the topic for its kind."""
         assert ticket.outcome is not None
         raw, topic = ticket.raw, DEAD_LETTERS if isinstance(ticket.outcome, DeadLetter) else OUTPUT
-        return Partition(topic, raw.partition.number), Output(raw.partition, raw.offset, content_of(ticket.outcome))
+        form = ticket.outcome.form if isinstance(ticket.outcome, DeadLetter) else None
+        output = Output(raw.partition, raw.offset, content_of(ticket.outcome), form)
+        return Partition(topic, raw.partition.number), output
 
 
 def content_of(outcome: Outcome) -> object:

@@ -8,7 +8,7 @@ import pytest
 from worker.world import INPUT, World
 
 from enricher.core.offsets import OffsetTracker
-from enricher.levels import Connection, WorkerState
+from enricher.levels import Connection, Unstable, WorkerState
 from enricher.records import InFlight, Partition, RawRecord, Tombstone
 
 ZERO, ONE = Partition(INPUT, 0), Partition(INPUT, 1)
@@ -70,6 +70,16 @@ def test_lag_is_what_lies_between_where_we_stand_and_the_end(world: World, monke
     gauges.tracker.track(ticket(ZERO, 10, 1.0))
     monkeypatch.setattr(process.source, "connection", lambda: Connection(ends={ZERO: 25, ONE: 3}))
     assert {ZERO: 15} == gauges.read().lags
+
+
+def test_unstable_offsets_are_shown_of_our_partitions(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client remembers others, which another worker shows."""
+    process = world.start()
+    gauges = process.worker.gauges
+    gauges.tracker.assign([ZERO])
+    connection = Connection(unstable={ZERO: Unstable(3, 60.0), ONE: Unstable(9, 90.0)})
+    monkeypatch.setattr(process.source, "connection", lambda: connection)
+    assert {ZERO: Unstable(3, 60.0)} == gauges.read().unstable
 
 
 def test_states_follow_a_life(world: World) -> None:

@@ -44,6 +44,14 @@ def test_records_hold_what_their_article_says() -> None:
     assert [text for _, _, _, text, _ in output.content] == ["Mister " + "Very " * 9 + "Long"] * 3  # type: ignore[attr-defined]
 
 
+def test_every_turn_serves_the_sink_once() -> None:
+    """Also one that has nothing to publish: a client keeps its events until somebody takes them."""
+    process = started(World())
+    for turns in range(1, 6):
+        process.worker.step()
+        assert turns == process.sink.served
+
+
 def test_commits_reach_the_end_past_trailing_transaction_markers() -> None:
     """A marker is an offset without a record; the committed offset still becomes the end of the topic."""
     world = World()

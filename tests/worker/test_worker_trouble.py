@@ -8,8 +8,9 @@ from worker.fake_sink import DEAD_LETTERS, Output
 from worker.faults import Faults, Late
 from worker.world import INPUT, INVALID, LONG, SHORT, World
 
+from enricher.bell import Latch
 from enricher.errors import BrokerError, EnricherError, Fenced, RecoveryExhausted, TransactionTrouble
-from enricher.records import Partition
+from enricher.records import LetterForm, Partition
 from enricher.recovery import RecoveryLimits
 
 STEPS = ["begin", "produce", "send_offsets", "commit", "committed"]
@@ -117,7 +118,26 @@ def test_many_refused_outputs_that_are_named_one_at_a_time_all_become_dead_lette
     assert process.worker.recovery._refusals == {}
 
 
-def test_a_dead_letter_that_the_broker_refuses_ends_the_process() -> None:
+@pytest.mark.parametrize("taken", LetterForm)
+def test_a_dead_letter_that_the_broker_refuses_is_written_in_the_next_smaller_form(taken: LetterForm) -> None:
+    """One record never ends the worker while there is a smaller form; the articles around it are enriched."""
+
+    def refuses(output: Output) -> bool:
+        return output.form is not None and output.form < taken
+
+    world = World()
+    process = world.start(refuses=refuses)
+    process.source.open(process.worker)
+    world.put(SHORT, INVALID, SHORT)
+    world.steps(process, until=world.done)
+    (letter,) = world.outputs(DEAD_LETTERS)
+    assert isinstance(letter, Output)
+    assert ("decode", taken) == (letter.content, letter.form)
+    assert len(world.outputs()) == 2
+    assert process.tally.recoveries == taken
+
+
+def test_a_bare_dead_letter_that_the_broker_refuses_ends_the_process() -> None:
     """There is nothing left to write instead, so somebody must look: which record, and what to compare."""
     world = World()
     process = world.start(refuses=lambda _output: True)
@@ -213,6 +233,14 @@ def test_a_transaction_left_open_by_a_crash_is_settled_by_the_successor() -> Non
     successor.source.open(successor.worker)
     world.steps(successor, until=world.done)
     assert world.log.committed == {Partition(INPUT, 0): 5}
+
+
+def test_every_attempt_of_a_recovery_serves_the_sink() -> None:
+    """The producer that an attempt has made may have something to say before the next one."""
+    world = World()
+    process = world.start(fault=Faults("recover", TransactionTrouble("away"), 1, 2, 3))
+    process.worker.recovery.run(TransactionTrouble("first"), Latch())
+    assert process.sink.served == 4
 
 
 def test_trouble_before_recovery_waits_a_little_longer_each_time() -> None:

@@ -1,0 +1,139 @@
+"""Which of librdkafka's properties a user may set, and to what: none with which a promise of the worker could be broken.
+
+Everything that is not named here may be set. What was looked at and left alone, because a bad value only makes the worker
+slow or ends it with a message: `message.timeout.ms` (librdkafka keeps it within the transaction's timeout), `retries`,
+`request.timeout.ms`, `fetch.*`, `queued.*`, `heartbeat.interval.ms`, `api.version.request`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from enricher.errors import SettingsError
+
+CLIENTS = ("consumer.", "producer.")
+"""Prefixes by which a property is meant for one kind of client."""
+
+_EXACTLY_ONCE = "exactly-once needs it as it is"
+_OWN_SETTING = "it has a setting of its own, see 'enricher settings'"
+_NO_HANG = "without it a call to a coordinator that has gone hangs (librdkafka 5511)"
+_REFUSED: Mapping[str, str] = {
+    **dict.fromkeys(
+        (
+            "acks",
+            "auto.commit.enable",
+            "auto.offset.reset",
+            "enable.auto.commit",
+            "enable.auto.offset.store",
+            "enable.gapless.guarantee",
+            "enable.idempotence",
+            "enable.partition.eof",
+            "group.instance.id",
+            "group.protocol",
+            "isolation.level",
+            "max.in.flight",
+            "max.in.flight.requests.per.connection",
+            "offset.store.method",
+            "partition.assignment.strategy",
+            "request.required.acks",
+            "transactional.id",
+        ),
+        _EXACTLY_ONCE,
+    ),
+    **dict.fromkeys(
+        (
+            "bootstrap.servers",
+            "group.id",
+            "max.poll.interval.ms",
+            "message.max.bytes",
+            "metadata.broker.list",
+            "session.timeout.ms",
+            "transaction.timeout.ms",
+        ),
+        _OWN_SETTING,
+    ),
+    "batch.size": "it follows from the limits of the output topics; the broker refuses a larger batch as a whole",
+    "check.crcs": "without it a damaged record passes as data",
+    "connections.max.idle.ms": _NO_HANG,
+    "metadata.max.age.ms": _NO_HANG,
+    "statistics.interval.ms": "probes and metrics read the statistics",
+}
+
+_SENT_TWICE_MS = 500
+"""After it a TxnOffsetCommit is sent again, whatever the properties say (rdkafka_txnmgr.c)."""
+_SHORTEST_PAUSE_MS = 100
+"""Ordinary transactions on three brokers of a busy machine take as long (p99 of produce and flush)."""
+_JITTER = 0.2
+_RETRIED = (
+    "a transaction that takes longer than the shortest pause before a retry is followed by a new producer, and ordinary "
+    f"ones take up to {_SHORTEST_PAUSE_MS} ms"
+)
+_AFTER_OUTAGE = "after an outage a worker would stand still until then"
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """The values that a whole number may have, both ends included, and why."""
+
+    low: int
+    high: int
+    why: str
+    clients: tuple[str, ...] = CLIENTS
+
+
+_LONGEST_MS = 300_000
+"""librdkafka's own limit for the pauses between retries."""
+_BOUNDS: Mapping[str, _Bound] = {
+    "retry.backoff.ms": _Bound(int(_SHORTEST_PAUSE_MS / (1 - _JITTER)), _LONGEST_MS, _RETRIED, ("producer.",)),
+    "retry.backoff.max.ms": _Bound(_SHORTEST_PAUSE_MS, _LONGEST_MS, _RETRIED, ("producer.",)),
+    "reconnect.backoff.ms": _Bound(0, 10_000, _AFTER_OUTAGE),
+    "reconnect.backoff.max.ms": _Bound(0, 10_000, _AFTER_OUTAGE),
+    "socket.timeout.ms": _Bound(
+        1_000, 60_000, "a frozen broker must be noticed, and a busy one must have time to answer"
+    ),
+    "topic.metadata.refresh.interval.ms": _Bound(
+        1, _LONGEST_MS, "new partitions are found by looking, and unread until then"
+    ),
+}
+_CHOICES: Mapping[str, tuple[frozenset[str], str]] = {
+    "partitioner": (frozenset({"random"}), "records of one key must stay on one partition"),
+}
+_WHOLE_NUMBER = re.compile(r"0|[1-9]\d*")
+
+
+def check_properties(properties: Mapping[str, Any]) -> None:
+    """Raise SettingsError for a property that may not be set, or not to this value; of the refused no value is shown."""
+    for name, value in properties.items():
+        client = next((prefix for prefix in CLIENTS if name.startswith(prefix)), None)
+        bare = name.removeprefix(client or "")
+        if why := _REFUSED.get(bare):
+            message = f"kafka.properties may not set '{bare}': {why}"
+            raise SettingsError(message)
+        bound = _BOUNDS.get(bare)
+        if bound and (client is None or client in bound.clients):
+            _check_bound(name, value, bound)
+        refused, why = _CHOICES.get(bare, (frozenset(), ""))
+        if value in refused:
+            message = f"kafka.properties may not set '{name}' to '{value}': {why}"
+            raise SettingsError(message)
+
+
+def shortest_retry_pause_s(producer: Mapping[str, Any]) -> float:
+    """The shortest time after which a producer with these properties sends a request of a transaction again.
+
+    librdkafka draws up to 20 % from the backoff first and applies the maximum afterwards (rd_kafka_broker_buf_retry).
+    """
+    backoff_ms, longest_ms = float(producer["retry.backoff.ms"]), float(producer["retry.backoff.max.ms"])
+    return min((1 - _JITTER) * backoff_ms, longest_ms, _SENT_TWICE_MS) / 1000
+
+
+def _check_bound(name: str, value: object, bound: _Bound) -> None:
+    if not _WHOLE_NUMBER.fullmatch(str(value)):
+        message = f"kafka.properties: '{name}' must be a whole number from {bound.low} to {bound.high}"
+        raise SettingsError(message)
+    if not bound.low <= int(str(value)) <= bound.high:
+        message = f"kafka.properties: '{name}' is {value}, and must be from {bound.low} to {bound.high}: {bound.why}"
+        raise SettingsError(message)

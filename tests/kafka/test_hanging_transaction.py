@@ -1,0 +1,46 @@
+"""A publisher of the input that leaves a transaction open: readers of committed records stand still, and it shows."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import Producer
+from kafka.clients import config_for, opened, poll_until
+from support.topics import Topics
+
+from enricher.levels import Unstable
+from enricher.records import Partition
+
+pytestmark = pytest.mark.broker
+
+
+def test_open_transaction_upstream_shows_as_offsets_and_age(topics: Topics) -> None:
+    """What it holds back is counted, records that others write behind it too; when it ends, nothing is left of it."""
+    zero, before, behind = Partition(topics.input, 0), 2, 3
+    producer = Producer({"bootstrap.servers": topics.bootstrap_servers, "enable.idempotence": True})
+    hanging = Producer({"bootstrap.servers": topics.bootstrap_servers, "transactional.id": topics.group})
+    hanging.init_transactions(20)
+    source, _ = opened(config_for(topics))
+
+    def unstable() -> Unstable | None:
+        return source.connection().unstable.get(zero)
+
+    def publish(count: int, by: Producer) -> None:
+        for number in range(count):
+            by.produce(topics.input, b"%d" % number, partition=0)
+        assert by.flush(20) == 0
+
+    publish(before, producer)
+    poll_until(source, lambda: source.connection().ends.get(zero) == before, 40)
+    assert unstable() == Unstable()
+    hanging.begin_transaction()
+    publish(1, hanging)
+    publish(behind, producer)
+    # Told every five seconds: twice, so that an age can be seen.
+    poll_until(source, lambda: (unstable() or Unstable()).age_s > 0, 60)
+    held_back = unstable()
+    assert held_back is not None
+    assert held_back.offsets == 1 + behind
+    assert source.connection().ends[zero] == before, "the lag alone says that all is read"
+    hanging.abort_transaction(20)
+    poll_until(source, lambda: unstable() == Unstable(), 40)
+    source.close()
