@@ -28,6 +28,7 @@ from enricher.records.flight import (
     OwnedLabels,
     Release,
     RunLabels,
+    Start,
     Window,
     WindowFailure,
 )
@@ -53,6 +54,7 @@ __all__ = [
     "RawRecord",
     "Release",
     "RunLabels",
+    "Start",
     "TokenSpans",
     "TokenizedArticle",
     "TokenizedField",

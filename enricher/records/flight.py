@@ -153,6 +153,14 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
+class Start:
+    """Where reading of a partition began: the committed offset (the first one to read, where none was), and its mark."""
+
+    offset: int
+    mark: Mark = Mark()
+
+
+@dataclass(frozen=True, slots=True)
 class Release:
     """Finished tickets in offset order, and the committable offsets that belong to exactly these.
 
