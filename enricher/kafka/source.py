@@ -116,6 +116,9 @@ class KafkaSource:
         """
         return {partition: self._ended[partition] for partition in partitions if partition in self._ended}
 
+    def start_of(self, _partition: Partition) -> None:
+        """Not known yet: the client itself asks for the committed offset."""
+
     def rewind(self) -> None:
         """Go back to the committed offsets of all our partitions. Raises TransactionTrouble."""
         self._ended.clear()
@@ -140,8 +143,7 @@ class KafkaSource:
         if not self._ends:
             return True
         try:
-            wanted = [foreign(partition) for partition in self._ends]
-            committed = self._consumer.committed(wanted, timeout=self._config.request_timeout_s)
+            committed = self._consumer.committed(list(map(foreign, self._ends)), timeout=self._config.request_timeout_s)
         except KafkaException as exception:
             log.warning("cannot ask for the committed offsets: %s", self._last_word.explain(exception.args[0]))
             return False
@@ -198,9 +200,7 @@ class KafkaSource:
             self._gone.add(partition)
 
     def _told(
-        self,
-        change: Callable[[list[TopicPartition]], None],
-        tell: Callable[[Sequence[Partition]], None],
+        self, change: Callable[[list[TopicPartition]], None], tell: Callable[[Sequence[Partition]], None]
     ) -> Callable[[Any, list[TopicPartition]], None]:
         """A client callback. What goes wrong in it is kept for `poll` to raise: nothing may leave a callback."""
 
