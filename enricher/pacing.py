@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from enricher.core.attempts import Attempts
 from enricher.core.offsets import OffsetTracker
 from enricher.errors import Stalled
 from enricher.intake import Intake
@@ -29,6 +30,7 @@ class Limits:
     engine_timeout_s: float
     stall_timeout_s: float
     drain_timeout_s: float
+    max_deaths_at_offset: int
 
 
 class Pacing:
@@ -50,6 +52,8 @@ class Pacing:
         self._tracker = tracker
         self._limits = limits
         self._clock = clock
+        self.attempts = Attempts(limits.max_deaths_at_offset, limits.max_in_flight)
+        """Whether a record may be about that kills the process."""
         self._paused = False
         self._full_since_s: float | None = None
         self._engine_moved_s = clock()
@@ -67,6 +71,8 @@ class Pacing:
     def room(self) -> int:
         """How many records may be read now."""
         limits, tracker = self._limits, self._tracker
+        if self.attempts.suspects:  # one record, and nothing forgotten that is still with a thread
+            return int(not (tracker.in_flight or self.busy))
         if tracker.in_flight_bytes >= limits.max_in_flight_bytes:
             return 0
         if self._scheduler.queued_tokens >= limits.max_queued_tokens:

@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 
 from enricher.errors import InvalidArticle
 from enricher.levels import Connection
-from enricher.records import Batch, InFlight, Partition, RawRecord, Release, TokenizedArticle, Window
+from enricher.records import Batch, InFlight, Partition, RawRecord, Release, Start, TokenizedArticle, Window
 
 Item_contra = TypeVar("Item_contra", contravariant=True)
 Result_co = TypeVar("Result_co", covariant=True)
@@ -78,6 +78,9 @@ class Source(Protocol):
 
     def positions(self, partitions: Collection[Partition]) -> Mapping[Partition, int]:
         """The next offset to be delivered of each, past offsets that carry no record; unknown ones are left out."""
+
+    def start_of(self, partition: Partition) -> Start | None:
+        """Where reading began after the assignment or the last rewind; known once a record was delivered. None: no marks."""
 
     def rewind(self) -> None:
         """Go back to the committed offsets. Blocks within its own bound; raises TransactionTrouble."""

@@ -36,6 +36,8 @@ class Tally:
     producers_renewed: int = 0
     rebalances: Counter[str] = field(default_factory=Counter)
     """By what happened: assigned, revoked, lost."""
+    isolations: int = 0
+    """Partitions whose articles were taken one at a time, because processes had ended there."""
     first_read_s: float | None = None
     last_commit_s: float | None = None
     batch_fill: Distribution = field(default_factory=lambda: Distribution(RATIOS))

@@ -9,7 +9,7 @@ work under way it waits for the bell that the lanes ring, else in the source's p
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -21,6 +21,7 @@ from enricher.core.offsets import OffsetTracker, names_of
 from enricher.errors import TransactionTrouble
 from enricher.gauges import Gauges
 from enricher.intake import Intake
+from enricher.isolation import Isolation
 from enricher.pacing import Limits, Pacing
 from enricher.ports import Lanes, Sink, Source, Tracing
 from enricher.records import Batch, BatchResult, InFlight, Partition
@@ -49,14 +50,7 @@ class Worker:
     """Reads articles, enriches them, publishes them in the order of their offsets."""
 
     def __init__(
-        self,
-        rooms: Rooms,
-        limits: Limits,
-        tally: Tally,
-        *,
-        clock: Callable[[], float],
-        bell: Bell,
-        guard: Guard,
+        self, rooms: Rooms, limits: Limits, tally: Tally, *, clock: Callable[[], float], bell: Bell, guard: Guard
     ) -> None:
         self.tally = tally
         self._source, self._sink = rooms.source, rooms.sink
@@ -69,6 +63,8 @@ class Worker:
         self._guard = guard
         self._tracker = OffsetTracker()
         self.pacing = Pacing(self._source, self._intake, self._engine, self._tracker, limits, clock)
+        self._isolation = Isolation(self._source, self._sink, self.pacing, tally)
+        self._attempts = self.pacing.attempts
         self.gauges = Gauges(self._source, self._intake, self._engine, self._tracker, clock, turned_s=clock())
         self._stopping = Latch()
         self._next_publish_s = clock()
@@ -122,11 +118,12 @@ class Worker:
             return False
         wait_s = self.pacing.wait_s(self._next_publish_s) if self.pacing.waits_in_poll else 0.0
         records = self._source.poll(max(room, 1), wait_s)
+        self._isolation.arrived(records)
         arrived_s = self._clock()
         tickets = [InFlight(raw, arrived_s) for raw in records]
         for ticket in tickets:
             self._tracker.track(ticket)
-            if refusal := self.recovery.refusal_of(ticket.raw):
+            if refusal := self.recovery.refusal_of(ticket.raw) or self._isolation.verdict_on(ticket.raw):
                 ticket.finish(refusal)
         self._tracing.arrived(tickets)
         self._intake.take(ticket for ticket in tickets if ticket.live)
@@ -161,13 +158,14 @@ class Worker:
     def _publish(self) -> bool:
         """If due: what is finished, in offset order, in one transaction."""
         now_s = self._clock()
-        if now_s < self._next_publish_s:
+        if now_s < self._next_publish_s and not self._attempts.suspects:
             return False
         self._next_publish_s = now_s + self._limits.publish_interval_s
         return self._publish_now()
 
-    def _publish_now(self) -> bool:
+    def _publish_now(self, leaving: Collection[Partition] = ()) -> bool:
         release = self._tracker.release(self._source.positions(self._tracker.idle()))
+        release = self._isolation.sealed(release, leaving)
         self.gauges.held_back = self._tracker.held_back()
         if release.empty:
             return False
@@ -175,6 +173,7 @@ class Worker:
         with self._tracing.transaction(release.tickets):
             self._sink.publish(release)
         self.gauges.publishing = ()
+        self._attempts.committed(release)
         self.recovery.succeeded(release.committable)
         self.tally.count_published(release.tickets, began_s, self._clock())
         return bool(release.tickets)
@@ -187,6 +186,7 @@ class Worker:
     def assigned(self, partitions: Sequence[Partition]) -> None:
         """Ours now: their records will come."""
         self._tracker.assign(partitions)
+        self._attempts.expect(partitions)
         self.tally.rebalances["assigned"] += 1
         log.info("partitions assigned: %s", names_of(partitions))
 
@@ -195,7 +195,7 @@ class Worker:
         try:
             if partitions and not self._stopping.is_set:
                 self._collect()
-                self._publish_now()
+                self._publish_now(partitions)
         finally:
             self._give_up(partitions, "revoked")
 
@@ -205,6 +205,7 @@ class Worker:
 
     def _give_up(self, partitions: Sequence[Partition], how: str) -> None:
         forgotten = self._tracker.unassign(partitions)
+        self._attempts.leave(partitions)
         self._intake.drop_forgotten()
         self.tally.forgotten += forgotten
         self.tally.rebalances[how] += 1
@@ -222,6 +223,7 @@ class Worker:
             self.tally.forgotten += self._tracker.forget()
             self._intake.drop_forgotten()
             self._settled = self.recovery.run(trouble, self._stopping)
+            self._attempts.expect(self._tracker.partitions)
         self.tally.recovery_s.add(self._clock() - began_s)
 
     def _drain(self) -> None:
@@ -235,7 +237,7 @@ class Worker:
                 self._bell.wait(self._limits.idle_wait_s)
                 self._bell.hush()
                 self._collect()
-            self._publish_now()
+            self._publish_now(self._tracker.partitions)
         except TransactionTrouble as trouble:
             log.warning("the last transaction failed (%s): its articles will be read again", trouble)
         self.tally.forgotten += self._tracker.forget()

@@ -169,6 +169,7 @@ def _limits(settings: Settings, rules: BatchRules) -> Limits:
         engine_timeout_s=worker.engine_timeout_s,
         stall_timeout_s=worker.stall_timeout_s,
         drain_timeout_s=worker.drain_timeout_s,
+        max_deaths_at_offset=worker.max_deaths_at_offset,
     )
 
 

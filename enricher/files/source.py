@@ -107,6 +107,9 @@ class LineSource:
         """Hear from the sink that everything before these offsets is written."""
         self._committed = committable.get(self.partition, self._committed)
 
+    def start_of(self, _partition: Partition) -> None:
+        """Nothing is kept beside a line's number, so nobody counts how often a run ended there."""
+
     def rewind(self) -> NoReturn:
         """There is nothing to go back from: `LineSink` writes or ends the run."""
         raise AssertionError("a file knows no transaction trouble, so nobody rewinds it")

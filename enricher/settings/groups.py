@@ -150,6 +150,12 @@ class WorkerSettings(Group):
     max_recoveries_in_a_row: int = Field(
         10, ge=1, description="Recoveries without a successful transaction between them before the process ends."
     )
+    max_deaths_at_offset: int = Field(
+        3,
+        ge=0,
+        description="Processes that may end at one committed offset before the next one takes one article at a time, to "
+        "find the one that kills: a dead letter after it has ended two processes alone. 0: never.",
+    )
     crash_at: str | None = Field(
         None,
         pattern=r"^[a-z-]+(:[1-9][0-9]*)?$",

@@ -144,6 +144,8 @@ INSTRUMENTS: tuple[Instrument, ...] = (
              lambda seen: one(seen.tally.recoveries)),
     _histogram("enricher.recovery.duration", "s", "A recovery, all its attempts.",
                lambda seen: (seen.tally.recovery_s, {})),
+    _counter("enricher.isolations", "{partition}", "Partitions whose articles were taken one at a time, because processes "
+             "had ended there again and again.", lambda seen: one(seen.tally.isolations)),
     _counter("enricher.rebalances", "{rebalance}", "Partitions came, were taken in order, or were lost.",
              readings.rebalances, REBALANCE),
     # ---- the group and the broker

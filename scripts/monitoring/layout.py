@@ -192,6 +192,7 @@ EXACTLY_ONCE = Row(
                 "sum by (enricher_reason) (increase(enricher_producers_recreated_total{@}[~]))",
                 "new producer: {{enricher_reason}}",
             ),
+            ("sum(increase(enricher_isolations_total{@}[~]))", "partitions taken one article at a time"),
         ),
         lines(
             "Mean time of a recovery",

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Literal
 
 from worker.fake_group import Group, LogError
 
-from enricher.records import Partition
+from enricher.records import Mark, Partition
 
 
 class ProducerFenced(LogError):
@@ -31,9 +32,12 @@ class Transaction:
     """A producer's writes and offsets that become visible together, or never."""
 
     owner: str
+    life: object = None
+    """The process that made it: names are used again, and an epoch lasts until the next recovery only."""
     state: Literal["open", "committed", "aborted"] = "open"
     first_offsets: dict[Partition, int] = field(default_factory=dict)
     group_offsets: dict[Partition, int] = field(default_factory=dict)
+    marks: dict[Partition, Mark] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +84,9 @@ class PartitionLog:
 class Producer:
     """A transactional producer of one epoch."""
 
-    def __init__(self, log: FakeLog, transactional_id: str, epoch: int) -> None:
+    def __init__(self, log: FakeLog, transactional_id: str, epoch: int, life: object) -> None:
         self._log = log
+        self._life = life
         self._id = transactional_id
         self._epoch = epoch
 
@@ -89,7 +94,7 @@ class Producer:
         """Open a transaction."""
         self._checked()
         assert self._id not in self._log.open_transactions, "one transaction at a time"
-        self._log.open_transactions[self._id] = Transaction(self._id)
+        self._log.open_transactions[self._id] = Transaction(self._id, self._life)
 
     def produce(self, partition: Partition, payload: object) -> None:
         """Append a record, which nobody sees until the commit."""
@@ -99,11 +104,18 @@ class Producer:
             log.open.add(transaction)
         log.entries.append(Entry(payload, transaction))
 
-    def send_offsets(self, offsets: Mapping[Partition, int], member: str, generation: int) -> None:
-        """Make the group's offsets part of the transaction. Raises NoMember."""
+    def send_offsets(
+        self,
+        offsets: Mapping[Partition, int],
+        member: str,
+        generation: int,
+        marks: Mapping[Partition, Mark] = MappingProxyType({}),
+    ) -> None:
+        """Make the group's offsets, with their metadata, part of the transaction. Raises NoMember."""
         transaction = self._open()
         self._log.group.check(member, generation)
         transaction.group_offsets.update(offsets)
+        transaction.marks.update({partition: marks.get(partition, Mark()) for partition in offsets})
 
     def commit(self) -> None:
         """Make everything visible at once."""
@@ -131,6 +143,10 @@ class FakeLog:
         self.input = [partition for partition in self.partitions if partition.topic == input]
         self.group = Group(self.input)
         self.committed: dict[Partition, int] = {}
+        self.marks: dict[Partition, Mark] = {}
+        """What stands beside the committed offsets."""
+        self.commits: list[Transaction] = []
+        """The transactions that were committed, in this order."""
         self.epochs: dict[str, int] = {}
         self.open_transactions: dict[str, Transaction] = {}
 
@@ -145,13 +161,13 @@ class FakeLog:
         """Remove a record, as compaction does: its offset stays empty for ever."""
         self.partitions[partition].entries[offset] = None
 
-    def init_transactions(self, transactional_id: str) -> Producer:
+    def init_transactions(self, transactional_id: str, life: object = None) -> Producer:
         """Settle what an older producer of this id left open, fence it, and start a new epoch."""
         left_open = self.open_transactions.get(transactional_id)
         if left_open:
             self.end_transaction(left_open, "aborted")
         self.epochs[transactional_id] = self.epochs.get(transactional_id, 0) + 1
-        return Producer(self, transactional_id, self.epochs[transactional_id])
+        return Producer(self, transactional_id, self.epochs[transactional_id], life)
 
     def end_transaction(self, transaction: Transaction, state: Literal["committed", "aborted"]) -> None:
         """Commit or abort: one marker in every partition that it wrote to, and its offsets count or do not."""
@@ -164,6 +180,8 @@ class FakeLog:
             log.entries.append(Entry(None, transaction))
         if state == "committed":
             self.committed.update(transaction.group_offsets)
+            self.marks.update(transaction.marks)
+            self.commits.append(transaction)
 
     def time_out(self, transaction: Transaction) -> None:
         """Abort what was open for too long and fence its producer, as the transaction coordinator does."""

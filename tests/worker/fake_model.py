@@ -28,7 +28,9 @@ from enricher.records import (
 
 LABELS = ("O", "I-NAME")
 BEFORE, AFTER = (1,), (2,)
-_PLAIN, _NAME, _POISON = 10, 11, 12
+_PLAIN, _NAME, _POISON, _DEADLY = 10, 11, 12, 13
+DEADLY = "deadly"
+"""The word that kills the process whose model reads it, where the engine is `killed_by_deadly`."""
 
 
 def article_value(title: str, body: str) -> bytes:
@@ -74,7 +76,8 @@ def _tokenized(article: Article) -> TokenizedArticle | InvalidArticle:
 
 
 def _ids(text: str) -> Int32Array:
-    ids = [_POISON if word == "poison" else _NAME if word[0].isupper() else _PLAIN for word in text.split()]
+    special = {"poison": _POISON, DEADLY: _DEADLY}
+    ids = [special.get(word) or (_NAME if word[0].isupper() else _PLAIN) for word in text.split()]
     return np.array(ids, dtype=np.int32)
 
 
@@ -94,6 +97,17 @@ def with_room_for(max_tokens: int) -> Callable[[Batch], BatchResult]:
         return infer(batch)
 
     return partial(in_halves, attempt)
+
+
+def killed_by_deadly(die: Callable[[], None]) -> Callable[[Batch], BatchResult]:
+    """The same in a library that crashes on a word, and takes the process with it."""
+
+    def run(batch: Batch) -> BatchResult:
+        if any((window.ids == _DEADLY).any() for window in batch.windows):
+            die()
+        return infer(batch)
+
+    return run
 
 
 def _infer(window: Window) -> WindowResult:

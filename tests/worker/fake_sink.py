@@ -15,6 +15,8 @@ from enricher.errors import Fenced, RefusedOutput, TransactionTrouble
 from enricher.records import DeadLetter, EnrichedRecord, InFlight, LetterForm, Outcome, Partition, Release
 
 OUTPUT, DEAD_LETTERS = "entities", "dead-letters"
+KILLED = "it kills"
+"""What stands in the dead letter of a record that nobody can work on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ class FakeSink:
 
     def open(self) -> None:
         """Connect, fencing an earlier process of the same name."""
-        self._producer = self._log.init_transactions(self._id)
+        self._producer = self._log.init_transactions(self._id, life=self)
 
     def publish(self, release: Release) -> None:
         """One transaction; the producer is broken until it went through."""
@@ -98,7 +100,7 @@ class FakeSink:
             raise RefusedOutput("too large", refused[:1])
         self._clock.sleep(2 * TICK_S)
         self._fault("send_offsets")
-        producer.send_offsets(release.committable, *self._membership())
+        producer.send_offsets(release.committable, *self._membership(), release.marks)
         self._commit(producer)
         self._fault("committed")
 
@@ -127,4 +129,6 @@ def content_of(outcome: Outcome) -> object:
     """An outcome in a form that compares: what the checker computes from the input by other means."""
     if isinstance(outcome, EnrichedRecord):
         return [(each["field"], each["start"], each["end"], each["text"], each["label"]) for each in outcome.entities]
+    if isinstance(outcome, DeadLetter) and outcome.error_type == "KilledWorker":
+        return KILLED
     return outcome.stage if isinstance(outcome, DeadLetter) else None

@@ -15,7 +15,7 @@ from worker.faults import Fault, no_fault
 from enricher.errors import TransactionTrouble
 from enricher.levels import Connection
 from enricher.ports import PartitionListener
-from enricher.records import Partition, RawRecord
+from enricher.records import Mark, Partition, RawRecord, Start
 
 
 class FakeSource:
@@ -41,6 +41,7 @@ class FakeSource:
         self._next: dict[Partition, int | None] = {}
         """Where to read on in each partition of ours; None until its committed offset is known."""
         self._positions: dict[Partition, int] = {}
+        self._starts: dict[Partition, Start] = {}
         self._raised: Exception | None = None
         self._until_caught_up = until_caught_up
         self._ends: dict[Partition, int] = {}
@@ -85,12 +86,16 @@ class FakeSource:
         """Next to be delivered, markers skipped."""
         return {partition: at for partition in partitions if (at := self._positions.get(partition)) is not None}
 
+    def start_of(self, partition: Partition) -> Start | None:
+        """Where reading began, and what stood there."""
+        return self._starts.get(partition)
+
     def rewind(self) -> None:
         """Back to the committed offsets. A fault in the middle leaves some partitions as they were."""
         for partition in list(self._next):
             self._fault("rewind")
             try:
-                self._next[partition] = self._log.stable_offset(partition)
+                self._next[partition] = self._begin(partition, self._log.stable_offset(partition))
             except Unstable as error:
                 raise TransactionTrouble(str(error)) from error
             self._positions.pop(partition, None)
@@ -105,8 +110,9 @@ class FakeSource:
         return self._until_caught_up and done
 
     def connection(self) -> Connection:
-        """Always there."""
-        return Connection(joined=bool(self._member))
+        """Always there, and knows the ends of its partitions."""
+        logs = self._log.partitions
+        return Connection(bool(self._member), ends={each: logs[each].stable_end(each) for each in self._next})
 
     def close(self) -> None:
         """Leave the group, which revokes everything."""
@@ -152,6 +158,11 @@ class FakeSource:
         for partition in partitions:
             self._next.pop(partition)
             self._positions.pop(partition, None)
+            self._starts.pop(partition, None)
+
+    def _begin(self, partition: Partition, offset: int) -> int:
+        self._starts[partition] = Start(offset, self._log.marks.get(partition, Mark()))
+        return offset
 
     def _tell(self, listener: Callable[[Sequence[Partition]], None], partitions: Sequence[Partition]) -> None:
         """Nothing may leave a callback of the client: `poll` raises it afterwards."""
@@ -172,6 +183,8 @@ class FakeSource:
             found, stop = log.read(start, log.stable_end(partition), limit - len(records))
             records += [RawRecord(partition, offset, *_key_value(payload)) for offset, payload in found]
             if not peek:
+                if self._next[partition] is None:
+                    self._begin(partition, start)
                 self._next[partition] = stop
         return records
 

@@ -17,8 +17,30 @@ class Late(Exception):
         self.after_s = after_s
 
 
+class Crash(BaseException):
+    """The end of a process. No handler of the worker may see it as an error."""
+
+
 def no_fault(_step: str) -> None:
     """Everything works."""
+
+
+class Mortal:
+    """A process that its model, or anything else that runs at any time, can end: then it does nothing that others see."""
+
+    def __init__(self, fault: Fault = no_fault) -> None:
+        self._fault = fault
+        self.dead = False
+
+    def die(self) -> None:
+        """Now."""
+        self.dead = True
+
+    def __call__(self, step: str) -> None:
+        """Be asked before each step."""
+        if self.dead:
+            raise Crash(step)
+        self._fault(step)
 
 
 class Faults:

@@ -6,14 +6,14 @@ knows whether they did, or they arrive late; devices run out of memory. Each wor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from random import Random
 
 import pytest
 from worker.checker import unfinished
 from worker.fake_clock import TICK_S
 from worker.fake_model import infer, with_room_for
-from worker.faults import Late
+from worker.faults import Crash, Late
 from worker.world import INVALID, LONG, POISONED, SHORT, UNTOKENIZABLE, Process, World
 
 from enricher.core.offsets import OffsetTracker
@@ -27,12 +27,10 @@ SESSION_S = 1.0
 VALUES = [SHORT, SHORT, SHORT, LONG, None, INVALID, UNTOKENIZABLE, POISONED]
 
 
-class Crash(BaseException):
-    """The end of a process. No handler of the worker may see it as an error."""
-
-
 class Simulation:
     """One world, its workers, and what goes wrong."""
+
+    values: Sequence[bytes | None] = VALUES
 
     def __init__(self, seed: int, tracker: Callable[[], OffsetTracker] = OffsetTracker) -> None:
         self.random = Random(seed)
@@ -66,7 +64,7 @@ class Simulation:
     def _publish(self) -> None:
         """Someone writes articles: plainly, in a transaction that commits, or in one that does not."""
         world, partition = self.world, self.random.choice(self.world.log.input).number
-        values = self.random.choices(VALUES, k=self.random.randint(1, 8))
+        values = self.random.choices(self.values, k=self.random.randint(1, 8))
         match self.random.randrange(4):
             case 0:
                 world.put_transaction(*values, partition=partition)

@@ -29,7 +29,9 @@ def test_publishing_keeps_its_interval() -> None:
     for _ in range(50):
         world.clock.after(random.random() * 4, lambda: world.put(SHORT))
     world.steps(process, until=lambda: world.clock() > 4 and world.done())
-    gaps = [later - earlier for earlier, later in pairwise(process.sink.published_s)]
+    gaps = [
+        later - earlier for earlier, later in pairwise(process.sink.published_s[1:])
+    ]  # the first one only counts the attempt
     assert len(gaps) > 3
     assert min(gaps) >= LIMITS.publish_interval_s
 
@@ -64,7 +66,7 @@ def test_a_record_ends_the_wait_in_the_poll() -> None:
     world.clock.after(5 * TICK_S, lambda: world.put(SHORT))
     process.worker.step()
     assert process.tally.read == 1
-    assert world.clock() == 5 * TICK_S
+    assert world.clock() == 5 * TICK_S + 2 * TICK_S, "only the transaction that counts the attempt comes first"
 
 
 def test_with_work_under_way_the_loop_waits_for_the_bell() -> None:

@@ -10,7 +10,7 @@ from random import Random
 from worker import checker
 from worker.fake_clock import TICK_S, FakeBell, FakeClock, FakeLanes
 from worker.fake_log import FakeLog
-from worker.fake_model import AFTER, BEFORE, LABELS, article_value, decode, infer, tokenize
+from worker.fake_model import AFTER, BEFORE, DEADLY, LABELS, article_value, decode, infer, tokenize
 from worker.fake_sink import DEAD_LETTERS, OUTPUT, FakeSink
 from worker.fake_source import FakeSource
 from worker.faults import Fault, no_fault
@@ -41,6 +41,7 @@ LIMITS = Limits(
     engine_timeout_s=30.0,
     stall_timeout_s=60.0,
     drain_timeout_s=4.0,
+    max_deaths_at_offset=3,
 )
 RULES = BatchRules(bucket_edges=(4, 6, 8, 10), max_batch_tokens=40, max_wait_s=64 * TICK_S, run_overhead_tokens=2)
 # No pauses: the loop waits them out on an event of its own, in real time.
@@ -51,6 +52,8 @@ LONG = article_value("long read", " ".join(f"then Mister {'Very ' * 9}Long said 
 """About 50 tokens in windows of 8: its names of eleven words stand across seams."""
 INVALID = b"no second line"
 UNTOKENIZABLE = article_value("strange", "untokenizable words")
+KILLER = article_value("beware", f"a {DEADLY} word")
+"""Ends the process whose engine is `killed_by_deadly`."""
 POISONED = article_value("bad", "some poison " + "and words after it " * 5)
 
 

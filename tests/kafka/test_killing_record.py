@@ -1,0 +1,72 @@
+"""On a real broker, a record that kills its process is found by its successors, whichever they are."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from itertools import cycle
+from pathlib import Path
+
+import pytest
+from kafka.harness import (
+    as_sent,
+    assert_exactly_once,
+    committed_and_ends,
+    headers_of,
+    publish,
+    read_all,
+    short_articles,
+)
+from kafka.killing_worker import KILLING_WORD
+from support.topics import Topics
+
+QUICK = {
+    "ENRICHER_KAFKA__SESSION_TIMEOUT_S": "6",
+    "ENRICHER_KAFKA__TRANSACTION_TIMEOUT_S": "5",
+    "ENRICHER_WORKER__PUBLISH_INTERVAL_MS": "50",
+}
+PROGRAM = Path(__file__).with_name("killing_worker.py")
+SCRIPTS = PROGRAM.parents[2] / "scripts"
+MAX_DEATHS, KILLERS = 2, 2
+
+
+def life(topics: Topics, instance: str, log: Path) -> int:
+    """One process, from its start to its end; its exit code."""
+    settings = topics.environment | QUICK | {"ENRICHER_WORKER__MAX_DEATHS_AT_OFFSET": str(MAX_DEATHS)}
+    path = os.pathsep.join([str(SCRIPTS), *filter(None, [os.environ.get("PYTHONPATH")])])
+    with log.open("ab") as output:
+        return subprocess.run(
+            [sys.executable, PROGRAM],
+            env=os.environ | settings | {"ENRICHER_KAFKA__INSTANCE": instance, "PYTHONPATH": path},
+            stderr=output,
+            timeout=120,
+            check=False,
+        ).returncode
+
+
+@pytest.mark.broker
+def test_records_that_kill_are_dead_lettered_and_all_others_enriched(topics: Topics, tmp_path: Path) -> None:
+    """Within a bounded number of starts, on two workers in turn: the count is with the offset, not with the process."""
+    articles = short_articles(80)
+    killing = [articles[number] for number in (20, 60)]
+    for article in killing:
+        article["title"] += f" {KILLING_WORD}"
+    places = publish(topics.bootstrap_servers, topics.input, map(as_sent, articles))
+    log, exits = tmp_path / "workers.log", list[int]()
+    for instance in cycle(["worker-0", "worker-1"]):
+        exits.append(life(topics, instance, log))
+        # One death that may come before the first count at its offset, those that make it suspect, and two alone.
+        if exits[-1] != -signal.SIGKILL or len(exits) > KILLERS * (1 + MAX_DEATHS + 2):
+            break
+    assert exits[-1] == 0, log.read_text("utf-8")[-5_000:]
+    assert len(exits) > 1 + MAX_DEATHS + 2, "each dies alone with it twice, and of the others one at least is in time"
+
+    letters = read_all(topics.bootstrap_servers, topics.dead_letters)
+    assert {str(article["id"]).encode() for article in killing} == {letter.key() for letter in letters}
+    assert {b"KilledWorker"} == {headers_of(letter)["enricher.dlq.error.type"] for letter in letters}
+    assert {b"2"} == {headers_of(letter)["enricher.dlq.attempts"] for letter in letters}
+    assert_exactly_once([*read_all(topics.bootstrap_servers, topics.output), *letters], places)
+    ends = committed_and_ends(topics.bootstrap_servers, topics.group, topics.input).values()
+    assert all(committed in (end, -1001) for committed, end in ends)
