@@ -47,6 +47,8 @@ class Connection:
     """The offset after the last one that may be read, of each partition, as far as is known."""
     starts: Mapping[Partition, int] = field(default_factory=dict)
     """The offset at which reading of each of our partitions began."""
+    topic_partitions: Mapping[str, int] = field(default_factory=dict)
+    """How many partitions each of the three topics has."""
     silent_s: float = 0.0
     """For how long a partition that is behind its end has given nothing; of several the longest."""
     unstable: Mapping[Partition, Unstable] = field(default_factory=dict)

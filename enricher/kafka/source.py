@@ -159,7 +159,8 @@ class KafkaSource:
         """Membership, and what the client said of its brokers and its lag in its last statistics. Safe in any thread."""
         connection = self._statistics.connection(joined=self._joined)
         silent_s = self._assignment.silent_s(time.monotonic())
-        return replace(connection, starts=self._held.starts(), silent_s=silent_s)
+        partitions = self.watch.partitions
+        return replace(connection, starts=self._held.starts(), topic_partitions=partitions, silent_s=silent_s)
 
     def close(self) -> None:
         """Leave the group."""

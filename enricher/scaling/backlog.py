@@ -12,7 +12,7 @@ class PartitionBacklog:
 
     number: int
     committed: int | None
-    """Where the group would go on; None where it never committed."""
+    """Where the group would go on; None where it has no offset: it never committed, or it has expired."""
     start: int
     """Where a worker that starts now begins to read."""
     end: int
@@ -34,7 +34,7 @@ class PartitionBacklog:
         """What a person should know about it; empty where all is usual."""
         said = []
         if self.committed is None:
-            said.append("never committed: a worker starts at the beginning")
+            said.append(f"no committed offset: a worker starts at {self.start}")
         elif self.committed < self.start:
             said.append(f"{self.start - self.committed} offsets were deleted unread")
         elif self.committed > self.start:

@@ -1,6 +1,7 @@
 """Asks the brokers what is unprocessed. Joins no group, commits nothing, moves nobody's offsets.
 
-It needs READ on the input topic and DESCRIBE on the group, which READ on it includes: less than a worker has.
+It needs READ on the input topic and DESCRIBE on the group, which READ on it includes: less than a worker has. Where the
+group has no committed offsets, READ on the output topics tells more.
 """
 
 from __future__ import annotations
@@ -20,13 +21,16 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from enricher.core.commit_metadata import CommitMetadata
 from enricher.errors import BrokerError
 from enricher.kafka.asking import ClientLog, Complaint, asking, silenced
 from enricher.kafka.border import constructing, mapped
 from enricher.kafka.client import KafkaConfig
 from enricher.kafka.metadata import listed_offsets, partitions_of, raw_record
+from enricher.kafka.topicids import topic_id_of
 from enricher.records import RawRecord
 from enricher.scaling.backlog import Backlog, PartitionBacklog
+from enricher.scaling.starting import ResumePoints
 
 _END_OF_PARTITION = KafkaError._PARTITION_EOF  # noqa: SLF001  the client's name
 # The client looks for the group's coordinator although this consumer never joins: no right on the group is needed here.
@@ -77,6 +81,7 @@ class BacklogReader:
             # Asks for offsets that a pending transaction holds back too, which the other one would wait for.
             latest = config.consumer() | {"isolation.level": "read_uncommitted"}
             self._latest = Consumer(silenced(latest, self._complaint), logger=log.logger)
+        self._resume_points = ResumePoints(config)
 
     def look(self, timeout_s: float | None = None) -> Backlog:
         """What is unprocessed now. Blocks for at most `timeout_s`, the request timeout if None. Raises BrokerError."""
@@ -91,7 +96,12 @@ class BacklogReader:
         firsts = self._offsets(tps, _EARLIEST, patience, IsolationLevel.READ_UNCOMMITTED)
         ends = self._offsets(tps, _LATEST, patience, IsolationLevel.READ_COMMITTED)
         written = self._offsets(tps, _LATEST, patience, IsolationLevel.READ_UNCOMMITTED)
-        starts = {n: _start(committed[n], first, written[n]) for n, first in firsts.items()}
+        missing = [number for number, offset in committed.items() if offset is None]
+        resumed = self._resume_points.starts(missing, firsts, ends)
+        starts = {
+            n: _start(resumed[n] if committed[n] is None else committed[n], first, written[n])
+            for n, first in firsts.items()
+        }
         oldest = self._oldest({n: start for n, start in starts.items() if start < ends[n]}, patience)
         now_s = self._clock()
         partitions = tuple(
@@ -131,7 +141,8 @@ class BacklogReader:
             for tp in answer:
                 if tp.error:
                     raise KafkaException(tp.error)
-            return {tp.partition: tp.offset if tp.offset >= 0 else None for tp in answer}
+            topic_id = topic_id_of(self._admin, self._config.input_topic, left_s)
+            return {tp.partition: tp.offset if _is_of(tp, topic_id) else None for tp in answer}
 
         return patience.ask(f"asking for the committed offsets of the group '{group}'", self._admin, ask)
 
@@ -225,6 +236,11 @@ class _Patience:
                     if not passing or self.left_s() < _LOOK_AGAIN_S:
                         raise
                     time.sleep(_LOOK_AGAIN_S)
+
+
+def _is_of(tp: TopicPartition, topic_id: str | None) -> bool:
+    """Whether there is a committed offset, and it does not say that it belongs to an earlier topic of this name."""
+    return tp.offset >= 0 and CommitMetadata.decode(tp.metadata).topic_id in {None, topic_id}
 
 
 def _start(committed: int | None, first: int, written: int) -> int:

@@ -158,6 +158,8 @@ INSTRUMENTS: tuple[Instrument, ...] = (
            PARTITION),
     _gauge("enricher.partition.unstable.age", "s", "For how long the last stable offset has not moved, though there are "
            "offsets behind it; 0 where there are none.", readings.unstable_ages, DESTINATION, PARTITION),
+    _gauge("enricher.topic.partitions", "{partition}", "Partitions of the input topic and of the two output topics; the "
+           "three should have the same number.", readings.topic_partitions, DESTINATION),
     _gauge("enricher.kafka.brokers", "{broker}", "Brokers that the consumer is connected with.", readings.brokers),
     # ---- the process
     _gauge("enricher.state", "1", "1 for the state that the worker is in, 0 for the others.", readings.states, STATE),

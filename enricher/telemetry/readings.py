@@ -104,6 +104,12 @@ def lags(seen: Observed) -> Numbers:
         yield lag, {DESTINATION: partition.topic, PARTITION: str(partition.number)}
 
 
+def topic_partitions(seen: Observed) -> Numbers:
+    """How many partitions each topic has, where that is known."""
+    for topic, count in seen.levels().connection.topic_partitions.items():
+        yield count, {DESTINATION: topic}
+
+
 def unstable_offsets(seen: Observed) -> Numbers:
     """What an open transaction of the publisher holds back, by partition."""
     for partition, unstable in seen.levels().unstable.items():

@@ -265,6 +265,12 @@ BACKLOG = Row(
             note="For how long it has not moved, though there is more behind it. No lag and no age of a record shows that.",
         ),
         lines(
+            "Partitions of the topics",
+            Unit.NUMBER,
+            ("max by (messaging_destination_name) (enricher_topic_partitions{@})", "{{messaging_destination_name}}"),
+            note="The input topic and the two output topics should have the same number.",
+        ),
+        lines(
             "Partitions",
             Unit.NUMBER,
             ("sum by (instance) (enricher_partitions{@})", "{{instance}}"),

@@ -11,7 +11,7 @@ from enricher.telemetry.observed import GpuUse, ModelFacts, Observed
 
 LEVELS = Levels(
     state=WorkerState.WORKING,
-    connection=Connection(brokers=3),
+    connection=Connection(brokers=3, topic_partitions={"articles": 2, "entities": 2}),
     lags={Partition("articles", 0): 7, Partition("articles", 1): 0},
     unstable={Partition("articles", 0): Unstable(), Partition("articles", 1): Unstable(12, 90.0)},
     partitions=2,

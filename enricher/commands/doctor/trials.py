@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from enricher.commands.doctor.findings import Finding, Voice
-from enricher.errors import BrokerError
+from enricher.errors import BrokerError, EnricherError
 from enricher.kafka import rights
 from enricher.kafka.client import KafkaConfig
+from enricher.scaling.starting import ResumePoints
 
 _say = Voice("broker")
 
@@ -53,14 +54,36 @@ def _commit(config: KafkaConfig, partitions: int, *, may_read: bool) -> Iterator
         yield _say.warn(check, seen, f"Allow READ on the topic '{config.input_topic}' first.")
         return
 
+    missing: list[int] = []
+
     def trial() -> str:
         committed = rights.committed_offsets(config, config.input_topic, partitions)
+        missing.extend(number for number in range(partitions) if number not in committed)
         rights.try_commit(config, config.input_topic, committed)
         return (
             f"an offset was sent and taken back; '{config.group_id}' has committed on {len(committed)} of {partitions}"
         )
 
     yield from _say.tried(check, trial, f"Allow READ on the group '{config.group_id}'.")
+    if missing and config.start == "resume":
+        yield _resume(config, missing)
+
+
+def _resume(config: KafkaConfig, missing: Sequence[int]) -> Finding:
+    """Where a worker begins in partitions without a committed offset: behind their outputs, if these can tell."""
+    check, of = "start without offsets", f"{len(missing)} partitions have no committed offset"
+    try:
+        found = ResumePoints(config).look(missing)
+    except EnricherError as error:
+        advice = "A worker would not start. Say where to begin with kafka.start, or give what is missing."
+        return _say.fail(check, f"{of}: {error}", advice)
+    if not found:
+        return _say.ok(check, f"{of} and none has outputs: a worker begins at the beginning")
+    where = ", ".join(f"{number} at {offset}" for number, offset in sorted(found.items()))
+    advice = (
+        "Offsets expire offsets.retention.minutes after a group's last member left. kafka.start=beginning begins again."
+    )
+    return _say.warn(check, f"{of}: a worker resumes behind their newest outputs (partition {where})", advice)
 
 
 def _write(config: KafkaConfig, topic: str) -> Iterator[Finding]:
