@@ -77,10 +77,12 @@ class Worker:
 
     # ---- the loop
 
-    def run(self) -> None:
-        """Work until `stop`, or until the source has nothing more to give; then finish what is on the device."""
+    def run(self, connected: Callable[[], object] = lambda: None) -> None:
+        """Connect, call `connected`, work until `stop` or the source's end, then finish what is on the device."""
         try:
-            self._source.open(self)
+            self._settled = self.recovery.connect(self, self._stopping)
+            if self._settled:
+                connected()
             while not self._stopping.is_set and not self._finished():
                 with self._guard("one turn of the loop", self._limits.stall_timeout_s):
                     self.step()

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from enricher.errors import BrokerError, TransactionTrouble
-from enricher.kafka.border import border, constructing, mapped
+from enricher.kafka.border import border, connecting, constructing, mapped
 from enricher.kafka.client import KafkaConfig, LastWord
 from enricher.kafka.membership import proven_membership
 from enricher.kafka.metadata import bounds_of, foreign, ours, partition_of, partitions_of, raw_record
@@ -65,13 +65,9 @@ class KafkaSource:
         self._raised: Exception | None = None
 
     def open(self, listener: Listener) -> None:
-        """Check that the topic is there, note its ends if asked to, and join the group. Raises BrokerError."""
-        try:
-            with border("asking for the input topic", self._last_word, self._consumer):
-                self._look_around()
-        except TransactionTrouble as error:
-            message = f"no answer from {self._config.bootstrap_servers} ({error}): is it the right address?"
-            raise BrokerError(message) from error
+        """Check the topic, note its ends if asked to, join the group. Raises TransactionTrouble: then call it again."""
+        with connecting(self._last_word), border("asking for the input topic", self._last_word, self._consumer):
+            self._look_around()
         self._consumer.subscribe(
             [self._config.input_topic],
             on_assign=self._told(self._take, listener.assigned),
@@ -132,6 +128,10 @@ class KafkaSource:
         """Fresh group metadata for a transaction. Raises TransactionTrouble while we are no member."""
         with border("asking for the group metadata", self._last_word):
             return proven_membership(self._consumer)
+
+    def member_id(self) -> str:
+        """What the group calls us; empty while we are no member. Not for other threads than the loop's."""
+        return self._consumer.memberid() or ""
 
     def caught_up(self) -> bool:
         """True when the group, whichever member, has committed everything up to the ends seen at `open`."""
