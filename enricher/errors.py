@@ -3,12 +3,14 @@
     EnricherError
     ├── InvalidArticle          dead-letter the record, go on
     ├── TransactionTrouble      new producer, forget what is in flight, rewind
-    │   └── RefusedOutput       the same, and dead-letter the outputs that the broker refuses
+    │   ├── RefusedOutput       the same, and dead-letter the outputs that the broker refuses
+    │   ├── MissingTopic        the same; at the start final, once it is missing for longer than a broker takes to know it
+    │   └── ProducerFenced      the same, unless a newer process of our name is alive: then Fenced
     └── FatalError              say why, exit with `exit_code`; a restart begins at the committed offsets
         ├── SettingsError       2   before connecting
         ├── ModelError          3   the model or its device cannot be used
         ├── BrokerError         4   the broker refuses us: rights, missing topic, wrong password
-        ├── Fenced              5   a newer process owns our transactional id
+        ├── Fenced              5   a newer process of the same name is alive
         ├── RecoveryExhausted   6   the broker did not come back within the bound
         ├── Stalled             7   no progress within the bound, or work that went missing
         └── OutputClosed        0   the reader of our output has gone (`| head`): a clean end
@@ -48,6 +50,14 @@ class RefusedOutput(TransactionTrouble):
         self.tickets = tuple(tickets)
 
 
+class MissingTopic(TransactionTrouble):
+    """The broker says that there is no such topic. One that has just started says so of every topic."""
+
+
+class ProducerFenced(TransactionTrouble):
+    """The broker has given our transactional id a newer epoch; the client cannot tell for whom."""
+
+
 class FatalError(EnricherError):
     """This process cannot go on; the message says what to do."""
 
@@ -73,7 +83,7 @@ class BrokerError(FatalError):
 
 
 class Fenced(FatalError):
-    """A newer process uses our transactional id. Never fight for it."""
+    """A newer process of our name is alive. Never fight for the transactional id."""
 
     exit_code = 5
 

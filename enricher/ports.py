@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol, TypeVar
 
+from enricher.bell import Latch
 from enricher.errors import InvalidArticle
 from enricher.levels import Connection
 from enricher.records import Batch, InFlight, Partition, RawRecord, Release, Start, TokenizedArticle, Window
@@ -65,7 +66,7 @@ class Source(Protocol):
     """Where records come from."""
 
     def open(self, listener: PartitionListener) -> None:
-        """Connect. May block."""
+        """Connect. May block; raises TransactionTrouble, after which it may be called again, or a FatalError."""
 
     def poll(self, limit: int, timeout_s: float) -> Sequence[RawRecord]:
         """At most `limit` records; blocks up to `timeout_s` for the first; may call the listener."""
@@ -98,6 +99,9 @@ class Source(Protocol):
 class Sink(Protocol):
     """Where outcomes go, together with the offsets that they belong to: all or nothing."""
 
+    def open(self) -> None:
+        """Connect. Blocks; raises TransactionTrouble, after which it may be called again, or a FatalError."""
+
     def publish(self, release: Release) -> None:
         """One transaction. Blocks within its own bound; raises TransactionTrouble or a FatalError."""
 
@@ -109,6 +113,19 @@ class Sink(Protocol):
 
     def close(self) -> None:
         """Blocks within its own bound."""
+
+
+class Rivals(Protocol):
+    """Knows whether another live process has our name."""
+
+    def begin(self) -> None:
+        """Note who has our name already. Called before we join the group. May block; does not raise TransactionTrouble."""
+
+    def settle(self, since_s: float, stopping: Latch) -> None:
+        """Return when our producer was fenced, at `since_s`, by no live newer process. Blocks for some seconds.
+
+        Raises Fenced where it was, TransactionTrouble where nobody can tell yet or the worker is asked to stop.
+        """
 
 
 class Lanes(Protocol[Item_contra, Result_co]):

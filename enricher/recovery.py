@@ -1,7 +1,7 @@
-"""The one recovery path, for every trouble in a transaction: settle it with a new producer, rewind, go on.
+"""The one recovery path, for every trouble in a transaction: settle it with a new producer, rewind, go on. And the start.
 
 What is in flight has been forgotten by then. Bounded in time and in attempts; beyond, the process ends and its successor
-does the same from the start.
+does the same from the start, which waits for its brokers within the same bound.
 """
 
 from __future__ import annotations
@@ -12,21 +12,31 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from enricher.bell import Latch
-from enricher.errors import BrokerError, RecoveryExhausted, RefusedOutput, TransactionTrouble
-from enricher.ports import Sink, Source
+from enricher.errors import (
+    BrokerError,
+    MissingTopic,
+    ProducerFenced,
+    RecoveryExhausted,
+    RefusedOutput,
+    TransactionTrouble,
+)
+from enricher.ports import PartitionListener, Rivals, Sink, Source
 from enricher.records import DeadLetter, InFlight, Partition, RawRecord
 from enricher.watchdog import Guard
 
 log = logging.getLogger(__name__)
 
 _NOTED = 20
+_SAY_EVERY_S = 10.0
+"""Between two lines that say what is being waited for."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecoveryLimits:
     """`timeout_s`: for one recovery, all its attempts. `attempt_timeout_s`: the bound of one attempt, watched.
 
-    `max_in_a_row`: recoveries without a transaction that succeeded between them. Pauses between attempts double from
+    `missing_topic_s`: how long a topic may be missing at the start. `max_in_a_row`: recoveries without a transaction that
+    succeeded between them. Pauses between attempts double from
     `first_pause_s` to `longest_pause_s`.
     """
 
@@ -35,6 +45,7 @@ class RecoveryLimits:
     max_in_a_row: int
     first_pause_s: float = 0.1
     longest_pause_s: float = 5.0
+    missing_topic_s: float = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +59,27 @@ class RecoveryNote:
 
 
 class Recovery:
-    """Brings source and sink back to a known state: nothing open, read from the committed offsets."""
+    """Brings source and sink to a known state: nothing open, read from the committed offsets.
+
+    `rivals`: of a sink that can be fenced.
+    """
 
     def __init__(
-        self, source: Source, sink: Sink, limits: RecoveryLimits, *, clock: Callable[[], float], guard: Guard
+        self,
+        source: Source,
+        sink: Sink,
+        limits: RecoveryLimits,
+        *,
+        clock: Callable[[], float],
+        guard: Guard,
+        rivals: Rivals | None = None,
     ) -> None:
         self._source = source
         self._sink = sink
         self._limits = limits
         self._clock = clock
         self._guard = guard
+        self._rivals = rivals
         self._in_a_row = 0
         self._refusals: dict[tuple[Partition, int], DeadLetter] = {}
         self.noted: deque[RecoveryNote] = deque(maxlen=_NOTED)
@@ -77,46 +99,77 @@ class Recovery:
         """
         return self._refusals.get((raw.partition, raw.offset)) if self._refusals else None
 
+    def connect(self, listener: PartitionListener, stopping: Latch) -> bool:
+        """The start: open sink and source, and return True; False when the worker is asked to stop meanwhile.
+
+        Raises RecoveryExhausted where no broker answers within the bound of a recovery, BrokerError for what one says.
+        """
+        missing_s: float | None = None
+
+        def attempt() -> None:
+            nonlocal missing_s
+            try:
+                self._open(listener)
+            except MissingTopic as missing:
+                missing_s = missing_s or self._clock()
+                if self._clock() - missing_s > self._limits.missing_topic_s:
+                    raise BrokerError(str(missing)) from missing
+                raise
+
+        return self._try(attempt, "not connected", stopping)
+
     def run(self, trouble: TransactionTrouble, stopping: Latch) -> bool:
         """Try until it works, and return True; False, with nothing settled, when the worker is asked to stop meanwhile.
 
-        Raises RecoveryExhausted beyond its bounds, and what the sink finds fatal (Fenced, BrokerError).
+        Raises RecoveryExhausted beyond its bounds, and what sink and rivals find fatal (Fenced, BrokerError).
         """
         log.warning("recovering: %s", trouble)
         began_s, settled = self._clock(), False
+
+        def attempt() -> None:
+            with self._guard("recovering", self._limits.attempt_timeout_s):
+                if self._rivals and isinstance(trouble, ProducerFenced):
+                    self._rivals.settle(began_s, stopping)
+                self._sink.recover()
+                self._source.rewind()
+
         try:
             self._count(trouble)
-            settled = self._try(stopping)
+            settled = self._try(attempt, "not recovered", stopping)
         finally:
             self.noted.append(RecoveryNote(began_s, type(trouble).__name__, self._clock() - began_s, settled))
+        if settled:
+            log.info("recovered: reading on from the committed offsets")
         return settled
 
-    def _try(self, stopping: Latch) -> bool:
-        deadline_s = self._clock() + self._limits.timeout_s
+    def _open(self, listener: PartitionListener) -> None:
+        with self._guard("connecting", self._limits.attempt_timeout_s):
+            self._sink.open()
+            if self._rivals:
+                self._rivals.begin()
+            self._source.open(listener)
+
+    def _try(self, attempt: Callable[[], None], not_yet: str, stopping: Latch) -> bool:
+        began_s = self._clock()
+        next_line_s = began_s
         # No power above 2^30: a float has an end, and the longest pause is reached long before.
         pause_s = self._limits.first_pause_s * 2 ** min(self._in_a_row - 1, 30) if self._in_a_row > 1 else 0.0
         while not stopping.wait(min(pause_s, self._limits.longest_pause_s)):
             self._sink.serve()
             try:
-                self._attempt()
-            except TransactionTrouble as error:
-                self._give_up_beyond(deadline_s, error)
+                attempt()
+            except TransactionTrouble as trouble:
+                now_s, limit_s = self._clock(), self._limits.timeout_s
+                if now_s - began_s > limit_s:
+                    message = f"{not_yet} within {limit_s:g} s, last: {trouble}; is the broker reachable?"
+                    raise RecoveryExhausted(message) from trouble
+                if now_s >= next_line_s:
+                    log.warning("%s after %.0f of %g s: %s", not_yet, now_s - began_s, limit_s, trouble)
+                    next_line_s = now_s + _SAY_EVERY_S
                 pause_s = max(self._limits.first_pause_s, pause_s * 2)
             else:
-                log.info("recovered: reading on from the committed offsets")
                 return True
         return False
-
-    def _attempt(self) -> None:
-        with self._guard("recovering", self._limits.attempt_timeout_s):
-            self._sink.recover()
-            self._source.rewind()
-
-    def _give_up_beyond(self, deadline_s: float, error: TransactionTrouble) -> None:
-        log.warning("recovery did not succeed yet: %s", error)
-        if self._clock() > deadline_s:
-            message = f"no recovery within {self._limits.timeout_s:g} s, last: {error}; is the broker reachable?"
-            raise RecoveryExhausted(message) from error
 
     def _count(self, trouble: TransactionTrouble) -> None:
         """Remember refusals, of which each is a step forward; count everything else."""

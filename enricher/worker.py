@@ -58,9 +58,7 @@ class Worker:
         self._engine, self._padded_tokens, self.recovery = rooms.engine, rooms.padded_tokens, rooms.recovery
         self._tracing = rooms.tracing
         self._limits = limits
-        self._clock = clock
-        self._bell = bell
-        self._guard = guard
+        self._clock, self._bell, self._guard = clock, bell, guard
         self._tracker = OffsetTracker()
         self.pacing = Pacing(self._source, self._intake, self._engine, self._tracker, limits, clock)
         self._isolation = Isolation(self._source, self._sink, self.pacing, tally)
@@ -73,10 +71,12 @@ class Worker:
 
     # ---- the loop
 
-    def run(self) -> None:
-        """Work until `stop`, or until the source has nothing more to give; then finish what is on the device."""
+    def run(self, connected: Callable[[], object] = lambda: None) -> None:
+        """Connect, call `connected`, work until `stop` or the source's end, then finish what is on the device."""
         try:
-            self._source.open(self)
+            self._settled = self.recovery.connect(self, self._stopping)
+            if self._settled:
+                connected()
             while not self._stopping.is_set and not self._finished():
                 with self._guard("one turn of the loop", self._limits.stall_timeout_s):
                     self.step()

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 import enricher
 from enricher import errors
-from enricher.errors import BrokerError, EnricherError, FatalError, Fenced, TransactionTrouble
+from enricher.errors import BrokerError, EnricherError, FatalError, ProducerFenced, TransactionTrouble
 from enricher.kafka.border import border, mapped
 from enricher.kafka.client import LastWord
 
@@ -85,15 +85,16 @@ def test_every_code_of_the_client_becomes_one_of_our_errors(*, fatal: bool) -> N
     """Trouble, a refusal or fencing: nothing is left that the loop would not know what to do about."""
     for code in CODES:
         error = mapped(KafkaError(code, "reason", fatal=fatal), "testing", LastWord())
-        assert type(error) in {TransactionTrouble, BrokerError, Fenced}
+        assert type(error) in {TransactionTrouble, BrokerError, ProducerFenced}
         assert "testing" in str(error)
 
 
 @pytest.mark.parametrize(
     ("code", "ours"),
     [
-        (KafkaError._FENCED, Fenced),
-        (KafkaError.PRODUCER_FENCED, Fenced),
+        (KafkaError._FENCED, ProducerFenced),
+        (KafkaError.PRODUCER_FENCED, ProducerFenced),
+        (KafkaError.INVALID_PRODUCER_EPOCH, ProducerFenced),
         (KafkaError.TOPIC_AUTHORIZATION_FAILED, BrokerError),
         (KafkaError.GROUP_AUTHORIZATION_FAILED, BrokerError),
         (KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, BrokerError),
@@ -109,7 +110,7 @@ def test_every_code_of_the_client_becomes_one_of_our_errors(*, fatal: bool) -> N
     ],
 )
 def test_codes_are_sorted_by_what_to_do_about_them(code: int, ours: type[EnricherError]) -> None:
-    """A rival ends the process, a missing right ends it and says which, all else may pass."""
+    """Fencing is looked into, a missing right ends the process and says which, all else may pass."""
     assert ours is type(mapped(KafkaError(code), "testing", LastWord()))
 
 

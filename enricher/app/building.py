@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from dataclasses import dataclass
 from importlib.metadata import version
 
 from enricher.app.model import Model, batch_rules, window_cutter
@@ -19,6 +20,7 @@ from enricher.inference.lanes import Lanes
 from enricher.inference.tokenizer import ArticleTokenizer
 from enricher.intake import Intake
 from enricher.kafka.client import KafkaConfig
+from enricher.kafka.rivals import LOOK_S, Rivals
 from enricher.kafka.sink import TransactionalSink
 from enricher.pacing import Limits
 from enricher.ports import Sink, Source, Tokenized, Tracing
@@ -31,6 +33,15 @@ from enricher.watchdog import Guard, Watchdog
 from enricher.worker import Rooms, Worker
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ends:
+    """Where records come from and go to. `rivals`: of a sink that another process can fence."""
+
+    source: Source
+    sink: Sink
+    rivals: Rivals | None = None
 
 
 def kafka_config(settings: Settings) -> KafkaConfig:
@@ -65,13 +76,14 @@ def kafka_worker(
     watchdog: Watchdog | None = None,
     tracing: Tracing | None = None,
 ) -> Worker:
-    """A worker between two Kafka topics, connected. Raises BrokerError and Fenced.
+    """A worker between two Kafka topics; it connects when it runs. Raises SettingsError.
 
     `watchdog` is a started one, to be closed by the caller; without it the worker has one of its own.
     """
     config, tally, guard = kafka_config(settings), Tally(), (watchdog or _started_watchdog()).guard
     made_of = parts(settings.worker.crash_at)
     source = made_of.source(config, until_caught_up=until_caught_up)
+    rivals = Rivals(config, source.member_id, source.member_ids)
     sink = TransactionalSink(
         config,
         _encoder(settings, model.card),
@@ -80,13 +92,12 @@ def kafka_worker(
         tally=tally,
         producer_class=made_of.producer,
     )
-    sink.open()
-    return _worker(settings, model, source, sink, guard, tally, made_of, tracing or PassingOn())
+    return _worker(settings, model, _Ends(source, sink, rivals), guard, tally, made_of, tracing or PassingOn())
 
 
 def file_worker(settings: Settings, model: Model, source: LineSource, sink: LineSink) -> Worker:
     """The same worker between two files."""
-    return _worker(settings, model, source, sink, _started_watchdog().guard, Tally(), Parts(), PassingOn())
+    return _worker(settings, model, _Ends(source, sink), _started_watchdog().guard, Tally(), Parts(), PassingOn())
 
 
 def _started_watchdog() -> Watchdog:
@@ -108,8 +119,7 @@ def _encoder(settings: Settings, card: ModelCard) -> Encoder:
 def _worker(
     settings: Settings,
     model: Model,
-    source: Source,
-    sink: Sink,
+    ends: _Ends,
     guard: Guard,
     tally: Tally,
     made_of: Parts,
@@ -126,12 +136,12 @@ def _worker(
         chars_per_call=settings.worker.chars_per_tokenizer_call,
     )
     rooms = Rooms(
-        source=source,
-        sink=sink,
+        source=ends.source,
+        sink=ends.sink,
         intake=intake,
         engine=_engine_lanes(model, bell, made_of),
         padded_tokens=model.engine.padded_tokens,
-        recovery=Recovery(source, sink, _recovery_limits(settings), clock=time.monotonic, guard=guard),
+        recovery=_recovery(settings, ends, guard),
         tracing=tracing,
     )
     return Worker(rooms, _limits(settings, rules), tally, clock=time.monotonic, bell=bell, guard=guard)
@@ -173,10 +183,12 @@ def _limits(settings: Settings, rules: BatchRules) -> Limits:
     )
 
 
-def _recovery_limits(settings: Settings) -> RecoveryLimits:
-    return RecoveryLimits(
+def _recovery(settings: Settings, ends: _Ends, guard: Guard) -> Recovery:
+    limits = RecoveryLimits(
         timeout_s=settings.worker.recovery_timeout_s,
-        # A new producer's init_transactions, and the committed offsets after it.
-        attempt_timeout_s=3 * settings.kafka.transaction_timeout_s + 2 * settings.kafka.request_timeout_s,
+        # The look for rivals, a new producer's metadata and init_transactions, and the committed offsets after it.
+        attempt_timeout_s=LOOK_S + 3 * settings.kafka.transaction_timeout_s + 6 * settings.kafka.request_timeout_s,
         max_in_a_row=settings.worker.max_recoveries_in_a_row,
+        missing_topic_s=settings.kafka.request_timeout_s,
     )
+    return Recovery(ends.source, ends.sink, limits, clock=time.monotonic, guard=guard, rivals=ends.rivals)

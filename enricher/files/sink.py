@@ -39,6 +39,9 @@ class LineSink:
         self._card = card
         self._committed = committed
 
+    def open(self) -> None:
+        """Nothing to do: the streams are open."""
+
     def publish(self, release: Release) -> None:
         """Write the lines of `release`; may block on a slow reader.
 

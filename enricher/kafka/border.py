@@ -9,10 +9,12 @@ from typing import Protocol
 
 from confluent_kafka import KafkaError, KafkaException
 
-from enricher.errors import BrokerError, EnricherError, Fenced, SettingsError, TransactionTrouble
+from enricher.errors import BrokerError, EnricherError, MissingTopic, ProducerFenced, SettingsError, TransactionTrouble
 from enricher.kafka.client import KafkaConfig, LastWord
 
-_FENCED = {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.FENCED_INSTANCE_ID}  # noqa: SLF001  the client's names
+# From librdkafka always the first one, without the broker's code, whether a newer process, a late InitProducerId of our
+# own or a transaction that the broker timed out is behind it (seen on Kafka 4.3.1 with librdkafka 2.16).
+_FENCED = {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}  # noqa: SLF001  the client's name
 _RIGHTS = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "READ on a topic to read it, WRITE to write to it",
     KafkaError.GROUP_AUTHORIZATION_FAILED: "READ on the consumer group",
@@ -32,8 +34,7 @@ def mapped(error: KafkaError, doing: str, last_word: LastWord) -> EnricherError:
     """The error of ours that says what the caller must do about `error`, met while `doing` something."""
     text = f"{doing}: {last_word.explain(error)}"
     if error.code() in _FENCED:
-        message = f"{text}. A newer process uses the same transactional id, or this one was away for too long"
-        return Fenced(message)
+        return ProducerFenced(text)
     if right := _right(error.code(), text, last_word):
         message = f"{text.rstrip('.')}. Needed: {right}"
         return BrokerError(message)
@@ -88,6 +89,22 @@ def border(doing: str, last_word: LastWord, client: Polled | None = None) -> Ite
             message = f"{doing}: {error}"
             raise TransactionTrouble(message) from exception
         raise mapped(error, doing, last_word) from exception
+
+
+@contextmanager
+def connecting(last_word: LastWord) -> Iterator[None]:
+    """Around a client's first requests: trouble names the address, and is final where credentials are refused.
+
+    The calls themselves only say that they timed out. Not for later requests, when the complaint may be an old one.
+    """
+    try:
+        yield
+    except MissingTopic:
+        raise  # somebody has answered
+    except TransactionTrouble as trouble:
+        where = f" with {last_word.config.bootstrap_servers}" if last_word.config else ""
+        message = f"not connected{where}: {trouble}"
+        raise (BrokerError if last_word.refused else TransactionTrouble)(message) from trouble
 
 
 @contextmanager

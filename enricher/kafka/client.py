@@ -14,6 +14,7 @@ from typing import Any, Literal
 from confluent_kafka import KafkaError
 
 from enricher.kafka.properties import CLIENTS, check_properties, shortest_retry_pause_s
+from enricher.kafka.repeats import Repeats
 from enricher.kafka.statistics import INTERVAL_MS
 
 log = logging.getLogger("librdkafka")
@@ -56,7 +57,12 @@ class KafkaConfig:
     @property
     def transactional_id(self) -> str:
         """Stable over restarts and unique among live workers: it fences what a dead one left behind."""
-        return f"{self.group_id}-{self.instance}"
+        return transactional_id(self.group_id, self.instance)
+
+    @property
+    def transactional_prefix(self) -> str:
+        """What the transactional ids of all workers of the group begin with, and those of no other group."""
+        return transactional_id(self.group_id, "")
 
     def client(self, kind: str) -> dict[str, Any]:
         """Properties of any client of ours: `kind` is `consumer`, `producer` or `admin`."""
@@ -135,9 +141,16 @@ class KafkaConfig:
         return general | own
 
 
-_TIMES = re.compile(r" \(after \d+ ?ms[^)]*\)")
+def transactional_id(*parts: str) -> str:
+    """The parts with `/` between them. Two lists of parts never give one id: `%` and `/` inside of a part are encoded."""
+    return "/".join(part.replace("%", "%25").replace("/", "%2F") for part in parts)
+
+
 _OFFSETS_GONE = "offset reset"
 _REFUSED_TOPIC = re.compile(r'partition "([^"]+)" .*Topic authorization failed')
+# What the other side says of our credentials, or what we say of its: asking again changes nothing.
+_REFUSALS = {KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED}  # noqa: SLF001  the client's name
+_REFUSED_TLS = re.compile(r"\balert\b|certificate could not be verified|certificate verify failed")
 # What the client does not say in words that a person can act on.
 _HINTS = {
     # TLS's own word for each case; a broker in Java says `certificate unknown` for nearly all of them.
@@ -162,13 +175,17 @@ class LastWord:
         self.logger.parent = log
         self.logger.setLevel(logging.DEBUG)  # of every line `_note` decides
         self.logger.addFilter(self._note)
+        self.refused = False
+        """Whether the last complaint was about credentials or certificates, which no waiting mends."""
         self._text = ""
+        self._repeats = Repeats()
 
     def __call__(self, error: KafkaError) -> None:
         """The client's `error_cb`. Must not raise. 'All brokers are down' follows every reason and would hide it."""
         if error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001  the client's name
-            before, self._text = self._text, f"{error.name()}: {error.str()}"
-            if _TIMES.sub("", self._text) != _TIMES.sub("", before):  # it complains at every attempt
+            self._text = f"{error.name()}: {error.str()}"
+            self.refused = error.code() in _REFUSALS or bool(_REFUSED_TLS.search(self._text))
+            if self._repeats.fresh(self._text):
                 self.say(self._text)
 
     def say(self, text: str) -> None:
@@ -191,4 +208,5 @@ class LastWord:
         if match := _REFUSED_TOPIC.search(text):
             self.refused_topics.add(match[1])
         # That records were deleted before anybody read them is told by a warning, and nowhere else.
-        return log.isEnabledFor(record.levelno) or _OFFSETS_GONE in text
+        wanted = log.isEnabledFor(record.levelno) or _OFFSETS_GONE in text
+        return wanted and (record.levelno < logging.INFO or self._repeats.fresh(text))

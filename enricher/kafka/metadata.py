@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from enricher.errors import BrokerError
+from enricher.errors import MissingTopic
 from enricher.records import Headers, Partition, RawRecord
 
 if TYPE_CHECKING:  # the worker asks no administrator's questions
@@ -25,11 +25,11 @@ _LOOK_AGAIN_S = 0.05
 
 
 def partitions_of(client: Consumer | Producer, topic: str, timeout_s: float) -> list[Partition]:
-    """The partitions of a topic, in order. Raises BrokerError where there is no such topic."""
+    """The partitions of a topic, in order. Raises MissingTopic where there is none of that name."""
     metadata = client.list_topics(topic, timeout=timeout_s).topics[topic]
     if metadata.error:
         if metadata.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-            raise BrokerError(no_such_topic(topic))
+            raise MissingTopic(no_such_topic(topic))
         # The client's own error does not say which topic.
         raise KafkaException(KafkaError(metadata.error.code(), f"the topic '{topic}': {metadata.error.str()}"))
     return [Partition(topic, number) for number in sorted(metadata.partitions)]

@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 
 from enricher.errors import BrokerError
 from enricher.kafka.asking import ClientLog, Complaint, asking, silenced
-from enricher.kafka.client import KafkaConfig
+from enricher.kafka.client import KafkaConfig, transactional_id
 from enricher.kafka.reader import TopicReader
 from enricher.kafka.retire import CLOSE_WAIT_S, retire
 
@@ -33,8 +33,8 @@ class Sample:
 
 
 def doctor_id(config: KafkaConfig) -> str:
-    """The transactional id of the trials: under the worker's prefix, and never the worker's own."""
-    return f"{config.transactional_id}-doctor"
+    """The transactional id of the trials: under the group's prefix, and never a worker's own."""
+    return transactional_id(config.group_id, config.instance, "doctor")
 
 
 def read_newest(config: KafkaConfig, topic: str) -> Sample:

@@ -14,8 +14,8 @@ from contextlib import suppress
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from enricher.codec import Encoder, Outgoing
-from enricher.errors import BrokerError, RefusedOutput, TransactionTrouble
-from enricher.kafka.border import border, constructing, mapped
+from enricher.errors import RefusedOutput, TransactionTrouble
+from enricher.kafka.border import border, connecting, constructing, mapped
 from enricher.kafka.client import KafkaConfig, LastWord
 from enricher.kafka.limits import TopicLimits
 from enricher.kafka.membership import Group
@@ -62,12 +62,9 @@ class TransactionalSink:
         self._reports = Reports()
 
     def open(self) -> None:
-        """Connect and fence what an earlier process of the same name left open. Raises BrokerError."""
-        try:
+        """Connect and fence what an earlier process of the same name left open. Raises TransactionTrouble, BrokerError."""
+        with connecting(self._last_word):
             self.recover()
-        except TransactionTrouble as error:
-            message = f"no transactional producer at {self._config.bootstrap_servers}: {error}"
-            raise BrokerError(message) from error
 
     def publish(self, release: Release) -> None:
         """Write the tickets' outcomes and commit their offsets, all or nothing.

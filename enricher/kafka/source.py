@@ -17,7 +17,7 @@ from enricher.core.commit_metadata import CommitMetadata
 from enricher.core.offsets import names_of
 from enricher.errors import BrokerError, TransactionTrouble
 from enricher.kafka.assignment import Assignment
-from enricher.kafka.border import border, constructing, mapped
+from enricher.kafka.border import border, connecting, constructing, mapped
 from enricher.kafka.catching_up import CatchingUp
 from enricher.kafka.client import KafkaConfig, LastWord
 from enricher.kafka.damage import DamageWatch
@@ -65,21 +65,23 @@ class KafkaSource:
         self._catching_up: CatchingUp | None = None
         if until_caught_up:
             self._catching_up = CatchingUp(self._consumer, self._last_word, config.request_timeout_s)
+        self.member_ids: set[str] = set()
+        """What the group has called us. One that threw us out may have an old one of ours for a session timeout."""
         self._gone: set[Partition] = set()
         """Partitions that left during this call of `poll`."""
         self._raised: Exception | None = None
 
     def open(self, listener: Listener) -> None:
-        """Check that the topics are there, note the input's ends if asked to, and join the group. Raises BrokerError."""
-        try:
-            with border("asking for the input topic", self._last_word, self._consumer):
-                partitions = partitions_of(self._consumer, self._config.input_topic, self._config.request_timeout_s)
-                if self._catching_up:
-                    self._catching_up.note(partitions)
+        """Check the topics, note the ends if asked to, join the group. Raises TransactionTrouble: then call it again.
+
+        Raises SettingsError where an output topic has fewer partitions than the input.
+        """
+        with connecting(self._last_word), border("asking for the input topic", self._last_word, self._consumer):
+            partitions = partitions_of(self._consumer, self._config.input_topic, self._config.request_timeout_s)
+            if self._catching_up:
+                self._catching_up.note(partitions)
+        with connecting(self.watch.last_word):
             self.watch.open()
-        except TransactionTrouble as error:
-            message = f"no answer from {self._config.bootstrap_servers} ({error}): is it the right address?"
-            raise BrokerError(message) from error
         self._consumer.subscribe(
             [self._config.input_topic],
             on_assign=self._told(self._take, listener.assigned),
@@ -137,6 +139,7 @@ class KafkaSource:
 
     def membership(self) -> bytes:
         """Fresh group metadata for a transaction. Raises TransactionTrouble while we are no member."""
+        self.member_ids.add(self.member_id())
         with border("asking for the group metadata", self._last_word):
             return proven_membership(self._consumer)
 
@@ -150,6 +153,10 @@ class KafkaSource:
     def committed(self, release: Release) -> None:
         """Take note that these offsets are committed."""
         self._assignment.committed(release.committable)
+
+    def member_id(self) -> str:
+        """What the group calls us; empty while we are no member. Not for other threads than the loop's."""
+        return self._consumer.memberid() or ""
 
     def caught_up(self) -> bool:
         """True when the group, whichever member, has committed everything up to the ends seen at `open`."""

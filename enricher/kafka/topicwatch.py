@@ -16,7 +16,7 @@ from typing import Any
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, OffsetSpec, TopicDescription
 
-from enricher.errors import BrokerError, SettingsError, TransactionTrouble
+from enricher.errors import MissingTopic, SettingsError, TransactionTrouble
 from enricher.kafka.border import border, constructing, mapped
 from enricher.kafka.client import KafkaConfig, LastWord
 from enricher.kafka.metadata import foreign, no_such_topic, ours
@@ -40,12 +40,12 @@ class TopicWatch:
 
     def __init__(self, config: KafkaConfig) -> None:
         self._config = config
-        self._last_word = LastWord(config)
+        self.last_word = LastWord(config)
         with constructing():
             self.client = AdminClient(
                 # Closing idle connections may meet the next question: then it fails for want of a connection.
-                config.client("admin") | {"error_cb": self._last_word, "connections.max.idle.ms": 0},
-                logger=self._last_word.logger,
+                config.client("admin") | {"error_cb": self.last_word, "connections.max.idle.ms": 0},
+                logger=self.last_word.logger,
             )
         """For other questions about topics, too: it is one connection more."""
         self._asked: list[_Answers] = []
@@ -60,14 +60,11 @@ class TopicWatch:
         return len(set(self.partitions.values())) > 1
 
     def open(self) -> None:
-        """Look for the first time. Raises TransactionTrouble without an answer, BrokerError where a topic is missing.
+        """Look for the first time. Raises TransactionTrouble without an answer, MissingTopic where a topic is missing.
 
         Raises SettingsError where an output topic has fewer partitions than the input and the settings do not allow it.
         """
-        try:
-            self.refresh()
-        except MissingTopic as error:
-            raise BrokerError(str(error)) from error
+        self.refresh()
         wanted = self.partitions[self._config.input_topic]
         fewer = {topic: count for topic, count in self.partitions.items() if count < wanted}
         if fewer and not self._config.allow_fewer_partitions:
@@ -136,7 +133,7 @@ class TopicWatch:
 
     def _listed(self, partitions: Collection[Partition], spec: OffsetSpec) -> Mapping[Partition, int]:
         timeout_s = self._config.request_timeout_s
-        with border("asking for offsets", self._last_word, self.client):
+        with border("asking for offsets", self.last_word, self.client):
             asked = self.client.list_offsets(
                 {foreign(partition): spec for partition in partitions},
                 isolation_level=IsolationLevel.READ_COMMITTED,
@@ -151,7 +148,7 @@ class TopicWatch:
         self.client.poll(0)  # else the client's events pile up
         topics = [self._config.input_topic, self._config.output_topic, self._config.dead_letter_topic]
         timeout_s = self._config.request_timeout_s
-        with border("asking for the topics", self._last_word):
+        with border("asking for the topics", self.last_word):
             self._asked.append(self.client.describe_topics(TopicCollection(topics), request_timeout=timeout_s))
 
     def _answered(self, *, patient: bool) -> str | None:
@@ -187,17 +184,13 @@ class TopicWatch:
                 error = exception.args[0]
                 if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                     return MissingTopic(no_such_topic(topic))
-                trouble = mapped(error, f"asking for the topic '{topic}'", self._last_word)
+                trouble = mapped(error, f"asking for the topic '{topic}'", self.last_word)
                 if not isinstance(trouble, TransactionTrouble):
                     raise trouble
                 return trouble
         self.client.poll(0)  # why a connection failed is told in a callback alone
         error = KafkaError(KafkaError._TIMED_OUT, f"no answer within {self._config.request_timeout_s:g} s")  # noqa: SLF001  the client's name
-        return TransactionTrouble(f"asking for the topics: {self._last_word.explain(error)}")
-
-
-class MissingTopic(TransactionTrouble):
-    """The broker knows no topic of a name that is configured. At the start that is final; later it may come back."""
+        return TransactionTrouble(f"asking for the topics: {self.last_word.explain(error)}")
 
 
 def _complete(answers: _Answers) -> bool:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from enricher.errors import BrokerError, Fenced, ModelError, SettingsError
+from enricher.errors import BrokerError, ModelError, SettingsError
 
 MAX_PAUSE_S = 30.0
 """Pauses double up to this: longer ones would only keep partitions waiting."""
-_FINAL = frozenset(error.exit_code for error in (SettingsError, BrokerError, Fenced))
+_FINAL = frozenset(error.exit_code for error in (SettingsError, BrokerError))
 
 
 @dataclass(frozen=True, slots=True)

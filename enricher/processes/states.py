@@ -12,7 +12,7 @@ class ProcessState(StrEnum):
     """Where a worker process stands."""
 
     STARTING = "starting"
-    """It loads its model."""
+    """It loads its model, or waits for the brokers."""
     READY = "ready"
     """It reads and publishes."""
     DRAINING = "draining"

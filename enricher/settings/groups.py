@@ -146,7 +146,11 @@ class WorkerSettings(Group):
     )
     engine_timeout_s: float = Field(120.0, ge=1, description="Seconds without a finished batch while some are running.")
     drain_timeout_s: float = Field(20.0, ge=0, description="Seconds to finish what is on the device when stopping.")
-    recovery_timeout_s: float = Field(300.0, ge=1, description="Seconds to try one recovery before the process ends.")
+    recovery_timeout_s: float = Field(
+        300.0,
+        ge=1,
+        description="Seconds to try one recovery, or to wait for brokers at the start, before the process ends with 6.",
+    )
     max_recoveries_in_a_row: int = Field(
         10, ge=1, description="Recoveries without a successful transaction between them before the process ends."
     )

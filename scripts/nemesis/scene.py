@@ -100,7 +100,7 @@ class Scene:
 
     def transactional_id(self, worker: str) -> str:
         """As the worker makes it."""
-        return f"{self.names.group}-{worker}"
+        return f"{self.names.group}/{worker}"
 
     def _coordinator(self, topic: str, key: str) -> Node:
         partitions = len(self.admin.list_topics(topic, timeout=_ASK_S).topics[topic].partitions)

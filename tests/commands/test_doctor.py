@@ -82,7 +82,7 @@ def test_the_trials_leave_nothing_that_counts(topics: Topics, monkeypatch: pytes
 @pytest.mark.broker
 def test_a_worker_s_own_transactional_id_is_never_used(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker with the same settings can go on with its transaction while doctor runs."""
-    worker = Producer({"bootstrap.servers": topics.bootstrap_servers, "transactional.id": f"{topics.group}-worker-0"})
+    worker = Producer({"bootstrap.servers": topics.bootstrap_servers, "transactional.id": f"{topics.group}/worker-0"})
     worker.init_transactions(20)
     worker.begin_transaction()
     worker.produce(topics.output, b"{}", b"k")
@@ -210,7 +210,7 @@ def test_each_missing_right_is_named(
     assert run("topics", "create", "--partitions", "2", env=environment).exit_code == 0
     roles = {"input": "INPUT_TOPIC", "output": "OUTPUT_TOPIC", "dead_letters": "DEAD_LETTER_TOPIC", "group": "GROUP_ID"}
     names = {role: environment[f"ENRICHER_KAFKA__{setting}"] for role, setting in roles.items()}
-    name = names.get(resource, f"{names['group']}-worker-0-doctor")
+    name = names.get(resource, f"{names['group']}/worker-0/doctor")
     kinds = {"group": ResourceType.GROUP, "transactional_id": ResourceType.TRANSACTIONAL_ID}
     kind = kinds.get(resource, ResourceType.TOPIC)
     deny(strict_broker, kind, name, AclOperation[operation])

@@ -191,10 +191,10 @@ def test_strimzis_user_has_the_five_rights_and_no_more() -> None:
 
 
 def test_the_rights_follow_the_names_in_the_settings() -> None:
-    """Topics, group, and the prefix of the transactional ids."""
-    kafka = {"group_id": "g", "input_topic": "i", "output_topic": "o", "dead_letter_topic": "d"}
+    """Topics, group, and the prefix of the transactional ids, as the worker encodes it."""
+    kafka = {"group_id": "g/1%", "input_topic": "i", "output_topic": "o", "dead_letter_topic": "d"}
     values = {"settings": {"kafka": kafka}, "strimzi": {"cluster": "main", "user": {"enabled": True}}}
-    assert {("i", "literal"), ("g", "literal"), ("o", "literal"), ("d", "literal"), ("g-", "prefix")} == {
+    assert {("i", "literal"), ("g/1%", "literal"), ("o", "literal"), ("d", "literal"), ("g%2F1%25/", "prefix")} == {
         each[2:] for each in rights(values)
     }
 

@@ -18,7 +18,13 @@ from kafka.clients import NotTold, config_for, encoder, opened, poll_until, reco
 from kafka.harness import Sent, assert_exactly_once, committed_and_ends, header_list, headers_of, publish, read_all
 from support.topics import Topics
 
-from enricher.errors import BrokerError, EnricherError, Fenced, RefusedOutput, TransactionTrouble
+from enricher.errors import (
+    EnricherError,
+    MissingTopic,
+    ProducerFenced,
+    RefusedOutput,
+    TransactionTrouble,
+)
 from enricher.kafka.client import KafkaConfig
 from enricher.kafka.sink import TransactionalSink
 from enricher.records import DeadLetter, InFlight, RawRecord
@@ -123,14 +129,14 @@ def test_a_record_without_key_is_refused_by_a_compacted_topic(topics: Topics) ->
 
 
 def test_a_newer_process_of_the_same_name_fences_this_one(topics: Topics) -> None:
-    """The older sink gets Fenced, never a chance to fight, and leaves nothing behind."""
+    """The older sink hears of it, publishes nothing more, and leaves nothing behind."""
     config = config_for(topics)
     publish(topics.bootstrap_servers, topics.input, inputs(5))
     source, _ = opened(config)
     older, _ = sink_for(source, config)
     newer, _ = sink_for(source, config)
     records = records_of(source, 5)
-    with pytest.raises(Fenced):
+    with pytest.raises(ProducerFenced):
         older.publish(release_of(records))
     newer.publish(release_of(records))
     assert len(read_all(topics.bootstrap_servers, topics.output)) == 5
@@ -237,7 +243,7 @@ def test_inputs_without_an_output_partition_of_their_number_are_placed_by_their_
 def test_a_missing_output_topic_is_named(topics: Topics) -> None:
     """The worker does not start, and the message says which topic to create."""
     source, _ = opened(config_for(topics))
-    with pytest.raises(BrokerError, match=r"'nowhere'.*topics create"):
+    with pytest.raises(MissingTopic, match=r"'nowhere'.*topics create"):
         sink_for(source, config_for(topics, output_topic="nowhere"))
     source.close()
 
@@ -251,13 +257,13 @@ class _LosesItsReason(Producer):
         raise SystemError("<method 'flush' of 'cimpl.Producer' objects> returned NULL without setting an exception")
 
 
-@pytest.mark.parametrize(("fenced", "error"), [(True, Fenced), (False, TransactionTrouble)])
+@pytest.mark.parametrize(("fenced", "error"), [(True, ProducerFenced), (False, TransactionTrouble)])
 def test_a_flush_that_loses_its_reason_is_asked_for_it(
     topics: Topics,
     fenced: bool,  # noqa: FBT001  a parameter of the test
     error: type[EnricherError],
 ) -> None:
-    """A fenced worker exits; any other trouble is recovered from. Neither is a crash."""
+    """Fencing is told from any other trouble. Neither is a crash."""
     config = config_for(topics)
     publish(topics.bootstrap_servers, topics.input, inputs(5))
     source, _ = opened(config)

@@ -12,7 +12,7 @@ from kafka.harness import Sent, publish, read_all
 from kafka.test_sink import inputs, set_topic
 from support.topics import Topics
 
-from enricher.errors import Fenced, RefusedOutput, TransactionTrouble
+from enricher.errors import ProducerFenced, RefusedOutput, TransactionTrouble
 from enricher.kafka.client import KafkaConfig
 from enricher.kafka.reports import Reports
 from enricher.kafka.sink import TransactionalSink
@@ -116,13 +116,13 @@ def _no_member() -> bytes:
 
 
 def test_a_fenced_worker_that_has_much_to_write_does_not_fight(topics: Topics) -> None:
-    """It hears of its successor while it still hands records over, and that is no trouble to recover from."""
+    """It hears that it was fenced while it still hands records over, and not of any other trouble."""
     config = config_for(topics)
     publish(topics.bootstrap_servers, topics.input, inputs(8_000))
     source, _ = opened(config)
     older, _ = sink_for(source, config)
     newer, _ = sink_for(source, config)
-    with pytest.raises(Fenced):
+    with pytest.raises(ProducerFenced):
         older.publish(release_of(records_of(source, 8_000)))
     older.close()
     newer.close()

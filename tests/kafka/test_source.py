@@ -11,7 +11,7 @@ from kafka.clients import Diary, config_for, opened, partitions_of, poll_until, 
 from kafka.harness import Sent, committed_and_ends, publish, read_all
 from support.topics import Topics
 
-from enricher.errors import BrokerError, Fenced, TransactionTrouble
+from enricher.errors import Fenced, MissingTopic, TransactionTrouble
 from enricher.kafka.source import KafkaSource
 from enricher.records import Partition, Release
 
@@ -236,7 +236,7 @@ def test_membership_is_refused_before_the_group_was_joined(topics: Topics) -> No
 def test_a_missing_topic_is_named(topics: Topics) -> None:
     """The message says which topic and how to create it."""
     source = KafkaSource(config_for(topics, input_topic="no-such-topic"))
-    with pytest.raises(BrokerError, match=r"'no-such-topic'.*topics create"):
+    with pytest.raises(MissingTopic, match=r"'no-such-topic'.*topics create"):
         source.open(Diary())
     source.close()
 
@@ -244,7 +244,7 @@ def test_a_missing_topic_is_named(topics: Topics) -> None:
 def test_an_unreachable_broker_is_named(topics: Topics) -> None:
     """The message gives the address that did not answer."""
     source = KafkaSource(config_for(topics, bootstrap_servers="127.0.0.1:1", request_timeout_s=1))
-    with pytest.raises(BrokerError, match=r"127\.0\.0\.1:1"):
+    with pytest.raises(TransactionTrouble, match=r"127\.0\.0\.1:1"):
         source.open(Diary())
     source.close()
 

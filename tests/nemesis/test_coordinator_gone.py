@@ -105,7 +105,7 @@ class World:
         return names
 
     def _suits(self, group: str, worker: str) -> bool:
-        jobs = self._leads("__consumer_offsets", group), self._leads("__transaction_state", f"{group}-{worker}")
+        jobs = self._leads("__consumer_offsets", group), self._leads("__transaction_state", f"{group}/{worker}")
         return jobs == (self.gone.node_id, self.transactions.node_id)
 
     def _leads(self, topic: str, key: str) -> int:

@@ -33,7 +33,7 @@ def test_pauses_have_a_bound() -> None:
     [
         (SettingsError.exit_code, False, True),
         (BrokerError.exit_code, True, True),
-        (Fenced.exit_code, True, True),
+        (Fenced.exit_code, True, False),
         (ModelError.exit_code, False, True),
         (ModelError.exit_code, True, False),
         (RecoveryExhausted.exit_code, True, False),
@@ -43,5 +43,5 @@ def test_pauses_have_a_bound() -> None:
     ],
 )
 def test_what_no_restart_mends(code: int, *, was_ready: bool, final: bool) -> None:
-    """Settings, rights, a newer owner, a model that is refused; but a device that failed under way may work again."""
+    """Settings, rights, a model that is refused; but a device may work again, and a rival or an outage may pass."""
     assert is_final(code, was_ready=was_ready) == final

@@ -51,7 +51,7 @@ def five_rights(topics: Topics) -> Sequence[Right]:
         Right("group", "READ", ResourceType.GROUP, topics.group),
         Right("output", "WRITE", ResourceType.TOPIC, topics.output),
         Right("dead letters", "WRITE", ResourceType.TOPIC, topics.dead_letters),
-        Right("transactional id", "WRITE", ResourceType.TRANSACTIONAL_ID, f"{topics.group}-", prefixed=True),
+        Right("transactional id", "WRITE", ResourceType.TRANSACTIONAL_ID, f"{topics.group}/", prefixed=True),
     ]
 
 

@@ -43,7 +43,7 @@ def refusal(code: int, doing: str, last_word: LastWord, reason: str = "refused")
         (
             KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
             "a transaction",
-            "WRITE on the transactional id 'enricher-worker-0'",
+            "WRITE on the transactional id 'enricher/worker-0'",
         ),
     ],
 )

@@ -23,7 +23,7 @@ def wanted_words(place: Place, right: Right) -> str:
     """What the message must say: operation, kind of resource, its name."""
     kinds = {"group": "group", "transactional id": "transactional id"}
     # The right covers every worker of the group; the message has this one's own id.
-    name = f"{place.topics.group}-worker-0" if right.prefixed else right.resource
+    name = f"{place.topics.group}/worker-0" if right.prefixed else right.resource
     return f"{right.operation} on the {kinds.get(right.label, 'topic')} '{name}'"
 
 

@@ -21,7 +21,9 @@ def rights_findings(config: KafkaConfig, partitions: Mapping[str, int]) -> Itera
     try:
         rights.try_transactional_id(config)
     except BrokerError as error:
-        advice = f"Allow WRITE on transactional ids with the prefix '{config.group_id}-'. Writing was not tried."
+        advice = (
+            f"Allow WRITE on transactional ids with the prefix '{config.transactional_prefix}'. Writing was not tried."
+        )
         yield _say.fail("right: transactional id WRITE", str(error), advice)
         return
     yield _say.ok(

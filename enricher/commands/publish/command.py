@@ -13,6 +13,7 @@ import typer
 from enricher.commands.console import Ticker, remark_console
 from enricher.commands.publish.lines import Inputs, Line, check_lines, keyed
 from enricher.errors import BrokerError
+from enricher.kafka.client import transactional_id
 from enricher.kafka.publisher import Publisher
 from enricher.settings import load_settings
 
@@ -51,8 +52,8 @@ def publish(
         count = check_lines(inputs, max_article_chars=settings.articles.max_article_chars)
         remark_console().print(f"{count:,} valid articles")
     config = kafka_config(settings)
-    transactional_id = f"{config.transactional_id}-publish-{os.getpid()}" if transactional else None
-    publisher = Publisher(config, config.input_topic, transactional_id=transactional_id)
+    own_id = transactional_id(config.group_id, config.instance, "publish", str(os.getpid())) if transactional else None
+    publisher = Publisher(config, config.input_topic, transactional_id=own_id)
     publisher.open()
     sending = _Sending(publisher, rate_per_s=rate, transactional=transactional)
     try:

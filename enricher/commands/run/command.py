@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -81,9 +81,9 @@ def _run_alone(settings: Settings, wish: Wish) -> None:
         _watching() as watchdog,
         worker_health(settings) as health,
     ):
-        worker = _built(settings, wish, watchdog, health, leaving)
+        worker, connected = _built(settings, wish, watchdog, health, leaving)
         signals.stop(worker)
-        _run(worker, wish)
+        _run(worker, wish, connected)
 
 
 def _run_parent(count: int, wish: Wish) -> None:
@@ -108,18 +108,23 @@ def _run_child(share: Share, wish: Wish) -> None:
         set_up_log(whole, share.index)
         settings = share.of(whole)
         with exports(settings) as leaving, worker_health(settings, link) as health:
-            worker = _built(settings, wish, watchdog, health, leaving)
-            signals.stop(_Telling(link, worker))
-            link.tell(ProcessState.READY)
-            _run(worker, wish)
+            worker, connected = _built(settings, wish, watchdog, health, leaving)
+            telling = _Telling(link, worker, connected)
+            signals.stop(telling)
+            _run(worker, wish, telling.connected)
 
 
 @dataclass(frozen=True, slots=True)
 class _Telling:
-    """A worker whose parent is told when it is asked to end."""
+    """A worker whose parent is told when it has connected, and when it is asked to end."""
 
     link: ParentLink
     worker: Worker
+    shows: Callable[[], None]
+
+    def connected(self) -> None:
+        self.shows()
+        self.link.tell(ProcessState.READY)
 
     def stop(self) -> None:
         self.link.tell(ProcessState.DRAINING)
@@ -136,22 +141,32 @@ def _watching() -> Iterator[Watchdog]:
         watchdog.close()
 
 
-def _built(settings: Settings, wish: Wish, watchdog: Watchdog, health: WorkerHealth, leaving: Exports) -> Worker:
+def _built(
+    settings: Settings, wish: Wish, watchdog: Watchdog, health: WorkerHealth, leaving: Exports
+) -> tuple[Worker, Callable[[], None]]:
+    """A worker, and what it calls once it has connected: until then it is seen as starting."""
     model = load_model(settings)
     health.starts("connecting with the brokers")
     worker = kafka_worker(
         settings, model, until_caught_up=wish.until_caught_up, watchdog=watchdog, tracing=leaving.tracing
     )
-    seen = observed(settings, model, worker)
-    leaving.metrics_of(seen)
-    health.shows(view_of(worker, watchdog, seen))
-    return worker
+
+    def connected() -> None:
+        seen = observed(settings, model, worker)
+        leaving.metrics_of(seen)
+        health.shows(view_of(worker, watchdog, seen))
+
+    return worker, connected
 
 
-def _run(worker: Worker, wish: Wish) -> None:
+def _run(worker: Worker, wish: Wish, connected: Callable[[], None]) -> None:
+    def begin() -> None:
+        connected()
+        reporting.enter_context(progress_lines(worker.tally, wish.report_every_s))
+
     try:
-        with progress_lines(worker.tally, wish.report_every_s):
-            worker.run()
+        with ExitStack() as reporting:
+            worker.run(begin)
     finally:
         if wish.summary:
             _write(wish.summary, orjson.dumps(worker.tally.as_dict()))

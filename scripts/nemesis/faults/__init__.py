@@ -22,6 +22,7 @@ from nemesis.faults.requests import (
     EndTxnReplyUnread,
     LateAddPartitions,
     LateEndTxn,
+    LateInitProducerId,
     LateTxnOffsetCommit,
 )
 from nemesis.faults.workers import (
@@ -60,6 +61,7 @@ KINDS: tuple[type[Fault], ...] = (
     LateEndTxn,
     LateTxnOffsetCommit,
     LateAddPartitions,
+    LateInitProducerId,
     EndTxnReplyDropped,
     EndTxnReplyUnread,
     PartitionsAdded,

@@ -58,6 +58,26 @@ class LateAddPartitions(_LateRequest):
     api = Api.ADD_PARTITIONS_TO_TXN
 
 
+class LateInitProducerId(_LateRequest):
+    """It takes the epoch from the producer that works by then: a worker fences itself, and has to find out that it did."""
+
+    name = "InitProducerId late"
+    api = Api.INIT_PRODUCER_ID
+    _start_s = 30.0
+
+    def shorten(self) -> None:
+        """Sent twice, which is what matters."""
+        self.hang_up, self.lasts_s = True, 2.0
+
+    def apply(self) -> None:
+        """Only a producer's first request is one: the worker is stopped, and its successor's is caught."""
+        self.hold = Hold(self.of_worker(self.worker, self.api), hang_up=self.hang_up)
+        self.scene.proxy.apply(self.hold)
+        self.place(self.worker).send(signal.SIGTERM)
+        if not self.hold.caught.wait(self._start_s):
+            self.about += ", which did not come"
+
+
 class EndTxnReplyDropped(Fault):
     """The transaction is committed, and the worker is not told."""
 

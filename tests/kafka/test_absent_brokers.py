@@ -1,0 +1,171 @@
+"""A broker that is not there is waited for, at the start too; what a broker says is final, once it has had time to know."""
+
+from __future__ import annotations
+
+import re
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+from health.looking import until
+from health.test_health_run import articles, running
+from kafka.clients import Diary, config_for, opened, sink_for, unguarded
+from kafka.harness import Sent, as_sent, publish, read_all, short_articles, wait_until, worker
+from kafka.test_processes import QUICK_FAILOVER, TEXT, assert_all_is_there_once, children_of, published
+from support.topics import Topics, make_topics
+
+from broker import Cluster
+from enricher.bell import Latch
+from enricher.errors import BrokerError, RecoveryExhausted, TransactionTrouble
+from enricher.kafka.source import KafkaSource
+from enricher.recovery import Recovery, RecoveryLimits
+
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(600)]
+
+NOBODY = {"ENRICHER_KAFKA__BOOTSTRAP_SERVERS": "127.0.0.1:1", "ENRICHER_KAFKA__REQUEST_TIMEOUT_S": "1"}
+WORK_S = 180.0
+SAYS = re.compile(r"not connected after (\d+) of (\d+) s")
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    """A broker of the test's own, to be taken away."""
+    with Cluster(nodes=1) as cluster:
+        yield cluster
+
+
+def waited_s(log: Path) -> int:
+    """For how long the worker has been waiting for its brokers, as it says itself; 0 before it says so."""
+    return max((int(waited) for waited, _ in SAYS.findall(log.read_text())), default=0)
+
+
+def test_a_broker_that_comes_up_after_the_worker_is_waited_for(cluster: Cluster, tmp_path: Path) -> None:
+    """For 20 s and longer: it is alive and not ready, says now and then what it waits for, and then it works."""
+    topics = make_topics(cluster.bootstrap_servers)
+    cluster.nodes[0].kill()
+    with running(tmp_path, {**topics.environment, **TEXT}) as worker:
+        log = tmp_path / "log"
+        until(lambda: waited_s(log) >= 20, "it has waited for 20 s", WORK_S)
+        assert (200, 503, 503) == worker.probes()
+        assert "connecting with the brokers\n" == worker.get("/startupz").text
+        assert 1 == worker.metric("enricher_state", enricher_state="starting")
+        said = [line for line in log.read_text().splitlines() if cluster.nodes[0].address in line]
+        assert len(said) < 12, "a few lines, and not two a second"
+        cluster.nodes[0].start()
+        publish(topics.bootstrap_servers, topics.input, articles(20))
+        until(lambda: worker.probes() == (200, 200, 200), "it is ready", WORK_S)
+        until(lambda: worker.metric("enricher_articles_total") == 20, "all is published", WORK_S)
+
+
+def test_a_broker_that_stays_away_ends_the_worker_with_6_after_the_bound_of_a_recovery(tmp_path: Path) -> None:
+    """The exit code that a restart may mend, with the address that did not answer."""
+    log = tmp_path / "log"
+    with worker({**NOBODY, **TEXT, "ENRICHER_WORKER__RECOVERY_TIMEOUT_S": "3"}, log=log) as process:
+        assert 6 == process.wait(120)
+    assert re.search(r"^enricher: not connected within 3 s.*127\.0\.0\.1:1.*reachable", log.read_text(), re.MULTILINE)
+
+
+def test_a_worker_that_waits_for_its_brokers_ends_in_order_when_asked(tmp_path: Path) -> None:
+    """SIGTERM is heard within an attempt, and the exit code is 0."""
+    log = tmp_path / "log"
+    with worker({**NOBODY, **TEXT}, log=log) as process:
+        wait_until(lambda: log.exists() and bool(SAYS.search(log.read_text())), 120, "it waits")
+        process.send_signal(signal.SIGTERM)
+        assert 0 == process.wait(60)
+    assert "done: 0 published" in log.read_text()
+
+
+def test_a_child_that_dies_while_the_broker_is_away_does_not_end_the_others(cluster: Cluster, tmp_path: Path) -> None:
+    """It is started again, waits for the broker like its sibling, and both work when it is back."""
+    topics = make_topics(cluster.bootstrap_servers)
+    places = publish(topics.bootstrap_servers, topics.input, map(as_sent, short_articles(100)))
+    log = tmp_path / "log"
+    with worker({**topics.environment, **TEXT, **QUICK_FAILOVER}, "--processes", "2", log=log) as parent:
+        wait_until(lambda: published(topics) == 100, WORK_S, "the first records")
+        cluster.nodes[0].kill()
+        children_of(parent)[0].kill()
+        wait_until(lambda: waited_s(log) >= 20, WORK_S, "the new child has waited for 20 s")
+        assert parent.poll() is None
+        cluster.nodes[0].start()
+        places |= publish(topics.bootstrap_servers, topics.input, map(as_sent, short_articles(100, seed=2)))
+        wait_until(lambda: published(topics) == 200, WORK_S, "the rest")
+        parent.send_signal(signal.SIGTERM)
+        assert 0 == parent.wait(60)
+    assert_all_is_there_once(topics, dict(places))
+
+
+def test_a_topic_that_stays_missing_ends_the_worker_with_4_and_its_name(topics: Topics, tmp_path: Path) -> None:
+    """A wrong name is not waited for longer than a broker takes to know its topics."""
+    wrong = {"ENRICHER_KAFKA__OUTPUT_TOPIC": "nowhere", "ENRICHER_KAFKA__REQUEST_TIMEOUT_S": "2"}
+    log = tmp_path / "log"
+    with worker({**topics.environment, **TEXT, **wrong}, log=log) as process:
+        assert 4 == process.wait(60)
+    assert "enricher: there is no topic 'nowhere': create it" in log.read_text()
+
+
+def test_a_topic_that_the_broker_knows_a_moment_later_is_no_reason_to_end(topics: Topics, tmp_path: Path) -> None:
+    """A broker that has just come up knows no topic yet."""
+    publish(topics.bootstrap_servers, topics.input, [Sent(b"k", b"no JSON")])
+    late, log = f"{topics.output}.late", tmp_path / "log"
+    environment = {**topics.environment, **TEXT, "ENRICHER_KAFKA__OUTPUT_TOPIC": late}
+    with worker(environment, "--until-caught-up", log=log) as process:
+        wait_until(lambda: log.exists() and f"no topic '{late}'" in log.read_text(), 120, "it misses the topic")
+        create(topics, late)
+        assert 0 == process.wait(60)
+    assert 1 == len(read_all(topics.bootstrap_servers, topics.dead_letters))
+
+
+def create(topics: Topics, name: str) -> None:
+    """A topic like the others."""
+    admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
+    admin.create_topics([NewTopic(name, num_partitions=4, replication_factor=1)])[name].result(30)
+
+
+class _After(Latch):
+    """Makes a topic before the attempt of a number."""
+
+    def __init__(self, attempt: int, topics: Topics, name: str) -> None:
+        super().__init__()
+        self._left, self._topics, self._name = attempt, topics, name
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Called before each attempt."""
+        self._left -= 1
+        if self._left == 0:
+            create(self._topics, self._name)
+        return super().wait(timeout_s)
+
+
+def test_a_topic_that_is_missing_for_a_moment_in_a_recovery_is_trouble_like_any_other(topics: Topics) -> None:
+    """The recovery goes on until the broker knows it again; within the bound of a recovery, beyond that it is 6."""
+    late = f"{topics.output}.late"
+    config = config_for(topics)
+    source, _ = opened(config)
+    sink, _ = sink_for(source, config)
+    sink._config = replace(config, output_topic=late)
+    limits = RecoveryLimits(timeout_s=60, attempt_timeout_s=60, max_in_a_row=5, missing_topic_s=0)
+    recovery = Recovery(source, sink, limits, clock=time.monotonic, guard=unguarded)
+    assert recovery.run(TransactionTrouble("first"), _After(3, topics, late))
+    sink._config = replace(config, output_topic="nowhere")
+    with pytest.raises(RecoveryExhausted, match="'nowhere'"):
+        Recovery(source, sink, replace(limits, timeout_s=0), clock=time.monotonic, guard=unguarded).run(
+            TransactionTrouble("second"), Latch()
+        )
+    sink.close()
+    source.close()
+
+
+def test_a_start_waits_for_a_missing_topic_within_a_bound_of_its_own(topics: Topics) -> None:
+    """Once it is over, the broker's word is final, however long a recovery may take."""
+    config = config_for(topics, input_topic="nowhere")
+    source = KafkaSource(config)
+    sink, _ = sink_for(source, config_for(topics))
+    limits = RecoveryLimits(timeout_s=600, attempt_timeout_s=60, max_in_a_row=5, missing_topic_s=1)
+    with pytest.raises(BrokerError, match="no topic 'nowhere'"):
+        Recovery(source, sink, limits, clock=time.monotonic, guard=unguarded).connect(Diary(), Latch())
+    sink.close()
+    source.close()

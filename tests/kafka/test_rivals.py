@@ -1,0 +1,171 @@
+"""Who of a group's members is a newer process with our name: asked of a real group with real members."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from confluent_kafka import Consumer
+from kafka.clients import config_for
+from support.topics import Topics, make_topics
+
+from broker import Cluster
+from enricher.bell import Latch
+from enricher.errors import Fenced, TransactionTrouble
+from enricher.kafka import rivals
+from enricher.kafka.client import KafkaConfig
+from enricher.kafka.rivals import LOOK_S, Rivals
+from nemesis.scene import wait_until
+
+pytestmark = pytest.mark.broker
+
+
+class Member:
+    """A member of the group of `config`, with the client id of its instance, that does nothing."""
+
+    def __init__(self, config: KafkaConfig) -> None:
+        self._consumer = Consumer(config.consumer() | {"log_level": 0})
+        self._consumer.subscribe([config.input_topic])
+        assert wait_until(lambda: self._consumer.poll(0.05) is None and bool(self.id), 20)
+
+    @property
+    def id(self) -> str:
+        """What the group calls it."""
+        return self._consumer.memberid() or ""
+
+    def close(self) -> None:
+        """Leave the group."""
+        self._consumer.close()
+
+
+@pytest.fixture
+def config(topics: Topics) -> KafkaConfig:
+    """Of the worker that is asked about. Sessions are long: a member that is not closed stays."""
+    return config_for(topics, session_timeout_s=60, max_poll_interval_s=120)
+
+
+@pytest.fixture
+def members() -> Iterator[list[Member]]:
+    """Members that a test makes; they leave with it."""
+    made: list[Member] = []
+    yield made
+    for member in made:
+        member.close()
+
+
+def settled_s(asked: Rivals, since_s: float | None = None) -> float:
+    """How long it took to find no rival."""
+    began_s = time.monotonic()
+    asked.settle(began_s if since_s is None else since_s, Latch())
+    return time.monotonic() - began_s
+
+
+def test_without_anybody_of_our_name_nobody_fenced_us_once_a_look_is_over(
+    config: KafkaConfig, members: list[Member]
+) -> None:
+    """We ourselves do not count, nor does a colleague with another name; a second look after the first is short."""
+    own = Member(config)
+    members += [own, Member(replace(config, instance="worker-00"))]
+    asked = Rivals(config, lambda: own.id)
+    began_s = time.monotonic()
+    assert settled_s(asked, began_s) >= LOOK_S
+    assert settled_s(asked, began_s) < LOOK_S
+
+
+def test_who_joined_after_us_is_a_rival_and_is_named(config: KafkaConfig, members: list[Member]) -> None:
+    """The message has its member id, from which its host is known, and what to do."""
+    asked = Rivals(config, lambda: members[0].id)
+    asked.begin()
+    members += [Member(config), Member(config)]
+    with pytest.raises(Fenced, match=rf"'worker-0': {members[1].id} at 127\.0\.0\.1.*kafka\.instance"):
+        asked.settle(time.monotonic(), Latch())
+
+
+def test_who_was_there_before_us_is_no_rival(config: KafkaConfig, members: list[Member]) -> None:
+    """A predecessor that was killed stays a member until its session ends; a live one was fenced by us, and has to go."""
+    ghost = Member(config)
+    asked = Rivals(config, lambda: members[1].id)
+    asked.begin()
+    members += [ghost, Member(config)]
+    asked.begin()  # of a second attempt to start: who came in between stays newer
+    assert settled_s(asked) >= LOOK_S
+    with pytest.raises(Fenced):
+        Rivals(config, lambda: ghost.id).settle(time.monotonic(), Latch())
+
+
+def test_a_rival_that_joins_a_moment_after_it_fenced_us_is_found(
+    config: KafkaConfig, members: list[Member], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process fences first and joins then; the look lasts long enough for it."""
+    members.append(Member(config))
+    asked = Rivals(config, lambda: members[0].id)
+    asked.begin()
+    looks = 0
+
+    class Slow(Latch):
+        def wait(self, timeout_s: float | None = None) -> bool:
+            nonlocal looks
+            looks += 1
+            if looks == 2:
+                members.append(Member(config))
+            return super().wait(timeout_s)
+
+    # However long the machine takes for the other one to join.
+    monkeypatch.setattr(rivals, "LOOK_S", 60.0)
+    with pytest.raises(Fenced):
+        asked.settle(time.monotonic() - 55.0, Slow())
+    assert looks >= 2
+
+
+def test_what_the_group_called_us_before_is_not_another_process(config: KafkaConfig, members: list[Member]) -> None:
+    """A member that was thrown out and did not get to say goodbye is in the group twice for a while."""
+    before = Member(config)
+    members.append(before)
+    asked = Rivals(config, lambda: members[-1].id, {before.id})
+    members.append(Member(config))
+    assert settled_s(asked) >= LOOK_S
+
+
+def test_of_two_that_started_together_and_were_fenced_one_leaves_at_once_and_the_other_stays(
+    config: KafkaConfig, members: list[Member]
+) -> None:
+    """Each takes the other for the newer; the smaller id goes, and the other sees it go."""
+    asked = [Rivals(config, lambda: members[0].id), Rivals(config, lambda: members[1].id)]
+    for each in asked:
+        each.begin()
+    members += [Member(config), Member(config)]
+    goes, stays = (0, 1) if members[0].id < members[1].id else (1, 0)
+    fenced_s = time.monotonic()
+    with pytest.raises(Fenced):
+        asked[goes].settle(fenced_s, Latch())
+    assert time.monotonic() - fenced_s < LOOK_S
+    members[goes].close()
+    asked[stays].settle(fenced_s, Latch())
+
+
+def test_a_group_that_does_not_know_us_tells_nothing(config: KafkaConfig) -> None:
+    """Its coordinator may be loading, and not know a rival either: ask later, within the bound of a recovery."""
+    asked = Rivals(replace(config, request_timeout_s=1), lambda: "enricher-worker-0-0123")
+    with pytest.raises(TransactionTrouble, match="does not say"):
+        asked.settle(time.monotonic() - LOOK_S, Latch())
+
+
+def test_while_no_broker_answers_nobody_knows() -> None:
+    """Neither at the start, which goes on, nor after fencing, which is trouble like any other."""
+    with Cluster(nodes=1) as cluster:
+        config = config_for(make_topics(cluster.bootstrap_servers), request_timeout_s=1)
+        cluster.nodes[0].suspend()
+        asked = Rivals(config, str)
+        asked.begin()
+        with pytest.raises(TransactionTrouble, match="does not say"):
+            asked.settle(time.monotonic() - LOOK_S, Latch())
+
+
+def test_a_worker_that_is_asked_to_stop_does_not_look_on(config: KafkaConfig) -> None:
+    """It ends in order, and settles nothing."""
+    stopping = Latch()
+    stopping.set()
+    with pytest.raises(TransactionTrouble, match="asked to stop"):
+        Rivals(config, str).settle(time.monotonic(), stopping)
