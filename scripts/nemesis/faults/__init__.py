@@ -15,16 +15,26 @@ from nemesis.faults.brokers import (
     RollingRestart,
     TransactionCoordinatorKilled,
 )
-from nemesis.faults.inputs import PartitionsAdded, PoisonMessages, TransactionalInput
-from nemesis.faults.network import ConnectionsCut, ConnectionsDelayed, OneWay
+from nemesis.faults.inputs import (
+    OutputPartitionsAdded,
+    PartitionsAdded,
+    PoisonMessages,
+    RefusedLetter,
+    TransactionalInput,
+)
+from nemesis.faults.network import ConnectionsCut, ConnectionsDelayed, OneWay, RecordsDamaged
 from nemesis.faults.requests import (
     EndTxnReplyDropped,
     EndTxnReplyUnread,
     LateAddPartitions,
     LateEndTxn,
+    LateInitProducerId,
     LateTxnOffsetCommit,
+    OffsetFetchWrong,
 )
+from nemesis.faults.topics import OffsetsDeleted, TopicMadeAgain
 from nemesis.faults.workers import (
+    BrokerAwayAtStart,
     ItemLost,
     ModelHangs,
     RebalanceStorm,
@@ -65,6 +75,14 @@ KINDS: tuple[type[Fault], ...] = (
     PartitionsAdded,
     PoisonMessages,
     TransactionalInput,
+    OffsetFetchWrong,
+    LateInitProducerId,
+    TopicMadeAgain,
+    OffsetsDeleted,
+    OutputPartitionsAdded,
+    RecordsDamaged,
+    RefusedLetter,
+    BrokerAwayAtStart,
 )
 
 
