@@ -29,11 +29,11 @@ class _LateRequest(Fault):
         self.worker, self.nth = self.some_worker(), self.chosen.randrange(1, 4)
         self.hang_up = self.chosen.random() < 0.75
         self.lasts_s = self.chosen.uniform(0.5, 3.0) if self.hang_up else self.chosen.uniform(6.0, 9.0)
-        how = "sent again meanwhile" if self.hang_up else "no connection lost"
-        self.about = f"{self.worker}, {how}, {self.lasts_s:.1f} s"
 
     def apply(self) -> None:
         """Catch it."""
+        how = "sent again meanwhile" if self.hang_up else "no connection lost"
+        self.about = f"{self.worker}, {how}, {self.lasts_s:.1f} s"
         self.hold = Hold(self.of_worker(self.worker, self.api), self.nth, hang_up=self.hang_up)
         self.catch(self.hold)
 
@@ -78,6 +78,11 @@ class LateInitProducerId(_LateRequest):
         """The first one: of more there might be none."""
         super().choose()
         self.nth = 1
+
+    def shorten(self) -> None:
+        """Only one that is sent again takes the id from anybody."""
+        super().shorten()
+        self.hang_up = True
 
     def apply(self) -> None:
         """Catch it."""
