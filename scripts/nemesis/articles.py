@@ -44,6 +44,10 @@ class Articles:
         """One that can never be an article."""
         return Input(self._key(number), _BAD_VALUES[number % len(_BAD_VALUES)])
 
+    def large_poison(self, number: int, size_bytes: int) -> Input:
+        """One that can never be an article, of just that size, which no compression makes smaller."""
+        return Input(self._key(number), b"\xff" + Random(number).randbytes(size_bytes - 1))  # noqa: S311  as below
+
     def _key(self, number: int) -> bytes:
         return f"{self._prefix}-{number}".encode()
 

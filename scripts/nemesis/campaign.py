@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 from nemesis.frames import Api
 from nemesis.rules import Match, Watch
-from nemesis.scene import SESSION_S, wait_until
+from nemesis.scene import SESSION_S
+from nemesis.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Container, Iterator, Mapping, Sequence
     from random import Random
 
     from nemesis.faults import Fault
@@ -46,6 +47,8 @@ class Outcome:
     """Exit codes of the workers that ended meanwhile, by name."""
     busiest_cores: float = 0.0
     """Cores that the busiest worker took, from the fault to the recovery."""
+    unexpected: dict[str, list[int]] = field(default_factory=dict)
+    """Those of the exit codes that this kind of fault is no reason for."""
 
     @property
     def in_time(self) -> bool:
@@ -86,6 +89,7 @@ class Campaign:
         healed_s = time.monotonic()
         recovered_s = self._wait_until_moving()
         whole_s = self.wait_until_whole()
+        exits = self._exits_since(began_s)
         outcome = Outcome(
             len(self.outcomes) + 1,
             fault.name,
@@ -95,8 +99,9 @@ class Campaign:
             DEATH_LIMIT_S if fault.silent_death else LIMIT_S,
             recovered_s,
             None if whole_s is None else whole_s - healed_s,
-            self._exits_since(began_s),
+            exits,
             self._busiest(cpu, time.monotonic() - began_s),
+            _unexpected(exits, fault.exit_codes),
         )
         self._tell(outcome)
         return outcome
@@ -136,7 +141,13 @@ class Campaign:
         timeline = self._scene.timeline
         recovered = "NOT" if outcome.recovered_s is None else f"{outcome.recovered_s:.1f} s"
         late = "" if outcome.in_time else f" (limit {outcome.limit_s:.0f} s)"
+        surprise = f", UNEXPECTED {outcome.unexpected}" if outcome.unexpected else ""
         self._say(
             f"{outcome.healed_s:6.0f} s  {outcome.number:3d}  {outcome.name}: {outcome.about}; "
-            f"publishes again: {recovered}{late}; exits {outcome.exits or 'none'}; {timeline.total} published"
+            f"publishes again: {recovered}{late}; exits {outcome.exits or 'none'}{surprise}; {timeline.total} published"
         )
+
+
+def _unexpected(exits: Mapping[str, Sequence[int]], allowed: Container[int]) -> dict[str, list[int]]:
+    found = {name: [code for code in codes if code not in allowed] for name, codes in exits.items()}
+    return {name: codes for name, codes in found.items() if codes}

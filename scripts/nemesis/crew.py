@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -23,6 +24,7 @@ _SCRIPTS = Path(__file__).resolve().parent.parent
 _RESTART_S = 0.5
 """Kubernetes starts a container again at once the first time; from then on it takes longer than this."""
 _LEAVE_S = 30.0
+_LOOK_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,8 @@ class Place:
         self._log = log
         self._note = note
         self._over = threading.Event()
+        self._resting = False
+        self._starting = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._spawn()
         self._thread = threading.Thread(target=self._tend, name=f"place-{name}", daemon=True)
@@ -84,6 +88,19 @@ class Place:
         process.stdin.write(f"{command}\n".encode())
         process.stdin.flush()
 
+    def rest(self) -> None:
+        """End it in good order, and do not start it again until `wake`. Blocks until it is gone."""
+        with self._starting:
+            self._resting = True
+        deadline_s = time.monotonic() + _LEAVE_S
+        while self.pid is not None:
+            self.send(signal.SIGTERM if time.monotonic() < deadline_s else signal.SIGKILL)
+            self._wait_for_end(_LEAVE_S)
+
+    def wake(self) -> None:
+        """Start it."""
+        self._resting = False
+
     def retire(self, number: signal.Signals = signal.SIGTERM) -> None:
         """End it and do not start it again. Blocks until it is gone."""
         self._over.set()
@@ -111,6 +128,12 @@ class Place:
         self._process.stdin.write(orjson.dumps(self._settings) + b"\n")
         self._process.stdin.flush()
 
+    def _wait_for_end(self, timeout_s: float) -> None:
+        process = self._process
+        if process:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(timeout_s)
+
     def _tend(self) -> None:
         while True:
             process = self._process
@@ -121,7 +144,16 @@ class Place:
             self._note(Exit(time.monotonic(), self.name, code))
             if self._over.wait(_RESTART_S):
                 return
-            self._spawn()
+            while not self._spawned():
+                if self._over.wait(_LOOK_S):
+                    return
+
+    def _spawned(self) -> bool:
+        """Start it unless it rests."""
+        with self._starting:
+            if not self._resting:
+                self._spawn()
+            return not self._resting
 
 
 class Crew:
@@ -145,18 +177,29 @@ class Crew:
         """One less, for good."""
         self.places.pop(name).retire(number)
 
+    def rest(self) -> None:
+        """End all in good order, side by side, and start none until `wake`."""
+        self._each(Place.rest)
+
+    def wake(self) -> None:
+        """Start all that rest."""
+        self._each(Place.wake)
+
     def exits_since(self, at_s: float) -> list[Exit]:
         """Who ended after that moment."""
         return [each for each in self.exits if each.at_s >= at_s]
 
     def close(self) -> None:
         """End all, side by side."""
-        threads = [threading.Thread(target=place.retire) for place in self.places.values()]
+        self._each(Place.retire)
+        self.places.clear()
+
+    def _each(self, do: Callable[[Place], None]) -> None:
+        threads = [threading.Thread(target=do, args=[place]) for place in self.places.values()]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        self.places.clear()
 
     def __enter__(self) -> Self:
         return self

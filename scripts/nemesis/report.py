@@ -53,7 +53,7 @@ def _document(run: Run) -> dict[str, Any]:
         "good": run.good,
         "exactly_once": run.exactly_once,
         "seconds": run.seconds,
-        "findings": asdict(run.findings),
+        "findings": asdict(run.findings) | {"counts": dict(run.findings.counts)},  # of a Counter it makes a wrong copy
         "verified": run.verified,
         "stale_answers": run.stale_answers,
         "faults": [asdict(outcome) for outcome in run.outcomes],
@@ -72,7 +72,8 @@ def _rows(run: Run) -> list[list[str]]:
             "never" if each.recovered_s is None else f"{each.recovered_s:.1f} s",
             f"{each.limit_s:.0f} s",
             "never" if each.whole_s is None else f"{each.whole_s:.1f} s",
-            "; ".join(f"{name} {' '.join(map(str, codes))}" for name, codes in each.exits.items()),
+            "; ".join(f"{name} {' '.join(map(str, codes))}" for name, codes in each.exits.items())
+            + (" (unexpected)" if each.unexpected else ""),
             f"{each.busiest_cores:.2f}",
         ]
         for each in run.outcomes
@@ -127,10 +128,11 @@ def _html(run: Run) -> str:
     ]
     wrong = [f"{what}: {count}, such as {found.wrong[what][0]}" for what, count in found.counts.items()]
     late = [f"{each.name} at {each.applied_s:.0f} s: {each.about}" for each in run.late]
+    surprising = [f"{each.name} at {each.applied_s:.0f} s: exit codes {each.unexpected}" for each in run.surprising]
     parts = [
         cards(figures),
         section("Published per second", "What became visible to a reader of committed records.", _picture()),
-        section("What is wrong", "", bullets([*wrong, *late] or ["Nothing."])),
+        section("What is wrong", "", bullets([*wrong, *late, *surprising] or ["Nothing."])),
         section(
             "By kind",
             "Until every partition published again, counted from healing.",

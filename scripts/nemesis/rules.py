@@ -1,5 +1,7 @@
 """What the proxy does to requests and replies that match: hold, drop, delay, silence, cut, or only watch.
 
+Rules that change what a reply says are in `forgeries`.
+
 A rule is made anywhere, works in the proxy's own thread from `Proxy.apply` on, and ends with `Proxy.lift`, which lets go
 of everything that it keeps. What it keeps holds up all that is behind it on the same connection and in the same
 direction, as a slow network would.
@@ -81,6 +83,10 @@ class Rule:
     async def reply(self, request: Request, arrived_s: float) -> Verdict:  # noqa: ARG002
         """The reply to a request on its way to the client."""
         return Verdict.PASS
+
+    def altered(self, request: Request, frame: bytes) -> bytes:  # noqa: ARG002
+        """The frame that the client gets for the reply's `frame`, size and correlation id included. Must not block."""
+        return frame
 
 
 class _Nth(Rule):

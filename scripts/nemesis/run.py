@@ -17,7 +17,8 @@ from enricher.verify import watching
 from nemesis.campaign import Campaign
 from nemesis.check import check
 from nemesis.faults import plan
-from nemesis.scene import Names, Scene, settings_of, wait_until
+from nemesis.scene import Scene, settings_of
+from nemesis.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from nemesis.check import Findings
     from nemesis.crew import Exit
     from nemesis.faults import Fault
+    from nemesis.topics import Names
 
 _CATCH_UP_S = 120.0
 _SAMPLE_S = 1.0
@@ -62,7 +64,10 @@ class Run:
     exits: Sequence[Exit]
     per_second: Mapping[int, int]
     stale_answers: int
-    """How often a sample of the committed offsets was below the one before, though the log says that none went back."""
+    """How often a sample of the committed offsets was below the one before, though the log says that none went back.
+
+    Those of a topic that was made again begin again, and are among them.
+    """
     caught_up: bool
 
     @property
@@ -76,6 +81,11 @@ class Run:
         return [outcome for outcome in self.outcomes if outcome.spun]
 
     @property
+    def surprising(self) -> Sequence[Outcome]:
+        """Faults during which a worker ended with an exit code that they are no reason for."""
+        return [outcome for outcome in self.outcomes if outcome.unexpected]
+
+    @property
     def exactly_once(self) -> bool:
         """Whether both verifiers find nothing wrong."""
         return self.caught_up and self.findings.good and self.verified["exit_code"] == 0
@@ -83,7 +93,7 @@ class Run:
     @property
     def good(self) -> bool:
         """Whether all held."""
-        return self.exactly_once and not self.late and not self.spinning
+        return self.exactly_once and not self.late and not self.spinning and not self.surprising
 
     @property
     def kinds(self) -> int:
@@ -98,6 +108,7 @@ class Run:
             [
                 f"{len(self.outcomes)} faults of {self.kinds} kinds in {self.seconds / 60:.1f} minutes",
                 f"{found.inputs} inputs, {found.outputs} records, {found.dead_letters} dead letters",
+                *([f"{found.gone} inputs gone with their topic"] if found.gone else []),
                 f"{found.counts['lost']} lost, {found.counts['doubled']} doubled",
                 ", ".join(f"{count} {what}" for what, count in found.counts.items()) or "nothing wrong",
                 f"enricher verify: exit code {self.verified['exit_code']}",
@@ -105,6 +116,7 @@ class Run:
                 f"{self.stale_answers} stale answers about committed offsets",
                 f"{len(self.late)} recoveries over the limit",
                 f"{len(self.spinning)} times a worker turned in circles",
+                f"{len(self.surprising)} times a worker ended with a code that the fault is no reason for",
                 "caught up" if self.caught_up else "NOT caught up",
             ]
         )
@@ -129,7 +141,7 @@ def play(asked: Plan, folder: Path, say: Callable[[str], None]) -> Run:
             asked,
             seconds,
             campaign.outcomes,
-            check(scene.cluster.bootstrap_servers, scene.names, scene.timeline.seen),
+            check(scene.cluster.bootstrap_servers, scene.names, scene.timeline.seen, scene.topics.past),
             verified(scene.cluster.bootstrap_servers, scene.names),
             exits,
             dict(scene.timeline.per_second),
@@ -152,7 +164,7 @@ def catch_up(scene: Scene) -> bool:
     scene.workload.finish()
     caught_up = wait_until(lambda: scene.backlog() == 0, _CATCH_UP_S, 0.5)
     # The timeline's reader is a moment behind the commit.
-    return wait_until(lambda: scene.timeline.total >= scene.workload.delivered, 10.0) and caught_up
+    return wait_until(scene.all_is_seen, 10.0, 0.5) and caught_up
 
 
 def verified(bootstrap_servers: str, names: Names) -> dict[str, Any]:

@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka.admin import AdminClient
 
 from broker import Cluster
 from broker.properties import QUICK_TO_NOTICE
 from nemesis.articles import Articles
 from nemesis.crew import Crew
 from nemesis.proxy import Proxy
+from nemesis.reader import Reader
 from nemesis.timeline import Timeline
+from nemesis.topics import Names, TopicKeeper
+from nemesis.waiting import wait_until
 from nemesis.workload import Workload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
     from types import TracebackType
 
     from broker import Node
+
+__all__ = ["Names", "Scene", "java_hash", "settings_of", "wait_until"]
 
 PARTITIONS = 6
 SESSION_S, TRANSACTION_S, POLL_INTERVAL_S, ENGINE_S = 6.0, 5.0, 10.0, 15.0
@@ -34,23 +37,12 @@ _ASK_S = 10.0
 _LISTENER = "PROXIED"
 
 
-@dataclass(frozen=True, slots=True)
-class Names:
-    """Topics and group of one run."""
-
-    input: str
-    output: str
-    dead_letters: str
-    group: str
-
-
 class Scene:
     """A running world. `nodes` brokers, `workers` workers, `rate_per_s` articles a second once `workload` is resumed."""
 
     def __init__(self, folder: Path, *, nodes: int = 3, workers: int = 3, rate_per_s: float = 100.0) -> None:
         name = f"c{uuid.uuid4().hex[:6]}"
         self.names = Names(f"{name}.articles", f"{name}.entities", f"{name}.dead-letters", f"{name}.group")
-        self.partitions = PARTITIONS
         self._closing = ExitStack()
         try:
             self._set_up(folder, nodes, workers, rate_per_s, name)
@@ -66,8 +58,10 @@ class Scene:
         self.cluster = enter(Cluster(nodes, properties=QUICK_TO_NOTICE, listeners=listeners, advertised=advertised))
         self.proxy.pass_on_to(self.cluster.ports_of(_LISTENER))
         self.cluster.warm_up()
-        self.admin = AdminClient({"bootstrap.servers": self.cluster.bootstrap_servers, "log_level": 0})
-        self._make_topics(nodes)
+        self._reader = Reader(self.cluster.bootstrap_servers, self.names.group)
+        self._admin = AdminClient({"bootstrap.servers": self.cluster.bootstrap_servers, "log_level": 0})
+        self.topics = TopicKeeper(self.cluster.bootstrap_servers, self.names, PARTITIONS, replicas=nodes)
+        self.topics.make_all()
         outputs = [self.names.output, self.names.dead_letters]
         self.timeline = enter(Timeline(self.cluster.bootstrap_servers, outputs))
         settings = partial(settings_of, self.proxy.addresses, self.names)
@@ -83,11 +77,16 @@ class Scene:
     ) -> None:
         self._closing.close()
 
+    @property
+    def partitions(self) -> int:
+        """How many the input has now."""
+        return self.topics.partitions
+
     # ---- who is where
 
     def leader_of(self, topic: str, partition: int) -> Node:
         """The node that leads a partition now."""
-        leader = self.admin.list_topics(topic, timeout=_ASK_S).topics[topic].partitions[partition].leader
+        leader = self._admin.list_topics(topic, timeout=_ASK_S).topics[topic].partitions[partition].leader
         return next(node for node in self.cluster.nodes if node.node_id == leader)
 
     def group_coordinator(self) -> Node:
@@ -103,16 +102,17 @@ class Scene:
         return f"{self.names.group}/{worker}"
 
     def _coordinator(self, topic: str, key: str) -> Node:
-        partitions = len(self.admin.list_topics(topic, timeout=_ASK_S).topics[topic].partitions)
+        partitions = len(self._admin.list_topics(topic, timeout=_ASK_S).topics[topic].partitions)
         return self.leader_of(topic, java_hash(key) % partitions)
 
     # ---- what there is
 
-    def add_partition(self) -> None:
-        """One more for each topic: the outputs first, so that every input partition always has its own."""
-        self.partitions += 1
-        for topic in (self.names.output, self.names.dead_letters, self.names.input):
-            self.admin.create_partitions([NewPartitions(topic, self.partitions)])[topic].result(_ASK_S)
+    def all_is_seen(self) -> bool:
+        """Whether the timeline has read all outputs that a reader of committed records can see."""
+        topics = (self.names.output, self.names.dead_letters)
+        stable = {topic: self._reader.stable_and_ends(topic) for topic in topics}
+        ends = {(topic, number): end for topic in topics for number, (end, _) in stable[topic].items()}
+        return self.timeline.has_seen(ends)
 
     def backlog(self) -> int:
         """Offsets that the group has not committed yet."""
@@ -121,17 +121,10 @@ class Scene:
             asked = [TopicPartition(self.names.input, number) for number in range(self.partitions)]
             committed = consumer.committed(asked, timeout=_ASK_S)
             ends = [consumer.get_watermark_offsets(each, timeout=_ASK_S)[1] for each in asked]
-            return sum(end - max(0, each.offset) for each, end in zip(committed, ends, strict=True))
+            # The offset of a topic that was deleted may lie beyond the end of the present one.
+            return sum(max(0, end - max(0, each.offset)) for each, end in zip(committed, ends, strict=True))
         finally:
             consumer.close()
-
-    def _make_topics(self, nodes: int) -> None:
-        topics = (self.names.input, self.names.output, self.names.dead_letters)
-        new = [NewTopic(topic, num_partitions=self.partitions, replication_factor=nodes) for topic in topics]
-        for future in self.admin.create_topics(new).values():
-            future.result(_ASK_S)
-        # Created is not yet known to every broker.
-        wait_until(lambda: set(topics) <= self.admin.list_topics(timeout=_ASK_S).topics.keys(), _ASK_S)
 
 
 def settings_of(bootstrap_servers: str, names: Names, instance: str) -> Mapping[str, Any]:
@@ -169,13 +162,3 @@ def java_hash(text: str) -> int:
         value = (31 * value + unit) & 0xFFFFFFFF
     # Of a negative number the absolute value, not the lower 31 bits; 0 of the one that has none in 32 bits.
     return 0 if value == 1 << 31 else min(value, (1 << 32) - value)
-
-
-def wait_until(condition: Callable[[], bool], timeout_s: float, every_s: float = 0.1) -> bool:
-    """Until it holds; false when it does not within the timeout."""
-    deadline_s = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > deadline_s:
-            return False
-        time.sleep(every_s)
-    return True

@@ -8,14 +8,17 @@ from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
 from nemesis.headers import source_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from types import TracebackType
 
     from confluent_kafka import Message
+
+    from nemesis.headers import Place
 
 _LOOK_FOR_PARTITIONS_S = 3.0
 
@@ -40,11 +43,12 @@ class Timeline:
     def __init__(self, bootstrap_servers: str, topics: list[str]) -> None:
         self.began_s = time.monotonic()
         self.per_second: Counter[int] = Counter()
-        self.seen: Counter[tuple[int, int]] = Counter()
-        """How often an output of each input, by partition and offset."""
+        self.seen: Counter[Place] = Counter()
+        """How often an output of each input."""
         self._topics = topics
         self._moving = Moving(float("inf"))
         self._assigned: set[tuple[str, int]] = set()
+        self._ends: dict[tuple[str, int], int] = {}
         self._consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap_servers,
@@ -52,6 +56,7 @@ class Timeline:
                 "client.id": "timeline",
                 "isolation.level": "read_committed",
                 "enable.auto.commit": False,
+                "enable.partition.eof": True,
                 "fetch.wait.max.ms": 250,
                 "reconnect.backoff.max.ms": 1_000,
                 "log_level": 0,
@@ -71,6 +76,10 @@ class Timeline:
         self._moving = Moving(time.time())
         return self._moving
 
+    def has_seen(self, ends: Mapping[tuple[str, int], int]) -> bool:
+        """Whether it has read up to these offsets of the topics' partitions."""
+        return all(self._ends.get(partition, 0) >= end for partition, end in ends.items())
+
     def __enter__(self) -> Self:
         return self
 
@@ -89,8 +98,11 @@ class Timeline:
                 with suppress(KafkaException):
                     self._take_new_partitions()
             for message in [*self._consumer.consume(1, 0.1), *self._consumer.consume(500, 0)]:
-                if message.error() is None:
+                error = message.error()
+                if error is None:
                     self._note(message)
+                elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001  the client's name
+                    self._ends[message.topic() or "", message.partition() or 0] = message.offset() or 0
 
     def _take_new_partitions(self) -> None:
         topics = self._consumer.list_topics(timeout=1.0).topics
@@ -104,4 +116,4 @@ class Timeline:
         source = source_of(message)
         self.per_second[int(time.monotonic() - self.began_s)] += 1
         self.seen[source] += 1
-        self._moving.note(source[0], message.timestamp()[1] / 1000)
+        self._moving.note(source.partition, message.timestamp()[1] / 1000)

@@ -92,19 +92,21 @@ class Wire:
         while came := await frames.get():
             arrived_s, frame = came
             request = self._unanswered.pop(correlation_id_of(frame), None)
-            passes = request is None or await self._passes_down(request, arrived_s)
+            passed = frame if request is None else await self._passed_down(request, frame, arrived_s)
             if not self._unanswered:
                 self._answered.set()
-            if passes and not self._client.is_closing():
-                self._client.write(frame)
+            if passed is not None and not self._client.is_closing():
+                self._client.write(passed)
                 with suppress(OSError):  # the client has gone: the broker is heard all the same
                     await self._client.drain()
 
-    async def _passes_down(self, request: Request, arrived_s: float) -> bool:
+    async def _passed_down(self, request: Request, frame: bytes, arrived_s: float) -> bytes | None:
+        """The reply as the rules leave it; None where one of them keeps it from the client."""
         for rule in [rule for rule in self._rules if rule.match.takes(request)]:
             if await rule.reply(request, arrived_s) is not Verdict.PASS:
-                return False
-        return True
+                return None
+            frame = rule.altered(request, frame)
+        return frame
 
     async def _all_answered(self) -> None:
         while self._unanswered:

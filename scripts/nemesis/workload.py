@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Self
 from confluent_kafka import Producer
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import TracebackType
 
     from confluent_kafka import KafkaError, Message
@@ -19,6 +20,8 @@ _TURN_S = 0.05
 _MOST_BEHIND_S = 2.0
 """What a blocked publisher may make up for afterwards; more would be a flood."""
 _TIMEOUT_S = 60.0
+PARTITION_UA = -1
+"""librdkafka's name for: the partitioner decides, by the key."""
 
 
 class Workload:
@@ -29,13 +32,11 @@ class Workload:
         self._topic = topic
         self._articles = articles
         self._rate_per_s = rate_per_s
-        self._producer = Producer({**self._common("workload"), "enable.idempotence": True, "linger.ms": 20})
+        self._producer = self._connected()
         self._number = 0
         self._lock = threading.Lock()
         self._running = threading.Event()
         self._over = threading.Event()
-        self.delivered = 0
-        """Inputs that the brokers have acknowledged, and committed."""
         self.failed: list[str] = []
         self._thread = threading.Thread(target=self._publish, name="workload", daemon=True)
         self._thread.start()
@@ -63,6 +64,26 @@ class Workload:
         for _ in range(count):
             self._send(self._producer, self._articles.poison(self._next()))
 
+    def large_poison(self, sizes_bytes: Sequence[int]) -> None:
+        """Bad ones of these sizes."""
+        for size_bytes in sizes_bytes:
+            self._send(self._producer, self._articles.large_poison(self._next(), size_bytes))
+
+    def burst(self, count: int, partition: int = PARTITION_UA) -> None:
+        """So many articles at once, to one partition or to all. Blocks until the brokers have acknowledged everything."""
+        for _ in range(count):
+            self._send(self._producer, self._articles.input(self._next()), partition)
+        self.settle()
+
+    def settle(self) -> None:
+        """Wait until the brokers have acknowledged all that was sent. Raises RuntimeError if they do not."""
+        if left := self._producer.flush(_TIMEOUT_S):
+            raise RuntimeError(f"{left} inputs were not acknowledged")
+
+    def reconnect(self) -> None:
+        """Go on with a new producer, which knows nothing of a topic that was deleted. Only while paused and settled."""
+        self._producer = self._connected()
+
     def in_transaction(self, count: int, *, commit: bool) -> None:
         """So many articles in one transaction, which is committed or aborted. Blocks."""
         producer = Producer({**self._common("workload-transactional"), "transactional.id": f"{self._topic}-upstream"})
@@ -74,7 +95,6 @@ class Workload:
         producer.flush(_TIMEOUT_S)
         if commit:
             producer.commit_transaction(_TIMEOUT_S)
-            self.delivered += count
         else:
             producer.abort_transaction(_TIMEOUT_S)
         producer.close()
@@ -95,6 +115,9 @@ class Workload:
     ) -> None:
         self._over.set()
         self._thread.join()
+
+    def _connected(self) -> Producer:
+        return Producer({**self._common("workload"), "enable.idempotence": True, "linger.ms": 20})
 
     def _common(self, name: str) -> dict[str, str | int]:
         return {
@@ -124,17 +147,15 @@ class Workload:
                 due_s += 1 / self._rate_per_s
             self._producer.poll(0)
 
-    def _send(self, producer: Producer, article: Input) -> None:
+    def _send(self, producer: Producer, article: Input, partition: int = PARTITION_UA) -> None:
         while True:
             try:
-                producer.produce(self._topic, article.value, article.key, on_delivery=self._delivered)
+                producer.produce(self._topic, article.value, article.key, partition, self._delivered)
             except BufferError:
                 producer.poll(0.1)
             else:
                 return
 
     def _delivered(self, error: KafkaError | None, _message: Message) -> None:
-        if error is None:
-            self.delivered += 1
-        else:
+        if error is not None:
             self.failed.append(str(error))

@@ -2,73 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from support.doctored import COUNT, publish, right_answers, verdict
 from support.topics import Topics
 
-from nemesis.articles import Articles
-from nemesis.check import Findings, Place, check
-from nemesis.reference import expected
-from nemesis.scene import Names
+from nemesis.articles import Articles, Input
+from nemesis.headers import OMITTED, Place
 
 pytestmark = pytest.mark.broker
-
-COUNT = 120
-Headers = list[tuple[str, str | bytes | None]]
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """One output: of which input, under which key, with which value, where."""
-
-    place: Place
-    key: bytes
-    value: bytes | None
-    stage: str | None
-    partition: int
-
-    @property
-    def headers(self) -> Headers:
-        """As the schemas say, as far as the check looks."""
-        prefix = "enricher" if self.stage is None else "enricher.dlq"
-        source: Headers = [
-            (f"{prefix}.source.partition", str(self.place[0])),
-            (f"{prefix}.source.offset", str(self.place[1])),
-        ]
-        return source if self.stage is None else [*source, ("enricher.dlq.stage", self.stage)]
-
-
-def right_answers(topics: Topics) -> list[Answer]:
-    """Publish inputs, all to partition 0, and give the outputs that a faultless worker would write."""
-    producer = Producer({"bootstrap.servers": topics.bootstrap_servers, "enable.idempotence": True})
-    articles, answers = Articles("check"), []
-    for number in range(COUNT):
-        article = articles.input(number)
-        producer.produce(topics.input, article.value, article.key, partition=0)
-        wanted = expected(article.value)
-        stage = wanted.kind if wanted.kind in {"decode", "inference"} else None
-        answers.append(Answer((0, number), article.key, wanted.value, stage, 0))
-    assert producer.flush(20) == 0
-    return answers
-
-
-def verdict(topics: Topics, answers: Sequence[Answer], *, committed: int = COUNT) -> Findings:
-    """Write the outputs, commit the offset, check."""
-    producer = Producer({"bootstrap.servers": topics.bootstrap_servers, "enable.idempotence": True})
-    for each in answers:
-        topic = topics.output if each.stage is None else topics.dead_letters
-        producer.produce(topic, each.value, each.key, headers=each.headers, partition=each.partition)
-    assert producer.flush(20) == 0
-    consumer = Consumer({"bootstrap.servers": topics.bootstrap_servers, "group.id": topics.group})
-    offsets = [TopicPartition(topics.input, n, 0 if n else committed) for n in range(4)]
-    consumer.commit(offsets=offsets, asynchronous=False)
-    consumer.close()
-    names = Names(topics.input, topics.output, topics.dead_letters, topics.group)
-    return check(topics.bootstrap_servers, names, Counter(each.place for each in answers))
 
 
 def test_right_answers_are_found_right(direct: Topics) -> None:
@@ -93,7 +37,7 @@ def test_doubled_output_is_found(direct: Topics) -> None:
 def test_invented_output_is_found(direct: Topics) -> None:
     """An output names an input that there is not."""
     answers = right_answers(direct)
-    invented = replace(answers[0], place=(0, COUNT + 5))
+    invented = replace(answers[0], place=Place(None, 0, COUNT + 5))
     counts = verdict(direct, [*answers, invented]).counts
     assert {"invented": 1, "seen while it ran, gone now": 1} == counts
 
@@ -126,6 +70,37 @@ def test_dead_letter_of_a_good_article_is_found(direct: Topics) -> None:
     answers = right_answers(direct)
     answers[1] = replace(answers[1], stage="decode")
     assert {"of the wrong kind": 1} == verdict(direct, answers).counts
+
+
+def test_output_in_another_partition_is_found(direct: Topics) -> None:
+    """One output stands where another input partition's outputs belong: its key is no longer in order for a reader."""
+    answers = right_answers(direct)
+    answers[1] = replace(answers[1], partition=2)
+    assert {"in another partition than its input": 1} == verdict(direct, answers).counts
+
+
+LARGE = Articles("check").large_poison(1, 150_000)
+OMITTING = ((OMITTED, "150000"),)
+
+
+def test_dead_letter_without_a_large_value_is_right(direct: Topics) -> None:
+    """The topic may not take it: then the letter says how many bytes are left out."""
+    (answer,) = publish(direct, [LARGE])
+    assert {} == verdict(direct, [replace(answer, value=None, more=OMITTING)], committed=1).counts
+
+
+def test_dead_letter_without_a_small_value_is_found(direct: Topics) -> None:
+    """Every topic takes it."""
+    (answer,) = publish(direct, [Input(b"k", b"{")])
+    findings = verdict(direct, [replace(answer, value=None, more=((OMITTED, "1"),))], committed=1)
+    assert {"without a value of which it says another size": 1} == findings.counts
+
+
+def test_dead_letter_that_says_a_wrong_size_is_found(direct: Topics) -> None:
+    """The value is gone, so its size must be right."""
+    (answer,) = publish(direct, [LARGE])
+    findings = verdict(direct, [replace(answer, value=None, more=((OMITTED, "150001"),))], committed=1)
+    assert {"without a value of which it says another size": 1} == findings.counts
 
 
 def test_offset_behind_the_end_is_found(direct: Topics) -> None:

@@ -15,8 +15,14 @@ from nemesis.faults.brokers import (
     RollingRestart,
     TransactionCoordinatorKilled,
 )
-from nemesis.faults.inputs import PartitionsAdded, PoisonMessages, TransactionalInput
-from nemesis.faults.network import ConnectionsCut, ConnectionsDelayed, OneWay
+from nemesis.faults.inputs import (
+    OutputPartitionsAdded,
+    PartitionsAdded,
+    PoisonMessages,
+    RefusedLetter,
+    TransactionalInput,
+)
+from nemesis.faults.network import ConnectionsCut, ConnectionsDelayed, OneWay, RecordsDamaged
 from nemesis.faults.requests import (
     EndTxnReplyDropped,
     EndTxnReplyUnread,
@@ -24,8 +30,11 @@ from nemesis.faults.requests import (
     LateEndTxn,
     LateInitProducerId,
     LateTxnOffsetCommit,
+    OffsetFetchWrong,
 )
+from nemesis.faults.topics import OffsetsDeleted, TopicMadeAgain
 from nemesis.faults.workers import (
+    BrokerAwayAtStart,
     ItemLost,
     ModelHangs,
     RebalanceStorm,
@@ -67,6 +76,13 @@ KINDS: tuple[type[Fault], ...] = (
     PartitionsAdded,
     PoisonMessages,
     TransactionalInput,
+    OffsetFetchWrong,
+    TopicMadeAgain,
+    OffsetsDeleted,
+    OutputPartitionsAdded,
+    RecordsDamaged,
+    RefusedLetter,
+    BrokerAwayAtStart,
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
@@ -19,6 +20,13 @@ CATCH_S = 6.0
 """A busy worker sends every request of a transaction several times a second; one that rests, or restarts, takes longer."""
 
 
+EXIT_CODES = frozenset({0, 5, 6, 7, -signal.SIGKILL, -signal.SIGTERM})
+"""With a reason: asked to, fenced, no recovery, no progress. SIGTERM where it came before the interpreter had begun to
+listen. Not 4: whatever a fault does, no broker refuses anything for good."""
+FENCED = 5
+"""Only with a rival, or where a process that died is still a member of the group under the worker's name."""
+
+
 class Fault(ABC):
     """One fault with its parameters, which depend on `chosen` alone and on the number of workers and brokers.
 
@@ -28,6 +36,8 @@ class Fault(ABC):
     name: ClassVar[str]
     silent_death: ClassVar[bool] = False
     """True where a worker dies without a word: the group may take a session timeout to notice."""
+    exit_codes: ClassVar[frozenset[int]] = EXIT_CODES
+    """With which workers may end meanwhile."""
 
     def __init__(self, scene: Scene, chosen: Random) -> None:
         self.scene = scene

@@ -8,8 +8,8 @@ import time
 from abc import abstractmethod
 from typing import TYPE_CHECKING
 
-from nemesis.faults.base import Fault
-from nemesis.scene import wait_until
+from nemesis.faults.base import EXIT_CODES, FENCED, Fault
+from nemesis.waiting import wait_until
 
 if TYPE_CHECKING:
     from broker import Node
@@ -114,6 +114,7 @@ class BrokerFrozen(_BrokerKilled):
     """SIGSTOP to a broker, past its session with the controller or not; then SIGCONT."""
 
     name = "broker frozen"
+    exit_codes = EXIT_CODES - {FENCED}
 
     def find(self) -> Node:
         """Of an output partition."""
@@ -134,6 +135,7 @@ class RollingRestart(Fault):
     """All brokers one after the other, in good order."""
 
     name = "rolling restart of all brokers"
+    exit_codes = EXIT_CODES - {FENCED}
 
     def apply(self) -> None:
         """Each comes back before the next one goes."""
@@ -150,6 +152,7 @@ class DiskFull(_BrokerKilled):
     """
 
     name = "broker's disk full"
+    exit_codes = EXIT_CODES - {FENCED}
 
     @classmethod
     def possible(cls, scene: Scene) -> bool:  # noqa: ARG003

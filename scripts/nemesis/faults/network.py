@@ -5,6 +5,8 @@ from __future__ import annotations
 from abc import abstractmethod
 
 from nemesis.faults.base import Fault
+from nemesis.forgeries import DamagedRecords
+from nemesis.frames import Api
 from nemesis.rules import Cut, Delay, Direction, Match, Rule, Silence
 
 
@@ -70,3 +72,24 @@ class OneWay(_NetworkFault):
         direction = self.chosen.choice(list(Direction))
         self.about += f", nothing {direction.value}"
         return Silence(self.match, {direction})
+
+
+class RecordsDamaged(Fault):
+    """One byte of a record is another on its way to a worker, in every other reply to its Fetch: a bad network card."""
+
+    name = "records damaged on the way"
+
+    def choose(self) -> None:
+        """On whose way, for how long."""
+        self.worker, self.lasts_s = self.some_worker(), self.chosen.uniform(2.0, 6.0)
+        self.about = f"{self.worker}, {self.lasts_s:.1f} s"
+
+    def apply(self) -> None:
+        """Damage them."""
+        self.damage = DamagedRecords(self.of_worker(self.worker, Api.FETCH))
+        self.catch(self.damage)
+
+    def heal(self) -> None:
+        """No more of it."""
+        self.scene.proxy.lift(self.damage)
+        self.about += f", {self.damage.damaged} replies"

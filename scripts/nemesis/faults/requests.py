@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import signal
+import time
 from typing import ClassVar
 
-from nemesis.faults.base import Fault
+from nemesis.faults.base import EXIT_CODES, FENCED, Fault
+from nemesis.forgeries import OffsetsError, WrongOffsets
 from nemesis.frames import Api
-from nemesis.rules import DropReply, Hold
+from nemesis.rules import Delay, DropReply, Hold
+
+_REJOIN_S = 30.0
+"""A worker that ends and comes back has its partitions again within this, also where its session must end first."""
 
 
 class _LateRequest(Fault):
@@ -24,11 +29,11 @@ class _LateRequest(Fault):
         self.worker, self.nth = self.some_worker(), self.chosen.randrange(1, 4)
         self.hang_up = self.chosen.random() < 0.75
         self.lasts_s = self.chosen.uniform(0.5, 3.0) if self.hang_up else self.chosen.uniform(6.0, 9.0)
-        how = "sent again meanwhile" if self.hang_up else "no connection lost"
-        self.about = f"{self.worker}, {how}, {self.lasts_s:.1f} s"
 
     def apply(self) -> None:
         """Catch it."""
+        how = "sent again meanwhile" if self.hang_up else "no connection lost"
+        self.about = f"{self.worker}, {how}, {self.lasts_s:.1f} s"
         self.hold = Hold(self.of_worker(self.worker, self.api), self.nth, hang_up=self.hang_up)
         self.catch(self.hold)
 
@@ -59,23 +64,74 @@ class LateAddPartitions(_LateRequest):
 
 
 class LateInitProducerId(_LateRequest):
-    """It takes the epoch from the producer that works by then: a worker fences itself, and has to find out that it did."""
+    """It takes the transactional id from the worker's own, newer producer; there is no rival.
+
+    It is sent by a new producer, and the worker makes one after a slow transaction: so this makes one slow.
+    """
 
     name = "InitProducerId late"
     api = Api.INIT_PRODUCER_ID
-    _start_s = 30.0
+    exit_codes = EXIT_CODES - {FENCED}
+    _slow_s = 0.3
+
+    def choose(self) -> None:
+        """The first one: of more there might be none."""
+        super().choose()
+        self.nth = 1
 
     def shorten(self) -> None:
-        """Sent twice, which is what matters."""
-        self.hang_up, self.lasts_s = True, 2.0
+        """Only one that is sent again takes the id from anybody."""
+        super().shorten()
+        self.hang_up = True
 
     def apply(self) -> None:
-        """Only a producer's first request is one: the worker is stopped, and its successor's is caught."""
-        self.hold = Hold(self.of_worker(self.worker, self.api), hang_up=self.hang_up)
-        self.scene.proxy.apply(self.hold)
-        self.place(self.worker).send(signal.SIGTERM)
-        if not self.hold.caught.wait(self._start_s):
+        """Catch it."""
+        slow = Delay(self.of_worker(self.worker, Api.END_TXN), self._slow_s)
+        self.scene.proxy.apply(slow)
+        super().apply()
+        self.scene.proxy.lift(slow)
+
+
+class OffsetFetchWrong(Fault):
+    """The broker does not know the committed offsets at the moment when partitions are assigned, and says so.
+
+    What brings the assignment about is a worker that ends and comes back, or a further one that comes and goes.
+    """
+
+    name = "OffsetFetch answered wrongly"
+    exit_codes = EXIT_CODES - {FENCED}
+    _guest = "guest"
+    _stays_s = 3.0
+
+    def choose(self) -> None:
+        """Which error, how often, and what makes the assignment."""
+        self.error, self.times = self.chosen.choice(list(OffsetsError)), self.chosen.choice([1, 1, 3])
+        self.how = self.chosen.choice([signal.SIGTERM, signal.SIGKILL, None])
+        self.worker = self.some_worker()
+
+    def shorten(self) -> None:
+        """The quickest."""
+        self.times, self.how = 1, signal.SIGTERM
+
+    def apply(self) -> None:
+        """Answer the next one wrongly, and make somebody ask."""
+        match = self.of_worker(self.worker, Api.OFFSET_FETCH)
+        self.rule = WrongOffsets(match, self.error, self.times)
+        self.scene.proxy.apply(self.rule)
+        how = f"after {self.how.name}" if self.how else "after a guest"
+        self.about = f"{self.worker}, {self.error.name}, {self.times} times, {how}"
+        if self.how:
+            self.place(self.worker).send(self.how)
+        else:
+            self.scene.crew.add(self._guest)
+            time.sleep(self._stays_s)
+            self.scene.crew.remove(self._guest)
+        if not self.rule.caught.wait(_REJOIN_S):
             self.about += ", which did not come"
+
+    def heal(self) -> None:
+        """No more of it."""
+        self.scene.proxy.lift(self.rule)
 
 
 class EndTxnReplyDropped(Fault):

@@ -10,8 +10,9 @@ from confluent_kafka import Producer
 
 from nemesis.faults.base import Fault
 from nemesis.frames import Api
-from nemesis.rules import Watch
-from nemesis.scene import ENGINE_S, POLL_INTERVAL_S, TRANSACTION_S, wait_until
+from nemesis.rules import Cut, Watch
+from nemesis.scene import ENGINE_S, POLL_INTERVAL_S, TRANSACTION_S
+from nemesis.waiting import wait_until
 
 _PHASES = (
     Api.ADD_PARTITIONS_TO_TXN,
@@ -91,6 +92,33 @@ class WorkerPaused(_Signalled):
     def heal(self) -> None:
         """SIGCONT."""
         self.place(self.worker).send(signal.SIGCONT)
+
+
+class BrokerAwayAtStart(Fault):
+    """A worker is killed, and its next process finds no broker for longer than its first tries take."""
+
+    name = "broker away at the start of a worker"
+    silent_death = True
+
+    def choose(self) -> None:
+        """Which worker, for how long."""
+        self.worker = self.some_worker()
+        self.lasts_s = self.chosen.uniform(14.0, 25.0)
+        self.about = f"{self.worker}, {self.lasts_s:.1f} s"
+
+    def shorten(self) -> None:
+        """Longer than a request may take all the same."""
+        self.lasts_s = 12.0
+
+    def apply(self) -> None:
+        """Take the brokers away from this worker, then kill it."""
+        self.cut = Cut(self.of_worker(self.worker))
+        self.scene.proxy.apply(self.cut)
+        self.place(self.worker).send(signal.SIGKILL)
+
+    def heal(self) -> None:
+        """They can be reached again."""
+        self.scene.proxy.lift(self.cut)
 
 
 class RebalanceStorm(Fault):

@@ -1,0 +1,92 @@
+"""Reads whole topics, and asks for offsets, with clients that are no members of a group."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from confluent_kafka import Message
+
+_TIMEOUT_S = 30.0
+_SILENCE_S = 20.0
+"""A client that delivers nothing for so long is replaced."""
+_CLIENTS = 4
+_AT_ONCE = 1_000
+
+
+class Reader:
+    """Reads past the proxy. `group`: whose committed offsets are asked for."""
+
+    def __init__(self, bootstrap_servers: str, group: str) -> None:
+        self._common = {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": group,
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "fetch.wait.max.ms": 20,
+            "log_level": 0,
+        }
+
+    def records(
+        self, topic: str, isolation: str = "read_committed", begins: Mapping[int, int] | None = None
+    ) -> Iterator[Message]:
+        """All partitions to their ends, each in order, from `begins` on or from the beginning. Raises TimeoutError."""
+        with closing(Consumer(self._common)) as consumer:
+            nexts = dict.fromkeys(self._partitions(consumer, topic), OFFSET_BEGINNING) | dict(begins or {})
+        for _ in range(_CLIENTS):
+            yield from self._read_on(topic, nexts, isolation)
+            if not nexts:
+                return
+        raise TimeoutError(f"{topic}: nothing more comes of {sorted(nexts)}, and they are not at their ends")
+
+    def _read_on(self, topic: str, nexts: dict[int, int], isolation: str) -> Iterator[Message]:
+        """As far as one client gets: one was seen to deliver nothing at all, on a busy machine. Ended ones leave `nexts`."""
+        consumer = Consumer({**self._common, "isolation.level": isolation})
+        try:
+            consumer.assign([TopicPartition(topic, number, offset) for number, offset in nexts.items()])
+            # It waits for all that it is asked for, so where it may wait it is asked for one.
+            while nexts and (messages := consumer.consume(_AT_ONCE, 0) or consumer.consume(1, _SILENCE_S)):
+                for message in messages:
+                    error, number = message.error(), message.partition() or 0
+                    if error is None:
+                        nexts[number] = (message.offset() or 0) + 1
+                        yield message
+                    elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001  the client's name
+                        nexts.pop(number, None)
+        finally:
+            consumer.close()
+
+    def count(self, topic: str, isolation: str) -> int:
+        """How many records there are."""
+        return sum(1 for _ in self.records(topic, isolation))
+
+    def committed_and_ends(self, topic: str) -> dict[int, tuple[int, int]]:
+        """Of the group, and of the topic. Without a committed offset the first is below 0."""
+        with closing(Consumer(self._common)) as consumer:
+            asked = [TopicPartition(topic, number) for number in self._partitions(consumer, topic)]
+            committed = consumer.committed(asked, timeout=_TIMEOUT_S)
+            return {each.partition: (each.offset, self._end(consumer, each)) for each in committed}
+
+    def stable_and_ends(self, topic: str) -> dict[int, tuple[int, int]]:
+        """The last stable offset, and the end."""
+        with (
+            closing(Consumer({**self._common, "isolation.level": "read_committed"})) as stable,
+            closing(Consumer({**self._common, "isolation.level": "read_uncommitted"})) as every,
+        ):
+            asked = [TopicPartition(topic, number) for number in self._partitions(stable, topic)]
+            return {each.partition: (self._end(stable, each), self._end(every, each)) for each in asked}
+
+    def _end(self, consumer: Consumer, partition: TopicPartition) -> int:
+        bounds = consumer.get_watermark_offsets(
+            TopicPartition(partition.topic, partition.partition), timeout=_TIMEOUT_S
+        )
+        assert bounds is not None, "it raises when it has no answer"
+        return bounds[1]
+
+    def _partitions(self, consumer: Consumer, topic: str) -> list[int]:
+        return list(consumer.list_topics(topic, timeout=_TIMEOUT_S).topics[topic].partitions)

@@ -1,0 +1,94 @@
+"""Outputs as a faultless worker would write them, to be doctored: what tests of the check begin with."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from support.topics import Topics
+
+from nemesis.articles import Articles, Input
+from nemesis.check import Findings, check
+from nemesis.headers import Place
+from nemesis.incarnations import Incarnation
+from nemesis.reference import expected
+from nemesis.topics import Names
+
+COUNT = 120
+Headers = list[tuple[str, str | bytes | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One output: of which input, under which key, with which value, where."""
+
+    place: Place
+    key: bytes
+    value: bytes | None
+    stage: str | None
+    partition: int = 0
+    more: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def headers(self) -> Headers:
+        """As the schemas say, as far as the check looks."""
+        prefix = "enricher" if self.stage is None else "enricher.dlq"
+        source: Headers = [
+            (f"{prefix}.source.partition", str(self.place.partition)),
+            (f"{prefix}.source.offset", str(self.place.offset)),
+        ]
+        if self.place.topic_id is not None:
+            source.append((f"{prefix}.source.topic.id", self.place.topic_id))
+        return (
+            [*source, *self.more] if self.stage is None else [*source, ("enricher.dlq.stage", self.stage), *self.more]
+        )
+
+
+def answer_to(given: Input, place: Place) -> Answer:
+    """The output that a faultless worker would write."""
+    wanted = expected(given.value)
+    stage = wanted.kind if wanted.kind in {"decode", "inference"} else None
+    return Answer(place, given.key, wanted.value, stage)
+
+
+def right_answers(topics: Topics, name: str = "check", topic_id: str | None = None) -> list[Answer]:
+    """Publish inputs, all to partition 0, and give the right outputs, which name the topic's id if there is one."""
+    articles = Articles(name)
+    return publish(topics, [articles.input(number) for number in range(COUNT)], topic_id)
+
+
+def publish(topics: Topics, inputs: Sequence[Input], topic_id: str | None = None) -> list[Answer]:
+    """The same for inputs of one's choice."""
+    producer = Producer({"bootstrap.servers": topics.bootstrap_servers, "enable.idempotence": True})
+    for each in inputs:
+        producer.produce(topics.input, each.value, each.key, partition=0)
+    assert producer.flush(20) == 0
+    return [answer_to(each, Place(topic_id, 0, number)) for number, each in enumerate(inputs)]
+
+
+def verdict(
+    topics: Topics, answers: Sequence[Answer], *, committed: int = COUNT, past: Sequence[Incarnation] = ()
+) -> Findings:
+    """Write the outputs, commit the offset, check."""
+    producer = Producer({"bootstrap.servers": topics.bootstrap_servers, "enable.idempotence": True})
+    for each in answers:
+        topic = topics.output if each.stage is None else topics.dead_letters
+        producer.produce(topic, each.value, each.key, headers=each.headers, partition=each.partition)
+    assert producer.flush(20) == 0
+    commit(topics, committed)
+    return check(topics.bootstrap_servers, names_of(topics), Counter(each.place for each in answers), past)
+
+
+def commit(topics: Topics, offset: int) -> None:
+    """In the name of the group: this offset in partition 0, and 0 in all others."""
+    consumer = Consumer({"bootstrap.servers": topics.bootstrap_servers, "group.id": topics.group})
+    offsets = [TopicPartition(topics.input, number, 0 if number else offset) for number in range(4)]
+    consumer.commit(offsets=offsets, asynchronous=False)
+    consumer.close()
+
+
+def names_of(topics: Topics) -> Names:
+    """The topics as the nemesis calls them."""
+    return Names(topics.input, topics.output, topics.dead_letters, topics.group)
