@@ -86,7 +86,7 @@ class Attempts:
         return [partition for partition in partitions if partition in self._due and partition not in self._standings]
 
     def begin(self, partition: Partition, start: Start) -> bool:
-        """Hear where reading began; returns whether the partition is suspect from now on.
+        """Hear where reading began; returns whether the partition has become suspect by it.
 
         A mark that this process has written itself is no death: a rewind, or a partition that was lost and came back.
         """
@@ -97,9 +97,10 @@ class Attempts:
         if standing.found.attempts < self._max_deaths and not standing.found.alone:
             self._alone_left.pop(partition, None)
             return False
-        before = len(self._alone_left)
-        self._alone_left.setdefault(partition, self._alone_articles)
-        return len(self._alone_left) > before
+        if partition in self._alone_left:
+            return False
+        self._alone_left[partition] = self._alone_articles
+        return True
 
     # ---- records arrive
 

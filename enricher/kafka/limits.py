@@ -48,9 +48,11 @@ class TopicLimits:
         patience_s = min(_PATIENCE_S, self._config.request_timeout_s)
         for resource, future in self._client.describe_configs(resources, request_timeout=patience_s).items():
             try:
-                self._known[resource.name] = int(future.result()[_SETTING].value)
+                self._known[resource.name] = int(future.result(2 * _PATIENCE_S)[_SETTING].value)
             except KafkaException as exception:
                 self._note(resource.name, exception.args[0])
+            except TimeoutError:  # of the future: the client has broken its own promise
+                log.debug("no answer about %s of '%s' at all", _SETTING, resource.name)
         return dict(self._known)
 
     def applied(self, properties: Mapping[str, Any], encoder: Encoder) -> dict[str, Any]:

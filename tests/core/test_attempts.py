@@ -311,7 +311,7 @@ def test_only_a_record_with_two_deaths_alone_is_ever_blamed(
 def test_records_that_kill_are_found_and_nobody_else_is(records: list[int], data: st.DataObject) -> None:
     """Each costs at most `max_deaths` processes, the two that end alone with it, and the one that counts nothing."""
     killers = data.draw(st.sets(st.sampled_from(records), max_size=4))
-    story, at_once = Story(records, killers), data.draw(st.integers(1, 40))
+    story, at_once = Story(records, killers), data.draw(st.integers(1, ALONE_ARTICLES))
     bound = 1 + len(killers) * (MAX_DEATHS + 3)
     while not story.over and story.lives <= bound:
         story.live(at_once, 1_000, "leave")

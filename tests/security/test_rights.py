@@ -56,6 +56,8 @@ def test_a_right_that_is_taken_away_is_named_and_nothing_is_lost(secured: Secure
     outcome = place.work()
     assert outcome.code == 0, outcome.said
     place.check_exactly_once(places)
+    # A sixth right, which nobody needs to give: without it the worker trusts its settings, and says so.
+    assert "DESCRIBE_CONFIGS" in said + outcome.said
 
 
 @pytest.mark.broker
