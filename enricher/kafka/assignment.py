@@ -55,7 +55,7 @@ class Assignment:
         self.held.take(mine)
         found: Mapping[Partition, Found] = {}
         try:
-            found = self._looked_for(mine)
+            found = self._looked_for(mine, quick=True)
         finally:  # else the client does it, wherever it likes
             self._consumer.incremental_assign([_position(partition, found.get(partition)) for partition in mine])
             # Either way: the client keeps a partition paused that left while it was, and never reads it when it comes back.
@@ -80,7 +80,7 @@ class Assignment:
         Raises TransactionTrouble for a partition that gives nothing, and Stalled where a rewind has not helped.
         """
         if (waiting := self.held.waiting) and now_s >= self._next_look_s:
-            self._begin(self._looked_for(waiting))
+            self._begin(self._looked_for(waiting, quick=False))
         if late := self._silence.silent(self.held.waiting, now_s):
             self._give_up_on(late, "nobody says where to begin")
         if silent := self._silence.to_ask(now_s):
@@ -141,12 +141,12 @@ class Assignment:
             self._silence.told(ends, self.held.positions(), now_s)
             self._next_ends_s = now_s + self._config.partition_timeout_s / _ENDS_PER_TIMEOUT
 
-    def _looked_for(self, partitions: Sequence[Partition]) -> Mapping[Partition, Found]:
-        """Where they begin, if that is known within a moment."""
-        self._next_look_s = time.monotonic() + _LOOK_AGAIN_S
+    def _looked_for(self, partitions: Sequence[Partition], *, quick: bool) -> Mapping[Partition, Found]:
+        """Where they begin, if that is known within a moment. The client's callback has no time for missing offsets."""
+        self._next_look_s = time.monotonic() + (0.0 if quick else _LOOK_AGAIN_S)
         try:
             self._watch.ask()
-            found = self._starts.find(partitions, _FIRST_LOOK_S)
+            found = self._starts.find(partitions, _FIRST_LOOK_S, quick=quick)
             self._watch.confirm()
         except TransactionTrouble as trouble:
             log.info("asking again where to begin with %s: %s", names_of(partitions), trouble)

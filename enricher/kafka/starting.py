@@ -58,8 +58,12 @@ class StartFinder:
         """The topic is another one: what was committed says nothing about it."""
         self._floors.clear()
 
-    def find(self, partitions: Sequence[Partition], timeout_s: float) -> Mapping[Partition, Found]:
+    def find(
+        self, partitions: Sequence[Partition], timeout_s: float, *, quick: bool = False
+    ) -> Mapping[Partition, Found]:
         """Where each of them begins. Blocks for `timeout_s`, and for longer where offsets are missing.
+
+        With `quick` those with an offset only, so that it does not.
 
         Raises TransactionTrouble where nobody answers or the answer is stale; where offsets are missing also SettingsError
         and BrokerError, as `OutputTails` does.
@@ -73,7 +77,7 @@ class StartFinder:
                 message = f"the committed offset of {tp.topic}[{tp.partition}] is told as {tp.offset}, which is stale"
                 raise TransactionTrouble(message)
             found[ours(tp)] = Found(Start(tp.offset, Mark(metadata.attempts, metadata.alone)), tp.leader_epoch)
-        missing = [partition for partition in partitions if partition not in found]
+        missing = [] if quick else [partition for partition in partitions if partition not in found]
         return {**found, **self._without_offset(missing)} if missing else found
 
     def _committed(self, partitions: Sequence[Partition], timeout_s: float) -> Sequence[TopicPartition]:

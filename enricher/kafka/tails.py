@@ -7,7 +7,7 @@ order of the offsets. So the newest output of a partition, or its newest dead le
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Self
 
@@ -60,20 +60,16 @@ class OutputTails:
     def _newest(self, topic: str, partitions: Collection[Partition]) -> Mapping[Partition, _Source]:
         """The newest output of each partition in one topic."""
         # Outputs go to the input's partition where there is one, as there is for these.
-        places = {partition: Partition(topic, partition.number) for partition in partitions}
-        bounds = self._bounds(list(places.values()))
-        found: dict[Partition, _Source] = {}
-        with _Tail(self._config) as tail:
-            for partition, place in places.items():
-                low, end = bounds[place]
-                if end == 0:
-                    continue  # nothing was ever written there, not even a marker
-                source = tail.newest(place, low, end, partition)
-                if source is None and low > 0:
-                    raise cannot_tell(self._config, partition, f"what '{topic}' held of it was deleted")
-                if source:
-                    found[partition] = source
-        return found
+        bounds = self._bounds([Partition(topic, partition.number) for partition in partitions])
+        # Where nothing was ever written, not even a marker, there is nothing to look at.
+        written = {place: (low, end) for place, (low, end) in bounds.items() if end > 0}
+        with _Tail(self._config, topic) as tail:
+            found = tail.newest(written, self._config.input_topic)
+        for place, (low, _end) in written.items():
+            if place.number not in found and low > 0:
+                partition = Partition(self._config.input_topic, place.number)
+                raise cannot_tell(self._config, partition, f"what '{topic}' held of it was deleted")
+        return {partition: found[partition.number] for partition in partitions if partition.number in found}
 
     def _bounds(self, places: Collection[Partition]) -> Mapping[Partition, tuple[int, int]]:
         if not places:
@@ -102,10 +98,11 @@ def cannot_tell(config: KafkaConfig, partition: Partition, reason: str) -> Setti
 
 
 class _Tail:
-    """A consumer that looks at ends of partitions."""
+    """A consumer that looks at the ends of the partitions of one topic, all at once."""
 
-    def __init__(self, config: KafkaConfig) -> None:
+    def __init__(self, config: KafkaConfig, topic: str) -> None:
         self._config = config
+        self._topic = topic
         self._last_word = LastWord(config)
         self._give_up_s = time.monotonic() + _LOOK_S
         self._consumer: Consumer | None = None
@@ -117,35 +114,40 @@ class _Tail:
         if self._consumer:
             self._consumer.close()
 
-    def newest(self, place: Partition, low: int, end: int, partition: Partition) -> _Source | None:
-        """The newest record of `place` that names `partition`; looks at more and more of it, the end first."""
-        look, until = _FIRST_LOOK, end
-        while until > low:
-            start = max(low, end - look)
-            newest: _Source | None = None
-            for message in self._records(place, start, until):
-                newest = _source_of(headers_of(message), partition) or newest
-            if newest:
-                return newest
-            until, look = start, look * _WIDEN
-        return None
+    def newest(self, bounds: Mapping[Partition, tuple[int, int]], input_topic: str) -> Mapping[int, _Source]:
+        """The newest output of each input partition, by its number; looks at more and more of a partition, the end first."""
+        found: dict[int, _Source] = {}
+        until, look = {place: end for place, (_low, end) in bounds.items()}, _FIRST_LOOK
+        while until:
+            starts = {place: max(bounds[place][0], end - look) for place, end in until.items()}
+            for message in self._records(starts, until):
+                number = message.partition() or 0
+                if source := _source_of(headers_of(message), Partition(input_topic, number)):
+                    found[number] = source
+            until = {
+                place: start
+                for place, start in starts.items()
+                if place.number not in found and start > bounds[place][0]
+            }
+            look *= _WIDEN
+        return found
 
-    def _records(self, place: Partition, start: int, until: int) -> list[Message]:
-        """The records of `[start, until)`."""
-        with border(f"reading the end of '{place.topic}'", self._last_word):
-            consumer = self._connected()
-            consumer.assign([TopicPartition(place.topic, place.number, start)])
-            records: list[Message] = []
-            while True:
-                for message in consumer.consume(1_000, 0.1):
-                    error = message.error()
-                    if (message.offset() or 0) >= until or (error and error.code() == _END):
-                        return records
-                    if error:
-                        self._complain(error, place.topic)
-                    else:
-                        records.append(message)
-                self._check_time(place.topic)
+    def _records(self, starts: Mapping[Partition, int], until: Mapping[Partition, int]) -> Iterator[Message]:
+        """The records from `starts` on, each partition in order; a few beyond `until` may be among them."""
+        with border(f"reading the end of '{self._topic}'", self._last_word):
+            consumer, left = self._connected(), {place.number for place in starts}
+            consumer.assign([TopicPartition(place.topic, place.number, start) for place, start in starts.items()])
+            while left:
+                for message in consumer.consume(1_000, 0.05):
+                    error, number, offset = message.error(), message.partition() or 0, message.offset() or 0
+                    if error is None:
+                        yield message
+                    elif error.code() != _END:
+                        self._complain(error)
+                        continue
+                    if error or offset + 1 >= until[Partition(self._topic, number)]:
+                        left.discard(number)
+                self._check_time()
 
     def _connected(self) -> Consumer:
         if self._consumer is None:
@@ -154,18 +156,18 @@ class _Tail:
                 self._consumer = Consumer(properties, logger=self._last_word.logger)
         return self._consumer
 
-    def _complain(self, error: KafkaError, topic: str) -> None:
+    def _complain(self, error: KafkaError) -> None:
         if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
             message = (
                 f"the group '{self._config.group_id}' has no committed offsets, and where it stood can be read from "
-                f"'{topic}' only: give this worker READ on the topic '{topic}', or say where to begin with "
+                f"'{self._topic}' only: give this worker READ on the topic '{self._topic}', or say where to begin with "
                 "kafka.start=beginning or kafka.start=end"
             )
             raise BrokerError(message)
 
-    def _check_time(self, topic: str) -> None:
+    def _check_time(self) -> None:
         if time.monotonic() > self._give_up_s:
-            message = f"reading the end of '{topic}' took longer than {_LOOK_S:g} s"
+            message = f"reading the end of '{self._topic}' took longer than {_LOOK_S:g} s"
             raise TransactionTrouble(message)
 
 

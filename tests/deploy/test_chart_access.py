@@ -183,10 +183,10 @@ def documented_rights() -> set[tuple[str, str, str, str]]:
     return found
 
 
-def test_strimzis_user_has_the_five_rights_and_no_more() -> None:
-    """The same as in deploy/rights.md, which tests on a real broker hold to be enough and needed."""
+def test_strimzis_user_has_the_documented_rights_and_no_more() -> None:
+    """The five of deploy/rights.md, which tests on a real broker hold to be enough and needed, and the two for resuming."""
     found = rights({"strimzi": {"cluster": "main", "user": {"enabled": True}}})
-    assert len(found) == 5
+    assert len(found) == 7
     assert found == documented_rights()
 
 

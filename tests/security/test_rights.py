@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import ResourceType
 from kafka.harness import wait_until
 from security.rights import Right, five_rights, give, take
 from security.secured import Secured
@@ -60,6 +62,39 @@ def test_a_right_that_is_taken_away_is_named_and_nothing_is_lost(secured: Secure
     assert "DESCRIBE_CONFIGS" in said + outcome.said
 
 
+def delete_offsets(place: Place) -> None:
+    """What retention does to a group that has had no member for a week."""
+
+    def deleted() -> bool:
+        [future] = place.secured.admin.delete_consumer_groups([place.topics.group]).values()
+        try:
+            future.result(20)
+        except KafkaException:  # the member that has left is not forgotten yet
+            return False
+        return True
+
+    wait_until(deleted, 60, "the group is deleted")
+
+
+@pytest.mark.broker
+def test_without_offsets_a_worker_may_not_go_on_blindly_and_names_the_right_that_it_needs(secured: Secured) -> None:
+    """Where the group stood is in the outputs alone: without READ there it refuses, with it nothing is doubled."""
+    place = place_at(secured, "PASSWORDS")
+    places = place.publish(0, 20)
+    assert place.work().code == 0
+    delete_offsets(place)
+    places |= place.publish(100, 20)
+    outcome = place.work()
+    assert outcome.code == 4, outcome.said
+    assert f"READ on the topic '{place.topics.output}'" in outcome.message
+    assert "kafka.start=beginning" in outcome.message
+    topics = (place.topics.output, place.topics.dead_letters)
+    give(secured, [Right("resume", "READ", ResourceType.TOPIC, topic) for topic in topics])
+    outcome = place.work()
+    assert outcome.code == 0, outcome.said
+    place.check_exactly_once(places)
+
+
 @pytest.mark.broker
 def test_a_right_on_another_resource_is_not_enough(secured: Secured) -> None:
     """The broker of these tests does refuse, so the tests above prove something: without any right nothing is read."""
@@ -73,7 +108,7 @@ def test_a_right_on_another_resource_is_not_enough(secured: Secured) -> None:
     assert places
 
 
-def test_the_page_names_the_five_rights() -> None:
+def test_the_page_names_the_rights() -> None:
     """Operation and kind of each, so that the page and these tests cannot part."""
     rows = [line for line in PAGE.read_text("utf-8").splitlines() if line.startswith(("| `READ", "| `WRITE"))]
     found = {tuple(cell.strip(" `") for cell in row.strip("|").split("|")[:2]) for row in rows}
@@ -83,4 +118,7 @@ def test_the_page_names_the_five_rights() -> None:
         ("WRITE", "topic, the output"),
         ("WRITE", "topic, the dead letters"),
         ("WRITE", "transactional id"),
+        # The two for the day when the offsets are gone.
+        ("READ", "topic, the output"),
+        ("READ", "topic, the dead letters"),
     }
