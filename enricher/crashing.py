@@ -14,7 +14,8 @@ from typing import Any
 from confluent_kafka import Producer
 
 from enricher.inference.lanes import Item, Lanes, Result
-from enricher.kafka.source import KafkaSource, Listener
+from enricher.kafka.source import KafkaSource
+from enricher.ports import PartitionListener
 from enricher.records import Partition, RawRecord
 
 POINTS = (
@@ -78,7 +79,7 @@ def armed(point: CrashPoint) -> Parts:
 
 def _dying_source(point: CrashPoint) -> type[KafkaSource]:
     class DyingListener:
-        def __init__(self, listener: Listener) -> None:
+        def __init__(self, listener: PartitionListener) -> None:
             self.assigned, self.lost, self._revoked = listener.assigned, listener.lost, listener.revoked
 
         def revoked(self, partitions: Sequence[Partition]) -> None:
@@ -86,7 +87,7 @@ def _dying_source(point: CrashPoint) -> type[KafkaSource]:
             self._revoked(partitions)
 
     class DyingSource(KafkaSource):
-        def open(self, listener: Listener) -> None:
+        def open(self, listener: PartitionListener) -> None:
             super().open(DyingListener(listener))
 
         def poll(self, limit: int, timeout_s: float) -> Sequence[RawRecord]:

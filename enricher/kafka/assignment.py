@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
@@ -118,6 +118,13 @@ class Assignment:
         with border("resuming", self._last_word):
             self._consumer.resume([tp for tp in self._consumer.assignment() if ours(tp) not in waiting])
 
+    def read_again(self, partitions: Collection[Partition]) -> None:
+        """Go back to what has not been delivered yet."""
+        positions = self.held.positions()
+        with border("seeking", self._last_word):
+            for partition in partitions:
+                self._sought(TopicPartition(partition.topic, partition.number, positions[partition]))
+
     def rewind(self) -> None:
         """Go back to the committed offsets, or to the beginning of a topic made again. Raises TransactionTrouble."""
         if self._watch.refresh():
@@ -127,7 +134,9 @@ class Assignment:
         self.held.take(partitions)
         self._silence.begin(partitions, time.monotonic())
         if partitions:
-            self._begin(self._starts.find(partitions, self._config.request_timeout_s))
+            found = self._starts.find(partitions, self._config.request_timeout_s)
+            self._assign_again(found)
+            self._begin({partition: each for partition, each in found.items() if partition not in self._rewound_for})
 
     def committed(self, offsets: Mapping[Partition, int]) -> None:
         """Take note of what was committed: a lower answer is stale from now on."""
@@ -146,12 +155,25 @@ class Assignment:
         self._next_look_s = time.monotonic() + (0.0 if quick else _LOOK_AGAIN_S)
         try:
             self._watch.ask()
-            found = self._starts.find(partitions, _FIRST_LOOK_S, quick=quick)
             self._watch.confirm()
+            found = self._starts.find(partitions, _FIRST_LOOK_S, quick=quick)
         except TransactionTrouble as trouble:
             log.info("asking again where to begin with %s: %s", names_of(partitions), trouble)
             return {}
         return found
+
+    def _assign_again(self, found: Mapping[Partition, Found]) -> None:
+        """Partitions that fell silent: a seek stays within the client's state of them, and that is what is wrong."""
+        again = [partition for partition in found if partition in self._rewound_for]
+        if not again:
+            return
+        with border("assigning again", self._last_word):
+            self._consumer.incremental_unassign([foreign(partition) for partition in again])
+            self._consumer.incremental_assign([found[partition].at(partition) for partition in again])
+            places = [foreign(partition) for partition in again]
+            (self._consumer.pause if self._paused else self._consumer.resume)(places)
+        for partition in again:
+            self.held.begin(partition, found[partition].start, found[partition].leader_epoch)
 
     def _begin(self, found: Mapping[Partition, Found]) -> None:
         """Read on from there. Partitions that the client has not started yet go on waiting."""

@@ -10,7 +10,11 @@ from confluent_kafka import KafkaError
 from enricher.errors import BrokerError
 from enricher.records import Partition
 
-_DAMAGED = {KafkaError._BAD_MSG, KafkaError._BAD_COMPRESSION}  # noqa: SLF001  the client's names
+_DAMAGED = {
+    KafkaError._BAD_MSG,  # noqa: SLF001  the client's names
+    KafkaError._BAD_COMPRESSION,  # noqa: SLF001
+    KafkaError._NOT_IMPLEMENTED,  # noqa: SLF001  an unknown version of the format, which no whole batch has
+}
 _REPEATS = 10
 _LASTS_S = 10.0
 """A network card that damages packets is noticed by others within this; a damaged log stays as it is."""

@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
@@ -26,22 +26,10 @@ from enricher.kafka.metadata import ours, partition_of, partitions_of, raw_recor
 from enricher.kafka.statistics import Statistics
 from enricher.kafka.topicwatch import TopicWatch
 from enricher.levels import Connection
+from enricher.ports import PartitionListener
 from enricher.records import Mark, Partition, RawRecord, Release, Start
 
 log = logging.getLogger(__name__)
-
-
-class Listener(Protocol):
-    """Who is told about partitions (the worker)."""
-
-    def assigned(self, partitions: Sequence[Partition]) -> None:
-        """These are ours now."""
-
-    def revoked(self, partitions: Sequence[Partition]) -> None:
-        """The last chance to publish for these."""
-
-    def lost(self, partitions: Sequence[Partition]) -> None:
-        """These are somebody else's already."""
 
 
 class KafkaSource:
@@ -71,7 +59,7 @@ class KafkaSource:
         """Partitions that left during this call of `poll`."""
         self._raised: Exception | None = None
 
-    def open(self, listener: Listener) -> None:
+    def open(self, listener: PartitionListener) -> None:
         """Check the topics, note the ends if asked to, join the group. Raises TransactionTrouble: then call it again.
 
         Raises SettingsError where an output topic has fewer partitions than the input.
@@ -108,7 +96,7 @@ class KafkaSource:
         now_s = time.monotonic()
         if not messages:
             self._assignment.drained(now_s)
-        return [record for message in messages if (record := self._delivered(message, now_s))]
+        return self._records_of(messages, now_s)
 
     def pause(self) -> None:
         """Deliver nothing until `resume`. Prefetched records are dropped and fetched again, so not for short waits."""
@@ -210,6 +198,28 @@ class KafkaSource:
 
         return callback
 
+    def _records_of(self, messages: Sequence[Message], now_s: float) -> list[RawRecord]:
+        """What is to be read of these. Behind a damaged batch the client goes on with the next one; this goes back to it."""
+        records: list[RawRecord] = []
+        damaged: set[Partition] = set()
+        for message in messages:
+            if damaged and partition_of(message) in damaged:
+                continue
+            error = message.error()
+            if error is not None and self._is_damaged(error, message, now_s):
+                damaged.add(partition_of(message))
+            elif record := self._delivered(message, now_s):
+                records.append(record)
+        if damaged:
+            self._assignment.read_again(damaged)
+        return records
+
+    def _is_damaged(self, error: KafkaError, message: Message, now_s: float) -> bool:
+        partition = partition_of(message)
+        # Not the offset that the client tells: it may have been read from a damaged batch.
+        at = self._held.positions().get(partition)
+        return at is not None and self._damage.noted(error, partition, at, now_s)
+
     def _delivered(self, message: Message, now_s: float) -> RawRecord | None:
         """The record of a message; None for the client's events and for what is not ours any more."""
         error = message.error()
@@ -224,7 +234,7 @@ class KafkaSource:
             partition = partition_of(message)
             if self._held.ended(partition, message.offset() or 0):
                 self._assignment.heard(partition, now_s)
-        elif not self._damage.noted(error, partition_of(message), message.offset() or 0, now_s):
+        else:
             self._complain(error)
         return None
 
