@@ -19,7 +19,7 @@ from enricher.kafka.client import KafkaConfig, LastWord
 from enricher.kafka.holdings import Holdings
 from enricher.kafka.metadata import foreign, ours
 from enricher.kafka.starting import Found, StartFinder
-from enricher.kafka.topicwatch import TopicWatch
+from enricher.kafka.topicwatch import TopicReplaced, TopicWatch
 from enricher.records import Partition
 
 log = logging.getLogger(__name__)
@@ -158,7 +158,9 @@ class Assignment:
             self._watch.confirm()
             found = self._starts.find(partitions, _FIRST_LOOK_S, quick=quick)
         except TransactionTrouble as trouble:
-            log.info("asking again where to begin with %s: %s", names_of(partitions), trouble)
+            if isinstance(trouble, TopicReplaced) and not quick:
+                raise
+            log.log(logging.INFO if quick else logging.DEBUG, "no start of %s yet: %s", names_of(partitions), trouble)
             return {}
         return found
 

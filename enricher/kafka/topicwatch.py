@@ -32,6 +32,10 @@ _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 _Answers = Mapping[str, "Future[TopicDescription]"]
 
 
+class TopicReplaced(TransactionTrouble):
+    """The input topic is another one than the one whose records are read: only a rewind helps."""
+
+
 class TopicWatch:
     """Asks for the three topics, one connection for all questions. For one thread, the loop's.
 
@@ -92,7 +96,7 @@ class TopicWatch:
         self._send()
 
     def confirm(self) -> None:
-        """Wait for the answer to `ask`: the input topic is still the one that is read. Raises TransactionTrouble if not.
+        """Wait for the answer to `ask`: the input topic is still the one that is read. Raises TopicReplaced if not.
 
         Without an answer within the request timeout nobody knows, so that is trouble too.
         """
@@ -101,7 +105,7 @@ class TopicWatch:
             message = (
                 f"the topic '{self._config.input_topic}' was deleted and created again while its records were read"
             )
-            raise TransactionTrouble(message)
+            raise TopicReplaced(message)
 
     def ends(self, partitions: Collection[Partition]) -> Mapping[Partition, int] | None:
         """Ends of what may be read of these, without those that nobody answers for. None while the answer is under way.

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from commands.support import run
-from confluent_kafka import TopicPartition
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from scaling.topic_side import commit, transaction, write
 from support.topics import Topics
@@ -80,6 +80,27 @@ def test_a_group_that_never_committed_begins_at_the_beginning(topics: Topics) ->
     assert [each["behind"] for each in seen["partitions"]] == [0, 3, 0, 0]
     assert 2 * HOUR_S <= seen["age_s"] < 2 * HOUR_S + _SLACK_S
     assert "no committed offset: a worker starts at 0" in seen["partitions"][1]["remark"]
+
+
+@pytest.mark.broker
+def test_a_group_whose_offsets_are_gone_is_behind_from_where_a_worker_resumes(topics: Topics) -> None:
+    """Behind the newest output, as a worker would: the scaler must not call for workers for what is done already."""
+    write(topics, 1, 3 * HOUR_S, 2 * HOUR_S, HOUR_S)
+    producer = Producer({"bootstrap.servers": topics.bootstrap_servers})
+    source: list[tuple[str, str | bytes | None]] = [
+        ("enricher.source.topic", topics.input.encode()),
+        ("enricher.source.partition", b"1"),
+        ("enricher.source.offset", b"1"),
+    ]
+    producer.produce(topics.output, b"{}", b"k", partition=1, headers=source)
+    producer.flush()
+    partition = looked(topics)["partitions"][1]
+    assert (partition["committed"], partition["start"], partition["behind"]) == (None, 2, 1)
+    assert "no committed offset: a worker starts at 2" in partition["remark"]
+    doctored = run("doctor", "--json", env=topics.environment).stdout
+    [start] = [each for each in json.loads(doctored)["checks"] if each["check"] == "start without offsets"]
+    assert start["verdict"] == "warn"
+    assert "1 at 2" in start["seen"]
 
 
 @pytest.mark.broker
