@@ -11,6 +11,7 @@ import pytest
 from support.topics import Topics, make_topics
 
 from broker import Cluster
+from broker.versions import DEFAULT, VERSIONS
 
 # Our own threads share the tokenizing; read by the library when it is loaded.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -25,10 +26,22 @@ def _ctrl_c_is_heard() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Which Kafka the tests with the shared broker run against."""
+    listed = ", ".join(VERSIONS)
+    parser.addoption("--kafka", default=DEFAULT, metavar="VERSION", help=f"version of the shared broker: {listed}")
+
+
 @pytest.fixture(scope="session")
-def broker() -> Iterator[Cluster]:
+def kafka_version(request: pytest.FixtureRequest) -> str:
+    """What `--kafka` asks for."""
+    return str(request.config.getoption("kafka"))
+
+
+@pytest.fixture(scope="session")
+def broker(kafka_version: str) -> Iterator[Cluster]:
     """A real Apache Kafka of one node."""
-    with Cluster(nodes=1) as cluster:
+    with Cluster(nodes=1, version=kafka_version) as cluster:
         yield cluster
 
 

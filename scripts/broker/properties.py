@@ -19,17 +19,12 @@ _SYNCED_REPLICAS = 2  # of three: one node may die and acks=all still answers
 
 # For tests that kill: a dead node is noticed after 3 s instead of 9, and let in again as early. Not for a busy laptop's
 # day, where a node that only starves for 3 s would be taken for dead.
-QUICK_TO_NOTICE = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
-
-LOG4J = """\
-status = error
-appender.console.type = Console
-appender.console.name = console
-appender.console.layout.type = PatternLayout
-appender.console.layout.pattern = %d{HH:mm:ss.SSS} %p %c{1}: %m%n
-rootLogger.level = warn
-rootLogger.appenderRef.console.ref = console
-"""
+# The third is for brokers with ZooKeeper. What a version does not know, it logs and ignores.
+QUICK_TO_NOTICE = {
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+    "zookeeper.session.timeout.ms": "3000",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +43,7 @@ class Listener:
 def server_properties(
     node_id: int, controller_ports: Mapping[int, int], listeners: Sequence[Listener], log_folder: Path
 ) -> dict[str, str]:
-    """Everything that `server.properties` of one node needs.
+    """Everything in `server.properties` of a node that is broker and controller.
 
     `controller_ports` has every node's id and controller port; the first of `listeners` is the one between brokers.
     """
@@ -57,9 +52,39 @@ def server_properties(
         "node.id": str(node_id),
         "controller.quorum.voters": ",".join(f"{node}@{HOST}:{port}" for node, port in controller_ports.items()),
         "log.dirs": log_folder.as_posix(),
-        **_listener_properties(controller_ports[node_id], listeners),
+        **_listener_properties([*listeners, Listener(_CONTROLLER, controller_ports[node_id])], listeners),
+        "controller.listener.names": _CONTROLLER,
         **_replication_properties(len(controller_ports)),
         **_LAPTOP,
+    }
+
+
+def zookeeper_broker_properties(
+    broker_id: int, controller_ports: Mapping[int, int], listeners: Sequence[Listener], log_folder: Path
+) -> dict[str, str]:
+    """The same for a broker that keeps its metadata in ZooKeeper, which listens on the first of `controller_ports`."""
+    return {
+        "broker.id": str(broker_id),
+        "zookeeper.connect": f"{HOST}:{controller_ports[1]}",
+        "zookeeper.connection.timeout.ms": "30000",  # else the session's, which is too short for a busy machine
+        "zookeeper.session.timeout.ms": "9000",  # as KRaft's brokers have it; 18 s by default
+        "log.dirs": log_folder.as_posix(),
+        **_listener_properties(listeners, listeners),
+        **_replication_properties(len(controller_ports)),
+        **_LAPTOP,
+    }
+
+
+def zookeeper_properties(port: int, data_folder: Path) -> dict[str, str]:
+    """What a single ZooKeeper needs."""
+    return {
+        "dataDir": data_folder.as_posix(),
+        "clientPort": str(port),
+        "clientPortAddress": HOST,
+        "maxClientCnxns": "0",  # 60 from one address by default
+        "tickTime": "500",  # sessions may be as short as two ticks, and are noticed to be over a tick later
+        "maxSessionTimeout": "60000",  # twenty ticks by default
+        "admin.enableServer": "false",
     }
 
 
@@ -68,16 +93,14 @@ def render(properties: Mapping[str, str]) -> str:
     return "".join(f"{name}={value}\n" for name, value in properties.items())
 
 
-def _listener_properties(controller_port: int, listeners: Sequence[Listener]) -> dict[str, str]:
-    opened = [f"{listener.name}://{HOST}:{listener.port}" for listener in listeners]
+def _listener_properties(opened: Sequence[Listener], listeners: Sequence[Listener]) -> dict[str, str]:
+    """`opened` are all ports, `listeners` those that clients are told of; the first of these is between brokers."""
     advertised = [f"{item.name}://{HOST}:{item.advertised_port or item.port}" for item in listeners]
-    protocols = {_CONTROLLER: "PLAINTEXT", **{listener.name: listener.protocol for listener in listeners}}
     return {
-        "listeners": ",".join([*opened, f"{_CONTROLLER}://{HOST}:{controller_port}"]),
+        "listeners": ",".join(f"{item.name}://{HOST}:{item.port}" for item in opened),
         "advertised.listeners": ",".join(advertised),
-        "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in protocols.items()),
+        "listener.security.protocol.map": ",".join(f"{item.name}:{item.protocol}" for item in opened),
         "inter.broker.listener.name": listeners[0].name,
-        "controller.listener.names": _CONTROLLER,
     }
 
 

@@ -9,6 +9,7 @@ import json
 import shutil
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from itertools import product
 from typing import TYPE_CHECKING
 
 import psutil
@@ -17,8 +18,9 @@ from platformdirs import user_state_path
 
 from broker.cluster import Cluster, is_free
 from broker.errors import ClusterError
-from broker.keeper import end, processes_of, wait_until_gone
+from broker.keeper import brokers_of, end, processes_of, wait_until_gone
 from broker.node import STOP_TIMEOUT_S, quiet_admin
+from broker.versions import DEFAULT, VERSIONS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,6 +35,7 @@ class Running:
 
     nodes: int
     bootstrap_servers: str
+    version: str = DEFAULT
 
 
 def default_folder() -> Path:
@@ -65,35 +68,39 @@ class Service:
             return False
         return True
 
-    def start(self, nodes: int, port: int | None) -> Running:
+    def start(self, nodes: int, port: int | None, version: str = DEFAULT) -> Running:
         """Start `nodes` nodes that outlive this process; raises `ClusterError` when that fails (nothing is left)."""
-        cluster = Cluster(nodes, data=self._data(nodes), port=_choose_port(nodes, port))
+        cluster = Cluster(nodes, version=version, data=self._data(nodes, version), port=_choose_port(nodes, port))
         cluster.start()
-        running = Running(nodes, cluster.bootstrap_servers)
+        running = Running(nodes, cluster.bootstrap_servers, cluster.version)
         self._note.write_text(json.dumps(asdict(running)), encoding="utf-8")
         cluster.detach()
         return running
 
     def stop(self) -> int:
-        """SIGTERM to all nodes, SIGKILL to those that stay; returns how many there were."""
-        processes = self.processes()
-        for process in processes:
+        """SIGTERM to all nodes, SIGKILL to those that stay and to a ZooKeeper; returns how many processes there were."""
+        count = len(self.processes())
+        for process in brokers_of(self.folder):
             with suppress(psutil.NoSuchProcess):
                 process.resume()  # a suspended one would not see SIGTERM
                 process.terminate()
-        if not wait_until_gone(self.folder, STOP_TIMEOUT_S):
-            end(self.folder)
+        wait_until_gone(self.folder, STOP_TIMEOUT_S, brokers_of)
+        end(self.folder)
         self._note.unlink(missing_ok=True)
-        return len(processes)
+        return count
 
     def erase(self) -> None:
         """Remove topics and state; only what this class wrote, in case the user's folder holds other things."""
-        for nodes in (1, 3):
-            shutil.rmtree(self._data(nodes), ignore_errors=True)
+        for nodes, version in product((1, 3), VERSIONS):
+            shutil.rmtree(self._data(nodes, version), ignore_errors=True)
 
-    def _data(self, nodes: int) -> Path:
-        """Give each size of cluster its folder: the nodes' metadata names their peers and cannot change its mind."""
-        return self.folder / f"{nodes}-nodes"
+    def _data(self, nodes: int, version: str) -> Path:
+        """Give each size of cluster its folder: the nodes' metadata names their peers and cannot change its mind.
+
+        Each version too, since an older one cannot read what a newer one wrote; only the default one goes on with what
+        the default before it wrote.
+        """
+        return self.folder / (f"{nodes}-nodes" if version == DEFAULT else f"{nodes}-nodes-{version}")
 
 
 def _choose_port(nodes: int, wanted: int | None) -> int | None:

@@ -10,6 +10,8 @@ from typing import Annotated
 
 import typer
 
+from broker.errors import ClusterError
+from broker.versions import DEFAULT, VERSIONS, find
 from nemesis.faults import KINDS
 from nemesis.report import write_report
 from nemesis.run import Plan, play
@@ -23,6 +25,7 @@ def chaos(
     articles: Annotated[int | None, typer.Option(help="Instead: until so many articles are published.")] = None,
     seed: Annotated[int, typer.Option(help="Repeats a run: the same faults in the same order.")] = 1,
     rate: Annotated[float, typer.Option(help="Articles published per second.")] = 110.0,
+    kafka: Annotated[str, typer.Option(help=f"Version of the brokers: {', '.join(VERSIONS)}; or oldest.")] = DEFAULT,
     only: Annotated[list[str] | None, typer.Option(help="Faults with this in their name; may be repeated.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("chaos-report"),
     logs: Annotated[Path | None, typer.Option(help="Folder to keep the workers' logs in.")] = None,
@@ -32,10 +35,14 @@ def chaos(
     kinds = [kind for kind in KINDS if not only or any(text in kind.name for text in only)]
     if not kinds:
         raise typer.BadParameter(f"no fault has such a name; they are: {', '.join(kind.name for kind in KINDS)}")
+    try:
+        kafka = find(kafka)
+    except ClusterError as error:
+        raise typer.BadParameter(str(error)) from error
     with tempfile.TemporaryDirectory(prefix="enricher-chaos-") as temporary:
         folder = (logs or Path(temporary)).resolve()
         folder.mkdir(parents=True, exist_ok=True)
-        run = play(Plan(seed, rate, minutes, articles, kinds), folder, _say)
+        run = play(Plan(seed, rate, minutes, articles, kinds, kafka), folder, _say)
     write_report(run, out)
     print(run.verdict)
     print(f"report: {out / 'chaos.html'}")

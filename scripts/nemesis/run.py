@@ -44,12 +44,13 @@ class Plan:
     minutes: float
     articles: int | None
     kinds: Sequence[type[Fault]]
+    kafka: str
 
     @property
     def command(self) -> str:
         """How to ask for it."""
         length = f"--articles {self.articles}" if self.articles else f"--minutes {self.minutes:g}"
-        return f"scripts/chaos {length} --seed {self.seed} --rate {self.rate_per_s:g}"
+        return f"scripts/chaos --kafka {self.kafka} {length} --seed {self.seed} --rate {self.rate_per_s:g}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +126,7 @@ class Run:
 def play(asked: Plan, folder: Path, say: Callable[[str], None]) -> Run:
     """Set the scene, run the faults, tear it down. `folder` takes the workers' logs."""
     say("starting three brokers and three workers ...")
-    with Scene(folder, rate_per_s=asked.rate_per_s) as scene:
+    with Scene(folder, rate_per_s=asked.rate_per_s, kafka=asked.kafka) as scene:
         config = kafka_config(Settings(**settings_of(scene.cluster.bootstrap_servers, scene.names, "nemesis")))
         with watching(config, every_s=_SAMPLE_S) as went_back:
             campaign = Campaign(scene, say)

@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 
 from broker import Cluster
 from broker.properties import QUICK_TO_NOTICE
+from broker.versions import DEFAULT
 from nemesis.articles import Articles
 from nemesis.crew import Crew
 from nemesis.proxy import Proxy
@@ -38,24 +39,32 @@ _LISTENER = "PROXIED"
 
 
 class Scene:
-    """A running world. `nodes` brokers, `workers` workers, `rate_per_s` articles a second once `workload` is resumed."""
+    """A running world. `nodes` brokers, `workers` workers, `rate_per_s` articles a second once `workload` is resumed.
 
-    def __init__(self, folder: Path, *, nodes: int = 3, workers: int = 3, rate_per_s: float = 100.0) -> None:
+    `kafka`: the brokers' version, as `Cluster` takes it.
+    """
+
+    def __init__(
+        self, folder: Path, *, nodes: int = 3, workers: int = 3, rate_per_s: float = 100.0, kafka: str = DEFAULT
+    ) -> None:
         name = f"c{uuid.uuid4().hex[:6]}"
         self.names = Names(f"{name}.articles", f"{name}.entities", f"{name}.dead-letters", f"{name}.group")
         self._closing = ExitStack()
         try:
-            self._set_up(folder, nodes, workers, rate_per_s, name)
+            self._set_up(folder, nodes, workers, rate_per_s, name, kafka)
         except BaseException:
             self._closing.close()
             raise
 
-    def _set_up(self, folder: Path, nodes: int, workers: int, rate_per_s: float, name: str) -> None:
+    def _set_up(self, folder: Path, nodes: int, workers: int, rate_per_s: float, name: str, kafka: str) -> None:
         enter = self._closing.enter_context
         self.proxy = enter(Proxy(nodes))
         advertised = {_LISTENER: self.proxy.ports}
         listeners = {_LISTENER: "PLAINTEXT"}
-        self.cluster = enter(Cluster(nodes, properties=QUICK_TO_NOTICE, listeners=listeners, advertised=advertised))
+        quick = QUICK_TO_NOTICE
+        self.cluster = enter(
+            Cluster(nodes, version=kafka, properties=quick, listeners=listeners, advertised=advertised)
+        )
         self.proxy.pass_on_to(self.cluster.ports_of(_LISTENER))
         self.cluster.warm_up()
         self._reader = Reader(self.cluster.bootstrap_servers, self.names.group)

@@ -21,6 +21,7 @@ from broker.cluster import free_ports
 from broker.keeper import processes_of, wait_until_gone
 from broker.node import quiet_admin
 from broker.properties import MAX_MESSAGE_BYTES, QUICK_TO_NOTICE
+from broker.versions import OLDEST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -174,6 +175,21 @@ def test_three_nodes_go_on_without_one() -> None:
         write(cluster, topic, b"two")
         dead.start()
         assert read(cluster, topic, 2) == [b"three", b"two"]
+
+
+def test_three_brokers_with_zookeeper_go_on_without_one() -> None:
+    """The same on the oldest version: a killed broker joins again though ZooKeeper still takes it for registered."""
+    with Cluster(nodes=3, version=OLDEST, properties=QUICK_TO_NOTICE) as cluster:
+        topic = make_topic(cluster.bootstrap_servers)
+        write(cluster, topic, b"three")
+        dead = cluster.nodes[0]
+        dead.kill()
+        write(cluster, topic, b"two")
+        dead.start()
+        assert read(cluster, topic, 2) == [b"three", b"two"]
+        folder = dead.folder.parent
+        assert len(list(processes_of(folder))) == 4
+    assert list(processes_of(folder)) == []
 
 
 def test_free_ports_are_distinct() -> None:

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from broker import ClusterError, jars
-from broker.jars import Jar, JarLock, class_path
+from broker.jars import Jar, JarLock, class_path, lock_path
+from broker.lock import requested
+from broker.versions import DEFAULT, VERSIONS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,13 +69,21 @@ def test_missing_jar_is_fetched_and_kept(tmp_path: Path, monkeypatch: pytest.Mon
     assert first == class_path(LOCK, tmp_path)
 
 
-def test_lock_holds_one_kafka_with_a_hash_for_every_jar() -> None:
+@pytest.mark.parametrize("version", VERSIONS)
+def test_lock_holds_one_kafka_with_a_hash_for_every_jar(version: str) -> None:
     """All of Kafka's own jars have the locked version (a mixture dies at start), and every entry can be verified."""
-    lock = JarLock.read()
+    lock = JarLock.read(version)
     own = {jar.coordinates.rsplit(":", 1)[1] for jar in lock.jars if jar.coordinates.startswith("org.apache.kafka:")}
-    assert {lock.kafka_version} == own
+    assert {version} == {lock.kafka_version} == own
+    assert lock.requested == requested(version)
     assert all(re.fullmatch("[0-9a-f]{64}", jar.sha256) and jar.size_bytes > 0 for jar in lock.jars)
     assert set(lock.requested) <= {jar.coordinates for jar in lock.jars}
+
+
+def test_there_is_a_lock_for_every_version_and_no_other() -> None:
+    """The list of versions and the folder of locks say the same; `scripts/lock` was run."""
+    locks = lock_path(DEFAULT).parent
+    assert {lock_path(version) for version in VERSIONS} == set(locks.iterdir())
 
 
 @pytest.mark.broker

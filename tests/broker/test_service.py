@@ -15,6 +15,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from broker.cluster import free_ports
 from broker.keeper import end, processes_of
+from broker.versions import DEFAULT, OLDEST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -33,7 +34,8 @@ def kafka(tmp_path: Path) -> Iterator[Kafka]:
     """Run one command of `scripts/kafka` on a folder of its own; what a failed test left running is ended."""
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "broker", *arguments, "--data", str(tmp_path)]
+        data = () if arguments[0] in {"fetch", "--version"} else ("--data", str(tmp_path))
+        command = [sys.executable, "-m", "broker", *arguments, *data]
         environment = {**os.environ, "PYTHONPATH": str(SCRIPTS)}
         return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
 
@@ -73,6 +75,34 @@ def test_a_day_with_kafka(kafka: Kafka, tmp_path: Path) -> None:
     assert (frozen.returncode, frozen.stdout[:15]) == (3, "does not answer")
     assert kafka("stop", "--erase").returncode == 0
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_day_with_the_oldest_kafka(kafka: Kafka, tmp_path: Path) -> None:
+    """A version can be chosen; it is not mixed up with another, and ZooKeeper leaves with its broker."""
+    port = str(free_ports(1)[0])
+    assert kafka("start", "--version", OLDEST, "--port", port).returncode == 0
+    client = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}"})
+    client.create_topics([NewTopic("kept", 1)])["kept"].result(20)
+    other = kafka("start", "--port", port)
+    assert other.returncode == 1
+    assert f"it is {OLDEST}, not {DEFAULT}" in other.stderr
+    assert f"Kafka {OLDEST}" in kafka("status").stdout
+    assert kafka("stop").returncode == 0
+    assert list(processes_of(tmp_path.resolve())) == []
+
+    assert kafka("start", "--version", "oldest", "--port", port).returncode == 0
+    client = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}"})
+    assert "kept" in client.list_topics(timeout=10).topics
+    assert kafka("stop", "--erase").returncode == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_unknown_version_is_refused_with_those_that_there_are(kafka: Kafka) -> None:
+    """A version without a lock is never started, wherever it is named."""
+    for arguments in (("start", "--version", "9.9.9"), ("fetch", "--version", "9.9.9"), ("--version", "9.9.9")):
+        refused = kafka(*arguments)
+        assert refused.returncode == 1
+        assert f"there is no lock for Kafka 9.9.9; choose one of {OLDEST}" in refused.stderr
 
 
 def test_taken_port_is_refused_before_anything_starts(kafka: Kafka, tmp_path: Path) -> None:

@@ -12,11 +12,13 @@ from nemesis.proxy import Proxy
 
 
 @pytest.fixture(scope="session")
-def shared_proxy() -> Iterator[tuple[Proxy, Cluster]]:
+def shared_proxy(kafka_version: str) -> Iterator[tuple[Proxy, Cluster]]:
     """A proxy, and the node that tells its clients to come through it."""
     with (
         Proxy(nodes=1) as proxy,
-        Cluster(nodes=1, listeners={"PROXIED": "PLAINTEXT"}, advertised={"PROXIED": proxy.ports}) as cluster,
+        Cluster(
+            1, version=kafka_version, listeners={"PROXIED": "PLAINTEXT"}, advertised={"PROXIED": proxy.ports}
+        ) as cluster,
     ):
         proxy.pass_on_to(cluster.ports_of("PROXIED"))
         cluster.warm_up()

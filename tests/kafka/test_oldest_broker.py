@@ -1,0 +1,92 @@
+"""The promise on the oldest Kafka that is supported: real workers and transactions, a stub for the model."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import KafkaException, Producer
+
+from broker.versions import OLDEST
+from nemesis.campaign import Campaign
+from nemesis.check import check
+from nemesis.frames import Api
+from nemesis.rules import Answered, Hold, Match, Watch
+from nemesis.run import catch_up, verified
+from nemesis.scene import Scene
+
+pytestmark = pytest.mark.broker
+
+TIMEOUT_S = 60.0
+GUEST = "guest"
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    """One broker behind a proxy, two workers that publish, and a publisher that never rests."""
+    folder = tmp_path_factory.mktemp("workers")
+    with Scene(folder, nodes=1, workers=2, rate_per_s=40.0, kafka=OLDEST) as scene:
+        scene.workload.resume()
+        assert Campaign(scene).wait_until_whole() is not None
+        yield scene
+
+
+def rival_of(scene: Scene, worker: str) -> Producer:
+    """A second producer with a worker's transactional id; it has taken the id when this returns."""
+    rival = Producer(
+        {
+            "bootstrap.servers": scene.cluster.bootstrap_servers,
+            "transactional.id": scene.transactional_id(worker),
+            "log_level": 0,
+        }
+    )
+    rival.init_transactions(TIMEOUT_S)
+    return rival
+
+
+def killed_in_a_transaction(scene: Scene, worker: str) -> None:
+    """SIGKILL when records and offsets of a transaction are written; its end reaches the broker after the successor."""
+    place = scene.crew.places[worker]
+    scene.proxy.apply(ending := Hold(Match({Api.END_TXN}, place.client_id)))
+    assert ending.caught.wait(TIMEOUT_S)
+    scene.proxy.apply(succeeded := Answered(Match({Api.INIT_PRODUCER_ID}, place.client_id)))
+    place.send(signal.SIGKILL)
+    assert succeeded.caught.wait(TIMEOUT_S)
+    scene.proxy.lift(ending, succeeded)
+
+
+def test_second_producer_fences_the_first(scene: Scene) -> None:
+    """The first of two producers with one id cannot commit any more: the broker refuses it as fenced."""
+    first = rival_of(scene, "nobody")
+    first.begin_transaction()
+    first.produce(scene.names.input, b"{}")
+    first.flush(TIMEOUT_S)
+    rival_of(scene, "nobody")
+    with pytest.raises(KafkaException, match="fenced"):
+        first.commit_transaction(TIMEOUT_S)
+
+
+def test_every_article_is_there_once_after_a_kill_a_rebalance_and_a_fenced_transaction(scene: Scene) -> None:
+    """One worker dies in a transaction, one comes and goes, a rival takes an id: nothing is lost, doubled or different."""
+    killed_in_a_transaction(scene, "worker-0")
+    scene.crew.add(GUEST)
+    joined = Watch(Match({Api.END_TXN}, scene.crew.places[GUEST].client_id))
+    scene.proxy.apply(joined)
+    assert joined.caught.wait(TIMEOUT_S), "the third worker has work of its own"
+    scene.proxy.lift(joined)
+    scene.crew.remove(GUEST)
+
+    scene.proxy.apply(ending := Hold(Match({Api.END_TXN}, scene.crew.places["worker-1"].client_id)))
+    assert ending.caught.wait(TIMEOUT_S)
+    rival_of(scene, "worker-1")
+    scene.proxy.lift(ending)
+    assert Campaign(scene).wait_until_whole() is not None, "both workers commit again"
+
+    assert catch_up(scene)
+    scene.crew.close()
+    findings = check(scene.cluster.bootstrap_servers, scene.names, scene.timeline.seen)
+    assert findings.wrong == {}
+    assert findings.inputs > 200
+    assert findings.uncommitted > 0, "no transaction was rolled back: nothing was tried"
+    assert verified(scene.cluster.bootstrap_servers, scene.names)["exit_code"] == 0
