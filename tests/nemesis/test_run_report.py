@@ -16,7 +16,7 @@ from nemesis.run import Plan, Run
 
 def run_of(findings: Findings, outcome: Outcome) -> Run:
     """A short one that caught up in the end."""
-    plan = Plan(1, 100.0, 1.0, None, KINDS)
+    plan = Plan(1, 100.0, 1.0, None, KINDS, "4.3.1")
     return Run(plan, 60.0, [outcome], findings, {"exit_code": 0, "report": None}, [], {0: 5, 2: 7}, 0, caught_up=True)
 
 
