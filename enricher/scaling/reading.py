@@ -21,7 +21,6 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from enricher.core.commit_metadata import CommitMetadata
 from enricher.errors import BrokerError
 from enricher.kafka.asking import ClientLog, Complaint, asking, silenced
 from enricher.kafka.border import constructing, mapped
@@ -30,7 +29,7 @@ from enricher.kafka.metadata import listed_offsets, partitions_of, raw_record
 from enricher.kafka.topicids import topic_id_of
 from enricher.records import RawRecord
 from enricher.scaling.backlog import Backlog, PartitionBacklog
-from enricher.scaling.starting import ResumePoints
+from enricher.scaling.starting import ResumePoints, counts
 
 _END_OF_PARTITION = KafkaError._PARTITION_EOF  # noqa: SLF001  the client's name
 # The client looks for the group's coordinator although this consumer never joins: no right on the group is needed here.
@@ -142,7 +141,7 @@ class BacklogReader:
                 if tp.error:
                     raise KafkaException(tp.error)
             topic_id = topic_id_of(self._admin, self._config.input_topic, left_s)
-            return {tp.partition: tp.offset if _is_of(tp, topic_id) else None for tp in answer}
+            return {tp.partition: tp.offset if counts(tp, topic_id) else None for tp in answer}
 
         return patience.ask(f"asking for the committed offsets of the group '{group}'", self._admin, ask)
 
@@ -236,11 +235,6 @@ class _Patience:
                     if not passing or self.left_s() < _LOOK_AGAIN_S:
                         raise
                     time.sleep(_LOOK_AGAIN_S)
-
-
-def _is_of(tp: TopicPartition, topic_id: str | None) -> bool:
-    """Whether there is a committed offset, and it does not say that it belongs to an earlier topic of this name."""
-    return tp.offset >= 0 and CommitMetadata.decode(tp.metadata).topic_id in {None, topic_id}
 
 
 def _start(committed: int | None, first: int, written: int) -> int:

@@ -9,6 +9,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping
 
+from confluent_kafka import TopicPartition
+
+from enricher.core.commit_metadata import CommitMetadata
 from enricher.errors import EnricherError
 from enricher.kafka.client import KafkaConfig
 from enricher.kafka.tails import OutputTails
@@ -16,6 +19,11 @@ from enricher.kafka.topicwatch import TopicWatch
 from enricher.records import Partition
 
 log = logging.getLogger(__name__)
+
+
+def counts(tp: TopicPartition, topic_id: str | None) -> bool:
+    """Whether there is a committed offset, and it does not say that it belongs to an earlier topic of this name."""
+    return tp.offset >= 0 and CommitMetadata.decode(tp.metadata).topic_id in {None, topic_id}
 
 
 class ResumePoints:
