@@ -7,7 +7,7 @@ what cannot be asked is trusted to the settings.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
@@ -26,10 +26,10 @@ _DENIED = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATI
 class TopicLimits:
     """Knows `max.message.bytes` of the topics that the worker writes, as far as the broker tells.
 
-    `client`: one to share; without it the first `read` makes one.
+    `client` gives the one that is used for such questions now (`TopicWatch`).
     """
 
-    def __init__(self, config: KafkaConfig, client: AdminClient | None = None) -> None:
+    def __init__(self, config: KafkaConfig, client: Callable[[], AdminClient]) -> None:
         self._config = config
         self._client = client
         self._known: dict[str, int] = {}
@@ -40,13 +40,10 @@ class TopicLimits:
 
         A topic that does not answer in time has the limit that it had when it last did.
         """
-        if self._client is None:
-            # Connected as the producer is, which meets the same broker: its complaints are enough.
-            self._client = AdminClient(self._config.client("producer") | {"log_level": 0})
         topics = (self._config.output_topic, self._config.dead_letter_topic)
         resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
         patience_s = min(_PATIENCE_S, self._config.request_timeout_s)
-        for resource, future in self._client.describe_configs(resources, request_timeout=patience_s).items():
+        for resource, future in self._client().describe_configs(resources, request_timeout=patience_s).items():
             try:
                 self._known[resource.name] = int(future.result(2 * _PATIENCE_S)[_SETTING].value)
             except KafkaException as exception:
@@ -67,8 +64,7 @@ class TopicLimits:
 
     def serve(self) -> None:
         """Let go of the client's events. Does not block."""
-        if self._client is not None:
-            self._client.poll(0)
+        self._client().poll(0)
 
     def _note(self, topic: str, error: KafkaError) -> None:
         if error.code() not in _DENIED:

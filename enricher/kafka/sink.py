@@ -55,7 +55,7 @@ class TransactionalSink:
         self._guard = guard
         self._tally = tally
         self._producer_class = producer_class
-        self._limits = limits or TopicLimits(config, group.watch.client)
+        self._limits = limits or TopicLimits(config, lambda: group.watch.client)
         self._last_word = LastWord(config)
         self._producer: Producer | None = None
         self._partitions: Mapping[str, int] = {}

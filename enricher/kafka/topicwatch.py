@@ -26,9 +26,12 @@ from enricher.records import Partition
 log = logging.getLogger(__name__)
 
 _ASK_AGAIN_S = 0.25
-"""A broker that is frozen answers nothing, and another one at once: the next question goes to any of them."""
+_NEW_CLIENT_S = 1.5
+"""After so long without an answer another client asks: it does not know the broker that is gone, or frozen."""
 _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+_LATE = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE})
+"""A broker that has just come up says so of every topic."""
 _Answers = Mapping[str, "Future[TopicDescription]"]
 
 
@@ -45,13 +48,8 @@ class TopicWatch:
     def __init__(self, config: KafkaConfig) -> None:
         self._config = config
         self.last_word = LastWord(config)
-        with constructing():
-            self.client = AdminClient(
-                # Closing idle connections may meet the next question: then it fails for want of a connection.
-                config.client("admin") | {"error_cb": self.last_word, "connections.max.idle.ms": 0},
-                logger=self.last_word.logger,
-            )
-        """For other questions about topics, too: it is one connection more."""
+        self.client = self._connected()
+        """For other questions about topics, too: it is one connection more. Another one after a question without answer."""
         self._asked: list[_Answers] = []
         self._ends: dict[Partition, Future[Any]] = {}
         self.topic_id: str | None = None
@@ -148,6 +146,17 @@ class TopicWatch:
                 raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE, f"no leader: {unknown}"))
         return listed
 
+    def _connected(self) -> AdminClient:
+        properties = {
+            "error_cb": self.last_word,
+            # Closing idle connections may meet the next question: then it fails for want of a connection.
+            "connections.max.idle.ms": 0,
+            # Questions go to one broker, the controller as the client knows it: one that has gone must be forgotten soon.
+            "topic.metadata.refresh.interval.ms": 3_000,
+        }
+        with constructing():
+            return AdminClient(self._config.client("admin") | properties, logger=self.last_word.logger)
+
     def _send(self) -> None:
         self.client.poll(0)  # else the client's events pile up
         topics = [self._config.input_topic, self._config.output_topic, self._config.dead_letter_topic]
@@ -158,18 +167,22 @@ class TopicWatch:
     def _answered(self, *, patient: bool) -> str | None:
         """The topic id that the first answer gives. With patience a refusal is no answer: brokers learn of topics late."""
         give_up_s = time.monotonic() + self._config.request_timeout_s
+        renew_s = time.monotonic() + _NEW_CLIENT_S
         while True:
             if good := next(filter(_complete, self._asked), None):
                 return self._take(good)
             newest = self._asked[-1]
             refused = all(future.done() for future in newest.values())
-            if time.monotonic() > give_up_s or (refused and _said_no(newest) and not patient):
+            final = refused and _said_no(newest, but=_LATE if patient else frozenset())
+            if time.monotonic() > give_up_s or final:
                 raise self._trouble(newest)
             if refused:
                 time.sleep(_ASK_AGAIN_S)
-                self._send()
-            elif not wait([future for future in newest.values() if not future.done()], _ASK_AGAIN_S).done:
-                self._send()
+            elif wait([future for future in newest.values() if not future.done()], _ASK_AGAIN_S).done:
+                continue
+            elif time.monotonic() > renew_s:
+                self.client, renew_s = self._connected(), time.monotonic() + _NEW_CLIENT_S
+            self._send()
 
     def _take(self, answers: _Answers) -> str | None:
         self._asked = []
@@ -201,10 +214,10 @@ def _complete(answers: _Answers) -> bool:
     return all(future.done() and future.exception() is None for future in answers.values())
 
 
-def _said_no(answers: _Answers) -> bool:
+def _said_no(answers: _Answers, *, but: frozenset[int]) -> bool:
     """Whether a broker gave one of the errors, and not the client for want of an answer (its codes are below 0)."""
     errors = [exception.args[0] for future in answers.values() if (exception := future.exception())]
-    return any(isinstance(error, KafkaError) and error.code() > 0 for error in errors)
+    return any(isinstance(error, KafkaError) and error.code() > 0 and error.code() not in but for error in errors)
 
 
 def _end(future: Future[Any]) -> int:

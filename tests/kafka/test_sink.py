@@ -106,7 +106,7 @@ def test_a_record_that_the_broker_finds_too_large_is_named(topics: Topics) -> No
     config = config_for(topics, properties={"producer.compression.type": "none"})
     publish(topics.bootstrap_servers, topics.input, [*inputs(3), Sent(b"large" * 500, b"x" * 10)])
     source, _ = opened(config)
-    sink, _ = sink_for(source, config, limits=NotTold(config))
+    sink, _ = sink_for(source, config, limits=NotTold(config, lambda: source.watch.client))
     with pytest.raises(RefusedOutput) as refused:
         sink.publish(release_of(records_of(source, 4)))
     assert [ticket.raw.key for ticket in refused.value.tickets] == [b"large" * 500]

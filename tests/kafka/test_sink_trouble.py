@@ -135,7 +135,7 @@ def test_of_refused_records_the_one_with_the_largest_output_is_named(topics: Top
     config = config_for(topics, properties={"producer.compression.type": "none"})
     publish(topics.bootstrap_servers, topics.input, [Sent(b"same", b"long input" * 150), Sent(b"same", b"short")])
     source, _ = opened(config)
-    sink, _ = sink_for(source, config, limits=NotTold(config))
+    sink, _ = sink_for(source, config, limits=NotTold(config, lambda: source.watch.client))
 
     def enriched(raw: RawRecord) -> InFlight:
         ticket = InFlight(raw, arrived_s=0.0)

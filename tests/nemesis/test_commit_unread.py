@@ -32,6 +32,7 @@ SETTINGS = {
     "ENRICHER_WORKER__PUBLISH_INTERVAL_MS": "50",
     "ENRICHER_WORKER__MAX_IN_FLIGHT_ARTICLES": str(AT_ONCE),  # so that one transaction cannot be all of it
     "ENRICHER_MODEL__PRECISION": "fp32",
+    "ENRICHER_WORKER__MAX_DEATHS_AT_OFFSET": "0",  # else the first transaction only counts the attempt
 }
 TIMEOUT_S = 60.0
 

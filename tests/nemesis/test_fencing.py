@@ -16,7 +16,7 @@ from typing import Any
 
 import orjson
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 from kafka.harness import as_sent, committed_and_ends, publish, short_articles
 from support.topics import make_topics
 
@@ -102,8 +102,11 @@ class Field:
         self.published += count
 
     def committed(self) -> int:
-        """How many of them the group has committed."""
-        offsets = committed_and_ends(self.servers, self.names.group, self.names.input)
+        """How many of them the group has committed; -1 while a fresh topic has no leader."""
+        try:
+            offsets = committed_and_ends(self.servers, self.names.group, self.names.input)
+        except KafkaException:
+            return -1
         return sum(max(0, committed) for committed, _ in offsets.values())
 
     def work(self, count: int) -> None:

@@ -63,7 +63,7 @@ def test_events_of_an_idle_outage_are_delivered_as_they_come(proxy: Proxy, direc
     most, ends_s = 0, time.monotonic() + 3.0
     while time.monotonic() < ends_s:  # an event came at least every second above
         sink.serve()
-        most = max(most, len(producer), len(cast("Sized", sink._limits._client)))
+        most = max(most, len(producer), len(cast("Sized", source.watch.client)))
     assert most < EVENTS
     proxy.lift_all()
     sink.close()

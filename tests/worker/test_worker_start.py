@@ -47,6 +47,9 @@ class Ends:
         """The sink's."""
         self.asked.append("recover")
 
+    def serve(self) -> None:
+        """The sink's."""
+
     def rewind(self) -> None:
         """The source's."""
         self.asked.append("rewind")

@@ -30,7 +30,7 @@ def rights_findings(config: KafkaConfig, partitions: Mapping[str, int]) -> Itera
         "right: transactional id WRITE", f"opened '{doctor_id}' (never the worker's own id, which would fence it)"
     )
     if read:
-        yield from _commit(config, partitions[config.input_topic], may_read=read[0].verdict == "ok")
+        yield from _commit(config, partitions, may_read=read[0].verdict == "ok")
     for topic in (config.output_topic, config.dead_letter_topic):
         if topic in partitions:
             yield from _write(config, topic)
@@ -49,7 +49,7 @@ def _read_input(config: KafkaConfig) -> Iterator[Finding]:
         yield _say.warn("keys of articles", seen, "Without a key there is no order per article, and no compaction.")
 
 
-def _commit(config: KafkaConfig, partitions: int, *, may_read: bool) -> Iterator[Finding]:
+def _commit(config: KafkaConfig, partitions: Mapping[str, int], *, may_read: bool) -> Iterator[Finding]:
     check = f"right: group {config.group_id} READ"
     if not may_read:
         seen = "not tried: to send offsets of the input topic needs READ on that, too"
@@ -59,15 +59,15 @@ def _commit(config: KafkaConfig, partitions: int, *, may_read: bool) -> Iterator
     missing: list[int] = []
 
     def trial() -> str:
-        committed = rights.committed_offsets(config, config.input_topic, partitions)
-        missing.extend(number for number in range(partitions) if number not in committed)
+        count = partitions[config.input_topic]
+        committed = rights.committed_offsets(config, config.input_topic, count)
+        missing.extend(number for number in range(count) if number not in committed)
         rights.try_commit(config, config.input_topic, committed)
-        return (
-            f"an offset was sent and taken back; '{config.group_id}' has committed on {len(committed)} of {partitions}"
-        )
+        return f"an offset was sent and taken back; '{config.group_id}' has committed on {len(committed)} of {count}"
 
     yield from _say.tried(check, trial, f"Allow READ on the group '{config.group_id}'.")
-    if missing and config.start == "resume":
+    outputs = {config.output_topic, config.dead_letter_topic}
+    if missing and config.start == "resume" and outputs <= partitions.keys():
         yield _resume(config, missing)
 
 
