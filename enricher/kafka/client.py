@@ -66,7 +66,9 @@ class KafkaConfig:
 
     def client(self, kind: str) -> dict[str, Any]:
         """Properties of any client of ours: `kind` is `consumer`, `producer` or `admin`."""
-        return self._shared() | self._user(kind)
+        # A request that is sent while an idle connection is closed fails, and administrators are idle for most of the time.
+        kept = {"connections.max.idle.ms": 0} if kind == "admin" else {}
+        return self._shared() | kept | self._user(kind)
 
     def consumer(self) -> dict[str, Any]:
         """Properties of the worker's consumer."""

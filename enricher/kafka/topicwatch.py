@@ -149,8 +149,6 @@ class TopicWatch:
     def _connected(self) -> AdminClient:
         properties = {
             "error_cb": self.last_word,
-            # Closing idle connections may meet the next question: then it fails for want of a connection.
-            "connections.max.idle.ms": 0,
             # Questions go to one broker, the controller as the client knows it: one that has gone must be forgotten soon.
             "topic.metadata.refresh.interval.ms": 3_000,
         }

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
@@ -40,8 +39,6 @@ class TrialTopics:
 
     def __init__(self, config: KafkaConfig, prefix: str) -> None:
         self._prefix = prefix
-        # A request that is sent while an idle connection is closed fails, and these clients are idle for most of the time.
-        config = replace(config, properties={**config.properties, "connections.max.idle.ms": 0})
         self._looking = Admin(config)
         self._complaint = Complaint()
         with constructing():
