@@ -81,11 +81,11 @@ class Diary:
 
 
 def opened(config: KafkaConfig, *, until_caught_up: bool = False) -> tuple[KafkaSource, Diary]:
-    """A source that has joined its group and has its partitions."""
+    """A source that has joined its group, has its partitions, and knows where each begins."""
     source, diary = KafkaSource(config, until_caught_up=until_caught_up), Diary()
     source.open(diary)
     source.pause()  # else records may come with the assignment, and nobody here would take them
-    poll_until(source, lambda: bool(diary.owned))
+    poll_until(source, lambda: bool(diary.owned) and all(source.start_of(place) for place in diary.owned))
     source.resume()
     return source, diary
 
