@@ -150,6 +150,7 @@ def settings_of(bootstrap_servers: str, names: Names, instance: str) -> Mapping[
             "transaction_timeout_s": TRANSACTION_S,
             "max_poll_interval_s": POLL_INTERVAL_S,
             "request_timeout_s": 5.0,
+            "partition_timeout_s": 8.0,
             # Five minutes by default, which a run does not have: how soon a consumer looks for new partitions.
             "properties": {"topic.metadata.refresh.interval.ms": 3_000},
         },
