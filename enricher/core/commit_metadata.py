@@ -25,6 +25,10 @@ class CommitMetadata:
     attempts: int = 0
     alone: int = 0
 
+    def is_of(self, topic_id: str | None) -> bool:
+        """Whether the offset belongs to the topic with this id, as far as anybody says: either id may be unknown."""
+        return None in {self.topic_id, topic_id} or self.topic_id == topic_id
+
     def encode(self) -> str:
         """Write it as `enricher/1 topic-id=... attempts=1`; fields that say nothing are left out."""
         fields = [_FORM]

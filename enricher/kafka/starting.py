@@ -71,7 +71,7 @@ class StartFinder:
         found: dict[Partition, Found] = {}
         for tp in self._committed(partitions, timeout_s):
             metadata = CommitMetadata.decode(tp.metadata)
-            if tp.offset < 0 or not self._is_ours(metadata):
+            if tp.offset < 0 or not metadata.is_of(self._watch.topic_id):
                 continue
             if tp.offset < self._floors.get(ours(tp), 0):
                 message = f"the committed offset of {tp.topic}[{tp.partition}] is told as {tp.offset}, which is stale"
@@ -86,10 +86,6 @@ class StartFinder:
             if error := next((tp.error for tp in committed if tp.error), None):
                 raise KafkaException(error)
         return committed
-
-    def _is_ours(self, metadata: CommitMetadata) -> bool:
-        """Whether an offset belongs to the topic that there is now, as far as anybody says."""
-        return metadata.topic_id is None or self._watch.topic_id is None or metadata.topic_id == self._watch.topic_id
 
     def _without_offset(self, partitions: Collection[Partition]) -> Mapping[Partition, Found]:
         if self._config.start == "end":
@@ -123,7 +119,8 @@ class StartFinder:
         """Whether the group has an offset in any of the first partitions: then one without an offset is new."""
         asked = [Partition(self._config.input_topic, number) for number in range(partitions)]
         committed = self._committed(asked, self._config.request_timeout_s)
-        return any(tp.offset >= 0 and self._is_ours(CommitMetadata.decode(tp.metadata)) for tp in committed)
+        topic_id = self._watch.topic_id
+        return any(tp.offset >= 0 and CommitMetadata.decode(tp.metadata).is_of(topic_id) for tp in committed)
 
     def _tell(self, partitions: Collection[Partition], how: str) -> None:
         log.info("no committed offset for %s: reading %s", names_of(sorted(partitions)), how)

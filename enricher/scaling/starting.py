@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 def counts(tp: TopicPartition, topic_id: str | None) -> bool:
     """Whether there is a committed offset, and it does not say that it belongs to an earlier topic of this name."""
-    return tp.offset >= 0 and CommitMetadata.decode(tp.metadata).topic_id in {None, topic_id}
+    return tp.offset >= 0 and CommitMetadata.decode(tp.metadata).is_of(topic_id)
 
 
 class ResumePoints:

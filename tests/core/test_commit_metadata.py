@@ -31,3 +31,16 @@ def test_what_somebody_else_wrote_says_nothing(text: str | None) -> None:
 def test_a_count_that_is_none_counts_as_zero(text: str) -> None:
     """A damaged count never raises: the offset beside it is what matters."""
     assert CommitMetadata() == CommitMetadata.decode(text)
+
+
+@pytest.mark.parametrize(
+    ("beside", "topic", "expected"),
+    [("a", "a", True), ("a", "b", False), (None, "a", True), ("a", None, True), (None, None, True)],
+)
+def test_an_offset_belongs_to_a_topic_unless_both_ids_are_known_and_differ(
+    beside: str | None,
+    topic: str | None,
+    expected: bool,  # noqa: FBT001  a parameter of the test
+) -> None:
+    """Brokers before 2.8 give no ids, and what others committed names none."""
+    assert expected == CommitMetadata(beside).is_of(topic)
