@@ -119,11 +119,13 @@ class Assignment:
             self._consumer.resume([tp for tp in self._consumer.assignment() if ours(tp) not in waiting])
 
     def read_again(self, partitions: Collection[Partition]) -> None:
-        """Go back to what has not been delivered yet."""
+        """Go back to what was not delivered yet. Raises TransactionTrouble where the client does not, and would go on."""
         positions = self.held.positions()
         with border("seeking", self._last_word):
-            for partition in partitions:
-                self._sought(TopicPartition(partition.topic, partition.number, positions[partition]))
+            places = [TopicPartition(each.topic, each.number, positions[each]) for each in partitions]
+            refused = [ours(place) for place in places if not self._sought(place)]
+        if refused:
+            raise TransactionTrouble(f"the client did not go back to a damaged batch of {names_of(refused)}")
 
     def rewind(self) -> None:
         """Go back to the committed offsets, or to the beginning of a topic made again. Raises TransactionTrouble."""

@@ -26,14 +26,32 @@ class DamageWatch:
     def __init__(self) -> None:
         self._seen: dict[Partition, tuple[int, float, int]] = {}
         """The offset, when it was damaged first, and how often since."""
+        self._strays: dict[Partition, tuple[int, int]] = {}
+        """Where a partition went on instead, and the offset that it should have gone on at."""
 
-    def noted(self, error: KafkaError, partition: Partition, offset: int, now_s: float) -> bool:
-        """True where `error` is about a damaged batch at `offset`, and it may be whole at the next look.
+    def __bool__(self) -> bool:
+        """Whether a batch was damaged of which nothing whole has come yet."""
+        return bool(self._seen)
 
-        Raises BrokerError where it has been damaged too often, for too long.
+    def is_seen(self, error: KafkaError | None, partition: Partition, at: int, expected: int, now_s: float) -> bool:
+        """True where a message says that the batch at `expected` is damaged, or was, and another look at it is needed.
+
+        `error` and `at` are the message's; `expected` is where the partition should go on. Raises BrokerError where the
+        batch has been damaged too often, for too long.
         """
-        if error.code() not in _DAMAGED:
-            return False
+        if error is None or error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
+            return self._is_stray(partition, at, expected)
+        # Not `at`: the client may have read it from the damaged batch.
+        return error.code() in _DAMAGED and self._noted(error, partition, expected, now_s)
+
+    def whole(self, partition: Partition) -> None:
+        """A record came of this partition."""
+        if self._seen:
+            self._seen.pop(partition, None)
+            self._strays.pop(partition, None)
+
+    def _noted(self, error: KafkaError, partition: Partition, offset: int, now_s: float) -> bool:
+        self._strays.pop(partition, None)
         known, first_s, times = self._seen.get(partition, (offset, now_s, 0))
         if known != offset:
             first_s, times = now_s, 0
@@ -47,7 +65,13 @@ class DamageWatch:
             raise BrokerError(message)
         return True
 
-    def whole(self, partition: Partition) -> None:
-        """A record came of this partition."""
-        if self._seen:
-            self._seen.pop(partition, None)
+    def _is_stray(self, partition: Partition, offset: int, expected: int) -> bool:
+        """Whether a partition with a damaged batch at `expected` goes on at another offset, for the first time.
+
+        A client that read its next offset from the damaged batch may have got lost (seen: out of range, back at the
+        beginning). The log may also have a gap there, or be another: then the second look finds the same.
+        """
+        if partition not in self._seen or offset == expected or self._strays.get(partition) == (offset, expected):
+            return False
+        self._strays[partition] = offset, expected
+        return True

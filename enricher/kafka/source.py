@@ -205,8 +205,7 @@ class KafkaSource:
         for message in messages:
             if damaged and partition_of(message) in damaged:
                 continue
-            error = message.error()
-            if error is not None and self._is_damaged(error, message, now_s):
+            if self._is_damaged(message, now_s):
                 damaged.add(partition_of(message))
             elif record := self._delivered(message, now_s):
                 records.append(record)
@@ -214,11 +213,14 @@ class KafkaSource:
             self._assignment.read_again(damaged)
         return records
 
-    def _is_damaged(self, error: KafkaError, message: Message, now_s: float) -> bool:
+    def _is_damaged(self, message: Message, now_s: float) -> bool:
+        """Whether this batch has to be read again, or is what the client found when a damaged one led it astray."""
+        error = message.error()
+        if error is None and not self._damage:
+            return False
         partition = partition_of(message)
-        # Not the offset that the client tells: it may have been read from a damaged batch.
-        at = self._held.positions().get(partition)
-        return at is not None and self._damage.noted(error, partition, at, now_s)
+        expected = self._held.positions().get(partition)
+        return expected is not None and self._damage.is_seen(error, partition, message.offset() or 0, expected, now_s)
 
     def _delivered(self, message: Message, now_s: float) -> RawRecord | None:
         """The record of a message; None for the client's events and for what is not ours any more."""

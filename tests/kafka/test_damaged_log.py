@@ -8,44 +8,61 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaError, Producer
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from kafka.clients import config_for, opened, poll_until
 from support.topics import Topics, make_topics
 
 from broker import Cluster
-from enricher.errors import BrokerError
+from enricher.errors import BrokerError, TransactionTrouble
+from enricher.kafka.assignment import Assignment
+from enricher.kafka.client import LastWord
 from enricher.kafka.damage import DamageWatch
-from enricher.records import Partition
+from enricher.kafka.topicwatch import TopicWatch
+from enricher.records import Mark, Partition, Start
 
 PLACE = Partition("articles", 3)
 DAMAGED = KafkaError(KafkaError._BAD_MSG, "MessageSet at offset 7 failed CRC32C check")
+ENDED = KafkaError(KafkaError._PARTITION_EOF)
 
 
 def test_damage_that_passes_is_waited_out() -> None:
     """A bit that fell over in the network is whole at the next look, and many looks take no time."""
     watch = DamageWatch()
-    assert all(watch.noted(DAMAGED, PLACE, 7, now_s / 1_000) for now_s in range(5_000))
+    assert all(watch.is_seen(DAMAGED, PLACE, 99, 7, now_s / 1_000) for now_s in range(5_000))
     watch.whole(PLACE)
-    assert watch.noted(DAMAGED, PLACE, 7, 1_000.0)
+    assert watch.is_seen(DAMAGED, PLACE, 99, 7, 1_000.0)
 
 
 def test_damage_at_another_offset_is_counted_by_itself() -> None:
     """A network that damages one batch and then another still gets through."""
     watch = DamageWatch()
-    assert all(watch.noted(DAMAGED, PLACE, now_s, float(now_s)) for now_s in range(100))
+    assert all(watch.is_seen(DAMAGED, PLACE, 99, now_s, float(now_s)) for now_s in range(100))
 
 
 def test_damage_that_stays_is_final_and_says_where() -> None:
     """Topic, partition and offset, and what to do."""
     watch = DamageWatch()
-    assert all(watch.noted(DAMAGED, PLACE, 7, now_s / 10) for now_s in range(100))
+    assert all(watch.is_seen(DAMAGED, PLACE, 99, 7, now_s / 10) for now_s in range(100))
     with pytest.raises(BrokerError, match=r"offset 7 of articles\[3\].*--reset-offsets"):
-        watch.noted(DAMAGED, PLACE, 7, 10.0)
+        watch.is_seen(DAMAGED, PLACE, 99, 7, 10.0)
+
+
+def test_where_damage_led_the_client_astray_it_looks_again() -> None:
+    """Seen: the next offset read from the damaged batch, out of range, back at the beginning. A gap is found twice."""
+    watch = DamageWatch()
+    assert not watch.is_seen(None, PLACE, 0, 7, 0.0), "no damage"
+    watch.is_seen(DAMAGED, PLACE, 99, 7, 0.0)
+    assert not watch.is_seen(None, PLACE, 7, 7, 0.0), "where it should go on"
+    assert watch.is_seen(None, PLACE, 0, 7, 0.0)
+    watch.is_seen(DAMAGED, PLACE, 99, 7, 1.0)
+    assert watch.is_seen(None, PLACE, 0, 7, 1.0), "damaged between these two looks"
+    assert watch.is_seen(ENDED, PLACE, 60, 7, 1.0), "an end may be a stray, too"
+    assert not watch.is_seen(ENDED, PLACE, 60, 7, 1.0), "the same at both looks: no stray"
 
 
 def test_other_errors_are_no_damage() -> None:
     """They are for others to judge."""
-    assert not DamageWatch().noted(KafkaError(KafkaError._TRANSPORT), PLACE, 7, 0.0)
+    assert not DamageWatch().is_seen(KafkaError(KafkaError._TRANSPORT), PLACE, 7, 7, 0.0)
 
 
 @pytest.fixture(params=["none", "lz4"])
@@ -82,3 +99,18 @@ def test_a_damaged_batch_ends_the_worker_with_its_place(damaged: Topics) -> None
     with pytest.raises(BrokerError, match=r"offset 20 of .*articles\[0\]"):
         poll_until(source, lambda: False, timeout_s=60)
     source.close()
+
+
+@pytest.mark.broker
+def test_a_client_that_does_not_go_back_is_trouble(topics: Topics) -> None:
+    """It would go on behind the damaged batch, and its records be lost."""
+    config = config_for(topics)
+    last_word = LastWord(config)
+    consumer = Consumer(config.consumer())
+    consumer.assign([TopicPartition(PLACE.topic, PLACE.number)])  # of a topic that is not there, so never begun
+    assignment = Assignment(consumer, config, TopicWatch(config), last_word)
+    assignment.held.take([PLACE])
+    assignment.held.begin(PLACE, Start(7, Mark()), None)
+    with pytest.raises(TransactionTrouble, match=r"did not go back .*articles 3"):
+        assignment.read_again([PLACE])
+    consumer.close()

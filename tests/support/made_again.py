@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import time
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 from support.topics import PARTITIONS
+
+from enricher.kafka.topicids import topic_id_of
 
 TIMEOUT_S = 30.0
 
 
 def topic_id(bootstrap_servers: str, topic: str) -> str | None:
-    """The id of a topic as the client gives it; None while there is no such topic."""
+    """The id of a topic as the headers have it; None while there is no such topic."""
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     try:
-        return str(admin.describe_topics(TopicCollection([topic]))[topic].result(TIMEOUT_S).topic_id)
+        return topic_id_of(admin, topic, TIMEOUT_S)
     except KafkaException as exception:
         if exception.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
             raise
