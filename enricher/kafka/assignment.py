@@ -44,7 +44,9 @@ class Assignment:
         self._silence = SilenceWatch(config.partition_timeout_s)
         self._paused = False
         self._next_look_s = self._next_ends_s = 0.0
-        self._rewound_for: set[Partition] = set()
+        self.distrusted = False
+        """True where only another client helps: `renew`."""
+        self._silent: set[Partition] = set()
         """Partitions that were silent for too long and have given no sign of life since."""
 
     # ---- in the client's callbacks
@@ -70,14 +72,14 @@ class Assignment:
         """They are ours no more; the client lets go of them by itself."""
         self.held.leave(partitions)
         self._silence.end(partitions)
-        self._rewound_for.difference_update(partitions)
+        self._silent.difference_update(partitions)
 
     # ---- in the loop
 
     def tend(self, now_s: float) -> None:
         """Find out where waiting partitions begin, and whether one has fallen silent.
 
-        Raises TransactionTrouble for a partition that gives nothing, and Stalled where a rewind has not helped.
+        Raises TransactionTrouble for a partition that gives nothing, and Stalled where a new client has not helped.
         """
         if (waiting := self.held.waiting) and now_s >= self._next_look_s:
             self._begin(self._looked_for(waiting, quick=False))
@@ -91,8 +93,8 @@ class Assignment:
     def heard(self, partition: Partition, now_s: float, size_bytes: int = 0) -> None:
         """A record of so many bytes came, or the partition's end."""
         self._silence.heard(partition, now_s, size_bytes)
-        if self._rewound_for:
-            self._rewound_for.discard(partition)
+        if self._silent:
+            self._silent.discard(partition)
 
     def drained(self, now_s: float) -> None:
         """The client had nothing more to give when it was asked."""
@@ -127,18 +129,33 @@ class Assignment:
         if refused:
             raise TransactionTrouble(f"the client did not go back to a damaged batch of {names_of(refused)}")
 
-    def rewind(self) -> None:
-        """Go back to the committed offsets, or to the beginning of a topic made again. Raises TransactionTrouble."""
+    def look_around(self) -> None:
+        """Look whether the topic is still the same. Raises TransactionTrouble where nobody says so."""
         if self._watch.refresh():
             self._starts.forget()
+            self.distrusted = True
+
+    def rewind(self) -> None:
+        """Go back to the committed offsets. Raises TransactionTrouble."""
         with border("rewinding", self._last_word):
             partitions = [ours(tp) for tp in self._consumer.assignment()]
         self.held.take(partitions)
         self._silence.begin(partitions, time.monotonic())
         if partitions:
-            found = self._starts.find(partitions, self._config.request_timeout_s)
-            self._assign_again(found)
-            self._begin({partition: each for partition, each in found.items() if partition not in self._rewound_for})
+            self._begin(self._starts.find(partitions, self._config.request_timeout_s))
+
+    def abandon(self) -> Sequence[Partition]:
+        """Nothing is ours any more: the client is given up. Returns what was."""
+        partitions = list(self.held)
+        self.held.leave(partitions)
+        self._silence.end(partitions)
+        return partitions
+
+    def renew(self, consumer: Consumer) -> None:
+        """Use this client from now on. It has joined, and owns nothing yet."""
+        self._consumer = consumer
+        self._starts.renew(consumer)
+        self.distrusted = False
 
     def committed(self, offsets: Mapping[Partition, int]) -> None:
         """Take note of what was committed: a lower answer is stale from now on."""
@@ -166,19 +183,6 @@ class Assignment:
             return {}
         return found
 
-    def _assign_again(self, found: Mapping[Partition, Found]) -> None:
-        """Partitions that fell silent: a seek stays within the client's state of them, and that is what is wrong."""
-        again = [partition for partition in found if partition in self._rewound_for]
-        if not again:
-            return
-        with border("assigning again", self._last_word):
-            self._consumer.incremental_unassign([foreign(partition) for partition in again])
-            self._consumer.incremental_assign([found[partition].at(partition) for partition in again])
-            places = [foreign(partition) for partition in again]
-            (self._consumer.pause if self._paused else self._consumer.resume)(places)
-        for partition in again:
-            self.held.begin(partition, found[partition].start, found[partition].leader_epoch)
-
     def _begin(self, found: Mapping[Partition, Found]) -> None:
         """Read on from there. Partitions that the client has not started yet go on waiting."""
         with border("seeking", self._last_word):
@@ -199,12 +203,13 @@ class Assignment:
         return True
 
     def _give_up_on(self, partitions: Sequence[Partition], why: str) -> None:
-        """Once by a rewind, then by ending the process: its successor has a client that knows nothing."""
-        again = self._rewound_for.intersection(partitions)
-        self._rewound_for.update(partitions)
+        """Once by a new client, then by ending the process."""
+        again = self._silent.intersection(partitions)
+        self._silent.update(partitions)
+        self.distrusted = True
         message = f"nothing came of {names_of(partitions)} for {self._config.partition_timeout_s:g} s: {why}"
         if again:
-            raise Stalled(f"{message}; a rewind has not helped")
+            raise Stalled(f"{message}; a new client has not helped")
         raise TransactionTrouble(message)
 
 

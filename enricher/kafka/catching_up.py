@@ -34,6 +34,10 @@ class CatchingUp:
         records = sum(end - low for low, end in bounds.values())
         log.info("to be caught up with: %d records at most, some of them may be done already", records)
 
+    def renew(self, consumer: Consumer) -> None:
+        """Ask this one from now on."""
+        self._consumer = consumer
+
     def done(self) -> bool:
         """True when the group, whichever member, has committed everything up to these ends. May block briefly."""
         if time.monotonic() < self._next_check_s:

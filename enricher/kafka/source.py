@@ -7,22 +7,21 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from enricher.core.commit_metadata import CommitMetadata
-from enricher.core.offsets import names_of
-from enricher.errors import BrokerError, TransactionTrouble
+from enricher.errors import BrokerError
 from enricher.kafka.assignment import Assignment
 from enricher.kafka.border import border, connecting, constructing, mapped
 from enricher.kafka.catching_up import CatchingUp
 from enricher.kafka.client import KafkaConfig, LastWord
 from enricher.kafka.damage import DamageWatch
 from enricher.kafka.membership import proven_membership
-from enricher.kafka.metadata import ours, partition_of, partitions_of, raw_record
+from enricher.kafka.metadata import partition_of, partitions_of, raw_record
+from enricher.kafka.rebalances import Rebalances
 from enricher.kafka.statistics import Statistics
 from enricher.kafka.topicwatch import TopicWatch
 from enricher.levels import Connection
@@ -43,9 +42,7 @@ class KafkaSource:
         self._last_word = LastWord(config)
         self._statistics = Statistics(config.input_topic)
         self._joined = False
-        with constructing():
-            callbacks = {"error_cb": self._last_word, "stats_cb": self._statistics}
-            self._consumer = Consumer(config.consumer() | callbacks, logger=self._last_word.logger)
+        self._consumer = self._connected()
         self.watch = TopicWatch(config)
         self._assignment = Assignment(self._consumer, config, self.watch, self._last_word)
         self._held = self._assignment.held
@@ -55,9 +52,6 @@ class KafkaSource:
             self._catching_up = CatchingUp(self._consumer, self._last_word, config.request_timeout_s)
         self.member_ids: set[str] = set()
         """What the group has called us. One that threw us out may have an old one of ours for a session timeout."""
-        self._gone: set[Partition] = set()
-        """Partitions that left during this call of `poll`."""
-        self._raised: Exception | None = None
 
     def open(self, listener: PartitionListener) -> None:
         """Check the topics, note the ends if asked to, join the group. Raises TransactionTrouble: then call it again.
@@ -70,12 +64,7 @@ class KafkaSource:
                 self._catching_up.note(partitions)
         with connecting(self.watch.last_word):
             self.watch.open()
-        self._consumer.subscribe(
-            [self._config.input_topic],
-            on_assign=self._told(self._take, listener.assigned),
-            on_revoke=self._told(self._leave, listener.revoked),
-            on_lost=self._told(self._leave, listener.lost),
-        )
+        self._join(listener)
 
     def poll(self, limit: int, timeout_s: float) -> Sequence[RawRecord]:
         """At most `limit` records, one where it had to wait (`timeout_s` at most). Calls the listener.
@@ -83,14 +72,12 @@ class KafkaSource:
         One call of the client and no more: a rebalance in a second one would find records that the loop has not seen yet.
         Raises TransactionTrouble where records are mixed up or do not come, Stalled where they still do not come.
         """
-        self._gone.clear()
+        self._rebalances.begin_turn()
         self._assignment.tend(time.monotonic())
         with border("reading", self._last_word):
             # `consume` waits until it has *all* it was asked for, so it is asked for one where it may wait.
             messages = self._consumer.consume(1, timeout_s) if timeout_s > 0 else self._consumer.consume(limit, 0)
-            if self._raised:
-                raised, self._raised = self._raised, None
-                raise raised
+            self._rebalances.check()
             # A member with more members than partitions gets none, and is told nothing.
             self._joined = self._joined or bool(self._consumer.memberid())
         now_s = time.monotonic()
@@ -121,9 +108,14 @@ class KafkaSource:
     def rewind(self) -> None:
         """Go back to the committed offsets of all our partitions. Raises TransactionTrouble.
 
-        Where the topic is another one than before, by its id, its beginning is where to go.
+        Where the topic is another one than before, by its id, its beginning is where to go. Then, and where a partition fell
+        silent, with a new client: the old one may know the leaders of the old topic for ever (librdkafka 4898).
         """
-        self._assignment.rewind()
+        self._assignment.look_around()
+        if self._assignment.distrusted:
+            self._renew()
+        else:
+            self._assignment.rewind()
 
     def membership(self) -> bytes:
         """Fresh group metadata for a transaction. Raises TransactionTrouble while we are no member."""
@@ -165,38 +157,34 @@ class KafkaSource:
 
     # ---- inside
 
+    def _connected(self) -> Consumer:
+        callbacks = {"error_cb": self._last_word, "stats_cb": self._statistics}
+        with constructing():
+            return Consumer(self._config.consumer() | callbacks, logger=self._last_word.logger)
+
+    def _join(self, listener: PartitionListener) -> None:
+        self._listener = listener
+        self._rebalances = Rebalances(self._assignment, listener)
+        self._rebalances.subscribe(self._consumer, self._config.input_topic)
+
+    def _renew(self) -> None:
+        """Leave the group, and join it with another client. Raises TransactionTrouble: then call it again."""
+        self._rebalances.end(self._assignment.abandon())
+        old, self._consumer = self._consumer, self._connected()
+        self._joined = False
+        with border("leaving the group", self._last_word):
+            old.close()
+        with border("joining the group again", self._last_word):
+            self._join(self._listener)
+        self._assignment.renew(self._consumer)
+        if self._catching_up:
+            self._catching_up.renew(self._consumer)
+
     def _position(self, partition: Partition, offset: int, mark: Mark) -> TopicPartition:
         metadata = CommitMetadata(self.watch.topic_id, mark.attempts, mark.alone).encode()
         epoch = self._held.epoch_before(partition, offset)
         named = {} if epoch is None else {"leader_epoch": epoch}
         return TopicPartition(partition.topic, partition.number, offset, metadata=metadata, **named)
-
-    def _take(self, partitions: list[TopicPartition]) -> None:
-        self._assignment.take(partitions)
-        if back := self._gone.intersection(map(ours, partitions)):
-            message = f"{names_of(sorted(back))} left and came back at once: the records are mixed up"
-            self._raised = self._raised or TransactionTrouble(message)
-
-    def _leave(self, partitions: list[TopicPartition]) -> None:
-        gone = [ours(tp) for tp in partitions]
-        self._assignment.leave(gone)
-        self._gone.update(gone)
-
-    def _told(
-        self,
-        change: Callable[[list[TopicPartition]], None],
-        tell: Callable[[Sequence[Partition]], None],
-    ) -> Callable[[Any, list[TopicPartition]], None]:
-        """A client callback. What goes wrong in it is kept for `poll` to raise: nothing may leave a callback."""
-
-        def callback(_consumer: Consumer, partitions: list[TopicPartition]) -> None:
-            try:
-                change(partitions)
-                tell([ours(tp) for tp in partitions])
-            except Exception as error:  # noqa: BLE001  raised again by poll()
-                self._raised = self._raised or error  # the first may be fatal, a later one is its consequence
-
-        return callback
 
     def _records_of(self, messages: Sequence[Message], now_s: float) -> list[RawRecord]:
         """What is to be read of these. Behind a damaged batch the client goes on with the next one; this goes back to it."""

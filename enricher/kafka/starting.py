@@ -50,6 +50,10 @@ class StartFinder:
         self._tails = OutputTails(config, watch)
         self._floors: dict[Partition, int] = {}
 
+    def renew(self, consumer: Consumer) -> None:
+        """Ask this one from now on."""
+        self._consumer = consumer
+
     def committed(self, offsets: Mapping[Partition, int]) -> None:
         """These were committed by us: no true answer is below them from now on."""
         self._floors.update(offsets)

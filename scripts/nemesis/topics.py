@@ -116,6 +116,8 @@ class TopicKeeper:
             self._admin.delete_consumer_groups([group], request_timeout=_ASK_S)[group].result(_ASK_S)
         except KafkaException as exception:
             return bool(exception.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND)
+        except TimeoutError:  # the coordinator has just gone, perhaps: asked again
+            return False
         return True
 
     def _make(self, *topics: str) -> None:

@@ -1,4 +1,4 @@
-"""A partition that the client has lost: told by the broker's answer, rewound once, then the process ends."""
+"""A partition that the client has lost: told by the broker's answer, read by a new client, then the process ends."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ pytestmark = pytest.mark.broker
 
 def lose(source: KafkaSource, topics: Topics) -> None:
     """Stop the client from fetching, behind the source's back: as librdkafka 5586, 5591 and 2190 do."""
+    source.pause()  # else records may come meanwhile
     places = [Partition(topics.input, number) for number in range(4)]
     poll_until(source, lambda: all(source.start_of(place) for place in places))
+    source.resume()
     source._consumer.pause([TopicPartition(topics.input, number) for number in range(4)])
 
 
-def test_a_lost_partition_is_noticed_rewound_and_read_again(topics: Topics) -> None:
+def test_a_lost_partition_is_noticed_and_read_by_a_new_client(topics: Topics) -> None:
     """Nothing else tells: it is assigned, the group is stable, and the client says no word."""
     source, _ = opened(config_for(topics, partition_timeout_s=6))
     lose(source, topics)
@@ -36,7 +38,7 @@ def test_a_lost_partition_is_noticed_rewound_and_read_again(topics: Topics) -> N
     source.close()
 
 
-def test_a_partition_that_a_rewind_does_not_bring_back_ends_the_process(topics: Topics) -> None:
+def test_a_partition_that_a_new_client_does_not_bring_back_ends_the_process(topics: Topics) -> None:
     """A new process has a client that knows nothing of it."""
     source, _ = opened(config_for(topics, partition_timeout_s=6))
     lose(source, topics)
@@ -45,7 +47,7 @@ def test_a_partition_that_a_rewind_does_not_bring_back_ends_the_process(topics: 
         poll_until(source, lambda: False, timeout_s=60)
     source.rewind()
     lose(source, topics)
-    with pytest.raises(Stalled, match="a rewind has not helped"):
+    with pytest.raises(Stalled, match="a new client has not helped"):
         poll_until(source, lambda: False, timeout_s=60)
     source.close()
 

@@ -178,7 +178,8 @@ def test_what_a_listener_raises_comes_out_of_poll(topics: Topics) -> None:
 def test_of_two_callbacks_that_fail_the_first_counts(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that was fenced while its partitions were taken is fenced, though they came back in the same poll."""
     source, diary = KafkaSource(config_for(topics)), Diary()
-    tps = [TopicPartition(topics.input, 0)]
+    source.open(diary)
+    rebalances, tps = source._rebalances, [TopicPartition(topics.input, 0)]
 
     def fenced(_partitions: object) -> None:
         raise Fenced("a newer process")
@@ -187,8 +188,8 @@ def test_of_two_callbacks_that_fail_the_first_counts(topics: Topics, monkeypatch
     client = SimpleNamespace(incremental_assign=list, resume=list, close=source._consumer.close)
 
     def consume(_limit: int, _timeout_s: float) -> list[Message]:
-        source._told(source._leave, diary.revoked)(None, tps)
-        source._told(source._take, diary.assigned)(None, tps)
+        rebalances._told(rebalances._leave, diary.revoked)(None, tps)
+        rebalances._told(rebalances._take, diary.assigned)(None, tps)
         return []
 
     with monkeypatch.context() as patched:

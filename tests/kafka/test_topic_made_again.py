@@ -9,8 +9,9 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka.clients import config_for, opened, poll_until, records_of, release_of, sink_for
 from kafka.harness import Sent, committed_and_ends, publish
-from support.topics import Topics
+from support.topics import Topics, make_topics
 
+from broker import Cluster
 from enricher.core.commit_metadata import CommitMetadata
 from enricher.errors import TransactionTrouble
 from enricher.kafka.source import KafkaSource
@@ -18,14 +19,15 @@ from enricher.kafka.source import KafkaSource
 pytestmark = pytest.mark.broker
 
 
-def make_again(topics: Topics, partitions: int = 4) -> None:
-    """Delete the input topic and create it at once, under its name."""
+def make_again(topics: Topics, partitions: int = 4, leader: int | None = None) -> None:
+    """Delete the input topic and create it at once, under its name; led by this node, if one is named."""
+    placed = {"replication_factor": 1} if leader is None else {"replica_assignment": [[leader]] * partitions}
     admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
     [deleted] = admin.delete_topics([topics.input]).values()
     deleted.result(timeout=20)
     give_up_s = time.monotonic() + 30
     while True:
-        [created] = admin.create_topics([NewTopic(topics.input, partitions, 1)]).values()
+        [created] = admin.create_topics([NewTopic(topics.input, partitions, **placed)]).values()
         try:
             created.result(timeout=20)
         except KafkaException:  # the name is not free yet
@@ -75,6 +77,23 @@ def test_records_of_a_topic_made_again_are_not_committed_as_those_of_the_old_one
     assert all(committed == end for committed, end in ends.values())
     sink.close()
     source.close()
+
+
+def test_a_topic_made_again_on_another_broker_is_read_from_there() -> None:
+    """The client has seen higher epochs of the old topic's leaders, and never believes in those of the new one."""
+    with Cluster(nodes=3) as cluster:
+        topics = make_topics(cluster.bootstrap_servers)
+        make_again(topics, leader=2)
+        cluster.nodes[1].stop()
+        cluster.nodes[1].start()  # which makes its epoch a higher one
+        before = fill(topics, 5)
+        source, _ = opened(config_for(topics, partition_timeout_s=6))
+        records_of(source, before, timeout_s=60)
+        make_again(topics, leader=1)
+        after = fill(topics, 3)
+        recover_until(source)
+        assert after == len(records_of(source, after, timeout_s=60))
+        source.close()
 
 
 def test_an_offset_of_an_earlier_topic_counts_as_none(topics: Topics) -> None:
