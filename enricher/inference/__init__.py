@@ -5,6 +5,7 @@ safetensors leaves it unmapped.
 
     tokenizer.py    texts -> ids and character spans
     tokenizer_files.py  the files of a checkpoint -> its fast tokenizer
+    special_tokens.py  a tokenizer -> one to which every text is only text
     checkpoint.py   a Hugging Face folder: config, labels, weights read one at a time, digest
     labels.py       the ways to write label names, read as one
     families.py     what each encoder family calls its weights: the table

@@ -162,7 +162,9 @@ def _known_architecture(path: Path) -> bytes:
     if model_type not in FAMILIES:
         raise ModelError(
             f"{path.parent}: {architecture} ({model_type}) is not supported. Supported are token classification "
-            f"checkpoints of {', '.join(FAMILIES)}; MiniLM counts as bert. Choose or fine-tune one of those."
+            f"checkpoints of {', '.join(FAMILIES)}; MiniLM counts as bert. Its export as ONNX runs, if it is a token "
+            f"classification model: a folder with model.onnx, config.json and the tokenizer's files "
+            f"(`optimum-cli export onnx --task token-classification --model SOURCE FOLDER`). Else choose one of those."
         )
     if not architecture.endswith(HEAD):
         raise ModelError(

@@ -6,22 +6,38 @@ Models of the hub write the same in other ways. What cannot be read is refused: 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections import defaultdict
+from typing import TYPE_CHECKING, NamedTuple
 
 from enricher.errors import ModelError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
 OUTSIDE = "O"
-_PREFIXED = re.compile(r"([BIESLU])[-_](.+)", re.IGNORECASE)
-_IN_IOB2 = {"B": "B", "I": "I", "E": "I", "S": "B", "L": "I", "U": "B"}
-"""BIOES and BILOU also mark the last word (E, L) and a single one (S, U). What follows opens by its own letter anyway."""
+_IN_IOB2 = {"B": "B", "I": "I", "E": "I", "S": "B", "L": "I", "U": "B", "M": "I"}
+"""BIOES, BILOU and BMES also mark the middle (M), the last word (E, L) and a single one (S, U). What follows opens by its
+own letter anyway. In IOB1 only the second of two neighbours of a kind has a `B`: the same rule reads it."""
+_LETTERS = "".join(_IN_IOB2)
+_SCHEMES = ({"B", "I", "E", "S"}, {"B", "I", "L", "U"}, {"B", "M", "E", "S"})
+_PREFIXED = re.compile(rf"(?P<letter>[{_LETTERS}])[\W_]+(?P<kind>.+)", re.IGNORECASE)
+_SUFFIXED = re.compile(rf"(?P<kind>.+?)[\W_]+(?P<letter>[{_LETTERS}])", re.IGNORECASE)
+_OF_SPECIAL_TOKENS = re.compile(r"[\W_]*(PAD|PADDING|CLS|SEP)[\W_]*|[\[<]/?(S|BOS|EOS|UNK|MASK)[\]>]", re.IGNORECASE)
+_OF_LATER_PIECES = "X"
+"""What BERT's first taggers call every piece of a word but the first, beside names with positions."""
+_SHOWN = 5
+
+
+class _Tag(NamedTuple):
+    """A label's name in its two parts."""
+
+    letter: str
+    kind: str
 
 
 def label_names(id2label: Mapping[int, str]) -> tuple[str, ...]:
-    """Label names by id. Raises ModelError where config.json does not name them, or none of them is `O`."""
-    names = tuple(id2label[index] for index in sorted(id2label))
+    """Label names by id, as IOB2. Raises ModelError where config.json does not name them, or they cannot be read."""
+    names = tuple(id2label[index].strip() for index in sorted(id2label))
     if sorted(id2label) != list(range(len(names))) or len(names) < 2:
         raise ModelError(
             "config.json: id2label must name every label, with ids 0, 1, 2, ...: add the names used in training."
@@ -30,21 +46,77 @@ def label_names(id2label: Mapping[int, str]) -> tuple[str, ...]:
         raise ModelError(
             "config.json: id2label holds only placeholders (LABEL_0, ...): write the names used in training there."
         )
-    read = _in_iob2([OUTSIDE if name == OUTSIDE.lower() else name for name in names])
-    if OUTSIDE not in read:
+    if not any(name.upper() == OUTSIDE for name in names):
         raise ModelError(
-            f"config.json: no label of id2label is called {OUTSIDE} ({', '.join(names[:5])}, ...), so every word would be "
+            f"config.json: no label of id2label is called {OUTSIDE} ({_shown(names)}), so every word would be "
             f"an entity: call the one for words outside of entities so. Without one the model finds no named entities."
         )
-    return read
+    of_entities = [name for name in names if name.upper() != OUTSIDE and not _OF_SPECIAL_TOKENS.fullmatch(name)]
+    if not of_entities:
+        raise ModelError(f"config.json: no label of id2label ({_shown(names)}) is that of an entity.")
+    read = _in_iob2(of_entities)
+    return tuple(read.get(name, OUTSIDE) for name in names)
 
 
-def _in_iob2(names: Sequence[str]) -> tuple[str, ...]:
-    """The names as they are, unless all but `O` begin with a letter of BIOES or BILOU, and every kind can open."""
-    found = [_PREFIXED.fullmatch(name) for name in names if name != OUTSIDE]
-    parts = [(each[1].upper(), each[2]) for each in found if each]
-    opening = {kind for letter, kind in parts if _IN_IOB2[letter] == "B"}
-    if len(parts) < len(found) or any(kind not in opening for _, kind in parts):
-        return tuple(names)
-    read = iter(f"{_IN_IOB2[letter]}-{kind}" for letter, kind in parts)
-    return tuple(name if name == OUTSIDE else next(read) for name in names)
+def _in_iob2(names: Sequence[str]) -> Mapping[str, str]:
+    """The IOB2 name of each; without what is outside. Names without any position are kinds, and stay as they are."""
+    for pattern, proving in ((_PREFIXED, {"B", "I"}), (_SUFFIXED, set[str]())):
+        tags = _tags(names, pattern, proving)
+        if not tags:
+            continue
+        without = [name for name in names if name not in tags and name.upper() != _OF_LATER_PIECES]
+        if odd := without + _never_opened(tags):
+            raise ModelError(
+                f"config.json: id2label names positions and kinds, and these labels do not go with the others: "
+                f"{_shown(odd)}. Call one {OUTSIDE} where no entity is meant; else write B- or I- before its kind."
+            )
+        return {name: f"{_IN_IOB2[tag.letter]}-{tag.kind}" for name, tag in tags.items()}
+    _require_kinds(names)
+    return {name: name for name in names}
+
+
+def _tags(names: Sequence[str], pattern: re.Pattern[str], proving: Collection[str]) -> dict[str, _Tag]:
+    """The names that are made of a letter and a kind. Empty where that is not proved: `E-MAIL` only looks like it.
+
+    A kind that has several letters proves them, and their schemes; and so does one that has a letter of `proving`.
+    """
+    found = {name: _Tag(part["letter"].upper(), part["kind"]) for name in names if (part := pattern.fullmatch(name))}
+    proved = {letter for its in _letters(found).values() if len(its) > 1 or its & set(proving) for letter in its}
+    used = proved.union(*(scheme for scheme in _SCHEMES if scheme & proved - {"B", "I"}))
+    return {name: tag for name, tag in found.items() if tag.letter in used}
+
+
+def _letters(tags: Mapping[str, _Tag]) -> Mapping[str, set[str]]:
+    """The letters that each kind has."""
+    letters: defaultdict[str, set[str]] = defaultdict(set)
+    for letter, kind in tags.values():
+        letters[kind].add(letter)
+    return letters
+
+
+def _never_opened(tags: Mapping[str, _Tag]) -> list[str]:
+    """Where ends are marked too, a kind without a begin is read wrongly: in IOE `E` is what parts two neighbours."""
+    if {tag.letter for tag in tags.values()} <= {"B", "I"}:
+        return []
+    opened = {tag.kind for tag in tags.values() if _IN_IOB2[tag.letter] == "B"}
+    return [name for name, tag in tags.items() if tag.kind not in opened]
+
+
+def _require_kinds(names: Sequence[str]) -> None:
+    """Raises ModelError where plain names may be positions after all."""
+    bare = {name.upper() for name in names} & _IN_IOB2.keys()
+    if bare & {"B", "I"} or len(bare) == len(names):
+        raise ModelError(
+            f"config.json: the labels {_shown(names)} of id2label say where an entity is, and not of what kind: write "
+            f"B-KIND and I-KIND there, with the name that the entities shall have."
+        )
+    if all(_PREFIXED.fullmatch(name) or _SUFFIXED.fullmatch(name) for name in names):
+        raise ModelError(
+            f"config.json: whether the labels {_shown(names)} of id2label are kinds, or kinds with a position, cannot be "
+            f"told: write I- before a kind, and B- where one begins."
+        )
+
+
+def _shown(names: Sequence[str]) -> str:
+    """The first few, for a message."""
+    return ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")

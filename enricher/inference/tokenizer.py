@@ -7,22 +7,23 @@ text of an article ever gets into a message.
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Literal, cast
 
 import numpy as np
 
 from enricher.errors import InvalidArticle
+from enricher.inference.special_tokens import text_only
 from enricher.inference.tokenizer_files import load_tokenizer, pad_id_of, specials_of
 from enricher.records import Article, TokenizedArticle, TokenizedField
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tokenizers import Encoding
+    from tokenizers import Encoding, Tokenizer
 
     from enricher.inference.checkpoint import Checkpoint
-    from enricher.records import FieldName
+    from enricher.records import FieldName, TokenSpans
 
 _WORD = re.compile(r"\S+")
 
@@ -36,6 +37,39 @@ class EncodingSpans:
         # Neither is ever None: only special tokens are without a word, and there are none.
         self.word_of = cast("Callable[[int], int]", encoding.token_to_word)
         self.chars_of = cast("Callable[[int], tuple[int, int]]", encoding.token_to_chars)
+
+
+class JoinedSpans:
+    """The same where one character may become several words, as U+FDFA does in Unicode's compatibility forms.
+
+    Words that share a character are one word: two would be two entities in one place.
+    """
+
+    __slots__ = ("_joined", "_own_word_of", "chars_of")
+
+    def __init__(self, encoding: Encoding) -> None:
+        self._own_word_of = cast("Callable[[int], int]", encoding.token_to_word)
+        self._joined: dict[int, int] = {}
+        self.chars_of = cast("Callable[[int], tuple[int, int]]", encoding.token_to_chars)
+
+    def word_of(self, token: int) -> int:
+        """The first of the words that are one with the token's own. Each of them is looked for once."""
+        own = self._own_word_of(token)
+        found = self._joined.get(own)
+        if found is None:
+            found = self._joined[own] = self._first_joined(own, token)
+        return found
+
+    def _first_joined(self, own: int, token: int) -> int:
+        """Walks back from a token of the word `own`."""
+        while True:
+            while token and (before := self._own_word_of(token - 1)) == own:
+                token -= 1
+            if not token or self.chars_of(token)[0] >= self.chars_of(token - 1)[1]:
+                return own
+            if (found := self._joined.get(before)) is not None:
+                return found
+            own, token = before, token - 1
 
 
 class SpacedSpans:
@@ -73,12 +107,11 @@ class ArticleTokenizer:
         self.pad_id = pad_id_of(tokenizer, checkpoint)
         self.max_window_tokens = int(min(checkpoint.max_window_tokens, tokenizer.model_max_length))
         """The longest window that the model takes, special tokens included."""
-        self._backend = tokenizer.backend_tokenizer
+        # "[SEP]" or "<s>" in an article's text does not become the special token of that name.
+        self._backend = text_only(tokenizer.backend_tokenizer, tokenizer.all_special_tokens)
         self._backend.no_padding()
         self._backend.no_truncation()
-        # Otherwise "[SEP]" or "<s>" in an article's text would become the special token of that name.
-        self._backend.encode_special_tokens = True
-        self._splits_words = len(set(self._backend.encode("a b", add_special_tokens=False).word_ids)) > 1
+        self._spans = _spans_for(self._backend)
 
     def tokenize(self, articles: Sequence[Article]) -> list[TokenizedArticle | InvalidArticle]:
         """One result per article, in order; an article that can never be tokenised gives an InvalidArticle. Blocks."""
@@ -86,10 +119,10 @@ class ArticleTokenizer:
         pairs = zip(articles, encodings[0::2], encodings[1::2], strict=True)
         return [self._article(article, title, body) for article, title, body in pairs]
 
-    def _encode(self, texts: Sequence[str]) -> list[Encoding | None]:
+    def _encode(self, texts: Sequence[str]) -> Sequence[Encoding | None]:
         """None for a text that the library refuses. It refuses whole batches, so a bad one is tried text by text."""
         try:
-            encodings: list[Encoding | None] = self._backend.encode_batch(texts, add_special_tokens=False)
+            encodings: Sequence[Encoding | None] = self._backend.encode_batch(texts, add_special_tokens=False)
         except BaseException as error:
             if not _refusal(error):
                 raise
@@ -109,19 +142,35 @@ class ArticleTokenizer:
         return TokenizedArticle(fields)
 
     def _cut(self, fields: Sequence[TokenizedField], length_tokens: int) -> TokenizedArticle | InvalidArticle:
-        """An article above the limit. Its title comes first, so its body is cut first."""
+        """An article above the limit, without the words beyond it. Its title comes first, so its body is cut first."""
         if self._too_long == "dead_letter":
             rule = f"{length_tokens} tokens, and the limit (max_article_tokens) is {self._max_article_tokens}"
             return InvalidArticle(rule, stage="tokenize")
         kept, room = [], self._max_article_tokens
         for part in fields:
-            kept.append(TokenizedField(part.name, part.ids[:room], part.spans))
-            room -= len(kept[-1].ids)
+            cut = len(part.ids) > room
+            kept.append(TokenizedField(part.name, part.ids[: _word_end(part, room)], part.spans) if cut else part)
+            room = 0 if cut else room - len(part.ids)
         return TokenizedArticle(tuple(kept), truncated=True)
 
     def _field(self, name: FieldName, encoding: Encoding, text: str) -> TokenizedField:
-        spans = EncodingSpans(encoding) if self._splits_words else SpacedSpans(encoding, text)
-        return TokenizedField(name, np.array(encoding.ids, np.int32), spans)
+        return TokenizedField(name, np.array(encoding.ids, np.int32), self._spans(encoding, text))
+
+
+def _spans_for(backend: Tokenizer) -> Callable[[Encoding, str], TokenSpans]:
+    """How to ask a tokenizer's encodings. BERT's own normalizer makes no two words of a character, and most have none."""
+    from tokenizers.normalizers import BertNormalizer  # noqa: PLC0415  slow, and loaded by now
+
+    if len(set(backend.encode("a b", add_special_tokens=False).word_ids)) == 1:
+        return SpacedSpans
+    plain = backend.normalizer is None or isinstance(backend.normalizer, BertNormalizer)
+    return (lambda encoding, _: EncodingSpans(encoding)) if plain else (lambda encoding, _: JoinedSpans(encoding))
+
+
+def _word_end(part: TokenizedField, limit: int) -> int:
+    """The last place up to `limit`, of the field's tokens, at which a word ends; 0 where its first word is longer."""
+    word_of = part.spans.word_of
+    return bisect_left(range(limit), word_of(limit), key=word_of)
 
 
 def _refusal(error: BaseException) -> bool:

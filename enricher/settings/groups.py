@@ -93,7 +93,8 @@ class ArticleSettings(Group):
         100_000, ge=1, description="Tokens of title and body; what to do beyond: `too_long`."
     )
     too_long: Literal["truncate", "dead_letter"] = Field(
-        "truncate", description="Above `max_article_tokens`: enrich the beginning and say so, or dead-letter."
+        "truncate",
+        description="Above `max_article_tokens`: enrich the beginning, to the end of a word, and say so, or dead-letter.",
     )
     max_record_bytes: int = Field(
         1_000_000,

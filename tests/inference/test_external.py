@@ -89,6 +89,22 @@ def test_the_engine_runs_it_like_any_other(tmp_path: Path, window: MakeWindow) -
         np.testing.assert_allclose(ours.scores, theirs.scores, rtol=1e-5)
 
 
+def test_a_family_that_we_do_not_build_runs_from_its_export_as_its_refusal_says(
+    tmp_path: Path, window: MakeWindow
+) -> None:
+    """Without the export the checkpoint is refused, and the message names the way; with it, it runs."""
+    folder = Path(shutil.copytree(REFERENCE / "bert", tmp_path / "model"))
+    config = json.loads((folder / "config.json").read_bytes())
+    other = {"model_type": "deberta-v2", "architectures": ["DebertaV2ForTokenClassification"]}
+    (folder / "config.json").write_text(json.dumps(config | other))
+    with pytest.raises(ModelError, match=r"Its export as ONNX runs, .*model\.onnx.*optimum-cli export onnx"):
+        open_model(folder)
+    export(Checkpoint.open(REFERENCE / "bert"), folder)
+    prepared = prepare(folder, device="cpu", precision="auto", cache_dir=tmp_path / "cache")
+    (answer,) = by_window(OnnxEngine(prepared, threads_per_run=1, pad_id=0).run(Batch((window([2, 10, 3]),))))
+    assert isinstance(answer, WindowLabels)
+
+
 def test_weights_that_are_listed_as_inputs_are_weights(tmp_path: Path, window: MakeWindow) -> None:
     """As exporters of old leave them."""
     windows, labels = Batch((window([2, 10, 11, 12, 3]),)), []

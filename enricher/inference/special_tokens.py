@@ -1,0 +1,66 @@
+"""A tokenizer -> one to which every text is only text: no special token can be written in an article.
+
+`encode_special_tokens` keeps the library from taking `</s>` out of a text before it splits it. A SentencePiece model
+(XLM-RoBERTa, CamemBERT) then finds it all the same, because it is one of its pieces, and so does any model whose words may
+hold such a name whole. There the special tokens get names that nobody can write; their ids stay.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from tokenizers import Tokenizer
+
+_AROUND = ("{}", "{}a", "a{}a", "a {} a")
+"""Where a name may stand in a text: alone, at the start of a word, inside of one, between words."""
+
+
+def text_only(backend: Tokenizer, specials: Collection[str]) -> Tokenizer:
+    """The same tokenizer, or another one with the same ids, that makes none of `specials` of any text.
+
+    The one for unknown words stays what it is: every unknown word is one.
+    """
+    backend.encode_special_tokens = True
+    names = {token.content for token in backend.get_added_tokens_decoder().values() if token.special}.union(specials)
+    return _renamed(backend, names) if _can_be_written(backend, names) else backend
+
+
+def _can_be_written(backend: Tokenizer, names: Collection[str]) -> bool:
+    unknown = getattr(backend.model, "unk_token", None)
+    ids = {backend.token_to_id(name) for name in names if name != unknown}
+    texts = [around.format(name) for name in names for around in _AROUND]
+    return any(ids & set(each.ids) for each in backend.encode_batch(texts, add_special_tokens=False))
+
+
+def _renamed(backend: Tokenizer, names: Collection[str]) -> Tokenizer:
+    from tokenizers import Tokenizer  # noqa: PLC0415  slow, and loaded by now
+
+    content = json.loads(backend.to_str())
+    # Not names of our own that whoever writes articles could read here.
+    new = {name: f"{secrets.token_hex(16)} {name}" for name in names}
+    for token in content["added_tokens"]:
+        token["content"] = new.get(token["content"], token["content"])
+    content["model"] |= _renamed_model(content["model"], new)
+    renamed = Tokenizer.from_str(json.dumps(content, ensure_ascii=False))
+    renamed.encode_special_tokens = True
+    return renamed
+
+
+def _renamed_model(model: Mapping[str, Any], new: Mapping[str, str]) -> dict[str, Any]:
+    """The parts of tokenizer.json's model in which names stand. Unigram's vocabulary is a list, that of others a mapping."""
+    vocabulary, unknown = model["vocab"], model.get("unk_token")
+    changed: dict[str, Any] = {}
+    if isinstance(vocabulary, list):
+        changed["vocab"] = [[new.get(name, name), score] for name, score in vocabulary]
+    else:
+        changed["vocab"] = {new.get(name, name): number for name, number in vocabulary.items()}
+    if unknown is not None:
+        changed["unk_token"] = new.get(unknown, unknown)
+    if "merges" in model:
+        changed["merges"] = [pair for pair in model["merges"] if new.keys().isdisjoint((*pair, "".join(pair)))]
+    return changed

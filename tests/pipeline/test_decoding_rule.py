@@ -1,0 +1,219 @@
+"""The worker's entities against an independent implementation of the rule: six families, every label scheme, no difference.
+
+`ENRICHER_DECODING_TEXTS=10000 scripts/test tests/pipeline/test_decoding_rule.py -s` takes so many texts, each with
+every scheme, and says how many entities were compared.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from core.building import GivenSpans
+from pipeline.decoding_rule import SCHEMES, Found, Words, entities, words_of
+from pipeline.family_tokenizers import SPECIALS, texts, tokenizer_of
+from support.answers import WindowLabels, batch_result
+from tokenizers import Tokenizer
+
+from enricher.core.assembly import finish_enriched, settle
+from enricher.core.decoding import LabelScheme
+from enricher.core.windowing import WindowCutter
+from enricher.inference.checkpoint import Checkpoint
+from enricher.inference.families import FAMILIES
+from enricher.inference.labels import label_names
+from enricher.inference.model import EMBEDDED_FOLDER
+from enricher.inference.tokenizer import ArticleTokenizer
+from enricher.records import (
+    Article,
+    EnrichedRecord,
+    InFlight,
+    Partition,
+    RawRecord,
+    TokenizedArticle,
+    TokenizedField,
+)
+
+if TYPE_CHECKING:
+    from pipeline.decoding_rule import Label
+
+    from enricher.records import Entity, Float32Array
+
+REFERENCE = Path(__file__).parent.parent / "data" / "reference"
+GOLD = Path(__file__).parents[2] / "enricher" / "models" / "gold"
+TEXTS = int(os.environ.get("ENRICHER_DECODING_TEXTS", "360"))  # read here: no setting from outside reaches a test
+PER_FAMILY = -(-TEXTS // len(FAMILIES))
+GIVEN_SCORE = 1.01e-4
+
+
+def folder_of(family: str, folder: Path, labels: list[Label]) -> Path:
+    """A checkpoint of the family with these labels, and its tokenizer."""
+    shutil.copytree(REFERENCE / family, folder)
+    config = json.loads((folder / "config.json").read_bytes())
+    tokenizer = tokenizer_of(family, special=True)
+    names = {str(number): label.written for number, label in enumerate(labels)}
+    config |= {"id2label": names, "vocab_size": tokenizer.get_vocab_size()}
+    (folder / "config.json").write_text(json.dumps(config))
+    tokenizer.save(str(folder / "tokenizer.json"))
+    first, last = ("[CLS]", "[SEP]") if "[CLS]" in SPECIALS[family] else ("<s>", "</s>")
+    said = {"cls_token": first, "sep_token": last, "mask_token": SPECIALS[family][-1]}
+    (folder / "tokenizer_config.json").write_text(json.dumps(said))
+    return folder
+
+
+@cache
+def reference_logits(family: str) -> Float32Array:
+    """`[tokens, 7]`: transformers' own, of all tokens of the family's reference."""
+    reference = np.load(REFERENCE / family / "reference.npz")
+    logits: Float32Array = reference["logits"][reference["attention_mask"].astype(bool)]
+    return logits
+
+
+def logits_for(family: str, tokens: int, dice: np.random.Generator) -> Float32Array:
+    """`[tokens, 7]`: rows of the family's logits from transformers, its labels shuffled; or noise."""
+    if dice.random() < 0.5:
+        noise: Float32Array = dice.normal(0, 2, (tokens, 7)).astype(np.float32)
+        return noise
+    rows = reference_logits(family)
+    at = (dice.integers(len(rows)) + np.arange(tokens)) % len(rows)
+    shuffled: Float32Array = rows[at][:, dice.permutation(7)]
+    return shuffled
+
+
+def worker_entities(
+    article: Article, tokens: TokenizedArticle, labels: LabelScheme, logits: Float32Array, cutter: WindowCutter
+) -> list[tuple[str, Found]]:
+    """What a worker makes of a model that gives these logits: windows in any order, and any answer where they overlap."""
+    ticket = InFlight(RawRecord(Partition("articles", 0), 0, None, None), 0.0, article=article)
+    shares = np.exp(logits - logits.max(axis=1, keepdims=True))
+    best, scores = logits.argmax(1).astype(np.int32), (shares.max(1) / shares.sum(1)).astype(np.float32)
+    windows = cutter.cut(ticket, tokens, 0.0)
+    for window in reversed(windows):
+        its_labels, its_scores = np.full(len(window.ids), 1, np.int32), np.zeros(len(window.ids), np.float32)
+        own = slice(window.own_start, window.own_stop)
+        at = window.specials_before - window.start
+        its_labels[own.start + at : own.stop + at], its_scores[own.start + at : own.stop + at] = best[own], scores[own]
+        settle(batch_result([WindowLabels(window, its_labels, its_scores)]), labels)
+    if not windows:
+        finish_enriched(ticket, labels)
+    assert isinstance(ticket.outcome, EnrichedRecord)
+    return [(each["field"], _as_found(each)) for each in ticket.outcome.entities]
+
+
+def _as_found(entity: Entity) -> Found:
+    return Found(entity["start"], entity["end"], entity["text"], entity["label"], entity["score"])
+
+
+def rule_entities(parts: list[Words], labels: list[Label], logits: Float32Array) -> list[tuple[str, Found]]:
+    """The same by the rule, field by field."""
+    title, body = parts
+    found = [("title", each) for each in entities(title, labels, logits[: len(title.ids)])]
+    return found + [("body", each) for each in entities(body, labels, logits[len(title.ids) :])]
+
+
+def differ(ours: list[tuple[str, Found]], expected: list[tuple[str, Found]]) -> bool:
+    """True for another span, text or label, or a score that is more than a step of the fourth decimal away."""
+    if [(field, each[:4]) for field, each in ours] != [(field, each[:4]) for field, each in expected]:
+        return True
+    return any(abs(a.score - b.score) > GIVEN_SCORE for (_, a), (_, b) in zip(ours, expected, strict=True))
+
+
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+def test_the_worker_decodes_as_the_rule_says(family: str, tmp_path: Path) -> None:
+    """From config.json and tokenizer.json to entities, for every scheme: ids, spans, texts, labels and scores are equal."""
+    read = {name: Checkpoint.open(folder_of(family, tmp_path / name, labels)) for name, labels in SCHEMES.items()}
+    schemes = {name: LabelScheme.from_labels(checkpoint.labels) for name, checkpoint in read.items()}
+    tokenizer = ArticleTokenizer(read["IOB2"], max_article_tokens=100_000, too_long="truncate")
+    plain, dice = tokenizer_of(family, special=False), np.random.default_rng(len(family))
+    compared, different = 0, []
+    for article in (Article("1", *each) for each in texts(PER_FAMILY, seed=len(family))):
+        (tokens,) = tokenizer.tokenize([article])
+        assert isinstance(tokens, TokenizedArticle)
+        parts = [words_of(plain, text) for text in (article.title, article.body)]
+        assert [part.ids for part in parts] == [part.ids.tolist() for part in tokens.fields], (
+            article.title,
+            article.body,
+        )
+        logits = logits_for(family, tokens.length_tokens, dice)
+        cutter = WindowCutter(int(dice.integers(20, 200)), 6, tokenizer.specials_before, tokenizer.specials_after)
+        for name, labels in SCHEMES.items():
+            ours = worker_entities(article, tokens, schemes[name], logits, cutter)
+            expected = rule_entities(parts, labels, logits)
+            compared += len(expected)
+            if differ(ours, expected):
+                different.append((name, article, ours, expected))
+            assert all(a.end <= b.start for (at, a), (field, b) in pairwise(ours) if at == field)
+    print(f"\n{family}: {PER_FAMILY} texts, {len(SCHEMES)} schemes, {compared} entities, {len(different)} texts differ")
+    assert compared > 10 * PER_FAMILY
+    assert not different, different[0]
+
+
+@pytest.fixture(scope="module")
+def sentences() -> list[tuple[str, Float32Array, list[dict[str, Any]]]]:
+    """The gold sentences with transformers' logits for their tokens, and the spans that these mean."""
+    texts_ = [json.loads(line)["text"] for line in (GOLD / "pud.jsonl").read_text("utf-8").splitlines()]
+    spans = [json.loads(line) for line in (REFERENCE / "pud_spans.jsonl").read_text("utf-8").splitlines()]
+    arrays = np.load(REFERENCE / "pud_logits.npz")
+    logits = [each[1:-1] for each in np.split(arrays["logits"], np.cumsum(arrays["lengths"])[:-1])]
+    return list(zip(texts_, logits, [each["entities"] for each in spans], strict=True))[:TEXTS]
+
+
+def plain_embedded() -> Tokenizer:
+    """The embedded model's tokenizer, read without the worker. No gold sentence has the name of a special token."""
+    tokenizer = Tokenizer.from_file(str(EMBEDDED_FOLDER / "tokenizer.json"))
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer
+
+
+def test_the_rule_gives_the_reference_spans(sentences: list[tuple[str, Float32Array, list[dict[str, Any]]]]) -> None:
+    """What the worker is compared with is itself right: on transformers' logits, sentence by sentence."""
+    plain = plain_embedded()
+    for text, logits, expected in sentences:
+        found = entities(words_of(plain, text), SCHEMES["IOB2"], logits)
+        spans = [{"start": each.start, "end": each.end, "label": each.kind, "text": each.text} for each in found]
+        assert expected == spans
+
+
+def test_the_worker_decodes_the_reference_logits_in_every_scheme(
+    sentences: list[tuple[str, Float32Array, list[dict[str, Any]]]],
+) -> None:
+    """The logits that transformers gave for these very sentences, with their columns called in all the ways."""
+    tokenizer = ArticleTokenizer(Checkpoint.open(EMBEDDED_FOLDER), max_article_tokens=100_000, too_long="truncate")
+    plain, compared = plain_embedded(), 0
+    names = {name: dict(enumerate(label.written for label in labels)) for name, labels in SCHEMES.items()}
+    schemes = {name: LabelScheme.from_labels(label_names(each)) for name, each in names.items()}
+    cutter = WindowCutter(32, 6, tokenizer.specials_before, tokenizer.specials_after)
+    for text, logits, _ in sentences:
+        article = Article("1", "", text)
+        (tokens,) = tokenizer.tokenize([article])
+        assert isinstance(tokens, TokenizedArticle)
+        parts = [words_of(plain, each) for each in ("", text)]
+        for name, labels in SCHEMES.items():
+            expected = rule_entities(parts, labels, logits)
+            assert not differ(worker_entities(article, tokens, schemes[name], logits, cutter), expected)
+            compared += len(expected)
+    print(f"\n{len(sentences)} gold sentences, {len(SCHEMES)} schemes, {compared} entities, 0 texts differ")
+    assert compared > len(sentences)
+
+
+def test_a_wrong_reading_is_seen() -> None:
+    """The comparison fails for a worker that takes `S-` for a kind, as for any other reading."""
+    labels = SCHEMES["BIOES"]
+    wrong = LabelScheme.from_labels([label.written for label in labels])
+    folder, text = tokenizer_of("xlm-roberta", special=True), "Anna Paris"
+    read = words_of(folder, text)
+    logits = np.zeros((len(read.ids), 7), np.float32)
+    logits[:, [label.written for label in labels].index("S-PER")] = 1
+    spans = GivenSpans([number for number, word in enumerate(read.words) for _ in word], read.chars)
+    ids = np.array(read.ids, np.int32)
+    nothing = TokenizedField("title", ids[:0], GivenSpans([]))
+    tokens = TokenizedArticle((nothing, TokenizedField("body", ids, spans)))
+    ours = worker_entities(Article("1", "", text), tokens, wrong, logits, WindowCutter(100, 6, (0,), (2,)))
+    assert differ(ours, rule_entities([words_of(folder, ""), read], labels, logits))
