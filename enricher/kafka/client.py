@@ -95,6 +95,8 @@ class KafkaConfig:
             "queued.max.messages.kbytes": 32768,
             "fetch.queue.backoff.ms": 20,
             "fetch.wait.max.ms": 500,
+            # Between two looks at a batch that cannot be unpacked: a second one changes nothing, and the partition waits.
+            "fetch.error.backoff.ms": 100,
             "statistics.interval.ms": INTERVAL_MS,
         } | self._user("consumer")  # fmt: skip
 
