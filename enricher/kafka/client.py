@@ -96,7 +96,7 @@ class KafkaConfig:
             "fetch.queue.backoff.ms": 20,
             # Small as well: these count packed bytes, and 1 kB of zstd may unpack to 32 MB (deploy/memory.md). A batch that
             # is larger is fetched all the same, alone.
-            "fetch.message.max.bytes": 65_536,
+            "fetch.message.max.bytes": 16_384,
             "fetch.max.bytes": 1_048_576,
             "fetch.wait.max.ms": 500,
             "statistics.interval.ms": INTERVAL_MS,

@@ -35,6 +35,9 @@ _PROPERTIES: dict[str, Any] = {
     "enable.partition.eof": True,
     # Where retention is faster than we read, go on with what is left.
     "auto.offset.reset": "earliest",
+    # These count packed bytes, which may unpack to thirty thousand times as much: little at once.
+    "fetch.message.max.bytes": 16_384,
+    "fetch.max.bytes": 1_048_576,
     # 16 MiB per partition; an end is noticed when a fetch comes back empty, so that does not wait long.
     "queued.max.messages.kbytes": 16_384,
     "fetch.queue.backoff.ms": 20,
