@@ -12,7 +12,7 @@ from enricher.core.decoding import LabelScheme
 from enricher.core.windowing import WindowCutter
 from enricher.errors import InvalidArticle
 from enricher.ports import Lanes, Scheduler, Tokenized
-from enricher.records import Article, DeadLetter, InFlight, TokenizedArticle, Tombstone
+from enricher.records import Article, DeadLetter, InFlight, TokenizedArticle, Tombstone, Unreadable
 
 _ARTICLE_CHARS = 64
 """What an article costs beside its text, as so many characters: an empty one is some work, too."""
@@ -55,6 +55,9 @@ class Intake:
     def take(self, tickets: Iterable[InFlight]) -> None:
         """Decode new tickets. A record without a value is a tombstone and needs no more."""
         for ticket in tickets:
+            if ticket.raw.unreadable is not None:
+                ticket.finish(_unread(ticket.raw.unreadable))
+                continue
             if ticket.raw.value is None:
                 ticket.finish(Tombstone())
                 continue
@@ -112,6 +115,14 @@ class Intake:
 def _chars(ticket: InFlight) -> int:
     assert ticket.article is not None
     return _ARTICLE_CHARS + ticket.article.length_chars
+
+
+def _unread(why: Unreadable) -> DeadLetter:
+    message = (
+        f"the client cannot unpack the batch at offset {why.batch_offset}, so nothing of this record is known but where it "
+        f"stands: {why.reason}"
+    )
+    return DeadLetter("decode", "UnreadableBatch", message)
 
 
 def _refuse(ticket: InFlight, error: InvalidArticle) -> None:

@@ -59,6 +59,8 @@ def dead_letter_headers(
     `version` is that of this worker, `time_s` seconds since the epoch, `omitted_bytes` the size of a value left out.
     """
     omitted = [] if omitted_bytes is None else [omitted_header("value", omitted_bytes)]
+    if raw.unreadable is not None:
+        omitted.append((f"{_DEAD_LETTER}.batch.offset", b"%d" % raw.unreadable.batch_offset))
     return [
         *raw.headers,
         (f"{_DEAD_LETTER}.stage", letter.stage.encode()),

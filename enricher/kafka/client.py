@@ -92,8 +92,12 @@ class KafkaConfig:
             "enable.partition.eof": True,
             # Small prefetch, and with it the short backoff: with the default of 1 s it reads in fits and starts.
             "queued.min.messages": 2000,
-            "queued.max.messages.kbytes": 32768,
+            "queued.max.messages.kbytes": 8192,
             "fetch.queue.backoff.ms": 20,
+            # Small as well: these count packed bytes, and 1 kB of zstd may unpack to 32 MB (deploy/memory.md). A batch that
+            # is larger is fetched all the same, alone.
+            "fetch.message.max.bytes": 16_384,
+            "fetch.max.bytes": 1_048_576,
             "fetch.wait.max.ms": 500,
             "statistics.interval.ms": INTERVAL_MS,
         } | self._user("consumer")  # fmt: skip

@@ -1,6 +1,7 @@
 """Batches that are damaged: by the network, and a second look is enough, or in the broker's log, and no look will ever do.
 
-The client asks again at once, for ever (seen: 1,200 times a second).
+The client asks again at once, for ever (seen: 1,200 times a second). Those that are whole and cannot be unpacked are
+counted here as well; what becomes of them is decided in `unreadable`.
 """
 
 from __future__ import annotations
@@ -8,14 +9,18 @@ from __future__ import annotations
 from confluent_kafka import KafkaError
 
 from enricher.errors import BrokerError
+from enricher.kafka.unreadable import UNREADABLE
 from enricher.records import Partition
 
-_DAMAGED = {
+DAMAGED = {
     KafkaError._BAD_MSG,  # noqa: SLF001  the client's names
-    KafkaError._BAD_COMPRESSION,  # noqa: SLF001
+    UNREADABLE,
     KafkaError._NOT_IMPLEMENTED,  # noqa: SLF001  an unknown version of the format, which no whole batch has
 }
+"""What the client says of batches that it cannot give."""
 _REPEATS = 10
+_CERTAIN = 3
+"""Looks at a batch with a right checksum that cannot be unpacked. One would do; nobody is in a hurry to give it up."""
 _LASTS_S = 10.0
 """A network card that damages packets is noticed by others within this; a damaged log stays as it is."""
 
@@ -42,7 +47,17 @@ class DamageWatch:
         if error is None or error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
             return self._is_stray(partition, at, expected)
         # Not `at`: the client may have read it from the damaged batch.
-        return error.code() in _DAMAGED and self._noted(error, partition, expected, now_s)
+        return error.code() in DAMAGED and self._noted(error, partition, expected, now_s)
+
+    def is_unreadable(self, error: KafkaError | None, partition: Partition) -> bool:
+        """Whether the batch that `is_seen` was told of last cannot be unpacked at any look."""
+        return error is not None and error.code() == UNREADABLE and self._seen[partition][2] >= _CERTAIN
+
+    def passed(self, partition: Partition, expected: int, *, more: bool) -> None:
+        """Such a batch was given up as far as `expected`; `more` of it stands there, and needs no more looks."""
+        first_s = self._seen.pop(partition)[1]
+        if more:
+            self._seen[partition] = expected, first_s, _CERTAIN
 
     def whole(self, partition: Partition) -> None:
         """A record came of this partition."""
@@ -56,7 +71,7 @@ class DamageWatch:
         if known != offset:
             first_s, times = now_s, 0
         self._seen[partition] = offset, first_s, times + 1
-        if times + 1 >= _REPEATS and now_s - first_s >= _LASTS_S:
+        if error.code() != UNREADABLE and times + 1 >= _REPEATS and now_s - first_s >= _LASTS_S:
             message = (
                 f"the batch at offset {offset} of {partition.topic}[{partition.number}] is damaged, {times + 1} times in "
                 f"{now_s - first_s:.0f} s: {error.str()}. Is another replica whole (make it the leader)? Else set the "

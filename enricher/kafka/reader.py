@@ -18,6 +18,7 @@ from enricher.kafka.border import constructing, mapped
 from enricher.kafka.client import KafkaConfig
 from enricher.kafka.metadata import bounds_of, partitions_of, raw_record
 from enricher.kafka.topicids import topic_id_of
+from enricher.kafka.unreadable import UNREADABLE
 from enricher.records import Partition, RawRecord
 
 _END_OF_PARTITION = KafkaError._PARTITION_EOF  # noqa: SLF001  the client's name
@@ -29,6 +30,10 @@ _GONE = {
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
 }
+
+
+class UnreadableBatch(BrokerError):
+    """The broker gave a batch that the client cannot unpack; the client does not get past it."""
 
 
 class TopicReader:
@@ -86,7 +91,7 @@ class TopicReader:
         if error.code() not in _NOT_OUR_CONCERN:
             trouble = mapped(error, f"reading '{self._topic}'", self._complaint)
             if error.fatal() or not error.retriable():
-                raise BrokerError(str(trouble))
+                raise (UnreadableBatch if error.code() == UNREADABLE else BrokerError)(str(trouble))
         return False
 
     def _note(self, index: int, position: int, *, at_end: bool) -> None:

@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from enricher.errors import BrokerError
 from enricher.kafka.asking import ClientLog, Complaint, asking, silenced
 from enricher.kafka.client import KafkaConfig, transactional_id
-from enricher.kafka.reader import TopicReader
+from enricher.kafka.reader import TopicReader, UnreadableBatch
 from enricher.kafka.retire import CLOSE_WAIT_S, retire
 
 _NEWEST = 5  # records per partition to look at: enough to see a habit, little to fetch
@@ -49,6 +49,8 @@ def read_newest(config: KafkaConfig, topic: str) -> Sample:
                 without_key += record.key is None
             if time.monotonic() > give_up_s:
                 raise BrokerError(f"'{topic}' gave no answer to a fetch within {config.request_timeout_s:.0f} s")
+    except UnreadableBatch:  # which proves the right; what the worker makes of it is a dead letter
+        pass
     finally:
         reader.close()
     return Sample(records, without_key)

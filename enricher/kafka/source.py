@@ -10,17 +10,16 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
 from enricher.core.commit_metadata import CommitMetadata
-from enricher.errors import BrokerError
 from enricher.kafka.assignment import Assignment
-from enricher.kafka.border import border, connecting, constructing, mapped
+from enricher.kafka.border import border, connecting, constructing
 from enricher.kafka.catching_up import CatchingUp
 from enricher.kafka.client import KafkaConfig, LastWord
-from enricher.kafka.damage import DamageWatch
+from enricher.kafka.delivery import Delivery
 from enricher.kafka.membership import proven_membership
-from enricher.kafka.metadata import partition_of, partitions_of, raw_record
+from enricher.kafka.metadata import partitions_of
 from enricher.kafka.rebalances import Rebalances
 from enricher.kafka.statistics import Statistics
 from enricher.kafka.topicwatch import TopicWatch
@@ -46,7 +45,7 @@ class KafkaSource:
         self.watch = TopicWatch(config)
         self._assignment = Assignment(self._consumer, config, self.watch, self._last_word)
         self._held = self._assignment.held
-        self._damage = DamageWatch()
+        self._delivery = Delivery(config, self._assignment, self.watch, self._last_word)
         self._catching_up: CatchingUp | None = None
         if until_caught_up:
             self._catching_up = CatchingUp(self._consumer, self._last_word, config.request_timeout_s)
@@ -83,7 +82,7 @@ class KafkaSource:
         now_s = time.monotonic()
         if not messages:
             self._assignment.drained(now_s)
-        return self._records_of(messages, now_s)
+        return self._delivery.records_of(messages, limit, now_s)
 
     def pause(self) -> None:
         """Deliver nothing until `resume`. Prefetched records are dropped and fetched again, so not for short waits."""
@@ -185,52 +184,3 @@ class KafkaSource:
         epoch = self._held.epoch_before(partition, offset)
         named = {} if epoch is None else {"leader_epoch": epoch}
         return TopicPartition(partition.topic, partition.number, offset, metadata=metadata, **named)
-
-    def _records_of(self, messages: Sequence[Message], now_s: float) -> list[RawRecord]:
-        """What is to be read of these. Behind a damaged batch the client goes on with the next one; this goes back to it."""
-        records: list[RawRecord] = []
-        damaged: set[Partition] = set()
-        for message in messages:
-            if damaged and partition_of(message) in damaged:
-                continue
-            if self._is_damaged(message, now_s):
-                damaged.add(partition_of(message))
-            elif record := self._delivered(message, now_s):
-                records.append(record)
-        if damaged:
-            self._assignment.read_again(damaged)
-        return records
-
-    def _is_damaged(self, message: Message, now_s: float) -> bool:
-        """Whether this batch has to be read again, or is what the client found when a damaged one led it astray."""
-        error = message.error()
-        if error is None and not self._damage:
-            return False
-        partition = partition_of(message)
-        expected = self._held.positions().get(partition)
-        return expected is not None and self._damage.is_seen(error, partition, message.offset() or 0, expected, now_s)
-
-    def _delivered(self, message: Message, now_s: float) -> RawRecord | None:
-        """The record of a message; None for the client's events and for what is not ours any more."""
-        error = message.error()
-        if error is None:
-            record = raw_record(message, self.watch.topic_id)
-            if not self._held.delivered(record):
-                return None
-            self._assignment.heard(record.partition, now_s, record.size_bytes)
-            self._damage.whole(record.partition)
-            return record
-        if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001  the client's name
-            partition = partition_of(message)
-            if self._held.ended(partition, message.offset() or 0):
-                self._assignment.heard(partition, now_s)
-        else:
-            self._complain(error)
-        return None
-
-    def _complain(self, error: KafkaError) -> None:
-        """Raise what no waiting will mend, log the rest."""
-        trouble = mapped(error, f"reading {self._config.input_topic}", self._last_word)
-        if error.fatal() or isinstance(trouble, BrokerError):
-            raise trouble if isinstance(trouble, BrokerError) else BrokerError(str(trouble))
-        log.warning("%s", trouble)

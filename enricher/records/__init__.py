@@ -19,6 +19,7 @@ from enricher.records.articles import (
     TokenizedField,
     TokenSpans,
     Tombstone,
+    Unreadable,
     hot_record,
 )
 from enricher.records.flight import (
@@ -61,6 +62,7 @@ __all__ = [
     "TokenizedArticle",
     "TokenizedField",
     "Tombstone",
+    "Unreadable",
     "Window",
     "WindowFailure",
     "hot_record",

@@ -33,6 +33,14 @@ class Partition(NamedTuple):
     number: int
 
 
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """Why nothing of a record is known but its place: the client cannot unpack the batch that begins at `batch_offset`."""
+
+    batch_offset: int
+    reason: str
+
+
 @hot_record()
 class RawRecord:
     """One input record as the source delivered it, untouched: what a dead letter gives back."""
@@ -48,6 +56,8 @@ class RawRecord:
     """Kafka's id of the topic, which a topic that is deleted and created again does not keep; None where none is known."""
     leader_epoch: int | None = None
     """The epoch of the partition's leader that wrote it: committed with the offset, it tells a log that was cut off."""
+    unreadable: Unreadable | None = None
+    """Set where key, value and headers are missing because nobody could read them."""
 
     @property
     def size_bytes(self) -> int:

@@ -11,21 +11,15 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import TypeVar
 
-from confluent_kafka import (
-    Consumer,
-    IsolationLevel,
-    KafkaError,
-    KafkaException,
-    Message,
-    TopicPartition,
-)
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from enricher.errors import BrokerError
 from enricher.kafka.asking import ClientLog, Complaint, asking, silenced
 from enricher.kafka.border import constructing, mapped
 from enricher.kafka.client import KafkaConfig
-from enricher.kafka.metadata import listed_offsets, partitions_of, raw_record
+from enricher.kafka.damage import DAMAGED
+from enricher.kafka.metadata import listed_offsets, partition_of, partitions_of, raw_record
 from enricher.kafka.topicids import topic_id_of
 from enricher.records import RawRecord
 from enricher.scaling.backlog import Backlog, PartitionBacklog
@@ -188,16 +182,16 @@ class BacklogReader:
                     if number in waiting and self._is_answer(message, doing):
                         assert number is not None
                         waiting.discard(number)
-                        if message.error() is None:
-                            found[number] = raw_record(message)
+                        if record := _record_of(message, starts[number]):
+                            found[number] = record
                         self._consumer.incremental_unassign([TopicPartition(topic, number)])
             self._consumer.unassign()
         return found
 
     def _is_answer(self, message: Message, doing: str) -> bool:
-        """True for a record and for the end; raises BrokerError where asking again would not help."""
+        """True for a record, for the end, and for what cannot be read; raises BrokerError where no asking would help."""
         error = message.error()
-        if error is None or error.code() == _END_OF_PARTITION:
+        if error is None or error.code() == _END_OF_PARTITION or error.code() in DAMAGED:
             return True
         if error.code() not in _NOT_OUR_CONCERN and (error.fatal() or not error.retriable()):
             raise BrokerError(str(mapped(error, doing, self._complaint)))
@@ -235,6 +229,13 @@ class _Patience:
                     if not passing or self.left_s() < _LOOK_AGAIN_S:
                         raise
                     time.sleep(_LOOK_AGAIN_S)
+
+
+def _record_of(message: Message, start: int) -> RawRecord | None:
+    """None at the end. What cannot be read counts from `start` on, and nobody knows how old it is."""
+    if (error := message.error()) is None:
+        return raw_record(message)
+    return RawRecord(partition_of(message), start, None, None) if error.code() in DAMAGED else None
 
 
 def _start(committed: int | None, first: int, written: int) -> int:

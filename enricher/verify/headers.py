@@ -14,7 +14,10 @@ _DEAD_LETTER_TEXTS = tuple(
     f"enricher.dlq.{name}" for name in ("error.type", "error.message", "attempts", "version", "time")
 )
 _STAGES = frozenset({b"decode", b"tokenize", b"inference", b"publish"})
-_OMITTED = tuple(f"enricher.dlq.{part}.omitted_bytes" for part in ("value", "headers", "key"))
+_OMITTED = (
+    *(f"enricher.dlq.{part}.omitted_bytes" for part in ("value", "headers", "key")),
+    "enricher.dlq.batch.offset",
+)
 
 Headers = Mapping[str, bytes | None]
 

@@ -29,6 +29,13 @@ class Inputs:
         if differences is not None:
             self._compare(differences, Place(self._topic, number, offset))
 
+    def take_unread(self, number: int, offsets: range) -> None:
+        """Note committed inputs of which nothing is known: all that there can be of them is a dead letter that says so."""
+        ledger = self._ledgers[number]
+        for offset in offsets:
+            if ledger.covers(offset) and (differences := ledger.note_unread(offset)):
+                self._compare(differences, Place(self._topic, number, offset))
+
     def _compare(self, differences: Differences, place: Place) -> None:
         content = self._checks.dead_letters if differences.dead_letter else self._checks.keys
         content.checked += 1

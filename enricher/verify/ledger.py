@@ -68,6 +68,15 @@ class PartitionLedger:
             content=not state & _SHORTENED and self._marks[index] != wanted,
         )
 
+    def note_unread(self, offset: int) -> Differences | None:
+        """Note an input that nobody can read; None where it has no output. Its dead letter must say that it is shortened."""
+        index = offset - self.low
+        state = self._states[index] = self._states[index] | _INPUT
+        if not state & _COPIES:
+            return None
+        # A client with wider limits may have read it: then there is nothing to compare with.
+        return Differences(bool(state & _DEAD), tombstone=False, content=bool(state & _DEAD) and not state & _SHORTENED)
+
     def without_output(self, before: int) -> Offsets:
         """Inputs below `before` that have none."""
         states = self._until(before)

@@ -11,12 +11,17 @@ from enricher.errors import BrokerError
 from enricher.kafka.asking import ClientLog, Complaint, asking, silenced
 from enricher.kafka.border import constructing, mapped
 from enricher.kafka.client import KafkaConfig
+from enricher.kafka.unreadable import UNREADABLE, UnreadableBatches
+from enricher.records import Partition
 
 Ranges = Mapping[int, tuple[int, int]]
 """Per partition the half-open range of offsets to read."""
 
 Progress = Callable[[str, int, int], None]
 """Hears what is done, how many offsets of it are done, and how many there are."""
+
+Unread = Callable[[int, range], None]
+"""Hears of offsets of a partition that are in a batch which the client cannot unpack."""
 
 _AT_ONCE = 500
 _WAIT_S = 0.1
@@ -30,6 +35,9 @@ _PROPERTIES: dict[str, Any] = {
     "enable.partition.eof": True,
     # Where retention is faster than we read, go on with what is left.
     "auto.offset.reset": "earliest",
+    # These count packed bytes, which may unpack to thirty thousand times as much: little at once.
+    "fetch.message.max.bytes": 16_384,
+    "fetch.max.bytes": 1_048_576,
     # 16 MiB per partition; an end is noticed when a fetch comes back empty, so that does not wait long.
     "queued.max.messages.kbytes": 16_384,
     "fetch.queue.backoff.ms": 20,
@@ -43,14 +51,18 @@ class RangeReader:
     def __init__(self, config: KafkaConfig, *, committed_only: bool, progress: Progress) -> None:
         self._complaint = Complaint()
         self._progress = progress
+        self._unreadable = UnreadableBatches(config)
         isolation = "read_committed" if committed_only else "read_uncommitted"
         own = {"group.id": config.group_id, "isolation.level": isolation, **_PROPERTIES}
         with constructing():
             properties = silenced(config.client("consumer") | own, self._complaint)
             self._consumer = Consumer(properties, logger=ClientLog().logger)
 
-    def read(self, topic: str, ranges: Ranges, doing: str) -> Iterator[Message]:
-        """The records in `ranges`, those of a partition in its order. Raises BrokerError."""
+    def read(self, topic: str, ranges: Ranges, doing: str, unread: Unread | None = None) -> Iterator[Message]:
+        """The records in `ranges`, those of a partition in its order. Raises BrokerError.
+
+        `unread` hears of what cannot be read at all; without it that is an error.
+        """
         left = {number: bounds for number, bounds in ranges.items() if bounds[0] < bounds[1]}
         if not left:
             return
@@ -60,7 +72,9 @@ class RangeReader:
             while reading.left:
                 messages = self._consumer.consume(_AT_ONCE, _WAIT_S)
                 for message in messages:
-                    if self._is_record(message, doing) and reading.wants(message):
+                    if unread and _is_unreadable(message):
+                        self._pass(topic, message, reading, unread)
+                    elif self._is_record(message, doing) and reading.wants(message):
                         yield message
                     self._rest(topic, reading.finished(message))
                 reading.report(silent=not messages)
@@ -80,10 +94,28 @@ class RangeReader:
                 raise BrokerError(str(trouble))
         return False
 
+    def _pass(self, topic: str, message: Message, reading: _Reading, unread: Unread) -> None:
+        """Read on behind a batch that cannot be unpacked."""
+        error, number = message.error(), message.partition() or 0
+        assert error is not None
+        if number not in reading.left:
+            return
+        place = Partition(topic, number)
+        span = self._unreadable.span(place, reading.position(number), error, message.offset() or 0)
+        unread(number, span)
+        self._rest(topic, reading.reached(number, span.stop))
+        if number in reading.left:
+            self._consumer.seek(TopicPartition(topic, number, span.stop))
+
     def _rest(self, topic: str, number: int | None) -> None:
         """No more of a partition that is read to its end: a live topic has ever more."""
         if number is not None:
             self._consumer.pause([TopicPartition(topic, number)])
+
+
+def _is_unreadable(message: Message) -> bool:
+    error = message.error()
+    return error is not None and error.code() == UNREADABLE
 
 
 class _Reading:
@@ -109,8 +141,16 @@ class _Reading:
         if number not in self.left or (error is not None and error.code() != _END_OF_PARTITION):
             return None
         # Transaction markers occupy offsets, so the end may lie behind the last record: then the client's word counts.
-        self._positions[number] = offset + (error is None)
-        if self._positions[number] < self.left[number][1]:
+        return self.reached(number, offset + (error is None))
+
+    def position(self, number: int) -> int:
+        """The next offset to be read of a partition."""
+        return self._positions[number]
+
+    def reached(self, number: int, position: int) -> int | None:
+        """Note where a partition stands; the partition, where that is the end of its range."""
+        self._positions[number] = position
+        if position < self.left[number][1]:
             return None
         del self.left[number]
         return number

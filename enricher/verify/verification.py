@@ -145,7 +145,7 @@ class _Verification:
         ranges = {number: (begins[number], min(committed.get(number) or 0, stable[number])) for number in self._ledgers}
         inputs = Inputs(self._checks, self._ledgers, topic)
         with self._reader() as reader:
-            for message in reader.read(topic, ranges, f"reading {topic}"):
+            for message in reader.read(topic, ranges, f"reading {topic}", inputs.take_unread):
                 inputs.take(message)
         doubts = Doubts(self._missing_outputs(), self._missing_inputs(), published_ahead)
         verdict = Verdict(self._checks, topic, doubts)

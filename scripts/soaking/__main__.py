@@ -24,6 +24,7 @@ from benchmark.drawing import save_png
 from benchmark.load import articles
 from benchmark.machine import describe
 from benchmark.outcome import Plot, Series
+from soaking import hostile
 from soaking.samples import LIMIT, Growth, Sample
 
 BAD = b'{"id": 1}'
@@ -32,20 +33,32 @@ BAD_SHARE = 50
 SAMPLE_EVERY_S = 2.0
 CATCH_UP_S = 60.0
 """For this long after the last article the worker may be behind."""
+HOSTILE = Path(__file__).parent / "results"
 POOL = 2_000
 """Different articles, published in turn under ids of their own."""
 
 
 def main(
+    *,
     minutes: Annotated[float, typer.Option(help="How long to sample, after warming up.")] = 30.0,
     warm_up_minutes: Annotated[float, typer.Option(help="Load before the first sample counts.")] = 5.0,
     rate: Annotated[float, typer.Option(help="Articles per second.")] = 50.0,
     mix: Annotated[str, typer.Option(help="Their lengths: headlines, news, long, mixed.")] = "headlines",
-    out: Annotated[Path | None, typer.Option(help="Folder for memory.png and soak.json.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for memory.png and soak.json, or the table.")] = None,
+    attacked: Annotated[
+        bool, typer.Option("--hostile", help="Not under load but under attack: peak memory for each hostile input.")
+    ] = False,
+    only: Annotated[list[str] | None, typer.Option(help="With --hostile: these attacks, by name.")] = None,
+    share: Annotated[float, typer.Option(help="With --hostile: this share of the records of each.")] = 1.0,
 ) -> None:
     """One worker under steady load, and whether its resident size stays flat."""
     logging.basicConfig(level=logging.ERROR)
     console = Console(stderr=True, highlight=False)
+    if attacked:
+        rows = hostile.run(only or (), share, console.print)
+        print(hostile.table(rows))
+        hostile.write(out or HOSTILE, rows, share)
+        sys.exit(0 if all(row.holds for row in rows) else 1)
     bench = Bench(1, quick=False, say=console.print)
     with bench.closing, bench.topics(articles("headlines", 1)) as topics, _worker(bench, topics) as worker:
         group = Group(bench.cluster.bootstrap_servers, topics.name, topics.input)

@@ -148,6 +148,17 @@ def test_unequal_partition_counts_fail(topics: Topics, monkeypatch: pytest.Monke
 
 
 @pytest.mark.broker
+def test_an_input_topic_that_keeps_what_is_packed_is_warned_of(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is Kafka's default; the line holds the command that mends it, and then all is well."""
+    check = f"compression of {topics.input}"
+    before = findings(topics.environment, monkeypatch)[check]
+    assert (before.verdict, before.seen.split(":")[0]) == ("warn", "producer")
+    assert f"--topic {topics.input} --add-config compression.type=uncompressed" in before.advice
+    alter(topics.bootstrap_servers, topics.input, {"compression.type": "uncompressed"})
+    assert findings(topics.environment, monkeypatch)[check].verdict == "ok"
+
+
+@pytest.mark.broker
 def test_a_topic_that_is_too_narrow_fails(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
     """For a single record, and for the client's batches of many small ones."""
     found = findings(topics.environment, monkeypatch, Sizes(20_000_000, 16_000_000))

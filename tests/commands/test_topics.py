@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from commands.support import run, unused_names
+from confluent_kafka import Producer
 from confluent_kafka.admin import (
     AdminClient,
     ConfigResource,
@@ -88,7 +89,38 @@ def test_one_broker_gets_no_rule_that_it_cannot_keep() -> None:
     missing = dict.fromkeys(WANTED.message_bytes())
     for step in plan_topics(WANTED, missing, brokers=1, partitions=None, replicas=None):
         assert step.plan is not None
-        assert list(step.plan.settings) == ["max.message.bytes"]
+        assert "min.insync.replicas" not in step.plan.settings
+
+
+def test_only_the_input_topic_is_unpacked_by_the_broker() -> None:
+    """Others publish there; what we write ourselves stays as packed as it was sent."""
+    missing = dict.fromkeys(WANTED.message_bytes())
+    steps = plan_topics(WANTED, missing, brokers=1, partitions=None, replicas=None)
+    found = [step.plan.settings.get("compression.type") for step in steps if step.plan]
+    assert found == ["uncompressed", None, None]
+
+
+@pytest.mark.broker
+def test_the_broker_refuses_what_would_be_too_large_when_it_is_unpacked(broker: Cluster) -> None:
+    """100 MB in 3 KB of zstd, and 45 MB of gzip: neither gets into an input topic that `topics create` made."""
+    environment = unused_names(broker.bootstrap_servers)
+    assert run("topics", "create", "--partitions", "1", env=environment).exit_code == 0
+    refused: list[str] = []
+    for codec, size_bytes in (("zstd", 100_000_000), ("gzip", 45_000_000)):
+        producer = Producer(
+            {
+                "bootstrap.servers": broker.bootstrap_servers,
+                "compression.type": codec,
+                "message.max.bytes": 200_000_000,
+            }
+        )
+        producer.produce(
+            environment["ENRICHER_KAFKA__INPUT_TOPIC"],
+            b"a" * size_bytes,
+            on_delivery=lambda error, _message: refused.append(error.name() if error else "taken"),
+        )
+        assert producer.flush(60) == 0
+    assert refused == ["MSG_SIZE_TOO_LARGE"] * 2
 
 
 def test_a_difference_is_reported_and_not_repaired() -> None:

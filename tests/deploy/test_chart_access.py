@@ -212,6 +212,7 @@ def test_strimzis_topics_fit_one_another_and_the_largest_record() -> None:
     assert topics["News_Articles"]["spec"]["config"]["retention.ms"] == 604_800_000
     assert topics["entities"]["spec"]["config"]["max.message.bytes"] > 2_000_000
     largest = topics["News_Articles"]["spec"]["config"]["max.message.bytes"]
+    assert topics["News_Articles"]["spec"]["config"]["compression.type"] == "uncompressed", "else it is no bound"
     assert largest == 16_000_000, "the largest whose dead letter keeps its value"
     assert topics["articles.dead-letters"]["spec"]["config"]["max.message.bytes"] >= largest + 4096
     for each in topics.values():

@@ -13,7 +13,12 @@ from enricher.kafka.client import KafkaConfig
 
 _TXN_OFFSET_COMMIT = 3  # the version that carries group metadata: KIP-447, Kafka 2.5
 _CLIENT_BATCH_BYTES = 1_000_000  # librdkafka's own default of batch.size
-_KAFKA_DEFAULTS = {"max.message.bytes": "1048588", "cleanup.policy": "delete", "min.insync.replicas": "1"}
+_KAFKA_DEFAULTS = {
+    "max.message.bytes": "1048588",
+    "cleanup.policy": "delete",
+    "min.insync.replicas": "1",
+    "compression.type": "producer",
+}
 UNREACHABLE = (
     "Is kafka.bootstrap_servers right, and is the broker up? TLS and passwords are in kafka.properties. "
     "Everything else about the broker was left out."
@@ -110,6 +115,8 @@ def _settings(
         settings = _KAFKA_DEFAULTS | dict(found)
         limits[name] = int(settings["max.message.bytes"])
         yield from _replication(topic, int(settings["min.insync.replicas"]))
+        if name == config.input_topic:
+            yield compression_finding(config, settings["compression.type"])
         if name == config.output_topic and "compact" in settings["cleanup.policy"]:
             yield _say.warn(
                 f"cleanup of {name}",
@@ -117,6 +124,20 @@ def _settings(
                 "Publish every article with its id as key. Their newest records are looked at below.",
             )
     yield from _limits(config, sizes, limits)
+
+
+def compression_finding(config: KafkaConfig, found: str) -> Finding:
+    """Whether the broker unpacks what is published, so that `max.message.bytes` bounds it."""
+    check, topic = f"compression of {config.input_topic}", config.input_topic
+    if found == "uncompressed":
+        return _say.ok(check, "uncompressed: max.message.bytes bounds what a worker holds in memory")
+    seen = f"{found}: max.message.bytes bounds packed bytes only, and 3 KB of zstd may be 100 MB to a worker"
+    advice = (
+        "If not everybody who may publish is trusted: kafka-configs "
+        f"--bootstrap-server {config.bootstrap_servers} --alter --topic {topic} --add-config "
+        "compression.type=uncompressed. Publishers may compress as before; the topic takes more disk."
+    )
+    return _say.warn(check, seen, advice)
 
 
 def _replication(topic: TopicView, in_sync: int) -> Iterator[Finding]:

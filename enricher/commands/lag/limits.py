@@ -24,7 +24,7 @@ class Limits:
         said = []
         if self.max_age_s is not None:
             if backlog.age_s is None:
-                said.append("a record waits that has no timestamp: its age is unknown")
+                said.append("a record waits whose age is unknown: it has no timestamp, or cannot be read")
             elif backlog.age_s > self.max_age_s:
                 said.append(f"the oldest record has waited for {backlog.age_s:.1f} s, {self.max_age_s:g} s are allowed")
         if self.max_lag is not None and backlog.behind > self.max_lag:

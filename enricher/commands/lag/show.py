@@ -34,7 +34,7 @@ def summary(backlog: Backlog) -> str:
 def age_text(age_s: float | None) -> str:
     """An age for people, e.g. `4.2 s`, `3 min 5 s`, `2 d 4 h`."""
     if age_s is None:
-        return "unknown (it has no timestamp)"
+        return "unknown (no timestamp, or it cannot be read)"
     if age_s < 60:
         return f"{age_s:.1f} s"
     left_s, said = int(age_s), []

@@ -20,6 +20,11 @@ _KAFKA_MESSAGE_BYTES = 1_048_588
 """Kafka's own default of max.message.bytes; below it, the client's usual batches of 1 MB would be refused."""
 
 
+UNPACKED = {"compression.type": "uncompressed"}
+"""Of the input topic: then `max.message.bytes` bounds what a worker holds in memory. With Kafka's default, `producer`, it
+bounds packed bytes only, and 3 KB of zstd are 100 MB to the worker. Publishers may compress all the same."""
+
+
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """What the worker's settings ask for. Sizes are `max.message.bytes` at least."""
@@ -66,12 +71,13 @@ def plan_topics(
     count = partitions or (present.partitions if present else DEFAULT_PARTITIONS)
     copies = replicas or min(MAX_DEFAULT_REPLICAS, brokers)
     return [
-        _step(name, existing[name], _plan(name, count, copies, size)) for name, size in wanted.message_bytes().items()
+        _step(name, existing[name], _plan(name, count, copies, size, UNPACKED if name == wanted.input else {}))
+        for name, size in wanted.message_bytes().items()
     ]
 
 
-def _plan(name: str, partitions: int, replicas: int, message_bytes: int) -> TopicPlan:
-    settings = {"max.message.bytes": str(message_bytes)}
+def _plan(name: str, partitions: int, replicas: int, message_bytes: int, own: Mapping[str, str]) -> TopicPlan:
+    settings = {"max.message.bytes": str(message_bytes), **own}
     if replicas >= 3:
         settings["min.insync.replicas"] = "2"  # one broker may stop, and no acknowledged record hangs on a single one
     return TopicPlan(name, partitions, replicas, settings)

@@ -1,0 +1,212 @@
+"""Batches that are whole and that the client cannot unpack: dead letters without a value, and on past them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from commands.support import run
+from confluent_kafka import KafkaError, Producer
+from kafka.clients import config_for, finished, opened, records_of
+from kafka.harness import (
+    Sent,
+    as_sent,
+    assert_exactly_once,
+    committed_and_ends,
+    headers_of,
+    publish,
+    read_all,
+    short_articles,
+    wait_until,
+)
+from support.topics import Topics
+
+from enricher.codec import Encoder
+from enricher.errors import BrokerError
+from enricher.kafka.client import KafkaConfig
+from enricher.kafka.damage import DamageWatch
+from enricher.kafka.unreadable import UnreadableBatches
+from enricher.records import DeadLetter, ModelCard, Partition, RawRecord, Unreadable
+
+PLACE = Partition("articles", 3)
+UNREADABLE = KafkaError(KafkaError._BAD_COMPRESSION, "Decompression (codec 0x4) of message at 7 of 3088 bytes failed")
+GZIP = KafkaError(KafkaError._BAD_COMPRESSION, "Decompression (codec 0x1) of message at 9 of 30 bytes failed")
+SMALL = {"consumer.receive.message.max.bytes": 2_000_000, "consumer.fetch.max.bytes": 1_000_000}
+"""A client that unpacks no more than 2 MB of zstd."""
+MEMORY_BYTES = 1_500_000_000
+
+
+def write_batch(topics: Topics, values: Sequence[bytes], *, transactional_id: str = "") -> None:
+    """These values in one batch of zstd on partition 0; with a transaction's marker behind it, if asked to."""
+    own = {"transactional.id": transactional_id} if transactional_id else {}
+    producer = Producer(
+        {
+            "bootstrap.servers": topics.bootstrap_servers,
+            "compression.type": "zstd",
+            "message.max.bytes": 400_000_000,
+            "batch.size": 400_000_000,
+            "linger.ms": 500,
+            **own,
+        }
+    )
+    if own:
+        producer.init_transactions(20)
+        producer.begin_transaction()
+    for value in values:
+        producer.produce(topics.input, value, b"k", partition=0)
+    if own:
+        producer.commit_transaction(20)
+    assert producer.flush(30) == 0
+
+
+def test_a_batch_that_cannot_be_unpacked_is_no_damaged_log() -> None:
+    """Its checksum is right: the third look makes it certain, and nothing ends."""
+    watch = DamageWatch()
+    certain = []
+    for now_s in range(100):
+        assert watch.is_seen(UNREADABLE, PLACE, 7, 7, float(now_s))
+        certain.append(watch.is_unreadable(UNREADABLE, PLACE))
+    assert certain == [False, False] + [True] * 98
+
+
+def test_the_rest_of_a_batch_that_was_given_up_needs_no_more_looks() -> None:
+    """It is given up piece by piece, as there is room; the batch behind it gets its own looks."""
+    watch = DamageWatch()
+    for _ in range(3):
+        watch.is_seen(UNREADABLE, PLACE, 7, 7, 0.0)
+    watch.passed(PLACE, 20, more=True)
+    watch.is_seen(UNREADABLE, PLACE, 7, 20, 0.0)
+    assert watch.is_unreadable(UNREADABLE, PLACE)
+    watch.passed(PLACE, 30, more=False)
+    watch.is_seen(UNREADABLE, PLACE, 30, 30, 0.0)
+    assert not watch.is_unreadable(UNREADABLE, PLACE)
+
+
+def test_where_it_cannot_be_told_which_offsets_are_lost_the_end_is_loud(topics: Topics) -> None:
+    """The older formats name the last offset of a batch: it may hold the records before that, or they may be a gap."""
+    with pytest.raises(BrokerError, match=r"articles\[3\] at offset 9 .* from 7 on as well.*--reset-offsets"):
+        UnreadableBatches(config_for(topics)).span(PLACE, 7, GZIP, 9)
+
+
+def test_the_dead_letter_says_where_the_batch_stands_and_has_no_value() -> None:
+    """It is told from the dead letter of a tombstone by a header of its own."""
+    raw = RawRecord(PLACE, 8, None, None, unreadable=Unreadable(7, "no"))
+    ticket = replace(finished(raw), outcome=DeadLetter("decode", "UnreadableBatch", "no"))
+    card = ModelCard("none", "0" * 64, "fp32")
+    encoder = Encoder(card, version="test", max_record_bytes=10_000, max_dead_letter_bytes=10_000, clock=lambda: 0.0)
+    message = encoder.outgoing(ticket)
+    headers = dict(message.headers)
+    assert (message.key, message.value) == (None, None)
+    assert (headers["enricher.dlq.batch.offset"], headers["enricher.dlq.source.offset"]) == (b"7", b"8")
+
+
+def small(topics: Topics) -> KafkaConfig:
+    """A configuration for batches that need no memory."""
+    return config_for(topics, properties=SMALL)
+
+
+@pytest.mark.broker
+def test_one_record_stands_in_for_each_offset_of_the_batch(topics: Topics) -> None:
+    """No more, though a transaction's marker follows, and none is left out where it comes piece by piece."""
+    write_batch(topics, [b"before"])
+    write_batch(topics, [b"a" * 1_000_000] * 7, transactional_id=f"{topics.group}.publisher")
+    wait_until(lambda: committed_and_ends(topics.bootstrap_servers, "x", topics.input)[0][1] == 9, 20, "the marker")
+    write_batch(topics, [b"b" * 3_000_000])
+    write_batch(topics, [b"after"])
+    source, _ = opened(small(topics))
+    records: list[RawRecord] = []
+    while not records or records[-1].value != b"after":
+        records += records_of(source, 2) if len(records) < 9 else records_of(source, 1)
+    source.close()
+    assert [(0, False), *((offset, True) for offset in range(1, 8)), (9, True), (10, False)] == [
+        (record.offset, record.unreadable is not None) for record in records
+    ]
+    assert [1] * 7 + [9] == [record.unreadable.batch_offset for record in records if record.unreadable]
+
+
+@pytest.mark.broker
+def test_reading_that_begins_inside_of_the_batch_gives_the_rest_of_it(topics: Topics) -> None:
+    """A worker that follows one that had given up a part of it."""
+    write_batch(topics, [b"a" * 1_000_000] * 7)
+    span = UnreadableBatches(small(topics)).span(Partition(topics.input, 0), 4, UNREADABLE, 0)
+    assert range(4, 7) == span
+
+
+@pytest.fixture
+def bombed(topics: Topics) -> tuple[Topics, dict[tuple[int, int], Sent]]:
+    """Articles on all partitions; on the first one also a record of 100 MB and a batch of three of 40 MB, 3 KB each."""
+    articles = [as_sent(article) for article in short_articles(40)]
+    places = publish(topics.bootstrap_servers, topics.input, articles[:20])
+    start = sum(partition == 0 for partition, _ in places)
+    write_batch(topics, [b"a" * 100_000_000])
+    write_batch(topics, [b"a" * 40_000_000] * 3)
+    places |= dict.fromkeys(((0, offset) for offset in range(start, start + 4)), Sent(None, None))
+    return topics, places | publish(topics.bootstrap_servers, topics.input, articles[20:])
+
+
+@pytest.mark.broker
+@pytest.mark.timeout(300)
+def test_a_worker_goes_past_it_exactly_once_and_the_verifier_agrees(
+    bombed: tuple[Topics, dict[tuple[int, int], Sent]], tmp_path: Path
+) -> None:
+    """As it ships and within its memory; `lag` counts offsets meanwhile, and doctor's right to read is proved."""
+    topics, places = bombed
+    seen = run("lag", "--json", "--max-age-s", "3600", env=topics.environment)
+    assert seen.exit_code == 0, seen.output
+    before = json.loads(seen.stdout)
+    assert before["behind"] == len(places)
+    log = tmp_path / "log"
+    run_to_the_end(topics, log)
+    letters = read_all(topics.bootstrap_servers, topics.dead_letters)
+    assert_exactly_once([*read_all(topics.bootstrap_servers, topics.output), *letters], places)
+    assert {"UnreadableBatch"} == {(headers_of(each)["enricher.dlq.error.type"] or b"").decode() for each in letters}
+    assert [None] * 4 == [each.value() for each in letters]
+    assert log.read_text().count("cannot be read, they become dead letters") == 2
+    verified = run("verify", "--json", env=topics.environment)
+    assert verified.exit_code == 0, verified.output
+
+
+def run_to_the_end(topics: Topics, log: Path) -> None:
+    """`enricher run --until-caught-up`, with a limit on its data, and its peak within what is promised."""
+    code = (
+        "import re, resource, sys\n"
+        f"resource.setrlimit(resource.RLIMIT_DATA, ({2 * MEMORY_BYTES},) * 2)\n"
+        "from enricher.cli import main\n"
+        "try:\n    main()\nfinally:\n"
+        "    print('peak', re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1], file=sys.stderr)\n"
+    )
+    with log.open("wb") as output:
+        process = subprocess.run(
+            [sys.executable, "-c", code, "run", "--until-caught-up"],
+            env={**os.environ, **topics.environment},
+            stderr=output,
+            check=False,
+            timeout=200,
+        )
+    text = log.read_text()
+    assert process.returncode == 0, text
+    assert int(text.rsplit("peak ", 1)[1]) * 1024 < MEMORY_BYTES
+
+
+@pytest.mark.broker
+def test_a_group_in_front_of_it_is_behind_in_offsets_and_of_unknown_age(topics: Topics) -> None:
+    """`lag` and the scaler need no record to count; nobody sleeps through an age that cannot be told."""
+    write_batch(topics, [b"a" * 100_000_000])
+    seen = run("lag", "--json", "--max-age-s", "3600", env=topics.environment)
+    assert seen.exit_code == 9, seen.output
+    backlog = json.loads(seen.stdout)
+    assert (backlog["behind"], backlog["age_s"]) == (1, None)
+
+
+@pytest.mark.broker
+def test_doctor_can_read_a_topic_that_holds_one(topics: Topics) -> None:
+    """The right is there; what becomes of the record is the worker's to decide."""
+    write_batch(topics, [b"a" * 100_000_000])
+    found = json.loads(run("doctor", "--json", env=topics.environment).stdout)["checks"]
+    assert ["ok"] == [each["verdict"] for each in found if each["check"] == f"right: {topics.input} READ"]
