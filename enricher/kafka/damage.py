@@ -21,6 +21,8 @@ DAMAGED = {
 _REPEATS = 10
 _CERTAIN = 3
 """Looks at a batch with a right checksum that cannot be unpacked. One would do; nobody is in a hurry to give it up."""
+_CALM_S = 2.0
+"""What the client still had under way when it was sent back has come by then."""
 _LASTS_S = 10.0
 """A network card that damages packets is noticed by others within this; a damaged log stays as it is."""
 
@@ -31,8 +33,8 @@ class DamageWatch:
     def __init__(self) -> None:
         self._seen: dict[Partition, tuple[int, float, int]] = {}
         """The offset, when it was damaged first, and how often since."""
-        self._strays: dict[Partition, tuple[int, int]] = {}
-        """Where a partition went on instead, and the offset that it should have gone on at."""
+        self._strays: dict[Partition, tuple[int, int, float, int]] = {}
+        """Where a partition went on instead, where it should have, since when it does so, and at how many looks."""
 
     def __bool__(self) -> bool:
         """Whether a batch was damaged of which nothing whole has come yet."""
@@ -45,7 +47,7 @@ class DamageWatch:
         batch has been damaged too often, for too long.
         """
         if error is None or error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
-            return self._is_stray(partition, at, expected)
+            return self._is_stray(partition, at, expected, now_s)
         # Not `at`: the client may have read it from the damaged batch.
         return error.code() in DAMAGED and self._noted(error, partition, expected, now_s)
 
@@ -80,13 +82,17 @@ class DamageWatch:
             raise BrokerError(message)
         return True
 
-    def _is_stray(self, partition: Partition, offset: int, expected: int) -> bool:
-        """Whether a partition with a damaged batch at `expected` goes on at another offset, for the first time.
+    def _is_stray(self, partition: Partition, offset: int, expected: int, now_s: float) -> bool:
+        """Whether a partition with a damaged batch at `expected` goes on at another offset, and that is not certain yet.
 
         A client that read its next offset from the damaged batch may have got lost (seen: out of range, back at the
-        beginning). The log may also have a gap there, or be another: then the second look finds the same.
+        beginning, and once more after it was sent back). The log may also have a gap there, or be another: then several
+        looks find the same, and no damage between them.
         """
-        if partition not in self._seen or offset == expected or self._strays.get(partition) == (offset, expected):
+        if partition not in self._seen or offset == expected:
             return False
-        self._strays[partition] = offset, expected
-        return True
+        at, wanted, first_s, times = self._strays.get(partition, (offset, expected, now_s, 0))
+        if (at, wanted) != (offset, expected):
+            first_s, times = now_s, 0
+        self._strays[partition] = offset, expected, first_s, times + 1
+        return times + 1 < _CERTAIN or now_s - first_s < _CALM_S
