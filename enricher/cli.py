@@ -56,7 +56,8 @@ EXIT_CODES = {
 _EPILOG = "Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items()) + "."
 _HELP = (
     "Articles in, entities out, exactly once: from Kafka to Kafka, with the model in the same process.\n\n"
-    "Settings come from ENRICHER_... variables, a .env file or enricher.toml; `enricher settings` lists them."
+    "Settings come from ENRICHER_... variables, a .env file or enricher.toml (or the file that ENRICHER_CONFIG names); "
+    "`enricher settings` lists them."
 )
 
 app = typer.Typer(
