@@ -37,6 +37,7 @@ from enricher.commands.topics import topics_create
 from enricher.commands.verify import verify
 from enricher.errors import FatalError
 from enricher.files.sink import abandon
+from enricher.telemetry.logs import TextLines, escaped
 
 if interruptible:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -104,7 +105,9 @@ def _options(
     ] = False,
 ) -> None:
     level = logging.DEBUG if verbose else logging.WARNING if quiet else logging.INFO
-    logging.basicConfig(level=level, stream=sys.stderr, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s")
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(TextLines())
+    logging.basicConfig(level=level, handlers=[handler])
     # The client repeats itself while a broker is away; its last word is in our own errors anyway.
     logging.getLogger("librdkafka").setLevel(logging.DEBUG if verbose else logging.ERROR)
     for noisy in ("httpx", "transformers", "urllib3"):
@@ -118,7 +121,7 @@ def main() -> None:
         _run()
     except FatalError as error:
         if error.exit_code:
-            sys.stderr.write(f"enricher: {error}\n")
+            sys.stderr.write(f"enricher: {escaped(str(error), lines=True)}\n")
         sys.exit(error.exit_code)
 
 

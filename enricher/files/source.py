@@ -34,8 +34,8 @@ class LineSource:
     """Reads JSON lines from `path`; `-` is standard input; what is packed with gzip is unpacked.
 
     `note_committed` is where the sink says what it has written; without it, `caught_up` stays False. At most
-    `queue_lines` lines and `queue_bytes` bytes wait in memory, and a line more of at most `max_line_bytes` bytes; one call of
-    `poll` gives no more than that either, so that whoever counts what is in flight can count it.
+    `queue_lines` lines and `queue_bytes` bytes wait in memory, and a line more of at most `max_line_bytes` bytes; one
+    call of `poll` gives no more than that either, so that whoever counts what is in flight can count it.
     """
 
     def __init__(
