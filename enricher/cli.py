@@ -37,6 +37,7 @@ from enricher.commands.topics import topics_create
 from enricher.commands.verify import verify
 from enricher.errors import FatalError
 from enricher.files.sink import abandon
+from enricher.telemetry.logs import TextLines, escaped
 
 if interruptible:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -56,7 +57,8 @@ EXIT_CODES = {
 _EPILOG = "Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items()) + "."
 _HELP = (
     "Articles in, entities out, exactly once: from Kafka to Kafka, with the model in the same process.\n\n"
-    "Settings come from ENRICHER_... variables, a .env file or enricher.toml; `enricher settings` lists them."
+    "Settings come from ENRICHER_... variables, a .env file or enricher.toml (or the file that ENRICHER_CONFIG names); "
+    "`enricher settings` lists them."
 )
 
 app = typer.Typer(
@@ -103,7 +105,9 @@ def _options(
     ] = False,
 ) -> None:
     level = logging.DEBUG if verbose else logging.WARNING if quiet else logging.INFO
-    logging.basicConfig(level=level, stream=sys.stderr, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s")
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(TextLines())
+    logging.basicConfig(level=level, handlers=[handler])
     # The client repeats itself while a broker is away; its last word is in our own errors anyway.
     logging.getLogger("librdkafka").setLevel(logging.DEBUG if verbose else logging.ERROR)
     for noisy in ("httpx", "transformers", "urllib3"):
@@ -117,7 +121,7 @@ def main() -> None:
         _run()
     except FatalError as error:
         if error.exit_code:
-            sys.stderr.write(f"enricher: {error}\n")
+            sys.stderr.write(f"enricher: {escaped(str(error), lines=True)}\n")
         sys.exit(error.exit_code)
 
 

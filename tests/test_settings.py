@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import ctypes
+import logging
 import re
 import sys
 from pathlib import Path
 
+import confluent_kafka
 import pytest
 from pydantic import ValidationError
 
 from enricher.app import kafka_config
 from enricher.errors import SettingsError
 from enricher.kafka.client import KafkaConfig
+from enricher.kafka.properties import check_properties
 from enricher.settings import Settings, load_settings, variable_name
 
 SECRET = "hunter2-correct-horse"
+_LIBRARIES = sorted((Path(confluent_kafka.__file__).parents[1] / "confluent_kafka.libs").glob("librdkafka*.so*"))
 
 
 def write(name: str, text: str) -> None:
@@ -156,6 +161,33 @@ def test_the_name_of_the_toml_file_counts_in_the_environment_alone(monkeypatch: 
     write("other.toml", '[kafka]\ngroup_id = "a"\n')
     monkeypatch.setenv("ENRICHER_CONFIG", "other.toml")
     assert "a" == load_settings().kafka.group_id
+
+
+def test_the_files_in_force_are_told_on_one_line(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With their folder; a file with other programs' variables alone is none of them."""
+    caplog.set_level(logging.INFO)
+    write(".env", "OTHER=1\n")
+    load_settings()
+    assert [] == caplog.messages
+    write(".env", "ENRICHER_KAFKA__GROUP_ID=a\n")
+    write("enricher.toml", "")
+    here = Path.cwd()
+    load_settings()
+    assert [f"settings come from {here / 'enricher.toml'} and {here / '.env'}"] == caplog.messages
+    write("other.toml", "")
+    monkeypatch.setenv("ENRICHER_CONFIG", "other.toml")
+    load_settings()
+    assert f"settings come from {here / 'other.toml'} and {here / '.env'}" == caplog.messages[-1]
+
+
+def test_the_files_in_force_are_told_before_a_mistake_in_them(caplog: pytest.LogCaptureFixture) -> None:
+    """Who is told of a wrong setting learns where it may stand."""
+    caplog.set_level(logging.INFO)
+    write(".env", "ENRICHER_KAFKA__GRUP_ID=a\n")
+    assert "GRUP_ID" in mistake()
+    assert f"settings come from {Path.cwd() / '.env'}" == caplog.messages[0]
 
 
 @pytest.mark.parametrize(
@@ -302,6 +334,85 @@ def test_properties_that_exactly_once_needs_are_refused(name: str, prefix: str) 
     with pytest.raises(SettingsError, match=name.replace(".", r"\.")) as caught:
         config_with(**{prefix + name: SECRET})
     assert SECRET not in str(caught.value)
+
+
+def starts_code() -> list[str]:
+    """Every property that loads code or runs a command, and some for which the client wants objects."""
+    return [
+        "default.topic.config",
+        "error_cb",
+        "interceptors",
+        "logger",
+        "oauth_cb",
+        "plugin.library.paths",
+        "resolve_cb",
+        "sasl.kerberos.kinit.cmd",
+        "ssl.engine.id",
+        "ssl.engine.location",
+        "ssl.providers",
+        "topic.acks",
+    ]
+
+
+@pytest.mark.parametrize("prefix", ["", "consumer.", "producer."])
+@pytest.mark.parametrize("name", starts_code())
+def test_properties_that_start_code_are_refused(name: str, prefix: str) -> None:
+    """A `.env` in the working folder may be somebody else's. `topic.` is no way around."""
+    with pytest.raises(SettingsError, match=name.removeprefix("topic.").replace(".", r"\.")) as caught:
+        check_properties({prefix + name: SECRET})
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("sasl.kerberos.keytab", 'a"; touch /tmp/x; "'),
+        ("sasl.kerberos.keytab", "$(id)"),
+        ("sasl.kerberos.principal", "me; id"),
+        ("sasl.kerberos.principal", "-X X509_user_identity=PKCS11:module.so"),
+        ("sasl.kerberos.principal", "me\nid"),
+    ],
+)
+def test_what_stands_in_a_shell_command_cannot_end_it(name: str, value: str) -> None:
+    """The client puts keytab and principal into the command line of kinit as they are."""
+    with pytest.raises(SettingsError, match="shell command") as caught:
+        check_properties({name: value})
+    assert value not in str(caught.value)
+
+
+def test_a_usual_keytab_and_principal_are_taken() -> None:
+    """Kerberos works as before, where the client is built with it."""
+    usual = {"sasl.kerberos.keytab": "/etc/krb5/worker-0.keytab", "sasl.kerberos.principal": "enricher/h-0.x@EX.COM"}
+    assert usual.items() <= config_with(**usual).consumer().items()
+
+
+@pytest.mark.skipif(not _LIBRARIES, reason="this client has no library of its own beside it")
+def test_no_property_of_this_client_that_starts_code_is_forgotten() -> None:
+    """Found by what the library itself says of its properties, so that a new one is noticed."""
+    speaks_of_code = re.compile(r"dlopen|engine|provider|plugin|command|interceptor|dedicated API", re.IGNORECASE)
+    harmless = {
+        "builtin.features": "can only be asked for",
+        "debug": "names of what is logged",
+        "sasl.oauthbearer.assertion.algorithm": "a choice; the identity provider is asked over HTTP",
+        "sasl.oauthbearer.grant.type": "a choice; the identity provider is asked over HTTP",
+    }
+    found = {name for name, about in _properties().items() if speaks_of_code.search(about)}
+    assert {"plugin.library.paths", "ssl.providers", "sasl.kerberos.kinit.cmd"} <= found
+    for name in sorted(found - harmless.keys()):
+        with pytest.raises(SettingsError):
+            check_properties({name: "x"})
+
+
+def _properties() -> dict[str, str]:
+    """The properties of librdkafka by name, with all that it says of each."""
+    library, system = ctypes.CDLL(str(_LIBRARIES[0])), ctypes.CDLL(None)
+    system.fopen.restype = ctypes.c_void_p
+    page = Path("properties.md")
+    file = ctypes.c_void_p(system.fopen(str(page).encode(), b"w"))
+    library.rd_kafka_conf_properties_show(file)
+    system.fclose(file)
+    rows = [line.split("|", 1) for line in page.read_text("utf-8").splitlines() if " | " in line]
+    return {name.strip(): about for name, about in rows if not name.startswith(("Property", "--"))}
 
 
 def test_other_properties_reach_the_clients_they_are_for() -> None:

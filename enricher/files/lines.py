@@ -1,4 +1,4 @@
-"""A thread that reads lines into a bounded queue, so that a slow pipe never blocks who waits for them.
+"""A thread that reads lines into a queue, bounded in lines and bytes, so that a slow pipe never blocks who waits for them.
 
 Knows lines and bytes only: what they mean, offsets and partitions are `source`'s.
 """
@@ -6,11 +6,10 @@ Knows lines and bytes only: what they mean, offsets and partitions are `source`'
 from __future__ import annotations
 
 import os
-import queue
 import stat
 import threading
 import zlib
-from contextlib import suppress
+from collections import deque
 from dataclasses import dataclass
 from gzip import GzipFile
 from typing import TYPE_CHECKING
@@ -41,7 +40,9 @@ class End:
 
 
 class LineReader:
-    """Reads `stream` in a thread of its own, at most `queue_lines` lines ahead, and closes it in that thread.
+    """Reads `stream` in a thread of its own, at most so many lines and bytes ahead, and closes it in that thread.
+
+    The line that it has read and cannot put into the queue yet comes on top: a packed file may be nothing but long lines.
 
     Only there: to close a stream from outside while a thread waits in it would wait for that thread. A line longer than
     `max_line_bytes` ends the reading, because such an input is hardly JSON lines. `gzipped`: it must be packed; else it is
@@ -49,15 +50,21 @@ class LineReader:
     """
 
     def __init__(
-        self, stream: BufferedReader, name: str, *, gzipped: bool, max_line_bytes: int, queue_lines: int
+        self,
+        stream: BufferedReader,
+        name: str,
+        *,
+        gzipped: bool,
+        max_line_bytes: int,
+        queue_lines: int,
+        queue_bytes: int,
     ) -> None:
         self.total_bytes = _total_bytes(stream)
         self._stream = stream
         self._name = name
         self._gzipped = gzipped
         self._max_line_bytes = max_line_bytes
-        self._queue: queue.Queue[Line | End | FatalError] = queue.Queue(maxsize=queue_lines)
-        self._stopped = threading.Event()
+        self._queue = _LineQueue(queue_lines, queue_bytes)
         # A daemon, because a read from a pipe cannot be called off.
         self._thread = threading.Thread(target=self._run, name="line-reader", daemon=True)
 
@@ -70,21 +77,14 @@ class LineReader:
 
         Raises `FatalError` where the input cannot be read on.
         """
-        try:
-            item = self._queue.get(timeout=timeout_s) if timeout_s > 0 else self._queue.get_nowait()
-        except queue.Empty:
-            return None
+        item = self._queue.get(timeout_s)
         if isinstance(item, FatalError):
             raise item
         return item
 
     def stop(self) -> None:
         """Let the thread end at its next line. Does not wait for it."""
-        self._stopped.set()
-        # Empty the queue: the thread may be waiting to put a line into it.
-        with suppress(queue.Empty):
-            while True:
-                self._queue.get_nowait()
+        self._queue.close()
 
     def _run(self) -> None:
         try:
@@ -97,7 +97,7 @@ class LineReader:
         packed = self._gzipped or stream.peek(len(_GZIP_MAGIC)).startswith(_GZIP_MAGIC)
         lines = GzipFile(fileobj=stream) if packed else stream
         number = read_bytes = 0
-        while not self._stopped.is_set():
+        while not self._queue.closed:
             line = lines.readline(self._max_line_bytes + 1)
             # In a packed file, the place in the packed bytes is what says how far we are.
             read_bytes = stream.tell() if packed else read_bytes + len(line)
@@ -113,6 +113,53 @@ class LineReader:
             if not line.isspace():
                 self._queue.put(Line(number, line.rstrip(b"\r\n"), read_bytes))
             number += 1
+
+
+class _LineQueue:
+    """Lines on their way from one thread to another. A line that is alone in it may be larger than the bound."""
+
+    def __init__(self, max_lines: int, max_bytes: int) -> None:
+        self.closed = False
+        self._max_lines = max_lines
+        self._max_bytes = max_bytes
+        self._items: deque[Line | End | FatalError] = deque()
+        self._bytes = 0
+        self._changed = threading.Condition()
+
+    def put(self, item: Line | End | FatalError) -> None:
+        """Wait for room; once it is closed, drop the item."""
+        size = _size(item)
+        with self._changed:
+            self._changed.wait_for(lambda: self.closed or self._has_room(size))
+            if not self.closed:
+                self._items.append(item)
+                self._bytes += size
+                self._changed.notify_all()
+
+    def get(self, timeout_s: float) -> Line | End | FatalError | None:
+        """The oldest; None where none came within `timeout_s`."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._items, timeout_s):
+                return None
+            item = self._items.popleft()
+            self._bytes -= _size(item)
+            self._changed.notify_all()
+            return item
+
+    def close(self) -> None:
+        """Drop what is there and what comes; nobody waits for room any more."""
+        with self._changed:
+            self.closed = True
+            self._items.clear()
+            self._bytes = 0
+            self._changed.notify_all()
+
+    def _has_room(self, size: int) -> bool:
+        return not self._items or (len(self._items) < self._max_lines and self._bytes + size <= self._max_bytes)
+
+
+def _size(item: Line | End | FatalError) -> int:
+    return len(item.value) if isinstance(item, Line) else 0
 
 
 def _total_bytes(stream: BufferedReader) -> int | None:

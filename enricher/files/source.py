@@ -34,10 +34,18 @@ class LineSource:
     """Reads JSON lines from `path`; `-` is standard input; what is packed with gzip is unpacked.
 
     `note_committed` is where the sink says what it has written; without it, `caught_up` stays False. At most
-    `queue_lines` lines of at most `max_line_bytes` bytes wait in memory.
+    `queue_lines` lines and `queue_bytes` bytes wait in memory, and a line more of at most `max_line_bytes` bytes; one
+    call of `poll` gives no more than that either, so that whoever counts what is in flight can count it.
     """
 
-    def __init__(self, path: Path, *, max_line_bytes: int = 128 * 2**20, queue_lines: int = 256) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        max_line_bytes: int = 128 * 2**20,
+        queue_lines: int = 256,
+        queue_bytes: int = 32 * 2**20,
+    ) -> None:
         self.partition = Partition(str(path), 0)
         self.total_bytes: int | None = None
         """Size of the input, packed if it is packed; None before `open` and for pipes."""
@@ -46,6 +54,7 @@ class LineSource:
         self._path = path
         self._max_line_bytes = max_line_bytes
         self._queue_lines = queue_lines
+        self._queue_bytes = queue_bytes
         self._reader: LineReader | None = None
         self._listener: Listener | None = None
         self._position = 0
@@ -71,6 +80,7 @@ class LineSource:
             gzipped=self._path.suffix == ".gz",
             max_line_bytes=self._max_line_bytes,
             queue_lines=self._queue_lines,
+            queue_bytes=self._queue_bytes,
         )
         self.total_bytes = self._reader.total_bytes
         self._reader.start()
@@ -87,8 +97,12 @@ class LineSource:
             self._never.wait(timeout_s)
             return ()
         records: list[RawRecord] = []
-        while len(records) < limit and (record := self._next(0.0 if records else timeout_s)):
+        size = 0
+        while len(records) < limit and size < self._queue_bytes:
+            if not (record := self._next(0.0 if records else timeout_s)):
+                break
             records.append(record)
+            size += len(record.value or b"")
         return records
 
     def pause(self) -> None:

@@ -1,7 +1,8 @@
 """The HTTP server: GET and HEAD of a fixed set of paths, each request in a daemon thread, all of it bounded.
 
-A connection is one request: whoever dribbles or idles is cut off, and beyond so many at once new ones are turned away. It
-tells nobody about errors, files or versions. No TLS and no passwords: a NetworkPolicy or a proxy does that.
+A connection is one request. It gets a thread when its headers are there (waiting.py), and threads are kept for probes, so
+that slow and idle clients, and any number of them, do not keep the kubelet from its answer. Beyond so many at once requests
+are turned away. No TLS and no passwords: a NetworkPolicy or a proxy does that.
 """
 
 from __future__ import annotations
@@ -9,31 +10,34 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
+import re
+import selectors
 import socket
-import socketserver
 import sys
 import threading
 import time
 from collections.abc import Mapping
-from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler
 from typing import Any, Self
-from urllib.parse import parse_qsl, urlsplit
 
 from enricher.errors import SettingsError
-from enricher.health.replies import Asked, Reply, Route, line
+from enricher.health.handler import Handler
+from enricher.health.replies import Route
+from enricher.health.slots import Slots
+from enricher.health.waiting import Connection, Waiting, hang_up
 
 log = logging.getLogger(__name__)
 
 USUAL_PORT = 8080
-MAX_REQUESTS = 32
-"""At the same time: probes, a scraper and some people. The kubelet and Prometheus ask one at a time."""
 REQUEST_S = 10.0
-"""From the connection to its end. The slowest answer, the metrics of many processes, takes far less."""
-_SILENCE_S = 5.0
+"""From the end of its headers to the end of the answer. The slowest, the metrics of many processes, takes far less."""
 _TAKEN = {errno.EADDRINUSE, errno.EACCES}
 """The second of a port that Windows keeps for itself."""
 _LOOK_EVERY_S = 0.5
+_BACKLOG = 1024
+"""Connections that the kernel keeps until they are accepted: a probe must not be lost in somebody else's burst."""
+_ACCEPT_AT_ONCE = 64
+_NO_DESCRIPTOR_S = 0.1
+_PROBE = re.compile(rb"\s*(?:GET|HEAD) /(?:livez|readyz|startupz)[ ?]")
 
 
 class HealthServer:
@@ -44,20 +48,17 @@ class HealthServer:
 
     def __init__(self, routes: Mapping[str, Route], *, host: str, port: int | None) -> None:
         self._server = _listening(routes, host, port)
-        # Looks for requests that take too long as often as it polls.
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, args=(_LOOK_EVERY_S,), name="health", daemon=True
-        )
+        self._thread = threading.Thread(target=self._server.serve, name="health", daemon=True)
 
     @property
     def port(self) -> int:
         """Where it listens really."""
-        return int(self._server.server_address[1])
+        return int(self._server.address[1])
 
     @property
     def url(self) -> str:
         """For people: an address that stands for all of the machine's is named as its own."""
-        host = str(self._server.server_address[0])
+        host = str(self._server.address[0])
         host = {"0.0.0.0": "localhost", "::": "localhost"}.get(host, host)  # noqa: S104  compared, not listened on
         return f"http://{f'[{host}]' if ':' in host else host}:{self.port}/"
 
@@ -67,9 +68,10 @@ class HealthServer:
 
     def close(self) -> None:
         """Answer no more. Threads of requests are daemons, and left to themselves."""
+        self._server.stop()
         if self._thread.is_alive():
-            self._server.shutdown()
-        self._server.server_close()
+            self._thread.join()
+        self._server.close()
 
     def __enter__(self) -> Self:
         self.start()
@@ -92,115 +94,105 @@ def _listening(routes: Mapping[str, Route], host: str, port: int | None) -> _Ser
         return _listening(routes, host, 0)
 
 
-class _Server(socketserver.ThreadingTCPServer):
-    """`http.server`'s own asks the DNS for its name before it listens."""
+class _Server:
+    """Listens, waits for requests in one thread, and answers each in a thread of its own.
 
-    daemon_threads = True
-    block_on_close = False
-    request_queue_size = MAX_REQUESTS
-    allow_reuse_address = sys.platform != "win32"  # there it would let a second process take the port over
+    `http.server`'s own gives each connection a thread before it has said anything, and asks the DNS for its name.
+    """
 
     def __init__(self, routes: Mapping[str, Route], host: str, port: int) -> None:
         self.routes = routes
-        self._slots = threading.BoundedSemaphore(MAX_REQUESTS)
+        self._slots = Slots()
         self._open: dict[socket.socket, float] = {}
-        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        self.address_family = family
-        super().__init__((str(address[0]), int(address[1])), _Handler)
+        self._listener = _listener(host, port)
+        self.address: tuple[Any, ...] = self._listener.getsockname()
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._listener, selectors.EVENT_READ)
+        self._waiting = Waiting(self._selector)
+        self._stopping = threading.Event()
 
-    def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401  the base class' own
+    def serve(self) -> None:
+        """Until `stop`. What goes wrong with one connection is not the others' trouble."""
+        while not self._stopping.is_set():
+            ready = [key.data for key, _ in self._selector.select(_LOOK_EVERY_S)]
+            # First those that are here: a newer connection may close one whose request has come.
+            for connection in ready:
+                if connection is not None and self._waiting.read(connection):
+                    self._answer(connection)
+            if None in ready:
+                self._accept()
+            self._waiting.close_late(time.monotonic())
+            self._cut_off()
+
+    def stop(self) -> None:
+        """Let `serve` return, within half a second."""
+        self._stopping.set()
+
+    def close(self) -> None:
+        """Let go of the port, and of who has asked nothing yet. Not while `serve` runs."""
+        self._waiting.close()
+        self._selector.close()
+        self._listener.close()
+
+    def _accept(self) -> None:
+        for _ in range(_ACCEPT_AT_ONCE):
+            try:
+                accepted, address = self._listener.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:  # no descriptor is left, or the other side has gone already
+                log.debug("a connection for health was lost: %s", error.strerror)
+                self._stopping.wait(_NO_DESCRIPTOR_S)  # it is still there, and would be tried again at once
+                return
+            accepted.settimeout(0)
+            self._waiting.add(Connection(accepted, str(address[0]), time.monotonic()))
+
+    def _answer(self, connection: Connection) -> None:
         """In a thread of its own, where there is one left."""
-        if not self._slots.acquire(blocking=False):
-            self.shutdown_request(request)
+        probe = _PROBE.match(connection.head) is not None
+        if not self._slots.take(connection.peer, probe=probe):
+            hang_up(connection.socket)
             return
-        self._open[request] = time.monotonic()
+        self._open[connection.socket] = time.monotonic()
+        thread = threading.Thread(target=self._answered, args=(connection, probe), name="health-request", daemon=True)
         try:
-            super().process_request(request, client_address)
-        except BaseException:  # no thread was started that would do it
-            self._done(request)
-            raise
+            thread.start()
+        except RuntimeError:  # the system gives no thread
+            self._done(connection, probe=probe)
 
-    def process_request_thread(self, request: Any, client_address: Any) -> None:  # noqa: ANN401  as above
+    def _answered(self, connection: Connection, probe: bool) -> None:  # noqa: FBT001  a thread's argument
         """To its end, whatever that is."""
         try:
-            super().process_request_thread(request, client_address)
+            Handler(connection, self.routes)
+        except Exception:  # noqa: BLE001  a client that went away is nobody's trouble
+            log.debug("a request for health ended early")
         finally:
-            self._done(request)
+            self._done(connection, probe=probe)
 
-    def service_actions(self) -> None:
-        """Cut off what takes too long: its thread sees the end of the connection."""
-        for request, began_s in list(self._open.items()):
+    def _done(self, connection: Connection, *, probe: bool) -> None:
+        self._open.pop(connection.socket, None)
+        self._slots.give_back(connection.peer, probe=probe)
+        hang_up(connection.socket)
+
+    def _cut_off(self) -> None:
+        """End answers that nobody takes: their threads see the end of the connection."""
+        for connection, began_s in list(self._open.items()):
             if time.monotonic() - began_s > REQUEST_S:
                 with contextlib.suppress(OSError):
-                    request.shutdown(socket.SHUT_RDWR)
-
-    def _done(self, request: socket.socket) -> None:
-        self._open.pop(request, None)
-        self._slots.release()
-
-    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401, ARG002  as above
-        """A client that went away is nobody's trouble."""
-        log.debug("a request for health ended early")
+                    connection.shutdown(socket.SHUT_RDWR)
 
 
-class _Handler(BaseHTTPRequestHandler):
-    """One request: a path to its route."""
-
-    server: _Server
-    timeout = _SILENCE_S
-    protocol_version = "HTTP/1.1"
-
-    def do_GET(self) -> None:
-        """Answer."""
-        self._send(self._reply())
-
-    def do_HEAD(self) -> None:
-        """Answer without the body."""
-        self._send(self._reply())
-
-    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002
-        """What the base class refuses: in one line, and without what the client sent."""
-        # It says "not implemented" of every other method.
-        status = HTTPStatus.METHOD_NOT_ALLOWED if code == HTTPStatus.NOT_IMPLEMENTED else HTTPStatus(code)
-        headers = {"Allow": "GET, HEAD"} if status is HTTPStatus.METHOD_NOT_ALLOWED else {}
-        told = line(status, status.phrase.lower())
-        self._send(Reply(told.status, told.content_type, told.body, headers))
-
-    def version_string(self) -> str:
-        """Neither ours nor Python's version: it is nobody's business here."""
-        return "enricher"
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the base class' own
-        """Probes come every few seconds."""
-        log.debug(format, *args)
-
-    def _reply(self) -> Reply:
-        try:
-            url = urlsplit(self.path)
-        except ValueError:  # an address in brackets that is none
-            return line(HTTPStatus.BAD_REQUEST, "bad request")
-        route = self.server.routes.get(url.path)
-        if route is None:
-            return line(HTTPStatus.NOT_FOUND, "not found; / is the status page")
-        try:
-            return route(Asked(self.headers.get("Accept", ""), dict(parse_qsl(url.query))))
-        except Exception:
-            log.exception("health cannot answer for %s", url.path)  # the path is one of ours
-            return line(HTTPStatus.INTERNAL_SERVER_ERROR, "internal error, see the log")
-
-    def _send(self, reply: Reply) -> None:
-        self.close_connection = True
-        self.send_response(reply.status)
-        headers = {
-            "Content-Type": reply.content_type,
-            "Content-Length": str(len(reply.body)),
-            "Cache-Control": "no-store",
-            "X-Content-Type-Options": "nosniff",
-            "Connection": "close",
-            **reply.headers,
-        }
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(reply.body)
+def _listener(host: str, port: int) -> socket.socket:
+    """A socket that listens. Raises OSError, and UnicodeError for a name that cannot be one of a host."""
+    family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        if sys.platform != "win32":  # there it would let a second process take the port over
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((str(address[0]), int(address[1])))
+        listener.listen(_BACKLOG)
+        listener.settimeout(0)
+    except BaseException:
+        listener.close()
+        raise
+    return listener

@@ -31,16 +31,17 @@ ABANDONED_AFTER_S = 3600.0
 _log = logging.getLogger(__name__)
 
 
-def kept_graph(cache_dir: Path, key: str, write: Callable[[Path], None]) -> Path:
+def kept_graph(cache_dir: Path, key: str, write: Callable[[Path], None], *, mode: int = 0o600) -> Path:
     """The path of the graph of that key; where it is not there yet, `write` writes it, and more files beside it.
 
+    `mode`: of its files, at most; a folder that is made here is as private.
     Raises ModelError where the disk does not take it, and what `write` raises.
     """
     wanted = cache_dir / key
     if (wanted / MODEL_FILE).is_file():
         return wanted / MODEL_FILE
     try:
-        cache_dir.mkdir(parents=True, exist_ok=True)
+        cache_dir.mkdir(mode=_folder_mode(mode), parents=True, exist_ok=True)
         _sweep(cache_dir, before_s=time.time() - ABANDONED_AFTER_S)
         aside = Path(tempfile.mkdtemp(prefix=ASIDE, dir=cache_dir))
     except OSError as error:
@@ -50,7 +51,7 @@ def kept_graph(cache_dir: Path, key: str, write: Callable[[Path], None]) -> Path
         return _written(_temporary_folder(), write)
     try:
         _written(aside, write)
-        aside.chmod(0o755)  # a temporary folder is private; a graph is not, and a pod's user may be another
+        _give_mode(aside, mode)
         return _move_into_place(aside, wanted)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
@@ -69,6 +70,18 @@ def _written(folder: Path, write: Callable[[Path], None]) -> Path:
             f"{folder}: the graph cannot be written: {error}. Free some space, or choose another cache."
         ) from error
     return folder / MODEL_FILE
+
+
+def _give_mode(folder: Path, mode: int) -> None:
+    """A temporary folder is private; a graph is as private as its model, and a pod's user may be another."""
+    for path in folder.iterdir():
+        path.chmod(path.stat().st_mode & mode)
+    folder.chmod(_folder_mode(mode))
+
+
+def _folder_mode(mode: int) -> int:
+    """May be searched by those who may read its files."""
+    return 0o700 | (mode & 0o044) | (mode & 0o044) >> 2
 
 
 def _move_into_place(aside: Path, wanted: Path) -> Path:

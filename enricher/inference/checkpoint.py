@@ -98,6 +98,11 @@ class Checkpoint:
         )
 
     @property
+    def files(self) -> list[Path]:
+        """The configuration, and the files with the weights."""
+        return [self.folder / "config.json", *sorted(set(self._file_of.values()))]
+
+    @property
     def first_position(self) -> int:
         """The position id of a window's first token."""
         if not self.family.positions_after_padding:

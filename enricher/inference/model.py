@@ -19,6 +19,7 @@ from enricher.inference.cache import GRAPHS_FOLDER, MODEL_FILE, kept_graph
 from enricher.inference.checkpoint import Checkpoint
 from enricher.inference.device import PROVIDERS, Device, resolve_device
 from enricher.inference.graph import BUILDER_VERSION, build
+from enricher.inference.links import refuse_outside_links, shared_mode
 from enricher.inference.onnxfile import OnnxWriter
 from enricher.inference.onnxfolder import OnnxModel, holds_onnx
 from enricher.inference.selection import Precision, check_command, choose, missing_reports
@@ -61,6 +62,8 @@ def open_model(source: str | Path | None) -> Checkpoint:
     """Open a folder with a checkpoint or an ONNX model (None or its name: the embedded one). Raises ModelError."""
     folder = EMBEDDED_FOLDER if source in {None, EMBEDDED} else Path(str(source))
     try:
+        if (folder / "config.json").is_file():  # else it is refused in any case, and might be large
+            refuse_outside_links(folder)
         return OnnxModel.open(folder) if holds_onnx(folder) else Checkpoint.open(folder)
     except OSError as error:
         raise ModelError(f"{folder}: a file of the model cannot be read: {error}") from error
@@ -104,8 +107,16 @@ def prepare_form(
     card = ModelCard(name=checkpoint.name, digest=checkpoint.digest, precision=form.precision)
     key = f"{checkpoint.digest[:32]}-{form.name}-{BUILDER_VERSION}"
     shipped = checkpoint.folder / GRAPHS_FOLDER / key / MODEL_FILE
-    path = shipped if shipped.is_file() else kept_graph(cache_dir, key, partial(_write, checkpoint, form))
+    path = shipped if shipped.is_file() else _kept(cache_dir, key, checkpoint, form)
     return PreparedModel(path, checkpoint, card, device, form, device_id=device_id)
+
+
+def _kept(cache_dir: Path, key: str, checkpoint: Checkpoint, form: Form) -> Path:
+    try:
+        mode = shared_mode(checkpoint.files)
+    except OSError as error:
+        raise ModelError(f"{checkpoint.folder}: a file of the model cannot be read: {error}") from error
+    return kept_graph(cache_dir, key, partial(_write, checkpoint, form), mode=mode)
 
 
 def _write(checkpoint: Checkpoint, form: Form, path: Path) -> None:

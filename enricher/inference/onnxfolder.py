@@ -39,6 +39,12 @@ class OnnxModel(Checkpoint):
     onnx_path: Path
 
     @property
+    def files(self) -> list[Path]:
+        """The configuration, the graph, and the files with its weights."""
+        weights = [self.onnx_path.parent / name for name in external_files(read_graph(self.onnx_path))]
+        return [self.folder / "config.json", self.onnx_path, *weights]
+
+    @property
     def max_window_tokens(self) -> int:
         """As config.json says, cut to a multiple of what forms round lengths up to, so that none goes beyond."""
         return (self.config.max_position_embeddings - self.first_position) // LENGTH_STEP_TOKENS * LENGTH_STEP_TOKENS

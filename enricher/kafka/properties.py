@@ -1,4 +1,8 @@
-"""Which of librdkafka's properties a user may set, and to what: none with which a promise of the worker could be broken.
+"""Which of librdkafka's properties a user may set, and to what: none that breaks a promise of the worker, or runs code.
+
+Settings may come from a `.env` file in the working folder, which somebody else may have written. So no property may load a
+library or run a command; which brokers are asked, with which certificates, is still the settings' to say. By
+`sasl.oauthbearer.*` the client asks an address over HTTP and reads files of keys, and starts nothing: that may be set.
 
 Everything that is not named here may be set. What was looked at and left alone, because a bad value only makes the worker
 slow or ends it with a message: `message.timeout.ms` (librdkafka keeps it within the transaction's timeout), `retries`,
@@ -19,6 +23,8 @@ CLIENTS = ("consumer.", "producer.")
 
 _EXACTLY_ONCE = "exactly-once needs it as it is"
 _OWN_SETTING = "it has a setting of its own, see 'enricher settings'"
+_RUNS_CODE = "it would load code or run a command"
+_NO_TEXT = "it takes a function or an object of a program, which no setting can hold"
 _NO_HANG = "without it a call to a coordinator that has gone hangs (librdkafka 5511)"
 _REFUSED: Mapping[str, str] = {
     **dict.fromkeys(
@@ -54,6 +60,33 @@ _REFUSED: Mapping[str, str] = {
             "transaction.timeout.ms",
         ),
         _OWN_SETTING,
+    ),
+    **dict.fromkeys(
+        (
+            "plugin.library.paths",
+            "sasl.kerberos.kinit.cmd",
+            "ssl.engine.id",
+            "ssl.engine.location",
+            "ssl.providers",
+        ),
+        _RUNS_CODE,
+    ),
+    **dict.fromkeys(
+        (
+            "default.topic.config",
+            "default_topic_conf",
+            "interceptors",
+            "logger",
+            "msg_order_cmp",
+            "on_commit",
+            "on_delivery",
+            "opaque",
+            "ssl_ca",
+            "ssl_certificate",
+            "ssl_engine_callback_data",
+            "ssl_key",
+        ),
+        _NO_TEXT,
     ),
     "batch.size": "it follows from the limits of the output topics; the broker refuses a larger batch as a whole",
     "check.crcs": "without it a damaged record passes as data",
@@ -101,6 +134,11 @@ _BOUNDS: Mapping[str, _Bound] = {
 _CHOICES: Mapping[str, tuple[frozenset[str], str]] = {
     "partitioner": (frozenset({"random"}), "records of one key must stay on one partition"),
 }
+_IN_A_COMMAND: Mapping[str, re.Pattern[str]] = {
+    "sasl.kerberos.keytab": re.compile(r"[\w./:@-]+", re.ASCII),
+    "sasl.kerberos.principal": re.compile(r"\w[\w./@-]*", re.ASCII),
+}
+"""What may stand in them: librdkafka puts both into the command line of `kinit`, which a shell reads."""
 _WHOLE_NUMBER = re.compile(r"0|[1-9]\d*")
 
 
@@ -109,7 +147,9 @@ def check_properties(properties: Mapping[str, Any]) -> None:
     for name, value in properties.items():
         client = next((prefix for prefix in CLIENTS if name.startswith(prefix)), None)
         bare = name.removeprefix(client or "")
-        if why := _REFUSED.get(bare):
+        if not bare.startswith("topic.metadata."):
+            bare = bare.removeprefix("topic.")  # the Python client's own prefix: `topic.acks` is `acks`
+        if why := _REFUSED.get(bare) or (_NO_TEXT if bare.endswith("_cb") else None):
             message = f"kafka.properties may not set '{bare}': {why}"
             raise SettingsError(message)
         bound = _BOUNDS.get(bare)
@@ -118,6 +158,11 @@ def check_properties(properties: Mapping[str, Any]) -> None:
         refused, why = _CHOICES.get(bare, (frozenset(), ""))
         if value in refused:
             message = f"kafka.properties may not set '{name}' to '{value}': {why}"
+            raise SettingsError(message)
+        if (allowed := _IN_A_COMMAND.get(bare)) and not allowed.fullmatch(str(value)):
+            message = (
+                f"kafka.properties: '{name}' becomes part of a shell command, and has characters that may not be there"
+            )
             raise SettingsError(message)
 
 

@@ -12,6 +12,8 @@ from enricher.scaling.policy import Rules
 _KEDAS_OWN = {"scalerAddress", "enableTLS", "unsafeSsl", "caCert", "tlsClientCert", "tlsClientKey"}
 """KEDA hands over all metadata of the trigger, those for itself too."""
 NAMES = ("groupId", "topic", "targetAgeSeconds", "catchUpSeconds", "maxReplicas")
+_LONGEST_NAME = 255
+"""A topic's name has 249 characters at most; a group's should stay readable in a log."""
 _Number = TypeVar("_Number", int, float)
 
 
@@ -32,6 +34,11 @@ class Asked:
         own = {name: text for name, text in metadata.items() if name.removesuffix("FromEnv") not in _KEDAS_OWN}
         if unknown := sorted(own.keys() - set(NAMES)):
             raise BadMetadata(f"unknown metadata: {', '.join(unknown)}; known are {', '.join(NAMES)}")
+        for name in ("groupId", "topic"):
+            if len(own.get(name, "")) > _LONGEST_NAME or not own.get(name, "").isprintable():
+                raise BadMetadata(
+                    f"{name} is no name: at most {_LONGEST_NAME} characters, none of them a control character"
+                )
         rules = self.rules
         return Asked(
             group=own.get("groupId") or self.group,

@@ -27,7 +27,9 @@ TARGET = 1
 SERVICE = "externalscaler.ExternalScaler"
 _STREAM_EVERY_S = 5.0
 _THREADS = 40
-"""Each stream holds one for as long as it lasts: more than there may be watches."""
+_MOST_STREAMS = 16
+"""Each holds a thread for as long as it lasts. The rest is for questions: of other groups 16 at once, so that some are left
+for the configured one and for probes. KEDA asks again for a stream that it did not get, and goes on polling meanwhile."""
 _GRACE_S = 5.0
 _CODES = {
     BadMetadata: grpc.StatusCode.INVALID_ARGUMENT,
@@ -44,6 +46,7 @@ class ExternalScaler:
         self._watches = watches
         self._default = default
         self._stream_every_s = stream_every_s
+        self._streams = threading.BoundedSemaphore(_MOST_STREAMS)
         self.stopping = threading.Event()
 
     def is_active(self, request: messages.ScaledObjectRef, context: Any) -> messages.IsActiveResponse:  # noqa: ANN401
@@ -56,6 +59,14 @@ class ExternalScaler:
         context: Any,  # noqa: ANN401
     ) -> Iterator[messages.IsActiveResponse]:
         """The same at once, and whenever it changes: KEDA's `external-push` starts the first worker by it."""
+        if not self._streams.acquire(blocking=False):
+            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"one scaler has {_MOST_STREAMS} streams at most")
+        try:
+            yield from self._changes(request, context)
+        finally:
+            self._streams.release()
+
+    def _changes(self, request: messages.ScaledObjectRef, context: Any) -> Iterator[messages.IsActiveResponse]:  # noqa: ANN401
         before = None
         while context.is_active() and not self.stopping.is_set():
             active = self._seen(request, context).active

@@ -29,12 +29,17 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _FRESH_S = 2.0
-_MOST = 32
-"""Groups and topics: each has connections of its own, and whoever reaches the port may name one."""
+MOST_OTHERS = 8
+"""Groups and topics beside the configured pair: each takes a dozen threads of its own for its connections, and whoever
+reaches the port may name one."""
+IDLE_S = 120.0
+"""KEDA asks every 15 to 30 s: a pair that nobody has asked for in so long is forgotten where another one wants its place."""
+_OTHERS_AT_ONCE = 16
+"""Questions about others that are answered at the same time, so that threads are left for the configured pair."""
 
 
 class TooMany(Exception):
-    """More groups and topics than one scaler watches."""
+    """More groups and topics than one scaler watches, or more questions about them than it answers at once."""
 
 
 class Reader(Protocol):
@@ -82,6 +87,8 @@ class Watch:
         self._rates = Rates()
         self._load: Load | None = None
         self._looked_s = -math.inf
+        self.asked_s = clock()
+        """When it was last asked for."""
 
     def see(self, rules: Rules, timeout_s: float) -> Seen:
         """What is unprocessed, and what `rules` make of it. Raises BrokerError where it is not known in time."""
@@ -132,11 +139,26 @@ class Watch:
 
 
 class Watches:
-    """All that this scaler was asked about. `config` is the settings' own; others differ in group and topic alone."""
+    """All that this scaler was asked about. `config` is the settings' own; others differ in group and topic alone.
 
-    def __init__(self, config: KafkaConfig) -> None:
+    The configured pair has a place for good. There are `most_others` for others: one that is idle gives way to a new one.
+    """
+
+    def __init__(
+        self,
+        config: KafkaConfig,
+        *,
+        most_others: int = MOST_OTHERS,
+        make_reader: Callable[[KafkaConfig], Reader] = BacklogReader,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._config = config
+        self._configured = config.group_id, config.input_topic
+        self._most_others = most_others
+        self._make_reader = make_reader
+        self._clock = clock
         self._lock = threading.Lock()
+        self._others = threading.BoundedSemaphore(_OTHERS_AT_ONCE)
         self._watches: dict[tuple[str, str], Watch] = {}
         self._said: dict[tuple[str, str], int | str] = {}
 
@@ -144,7 +166,8 @@ class Watches:
         """What is unprocessed, and what is wanted, within the request timeout. Raises FatalError and TooMany."""
         bound_s = self._config.request_timeout_s
         try:
-            seen = self._watch(asked).see(asked.rules, min(bound_s, timeout_s or bound_s))
+            with self._turn(asked):
+                seen = self._watch(asked).see(asked.rules, min(bound_s, timeout_s or bound_s))
         except FatalError as error:
             self._say(asked, str(error), logging.WARNING, str(error))
             raise
@@ -156,15 +179,42 @@ class Watches:
         for watch in self._watches.values():
             watch.close()
 
+    @contextmanager
+    def _turn(self, asked: Asked) -> Iterator[None]:
+        """The configured pair's turn always comes; of others so many at once. Raises TooMany."""
+        if (asked.group, asked.topic) == self._configured:
+            yield
+            return
+        if not self._others.acquire(blocking=False):
+            raise TooMany(f"one scaler answers {_OTHERS_AT_ONCE} questions about other groups and topics at once")
+        try:
+            yield
+        finally:
+            self._others.release()
+
     def _watch(self, asked: Asked) -> Watch:
-        key = asked.group, asked.topic
+        key, idle = (asked.group, asked.topic), None
         with self._lock:
-            if key not in self._watches:
-                if len(self._watches) >= _MOST:
-                    raise TooMany(f"one scaler watches {_MOST} groups and topics at most")
+            watch = self._watches.get(key)
+            if watch is None:
+                idle = self._make_room(key)
                 config = replace(self._config, group_id=asked.group, input_topic=asked.topic)
-                self._watches[key] = Watch(lambda: BacklogReader(config))
-            return self._watches[key]
+                watch = self._watches[key] = Watch(lambda: self._make_reader(config), clock=self._clock)
+            watch.asked_s = self._clock()
+        if idle:
+            idle.close()  # not under the lock: to close a client takes its time
+        return watch
+
+    def _make_room(self, key: tuple[str, str]) -> Watch | None:
+        """For a pair that is not watched; the one that it takes the place of is the caller's to close. Raises TooMany."""
+        others = {each: watch for each, watch in self._watches.items() if each != self._configured}
+        if key == self._configured or len(others) < self._most_others:
+            return None
+        oldest = min(others, key=lambda each: others[each].asked_s, default=None)
+        if oldest is None or self._clock() - others[oldest].asked_s < IDLE_S:
+            raise TooMany(f"one scaler watches {self._most_others} other groups and topics at most (--max-others)")
+        self._said.pop(oldest, None)
+        return self._watches.pop(oldest)
 
     def _say(self, asked: Asked, what: int | str, level: int, text: str) -> None:
         """Log what is new: the same number, or the same trouble, at each of KEDA's turns is not."""

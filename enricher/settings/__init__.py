@@ -8,15 +8,19 @@ from enricher.settings.groups import (
 )
 from enricher.settings.kafka import FromFile, KafkaSettings
 from enricher.settings.sources import (
+    CONFIG_REASON,
     CONFIG_VARIABLE,
     DEFAULT_CONFIG_FILE,
     PREFIX,
     Settings,
     load_settings,
+    log_files,
+    settings_files,
     variable_name,
 )
 
 __all__ = [
+    "CONFIG_REASON",
     "CONFIG_VARIABLE",
     "DEFAULT_CONFIG_FILE",
     "PREFIX",
@@ -28,5 +32,7 @@ __all__ = [
     "Settings",
     "WorkerSettings",
     "load_settings",
+    "log_files",
+    "settings_files",
     "variable_name",
 ]

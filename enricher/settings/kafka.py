@@ -83,8 +83,9 @@ class KafkaSettings(Group):
         default_factory=dict,
         repr=False,
         description="Any librdkafka property, as a JSON object, e.g. `{\"security.protocol\": \"SSL\"}`; with the prefix "
-        "`consumer.` or `producer.` for one client only. What exactly-once needs cannot be changed. A secret may stand in a "
-        "file: `{\"sasl.password\": {\"file\": \"/run/secrets/password\"}}`.",
+        "`consumer.` or `producer.` for one client only. What exactly-once needs cannot be changed, and none "
+        "may load code or run a command. A secret may stand in a file: "
+        "`{\"sasl.password\": {\"file\": \"/run/secrets/password\"}}`.",
     )  # fmt: skip
 
     def client_properties(self) -> dict[str, str | int | float | bool]:

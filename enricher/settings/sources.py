@@ -6,9 +6,10 @@ environment variables. Unknown names are refused.
 
 from __future__ import annotations
 
+import logging
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
@@ -26,7 +27,12 @@ from enricher.settings.operating import HealthSettings, LogSettings
 PREFIX = "ENRICHER_"
 CONFIG_VARIABLE = "ENRICHER_CONFIG"
 DEFAULT_CONFIG_FILE = "enricher.toml"
+CONFIG_REASON = (
+    f"The TOML file to read instead of `{DEFAULT_CONFIG_FILE}` in the working folder. In the environment only."
+)
 _DOTENV = ".env"
+
+log = logging.getLogger("enricher.settings")
 
 
 class _TomlSource(TomlConfigSettingsSource):
@@ -96,9 +102,14 @@ def _require(holds: bool, message: str) -> None:  # noqa: FBT001  reads as a sen
         raise ValueError(message)
 
 
-def load_settings() -> Settings:
-    """Settings from all sources; raises SettingsError with every mistake, each with the name to look for."""
+def load_settings(*, tell_files: bool = True) -> Settings:
+    """Settings from all sources; raises SettingsError with every mistake, each with the name to look for.
+
+    `tell_files`: also log which files they come from (`log_files`); False for who has yet to give the log its form.
+    """
     try:
+        if tell_files:
+            log_files()
         _refuse_unknown_groups()
         return Settings()
     except ValidationError as error:
@@ -109,6 +120,19 @@ def load_settings() -> Settings:
         raise SettingsError(f"{error.filename}: {error.strerror}") from error
     except ValueError as error:
         raise SettingsError(_malformed_json() or str(error)) from error
+
+
+def settings_files() -> Sequence[Path]:
+    """The files that settings come from, the weaker one first. A `.env` without a setting of ours is none of them."""
+    dotenv = Path(_DOTENV)
+    has_ours = any(name.upper().startswith(PREFIX) for name in _dotenv())
+    return [file.absolute() for file in (_config_file(), dotenv if has_ours else None) if file]
+
+
+def log_files() -> None:
+    """Log these files, if there are any: whoever may write to the working folder may have put them there."""
+    if files := settings_files():
+        log.info("settings come from %s", " and ".join(map(str, files)))
 
 
 def _malformed_json() -> str:

@@ -13,8 +13,17 @@ from typing import Literal
 import orjson
 from opentelemetry.trace import format_span_id, format_trace_id, get_current_span
 
-TEXT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+_TEXT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 _PERIOD_S = 60.0
+_TRACEBACK = "  | "
+"""Before each line of a traceback: what stands in an exception cannot pass for a line of the log."""
+# Controls of ASCII and of Latin-1, and the marks that break lines or turn the direction of what follows.
+_CONTROLS = [*range(0x20), *range(0x7F, 0xA0), 0x61C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A)]
+_NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_ESCAPES = {code: _NAMED.get(chr(code)) or (f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}") for code in _CONTROLS}
+_ESCAPES_BUT_LINES = {code: text for code, text in _ESCAPES.items() if chr(code) != "\n"}
+_ESCAPES_OF_JSON = {code: f"\\u{code:04x}" for code in _CONTROLS if code >= 0x7F}
+"""Those that orjson leaves as they are; they stand in strings only."""
 
 
 def set_up(form: Literal["auto", "json", "text"], *, repeats_per_minute: int, process: int | None = None) -> None:
@@ -24,7 +33,7 @@ def set_up(form: Literal["auto", "json", "text"], *, repeats_per_minute: int, pr
     """
     as_json = resolved(form) == "json"
     for handler in logging.getLogger().handlers:
-        handler.setFormatter(JsonLines(process) if as_json else logging.Formatter(TEXT))
+        handler.setFormatter(JsonLines(process) if as_json else TextLines())
         handler.addFilter(Repeats(repeats_per_minute))
 
 
@@ -33,6 +42,31 @@ def resolved(form: Literal["auto", "json", "text"]) -> Literal["json", "text"]:
     if form != "auto":
         return form
     return "text" if sys.stderr.isatty() else "json"
+
+
+def escaped(text: str, *, lines: bool = False) -> str:
+    """`text` without what a terminal obeys or what ends a line: control characters become escapes.
+
+    Names of topics and groups come from outside, and would forge lines or move the cursor. `lines`: line ends are kept.
+    """
+    return text.translate(_ESCAPES_BUT_LINES if lines else _ESCAPES)
+
+
+class TextLines(logging.Formatter):
+    """A line for people: time, level, logger, message. A traceback stands below it, each line behind a bar."""
+
+    def __init__(self) -> None:
+        super().__init__(_TEXT)
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, without its end."""
+        record.message = escaped(record.getMessage())
+        record.asctime = self.formatTime(record)
+        line = self.formatMessage(record)
+        if not record.exc_info:
+            return line
+        trace = escaped(self.formatException(record.exc_info), lines=True)
+        return "\n".join([line, *(f"{_TRACEBACK}{each}" for each in trace.split("\n"))])
 
 
 class JsonLines(logging.Formatter):
@@ -56,7 +90,7 @@ class JsonLines(logging.Formatter):
             line |= {"trace_id": format_trace_id(context.trace_id), "span_id": format_span_id(context.span_id)}
         if record.exc_info:
             line["error"] = _utf8(self.formatException(record.exc_info))
-        return orjson.dumps(line, default=str).decode()
+        return orjson.dumps(line, default=str).decode().translate(_ESCAPES_OF_JSON)
 
 
 def _utf8(text: str) -> str:

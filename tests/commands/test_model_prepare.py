@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import stat
+import sys
 from pathlib import Path
 
 import pytest
@@ -91,6 +93,25 @@ def test_inspect_shows_the_windows_that_a_worker_cuts(source: Path, tmp_path: Pa
     assert (96, 96, 24) == (shown["most_window_tokens"], shown["window_tokens"], shown["overlap_tokens"])
 
 
+def test_a_link_out_of_the_folder_is_refused_and_nothing_is_copied(source: Path, tmp_path: Path) -> None:
+    """Its licence might be somebody's private key, which others could read in what is prepared."""
+    (tmp_path / "secret").write_text("PRIVATE KEY")
+    (source / "LICENSE").symlink_to(tmp_path / "secret")
+    result = run_model("prepare", source, "--out", tmp_path / "out", "--device", "cpu", cache_dir=tmp_path / "cache")
+    assert isinstance(result.exception, ModelError)
+    assert "LICENSE is a link to a file outside of the model's folder" in str(result.exception)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such modes")
+def test_a_copy_is_not_more_readable_than_the_file(source: Path, tmp_path: Path) -> None:
+    """Private weights stay private, in the copy and in the graph."""
+    (source / "model.safetensors").chmod(0o600)
+    out = prepared(source, tmp_path / "out")
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in out.rglob("*")}
+    assert [0o600, 0o600, 0o644] == [modes[name] for name in ("model.safetensors", "model.onnx", "config.json")]
+
+
 def test_only_a_prepared_folder_is_replaced(source: Path, tmp_path: Path) -> None:
     """What somebody else put there stays, and so does the source."""
     out = prepared(source, tmp_path / "out")
@@ -123,7 +144,11 @@ def test_a_precision_that_fails_its_gate_leaves_no_folder(
 def hub_cache(root: Path, source: Path) -> Path:
     """What the hub's client leaves after a download of `someone/model`."""
     repository = root / "models--someone--model"
-    shutil.copytree(source, repository / "snapshots" / COMMIT)
+    snapshot = Path(shutil.copytree(source, repository / "snapshots" / COMMIT))
+    (repository / "blobs").mkdir()
+    for number, path in enumerate(sorted(snapshot.iterdir())):  # as the client keeps them
+        path.rename(repository / "blobs" / str(number))
+        path.symlink_to(Path("..", "..", "blobs", str(number)))
     (repository / "refs").mkdir()
     (repository / "refs" / "main").write_text(COMMIT)
     return root

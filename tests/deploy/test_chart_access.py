@@ -152,9 +152,18 @@ def test_a_worker_reaches_kafka_dns_and_the_collector() -> None:
     assert egress_ports({"otlp": {"endpoint": "https://collector"}}) == {53, 9092, 443}
 
 
+def namespace(name: str) -> Object:
+    """All pods of a namespace, as a peer."""
+    return {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}}}
+
+
 def test_a_worker_is_reached_only_on_its_health_port() -> None:
-    """By anyone in the cluster, or by those who are named."""
-    peers = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]
+    """By its own namespace and Prometheus', by those who are named, or by anyone in the cluster where the list is empty."""
+    usual = render({}).one("NetworkPolicy", FULL_NAME)["spec"]["ingress"][0]["from"]
+    assert [{"podSelector": {}}, namespace("monitoring")] == usual
+    anyone = render({"networkPolicy": {"health": {"from": []}}}).one("NetworkPolicy", FULL_NAME)["spec"]
+    assert [{"namespaceSelector": {}}] == anyone["ingress"][0]["from"]
+    peers = [namespace("observability")]
     policy = render({"networkPolicy": {"health": {"from": peers}}}).one("NetworkPolicy", FULL_NAME)["spec"]
     assert policy["policyTypes"] == ["Ingress", "Egress"]
     assert policy["ingress"] == [{"ports": [{"port": "health", "protocol": "TCP"}], "from": peers}]

@@ -115,6 +115,8 @@ def test_keda_asks_the_scaler_where_it_listens() -> None:
     assert container["readinessProbe"]["grpc"] == container["livenessProbe"]["grpc"] == {"port": 6001}
     policy = rendered.one("NetworkPolicy", f"{FULL_NAME}-scaler")["spec"]
     assert [{"port": "grpc", "protocol": "TCP"}] == policy["ingress"][0]["ports"]
+    keda = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "keda"}}}
+    assert [keda] == policy["ingress"][0]["from"]
 
 
 def test_the_scaler_understands_what_it_is_asked() -> None:

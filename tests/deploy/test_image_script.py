@@ -95,3 +95,57 @@ def test_what_cannot_be_meant_is_refused(builders: Path, arguments: list[str], s
     assert told.returncode == 1
     assert said in told.stderr
     assert told.stdout == ""
+
+
+DIGEST = f"sha256:{'0123456789abcdef' * 4}"
+
+
+def own_root(tmp_path: Path) -> Path:
+    """The script in a tree of the test's own, where it may write."""
+    root = tmp_path / "root"
+    for name in ("scripts/image", "scripts/environment.sh", "pyproject.toml"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, root / name)
+    (root / "scripts" / "locked").mkdir()
+    return root
+
+
+def run_in(root: Path, builders: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The script of that tree."""
+    environment = {**os.environ, "PATH": f"{builders}{os.pathsep}{os.environ['PATH']}"}
+    command = [str(root / "scripts" / "image"), *arguments]
+    return subprocess.run(command, env=environment, cwd="/", capture_output=True, text=True, check=False)
+
+
+def registry_tells(builders: Path, digest: str) -> None:
+    """A podman that has pulled the image."""
+    text = f'case $1$2 in imageinspect) echo "docker.io/library/python@{digest}" ;; *) echo podman "$@" ;; esac'
+    (builders / "podman").write_text(f"#!/usr/bin/env bash\n{text}\n", encoding="utf-8")
+
+
+def test_a_pinned_base_is_what_later_builds_take(builders: Path, tmp_path: Path) -> None:
+    """Until it is pinned they say that the tag counts; another base that is named wins."""
+    root = own_root(tmp_path)
+    registry_tells(builders, DIGEST)
+    before = run_in(root, builders, "cpu")
+    assert "--build-context" not in before.stdout
+    assert "by its tag" in before.stderr
+    assert 0 == run_in(root, builders, "pin").returncode
+    assert f"docker.io/library/python@{DIGEST}\n" == (root / "scripts" / "locked" / "base-image.txt").read_text("utf-8")
+    pinned = f"--build-context python:3.11-slim-bookworm=docker-image://docker.io/library/python@{DIGEST}"
+    assert pinned in run_in(root, builders, "cpu").stdout
+    assert pinned not in run_in(root, builders, "cpu", "--base", "mine@sha256:1").stdout
+
+
+def test_what_is_no_digest_is_not_pinned(builders: Path, tmp_path: Path) -> None:
+    """Neither from the registry nor in the file."""
+    root = own_root(tmp_path)
+    registry_tells(builders, "sha256:guessed")
+    told = run_in(root, builders, "pin")
+    assert told.returncode != 0
+    assert "told no digest" in told.stderr
+    file = root / "scripts" / "locked" / "base-image.txt"
+    assert not file.exists()
+    file.write_text("python:latest\n", "utf-8")
+    told = run_in(root, builders, "cpu")
+    assert (1, "", True) == (told.returncode, told.stdout, "holds no digest" in told.stderr)

@@ -6,6 +6,7 @@ import gzip
 import os
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
@@ -200,11 +201,41 @@ def test_reader_stays_within_its_bound_and_ends_when_closed(tmp_path: Path) -> N
     source.poll(1, LONG_S)
     reader = source._reader
     assert reader is not None
+    assert len(reader._queue._items) <= 4
     source.close()
     reader._thread.join(LONG_S)
     assert not reader._thread.is_alive()
     assert reader._stream.closed
-    assert reader._queue.maxsize == 4
+
+
+def test_lines_that_wait_are_bounded_in_bytes(tmp_path: Path) -> None:
+    """A packed file of long lines: one poll and the queue behind it hold no more than their bounds, and a line each."""
+    size, count, bound = 1_000_000, 60, 4_000_000
+    path = tmp_path / "a.gz"
+    path.write_bytes(gzip.compress((b"x" * (size - 1) + b"\n") * count))
+    tracemalloc.start()
+    try:
+        source = LineSource(path, queue_bytes=bound)
+        source.open(Partitions())
+        read = 0
+        while not source.caught_up():
+            records = source.poll(count, LONG_S)
+            assert sum(len(record.value or b"") for record in records) <= bound + size
+            read += len(records)
+            source.note_committed({source.partition: read})
+            del records
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert count == read
+    # The poll, the queue, the line that waits for room, and gzip's own copies of that one.
+    assert peak < 2 * bound + 6 * size
+
+
+def test_a_line_above_the_bound_in_bytes_passes_alone(tmp_path: Path) -> None:
+    """It is not waited for in vain."""
+    source = opened(tmp_path / "a.jsonl", b"a\n" + b"x" * 100 + b"\nb\n", queue_bytes=10)
+    assert [1, 100, 1] == [len(record.value or b"") for record in read_all(source)]
 
 
 def test_rewind_is_refused(tmp_path: Path) -> None:

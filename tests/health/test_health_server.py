@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import logging
 import socket
+import sys
+import threading
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from http import HTTPStatus
 
 import pytest
 from health.looking import LOCALHOST, get, health_of, served, serving, until, view_of
 from worker.world import World
 
 from enricher.errors import SettingsError
-from enricher.health import HealthServer, WorkerHealth
+from enricher.health import HealthServer, WorkerHealth, routes, slots, waiting
 from enricher.health import server as server_module
-from enricher.health.replies import Asked, Reply
+from enricher.health.replies import Asked, Reply, line
 
 PATHS = ["/", "/livez", "/readyz", "/startupz", "/metrics", "/status.json"]
 
@@ -143,15 +147,18 @@ def test_an_error_is_for_the_log_and_not_for_the_client(caplog: pytest.LogCaptur
     assert "the secret reason" in caplog.text
 
 
-def test_who_dribbles_is_cut_off_and_holds_nobody_up(monkeypatch: pytest.MonkeyPatch, health: WorkerHealth) -> None:
-    """Its time is from the connection on, whatever it sends meanwhile."""
-    monkeypatch.setattr(server_module, "REQUEST_S", 0.5)
+@pytest.mark.parametrize("more", [b"x", b""])
+def test_who_dribbles_or_says_nothing_is_cut_off(
+    monkeypatch: pytest.MonkeyPatch, health: WorkerHealth, more: bytes
+) -> None:
+    """Its time is from the connection to the end of its headers, whatever it sends meanwhile."""
+    monkeypatch.setattr(waiting, "HEAD_S", 0.5)
     with served(health) as port, socket.create_connection((LOCALHOST, port), timeout=30) as slow:
         slow.sendall(b"GET /livez HT")
         assert 200 == get(port, "/livez").status
         while True:
             try:
-                slow.sendall(b"x")
+                slow.sendall(more)
                 if slow.recv(1_000) == b"":
                     break
             except ConnectionError:
@@ -159,17 +166,72 @@ def test_who_dribbles_is_cut_off_and_holds_nobody_up(monkeypatch: pytest.MonkeyP
         assert 200 == get(port, "/livez").status
 
 
-def test_too_many_at_once_are_turned_away_and_served_later(
-    monkeypatch: pytest.MonkeyPatch, health: WorkerHealth
-) -> None:
-    """Two may be there here; when they have gone the next one is served."""
-    monkeypatch.setattr(server_module, "MAX_REQUESTS", 2)
-    with served(health) as port:
-        held = [socket.create_connection((LOCALHOST, port), timeout=30) for _ in range(2)]
-        until(lambda: raw(port, b"GET /livez HTTP/1.1\r\n\r\n") == b"", "the third is turned away")
-        for connection in held:
-            connection.close()
-        until(lambda: get(port, "/livez").status == 200, "there is room again")
+def test_a_head_that_does_not_end_is_cut_off_by_its_size(port: int) -> None:
+    """Long before it fills the memory."""
+    with socket.create_connection((LOCALHOST, port), timeout=30) as endless:
+        endless.sendall(b"GET / HTTP/1.1\r\nX: ")
+        with pytest.raises(ConnectionError):
+            endless.sendall(b"a" * 50_000_000)
+
+
+@contextmanager
+def connected(port: int, count: int, said: bytes = b"") -> Iterator[list[socket.socket]]:
+    """So many connections, each with these first bytes."""
+    with ExitStack() as open_ones:
+        connections = []
+        for _ in range(count):
+            connection = open_ones.enter_context(socket.create_connection((LOCALHOST, port), timeout=30))
+            with suppress(ConnectionError):  # turned away already
+                connection.sendall(said)
+            connections.append(connection)
+        yield connections
+
+
+@pytest.mark.parametrize("said", [b"", b"GET /", b"GET / HTTP/1.1\r\nX: "])
+def test_the_kubelet_is_answered_under_64_slow_connections(port: int, said: bytes) -> None:
+    """Every one of its probes, though all come from one address here: one who has not asked yet holds no thread."""
+    with connected(port, 64, said):
+        assert [200] * 21 == [get(port, "/livez").status for _ in range(21)]
+
+
+def test_the_kubelet_is_answered_while_nobody_takes_the_answers(health: WorkerHealth) -> None:
+    """Whole requests for a page that is larger than what the system buffers: threads for probes are kept."""
+    large = Reply(HTTPStatus.OK, "text/plain", b"x" * 50_000_000)
+    with (
+        serving({**routes(health), "/": lambda _asked: large}) as port,
+        connected(port, 64, b"GET / HTTP/1.1\r\n\r\n"),
+    ):
+        assert [200] * 21 == [get(port, "/livez").status for _ in range(21)]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="asks for a limit that Windows does not have")
+def test_the_kubelet_is_answered_under_10000_idle_connections(port: int) -> None:
+    """As many of them as this process may open; the server keeps few."""
+    import resource  # noqa: PLC0415  there is none on Windows
+
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    count = min(10_000, soft - waiting.MAX_WAITING - 200)
+    threads = threading.active_count()
+    with connected(port, count):
+        assert [200] * 21 == [get(port, "/livez").status for _ in range(21)]
+        assert threading.active_count() <= threads + 2, "an idle connection has no thread"
+
+
+def test_too_many_at_once_are_turned_away_and_served_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two may be answered here; when they have gone the next one is."""
+    monkeypatch.setattr(slots, "MAX_REQUESTS", 2)
+    hold = threading.Event()
+
+    def held(_asked: Asked) -> Reply:
+        assert hold.wait(60)
+        return line(HTTPStatus.OK, "done")
+
+    with serving({"/": held, "/livez": lambda _asked: line(HTTPStatus.OK, "alive")}) as port:
+        with connected(port, 2, b"GET / HTTP/1.1\r\n\r\n"):
+            until(lambda: raw(port, b"GET /metrics HTTP/1.1\r\n\r\n") == b"", "the third is turned away")
+            assert 200 == get(port, "/livez").status, "a probe has its own"
+            hold.set()
+        until(lambda: get(port, "/").status == 200, "there is room again")
 
 
 def test_a_port_that_was_asked_for_must_be_free(health: WorkerHealth) -> None:

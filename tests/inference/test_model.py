@@ -18,7 +18,8 @@ from enricher.errors import ModelError
 from enricher.inference import cache, model
 from enricher.inference.device import cuda_problem, open_session
 from enricher.inference.graph import BUILDER_VERSION
-from enricher.inference.model import prepare
+from enricher.inference.model import open_model, prepare, prepare_form
+from enricher.inference.padded import PaddedFloat32
 
 if TYPE_CHECKING:
     from enricher.inference.model import PreparedModel
@@ -101,6 +102,17 @@ def test_a_graph_that_was_damaged_is_refused_with_the_folder_to_remove(name: str
 def test_a_graph_may_be_read_by_others(tmp_path: Path) -> None:
     """It may be made by one user and mounted for another, as in a pod."""
     assert 0o755 == stat.S_IMODE(_prepare(tmp_path).onnx_path.parent.stat().st_mode)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such modes")
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
+def test_a_graph_is_as_private_as_its_model(tmp_path: Path, name: str) -> None:
+    """A file of the model that others may not read is in no graph that they may."""
+    folder = Path(shutil.copytree(REFERENCE / "bert", tmp_path / "private"))
+    (folder / name).chmod(0o600)
+    path = prepare_form(open_model(folder), PaddedFloat32(), "cpu", cache_dir=tmp_path / "cache").onnx_path
+    assert {0o600} == {stat.S_IMODE(each.stat().st_mode) for each in path.parent.iterdir()}
+    assert [0o700, 0o700] == [stat.S_IMODE(each.stat().st_mode) for each in (path.parent, tmp_path / "cache")]
 
 
 def test_two_at_once_get_the_same_complete_graph(tmp_path: Path) -> None:

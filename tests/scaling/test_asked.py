@@ -38,3 +38,12 @@ def test_a_misspelt_name_is_refused() -> None:
     """A setting that silently does not count is worse."""
     with pytest.raises(BadMetadata, match=r"targetAgeSecond; known are .*targetAgeSeconds"):
         DEFAULT.changed_by({"targetAgeSecond": "30"})
+
+
+@pytest.mark.parametrize("name", ["groupId", "topic"])
+@pytest.mark.parametrize("text", ["a\nb", "a\x1b[2J", "a\u202eb", "a" * 256])
+def test_what_is_no_name_is_refused_without_it(name: str, text: str) -> None:
+    """It would stand in the log for as long as it is watched."""
+    with pytest.raises(BadMetadata, match=f"{name} is no name") as caught:
+        DEFAULT.changed_by({name: text})
+    assert text not in str(caught.value)

@@ -28,7 +28,7 @@ from enricher.scaling.health import Answer, Request
 from enricher.scaling.keda import externalscaler_pb2 as messages
 from enricher.scaling.policy import Rules
 from enricher.scaling.service import METRIC, SERVICE, ExternalScaler, Tls, serving
-from enricher.scaling.watching import Watches
+from enricher.scaling.watching import MOST_OTHERS, Watches
 from enricher.settings import load_settings
 
 pytestmark = pytest.mark.timeout(180)
@@ -150,6 +150,33 @@ def test_the_stream_tells_at_once_and_when_it_changes(
         assert next(stream).result
     with pytest.raises(StopIteration):
         next(stream)
+
+
+@pytest.mark.broker
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="counts threads as Linux shows them")
+def test_invented_groups_and_streams_take_few_threads(
+    topics: Topics, monkeypatch: pytest.MonkeyPatch, client: Connect
+) -> None:
+    """32 groups took 371 threads, for good: few are watched, streams are bounded, the configured pair is answered."""
+    before = len(list(Path("/proc/self/task").iterdir()))
+    with scaler_for(topics, monkeypatch) as port:
+        keda = client(port)
+        answered = sum(_is_answered(keda, groupId=f"invented-{number}") for number in range(32))
+        assert MOST_OTHERS == answered
+        streams = [keda.StreamIsActive(scaled_object(), timeout=CALL_S) for _ in range(40)]
+        assert 0 == value(keda)
+        threads = len(list(Path("/proc/self/task").iterdir())) - before
+        assert threads < 250, "163 where this was written: the server's, and 11 of each watch"
+        for stream in streams:
+            stream.cancel()
+
+
+def _is_answered(keda: Any, **metadata: str) -> bool:  # noqa: ANN401  the stub has no types
+    try:
+        value(keda, **metadata)
+    except grpc.RpcError as error:
+        return bool(error.code() != grpc.StatusCode.RESOURCE_EXHAUSTED)
+    return True
 
 
 @pytest.mark.broker

@@ -8,10 +8,15 @@ import threading
 import pytest
 from scaling.building import backlog
 
+from enricher.app import kafka_config
 from enricher.errors import BrokerError
+from enricher.kafka.client import KafkaConfig
+from enricher.scaling import watching
+from enricher.scaling.asked import Asked
 from enricher.scaling.backlog import Backlog
 from enricher.scaling.policy import Rules
-from enricher.scaling.watching import Watch
+from enricher.scaling.watching import IDLE_S, TooMany, Watch, Watches
+from enricher.settings import Settings
 
 
 class FakeReader:
@@ -118,3 +123,75 @@ def test_unknown_ages_count_as_old(caplog: pytest.LogCaptureFixture) -> None:
     seen = watch.see(Rules(), 1.0)
     assert seen.wanted == 2
     assert "unknown" in str(seen)
+
+
+class Readers:
+    """Makes fakes, and keeps them by group."""
+
+    def __init__(self) -> None:
+        self.made: dict[str, FakeReader] = {}
+
+    def __call__(self, config: KafkaConfig) -> FakeReader:
+        """As `BacklogReader`."""
+        return self.made.setdefault(config.group_id, FakeReader())
+
+    @property
+    def open(self) -> int:
+        """How many have their connections."""
+        return sum(reader.closes == 0 for reader in self.made.values())
+
+
+CONFIG = kafka_config(Settings())
+
+
+def asked(group: str) -> Asked:
+    """For that group on the configured topic."""
+    return Asked(group, CONFIG.input_topic, Rules())
+
+
+def test_invented_groups_leave_the_configured_one_its_place() -> None:
+    """Whoever reaches the port may name any; few are watched, and the settings' own is answered whenever it is asked for."""
+    readers, clock = Readers(), Clock()
+    watches = Watches(CONFIG, most_others=3, make_reader=readers, clock=clock)
+    refused = 0
+    for number in range(32):
+        try:
+            watches.see(asked(f"invented-{number}"))
+        except TooMany:
+            refused += 1
+    assert (3, 29) == (readers.open, refused)
+    assert 10 == watches.see(asked(CONFIG.group_id)).load.waiting
+
+
+def test_a_group_that_nobody_asks_for_makes_room() -> None:
+    """The one that was asked for longest ago, with its connections; the others and the configured one stay."""
+    readers, clock = Readers(), Clock()
+    watches = Watches(CONFIG, most_others=2, make_reader=readers, clock=clock)
+    for group in (CONFIG.group_id, "first", "second"):
+        watches.see(asked(group))
+    clock.now_s += IDLE_S
+    watches.see(asked("second"))
+    watches.see(asked("third"))
+    assert [0, 1, 0, 0] == [readers.made[name].closes for name in (CONFIG.group_id, "first", "second", "third")]
+    with pytest.raises(TooMany, match="max-others"):
+        watches.see(asked("fourth"))
+
+
+def test_questions_about_others_leave_threads_for_the_configured_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They may hang for as long as a broker does: only so many at once."""
+    monkeypatch.setattr(watching, "_OTHERS_AT_ONCE", 1)
+    readers = Readers()
+    slow = readers.made["slow"] = FakeReader()
+    slow.hold = threading.Event()
+    watches = Watches(CONFIG, make_reader=readers)
+    first = threading.Thread(target=watches.see, args=(asked("slow"),))
+    first.start()
+    try:
+        assert slow.holding.wait(60)
+        with pytest.raises(TooMany, match="at once"):
+            watches.see(asked("other"))
+        assert 10 == watches.see(asked(CONFIG.group_id)).load.waiting
+    finally:
+        slow.hold.set()
+        first.join()
+    assert 10 == watches.see(asked("other")).load.waiting

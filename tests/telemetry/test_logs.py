@@ -6,15 +6,21 @@ import logging
 import sys
 
 import orjson
+import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import format_trace_id, use_span
 
-from enricher.telemetry.logs import JsonLines, Repeats
+from enricher.telemetry.logs import JsonLines, Repeats, TextLines
 
 
 def record(message: str, *arguments: object, level: int = logging.WARNING) -> logging.LogRecord:
     """A line before it is written."""
     return logging.LogRecord("enricher.worker", level, __file__, 1, message, arguments, None)
+
+
+def raise_error(message: str) -> None:
+    """For its traceback."""
+    raise ValueError(message)
 
 
 def test_a_line_is_an_object() -> None:
@@ -56,6 +62,31 @@ def test_an_error_is_in_its_line() -> None:
     except ValueError:
         line = JsonLines().format(logging.LogRecord("x", 40, __file__, 1, "bug", (), sys.exc_info()))
     assert "ValueError: invalid literal" in orjson.loads(line)["error"]
+
+
+@pytest.mark.parametrize("control", ["\n", "\r", "\x1b[2K", "\x7f", "\x9b2J", "\u2028", "\u202e", "\x00"])
+@pytest.mark.parametrize("form", [TextLines(), JsonLines()], ids=["text", "json"])
+def test_no_name_forges_a_line_or_moves_the_cursor(form: logging.Formatter, control: str) -> None:
+    """A topic may be called anything by who asks for it: control characters are written as escapes."""
+    forged = f"articles{control}2026-01-01 00:00:00,000 INFO    enricher: all is well"
+    line = form.format(record("group %s: gone", forged))
+    assert control[0] not in line
+    assert len(line.splitlines()) == 1
+    assert "articles\\" in line
+
+
+def test_a_traceback_in_text_stays_one_and_forges_nothing() -> None:
+    """Line by line as Python writes it, behind a bar; what the exception says has no escapes of a terminal."""
+    try:
+        raise_error("bad\n2026-01-01 00:00:00,000 INFO    enricher: all is well\x1b[2J")
+    except ValueError:
+        text = TextLines().format(logging.LogRecord("x", 40, __file__, 1, "bug", (), sys.exc_info()))
+    first, *trace = text.splitlines()
+    assert first.endswith("x: bug")
+    assert "  | Traceback (most recent call last):" == trace[0]
+    assert all(line.startswith("  | ") for line in trace)
+    assert "  | ValueError: bad" in trace
+    assert r"  | 2026-01-01 00:00:00,000 INFO    enricher: all is well\x1b[2J" == trace[-1]
 
 
 def test_repeats_are_left_out_and_counted() -> None:

@@ -4,7 +4,6 @@ import json
 import sys
 from collections.abc import Generator, Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -17,7 +16,7 @@ from enricher.commands.doctor.showing import collect_and_show, terminated_as_int
 from enricher.commands.doctor.transactions import tried_promises
 from enricher.errors import SettingsError
 from enricher.kafka.client import KafkaConfig
-from enricher.settings import DEFAULT_CONFIG_FILE, Settings, load_settings
+from enricher.settings import Settings, load_settings, settings_files
 
 _say = Voice("settings")
 _ADVICE = "'enricher settings' lists them all."
@@ -102,5 +101,4 @@ def _config(settings: Settings) -> KafkaConfig:
 
 
 def _sources() -> str:
-    files = [name for name in (DEFAULT_CONFIG_FILE, ".env") if Path(name).is_file()]
-    return ", ".join(["the environment", *files])
+    return ", ".join(["the environment", *map(str, settings_files())])

@@ -22,7 +22,7 @@ from enricher.commands.run.signals import stopped_by_signals
 from enricher.errors import SettingsError
 from enricher.health import WorkerHealth
 from enricher.processes import ParentLink, ProcessState
-from enricher.settings import Settings, load_settings, variable_name
+from enricher.settings import Settings, load_settings, log_files, variable_name
 from enricher.watchdog import Watchdog
 from enricher.worker import Worker
 
@@ -64,7 +64,7 @@ def run(
     elif processes > 1:
         _run_parent(processes, wish)
     else:
-        _run_alone(load_settings(), wish)
+        _run_alone(load_settings(tell_files=False), wish)
 
 
 def _require_writable(summary: Path | None) -> None:
@@ -75,6 +75,7 @@ def _require_writable(summary: Path | None) -> None:
 
 def _run_alone(settings: Settings, wish: Wish) -> None:
     set_up_log(settings)
+    log_files()
     with (
         stopped_by_signals() as signals,
         exports(settings) as leaving,
@@ -87,8 +88,9 @@ def _run_alone(settings: Settings, wish: Wish) -> None:
 
 
 def _run_parent(count: int, wish: Wish) -> None:
-    settings = load_settings()
+    settings = load_settings(tell_files=False)
     set_up_log(settings)
+    log_files()
     # The children write into pipes of ours: only we know whether a person reads it.
     os.environ[variable_name("log", "format")] = log_format(settings)
     parent = supervisor(settings, count, wish)
@@ -104,7 +106,7 @@ def _run_child(share: Share, wish: Wish) -> None:
     link = ParentLink()
     with stopped_by_signals() as signals, _watching() as watchdog:
         link.end_with_parent()
-        whole = load_settings()
+        whole = load_settings(tell_files=False)  # its parent has told them
         set_up_log(whole, share.index)
         settings = share.of(whole)
         with exports(settings) as leaving, worker_health(settings, link) as health:

@@ -13,9 +13,9 @@ import typer
 from enricher.bell import Latch
 from enricher.commands.run.signals import stopped_by_signals
 from enricher.errors import SettingsError
-from enricher.kafka.client import KafkaConfig
 from enricher.scaling.asked import Asked
 from enricher.scaling.policy import Rules
+from enricher.scaling.watching import MOST_OTHERS, Watches
 from enricher.settings import load_settings
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ log = logging.getLogger("enricher.scaler")
 _RULES = Rules()
 
 
-def scaler(
+def scaler(  # noqa: PLR0913  one for each option
     *,
     host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 in a cluster.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one and says which.")] = 6000,
@@ -39,6 +39,12 @@ def scaler(
     max_workers: Annotated[
         int | None, typer.Option(min=1, show_default=False, help="Never ask for more. Default: one for each partition.")
     ] = None,
+    max_others: Annotated[
+        int,
+        typer.Option(
+            min=0, help="Groups and topics that ScaledObjects may name beside the settings' own, at one time."
+        ),
+    ] = MOST_OTHERS,
     tls_certificate: Annotated[Path | None, typer.Option(help="Certificate of the server, PEM.")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="Its key, PEM.")] = None,
     tls_client_ca: Annotated[
@@ -58,7 +64,8 @@ def scaler(
     config = kafka_config(load_settings())
     asked = Asked(config.group_id, config.input_topic, Rules(target_age_s, catch_up_s, max_workers))
     with (
-        _serving(config, asked, address_of(host, port), (tls_certificate, tls_key, tls_client_ca)) as bound,
+        closing(Watches(config, most_others=max_others)) as watches,
+        _serving(watches, asked, address_of(host, port), (tls_certificate, tls_key, tls_client_ca)) as bound,
         _stopped() as end,
     ):
         log.info("group %s on %s: answering KEDA on %s", asked.group, asked.topic, address_of(host, bound))
@@ -86,16 +93,15 @@ def _stopped() -> Iterator[_Ending]:
 
 @contextmanager
 def _serving(
-    config: KafkaConfig, asked: Asked, address: str, files: tuple[Path | None, Path | None, Path | None]
+    watches: Watches, asked: Asked, address: str, files: tuple[Path | None, Path | None, Path | None]
 ) -> Iterator[int]:
     try:
         from enricher.scaling.service import ExternalScaler, serving  # noqa: PLC0415  an extra: not everybody has gRPC
     except ImportError as error:
         message = f"the scaler needs gRPC: install the extra `scaler`, `pip install '.[scaler]'` ({error})"
         raise SettingsError(message) from error
-    from enricher.scaling.watching import Watches  # noqa: PLC0415  beside its server
 
-    with closing(Watches(config)) as watches, serving(ExternalScaler(watches, asked), address, _tls(*files)) as port:
+    with serving(ExternalScaler(watches, asked), address, _tls(*files)) as port:
         yield port
 
 

@@ -14,7 +14,7 @@ from enricher.commands.console import data_console
 from enricher.commands.settings.markdown import settings_page
 from enricher.commands.settings.rows import Row, all_rows, group_reason
 from enricher.errors import SettingsError
-from enricher.settings import Settings, load_settings
+from enricher.settings import CONFIG_REASON, CONFIG_VARIABLE, Settings, load_settings
 
 
 def show_settings(
@@ -44,6 +44,7 @@ def _list(console: Console) -> None:
 
 
 def _print_rows(console: Console, settings: Settings | None) -> None:
+    console.print(f"[cyan]{CONFIG_VARIABLE}[/]  {CONFIG_REASON}", soft_wrap=True)
     for group, rows in groupby(all_rows(), key=lambda row: row.group):
         console.print(f"\n[bold]\\[{group}][/]  {escape(group_reason(group))}")
         for row in rows:

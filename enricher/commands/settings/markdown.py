@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 from enricher.commands.settings.rows import Row, all_rows, group_reason
-from enricher.settings import CONFIG_VARIABLE, DEFAULT_CONFIG_FILE
+from enricher.settings import CONFIG_REASON, CONFIG_VARIABLE, DEFAULT_CONFIG_FILE
 
 COMMAND = "enricher settings --markdown > deploy/settings.md"
 
@@ -18,7 +18,12 @@ _HEAD = f"""\
 Every setting is an environment variable `ENRICHER_GROUP__NAME`, or `name` in the table `[group]` of a TOML file:
 `{DEFAULT_CONFIG_FILE}` in the working folder, or the file that `{CONFIG_VARIABLE}` names. From weakest to strongest:
 defaults, the TOML file, a `.env` file in the working folder, environment variables. Unknown names are refused.
-`enricher settings` shows the values that are in force; `enricher doctor` tries them out.
+`enricher settings` shows the values that are in force; `enricher doctor` tries them out. Every command logs the files
+that it takes settings from: a `.env` in a working folder that others may write to says which brokers are asked.
+
+| variable | type | default | what it is for |
+|---|---|---|---|
+| `{CONFIG_VARIABLE}` | path | `{DEFAULT_CONFIG_FILE}`, where it is there | {CONFIG_REASON} |
 """
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
+import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -31,13 +32,17 @@ def files_of(checkpoint: Checkpoint) -> list[Path]:
 
 
 def copied(checkpoint: Checkpoint, folder: Path, copying: Callable[[Path], None]) -> None:
-    """Copy those files, links as what they point to; `copying` is told each. Raises ModelError where the disk is full."""
+    """Copy those files, links as what they point to; `copying` is told each. Raises ModelError where the disk is full.
+
+    No copy may be read by more people than the file.
+    """
     for path in files_of(checkpoint):
         target = folder / path.relative_to(checkpoint.folder)
         copying(path)
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, target)
+            target.chmod(target.stat().st_mode & (path.stat().st_mode | stat.S_IRUSR | stat.S_IWUSR))
         except OSError as error:
             message = f"{target} cannot be written: {error.strerror}"
             raise ModelError(message) from error

@@ -106,7 +106,8 @@ def _window_tokens(model: PreparedModel, tokenizer: ArticleTokenizer) -> int:
     from enricher.inference.advice import advice_for  # noqa: PLC0415  it comes with ONNX Runtime
 
     advised = advice_for(model.checkpoint.folder, tokenizer.max_window_tokens).max_window_tokens
-    return min(load_settings().batching.max_window_tokens or advised, tokenizer.max_window_tokens)
+    own = load_settings(tell_files=False).batching.max_window_tokens
+    return min(own or advised, tokenizer.max_window_tokens)
 
 
 def _text_ids(tokenizer: ArticleTokenizer) -> Int32Array:

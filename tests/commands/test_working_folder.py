@@ -1,0 +1,45 @@
+"""A working folder that somebody else owns: its `.env` starts no code, and no command takes it in silence."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from commands.support import run
+
+from enricher.errors import SettingsError
+
+FILE = "articles.jsonl"
+
+
+def hostile_folder() -> None:
+    """A library that librdkafka would load before it connects, named in the current folder's `.env`."""
+    properties = json.dumps({"plugin.library.paths": str(Path("plugin.so").absolute())})
+    Path(".env").write_text(f"ENRICHER_KAFKA__PROPERTIES={properties}\n", "utf-8")
+    Path(FILE).write_text('{"id": "1", "body": "Lisbon"}\n', "utf-8")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["lag"], ["publish", FILE], ["tail"], ["topics", "create"], ["verify"], ["scaler", "--port", "0"]],
+    ids=lambda command: command[0],
+)
+def test_no_command_loads_what_a_dotenv_names(command: Sequence[str], caplog: pytest.LogCaptureFixture) -> None:
+    """It ends before it connects, and has told whose setting it was."""
+    caplog.set_level(logging.INFO)
+    hostile_folder()
+    result = run(*command)
+    assert isinstance(result.exception, SettingsError)
+    assert "may not set 'plugin.library.paths': it would load code" in str(result.exception)
+    assert f"settings come from {Path('.env').absolute()}" in caplog.messages
+
+
+def test_doctor_tells_of_it_as_of_any_wrong_setting() -> None:
+    """As a finding, with exit code 2."""
+    hostile_folder()
+    result = run("doctor")
+    assert "may not set 'plugin.library.paths'" in " ".join(result.output.split())
+    assert result.exit_code != 0

@@ -1,0 +1,108 @@
+"""Links in a model's folder: those that lead out of it are refused, but for the ones that the hub's cache is made of."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from enricher.errors import ModelError
+from enricher.inference.links import shared_mode
+from enricher.inference.model import open_model
+
+REFERENCE = Path(__file__).parent.parent / "data" / "reference" / "bert"
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="not every user may make links there")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A small model."""
+    return Path(shutil.copytree(REFERENCE, tmp_path / "model"))
+
+
+@pytest.fixture
+def secret(tmp_path: Path) -> Path:
+    """A file that is none of the model's."""
+    path = tmp_path / "secret"
+    path.write_text("PRIVATE KEY")
+    return path
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "enricher.json", "gate-x.json", "graphs/key/model.onnx", "LICENSE"])
+def test_a_link_to_a_file_elsewhere_is_refused(folder: Path, secret: Path, name: str) -> None:
+    """Whatever the file is for, at any depth."""
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    path.symlink_to(secret)
+    with pytest.raises(ModelError, match=f"{path} is a link to a file outside"):
+        open_model(folder)
+
+
+def test_a_link_to_a_folder_elsewhere_is_refused(folder: Path, tmp_path: Path) -> None:
+    """It would be walked through."""
+    (folder / "onnx").symlink_to(tmp_path)
+    with pytest.raises(ModelError, match="onnx is a link"):
+        open_model(folder)
+
+
+def test_links_within_the_folder_are_followed(folder: Path) -> None:
+    """Kubernetes mounts its volumes so: `config.json -> ..data/config.json`, `..data -> ..2026_01_01`."""
+    (folder / "..2026_01_01").mkdir()
+    (folder / "config.json").rename(folder / "..2026_01_01" / "config.json")
+    (folder / "..data").symlink_to("..2026_01_01")
+    (folder / "config.json").symlink_to("..data/config.json")
+    assert open_model(folder).labels
+
+
+def test_the_folder_itself_may_be_a_link(folder: Path, tmp_path: Path) -> None:
+    """`current -> v7`."""
+    (tmp_path / "current").symlink_to(folder)
+    assert open_model(tmp_path / "current").labels
+
+
+def snapshot_of(folder: Path, root: Path) -> Path:
+    """The folder as the hub's cache has it: every file a link to a blob."""
+    repository = root / "models--someone--model"
+    snapshot, blobs = repository / "snapshots" / "0123abc", repository / "blobs"
+    snapshot.mkdir(parents=True)
+    shutil.copytree(folder, blobs)
+    for path in blobs.iterdir():
+        (snapshot / path.name).symlink_to(Path("..", "..", "blobs", path.name))
+    return snapshot
+
+
+def test_the_hub_caches_own_links_are_followed(folder: Path, tmp_path: Path) -> None:
+    """From a snapshot to the blobs beside it."""
+    assert open_model(snapshot_of(folder, tmp_path)).digest == open_model(folder).digest
+
+
+@pytest.mark.parametrize("where", ["blob", "blobs", "snapshot"])
+def test_a_folder_that_looks_like_the_hub_cache_gives_nothing_else_away(
+    folder: Path, secret: Path, tmp_path: Path, where: str
+) -> None:
+    """A blob that is a link itself, all blobs elsewhere, or a link past the blobs."""
+    snapshot = snapshot_of(folder, tmp_path)
+    blobs = snapshot.parents[1] / "blobs"
+    if where == "blob":
+        (blobs / "config.json").rename(secret)
+        (blobs / "config.json").symlink_to(secret)
+    elif where == "blobs":
+        blobs.rename(tmp_path / "elsewhere")
+        blobs.symlink_to(tmp_path / "elsewhere")
+    else:
+        (snapshot / "README.md").symlink_to(secret)
+    with pytest.raises(ModelError, match="is a link to a file outside"):
+        open_model(snapshot)
+
+
+def test_what_is_made_of_files_may_be_read_by_those_who_may_read_all(folder: Path) -> None:
+    """By nobody else; and nobody may run or write it."""
+    first, second = folder / "config.json", folder / "model.safetensors"
+    first.chmod(0o664)
+    second.chmod(0o755)
+    assert 0o644 == shared_mode([first, second])
+    second.chmod(0o640)
+    assert 0o640 == shared_mode([first, second])
