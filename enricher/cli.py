@@ -52,6 +52,8 @@ EXIT_CODES = {
     7: "no progress (the watchdog's)",
     8: "what was promised does not hold (verify)",
     9: "further behind than asked (lag)",
+    10: "lines that could not be enriched: all, or with --strict any (enrich)",
+    130: "ended by Ctrl-C before it was done (143: by SIGTERM)",
 }
 _EPILOG = "Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items()) + "."
 _HELP = (
