@@ -37,6 +37,9 @@ from enricher.commands.topics import topics_create
 from enricher.commands.verify import verify
 from enricher.errors import FatalError
 from enricher.files.sink import abandon
+from enricher.telemetry import logs
+
+log = logging.getLogger("enricher")
 
 if interruptible:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -119,8 +122,21 @@ def main() -> None:
         _run()
     except FatalError as error:
         if error.exit_code:
-            sys.stderr.write(f"enricher: {error}\n")
+            _tell_end(error)
         sys.exit(error.exit_code)
+    except Exception:
+        if not logs.is_json():
+            raise
+        log.critical("ending with code 1, which is a bug", exc_info=True)
+        sys.exit(1)
+
+
+def _tell_end(error: FatalError) -> None:
+    """The last line: for who reads a terminal, or in the form of the log where that is read by machines."""
+    if logs.is_json():
+        log.error("ending with code %d: %s", error.exit_code, error)
+    else:
+        sys.stderr.write(f"enricher: {error}\n")
 
 
 def _run() -> None:

@@ -17,6 +17,7 @@ from enricher.codec import Encoder, Outgoing
 from enricher.errors import RefusedOutput, TransactionTrouble
 from enricher.kafka.border import border, connecting, constructing, mapped
 from enricher.kafka.client import KafkaConfig, LastWord
+from enricher.kafka.letters import log_dead_letters
 from enricher.kafka.limits import TopicLimits
 from enricher.kafka.membership import Group
 from enricher.kafka.metadata import partitions_of
@@ -86,6 +87,7 @@ class TransactionalSink:
             raise
         self._producer = producer
         self._group.committed(release)
+        log_dead_letters(release.tickets)
         if slow:
             self._renew(slow)
 

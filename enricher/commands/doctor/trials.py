@@ -106,6 +106,4 @@ def _write(admin: Admin, topic: str) -> Iterator[Finding]:
     elif "WRITE" in allowed:
         yield _say.ok(check, "the broker says that it would allow it; no record was written")
     else:
-        yield _say.fail(
-            check, f"the broker would refuse it: it allows {', '.join(sorted(allowed)) or 'nothing'}", advice
-        )
+        yield _say.fail(check, f"the broker would refuse it: it allows {', '.join(sorted(allowed))}", advice)
