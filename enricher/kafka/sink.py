@@ -207,7 +207,7 @@ class TransactionalSink:
         transaction (KAFKA-17754, librdkafka 5423). The new producer's epoch fences it. Nothing needs to be forgotten:
         the outcome is known.
         """
-        log.info("%s: a new producer", slow)
+        log.info("%s: going on with a new producer, which a late repeat cannot harm; nothing needs to be done", slow)
         self._tally.producers_renewed += 1
         try:
             self.recover()
