@@ -37,7 +37,9 @@ from enricher.commands.topics import topics_create
 from enricher.commands.verify import verify
 from enricher.errors import FatalError
 from enricher.files.sink import abandon
-from enricher.telemetry.logs import TextLines, escaped
+from enricher.telemetry import logs
+
+log = logging.getLogger("enricher")
 
 if interruptible:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -53,6 +55,8 @@ EXIT_CODES = {
     7: "no progress (the watchdog's)",
     8: "what was promised does not hold (verify)",
     9: "further behind than asked (lag)",
+    10: "lines that could not be enriched: all, or with --strict any (enrich)",
+    130: "ended by Ctrl-C before it was done (143: by SIGTERM)",
 }
 _EPILOG = "Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items()) + "."
 _HELP = (
@@ -106,7 +110,7 @@ def _options(
 ) -> None:
     level = logging.DEBUG if verbose else logging.WARNING if quiet else logging.INFO
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(TextLines())
+    handler.setFormatter(logs.TextLines())
     logging.basicConfig(level=level, handlers=[handler])
     # The client repeats itself while a broker is away; its last word is in our own errors anyway.
     logging.getLogger("librdkafka").setLevel(logging.DEBUG if verbose else logging.ERROR)
@@ -121,8 +125,21 @@ def main() -> None:
         _run()
     except FatalError as error:
         if error.exit_code:
-            sys.stderr.write(f"enricher: {escaped(str(error), lines=True)}\n")
+            _tell_end(error)
         sys.exit(error.exit_code)
+    except Exception:
+        if not logs.is_json():
+            raise
+        log.critical("ending with code 1, which is a bug", exc_info=True)
+        sys.exit(1)
+
+
+def _tell_end(error: FatalError) -> None:
+    """The last line: for who reads a terminal, or in the form of the log where that is read by machines."""
+    if logs.is_json():
+        log.error("ending with code %d: %s", error.exit_code, error)
+    else:
+        sys.stderr.write(f"enricher: {logs.escaped(str(error), lines=True)}\n")
 
 
 def _run() -> None:

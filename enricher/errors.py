@@ -13,6 +13,7 @@
         ├── Fenced              5   a newer process of the same name is alive
         ├── RecoveryExhausted   6   the broker did not come back within the bound
         ├── Stalled             7   no progress within the bound, or work that went missing
+        ├── NotEnriched        10   a file without a line that could be enriched (`enrich`)
         └── OutputClosed        0   the reader of our output has gone (`| head`): a clean end
 
 A room maps foreign errors (`KafkaException`, ONNX Runtime's) to these at its border; none leaves it unmapped.
@@ -98,6 +99,12 @@ class Stalled(FatalError):
     """The loop made no progress within its bound, or work went missing inside the worker."""
 
     exit_code = 7
+
+
+class NotEnriched(FatalError):
+    """Lines of a file could not be enriched: all of them, or more than were allowed. What was asked for is written."""
+
+    exit_code = 10
 
 
 class OutputClosed(FatalError):

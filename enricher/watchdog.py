@@ -8,8 +8,8 @@ published, and the successor starts at the committed offsets.
 from __future__ import annotations
 
 import faulthandler
+import logging
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -31,6 +31,8 @@ class Watched:
     since_s: float
 
 
+log = logging.getLogger(__name__)
+
 _TELL_S = 2.0
 """For the last words: what hangs may be the log itself, a full pipe that nobody reads."""
 
@@ -44,9 +46,8 @@ def end_process(message: str) -> None:
 
 
 def _tell(message: str) -> None:
-    sys.stderr.write(f"enricher: {message}; ending the process, its successor starts at the committed offsets\n")
+    log.critical("%s; ending the process, its successor starts at the committed offsets", message)
     faulthandler.dump_traceback(all_threads=True)
-    sys.stderr.flush()
 
 
 class Watchdog:

@@ -115,6 +115,13 @@ def test_an_unknown_field_is_refused_by_its_name(monkeypatch: pytest.MonkeyPatch
     assert SECRET not in mistake()
 
 
+@pytest.mark.parametrize("line", ['grup_id = "g"', "request_timeout_s = -1", 'request_timeout_s = "soon"'])
+def test_a_mistake_in_the_toml_file_is_told_with_the_file_and_the_name_there(line: str) -> None:
+    """Whoever made it looks for that, and not for a variable that was never set."""
+    write("enricher.toml", f"[kafka]\n{line}\n")
+    assert mistake().startswith(f"enricher.toml: kafka.{line.partition(' ')[0]} (ENRICHER_KAFKA__")
+
+
 def test_an_unknown_table_of_the_toml_file_is_refused_by_its_name() -> None:
     """The file is checked like everything else."""
     write("enricher.toml", f'[kafkaa]\ngroup_id = "{SECRET}"\n')

@@ -1,7 +1,7 @@
 """The composition root: settings -> a worker that is ready to run. Nothing is decided here but what goes where."""
 
 from enricher.app.building import file_worker, kafka_config, kafka_worker
-from enricher.app.exporting import Exports, exports, log_format, set_up_log
+from enricher.app.exporting import Exports, exports, log_format, set_early_log_form, set_up_log
 from enricher.app.model import (
     DEFAULT_BATCH_TOKENS,
     DEFAULT_BUCKET_EDGES,
@@ -26,6 +26,7 @@ __all__ = [
     "load_model",
     "log_format",
     "observed",
+    "set_early_log_form",
     "set_up_log",
     "window_cutter",
     "window_lengths",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from importlib.metadata import version
+from typing import Literal
 
 from enricher.ports import Tracing
-from enricher.settings import Settings
+from enricher.settings import Settings, variable_name
 from enricher.telemetry import logs
 from enricher.telemetry.observed import Observed
 from enricher.telemetry.otlp import exported_metrics, exported_spans, resource_of
@@ -40,6 +42,12 @@ class Exports:
 def log_format(settings: Settings) -> str:
     """What the log's form is here: `auto` depends on where it goes."""
     return logs.resolved(settings.log.format)
+
+
+def set_early_log_form() -> None:
+    """The form that the environment says, before the settings are read: they may be what is wrong."""
+    known: dict[str, Literal["json", "text"]] = {"json": "json", "text": "text"}
+    logs.set_form(known.get(os.environ.get(variable_name("log", "format"), ""), "auto"))
 
 
 def set_up_log(settings: Settings, process: int | None = None) -> None:

@@ -78,7 +78,8 @@ def _advice(settings: Settings, prepared: PreparedModel, tokenizer: ArticleToken
     """What suits the model, and on top of it what was tuned for such a machine as this."""
     advice = advice_for(prepared.checkpoint.folder, tokenizer.max_window_tokens)
     window_tokens = settings.batching.max_window_tokens or advice.max_window_tokens
-    folders = report_folders(prepared.checkpoint, settings.model.cache_dir)
+    # What was tuned here, in the cache, before what came with the model.
+    folders = report_folders(prepared.checkpoint, settings.model.cache_dir)[::-1]
     tuning = tuning_for(prepared, window_tokens, folders)
     return advice.tuned(tuning) if tuning else advice
 

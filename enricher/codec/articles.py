@@ -24,6 +24,9 @@ _REGISTRY_MAGIC = 0
 _REGISTRY_PREFIX_BYTES = 5
 """Confluent's wire format: one zero byte and a schema id of 4 bytes, before the JSON."""
 
+_SCHEMA_NOT_JSON = "value is not JSON behind the id of a schema: Avro and Protobuf are not read"
+_AVRO_FILE = b"Obj\x01"
+
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -36,7 +39,7 @@ def decode_article(value: bytes, *, max_article_chars: int) -> Article:
 
     Raises `InvalidArticle`, and only that. Its message names the rule and the field, never the content.
     """
-    document = _document(_json_part(value))
+    document = _document(_json_part(value), registered=value[:1] == bytes([_REGISTRY_MAGIC]))
     article = Article(
         id=_required(document, "id"),
         title=_optional(document, "title") or "",
@@ -55,17 +58,29 @@ def _json_part(value: bytes) -> bytes:
     return value.removeprefix(_BYTE_ORDER_MARK)
 
 
-def _document(value: bytes) -> dict[str, Any]:
+def _document(value: bytes, *, registered: bool) -> dict[str, Any]:
     try:
         document = orjson.loads(value)
     except orjson.JSONDecodeError as error:
-        # orjson's reasons are fixed texts; the error itself holds the whole document, so it is left behind here.
-        reason = f"value is not valid JSON: {error.msg} (character {error.pos})"
+        reason = _SCHEMA_NOT_JSON if registered else _not_json(value, error)
     else:
         if type(document) is dict:
             return document
         reason = "value is not a JSON object"
     raise InvalidArticle(reason)
+
+
+def _not_json(value: bytes, error: orjson.JSONDecodeError) -> str:
+    """What it is instead, as far as its bytes tell: the parser's own word for another encoding leads nowhere."""
+    if value.startswith(_AVRO_FILE):
+        return "value is not JSON but an Avro file"
+    try:
+        value.decode()
+    except UnicodeDecodeError as undecodable:
+        at = f"byte {undecodable.start}"
+        return f"value is not UTF-8, as JSON is ({at}): another encoding, such as Latin-1, or a binary format, such as Avro"
+    # orjson's reasons are fixed texts; the error itself holds the whole document, so it is left behind here.
+    return f"value is not valid JSON: {error.msg} (character {error.pos})"
 
 
 def _required(document: dict[str, Any], name: str) -> str:

@@ -110,8 +110,19 @@ class Encoder:
         message = self._record(ticket, outcome)
         size_bytes = message.size_bytes
         if size_bytes > self.limits.record_bytes:
-            return self._dead_letter(ticket, _too_large(size_bytes, self.limits.record_bytes))
+            return self._dead_letter(ticket, self._too_large(size_bytes))
         return message
+
+    def _too_large(self, size_bytes: int) -> DeadLetter:
+        """Names the limit that is the smaller one: the setting, or what the topic takes."""
+        limit_bytes = self.limits.record_bytes
+        whose = (
+            "max.message.bytes of its topic"
+            if limit_bytes < self._allowed.record_bytes
+            else "articles.max_record_bytes"
+        )
+        message = f"the enriched record takes {size_bytes} bytes, {whose} is {limit_bytes}"
+        return DeadLetter("publish", "OutputTooLarge", message)
 
     def _record(self, ticket: InFlight, outcome: EnrichedRecord | Tombstone) -> Outgoing:
         raw = ticket.raw
@@ -186,8 +197,3 @@ def _size_bytes(headers: Sequence[tuple[str, bytes | None]]) -> int:
     for name, value in headers:
         size_bytes += len(name if name.isascii() else name.encode()) + len(value or b"")
     return size_bytes
-
-
-def _too_large(size_bytes: int, limit_bytes: int) -> DeadLetter:
-    message = f"the enriched record takes {size_bytes} bytes, its topic takes {limit_bytes}"
-    return DeadLetter("publish", "OutputTooLarge", message)

@@ -13,6 +13,7 @@ from typing import ClassVar, NoReturn, Self
 
 from rich.console import Console
 from rich.status import Status
+from rich.table import Table
 
 from enricher.errors import FatalError
 from enricher.files.sink import abandon
@@ -43,6 +44,12 @@ def data_console() -> Console:
 def remark_console() -> Console:
     """For progress and remarks."""
     return Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def remark_table(table: Table) -> None:
+    """A table among the remarks; as wide as it needs where nobody tells how wide a line may be."""
+    width = None if sys.stderr.isatty() else _WIDE
+    Console(stderr=True, highlight=False, width=width).print(table)
 
 
 def write_line(line: bytes) -> None:

@@ -7,22 +7,21 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Annotated, BinaryIO
+from typing import Annotated, BinaryIO, TypeGuard
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from enricher.app import file_worker, load_model
-from enricher.commands.run import describe, progress_lines, repeated, stopped_by_signals
-from enricher.errors import FatalError, SettingsError
-from enricher.files import LineSink, LineSource
+from enricher.commands.run import describe, interrupted, progress_lines, repeated, stopped_by_signals
+from enricher.errors import FatalError, NotEnriched, SettingsError
+from enricher.files import STDIN, LineSink, LineSource, partial_name, whole_file
 from enricher.settings import load_settings
+from enricher.tally import Tally
 from enricher.worker import Worker
 
 log = logging.getLogger(__name__)
-
-_STANDARD = Path("-")
 
 
 def enrich(
@@ -33,38 +32,76 @@ def enrich(
         Path | None, typer.Option("--output", "-o", help="Where records go. Default: standard output.")
     ] = None,
     dead_letters: Annotated[
-        Path | None, typer.Option(help="Where lines that cannot be enriched go, with reasons. Default: standard error.")
+        Path | None,
+        typer.Option(
+            help="Where lines that cannot be enriched go, with their reasons. Default: standard error, the reasons alone."
+        ),
     ] = None,
+    *,
+    strict: Annotated[
+        bool,
+        typer.Option("--strict", help="Exit with 10 if any line could not be enriched, and not only if all could not."),
+    ] = False,
 ) -> None:
-    """Enrich a file of articles without Kafka: for a first try, and for debugging one article."""
+    """Enrich a file of articles without Kafka: for a first try, and for debugging one article.
+
+    --output and --dead-letters take their names when they are whole; until then, and after Ctrl-C or an error, what there
+    is of them is in FILE.partial. Exit codes: 0 if the whole input was read, 10 if none of its lines could be enriched
+    (with --strict: if one could not), 130 after Ctrl-C, 143 after SIGTERM.
+    """
+    settings = load_settings()
     _require_different(file, output, dead_letters)
-    with stopped_by_signals() as signals, ExitStack() as files:
-        settings = load_settings()
+    _require_readable(file)
+    with stopped_by_signals(interrupted) as signals, ExitStack() as files:
+        records = _opened(files, output, sys.stdout.buffer)
+        letters = _opened(files, dead_letters, sys.stderr.buffer)
         model = load_model(settings)
         source = LineSource(file)
-        records = _opened(files, output, sys.stdout.buffer)
-        reasons = _opened(files, dead_letters, sys.stderr.buffer)
-        sink = LineSink(records, reasons, card=model.card, committed=source.note_committed)
+        sink = LineSink(
+            records, letters, card=model.card, committed=source.note_committed, keep_lines=dead_letters is not None
+        )
         worker = file_worker(settings, model, source, sink)
         signals.stop(worker)
         with _progress(worker, source):
             worker.run()
+        if signals.received and not source.caught_up():
+            raise typer.Exit(interrupted(signals.received))
+    _require_enriched(worker.tally, strict=strict)
 
 
-def _require_different(*paths: Path | None) -> None:
+def _require_enriched(tally: Tally, *, strict: bool) -> None:
+    bad = tally.dead_letters.total()
+    if bad and (strict or not tally.records):
+        raise NotEnriched(f"{bad} of {bad + tally.records} lines could not be enriched")
+
+
+def _require_readable(file: Path) -> None:
+    """Now, and not when the model is loaded. A pipe is opened once only, by who reads it."""
+    if file == STDIN or file.is_fifo():
+        return
+    try:
+        file.open("rb").close()
+    except OSError as error:
+        raise FatalError(f"cannot open {file}: {error.strerror}") from error
+
+
+def _require_different(file: Path, *outputs: Path | None) -> None:
     """To open a file to write empties it. Devices may stand there twice: `/dev/null`."""
-    files = [path.resolve() for path in paths if path and path != _STANDARD and (path.is_file() or not path.exists())]
+    named = [path for path in outputs if _is_file(path)]
+    files = [path.resolve() for path in (file, *named) if _is_file(path)] + [partial_name(path) for path in named]
     if len(set(files)) < len(files):
-        raise SettingsError("the input, --output and --dead-letters must be different files")
+        message = "the input, --output and --dead-letters must be different files, and none the FILE.partial of another"
+        raise SettingsError(message)
+
+
+def _is_file(path: Path | None) -> TypeGuard[Path]:
+    return path is not None and path != STDIN and (path.is_file() or not path.exists())
 
 
 def _opened(files: ExitStack, path: Path | None, default: BinaryIO) -> BinaryIO:
-    if path is None or path == _STANDARD:
+    if path is None or path == STDIN:
         return sys.stdout.buffer if path else default
-    try:
-        return files.enter_context(path.open("wb"))
-    except OSError as error:
-        raise FatalError(f"cannot write {path}: {error.strerror}") from error
+    return files.enter_context(whole_file(path))
 
 
 @contextmanager

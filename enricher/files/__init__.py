@@ -5,6 +5,7 @@ transactions, so a run that dies starts again from the first line.
 """
 
 from enricher.files.sink import LineSink
-from enricher.files.source import LineSource
+from enricher.files.source import STDIN, LineSource
+from enricher.files.whole import partial_name, whole_file
 
-__all__ = ["LineSink", "LineSource"]
+__all__ = ["STDIN", "LineSink", "LineSource", "partial_name", "whole_file"]

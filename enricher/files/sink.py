@@ -6,6 +6,7 @@ Lines come in input order, because releases do. The streams belong to whoever op
 from __future__ import annotations
 
 import os
+from base64 import b64encode
 from contextlib import suppress
 from io import UnsupportedOperation
 from typing import TYPE_CHECKING, BinaryIO, NoReturn
@@ -24,6 +25,7 @@ class LineSink:
     """Writes enriched records to `records` and dead letters to `dead_letters`, as bytes, a line each.
 
     After each publish both are flushed and `committed` hears how far they got (`LineSource.note_committed`).
+    `keep_lines`: a dead letter holds its line, too. Not for a stream that is also a log, which holds no text of articles.
     """
 
     def __init__(
@@ -33,11 +35,13 @@ class LineSink:
         *,
         card: ModelCard,
         committed: Callable[[Mapping[Partition, int]], None],
+        keep_lines: bool = False,
     ) -> None:
         self._records = records
         self._dead_letters = dead_letters
         self._card = card
         self._committed = committed
+        self._keep_lines = keep_lines
 
     def open(self) -> None:
         """Nothing to do: the streams are open."""
@@ -49,7 +53,7 @@ class LineSink:
         where a reader has gone, and another `FatalError` where a line cannot be written.
         """
         lines = [self._line(ticket) for ticket in release.tickets if isinstance(ticket.outcome, EnrichedRecord)]
-        reasons = [_reason(ticket) for ticket in release.tickets if isinstance(ticket.outcome, DeadLetter)]
+        reasons = [self._letter(ticket) for ticket in release.tickets if isinstance(ticket.outcome, DeadLetter)]
         assert len(lines) + len(reasons) == len(release.tickets), "a line is never a tombstone, nor unfinished"
         _write(self._records, b"".join(lines))
         _write(self._dead_letters, b"".join(reasons))
@@ -69,17 +73,25 @@ class LineSink:
         assert isinstance(ticket.outcome, EnrichedRecord)
         return encode_record(ticket.outcome, self._card) + b"\n"
 
+    def _letter(self, ticket: InFlight) -> bytes:
+        letter = ticket.outcome
+        assert isinstance(letter, DeadLetter)
+        found = {
+            "offset": ticket.raw.offset,
+            "stage": letter.stage,
+            "error_type": letter.error_type,
+            "message": clipped(letter.message).decode(),
+            **(_line_of(ticket.raw.value or b"") if self._keep_lines else {}),
+        }
+        return orjson.dumps(found, option=orjson.OPT_APPEND_NEWLINE)
 
-def _reason(ticket: InFlight) -> bytes:
-    letter = ticket.outcome
-    assert isinstance(letter, DeadLetter)
-    reason = {
-        "offset": ticket.raw.offset,
-        "stage": letter.stage,
-        "error_type": letter.error_type,
-        "message": clipped(letter.message).decode(),
-    }
-    return orjson.dumps(reason, option=orjson.OPT_APPEND_NEWLINE)
+
+def _line_of(value: bytes) -> dict[str, str]:
+    """The line itself: as text, or in base64 where it is not UTF-8."""
+    try:
+        return {"line": value.decode()}
+    except UnicodeDecodeError:
+        return {"line_base64": b64encode(value).decode()}
 
 
 def _write(stream: BinaryIO, lines: bytes) -> None:

@@ -11,10 +11,11 @@ from enricher.health.processes import ProcessesHealth
 from enricher.health.replies import Route
 from enricher.health.routes import Door, routes
 from enricher.health.server import HealthServer
-from enricher.health.subject import WorkerHealth
+from enricher.health.subject import LOADING, WorkerHealth
 from enricher.health.view import Facts, View
 
 __all__ = [
+    "LOADING",
     "PARENT_PAGE",
     "Door",
     "Facts",

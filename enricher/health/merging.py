@@ -14,17 +14,15 @@ PLAIN = "text/plain"
 """What to ask the processes for: the form that is read here."""
 
 
-def merged(expositions: Mapping[int, str], accept: str) -> tuple[bytes, str]:
+def merged(expositions: Mapping[str, str], accept: str) -> tuple[bytes, str]:
     """The expositions (plain text, by the number of the process) in the form that `accept` asks for."""
     return exposed(lambda: _families(expositions), accept)
 
 
-def _families(expositions: Mapping[int, str]) -> Iterable[Metric]:
+def _families(expositions: Mapping[str, str]) -> Iterable[Metric]:
     families: dict[str, Metric] = {}
     for number, text in expositions.items():
         for family in text_string_to_metric_families(text):
             whole = families.setdefault(family.name, Metric(family.name, family.documentation, family.type))
-            whole.samples += [
-                sample._replace(labels={LABEL: str(number), **sample.labels}) for sample in family.samples
-            ]
+            whole.samples += [sample._replace(labels={LABEL: number, **sample.labels}) for sample in family.samples]
     return families.values()

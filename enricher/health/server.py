@@ -90,7 +90,7 @@ def _listening(routes: Mapping[str, Route], host: str, port: int | None) -> _Ser
             reason = getattr(error, "strerror", None) or error
             message = f"health.host and health.port: cannot listen on {host}:{wanted}: {reason}"
             raise SettingsError(message) from error
-        log.info("port %d is taken: health is served on another one (health.port)", USUAL_PORT)
+        log.warning("port %d is taken: health is served on another one (health.port)", USUAL_PORT)
         return _listening(routes, host, 0)
 
 

@@ -66,7 +66,7 @@ def obstacle_to(checkpoint: Checkpoint, device: Device, form: Form, cache_dir: P
 
 
 def report_folders(checkpoint: Checkpoint, cache_dir: Path | None) -> list[Path]:
-    """Where a report may lie: the checkpoint's folder, and one in the cache where that cannot be written."""
+    """Where a report may lie: the checkpoint's folder, and its place in the cache, which the commands write to."""
     beside_graphs = [] if cache_dir is None else [cache_dir / f"{checkpoint.digest[:32]}-reports"]
     return [checkpoint.folder, *beside_graphs]
 

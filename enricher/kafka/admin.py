@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (
     AdminClient,
     ConfigResource,
@@ -125,6 +125,21 @@ class Admin:
                     return None
                 raise
         return {entry.name: entry.value for entry in entries.values() if entry.value is not None}
+
+    def allowed_operations(self, name: str) -> frozenset[str] | None:
+        """What the broker would let this client do with the topic (`WRITE`, `READ`, ...); None where it does not tell.
+
+        The broker's own check of its rules, asked for without doing any of it: brokers 2.3 and newer tell. One that shows
+        a topic and allows nothing does not tell either, because to see it is a right, too.
+        """
+        with self._asking(f"asking what is allowed on '{name}'"):
+            futures = self._client.describe_topics(
+                TopicCollection([name]),
+                include_authorized_operations=True,
+                request_timeout=self._config.request_timeout_s,
+            )
+            operations = futures[name].result().authorized_operations
+        return frozenset(operation.name for operation in operations) if operations else None
 
     def create(self, plans: Sequence[TopicPlan], *, dry_run: bool = False) -> None:
         """Create the topics and wait until all can be used; with `dry_run` only ask the broker whether it would.

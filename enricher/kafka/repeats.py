@@ -10,8 +10,9 @@ from collections.abc import Callable
 EVERY_S = 60.0
 """An outage of an hour is 60 lines of each kind; librdkafka alone writes two a second."""
 _MOST = 1_000  # texts to remember: a cluster has that many brokers at most, and only numbers make them differ
-# What differs between two complaints of one kind: how long it took, how many were suppressed, which of our clients it was.
-_VARIES = re.compile(r" \(after \d+ ?ms.*\)|#(?:producer|consumer)-\d+")
+# What differs between two complaints of one kind: how long it took, how many were suppressed, which of our clients it was,
+# and which partitions of a topic a transaction could not have.
+_VARIES = re.compile(r" \(after \d+ ?ms.*\)|#(?:producer|consumer)-\d+| \[\d+\](?= to transaction)")
 
 
 class Repeats:

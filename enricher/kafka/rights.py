@@ -1,7 +1,8 @@
-"""Tries out the rights that a worker needs, one by one, and leaves nothing behind that a reader of committed records sees.
+"""Tries out the rights that a worker needs, one by one, and writes no record: not even an aborted one.
 
-Every trial uses a transactional id of its own, because the worker's would fence a worker that runs, and every
-transaction is aborted. What a failure means is decided in `enricher.commands.doctor`.
+An aborted record is read by every consumer that is not `read_committed`. So WRITE on the output topics is not tried
+here: `Admin.allowed_operations` asks for it. Every trial uses a transactional id of its own, because the worker's would
+fence a worker that runs, and every transaction is aborted. What a failure means is decided in `enricher.commands.doctor`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from enricher.errors import BrokerError
 from enricher.kafka.asking import ClientLog, Complaint, asking, silenced
@@ -20,8 +21,6 @@ from enricher.kafka.reader import TopicReader, UnreadableBatch
 from enricher.kafka.retire import CLOSE_WAIT_S, retire
 
 _NEWEST = 5  # records per partition to look at: enough to see a habit, little to fetch
-_KEY = b"enricher-doctor"  # compacted topics refuse records without a key
-_VALUE = b"a trial of 'enricher doctor': its transaction is aborted, committed readers never see this"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,28 +74,6 @@ def try_transactional_id(config: KafkaConfig) -> None:
     """WRITE on a transactional id with the worker's prefix. Raises BrokerError."""
     with _transactional(config, "opening a transactional producer"):
         pass
-
-
-def try_write(config: KafkaConfig, topic: str) -> None:
-    """WRITE on the topic: produce one record in a transaction that is aborted. Raises BrokerError."""
-    failed: list[KafkaError] = []
-
-    def delivered(error: KafkaError | None, _message: Message) -> None:
-        if error is not None:
-            failed.append(error)
-
-    with _transactional(config, f"writing to '{topic}'") as producer:
-        producer.begin_transaction()
-        producer.produce(topic, _VALUE, _KEY, on_delivery=delivered)
-        unsent = producer.flush(config.request_timeout_s)
-        if failed:
-            # The report of a record that was never sent says only that. A broken transaction refuses the next call with
-            # the reason for its breaking, and to begin is the one call that can do no harm.
-            producer.begin_transaction()
-            raise KafkaException(failed[0])
-        if unsent:
-            raise BrokerError(f"writing to '{topic}': no acknowledgement within {config.request_timeout_s:.0f} s")
-        producer.abort_transaction(config.transaction_timeout_s)
 
 
 def try_commit(config: KafkaConfig, topic: str, committed: Mapping[int, int]) -> None:

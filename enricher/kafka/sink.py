@@ -17,6 +17,7 @@ from enricher.codec import Encoder, Outgoing
 from enricher.errors import RefusedOutput, TransactionTrouble
 from enricher.kafka.border import border, connecting, constructing, mapped
 from enricher.kafka.client import KafkaConfig, LastWord
+from enricher.kafka.letters import log_dead_letters
 from enricher.kafka.limits import TopicLimits
 from enricher.kafka.membership import Group
 from enricher.kafka.metadata import partitions_of
@@ -86,6 +87,7 @@ class TransactionalSink:
             raise
         self._producer = producer
         self._group.committed(release)
+        log_dead_letters(release.tickets)
         if slow:
             self._renew(slow)
 
@@ -205,7 +207,7 @@ class TransactionalSink:
         transaction (KAFKA-17754, librdkafka 5423). The new producer's epoch fences it. Nothing needs to be forgotten:
         the outcome is known.
         """
-        log.info("%s: a new producer", slow)
+        log.info("%s: going on with a new producer, which a late repeat cannot harm; nothing needs to be done", slow)
         self._tally.producers_renewed += 1
         try:
             self.recover()

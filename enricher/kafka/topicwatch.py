@@ -67,10 +67,7 @@ class TopicWatch:
         Raises SettingsError where an output topic has fewer partitions than the input and the settings do not allow it.
         """
         self.refresh()
-        wanted = self.partitions[self._config.input_topic]
-        fewer = {topic: count for topic, count in self.partitions.items() if count < wanted}
-        if fewer and not self._config.allow_fewer_partitions:
-            raise SettingsError(_too_few(self._config, fewer, wanted))
+        require_enough_partitions(self._config, self.partitions)
 
     def refresh(self) -> bool:
         """Take what the broker says for what is. True where the input topic is another one than before.
@@ -225,6 +222,14 @@ def _end(future: Future[Any]) -> int:
 
 def _written(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{topic} {count}" for topic, count in counts.items())
+
+
+def require_enough_partitions(config: KafkaConfig, counts: Mapping[str, int]) -> None:
+    """Raise SettingsError where an output topic has fewer partitions than the input and the settings do not allow it."""
+    wanted = counts[config.input_topic]
+    fewer = {topic: count for topic, count in counts.items() if count < wanted}
+    if fewer and not config.allow_fewer_partitions:
+        raise SettingsError(_too_few(config, fewer, wanted))
 
 
 def _too_few(config: KafkaConfig, fewer: Mapping[str, int], wanted: int) -> str:

@@ -210,9 +210,20 @@ def _refuse_unknown_groups() -> None:
             raise SettingsError(message)
 
 
+def _named(group: str, field: str) -> str:
+    """A setting by its variable, and where its value comes from a file by the name that it has there, too."""
+    variable = variable_name(group, field)
+    if variable not in {name.upper() for name in {*os.environ, *_dotenv()}}:
+        file = _config_file()
+        table = _tables(file).get(group) if file else None
+        if isinstance(table, dict) and field in table:
+            return f"{file}: {group}.{field} ({variable})"
+    return variable
+
+
 def _explain(problem: ErrorDetails) -> str:
     location = [str(part) for part in problem["loc"]]
-    name = variable_name(location[0], location[1]) if len(location) > 1 else ".".join(location) or "settings"
+    name = _named(location[0], location[1]) if len(location) > 1 else ".".join(location) or "settings"
     if location[:2] == ["kafka", "properties"] and len(location) > 2:
         return f'{name}: \'{location[2]}\' is neither text, a number, true or false, nor {{"file": "..."}}'
     if problem["type"] == "extra_forbidden":

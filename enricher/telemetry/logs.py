@@ -31,10 +31,21 @@ def set_up(form: Literal["auto", "json", "text"], *, repeats_per_minute: int, pr
 
     `process`: the number of this one among several, for lines of JSON; before lines of text their parent writes it.
     """
+    set_form(form, process=process)
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(Repeats(repeats_per_minute))
+
+
+def set_form(form: Literal["auto", "json", "text"], *, process: int | None = None) -> None:
+    """The form alone: for what is told before the other settings are known."""
     as_json = resolved(form) == "json"
     for handler in logging.getLogger().handlers:
         handler.setFormatter(JsonLines(process) if as_json else TextLines())
-        handler.addFilter(Repeats(repeats_per_minute))
+
+
+def is_json() -> bool:
+    """Whether the log of this process is lines of JSON, so that nothing else may be written among them."""
+    return any(isinstance(handler.formatter, JsonLines) for handler in logging.getLogger().handlers)
 
 
 def resolved(form: Literal["auto", "json", "text"]) -> Literal["json", "text"]:

@@ -13,6 +13,7 @@ from broker.errors import ClusterError
 from broker.jars import JarLock, class_path
 from broker.jars import default_folder as jar_folder
 from broker.service import Running, Service, default_folder
+from broker.tools import MAIN_CLASSES, run_tool
 from broker.versions import DEFAULT, VERSIONS, find
 
 NOT_RUNNING = 3  # as init scripts say it (LSB, "program is not running")
@@ -103,6 +104,19 @@ def fetch(
         folder = jar_folder(lock)
         class_path(lock, folder)
         _remark(f"Kafka {lock.kafka_version} is complete in {folder}.")
+
+
+@app.command(
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
+)
+def tool(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help=f"One of {', '.join(MAIN_CLASSES)}; also as kafka-NAME.sh.")],
+    data: Data = None,
+) -> None:
+    """Run one of Kafka's own tools, against the Kafka that runs here unless --bootstrap-server names another one."""
+    running = _service(data).running()
+    raise typer.Exit(run_tool(name, context.args, running.bootstrap_servers if running else None))
 
 
 def _start(service: Service, nodes: int, port: int | None, version: str) -> Running:

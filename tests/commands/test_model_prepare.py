@@ -138,6 +138,8 @@ def test_a_precision_that_fails_its_gate_leaves_no_folder(
     result = run_model("prepare", source, *arguments, cache_dir=tmp_path / "cache")
     assert isinstance(result.exception, ModelError)
     assert "int8 is refused: padded-int8 failed its gate" in str(result.exception)
+    assert "padded-int8 failed:\n  - " in result.stderr
+    assert "largest logit" in result.stderr, "all columns, though nobody tells how wide a line may be"
     assert not out.exists()
 
 

@@ -12,6 +12,7 @@ from commands.model_app import run_model, tiny_model
 from commands.test_model_check import assert_self_contained
 
 from enricher.app import batch_rules, load_model
+from enricher.commands.model.tune import command
 from enricher.commands.model.tune.recommend import bucket_edges, overhead_tokens, recommended
 from enricher.commands.model.tune.sweep import Cell, Measurement, Sweep, batch_of
 from enricher.inference.engine import OnnxEngine
@@ -97,10 +98,11 @@ def test_the_command_writes_measurements_page_and_settings_that_can_be_used(
     """What it prints is what a worker reads."""
     folder = tiny_model(tmp_path / "tiny")
     arguments = ("--device", "cpu", "--precision", "fp32", "--lanes", "1", "--lanes", "2", "--seconds", "0")
-    batches = ("--batch-tokens", "64", "--batch-tokens", "256", "--rounds", "1")
+    batches = ("--batch-tokens", "64", "--batch-tokens", "256", "--rounds", "1", "--force")
     result = run_model("tune", folder, *arguments, *batches, cache_dir=tmp_path / "cache")
     assert result.exit_code == 0, (result.output, result.exception)
-    (path,) = folder.glob("tuning-cpu-*.json")
+    (path,) = (tmp_path / "cache").glob("*-reports/tuning-cpu-*.json")
+    assert str(path) in result.stderr.replace("\n", "")
     tuning = Tuning.model_validate_json(path.read_bytes())
     assert {1, 2} == {row.lanes for row in tuning.rows}
     assert all(row.tokens_per_s > 0 and row.batch_ms > 0 for row in tuning.rows)
@@ -118,7 +120,7 @@ def test_a_worker_takes_what_was_tuned(tmp_path: Path, monkeypatch: pytest.Monke
     folder = tiny_model(tmp_path / "tiny")
     arguments = ("--device", "cpu", "--precision", "fp32", "--lanes", "1", "--seconds", "0")
     result = run_model(
-        "tune", folder, *arguments, "--batch-tokens", "64", "--rounds", "1", cache_dir=tmp_path / "cache"
+        "tune", folder, *arguments, "--batch-tokens", "64", "--rounds", "1", "--force", cache_dir=tmp_path / "cache"
     )
     assert result.exit_code == 0, (result.output, result.exception)
     monkeypatch.setenv("ENRICHER_MODEL__SOURCE", str(folder))
@@ -128,3 +130,51 @@ def test_a_worker_takes_what_was_tuned(tmp_path: Path, monkeypatch: pytest.Monke
     assert (1, 64) == (model.lanes, batch_rules(Settings(), model).max_batch_tokens)
     monkeypatch.setenv("ENRICHER_BATCHING__MAX_BATCH_TOKENS", "96")
     assert batch_rules(Settings(), model).max_batch_tokens == 96
+
+
+QUICK = (
+    "--device",
+    "cpu",
+    "--precision",
+    "fp32",
+    "--lanes",
+    "1",
+    "--seconds",
+    "0",
+    "--batch-tokens",
+    "64",
+    "--rounds",
+    "1",
+)
+
+
+@pytest.mark.parametrize(
+    ("load", "option", "written"),
+    [(0.0, None, True), (1e3, None, False), (1e3, "--force", True), (0.0, "--dry-run", False)],
+)
+def test_what_was_measured_on_a_busy_machine_is_not_put_in_force(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, load: float, option: str | None, *, written: bool
+) -> None:
+    """Unless it is asked for; and nothing is ever written beside the model, which may be the installed package."""
+    monkeypatch.setattr(command, "_load_average", lambda: load)
+    folder, cache = tiny_model(tmp_path / "tiny"), tmp_path / "cache"
+    before = sorted(folder.rglob("*"))
+    result = run_model("tune", folder, *QUICK, *filter(None, [option]), cache_dir=cache)
+    assert result.exit_code == 0, (result.output, result.exception)
+    assert written == bool(list(cache.rglob("tuning-*.json")))
+    assert written == ("--undo" in result.stderr)
+    assert before == sorted(folder.rglob("*"))
+
+
+def test_a_tuning_can_be_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is beside the model counts again then; a report in the same place stays."""
+    monkeypatch.setattr(command, "_load_average", lambda: 0.0)
+    folder, cache = tiny_model(tmp_path / "tiny"), tmp_path / "cache"
+    run_model("tune", folder, *QUICK, cache_dir=cache)
+    (path,) = cache.rglob("tuning-*.json")
+    report = path.with_name("gate-padded-int8.json")
+    report.write_text("{}", "utf-8")
+    result = run_model("tune", folder, "--undo", cache_dir=cache)
+    assert result.exit_code == 0, (result.output, result.exception)
+    assert [report] == list(path.parent.iterdir())
+    assert "nothing to take back" in run_model("tune", folder, "--undo", cache_dir=cache).stderr

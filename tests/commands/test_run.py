@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -113,3 +116,29 @@ def test_a_summary_that_cannot_be_written_is_refused_at_the_start(summary: str, 
     result = run("run", "--summary", summary, "--processes", processes)
     assert isinstance(result.exception, SettingsError)
     assert "--summary" in str(result.exception)
+
+
+def ended(**environment: str) -> subprocess.CompletedProcess[str]:
+    """A worker that cannot start, its log in a pipe."""
+    command = [sys.executable, "-m", "enricher", "run"]
+    return subprocess.run(
+        command, env=os.environ | environment, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+NOT_A_NUMBER = {"ENRICHER_KAFKA__REQUEST_TIMEOUT_S": "soon"}
+
+
+def test_the_last_line_of_a_log_in_json_is_json_too() -> None:
+    """Why it ended is the line that matters most, and what reads the log reads nothing else."""
+    done = ended(**NOT_A_NUMBER)
+    *_, last = [json.loads(line) for line in done.stderr.splitlines()]
+    assert (2, "error") == (done.returncode, last["level"])
+    assert last["message"].startswith("ending with code 2: ")
+    assert "REQUEST_TIMEOUT_S" in last["message"]
+
+
+def test_the_last_line_of_a_log_for_people_is_for_people() -> None:
+    """As every command ends on a terminal."""
+    done = ended(**NOT_A_NUMBER, ENRICHER_LOG__FORMAT="text")
+    assert (2, "enricher: ") == (done.returncode, done.stderr[:10])

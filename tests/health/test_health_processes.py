@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from health.looking import FACTS, LOCALHOST, get, health_of, serving, view_of
 from health.test_health_page import CONTRAST, in_a_browser
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as plain
+from worker.fake_clock import FakeClock
 from worker.world import LONG, SHORT, World
 
 from enricher.health import PARENT_PAGE, ProcessesHealth, Verdict, WorkerHealth, routes
@@ -46,6 +48,7 @@ class Parent:
     started: bool = False
     stopping: bool = False
     turn_age_s: float = 0.2
+    first_pid: int = 1_000
 
     def states(self) -> dict[int, ProcessState]:
         """Told."""
@@ -53,11 +56,17 @@ class Parent:
 
     def pids(self) -> dict[int, int]:
         """Made up."""
-        return {number: 1_000 + number for number in self.ports}
+        return {number: self.first_pid + number for number in self.ports}
 
     def health_ports(self) -> dict[int, int]:
         """Where they are."""
         return self.ports
+
+
+def parent_health(parent: Parent, clock: FakeClock | None = None) -> ProcessesHealth:
+    """Of a parent whose broker hands partitions out again after 20 s."""
+    oldest = "# HELP age_seconds Age.\n# TYPE age_seconds gauge\nage_seconds {}\n".format
+    return ProcessesHealth(FACTS, parent, handed_out_s=20.0, oldest_metric=oldest, clock=clock or time.monotonic)
 
 
 def worker_health() -> WorkerHealth:
@@ -81,13 +90,13 @@ def family() -> Iterator[tuple[Parent, int]]:
     with ExitStack() as stack:
         for number in (0, 1):
             parent.ports[number] = stack.enter_context(serving(routes(worker_health())))
-        health = ProcessesHealth(FACTS, parent)
+        health = parent_health(parent)
         yield parent, stack.enter_context(serving({**routes(health, PARENT_PAGE), **health.routes()}))
 
 
 def test_every_sample_gets_the_number_of_its_process() -> None:
     """Each family once, with the samples of all, by the client library's own parser."""
-    body, content_type = merged({0: FIRST, 1: SECOND}, "")
+    body, content_type = merged({"0": FIRST, "1": SECOND}, "")
     assert content_type.startswith("text/plain")
     families = {family.name: family for family in plain(body.decode())}
     assert {"articles", "wait_seconds", "age_seconds"} == families.keys()
@@ -103,7 +112,7 @@ def test_every_sample_gets_the_number_of_its_process() -> None:
 
 def test_all_of_it_can_be_had_as_openmetrics() -> None:
     """Where the scraper asks for that; its parser is the stricter one."""
-    body, content_type = merged({0: FIRST, 1: SECOND}, "application/openmetrics-text; version=1.0.0")
+    body, content_type = merged({"0": FIRST, "1": SECOND}, "application/openmetrics-text; version=1.0.0")
     assert content_type.startswith("application/openmetrics-text")
     families = openmetrics.text_string_to_metric_families(body.decode())  # type: ignore[no-untyped-call]
     assert {"articles", "wait_seconds", "age_seconds"} == {family.name for family in families}
@@ -145,7 +154,7 @@ STARTING, READY, _, _, DEAD = ProcessState
 )
 def test_the_parents_probes(parent: Parent, probe: str, reason: str, *, ok: bool) -> None:
     """A dead process is started again by the parent, so that only its own loop is a matter of life."""
-    assert Verdict(ok, reason) == getattr(ProcessesHealth(FACTS, parent), probe)()
+    assert Verdict(ok, reason) == getattr(parent_health(parent), probe)()
 
 
 def test_the_parent_serves_everything_on_one_port(family: tuple[Parent, int]) -> None:

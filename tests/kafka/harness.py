@@ -115,11 +115,23 @@ def committed_and_ends(bootstrap_servers: str, group: str, topic: str) -> dict[i
     consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": group, "log_level": 0})
     try:
         numbers = list(consumer.list_topics(topic, timeout=10).topics[topic].partitions)
-        committed = consumer.committed([TopicPartition(topic, number) for number in numbers], timeout=10)
+        committed = committed_of(consumer, [TopicPartition(topic, number) for number in numbers])
         ends = {n: consumer.get_watermark_offsets(TopicPartition(topic, n), timeout=10)[1] for n in numbers}
         return {tp.partition: (tp.offset, ends[tp.partition]) for tp in committed}
     finally:
         consumer.close()
+
+
+def committed_of(consumer: Consumer, partitions: list[TopicPartition]) -> list[TopicPartition]:
+    """The group's offsets; waits for its coordinator, which a fresh broker has to find first."""
+    give_up_s = time.monotonic() + 20
+    while True:
+        try:
+            return consumer.committed(partitions, timeout=10)
+        except KafkaException as exception:
+            if not exception.args[0].retriable() or time.monotonic() > give_up_s:
+                raise
+            time.sleep(0.2)
 
 
 def headers_of(message: Message) -> dict[str, bytes | None]:

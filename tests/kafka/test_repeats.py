@@ -67,3 +67,15 @@ def test_a_refusal_is_told_from_a_broker_that_is_away(code: int, text: str, *, r
     last_word(KafkaError(KafkaError._AUTHENTICATION, "an older complaint"))
     last_word(KafkaError(code, text))
     assert last_word.refused is refused
+
+
+def test_a_topic_that_is_refused_is_one_line_and_not_one_for_each_partition() -> None:
+    """Word for word what the client says of each; another topic, or another reason, is another line."""
+    line = (
+        'ADDPARTS [w#producer-8] [thrd:main]: C/1: Failed to add partition "{}" [{}] to transaction: Broker: {}'.format
+    )
+    repeats = Repeats()
+    assert repeats.fresh(line("entities", 0, "Topic authorization failed"))
+    assert not any(repeats.fresh(line("entities", number, "Topic authorization failed")) for number in range(64))
+    assert repeats.fresh(line("letters", 0, "Topic authorization failed"))
+    assert repeats.fresh(line("entities", 0, "Operation not attempted"))

@@ -30,9 +30,15 @@ class Outcome:
     @property
     def message(self) -> str:
         """Why it ended: the last line of ours. The client may log another one behind it, from threads of its own."""
-        ours = [line for line in self.said.splitlines() if line.startswith("enricher: ")]
+        ours = [text for line in self.said.splitlines() if (text := _last_line(line))]
         assert len(ours) == 1, self.said
         return ours[0]
+
+
+def _last_line(line: str) -> str | None:
+    """The reason in a line that tells an end, in either form; a worker whose log is piped has it in JSON."""
+    message = json.loads(line)["message"] if line.startswith("{") else line
+    return message if message.startswith(("enricher: ", "ending with code ")) else None
 
 
 @dataclass(frozen=True, slots=True)

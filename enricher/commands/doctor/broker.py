@@ -51,7 +51,7 @@ def broker_findings(config: KafkaConfig, sizes: Sizes) -> Iterator[Finding]:
         yield from _topic(name, topic)
     yield from _partition_counts(config, topics)
     yield from _settings(admin, config, sizes, topics)
-    yield from rights_findings(config, {name: topic.partitions for name, topic in topics.items() if topic})
+    yield from rights_findings(config, {name: topic.partitions for name, topic in topics.items() if topic}, admin)
 
 
 def version_finding(api_versions: Mapping[str, int]) -> Finding:

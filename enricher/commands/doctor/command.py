@@ -33,8 +33,8 @@ def doctor(
 ) -> None:
     """Can a worker run here? Tries settings, broker, topics, rights, model and device, and changes nothing.
 
-    To prove the rights it writes records in transactions that it aborts: committed readers never see them. Exit code: 0
-    if nothing failed, 2 for settings, 4 for the broker's side, 3 for the model's. Takes no lock: a worker may be running.
+    No record is written, not even one that is aborted: whether writing is allowed the broker is asked. Exit code: 0 if
+    nothing failed, 2 for settings, 4 for the broker's side, 3 for the model's. Takes no lock: a worker may be running.
 
     With --transactions it tries the broker alone, and more deeply: exit code 4 if a promise that exactly-once stands on
     does not hold or could not be tried. The topics and groups that it makes are deleted, also after Ctrl-C.

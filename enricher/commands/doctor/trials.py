@@ -1,4 +1,4 @@
-"""The five rights that a worker needs, tried out one by one; `enricher.kafka.rights` says how."""
+"""The five rights that a worker needs, tried out or asked for one by one; `enricher.kafka.rights` says how."""
 
 from __future__ import annotations
 
@@ -7,33 +7,37 @@ from collections.abc import Iterator, Mapping, Sequence
 from enricher.commands.doctor.findings import Finding, Voice
 from enricher.errors import BrokerError, EnricherError
 from enricher.kafka import rights
+from enricher.kafka.admin import Admin
 from enricher.kafka.client import KafkaConfig
 from enricher.scaling.starting import ResumePoints
 
 _say = Voice("broker")
 
 
-def rights_findings(config: KafkaConfig, partitions: Mapping[str, int]) -> Iterator[Finding]:
+def rights_findings(config: KafkaConfig, partitions: Mapping[str, int], admin: Admin) -> Iterator[Finding]:
     """Try what can be tried with the topics that exist; `partitions` counts theirs."""
     read = list(_read_input(config)) if config.input_topic in partitions else []
     yield from read
+    yield from _transactions(config, partitions, may_read=read[0].verdict == "ok" if read else None)
+    for topic in (config.output_topic, config.dead_letter_topic):
+        if topic in partitions:
+            yield from _write(admin, topic)
+
+
+def _transactions(config: KafkaConfig, partitions: Mapping[str, int], *, may_read: bool | None) -> Iterator[Finding]:
+    """The rights that only a transaction can try. `may_read`: the input topic; None where there is none."""
     doctor_id = rights.doctor_id(config)
     try:
         rights.try_transactional_id(config)
     except BrokerError as error:
-        advice = (
-            f"Allow WRITE on transactional ids with the prefix '{config.transactional_prefix}'. Writing was not tried."
-        )
+        advice = f"Allow WRITE on transactional ids with the prefix '{config.transactional_prefix}'."
         yield _say.fail("right: transactional id WRITE", str(error), advice)
         return
     yield _say.ok(
         "right: transactional id WRITE", f"opened '{doctor_id}' (never the worker's own id, which would fence it)"
     )
-    if read:
-        yield from _commit(config, partitions, may_read=read[0].verdict == "ok")
-    for topic in (config.output_topic, config.dead_letter_topic):
-        if topic in partitions:
-            yield from _write(config, topic)
+    if may_read is not None:
+        yield from _commit(config, partitions, may_read=may_read)
 
 
 def _read_input(config: KafkaConfig) -> Iterator[Finding]:
@@ -88,9 +92,18 @@ def _resume(config: KafkaConfig, missing: Sequence[int]) -> Finding:
     return _say.warn(check, f"{of}: a worker resumes behind their newest outputs (partition {where})", advice)
 
 
-def _write(config: KafkaConfig, topic: str) -> Iterator[Finding]:
-    def trial() -> str:
-        rights.try_write(config, topic)
-        return "a record was written and its transaction aborted: committed readers do not see it"
-
-    return _say.tried(f"right: {topic} WRITE", trial, f"Allow WRITE on the topic '{topic}'.")
+def _write(admin: Admin, topic: str) -> Iterator[Finding]:
+    """Asked for and not tried: an aborted record would be read by every consumer that is not `read_committed`."""
+    check, advice = f"right: {topic} WRITE", f"Allow WRITE on the topic '{topic}'."
+    try:
+        allowed = admin.allowed_operations(topic)
+    except BrokerError as error:
+        yield _say.fail(check, str(error), advice)
+        return
+    if allowed is None:
+        seen = "the broker does not tell, and nothing is written to find out"
+        yield _say.warn(check, seen, "'enricher doctor --transactions' writes, to topics that it creates and deletes.")
+    elif "WRITE" in allowed:
+        yield _say.ok(check, "the broker says that it would allow it; no record was written")
+    else:
+        yield _say.fail(check, f"the broker would refuse it: it allows {', '.join(sorted(allowed))}", advice)

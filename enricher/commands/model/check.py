@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,7 +18,8 @@ from enricher.commands.model.arguments import (
     LimitOption,
     Precision,
 )
-from enricher.commands.model.gating import Checked, check_form, read_gold_set, verdicts_table
+from enricher.commands.model.gating import Checked, check_form, read_gold_set, reasons_of, verdicts_table
+from enricher.commands.model.kept import DryRunOption, UndoOption, folder_in_cache, remove_kept
 from enricher.devices import parse_device
 from enricher.errors import ModelError, SettingsError
 from enricher.settings import load_settings
@@ -39,14 +41,29 @@ def model_check(
     ] = "auto",
     device: DeviceOption = "auto",
     limit_points: LimitOption = DEFAULT_LIMIT_POINTS,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder for the report. Default: the model's place in the cache; a worker looks there and in FOLDER."
+        ),
+    ] = None,
+    dry_run: DryRunOption = False,
+    undo: UndoOption = False,
 ) -> None:
-    """Measure what a reduced precision loses against fp32, and write the report. Exit code 0 passed, 3 failed."""
+    """Measure what a reduced precision loses against fp32, and write the report. Exit code 0 passed, 3 failed.
+
+    Workers with the same cache go by the newest report from their next start on; --undo takes those in the cache back.
+    """
     from enricher.inference.device import resolve_device  # noqa: PLC0415  it imports ONNX Runtime
     from enricher.inference.model import open_model  # noqa: PLC0415  the same
 
     gold_set, cache_dir = read_gold_set(gold), load_settings().model.cache_dir
     on, device_id = resolve_device(device), parse_device(device).index
     checkpoint = open_model(folder)
+    in_cache = folder_in_cache(checkpoint, cache_dir)
+    if undo:
+        remove_kept(in_cache, "gate-*")
+        return
     checked: list[Checked] = []
     for form in _forms(checkpoint, on, precision):
         checked.append(
@@ -57,6 +74,7 @@ def model_check(
                 gold=gold_set,
                 limit_points=limit_points,
                 cache_dir=cache_dir,
+                keep_in=None if dry_run else out or in_cache,
                 device_id=device_id,
             )
         )
@@ -93,8 +111,9 @@ def _say(checked: Sequence[Checked]) -> None:
 
 
 def _lines(checked: Checked) -> Iterator[str]:
-    verdict = "passed" if checked.report.passed else "failed"
-    yield f"{checked.report.bound_to.form} {verdict}:"
-    for reason in checked.report.reasons:
-        yield f"  - {escape(reason)}"
+    yield from reasons_of(checked.report)
+    if checked.path is None:
+        yield "  not written (--dry-run)"
+        return
     yield f"  report: {escape(str(checked.path))}, and as a page: {escape(checked.path.with_suffix('.html').name)}"
+    yield "  Workers that find it there go by it from their next start on. To take it back: --undo, or remove it."

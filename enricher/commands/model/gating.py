@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rich.markup import escape
 from rich.table import Table
 
 from enricher.commands.console import Ticker, remark_console
@@ -22,10 +23,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A report, and where it was written."""
+    """A report, and where it was written; None where it was not to be."""
 
     report: GateReport
-    path: Path
+    path: Path | None
 
 
 def check_form(
@@ -36,11 +37,11 @@ def check_form(
     gold: GoldSet,
     limit_points: float,
     cache_dir: Path,
+    keep_in: Path | None,
     device_id: int = 0,
 ) -> Checked:
-    """Run the gate and keep its report beside the model, or in the cache. Raises ModelError, FatalError."""
+    """Run the gate and keep its report in that folder. `cache_dir` is for graphs. Raises ModelError, FatalError."""
     from enricher.inference.gate.check import Gate, keep  # noqa: PLC0415  it imports ONNX Runtime
-    from enricher.inference.selection import report_folders  # noqa: PLC0415  the same
 
     with Ticker(remark_console()) as ticker:
 
@@ -49,9 +50,18 @@ def check_form(
 
         gate = Gate(gold, limit_points, cache_dir, progress, device_id)
         report = gate.check(checkpoint, form, device)
-    path = keep(report, report_folders(checkpoint, cache_dir))
+    if keep_in is None:
+        return Checked(report, None)
+    path = keep(report, [keep_in])
     path.with_suffix(".html").write_text(gate_page(report), encoding="utf-8")
     return Checked(report, path)
+
+
+def reasons_of(report: GateReport) -> Iterator[str]:
+    """The verdict in lines for people."""
+    yield f"{report.bound_to.form} {'passed' if report.passed else 'failed'}:"
+    for reason in report.reasons:
+        yield f"  - {escape(reason)}"
 
 
 def read_gold_set(path: Path | None) -> GoldSet:

@@ -12,6 +12,7 @@ import typer
 
 from enricher.commands.console import Ticker, remark_console
 from enricher.commands.publish.lines import Inputs, Line, check_lines, keyed
+from enricher.commands.publish.rate import TokenBucket
 from enricher.errors import BrokerError
 from enricher.kafka.client import transactional_id
 from enricher.kafka.publisher import Publisher
@@ -33,7 +34,10 @@ def publish(
         int, typer.Option(min=1, help="Publish everything so often; ids get a suffix (`#2`, ...) from the second time.")
     ] = 1,
     limit: Annotated[int | None, typer.Option(min=1, help="Publish so many articles at most.")] = None,
-    rate: Annotated[float | None, typer.Option(min=0.01, help="Articles per second at most.")] = None,
+    rate: Annotated[
+        float | None,
+        typer.Option(min=0.01, help="Articles per second at most; what an outage held up is not caught up with."),
+    ] = None,
     transactional: Annotated[
         bool, typer.Option("--transactional", help="In transactions of 1,000, as some producers of articles do.")
     ] = False,
@@ -81,7 +85,7 @@ class _Sending:
 
     def __init__(self, publisher: Publisher, *, rate_per_s: float | None, transactional: bool) -> None:
         self._publisher = publisher
-        self._rate_per_s = rate_per_s
+        self._bucket = None if rate_per_s is None else TokenBucket(rate_per_s)
         self._transactional = transactional
         self._began_s = time.monotonic()
         self._sent = 0
@@ -120,10 +124,15 @@ class _Sending:
         self._committed = self._publisher.delivered
 
     def _wait_for_turn(self, ticker: Ticker) -> None:
-        """Article number n is due n / rate after the begin, so that a pause is caught up with."""
-        if self._rate_per_s is None:
+        bucket = self._bucket
+        if bucket is None:
             return
-        due_s = self._began_s + self._sent / self._rate_per_s
-        while (wait_s := due_s - time.monotonic()) > 0:
+        while (wait_s := self._held_up_s(bucket)) > 0:
             self._publisher.wait(min(wait_s, _DRAIN_STEP_S))
             ticker.tick(self.summary)
+        bucket.take()
+
+    def _held_up_s(self, bucket: TokenBucket) -> float:
+        """Seconds until the next article may go: what the client keeps for a broker that is away is as good as sent."""
+        unanswered = self._sent - self._publisher.delivered - self._publisher.failures.total()
+        return _DRAIN_STEP_S if unanswered >= bucket.most_unanswered else bucket.wait_s()

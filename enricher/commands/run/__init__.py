@@ -2,6 +2,6 @@
 
 from enricher.commands.run.command import run
 from enricher.commands.run.reporting import describe, progress_lines, repeated
-from enricher.commands.run.signals import stopped_by_signals
+from enricher.commands.run.signals import interrupted, stopped_by_signals
 
-__all__ = ["describe", "progress_lines", "repeated", "run", "stopped_by_signals"]
+__all__ = ["describe", "interrupted", "progress_lines", "repeated", "run", "stopped_by_signals"]

@@ -13,14 +13,25 @@ from typing import Annotated
 import orjson
 import typer
 
-from enricher.app import Exports, exports, kafka_worker, load_model, log_format, observed, set_up_log
+from enricher.app import (
+    Exports,
+    exports,
+    kafka_config,
+    kafka_worker,
+    load_model,
+    log_format,
+    observed,
+    set_early_log_form,
+    set_up_log,
+)
 from enricher.commands.run.health import parent_health, view_of, worker_health
 from enricher.commands.run.parent import Wish, supervisor
 from enricher.commands.run.reporting import describe, progress_lines
 from enricher.commands.run.share import Share
 from enricher.commands.run.signals import stopped_by_signals
 from enricher.errors import SettingsError
-from enricher.health import WorkerHealth
+from enricher.health import LOADING, WorkerHealth
+from enricher.kafka.precheck import check_start
 from enricher.processes import ParentLink, ProcessState
 from enricher.settings import Settings, load_settings, log_files, variable_name
 from enricher.watchdog import Watchdog
@@ -57,6 +68,7 @@ def run(
     process: Annotated[str | None, typer.Option(hidden=True, help="INDEX/COUNT: a child of --processes.")] = None,
 ) -> None:
     """Read articles from Kafka, enrich them, write the records and commit, exactly once."""
+    set_early_log_form()
     wish = Wish(until_caught_up, summary, report_every_s)
     _require_writable(summary)
     if process:
@@ -147,6 +159,9 @@ def _built(
     settings: Settings, wish: Wish, watchdog: Watchdog, health: WorkerHealth, leaving: Exports
 ) -> tuple[Worker, Callable[[], None]]:
     """A worker, and what it calls once it has connected: until then it is seen as starting."""
+    health.starts("looking at topics and rights")
+    check_start(kafka_config(settings))
+    health.starts(LOADING)
     model = load_model(settings)
     health.starts("connecting with the brokers")
     worker = kafka_worker(

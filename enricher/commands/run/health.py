@@ -26,6 +26,8 @@ from enricher.worker import Worker
 log = logging.getLogger("enricher.commands.run")
 
 _LOOPBACK = "127.0.0.1"
+_OLDEST_AGE = "enricher.oldest.age"
+_REBALANCE_S = 10.0  # from the end of a session to the last partition's new owner; members hear of it within a second
 
 
 @contextmanager
@@ -47,9 +49,19 @@ def worker_health(settings: Settings, link: ParentLink | None = None) -> Iterato
 @contextmanager
 def parent_health(settings: Settings, parent: Supervisor) -> Iterator[None]:
     """The health of all processes of a parent, on one port."""
-    health = ProcessesHealth(_facts(settings), parent)
+    health = ProcessesHealth(
+        _facts(settings),
+        parent,
+        handed_out_s=settings.kafka.session_timeout_s + _REBALANCE_S,
+        oldest_metric=_oldest,
+    )
     with _served(settings.health, {**routes(health, PARENT_PAGE), **health.routes()}):
-        yield
+        if settings.health.enabled:
+            threading.Thread(target=health.keep_looking, name="health-owners", daemon=True).start()
+        try:
+            yield
+        finally:
+            health.close()
 
 
 def view_of(worker: Worker, watchdog: Watchdog, seen: Observed) -> View:
@@ -70,6 +82,18 @@ def view_of(worker: Worker, watchdog: Watchdog, seen: Observed) -> View:
 def starting_metrics(accept: str) -> tuple[bytes, str]:
     """What is exposed before there is a worker: its state."""
     return exposed(_starting, accept)
+
+
+def _oldest(age_s: float) -> str:
+    """What nobody has yet is as old as this."""
+    instrument = next(instrument for instrument in INSTRUMENTS if instrument.name == _OLDEST_AGE)
+
+    def families() -> Iterator[Metric]:
+        family = GaugeMetricFamily(prometheus_name(instrument), instrument.description)
+        family.add_metric([], age_s)
+        yield family
+
+    return exposed(families, "text/plain")[0].decode()
 
 
 def _starting() -> Iterator[Metric]:

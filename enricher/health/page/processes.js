@@ -3,11 +3,13 @@
 const rowsOf = new Map(), chartOf = new Map();
 const sum = numbers => numbers.reduce((total, number) => total + (number ?? 0), 0);
 
-function together(statuses) {
+// What no process has is behind by what it was when it was last seen, and its age goes on.
+function together(statuses, nobodys) {
+  const known = statuses.some(({lag}) => lag !== null && lag !== undefined) || nobodys.partitions > 0;
   return {
     articles_per_s: sum(statuses.map(status => status.rates?.articles_per_s)),
-    oldest_age_s: Math.max(0, ...statuses.map(status => status.oldest_age_s ?? 0)),
-    lag: statuses.every(({lag}) => lag === null || lag === undefined) ? null : sum(statuses.map(({lag}) => lag)),
+    oldest_age_s: Math.max(nobodys.oldest_age_s, ...statuses.map(status => status.oldest_age_s ?? 0)),
+    lag: known ? sum([nobodys.lag, ...statuses.map(({lag}) => lag)]) : null,
     assigned: sum(statuses.map(status => status.assigned)),
     dead_letters: sum(statuses.map(status => status.totals?.dead_letters)),
     published: sum(statuses.map(status => status.totals?.published)),
@@ -45,7 +47,7 @@ function newest() {
 
 function show(status) {
   const {processes, worker} = status, answering = processes.flatMap(({status}) => status ?? []);
-  status.all = together(answering);
+  status.all = together(answering, status.without_owner);
   fill(status);
   badge(byId('state'), status.ready.ok ? 'ready' : status.ready.reason === 'draining' ? 'draining' : 'starting');
   verdicts(status);

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from enricher.commands.console import remark_console
+from enricher.commands.console import remark_console, remark_table
 from enricher.commands.model.arguments import (
     DEFAULT_LIMIT_POINTS,
     EMBEDDED,
@@ -21,7 +21,7 @@ from enricher.commands.model.arguments import (
     LimitOption,
     Precision,
 )
-from enricher.commands.model.gating import check_form, read_gold_set, verdicts_table
+from enricher.commands.model.gating import check_form, read_gold_set, reasons_of, verdicts_table
 from enricher.commands.model.manifest import Manifest, entries_of, write_manifest
 from enricher.commands.model.prepare.folder import copied, taking_the_place_of
 from enricher.commands.model.prepare.hub import fetched
@@ -98,9 +98,12 @@ def _proven(checkpoint: Checkpoint, wish: _Wish, graphs: Path, console: Console)
             gold=wish.gold,
             limit_points=wish.limit_points,
             cache_dir=graphs,
+            keep_in=checkpoint.folder,
             device_id=wish.device_id,
         )
-        console.print(verdicts_table([checked.report]))
+        remark_table(verdicts_table([checked.report]))
+        for line in reasons_of(checked.report):
+            console.print(line)
         if checked.report.passed:
             break
     chosen = choose(checkpoint, wish.device, wish.precision).form

@@ -15,6 +15,7 @@ from rich.table import Table
 
 from enricher.commands.console import Ticker, data_console, remark_console
 from enricher.commands.model.arguments import EMBEDDED, DeviceOption, FolderArgument, Precision
+from enricher.commands.model.kept import DryRunOption, UndoOption, folder_in_cache, remove_kept
 from enricher.commands.model.pages.tuning import tuning_page
 from enricher.commands.model.tune.recommend import bucket_edges, overhead_tokens, recommended, rows_of
 from enricher.commands.model.tune.sweep import Cell, Measurement, Sweep
@@ -35,7 +36,7 @@ _BATCH_TOKENS: dict[str, tuple[int, ...]] = {
 _LENGTHS_TOKENS = (32, 64, 128, 256, 512)
 
 
-def model_tune(
+def model_tune(  # noqa: PLR0913  the command line's own
     folder: FolderArgument = EMBEDDED,
     *,
     device: DeviceOption = "auto",
@@ -44,12 +45,23 @@ def model_tune(
     batch_tokens: Annotated[list[int] | None, typer.Option(min=16, help="Batches to try; may be repeated.")] = None,
     seconds: Annotated[float, typer.Option(min=0.0, help="Seconds for each combination and round.")] = 0.4,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds over all combinations; medians count.")] = 3,
+    force: Annotated[
+        bool, typer.Option("--force", help="Put it in force although other work kept the machine busy.")
+    ] = False,
+    dry_run: DryRunOption = False,
+    undo: UndoOption = False,
 ) -> None:
-    """Measure throughput and batch time over batch size, window length and lanes; recommend settings."""
-    from enricher.inference.model import prepare  # noqa: PLC0415  it imports ONNX Runtime
-    from enricher.inference.selection import report_folders  # noqa: PLC0415  the same
+    """Measure throughput and batch time over batch size, window length and lanes; recommend settings.
+
+    What it recommends is written to the cache, and workers with the same cache take it as default from their next start on;
+    --undo takes it back.
+    """
+    from enricher.inference.model import open_model, prepare  # noqa: PLC0415  it imports ONNX Runtime
 
     cache_dir = load_settings().model.cache_dir
+    if undo:
+        remove_kept(folder_in_cache(open_model(folder), cache_dir), "tuning-*")
+        return
     load = _load_average()
     model = prepare(folder, device=device, precision=precision, cache_dir=cache_dir)
     tokenizer = _tokenizer(model)
@@ -60,11 +72,17 @@ def model_tune(
         measurements = sweep.run(_engines(model, tokenizer), cells, _text_ids(tokenizer))
     tuning = _tuning(model, window_tokens, measurements, load)
     _print(tuning)
-    if load is not None and load > tuning.cores / 2:
-        remark_console().print(f"other work kept {load:.1f} of {tuning.cores} cores busy: measure again without it")
-    path = _keep(tuning, report_folders(model.checkpoint, cache_dir))
-    remark_console().print(
-        f"written, also as a page: {escape(str(path))}. Workers take it as default on such a machine."
+    console = remark_console()
+    busy = load is not None and load > tuning.cores / 2
+    if busy:
+        console.print(f"other work kept {load:.1f} of {tuning.cores} cores busy: measure again without it")
+    if dry_run or (busy and not force):
+        console.print(f"not written ({'--dry-run' if dry_run else 'to write it all the same: --force'})")
+        return
+    path = _keep(tuning, folder_in_cache(model.checkpoint, cache_dir))
+    console.print(f"written, also as a page: {escape(str(path))}")
+    console.print(
+        "Workers with this cache take it as default on such a machine, from their next start on. To take it back: --undo"
     )
 
 
@@ -152,12 +170,11 @@ def _tuning(
     )
 
 
-def _keep(tuning: Tuning, folders: Sequence[Path]) -> Path:
-    """In the first folder that can be written: beside the model, else in its place in the cache."""
+def _keep(tuning: Tuning, folder: Path) -> Path:
     from enricher.inference.cache import written_to_first  # noqa: PLC0415  a room that imports ONNX Runtime
     from enricher.inference.tuning import write_tuning  # noqa: PLC0415  the same
 
-    path = written_to_first(folders, lambda folder: write_tuning(folder, tuning), "the tuning")
+    path = written_to_first([folder], lambda folder: write_tuning(folder, tuning), "the tuning")
     path.with_suffix(".html").write_text(tuning_page(tuning), encoding="utf-8")
     return path
 

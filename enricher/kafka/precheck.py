@@ -1,0 +1,119 @@
+"""What is sure to end a start is told before the model is loaded, which takes longer: properties, topics and rights.
+
+Asks and never waits for brokers that are away: a start waits for them in its own way (`recovery`). The right on the
+transactional id cannot be asked for, and is met when the producer opens.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicCollection
+from confluent_kafka.admin import AdminClient, TopicDescription
+
+from enricher.errors import BrokerError, TransactionTrouble
+from enricher.kafka.border import border, connecting, constructing
+from enricher.kafka.client import KafkaConfig, LastWord
+from enricher.kafka.metadata import no_such_topic
+from enricher.kafka.retire import retire
+from enricher.kafka.topicwatch import require_enough_partitions
+
+log = logging.getLogger(__name__)
+
+_DOING = "looking at topics and rights"
+_ANSWER_S = 2.0  # brokers that are there answer in a fraction of it, TLS included
+_LOOK_AGAIN_S = 0.2
+
+
+def check_start(config: KafkaConfig, *, pause: Callable[[float], object] = time.sleep) -> None:
+    """Raise SettingsError or BrokerError for what no waiting mends; return where nothing is wrong, or nobody answers.
+
+    A topic that is missing is waited for, within the request timeout: a broker that has just come up knows none yet.
+    """
+    last_word = LastWord(config)
+    with constructing():
+        _construct_worker_clients(config, last_word)
+        admin = AdminClient(config.client("admin") | {"error_cb": last_word}, logger=last_word.logger)
+    try:
+        with connecting(last_word), border(_DOING, last_word, admin):
+            _check_topics(_known_topics(admin, config, pause), config)
+            _check_group(admin, config)
+    except TransactionTrouble as trouble:
+        log.info("topics and rights are looked at once the model is loaded: %s", trouble)
+
+
+def _construct_worker_clients(config: KafkaConfig, last_word: LastWord) -> None:
+    """The client says only then that it does not know a property, or cannot read a certificate."""
+    Consumer(config.consumer() | {"error_cb": last_word}, logger=last_word.logger).close()
+    retire(Producer(config.producer() | {"error_cb": last_word}, logger=last_word.logger))
+
+
+def _known_topics(
+    admin: AdminClient, config: KafkaConfig, pause: Callable[[float], object]
+) -> dict[str, TopicDescription | None]:
+    """The three topics; None for one that we may not see."""
+    give_up_s, told = time.monotonic() + config.request_timeout_s, False
+    while True:
+        found, missing = _described(admin, config)
+        if not missing:
+            return found
+        if time.monotonic() > give_up_s:
+            raise BrokerError(no_such_topic(missing[0]))
+        if not told:
+            log.warning("%s; waiting for %g s", no_such_topic(missing[0]), config.request_timeout_s)
+            told = True
+        pause(_LOOK_AGAIN_S)
+
+
+def _described(admin: AdminClient, config: KafkaConfig) -> tuple[dict[str, TopicDescription | None], list[str]]:
+    """What the broker says of the topics, and which of them it does not know."""
+    names = [config.input_topic, config.output_topic, config.dead_letter_topic]
+    futures = admin.describe_topics(
+        TopicCollection(names), include_authorized_operations=True, request_timeout=_ANSWER_S
+    )
+    found: dict[str, TopicDescription | None] = {}
+    missing = []
+    for name in names:
+        try:
+            found[name] = futures[name].result()
+        except KafkaException as exception:
+            match exception.args[0].code():
+                case KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    missing.append(name)
+                case KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                    found[name] = None
+                case _:
+                    raise
+    return found, missing
+
+
+def _check_topics(found: dict[str, TopicDescription | None], config: KafkaConfig) -> None:
+    if refused := list(_refused(found, config)):
+        raise BrokerError(f"{_DOING}: the broker would refuse this worker. Needed: {', '.join(refused)}")
+    require_enough_partitions(config, {name: len(topic.partitions) for name, topic in found.items() if topic})
+
+
+def _refused(found: dict[str, TopicDescription | None], config: KafkaConfig) -> Iterator[str]:
+    for name, topic in found.items():
+        operation = "READ" if name == config.input_topic else "WRITE"
+        # A broker that shows a topic and allows nothing on it does not tell: to see it is a right, too.
+        allowed = {each.name for each in topic.authorized_operations or ()} if topic else {"none"}
+        if allowed and operation not in allowed:
+            yield f"{operation} on the topic '{name}'"
+
+
+def _check_group(admin: AdminClient, config: KafkaConfig) -> None:
+    group = config.group_id
+    future = admin.describe_consumer_groups([group], include_authorized_operations=True, request_timeout=_ANSWER_S)[
+        group
+    ]
+    try:
+        allowed = {each.name for each in future.result().authorized_operations or ()}
+    except KafkaException as exception:
+        if exception.args[0].code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
+            return  # a group that never was, or a broker that is busy: joining says what there is to say
+        allowed = {"none"}
+    if allowed and "READ" not in allowed:
+        raise BrokerError(f"{_DOING}: the broker would refuse this worker. Needed: READ on the group '{group}'")

@@ -1,0 +1,104 @@
+"""`publish --rate`: at most means at most, whatever the broker does meanwhile."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import cast
+
+import pytest
+
+from enricher.commands.console import Ticker
+from enricher.commands.publish import command
+from enricher.commands.publish.command import _Sending
+from enricher.commands.publish.lines import Line
+from enricher.commands.publish.rate import TokenBucket
+from enricher.kafka.publisher import Publisher
+
+
+class Clock:
+    """Passes when somebody waits."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def __call__(self) -> float:
+        """Seconds."""
+        return self.now_s
+
+
+class Client:
+    """Keeps what it is given while the broker is away, as the client does, and notes when each article arrives."""
+
+    def __init__(self, clock: Clock, outage_s: tuple[float, float]) -> None:
+        self._clock, self._outage_s, self._waiting = clock, outage_s, 0
+        self.arrived_s: list[float] = []
+        self.failures: Counter[str] = Counter()
+        self.delivered_bytes = 0
+
+    @property
+    def delivered(self) -> int:
+        """How many arrived."""
+        return len(self.arrived_s)
+
+    def send(self, _key: bytes | None, _value: bytes) -> None:
+        """Never blocks."""
+        self._waiting += 1
+        self._deliver()
+
+    def wait(self, seconds: float) -> None:
+        """A wait takes a millisecond at least."""
+        self._clock.now_s += max(seconds, 0.001)
+        self._deliver()
+
+    def _deliver(self) -> None:
+        """What waits arrives, all at once, when the broker is there."""
+        begin_s, end_s = self._outage_s
+        if not begin_s <= self._clock.now_s < end_s:
+            self.arrived_s += [self._clock.now_s] * self._waiting
+            self._waiting = 0
+
+    def drain(self, timeout_s: float) -> int:
+        """Wait for answers."""
+        self.wait(timeout_s)
+        return self._waiting
+
+
+class Still:
+    """A ticker that shows nothing."""
+
+    def tick(self, _text: object) -> None:
+        """Nothing."""
+
+
+def most_in(arrived_s: list[float], seconds: float) -> int:
+    """The most articles in any such span of time."""
+    return max(sum(begin <= each < begin + seconds for each in arrived_s) for begin in set(arrived_s))
+
+
+@pytest.mark.parametrize("outage_s", [(0.0, 0.0), (110.0, 155.0)], ids=["none", "45 s"])
+def test_an_outage_is_not_caught_up_with(monkeypatch: pytest.MonkeyPatch, outage_s: tuple[float, float]) -> None:
+    """At 60/s, 3,025 articles within 5 s were seen: 45 s of them at once. One second's worth may be on its way."""
+    clock = Clock()
+    monkeypatch.setattr(command, "TokenBucket", lambda rate_per_s: TokenBucket(rate_per_s, clock=clock))
+    client = Client(clock, outage_s)
+    sending = _Sending(cast("Publisher", client), rate_per_s=60.0, transactional=False)
+    lines = ((1, Line("file", number, b"{}")) for number in range(3_000))
+    sending.send(lines, cast("Ticker", Still()))
+    assert 3_000 == client.delivered
+    assert most_in(client.arrived_s, 5.0) <= 5 * 60 + 60 + 6
+    undisturbed_s = client.arrived_s[-1] - 100.0 - (outage_s[1] - outage_s[0])
+    assert 3_000 / 61 <= undisturbed_s <= 3_000 / 59 + 2
+
+
+@pytest.mark.parametrize("rate", [0.5, 60.0, 10_000.0])
+def test_a_bucket_gives_its_rate_and_one_short_burst(rate: float) -> None:
+    """After an hour without an article no more than a tenth of a second's worth goes at once."""
+    clock = Clock()
+    bucket = TokenBucket(rate, clock=clock)
+    clock.now_s += 3_600.0
+    burst = 0
+    while bucket.wait_s() == 0:
+        bucket.take()
+        burst += 1
+    assert burst == max(1, int(rate / 10))
+    assert bucket.wait_s() <= 1 / rate

@@ -1,0 +1,104 @@
+"""Partitions that a killed process left behind: who has them is not known until the broker hands them out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from http import HTTPStatus
+
+import orjson
+import pytest
+from health.looking import serving
+from health.test_health_processes import Parent, parent_health
+from prometheus_client.parser import text_string_to_metric_families as plain
+from worker.fake_clock import FakeClock
+
+from enricher.health import ProcessesHealth, Verdict
+from enricher.health.replies import Asked, Reply
+from enricher.processes import ProcessState
+
+READY, DONE = ProcessState.READY, ProcessState.DONE
+BOTH_READY = Verdict(ok=True, reason="2 ready")
+
+
+@dataclass(slots=True)
+class Process:
+    """What a process says of itself: its partitions, each with its lag."""
+
+    partitions: dict[int, int]
+    oldest_age_s: float = 0.0
+
+    def route(self, _asked: Asked) -> Reply:
+        """As `/status.json`; other keys are left out."""
+        named = [{"topic": "articles", "number": number, "lag": lag} for number, lag in self.partitions.items()]
+        body = orjson.dumps({"partitions": named, "oldest_age_s": self.oldest_age_s})
+        return Reply(HTTPStatus.OK, "application/json", body)
+
+
+def without_owner(health: ProcessesHealth) -> tuple[int, int, float]:
+    """How many, how far behind, how old."""
+    found = health.status()["without_owner"]
+    return found["partitions"], found["lag"], found["oldest_age_s"]
+
+
+def test_partitions_of_a_killed_process_are_visible_until_somebody_has_them() -> None:
+    """Not ready, with their lag, and an age that grows; one goes to the neighbour, the other elsewhere."""
+    parent = Parent({0: READY, 1: READY}, ready=True, started=True)
+    clock, first, second = FakeClock(), Process({0: 0, 1: 0}), Process({2: 5, 3: 0}, 7.0)
+    health = parent_health(parent, clock)
+    with serving({"/status.json": first.route}) as port, serving({"/status.json": second.route}) as other:
+        parent.ports |= {0: port, 1: other}
+        health.look()
+        assert (BOTH_READY, (0, 0, 0.0)) == (health.ready(), without_owner(health))
+        clock.sleep(3.0)
+        del parent.ports[1]
+        ready = health.ready()
+        assert (False, "2 ready; 2 partitions without an owner, since a process ended") == (ready.ok, ready.reason)
+        assert (2, 5, 10.0) == without_owner(health)
+        samples = {
+            sample.labels["process"]: sample.value
+            for family in plain(health.metrics("")[0].decode())
+            for sample in family.samples
+        }
+        assert {"none": 10.0} == samples
+        clock.sleep(2.0)
+        first.partitions[3] = 0
+        health.look()
+        assert (1, 5, 12.0) == without_owner(health)
+        clock.sleep(18.0)  # 20 s after it ended, the broker has given the last one to somebody
+        assert (BOTH_READY, (0, 0, 0.0)) == (health.ready(), without_owner(health))
+
+
+def test_a_new_process_in_its_place_does_not_hide_them() -> None:
+    """It is ready at once, and gets its partitions only when the broker has given up the dead one."""
+    parent = Parent({0: READY}, ready=True, started=True)
+    clock, process = FakeClock(), Process({0: 0, 1: 0})
+    health = parent_health(parent, clock)
+    with serving({"/status.json": process.route}) as port:
+        parent.ports[0] = port
+        health.look()
+        parent.first_pid, process.partitions = 2_000, {}
+        clock.sleep(1.0)
+        health.look()
+        assert (2, 0, 1.0) == without_owner(health)
+        process.partitions = {0: 0, 1: 0}
+        health.look()
+        assert (0, 0, 0.0) == without_owner(health)
+
+
+@pytest.mark.parametrize("state", [READY, DONE])
+def test_partitions_that_were_given_up_in_good_order_are_not_counted(state: ProcessState) -> None:
+    """In a rebalance, or by a process that had nothing left to do: the group hands these on by itself."""
+    parent = Parent({0: READY, 1: READY}, ready=True, started=True)
+    clock, process = FakeClock(), Process({0: 0, 1: 0})
+    health = parent_health(parent, clock)
+    with serving({"/status.json": process.route}) as port:
+        parent.ports[1] = port
+        health.look()
+        process.partitions = {}
+        if state is DONE:
+            parent.processes[1] = state
+            del parent.ports[1]
+        else:
+            health.look()
+        clock.sleep(1.0)
+        assert (0, 0, 0.0) == without_owner(health)

@@ -1,0 +1,33 @@
+"""A line in the log for each dead letter, and not more of them in a minute than the log allows."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from enricher.kafka.letters import log_dead_letters
+from enricher.records import DeadLetter, InFlight, Outcome, Partition, RawRecord, Tombstone
+from enricher.telemetry.logs import Repeats
+
+
+def ticket(offset: int, outcome: Outcome) -> InFlight:
+    """One that is finished."""
+    made = InFlight(RawRecord(Partition("articles", 3), offset, None, b"a text"), arrived_s=0.0)
+    made.finish(outcome)
+    return made
+
+
+def test_a_line_says_where_and_why(caplog: pytest.LogCaptureFixture) -> None:
+    """Place and reason, nothing of the value; other outcomes have no line."""
+    letter = DeadLetter("decode", "InvalidArticle", "body is missing")
+    log_dead_letters([ticket(7, Tombstone()), ticket(8, letter)])
+    assert ["dead letter: articles-3, offset 8: body is missing (InvalidArticle, decode)"] == caplog.messages
+
+
+def test_a_flood_of_them_is_not_a_flood_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """All lines are of one kind, whatever their places and reasons, so that the log's own limit holds."""
+    log_dead_letters([ticket(number, DeadLetter("decode", "E", f"reason {number}")) for number in range(1_000)])
+    repeats = Repeats(20)
+    assert 20 == sum(repeats.filter(record) for record in caplog.records)
+    assert {logging.WARNING} == {record.levelno for record in caplog.records}

@@ -1,0 +1,109 @@
+"""What is sure to end a start ends it before the model is loaded; what is not, does not."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from commands.test_doctor import deny
+from confluent_kafka.admin import AclOperation, AdminClient, NewTopic, ResourceType
+from kafka.clients import config_for
+from kafka.harness import wait_until
+from support.topics import Topics, make_topics
+
+from broker import Cluster
+from enricher.errors import BrokerError, SettingsError
+from enricher.kafka.precheck import check_start
+
+AUTHORIZER = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+    "super.users": "User:nobody",
+}
+
+
+@pytest.fixture(scope="module")
+def strict_broker() -> Iterator[Cluster]:
+    """A broker with an authorizer; who connects to it may do everything that no rule denies."""
+    with Cluster(nodes=1, properties=AUTHORIZER) as cluster:
+        yield cluster
+
+
+@pytest.mark.broker
+def test_a_start_that_can_go_on_is_let_through(topics: Topics) -> None:
+    """By a broker without rules, for a group that never was."""
+    check_start(config_for(topics))
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize(
+    ("kind", "resource", "operation", "wanted"),
+    [
+        (ResourceType.TOPIC, "input", "READ", "READ on the topic '{}'"),
+        (ResourceType.TOPIC, "output", "WRITE", "WRITE on the topic '{}'"),
+        (ResourceType.TOPIC, "dead_letters", "ALL", "WRITE on the topic '{}'"),
+        (ResourceType.GROUP, "group", "READ", "READ on the group '{}'"),
+        (ResourceType.GROUP, "group", "ALL", "READ on the group '{}'"),
+    ],
+)
+def test_a_right_that_is_missing_is_named(
+    strict_broker: Cluster, kind: ResourceType, resource: str, operation: str, wanted: str
+) -> None:
+    """Whether the broker still shows the resource (a single operation is denied) or not (all are)."""
+    topics = make_topics(strict_broker.bootstrap_servers)
+    name = getattr(topics, resource)
+    deny(strict_broker, kind, name, AclOperation[operation])
+    wait_until(lambda: refusal(topics) is not None, 30, "the broker has taken the rule over")
+    assert (refusal(topics) or "").endswith(f"Needed: {wanted.format(name)}")
+
+
+def refusal(topics: Topics) -> str | None:
+    """Why a start would end; None where it would not."""
+    try:
+        check_start(config_for(topics))
+    except BrokerError as error:
+        return str(error)
+    return None
+
+
+@pytest.mark.broker
+def test_a_missing_topic_ends_it_within_the_request_timeout(topics: Topics) -> None:
+    """And no sooner: a broker that has just come up knows no topic yet."""
+    config = config_for(topics, output_topic="nowhere", request_timeout_s=0.5)
+    with pytest.raises(BrokerError, match="no topic 'nowhere'"):
+        check_start(config)
+    late = f"{topics.output}.late"
+
+    def create(_pause_s: float) -> None:
+        admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
+        if late not in admin.list_topics(timeout=10).topics:
+            admin.create_topics([NewTopic(late, num_partitions=4, replication_factor=1)])[late].result(30)
+        time.sleep(0.1)
+
+    check_start(config_for(topics, output_topic=late, request_timeout_s=30.0), pause=create)
+
+
+@pytest.mark.broker
+def test_too_few_partitions_end_it(topics: Topics) -> None:
+    """As they do when the source is opened, with the same words and the same way out."""
+    few = f"{topics.output}.few"
+    admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
+    admin.create_topics([NewTopic(few, num_partitions=1, replication_factor=1)])[few].result(30)
+    config = config_for(topics, output_topic=few)
+    with pytest.raises(SettingsError, match="fewer"):
+        check_start(config)
+    check_start(replace(config, allow_fewer_partitions=True))
+
+
+def test_brokers_that_are_away_do_not_end_it(caplog: pytest.LogCaptureFixture) -> None:
+    """A start waits for them later, in its own way; what the client itself refuses is told at once."""
+    caplog.set_level("INFO", "enricher.kafka.precheck")
+    topics = Topics("127.0.0.1:1", "in", "out", "dead", "group", {})
+    check_start(config_for(topics))
+    assert "once the model is loaded" in caplog.text
+    with pytest.raises(SettingsError, match="made_up_property"):
+        check_start(config_for(topics, properties={"made_up_property": "1"}))
+    with pytest.raises(SettingsError, match="made_up_property"):
+        check_start(config_for(topics, properties={"consumer.made_up_property": "1"}))
