@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import orjson
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, Producer, TopicPartition
 
 CLIENTS, SILENCE_S = 3, 20.0
 SAMPLES = Path(__file__).resolve().parents[2] / "scripts" / "articles" / "wikinews.jsonl"
