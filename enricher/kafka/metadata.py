@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from enricher.errors import MissingTopic
+from enricher.kafka.timestamps import plausible_timestamp_s
 from enricher.records import Headers, Partition, RawRecord
 
 if TYPE_CHECKING:  # the worker asks no administrator's questions
@@ -76,21 +77,24 @@ def listed_offsets(
 
 def raw_record(message: Message, topic_id: str | None = None) -> RawRecord:
     """The message as a record of ours, of the topic with that id."""
-    kind, timestamp_ms = message.timestamp()
     offset = message.offset()
     assert offset is not None
-    # Publishers without a clock write -1, which the client hands on as a time.
-    timestamp_s = timestamp_ms / 1000 if kind and timestamp_ms >= 0 else None
     return RawRecord(
         partition_of(message),
         offset,
         message.key(),
         message.value(),
         headers_of(message),
-        timestamp_s,
+        _timestamp_s(message),
         topic_id,
         message.leader_epoch(),
     )
+
+
+def _timestamp_s(message: Message) -> float | None:
+    """When it was published. Publishers without a clock write -1, which the client hands on as a time."""
+    kind, timestamp_ms = message.timestamp()
+    return plausible_timestamp_s(timestamp_ms / 1000, time.time()) if kind else None
 
 
 def headers_of(message: Message) -> Headers:
