@@ -15,6 +15,7 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from enricher.core.commit_metadata import CommitMetadata
 from enricher.core.offsets import names_of
+from enricher.core.portions import Portions
 from enricher.errors import BrokerError, TransactionTrouble
 from enricher.kafka.assignment import Assignment
 from enricher.kafka.border import border, connecting, constructing, mapped
@@ -50,6 +51,7 @@ class KafkaSource:
         self._assignment = Assignment(self._consumer, config, self.watch, self._last_word)
         self._held = self._assignment.held
         self._damage = DamageWatch()
+        self._portions = Portions()
         self._catching_up: CatchingUp | None = None
         if until_caught_up:
             self._catching_up = CatchingUp(self._consumer, self._last_word, config.request_timeout_s)
@@ -87,7 +89,7 @@ class KafkaSource:
         self._assignment.tend(time.monotonic())
         with border("reading", self._last_word):
             # `consume` waits until it has *all* it was asked for, so it is asked for one where it may wait.
-            messages = self._consumer.consume(1, timeout_s) if timeout_s > 0 else self._consumer.consume(limit, 0)
+            messages = self._consumer.consume(1 if timeout_s > 0 else self._portions.of(limit), timeout_s)
             if self._raised:
                 raised, self._raised = self._raised, None
                 raise raised
@@ -96,7 +98,7 @@ class KafkaSource:
         now_s = time.monotonic()
         if not messages:
             self._assignment.drained(now_s)
-        return self._records_of(messages, now_s)
+        return self._portions.noted(self._records_of(messages, now_s))
 
     def pause(self) -> None:
         """Deliver nothing until `resume`. Prefetched records are dropped and fetched again, so not for short waits."""
@@ -226,7 +228,7 @@ class KafkaSource:
         """The record of a message; None for the client's events and for what is not ours any more."""
         error = message.error()
         if error is None:
-            record = raw_record(message, self.watch.topic_id)
+            record = raw_record(message, self.watch.topic_id, max_headers=self._config.max_headers)
             if not self._held.delivered(record):
                 return None
             self._assignment.heard(record.partition, now_s, record.size_bytes)
