@@ -9,6 +9,7 @@ from math import ceil
 
 from enricher.core.assembly import finish_enriched
 from enricher.core.decoding import LabelScheme
+from enricher.core.long_articles import LongArticles
 from enricher.core.windowing import WindowCutter
 from enricher.errors import InvalidArticle
 from enricher.ports import Lanes, Scheduler, Tokenized
@@ -18,6 +19,8 @@ _ARTICLE_CHARS = 64
 """What an article costs beside its text, as so many characters: an empty one is some work, too."""
 _LATELY = 32
 """Articles that `room` is guessed from."""
+_LONG_BATCHES = 8
+"""Batches' worth of windows of one long article that the scheduler has: enough to keep the device busy with it alone."""
 _DECODED_BYTES = 1_000_000
 """Of values that one turn of the loop decodes, but for the last one: hostile JSON takes 0.15 s for each megabyte."""
 
@@ -38,6 +41,7 @@ class Intake:
     chars_per_call: int
     moved_s: float = 0.0
     """When the tokenizer last gave something back, or had nothing to do."""
+    _long: LongArticles = field(default_factory=LongArticles)
     _undecoded: deque[InFlight] = field(default_factory=deque)
     _undecoded_bytes: int = 0
     _waiting: deque[InFlight] = field(default_factory=deque)
@@ -54,13 +58,15 @@ class Intake:
     @property
     def busy(self) -> bool:
         """True while tickets are here or with the tokenizer."""
-        return bool(self._undecoded or self._waiting or self.tokenizer.busy)
+        return bool(self._undecoded or self._waiting or self._long or self.tokenizer.busy)
 
     def take(self, tickets: Iterable[InFlight]) -> None:
         """Line up new tickets. A record without a value is a tombstone and needs no more."""
         for ticket in tickets:
             if ticket.raw.value is None:
                 ticket.finish(Tombstone())
+            elif self._long.is_long(ticket.raw):
+                self._long.wait(ticket)
             else:
                 self._undecoded.append(ticket)
                 self._undecoded_bytes += _value_bytes(ticket)
@@ -81,15 +87,30 @@ class Intake:
             self.moved_s = now_s
             if ticket.live:
                 self._queue(ticket, tokens, now_s)
+        moved |= self._begin_long()  # when results were taken back: others may take all room at once
+        at_once = _LONG_BATCHES * self.scheduler.max_batch_tokens // self.cutter.max_window_tokens
+        if windows := self._long.due(now_s, max(1, at_once)):
+            self.scheduler.add(windows)
+            moved = True
         return moved
 
     def drop_forgotten(self) -> None:
         """Let go of tickets that nobody waits for any more, and of their windows."""
+        self._long.drop_forgotten()
         self._undecoded = deque(ticket for ticket in self._undecoded if ticket.live)
         self._undecoded_bytes = sum(map(_value_bytes, self._undecoded))
         self._waiting = deque(ticket for ticket in self._waiting if ticket.live)
         self._waiting_chars = sum(map(_chars, self._waiting))
         self.scheduler.drop_forgotten()
+
+    def _begin_long(self) -> bool:
+        """Decode the next long article, where it may begin, and hand it to the tokenizer; True if there was one."""
+        if not self.tokenizer.room or not (ticket := self._long.next()):
+            return False
+        if self._decoded(ticket):
+            self._long.begin(ticket)
+            self.tokenizer.submit([ticket])
+        return True
 
     def _decode_some(self) -> bool:
         """Decode in the order of arrival, `_DECODED_BYTES` and the value that exceeds them; True if there was one."""
@@ -97,23 +118,23 @@ class Intake:
         while self._undecoded and decoded_bytes < _DECODED_BYTES:
             ticket = self._undecoded.popleft()
             decoded_bytes += _value_bytes(ticket)
-            self._decode(ticket)
+            if self._decoded(ticket):
+                self._waiting.append(ticket)
+                self._waiting_chars += _chars(ticket)
+            chars = _chars(ticket) if ticket.article else _value_bytes(ticket)
+            self._usual_chars += (chars - self._usual_chars) / _LATELY
         self._undecoded_bytes -= decoded_bytes
         return waiting
 
-    def _decode(self, ticket: InFlight) -> None:
+    def _decoded(self, ticket: InFlight) -> bool:
         assert ticket.raw.value is not None
         try:
             _check_headers(ticket.raw)
             ticket.article = self.decode(ticket.raw.value)
         except InvalidArticle as error:
             _refuse(ticket, error)
-            chars = _value_bytes(ticket)
-        else:
-            chars = _chars(ticket)
-            self._waiting.append(ticket)
-            self._waiting_chars += chars
-        self._usual_chars += (chars - self._usual_chars) / _LATELY
+            return False
+        return True
 
     def _next_call(self) -> list[InFlight]:
         """What goes to the tokenizer next, in the order of arrival."""
@@ -130,7 +151,8 @@ class Intake:
             _refuse(ticket, tokens)
             return
         windows = self.cutter.cut(ticket, tokens, now_s)
-        self.scheduler.add(windows)
+        if not self._long.hold(ticket, windows):
+            self.scheduler.add(windows)
         if not windows:
             finish_enriched(ticket, self.scheme)
 

@@ -28,7 +28,7 @@ class Hostile:
     kind: str
     key: bytes | None
     value: bytes | None
-    headers: list[tuple[str, bytes | None]]
+    headers: list[tuple[str, str | bytes | None]]
     timestamp_ms: int
     expected: str
 
@@ -81,9 +81,14 @@ VALUES: tuple[Callable[[random.Random], tuple[bytes | None, str]], ...] = (
 )  # fmt: skip
 
 
-def headers(dice: random.Random) -> list[tuple[str, bytes | None]]:
+def headers(dice: random.Random) -> list[tuple[str, str | bytes | None]]:
     """Mostly some, often too many, now and then as many as a message holds."""
-    few = [("traceparent", dice.randbytes(5)), ("x", None), ("ü" * 9, b"\xff"), ("", b"")]
+    few: list[tuple[str, str | bytes | None]] = [
+        ("traceparent", dice.randbytes(5)),
+        ("x", None),
+        ("ü" * 9, b"\xff"),
+        ("", b""),
+    ]
     kind = dice.randrange(4 * _SOON)
     if kind == 0:
         return [("a", b"")] * dice.choice([95_000, 100_000, 100_001, 190_000])
