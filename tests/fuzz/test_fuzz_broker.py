@@ -24,6 +24,7 @@ PER_RECORD_S = 0.1
 """A bound for hanging, not for speed."""
 
 
+@pytest.mark.timeout(7_200)  # of the full form; what hangs is found before
 def test_every_hostile_record_is_dealt_with_once(
     topics: Topics, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
