@@ -1,7 +1,8 @@
 """Tokenises no more of a very long text than its first tokens need, where only those count. Knows no library.
 
-A megabyte of exclamation marks has a million tokens, of which an article keeps 100,000: to make all of them took 1.6 s of
-a core and 558 MB, those of its beginning take 0.12 s and 62 MB. The beginning of a text has the same tokens as the whole, up to the word in which it is cut.
+A megabyte of exclamation marks has a million tokens, of which an article keeps 100,000: to make all of them took 1.6 s of a
+core and 558 MB, those of its beginning take 0.12 s and 62 MB. A beginning has the same tokens as the whole text, up to
+the word in which it is cut.
 """
 
 from __future__ import annotations
