@@ -93,6 +93,8 @@ class Gauges:
         oldest_s = self.tracker.oldest_timestamp_s({partition for partition, lag in lags.items() if lag > 0})
         stamps_s = [oldest_s, *(ticket.raw.timestamp_s for ticket in self.publishing)]
         known_s = self.epoch_clock() - min((stamp_s for stamp_s in stamps_s if stamp_s is not None), default=math.inf)
+        untimed_s = self.tracker.oldest_untimed_s()
+        here_s = 0.0 if untimed_s is None else self.clock() - untimed_s
         trouble = self._trouble
         left_s = 0.0 if trouble is None else trouble.age_s + self.clock() - trouble.since_s
-        return max(0.0, known_s, connection.away_s, connection.silent_s, left_s)
+        return max(0.0, known_s, here_s, connection.away_s, connection.silent_s, left_s)

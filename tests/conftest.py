@@ -27,8 +27,11 @@ def _ctrl_c_is_heard() -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Which Kafka the tests with the shared broker run against."""
+    """Which Kafka the tests with the shared broker run against, and how many hostile records one of them writes."""
     listed = ", ".join(VERSIONS)
+    parser.addoption(
+        "--fuzz-records", default=3_000, type=int, help="hostile records of tests/fuzz/test_fuzz_broker.py"
+    )
     parser.addoption("--kafka", default=DEFAULT, metavar="VERSION", help=f"version of the shared broker: {listed}")
 
 

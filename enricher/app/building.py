@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 
 from enricher.app.model import Model, batch_rules, window_cutter
@@ -24,7 +26,7 @@ from enricher.kafka.rivals import LOOK_S, Rivals
 from enricher.kafka.sink import TransactionalSink
 from enricher.pacing import Limits
 from enricher.ports import Sink, Source, Tokenized, Tracing
-from enricher.records import Batch, BatchResult, InFlight, ModelCard
+from enricher.records import Article, Batch, BatchResult, InFlight, ModelCard
 from enricher.recovery import Recovery, RecoveryLimits
 from enricher.settings import Settings
 from enricher.tally import Tally
@@ -64,6 +66,7 @@ def kafka_config(settings: Settings) -> KafkaConfig:
         start=kafka.start,
         allow_fewer_partitions=kafka.allow_fewer_partitions,
         partition_timeout_s=kafka.partition_timeout_s,
+        max_headers=articles.max_headers,
         properties=kafka.client_properties(),
     )
 
@@ -128,7 +131,7 @@ def _worker(
     bell = Bell()
     rules = batch_rules(settings, model)
     intake = Intake(
-        decode=lambda value: decode_article(value, max_article_chars=settings.articles.max_article_chars),
+        decode=_decoder(settings),
         tokenizer=_tokenizer_lanes(settings, model.tokenizer, bell, made_of),
         cutter=window_cutter(settings, model),
         scheduler=(ArrivalScheduler if model.prepared.form.packs else LengthBucketScheduler)(rules),
@@ -145,6 +148,13 @@ def _worker(
         tracing=tracing,
     )
     return Worker(rooms, _limits(settings, rules), tally, clock=time.monotonic, bell=bell, guard=guard)
+
+
+def _decoder(settings: Settings) -> Callable[[bytes], Article]:
+    articles = settings.articles
+    return partial(
+        decode_article, max_value_bytes=articles.max_value_bytes, max_article_chars=articles.max_article_chars
+    )
 
 
 def _engine_lanes(model: Model, bell: Bell, made_of: Parts) -> Lanes[Batch, BatchResult]:

@@ -171,7 +171,8 @@ def _less_and_less(raw: RawRecord) -> Iterator[_Kept]:
 
     The value goes first because it is nearly always what is large, and topic, partition and offset find it again.
     """
-    kept = _Kept(raw)
+    omitted = raw.omitted_headers
+    kept = _Kept(raw, headers_omitted_bytes=None if omitted is None else omitted.size_bytes)
     yield kept
     if raw.value is not None:
         kept = replace(kept, raw=replace(kept.raw, value=None), value_omitted_bytes=len(raw.value))

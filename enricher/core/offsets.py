@@ -118,6 +118,18 @@ class OffsetTracker:
                 oldest.append(lane.last_timestamp_s if partition in behind else None)
         return min((timestamp_s for timestamp_s in oldest if timestamp_s is not None), default=None)
 
+    def oldest_untimed_s(self) -> float | None:
+        """When the oldest head of a partition that has no time of its own arrived here, by the worker's clock.
+
+        It is older than that. May be asked from any thread.
+        """
+        arrived: list[float] = []
+        for lane in list(self._lanes.values()):
+            with suppress(IndexError):
+                if lane.tickets[0].raw.timestamp_s is None:
+                    arrived.append(lane.tickets[0].arrived_s)
+        return min(arrived, default=None)
+
     def idle(self) -> list[Partition]:
         """Partitions of which nothing is in flight: their position may be committed as it stands."""
         return [partition for partition, lane in self._lanes.items() if not lane.tickets]

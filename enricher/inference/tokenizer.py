@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, cast
 import numpy as np
 
 from enricher.errors import InvalidArticle
+from enricher.inference.beginnings import encode_beginning, is_long
 from enricher.inference.special_tokens import text_only
 from enricher.inference.tokenizer_files import load_tokenizer, pad_id_of, specials_of
 from enricher.records import Article, TokenizedArticle, TokenizedField
@@ -115,7 +116,9 @@ class ArticleTokenizer:
 
     def tokenize(self, articles: Sequence[Article]) -> list[TokenizedArticle | InvalidArticle]:
         """One result per article, in order; an article that can never be tokenised gives an InvalidArticle. Blocks."""
-        encodings = self._encode([text for article in articles for text in (article.title, article.body)])
+        texts = [text for article in articles for text in (article.title, article.body)]
+        long = any(is_long(text, self._max_article_tokens) for text in texts)
+        encodings = [self._encode_beginning(text) for text in texts] if long else self._encode(texts)
         pairs = zip(articles, encodings[0::2], encodings[1::2], strict=True)
         return [self._article(article, title, body) for article, title, body in pairs]
 
@@ -129,6 +132,9 @@ class ArticleTokenizer:
         else:
             return encodings
         return [None] if len(texts) == 1 else [self._encode([text])[0] for text in texts]
+
+    def _encode_beginning(self, text: str) -> Encoding | None:
+        return encode_beginning(text, self._max_article_tokens, lambda part: self._encode([part])[0])
 
     def _article(
         self, article: Article, title: Encoding | None, body: Encoding | None
@@ -144,7 +150,7 @@ class ArticleTokenizer:
     def _cut(self, fields: Sequence[TokenizedField], length_tokens: int) -> TokenizedArticle | InvalidArticle:
         """An article above the limit, without the words beyond it. Its title comes first, so its body is cut first."""
         if self._too_long == "dead_letter":
-            rule = f"{length_tokens} tokens, and the limit (max_article_tokens) is {self._max_article_tokens}"
+            rule = f"at least {length_tokens} tokens, and the limit (max_article_tokens) is {self._max_article_tokens}"
             return InvalidArticle(rule, stage="tokenize")
         kept, room = [], self._max_article_tokens
         for part in fields:

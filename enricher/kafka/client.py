@@ -49,6 +49,8 @@ class KafkaConfig:
     """Whether an output topic may have fewer partitions than the input."""
     partition_timeout_s: float = 60.0
     """For how long a partition that has records may give none."""
+    max_headers: int = 300
+    """Headers of a record that are kept; where there are more, none is."""
     properties: Mapping[str, str | int | float | bool] = field(default_factory=dict, repr=False)  # it may hold secrets
 
     def __post_init__(self) -> None:

@@ -84,7 +84,7 @@ class Delivery:
         """The record of a message; None for the client's events and for what is not ours any more."""
         error = message.error()
         if error is None:
-            record = raw_record(message, self._watch.topic_id)
+            record = raw_record(message, self._watch.topic_id, max_headers=self._config.max_headers)
             if not self._held.delivered(record):
                 return None
             self._assignment.heard(record.partition, now_s, record.size_bytes)

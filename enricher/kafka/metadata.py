@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from enricher.errors import MissingTopic
-from enricher.records import Headers, Partition, RawRecord
+from enricher.kafka.timestamps import plausible_timestamp_s
+from enricher.records import Headers, OmittedHeaders, Partition, RawRecord
 
 if TYPE_CHECKING:  # the worker asks no administrator's questions
     from confluent_kafka.admin import AdminClient, OffsetSpec
@@ -74,27 +75,40 @@ def listed_offsets(
     return offsets
 
 
-def raw_record(message: Message, topic_id: str | None = None) -> RawRecord:
-    """The message as a record of ours, of the topic with that id."""
-    kind, timestamp_ms = message.timestamp()
+def raw_record(message: Message, topic_id: str | None = None, *, max_headers: int | None = None) -> RawRecord:
+    """The message as a record of ours, of the topic with that id. Of more than `max_headers` headers none is kept."""
     offset = message.offset()
     assert offset is not None
-    # Publishers without a clock write -1, which the client hands on as a time.
-    timestamp_s = timestamp_ms / 1000 if kind and timestamp_ms >= 0 else None
+    headers, omitted = headers_of(message), None
+    if max_headers is not None and len(headers) > max_headers:
+        size_bytes = sum([len(name.encode()) + len(value or b"") for name, value in headers])
+        headers, omitted = (), OmittedHeaders(len(headers), size_bytes)
+        message.set_headers([])  # the message lives as long as its neighbours of one poll, and would keep them
     return RawRecord(
         partition_of(message),
         offset,
         message.key(),
         message.value(),
-        headers_of(message),
-        timestamp_s,
+        headers,
+        _timestamp_s(message),
         topic_id,
         message.leader_epoch(),
+        omitted_headers=omitted,
     )
 
 
+def _timestamp_s(message: Message) -> float | None:
+    """When it was published. Publishers without a clock write -1, which the client hands on as a time."""
+    kind, timestamp_ms = message.timestamp()
+    return plausible_timestamp_s(timestamp_ms / 1000, time.time()) if kind else None
+
+
 def headers_of(message: Message) -> Headers:
-    """As they came; none where a name is not UTF-8, which the client cannot give: it fails in an odd way."""
+    """As they came; none where a name is not UTF-8, which the client cannot give: it fails in an odd way.
+
+    None either where there are more than 100,000: librdkafka then gives a message without headers, and no error, so that
+    nothing tells it from one that never had any.
+    """
     try:
         # The stub allows dicts as headers, the client gives pairs.
         return tuple(_read_headers(message) or ())

@@ -13,6 +13,7 @@ from dataclasses import replace
 from confluent_kafka import Consumer, TopicPartition
 
 from enricher.core.commit_metadata import CommitMetadata
+from enricher.core.portions import Portions
 from enricher.kafka.assignment import Assignment
 from enricher.kafka.border import border, connecting, constructing
 from enricher.kafka.catching_up import CatchingUp
@@ -46,6 +47,7 @@ class KafkaSource:
         self._assignment = Assignment(self._consumer, config, self.watch, self._last_word)
         self._held = self._assignment.held
         self._delivery = Delivery(config, self._assignment, self.watch, self._last_word)
+        self._portions = Portions()
         self._catching_up: CatchingUp | None = None
         if until_caught_up:
             self._catching_up = CatchingUp(self._consumer, self._last_word, config.request_timeout_s)
@@ -75,14 +77,14 @@ class KafkaSource:
         self._assignment.tend(time.monotonic())
         with border("reading", self._last_word):
             # `consume` waits until it has *all* it was asked for, so it is asked for one where it may wait.
-            messages = self._consumer.consume(1, timeout_s) if timeout_s > 0 else self._consumer.consume(limit, 0)
+            messages = self._consumer.consume(1 if timeout_s > 0 else self._portions.of(limit), timeout_s)
             self._rebalances.check()
             # A member with more members than partitions gets none, and is told nothing.
             self._joined = self._joined or bool(self._consumer.memberid())
         now_s = time.monotonic()
         if not messages:
             self._assignment.drained(now_s)
-        return self._delivery.records_of(messages, limit, now_s)
+        return self._portions.noted(self._delivery.records_of(messages, limit, now_s))
 
     def pause(self) -> None:
         """Deliver nothing until `resume`. Prefetched records are dropped and fetched again, so not for short waits."""

@@ -1,6 +1,7 @@
 """What moves through the worker. Plain data only: nothing here knows Kafka, ONNX Runtime or the clock."""
 
 from enricher.records.articles import (
+    HEADER_BYTES,
     Article,
     Coverage,
     DeadLetter,
@@ -12,6 +13,7 @@ from enricher.records.articles import (
     Int32Array,
     LetterForm,
     ModelCard,
+    OmittedHeaders,
     Outcome,
     Partition,
     RawRecord,
@@ -36,6 +38,7 @@ from enricher.records.flight import (
 )
 
 __all__ = [
+    "HEADER_BYTES",
     "Article",
     "Batch",
     "BatchResult",
@@ -51,6 +54,7 @@ __all__ = [
     "LetterForm",
     "Mark",
     "ModelCard",
+    "OmittedHeaders",
     "Outcome",
     "OwnedLabels",
     "Partition",

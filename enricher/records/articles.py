@@ -41,6 +41,22 @@ class Unreadable:
     reason: str
 
 
+HEADER_BYTES = 176
+"""What a header costs in memory beside its name and its value: a tuple of two, their two objects, a place in a list.
+
+Measured in CPython 3.11: 95,000 headers with names of 6 and values of 5 bytes took 186 bytes each.
+"""
+
+
+@hot_record()
+class OmittedHeaders:
+    """Headers that a record had, and that were let go of on reading: there were too many."""
+
+    count: int
+    size_bytes: int
+    """Of their names and values."""
+
+
 @hot_record()
 class RawRecord:
     """One input record as the source delivered it, untouched: what a dead letter gives back."""
@@ -58,11 +74,13 @@ class RawRecord:
     """The epoch of the partition's leader that wrote it: committed with the offset, it tells a log that was cut off."""
     unreadable: Unreadable | None = None
     """Set where key, value and headers are missing because nobody could read them."""
+    omitted_headers: OmittedHeaders | None = None
+    """Set where there were more headers than `articles.max_headers`: then `headers` is empty."""
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of key, value and headers, which is what holding the record in memory costs."""
-        size_bytes = len(self.key or b"") + len(self.value or b"")
+        """What holding key, value and headers in memory costs."""
+        size_bytes = len(self.key or b"") + len(self.value or b"") + HEADER_BYTES * len(self.headers)
         for name, value in self.headers:
             size_bytes += len(name) + len(value or b"")
         return size_bytes

@@ -54,7 +54,7 @@ class Load:
 
     waiting: int
     age_s: float
-    """Of the oldest unprocessed record; `inf` where nobody knows."""
+    """Of the oldest unprocessed record whose time is known; `inf` where none is."""
     waiting_partitions: int
     partitions: int
     workers: int

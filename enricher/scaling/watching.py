@@ -115,7 +115,7 @@ class Watch:
         self._rates.note(backlog, self._looked_s)
         return Load(
             waiting=backlog.behind,
-            age_s=math.inf if backlog.age_s is None else backlog.age_s,
+            age_s=math.inf if (age_s := backlog.known_age_s) is None else age_s,
             waiting_partitions=backlog.waiting_partitions,
             partitions=len(backlog.partitions),
             workers=backlog.workers,

@@ -131,7 +131,7 @@ INSTRUMENTS: tuple[Instrument, ...] = (
     _gauge("enricher.queue.tokens", "{token}", "Their tokens.", lambda seen: one(seen.levels().queued_tokens)),
     _gauge("enricher.in_flight.articles", "{article}", "Read, and not yet committed.",
            lambda seen: one(seen.levels().in_flight_articles)),
-    _gauge("enricher.in_flight.size", "By", "Bytes of their keys, values and headers.",
+    _gauge("enricher.in_flight.size", "By", "What their keys, values and headers take in memory.",
            lambda seen: one(seen.levels().in_flight_bytes)),
     _gauge("enricher.held_back.articles", "{article}", "Finished, but behind an unfinished offset of their partition.",
            lambda seen: one(seen.levels().held_back_articles)),

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from enricher.codec import MAX_ID_CHARS, METADATA_FIELDS, decode_article
+from enricher.codec import MAX_ID_CHARS, METADATA_FIELDS, articles, decode_article
 from enricher.errors import InvalidArticle
 from enricher.records import Article
 
@@ -44,6 +44,16 @@ def refusal(value: bytes) -> str:
         decode(value)
     assert caught.value.stage == "decode"
     return str(caught.value)
+
+
+def test_a_value_above_the_limit_is_refused_before_it_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reason says both sizes. At the limit it is read."""
+    value = article()
+    limits = {"max_article_chars": LIMIT_CHARS}
+    assert decode(value) == decode_article(value, max_value_bytes=len(value), **limits)
+    monkeypatch.setattr(articles, "orjson", None)
+    with pytest.raises(InvalidArticle, match=f"value has {len(value)} bytes, at most {len(value) - 1} are allowed"):
+        decode_article(value, max_value_bytes=len(value) - 1, **limits)
 
 
 def test_article_keeps_its_texts_and_its_metadata() -> None:

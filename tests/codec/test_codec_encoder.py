@@ -24,6 +24,7 @@ from enricher.records import (
     InFlight,
     LetterForm,
     ModelCard,
+    OmittedHeaders,
     Outcome,
     Partition,
     RawRecord,
@@ -141,6 +142,17 @@ def test_dead_letter_with_a_huge_key_loses_it_at_last(raw: RawRecord) -> None:
     assert (message.key, message.value) == (None, None)
     assert ours(message.headers)["enricher.dlq.key.omitted_bytes"] == b"5000"
     assert ours(message.headers)["enricher.dlq.source.offset"] == b"1042"
+
+
+def test_headers_that_were_let_go_of_on_reading_are_told_in_every_form(raw: RawRecord) -> None:
+    """The letter gives back key and value, and says how large the headers were."""
+    raw = replace(raw, headers=(), omitted_headers=OmittedHeaders(95_000, 190_000))
+    message = encoder().outgoing(finished(raw, LETTER))
+    assert (raw.key, raw.value) == (message.key, message.value)
+    assert ours(message.headers)["enricher.dlq.headers.omitted_bytes"] == b"190000"
+    bare = encoder().outgoing(finished(raw, replace(LETTER, form=LetterForm.BARE)))
+    assert (None, None) == (bare.key, bare.value)
+    assert ours(bare.headers)["enricher.dlq.headers.omitted_bytes"] == b"190000"
 
 
 @pytest.mark.parametrize("form", LetterForm)

@@ -150,7 +150,7 @@ def test_a_packed_file_is_recognised_by_its_content(tmp_path: Path) -> None:
     file = tmp_path / "articles"
     file.write_bytes(gzip.compress(json_lines(article("a")).encode()))
     inputs = Inputs([file, file], several_passes=False)
-    assert check_lines(inputs, max_article_chars=1_000) == 2
+    assert check_lines(inputs, max_article_chars=1_000, max_value_bytes=10_000) == 2
 
 
 def test_a_broken_packed_file_is_an_error_of_ours(tmp_path: Path) -> None:
@@ -158,4 +158,4 @@ def test_a_broken_packed_file_is_an_error_of_ours(tmp_path: Path) -> None:
     file = tmp_path / "articles.gz"
     file.write_bytes(gzip.compress(json_lines(article("a")).encode())[:-8])
     with pytest.raises(FatalError, match=r"articles\.gz"):
-        check_lines(Inputs([file], several_passes=False), max_article_chars=1_000)
+        check_lines(Inputs([file], several_passes=False), max_article_chars=1_000, max_value_bytes=10_000)

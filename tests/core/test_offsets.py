@@ -6,7 +6,7 @@ import pytest
 from core.building import P0, raw
 
 from enricher.core.offsets import OffsetTracker
-from enricher.records import InFlight, RawRecord, Tombstone
+from enricher.records import HEADER_BYTES, InFlight, RawRecord, Tombstone
 
 
 def tracked(*offsets: int, tracker: OffsetTracker | None = None) -> tuple[OffsetTracker, list[InFlight]]:
@@ -92,7 +92,7 @@ def test_bytes_in_flight_are_those_of_key_value_and_headers() -> None:
     tracker, ticket = OffsetTracker(), InFlight(RawRecord(P0, 5, b"key", b"value", (("name", b"12"), ("n", None))), 0.0)
     tracker.assign([P0])
     tracker.track(ticket)
-    assert len("keyvaluename12n") == tracker.in_flight_bytes
+    assert len("keyvaluename12n") + 2 * HEADER_BYTES == tracker.in_flight_bytes
     ticket.finish(Tombstone())
     tracker.release({})
     assert tracker.in_flight_bytes == 0

@@ -130,7 +130,7 @@ def test_above_the_limit_an_article_can_be_refused_instead() -> None:
     tokenizer = ArticleTokenizer(Checkpoint.open(EMBEDDED_FOLDER), max_article_tokens=5, too_long="dead_letter")
     (refused,) = tokenizer.tokenize([Article("1", "one two three", "four five six")])
     assert isinstance(refused, InvalidArticle)
-    assert str(refused) == "6 tokens, and the limit (max_article_tokens) is 5"
+    assert str(refused) == "at least 6 tokens, and the limit (max_article_tokens) is 5"
 
 
 def test_threads_may_share_a_tokenizer(tokenizer: ArticleTokenizer) -> None:

@@ -16,6 +16,7 @@ from kafka.harness import Sent, publish
 from support.topics import Topics
 
 from enricher.errors import TransactionTrouble
+from enricher.scaling.reading import BacklogReader
 
 pytestmark = pytest.mark.broker
 
@@ -77,15 +78,20 @@ def test_headers_whose_names_are_no_text_are_left_out(topics: Topics, caplog: py
     assert f"{topics.input}[0] offset {_SOON_FAST}: its headers are left out" in caplog.text
 
 
-def test_a_record_without_a_time_has_none(topics: Topics) -> None:
-    """Kafka's -1 is no moment in 1969: the record would look half a century old, and call for every worker there is."""
+@pytest.mark.parametrize("timestamp_ms", [-1, 1, 1_790_000_000])
+def test_a_record_with_a_time_that_nobody_means_has_none(topics: Topics, timestamp_ms: int) -> None:
+    """Kafka's -1, a clock that was never set, seconds: no age of half a century that calls for every worker there is."""
     publisher = Librdkafka(topics.bootstrap_servers)
-    publisher.write(topics.input, b"timeless", header=b"name", timestamp_ms=-1)
+    publisher.write(topics.input, b"timeless", header=b"name", timestamp_ms=timestamp_ms)
     publisher.close()
     source, _ = opened(config_for(topics))
     (record,) = records_of(source, 1)
     source.close()
     assert record.timestamp_s is None
+    reader = BacklogReader(config_for(topics))
+    seen = reader.look()
+    reader.close()
+    assert (1, None) == (seen.behind, seen.age_s)
 
 
 def test_a_log_that_begins_anew_is_trouble_to_recover_from(topics: Topics) -> None:

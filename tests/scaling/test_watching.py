@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
+from dataclasses import replace
 
 import pytest
 from scaling.building import backlog
@@ -195,3 +197,16 @@ def test_questions_about_others_leave_threads_for_the_configured_one(monkeypatch
         slow.hold.set()
         first.join()
     assert 10 == watches.see(asked("other")).load.waiting
+
+
+def test_one_record_without_a_time_does_not_make_all_that_waits_overdue() -> None:
+    """Anybody can publish one: the ages that are known decide. Beside partitions where nothing waits it stays unknown."""
+    watch, reader, clock, _ = watched()
+    fresh = backlog(done=0, written=100, age_s=1.0, partitions=4)
+    odd = replace(fresh.partitions[0], age_s=None)
+    reader.seen = replace(fresh, partitions=[odd, *fresh.partitions[1:]])
+    assert (1.0, 1) == (watch.see(Rules(), 1.0).load.age_s, watch.see(Rules(), 1.0).wanted)
+    clock.now_s += 10
+    idle = backlog(done=5, written=5, partitions=3)
+    reader.seen = replace(fresh, partitions=[odd, *idle.partitions])
+    assert watch.see(Rules(), 1.0).load.age_s == math.inf

@@ -110,6 +110,18 @@ def test_in_a_recovery_the_oldest_gets_older(world: World) -> None:
     assert 0.0 == gauges.read().oldest_age_s
 
 
+def test_a_record_without_a_time_is_at_least_as_old_as_its_stay_here(world: World) -> None:
+    """Else a partition that stands still behind one would look fresh for ever."""
+    process = world.start()
+    gauges = process.worker.gauges
+    gauges.epoch_clock = world.clock
+    gauges.tracker.assign([ZERO, ONE])
+    gauges.tracker.track(ticket(ZERO, 0, None))
+    world.clock.wait(25.0, lambda: False)
+    gauges.tracker.track(ticket(ONE, 0, world.clock() - 5.0))
+    assert 25.0 == gauges.read().oldest_age_s
+
+
 def test_while_no_broker_answers_the_oldest_is_at_least_as_old(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A record that was published just then would be."""
     process = world.start()

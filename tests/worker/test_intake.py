@@ -6,18 +6,20 @@ from collections.abc import Sequence
 from itertools import pairwise
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from worker.fake_clock import FakeBell, FakeClock, FakeLanes
 from worker.fake_model import AFTER, BEFORE, LABELS, article_value, decode, tokenize
 from worker.world import INVALID, RULES
 
+from enricher import intake as intake_module
 from enricher.core.batching import LengthBucketScheduler
 from enricher.core.decoding import LabelScheme
 from enricher.core.windowing import WindowCutter
 from enricher.intake import Intake
 from enricher.ports import Tokenized
-from enricher.records import DeadLetter, InFlight, Partition, RawRecord
+from enricher.records import DeadLetter, InFlight, OmittedHeaders, Partition, RawRecord, Tombstone
 
 PER_CALL, EACH = 1_000, 64
 """Characters that go to the tokenizer at once; what an article counts beside its text."""
@@ -59,10 +61,12 @@ def test_there_is_room_for_as_many_as_fill_the_tokenizers_calls() -> None:
     room, _ = intake(calls=4)
     for _ in range(200):
         room.take(tickets([186]))  # 250 with what each counts
+        room._decode_some()
         room._waiting.clear()
         room._waiting_chars = 0
     assert room.room == 16
     room.take(tickets([186] * 5))
+    room._decode_some()
     assert room.room == 11
     room.advance(0.0)
     assert room.room == 8, "two of four calls are taken"
@@ -91,3 +95,57 @@ def test_what_cannot_be_read_never_gets_to_the_tokenizer() -> None:
     room.advance(0.0)
     assert isinstance(ticket.outcome, DeadLetter)
     assert (0, []) == (room._waiting_chars, lanes.submitted)
+
+
+def test_a_turn_decodes_so_many_bytes_and_one_value_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slow values that arrive together are decoded turn by turn, in their order, and the loop lives meanwhile."""
+    monkeypatch.setattr(intake_module, "_DECODED_BYTES", 5_000)
+    room, lanes = intake()
+    arrived = tickets([2_000 - EACH] * 10)
+    room.take(arrived)
+    seen: list[int] = []
+    while room.advance(0.0) and seen[-1:] != [10]:
+        seen.append(sum(ticket.article is not None for ticket in arrived))
+    assert seen == [3, 6, 9, 10]
+    assert arrived == [ticket for call in lanes.submitted for ticket in call]
+
+
+def test_what_waits_to_be_decoded_takes_room_and_keeps_the_loop_awake(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing more is read for it, and the loop waits for nobody while there is something to decode."""
+    monkeypatch.setattr(intake_module, "_DECODED_BYTES", 1)
+    room, _ = intake(calls=4)
+    room.take(tickets([2_000] * 3))
+    assert (0, True) == (room.room, room.busy)
+    assert room.advance(0.0), "the loop does not wait after this turn"
+    room.take(late := tickets([50]))
+    for ticket in late:
+        ticket.forgotten = True
+    room.drop_forgotten()
+    assert room._undecoded_bytes == 2 * (2_000 + EACH + len(b"\n"))
+
+
+def test_refused_values_count_for_how_large_articles_are_lately() -> None:
+    """Where large values come that are no articles, fewer are read at once."""
+    room, _ = intake(calls=4)
+    assert room.room == 4
+    for value in [b"x" * 100_000] * 4:
+        room.take([InFlight(RawRecord(Partition("t", 0), 0, None, value), 0.0)])
+        room.advance(0.0)
+    assert room.room == 1
+
+
+def test_an_article_with_too_many_headers_is_a_dead_letter_and_a_tombstone_is_one() -> None:
+    """The reason says how many there were. A tombstone's headers never went anywhere, and a deletion is not lost."""
+    room, lanes = intake()
+    article, tombstone = (
+        InFlight(
+            RawRecord(Partition("t", 0), offset, None, value, omitted_headers=OmittedHeaders(95_000, 190_000)), 0.0
+        )
+        for offset, value in enumerate([article_value("", "x"), None])
+    )
+    room.take([article, tombstone])
+    room.advance(0.0)
+    assert isinstance(article.outcome, DeadLetter)
+    assert article.outcome.message == "95000 headers are more than articles.max_headers allows; none of them is kept"
+    assert tombstone.outcome == Tombstone()
+    assert lanes.submitted == []

@@ -53,7 +53,11 @@ def publish(
     inputs = Inputs(files, several_passes=check or repeat > 1)
     inputs.require()
     if check:
-        count = check_lines(inputs, max_article_chars=settings.articles.max_article_chars)
+        count = check_lines(
+            inputs,
+            max_article_chars=settings.articles.max_article_chars,
+            max_value_bytes=settings.articles.max_value_bytes,
+        )
         remark_console().print(f"{count:,} valid articles")
     config = kafka_config(settings)
     own_id = transactional_id(config.group_id, config.instance, "publish", str(os.getpid())) if transactional else None

@@ -84,12 +84,12 @@ class Inputs:
         return self._kept
 
 
-def check_lines(inputs: Inputs, *, max_article_chars: int) -> int:
+def check_lines(inputs: Inputs, *, max_article_chars: int, max_value_bytes: int) -> int:
     """Count the lines; raises FatalError with the place of the first that is no valid article."""
     count = 0
     for line in inputs.lines():
         try:
-            decode_article(line.value, max_article_chars=max_article_chars)
+            decode_article(line.value, max_article_chars=max_article_chars, max_value_bytes=max_value_bytes)
         except InvalidArticle as error:
             raise FatalError(f"{line.source}, line {line.number}: {error}. Nothing was published") from error
         count += 1

@@ -1,0 +1,107 @@
+"""Very long articles: few at once, piece by piece, and nothing of them is lost."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from enricher.core import long_articles
+from enricher.core.long_articles import LongArticles
+from enricher.records import InFlight, Partition, RawRecord, Tombstone, Window
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(long_articles, "LONG_BYTES", 10)
+    monkeypatch.setattr(long_articles, "UNDER_WAY_BYTES", 100)
+
+
+def ticket(value_bytes: int) -> InFlight:
+    """Of a value of that size."""
+    return InFlight(RawRecord(Partition("articles", 0), 0, None, b"x" * value_bytes), 0.0)
+
+
+def windows(of: InFlight, count: int) -> list[Window]:
+    """So many, cut at 0 s."""
+    of.windows = of.windows_left = count
+    return [Window(of, np.zeros(4, np.int32), n, n, n + 1, 1, 0.0) for n in range(count)]
+
+
+def begun(articles: LongArticles, *tickets: InFlight) -> list[InFlight]:
+    """Put these into the line and begin all that may; those that did."""
+    for each in tickets:
+        articles.wait(each)
+    found = []
+    while following := articles.next():
+        articles.begin(following)
+        found.append(following)
+    return found
+
+
+def test_what_is_long_is_told_by_its_bytes_alone() -> None:
+    """Before anything is decoded; a tombstone is not."""
+    articles = LongArticles()
+    assert [False, True] == [articles.is_long(ticket(size).raw) for size in (10, 11)]
+    assert not articles.is_long(RawRecord(Partition("articles", 0), 0, b"k" * 20, None))
+
+
+def test_so_many_bytes_are_under_way_or_one_that_is_larger() -> None:
+    """In the order of arrival: a small one does not overtake a large one for which there is no room."""
+    articles, (a, b, c, d) = LongArticles(), [ticket(size) for size in (60, 40, 500, 20)]
+    assert [a, b] == begun(articles, a, b, c, d)
+    a.finish(Tombstone())
+    articles.due(0.0, 1)
+    assert [] == begun(articles)
+    b.forgotten = True
+    articles.due(0.0, 1)
+    assert [c] == begun(articles)
+    c.finish(Tombstone())
+    articles.due(0.0, 1)
+    assert [d] == begun(articles)
+
+
+def test_windows_go_piece_by_piece_as_others_come_back() -> None:
+    """Never more than asked for are with the scheduler, each goes once, in order, and its wait begins then."""
+    articles, article = LongArticles(), ticket(50)
+    begun(articles, article)
+    assert articles.due(1.0, 3) == []
+    assert articles.hold(article, windows(article, 8))
+    gone: list[Window] = []
+    for now_s, back in [(2.0, 0), (3.0, 1), (4.0, 0), (5.0, 3), (6.0, 3)]:
+        article.windows_left -= back
+        due = articles.due(now_s, 3)
+        assert [now_s] * len(due) == [window.arrived_s for window in due]
+        gone += due
+        assert article.windows_left - (8 - len(gone)) <= 3
+    assert list(range(8)) == [window.start for window in gone]
+
+
+def test_there_is_something_to_do_while_one_waits_or_windows_are_held() -> None:
+    """The loop would take it for lost otherwise."""
+    articles, article = LongArticles(), ticket(50)
+    assert not articles
+    articles.wait(article)
+    assert articles
+    begun(articles)
+    assert not articles, "the tokenizer has it"
+    articles.hold(article, windows(article, 2))
+    assert articles
+    articles.due(0.0, 2)
+    assert not articles, "the scheduler has it"
+
+
+def test_what_is_forgotten_is_let_go_of() -> None:
+    """Waiting or under way, with its windows."""
+    articles, (a, b, c) = LongArticles(), [ticket(90) for _ in range(3)]
+    begun(articles, a, b, c)
+    articles.hold(a, windows(a, 5))
+    a.forgotten = b.forgotten = True
+    articles.drop_forgotten()
+    assert articles.due(0.0, 5) == []
+    assert [c] == begun(articles)
+
+
+def test_windows_of_others_are_not_kept() -> None:
+    """They go to the scheduler at once."""
+    article = ticket(5)
+    assert not LongArticles().hold(article, windows(article, 3))

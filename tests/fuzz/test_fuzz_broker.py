@@ -1,0 +1,87 @@
+"""Hostile records through a real broker and a real worker: each is enriched, passed through or dead-lettered, once.
+
+`scripts/test tests/fuzz/test_fuzz_broker.py --fuzz-records 100000 -s` is the full form; `-s` shows the figures.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Message
+from fuzz.hostile import Hostile, publish
+from kafka.harness import headers_of, read_all, source_of, worker
+from support.topics import Topics
+
+pytestmark = pytest.mark.broker
+
+PEAK_MB = 1_500
+"""Of the worker's resident memory, with the settings' defaults."""
+PER_RECORD_S = 0.1
+"""A bound for hanging, not for speed."""
+
+
+@pytest.mark.timeout(7_200)  # of the full form; what hangs is found before
+def test_every_hostile_record_is_dealt_with_once(
+    topics: Topics, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """The worker ends with 0, is never found dead, stays within its memory, and nothing is lost, doubled or out of order."""
+    count = int(request.config.getoption("fuzz_records"))
+    places = publish(topics.bootstrap_servers, topics.input, count, seed=15)
+    assert count == len(places)
+    began_s = time.monotonic()
+    peak_mb = caught_up(topics, tmp_path / "worker.log", limit_s=120 + PER_RECORD_S * count)
+    spent_s = time.monotonic() - began_s
+    said = (tmp_path / "worker.log").read_text("utf-8")
+    assert "Traceback" not in said
+    seen = [outcome_of(message, places) for message in read(topics)]
+    counts = Counter(outcome for _, outcome in seen)
+    assert sorted(place for place, _ in seen) == sorted(places), "each place once"
+    assert counts.total() == count
+    wrong = [(places[place], outcome) for place, outcome in seen if places[place].expected not in {outcome, "any"}]
+    assert wrong == []
+    print(f"\n{count} hostile records in {spent_s:.0f} s: {dict(counts)}, peak {peak_mb:.0f} MB")
+    assert peak_mb < PEAK_MB
+
+
+def caught_up(topics: Topics, log: Path, limit_s: float) -> float:
+    """Run a worker to the end of the topic; its peak of resident memory, in megabytes."""
+    peak_mb, give_up_s = 0.0, time.monotonic() + limit_s
+    with worker(topics.environment, "--until-caught-up", log=log) as process:
+        while process.poll() is None:
+            assert time.monotonic() < give_up_s, f"not done within {limit_s:.0f} s"
+            peak_mb = max(peak_mb, peak_of(process))
+            time.sleep(0.05)
+        assert process.returncode == 0, log.read_text("utf-8")[-3_000:]
+    return peak_mb
+
+
+def peak_of(process: subprocess.Popen[bytes]) -> float:
+    """The most that a process has had in RAM so far, as Linux counts it; 0 where it has just ended."""
+    try:
+        lines = Path(f"/proc/{process.pid}/status").read_text("ascii").splitlines()
+    except OSError:
+        return 0.0
+    return next((int(line.split()[1]) / 1_000 for line in lines if line.startswith("VmHWM")), 0.0)
+
+
+def read(topics: Topics) -> list[Message]:
+    """All outputs; within a partition they stand in the order of the input."""
+    both = [read_all(topics.bootstrap_servers, topic) for topic in (topics.output, topics.dead_letters)]
+    for messages in both:
+        for number in {message.partition() for message in messages}:
+            offsets = [source_of(message)[1] for message in messages if message.partition() == number]
+            assert offsets == sorted(offsets)
+    return [message for messages in both for message in messages]
+
+
+def outcome_of(message: Message, places: dict[tuple[int, int], Hostile]) -> tuple[tuple[int, int], str]:
+    """Where its input stands, and what became of it."""
+    place = source_of(message)
+    assert message.key() == places[place].key
+    if "enricher.dlq.stage" in headers_of(message):
+        return place, "dead letter"
+    return place, "tombstone" if message.value() is None else "record"

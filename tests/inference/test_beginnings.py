@@ -1,0 +1,103 @@
+"""Very long texts: as many of their tokens are made as count, and those are the ones of the whole text."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from enricher.inference.beginnings import encode_beginning, is_long
+from enricher.inference.checkpoint import Checkpoint
+from enricher.inference.model import EMBEDDED_FOLDER
+from enricher.inference.tokenizer import ArticleTokenizer
+from enricher.records import Article, TokenizedArticle
+
+LIMIT_TOKENS = 400
+CHARS = 20_000
+NEWS = "Angela Merkel met Emmanuel Macron in São Paulo. "
+TEXTS = {
+    "marks": "!" * CHARS,
+    "Chinese": "中文東京" * (CHARS // 4),
+    "letters apart": "a b " * (CHARS // 4),
+    "words": NEWS * (CHARS // len(NEWS)),
+    "one word": "a" * CHARS,
+    "one word, then marks": "a" * (CHARS // 2) + "!" * (CHARS // 2),
+    "accents apart": "e\u0301" * (CHARS // 2),
+    "emoji": "\U0001f469\u200d\U0001f680" * (CHARS // 3),
+    "control characters, then words": "\x00" * (CHARS // 2) + NEWS * 200,
+    "anything": "".join(random.Random(7).choices("ab e\u0301中!\u200b\n\U0001f680#[]", k=CHARS)),
+}
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+def test_the_tokens_that_count_are_those_of_the_whole_text(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same ids, words and places, wherever the text is dense, and in the middle of whatever it is cut."""
+    tokenizer = ArticleTokenizer(Checkpoint.open(EMBEDDED_FOLDER), max_article_tokens=LIMIT_TOKENS, too_long="truncate")
+    (short,) = tokenizer.tokenize([Article("a", "A title", text)])
+    monkeypatch.setattr("enricher.inference.tokenizer.is_long", lambda *_: False)
+    (whole,) = tokenizer.tokenize([Article("a", "A title", text)])
+    assert isinstance(short, TokenizedArticle)
+    assert isinstance(whole, TokenizedArticle)
+    assert short.truncated == whole.truncated
+    for ours, expected in zip(short.fields, whole.fields, strict=True):
+        assert np.array_equal(ours.ids, expected.ids)
+        for token in range(len(expected.ids)):
+            assert ours.spans.chars_of(token) == expected.spans.chars_of(token)
+            assert ours.spans.word_of(token) == expected.spans.word_of(token)
+
+
+class Characters(str):
+    """A text whose tokens are its characters, each a word."""
+
+    __slots__ = ()
+
+    def token_to_word(self, token_index: int) -> int:
+        """The same number."""
+        return token_index
+
+
+class OneWord(Characters):
+    """The same, and all of it one word."""
+
+    __slots__ = ()
+
+    def token_to_word(self, token_index: int) -> int:
+        """The first."""
+        return 0 * token_index
+
+
+def test_of_a_dense_text_little_more_is_made_than_counts() -> None:
+    """A megabyte at 100,000 tokens: an eighth of it."""
+    made: list[int] = []
+
+    def encode(text: str) -> Characters:
+        made.append(len(text))
+        return Characters(text)
+
+    found = encode_beginning("!" * 1_000_000, 100_000, encode)
+    assert found is not None
+    assert (125_000, [125_000]) == (len(found), made)
+
+
+def test_what_may_have_been_cut_within_a_word_is_made_whole() -> None:
+    """Where the last word reaches from the tokens that count to the end of what was made, its tokens prove nothing."""
+    made: list[int] = []
+
+    def encode(text: str) -> OneWord:
+        made.append(len(text))
+        return OneWord(text)
+
+    assert encode_beginning("a" * 10_000, 1_000, encode) == "a" * 10_000
+    assert [1_250, 2_500, 10_000] == made
+
+
+def test_a_text_that_is_refused_is_refused_whole() -> None:
+    """Its beginning may be, or only its end."""
+    assert encode_beginning("x" * 10_000, 1_000, lambda _: None) is None
+
+
+def test_news_are_never_long() -> None:
+    """A quarter of a million characters at the default limit: nothing changes for what anybody writes."""
+    assert not is_long("x" * 250_000, 100_000)
+    assert is_long("x" * 250_001, 100_000)

@@ -1,0 +1,153 @@
+"""Records that are small in the topic and large in the worker: it lives, stays within its memory, and others go on."""
+
+from __future__ import annotations
+
+import socket
+import time
+import urllib.error
+import urllib.request
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import orjson
+import pytest
+from confluent_kafka import Producer
+from kafka.harness import as_sent, committed_and_ends, headers_of, read_all, source_of, worker
+from support.topics import Topics
+
+pytestmark = pytest.mark.broker
+
+PEAK_MB = 1_500
+GOOD = as_sent({"id": "good", "body": "Angela Merkel met Emmanuel Macron in Paris."})
+LIMIT_S = 240.0
+"""Against hanging; no figure."""
+MANY = 95_000
+NESTED = b'{"id":"a","body":"x","o":[' + (b"[" * 1_000 + b"]" * 1_000 + b",") * 20_000 + b"0]}"
+"""40 MB, 0.15 s for each to parse."""
+DENSE = {
+    "marks": "!" * 1_000_000,
+    "Chinese": "中文東京" * 250_000,
+    "one word": "a" * 1_000_000,
+    "apart": "a b " * 250_000,
+}
+
+
+@dataclass(slots=True)
+class Run:
+    """A worker's life as seen from outside."""
+
+    peak_mb: float = 0.0
+    probes: Counter[int] = field(default_factory=Counter)
+    """Answers of `/livez` by status; 0 for none, as while it starts or ends."""
+    seen: list[dict[int, tuple[int, int]]] = field(default_factory=list)
+    """Per partition where the group stood, and the end, again and again."""
+
+
+def put(topics: Topics, records: Iterable[tuple[int, bytes | None, int]]) -> int:
+    """Write values with so many headers to partitions, packed; how many."""
+    producer = Producer({
+        "bootstrap.servers": topics.bootstrap_servers, "compression.type": "zstd", "message.max.bytes": 100_000_000,
+        "linger.ms": 50, "log_level": 0,
+    })  # fmt: skip
+    failed: list[object] = []
+    count = 0
+    for partition, value, headers in records:
+        count += 1
+        producer.produce(
+            topics.input, value, b"k", partition=partition, headers=[("a", b"")] * headers,
+            on_delivery=lambda error, _: failed.append(error) if error else None,
+        )  # fmt: skip
+        producer.flush(60) if len(value or b"") > 1_000_000 else producer.poll(0)
+    assert (producer.flush(60), failed) == (0, [])
+    return count
+
+
+def run(topics: Topics, log: Path, until: Callable[[Run], bool] = lambda _: False) -> Run:
+    """A worker in a process of its own, watched until it has caught up, or until `until`."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    seen, give_up_s = Run(), time.monotonic() + LIMIT_S
+    with worker({**topics.environment, "ENRICHER_HEALTH__PORT": str(port)}, "--until-caught-up", log=log) as process:
+        while process.poll() is None and not until(seen):
+            assert time.monotonic() < give_up_s
+            seen.peak_mb = max(seen.peak_mb, peak_mb(process.pid))
+            seen.probes[alive(port)] += 1
+            seen.seen.append(committed_and_ends(topics.bootstrap_servers, topics.group, topics.input))
+            time.sleep(0.1)
+        assert process.poll() in {None, 0}, log.read_text("utf-8")[-3_000:]
+    assert seen.probes.keys() <= {0, 200}
+    return seen
+
+
+def peak_mb(pid: int) -> float:
+    """The most that a process has had in RAM so far, as Linux counts it; 0 where it has just ended."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text("ascii").splitlines()
+    except OSError:
+        return 0.0
+    return next((int(line.split()[1]) / 1_000 for line in lines if line.startswith("VmHWM")), 0.0)
+
+
+def alive(port: int) -> int:
+    """What `/livez` answers; 0 for nothing."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/livez", timeout=10) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+    except OSError:
+        return 0
+
+
+def outcomes(topics: Topics) -> Counter[str]:
+    """The outputs by what they are: `record`, or the beginning of a dead letter's reason. Each input has one."""
+    messages = [m for topic in (topics.output, topics.dead_letters) for m in read_all(topics.bootstrap_servers, topic)]
+    assert len({source_of(message) for message in messages}) == len(messages)
+    reasons = [headers_of(message).get("enricher.dlq.error.message") for message in messages]
+    return Counter("record" if reason is None else " ".join(reason.decode().split()[:3]) for reason in reasons)
+
+
+def test_headers_that_are_small_in_the_topic_are_not_kept(topics: Topics, tmp_path: Path) -> None:
+    """95,000 headers in each record: the worker's memory is bounded, the reason says how many, neighbours are enriched."""
+    records: Sequence[tuple[int, bytes | None, int]] = [
+        *[(0, GOOD.value, MANY)] * 150, (0, GOOD.value, 300), (0, GOOD.value, 301), (0, None, MANY), (1, GOOD.value, 0),
+    ]  # fmt: skip
+    count = put(topics, records)
+    seen = run(topics, tmp_path / "log")
+    assert outcomes(topics) == {"95000 headers are": 150, "301 headers are": 1, "record": 3}
+    assert count == 154
+    assert seen.peak_mb < PEAK_MB
+    print(f"\n150 x 95,000 headers: peak {seen.peak_mb:.0f} MB")
+
+
+def test_slow_values_are_refused_before_they_are_parsed(topics: Topics, tmp_path: Path) -> None:
+    """30 of 40 MB of nested arrays would hold the loop for minutes, end the process, and again after each restart."""
+    values = [NESTED, GOOD.value, NESTED[: NESTED.index(b"],", 4_000_000) + 2] + b"0]}"]
+    put(topics, [*[(0, value, 0) for value in values] * 10, *[(1, GOOD.value, 0)] * 50])
+    seen = run(topics, tmp_path / "log")
+    assert outcomes(topics) == {f"value has {len(NESTED)}": 10, "record": 70}
+    assert seen.peak_mb < PEAK_MB
+    print(f"\n10 x 40 MB of nested arrays, and 10 x 4 MB: peak {seen.peak_mb:.0f} MB")
+
+
+def test_others_go_on_while_dense_articles_are_under_way(topics: Topics, tmp_path: Path) -> None:
+    """A megabyte of marks, of Chinese, of one word: other partitions are done long before, and the probes stay green."""
+    for text in [*DENSE.values()] * 3:
+        put(topics, [(0, orjson.dumps({"id": "dense", "body": text}), 0)])
+    put(topics, [(number, GOOD.value, 0) for number in (0, 1, 2, 3) for _ in range(100)])
+
+    def passed(seen: Run) -> bool:
+        now = seen.seen[-1] if seen.seen else {}
+        return bool(now) and all(now[number][0] == now[number][1] for number in (1, 2, 3))
+
+    seen = run(topics, tmp_path / "log", until=passed)
+    assert passed(seen)
+    committed, end = seen.seen[-1][0]
+    assert committed < end - 100, "dense ones are still to be done"
+    assert seen.peak_mb < PEAK_MB
+    print(
+        f"\n12 dense articles: others done with {max(0, committed)} of them, peak {seen.peak_mb:.0f} MB, {seen.probes}"
+    )
