@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 from support.topics import Topics, make_topics
 
 from broker import Cluster
@@ -17,6 +18,10 @@ from broker.versions import DEFAULT, VERSIONS
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 # As the package itself does, for tests that load ONNX Runtime before it.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+
+# Timings never decide a test: a machine that others use is slow at any moment.
+settings.register_profile("timeless", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("timeless")
 
 
 @pytest.fixture(autouse=True, scope="session")
