@@ -54,7 +54,8 @@ class UnreadableBatches:
         told which offsets these are, TransactionTrouble where nobody answers.
         """
         known, why = self._known.get(partition, (range(0), None))
-        if expected not in known or why is None or why.batch_offset != begins:
+        # From its beginning a batch is looked at anew: the topic may be another one by now, or was cut off.
+        if expected not in known[1:] or why is None or why.batch_offset != begins:
             known = self._looked_for(partition, expected, error, begins)
             self._known[partition] = known, Unreadable(begins, error.str())
         return range(max(expected, known.start), known.stop)

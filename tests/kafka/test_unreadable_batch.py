@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Self
 
 import pytest
 from commands.support import run
@@ -29,6 +30,7 @@ from support.topics import Topics
 
 from enricher.codec import Encoder
 from enricher.errors import BrokerError
+from enricher.kafka import unreadable
 from enricher.kafka.client import KafkaConfig
 from enricher.kafka.damage import DamageWatch
 from enricher.kafka.unreadable import UnreadableBatches
@@ -92,6 +94,28 @@ def test_where_it_cannot_be_told_which_offsets_are_lost_the_end_is_loud(topics: 
     """The older formats name the last offset of a batch: it may hold the records before that, or they may be a gap."""
     with pytest.raises(BrokerError, match=r"articles\[3\] at offset 9 .* from 7 on as well.*--reset-offsets"):
         UnreadableBatches(config_for(topics)).span(PLACE, 7, GZIP, 9)
+
+
+def test_a_batch_that_is_met_from_its_beginning_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be another one by now, in a topic that was made again or a log that was cut off: its records are not lost."""
+    ends = iter([107, 8])
+
+    class Looker:
+        def __init__(self, *_: object) -> None: ...
+
+        def __enter__(self) -> Self:
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+        def end(self, _inside: int) -> int:
+            return next(ends)
+
+    monkeypatch.setattr(unreadable, "_Looker", Looker)
+    batches = UnreadableBatches(config_for(Topics("127.0.0.1:1", "articles", "entities", "dead-letters", "group", {})))
+    assert batches.span(PLACE, 7, UNREADABLE, 7) == range(7, 107)
+    assert batches.span(PLACE, 50, UNREADABLE, 7) == range(50, 107)
+    assert batches.span(PLACE, 7, UNREADABLE, 7) == range(7, 8)
 
 
 def test_the_dead_letter_says_where_the_batch_stands_and_has_no_value() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from confluent_kafka import KafkaError, TopicPartition
@@ -68,7 +68,7 @@ class OneRecord:
     def __init__(self, *_: object) -> None:
         pass
 
-    def __enter__(self) -> OneRecord:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
