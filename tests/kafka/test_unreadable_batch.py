@@ -29,7 +29,7 @@ from kafka.harness import (
 from support.topics import Topics
 
 from enricher.codec import Encoder
-from enricher.errors import BrokerError
+from enricher.errors import BrokerError, TransactionTrouble
 from enricher.kafka import unreadable
 from enricher.kafka.client import KafkaConfig
 from enricher.kafka.damage import DamageWatch
@@ -116,6 +116,36 @@ def test_a_batch_that_is_met_from_its_beginning_is_looked_at_again(monkeypatch: 
     assert batches.span(PLACE, 7, UNREADABLE, 7) == range(7, 107)
     assert batches.span(PLACE, 50, UNREADABLE, 7) == range(50, 107)
     assert batches.span(PLACE, 7, UNREADABLE, 7) == range(7, 8)
+
+
+@pytest.mark.parametrize("looks", [1, 2, 3, 5, 13])
+def test_looks_that_take_too_long_are_not_in_vain(looks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look at a hundred megabytes takes its time on a slow machine; where none of it counted, no attempt would end."""
+    seen: list[int] = []
+
+    def is_inside(_self: object, offset: int) -> bool:
+        if len(seen) == looks:
+            raise TransactionTrouble("no answer in time")
+        seen.append(offset)
+        return offset < 100
+
+    monkeypatch.setattr(unreadable._Looker, "_is_inside", is_inside)
+    batches = UnreadableBatches(config_for(Topics("127.0.0.1:1", "articles", "entities", "dead-letters", "group", {})))
+    expected, rounds = 0, 0
+    while expected < 100:
+        span = batches.span(PLACE, expected, UNREADABLE, 0)
+        assert (span.start, span.stop <= 100) == (expected, True)
+        expected, rounds = span.stop, rounds + 1
+        seen.clear()
+    assert rounds <= 100
+
+
+def test_where_nobody_answers_there_is_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Brokers that are away say nothing of a batch."""
+    monkeypatch.setattr(unreadable, "_LOOK_S", 0.2)
+    batches = UnreadableBatches(config_for(Topics("127.0.0.1:1", "articles", "entities", "dead-letters", "group", {})))
+    with pytest.raises(TransactionTrouble, match="no answer"):
+        batches.span(PLACE, 7, UNREADABLE, 7)
 
 
 def test_the_dead_letter_says_where_the_batch_stands_and_has_no_value() -> None:
