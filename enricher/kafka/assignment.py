@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
@@ -66,7 +66,7 @@ class Assignment:
             self._consumer.pause([tp for tp in map(foreign, mine) if tp not in reading])
         for partition, each in found.items():
             self.held.begin(partition, each.start, each.leader_epoch)
-        self._silence.begin(mine, time.monotonic())
+        self._expect(mine)
 
     def leave(self, partitions: Sequence[Partition]) -> None:
         """They are ours no more; the client lets go of them by itself."""
@@ -116,7 +116,7 @@ class Assignment:
         """Deliver again."""
         self._paused = False
         waiting = self.held.waiting
-        self._silence.begin(self.held, time.monotonic())
+        self._expect(self.held)
         with border("resuming", self._last_word):
             self._consumer.resume([tp for tp in self._consumer.assignment() if ours(tp) not in waiting])
 
@@ -140,7 +140,7 @@ class Assignment:
         with border("rewinding", self._last_word):
             partitions = [ours(tp) for tp in self._consumer.assignment()]
         self.held.take(partitions)
-        self._silence.begin(partitions, time.monotonic())
+        self._expect(partitions)
         if partitions:
             self._begin(self._starts.find(partitions, self._config.request_timeout_s))
 
@@ -189,9 +189,14 @@ class Assignment:
             begun = [partition for partition, each in found.items() if self._sought(each.at(partition))]
             for partition in begun:
                 self.held.begin(partition, found[partition].start, found[partition].leader_epoch)
+            self._expect(begun)
             if not self._paused:
-                self._silence.begin(begun, time.monotonic())
                 self._consumer.resume([foreign(partition) for partition in begun])
+
+    def _expect(self, partitions: Iterable[Partition]) -> None:
+        """From now on they should give something; during a pause nothing is expected of any."""
+        if not self._paused:
+            self._silence.begin(partitions, time.monotonic())
 
     def _sought(self, tp: TopicPartition) -> bool:
         try:

@@ -71,9 +71,13 @@ class RangeReader:
             self._consumer.assign([TopicPartition(topic, number, start) for number, (start, _) in left.items()])
             while reading.left:
                 messages = self._consumer.consume(_AT_ONCE, _WAIT_S)
+                passed: set[int | None] = set()
                 for message in messages:
+                    if message.partition() in passed:
+                        continue  # from before the seek: the client meets the batch again and again
                     if unread and _is_unreadable(message):
                         self._pass(topic, message, reading, unread)
+                        passed.add(message.partition())
                     elif self._is_record(message, doing) and reading.wants(message):
                         yield message
                     self._rest(topic, reading.finished(message))

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Self
 
 import pytest
 from commands.support import run
@@ -28,7 +29,8 @@ from kafka.harness import (
 from support.topics import Topics
 
 from enricher.codec import Encoder
-from enricher.errors import BrokerError
+from enricher.errors import BrokerError, TransactionTrouble
+from enricher.kafka import unreadable
 from enricher.kafka.client import KafkaConfig
 from enricher.kafka.damage import DamageWatch
 from enricher.kafka.unreadable import UnreadableBatches
@@ -92,6 +94,58 @@ def test_where_it_cannot_be_told_which_offsets_are_lost_the_end_is_loud(topics: 
     """The older formats name the last offset of a batch: it may hold the records before that, or they may be a gap."""
     with pytest.raises(BrokerError, match=r"articles\[3\] at offset 9 .* from 7 on as well.*--reset-offsets"):
         UnreadableBatches(config_for(topics)).span(PLACE, 7, GZIP, 9)
+
+
+def test_a_batch_that_is_met_from_its_beginning_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be another one by now, in a topic that was made again or a log that was cut off: its records are not lost."""
+    ends = iter([107, 8])
+
+    class Looker:
+        def __init__(self, *_: object) -> None: ...
+
+        def __enter__(self) -> Self:
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+        def end(self, _inside: int) -> int:
+            return next(ends)
+
+    monkeypatch.setattr(unreadable, "_Looker", Looker)
+    batches = UnreadableBatches(config_for(Topics("127.0.0.1:1", "articles", "entities", "dead-letters", "group", {})))
+    assert batches.span(PLACE, 7, UNREADABLE, 7) == range(7, 107)
+    assert batches.span(PLACE, 50, UNREADABLE, 7) == range(50, 107)
+    assert batches.span(PLACE, 7, UNREADABLE, 7) == range(7, 8)
+
+
+@pytest.mark.parametrize("looks", [1, 2, 3, 5, 13])
+def test_looks_that_take_too_long_are_not_in_vain(looks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look at a hundred megabytes takes its time on a slow machine; where none of it counted, no attempt would end."""
+    seen: list[int] = []
+
+    def is_inside(_self: object, offset: int) -> bool:
+        if len(seen) == looks:
+            raise TransactionTrouble("no answer in time")
+        seen.append(offset)
+        return offset < 100
+
+    monkeypatch.setattr(unreadable._Looker, "_is_inside", is_inside)
+    batches = UnreadableBatches(config_for(Topics("127.0.0.1:1", "articles", "entities", "dead-letters", "group", {})))
+    expected, rounds = 0, 0
+    while expected < 100:
+        span = batches.span(PLACE, expected, UNREADABLE, 0)
+        assert (span.start, span.stop <= 100) == (expected, True)
+        expected, rounds = span.stop, rounds + 1
+        seen.clear()
+    assert rounds <= 100
+
+
+def test_where_nobody_answers_there_is_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Brokers that are away say nothing of a batch."""
+    monkeypatch.setattr(unreadable, "_LOOK_S", 0.2)
+    batches = UnreadableBatches(config_for(Topics("127.0.0.1:1", "articles", "entities", "dead-letters", "group", {})))
+    with pytest.raises(TransactionTrouble, match="no answer"):
+        batches.span(PLACE, 7, UNREADABLE, 7)
 
 
 def test_the_dead_letter_says_where_the_batch_stands_and_has_no_value() -> None:

@@ -1,0 +1,83 @@
+"""What the assignment expects of partitions that the client has been told not to read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, cast
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from kafka.clients import config_for
+from support.topics import Topics
+
+from enricher.errors import TransactionTrouble
+from enricher.kafka.assignment import Assignment
+from enricher.kafka.client import LastWord
+from enricher.kafka.topicwatch import TopicWatch
+from enricher.records import Partition
+
+TOPICS = Topics("127.0.0.1:1", "articles", "entities", "dead-letters", "group", {})
+PLACE = Partition("articles", 3)
+
+
+class Quiet:
+    """A consumer that takes everything, and a watch by which there are ten records in each partition."""
+
+    topic_id = None
+
+    def __init__(self) -> None:
+        self.assigned: list[TopicPartition] = []
+
+    def __getattr__(self, _name: str) -> Any:  # noqa: ANN401  what is not answered here does nothing
+        return lambda *_: None
+
+    def committed(self, places: Sequence[TopicPartition], timeout: float) -> Sequence[TopicPartition]:  # noqa: ARG002
+        """All begin at 0."""
+        return [TopicPartition(each.topic, each.partition, 0) for each in places]
+
+    def incremental_assign(self, places: Sequence[TopicPartition]) -> None:
+        """Ours now."""
+        self.assigned += places
+
+    def assignment(self) -> Sequence[TopicPartition]:
+        """What is ours."""
+        return self.assigned
+
+    def ends(self, partitions: Collection[Partition]) -> Mapping[Partition, int]:
+        """Ten records each."""
+        return dict.fromkeys(partitions, 10)
+
+
+def silent_for(assignment: Assignment, seconds: int) -> None:
+    """The loop polls, and nothing comes."""
+    began_s = time.monotonic()
+    for second in range(seconds):
+        assignment.tend(began_s + second)
+        assignment.drained(began_s + second)
+
+
+@pytest.fixture
+def assignment() -> Assignment:
+    """Of a client that never gives a record."""
+    quiet, config = Quiet(), config_for(TOPICS)
+    return Assignment(cast("Consumer", quiet), config, cast("TopicWatch", quiet), LastWord(config))
+
+
+def test_a_partition_that_comes_during_a_pause_is_not_expected_to_give_anything(assignment: Assignment) -> None:
+    """A long pause is no trouble, whoever's partitions come meanwhile: the worker has no room for their records."""
+    assignment.pause()
+    assignment.take([TopicPartition(*PLACE)])
+    silent_for(assignment, 200)
+    assignment.rewind()
+    silent_for(assignment, 200)
+    assert assignment.silent_s(time.monotonic() + 200) == 0
+
+
+def test_it_is_expected_from_the_end_of_the_pause_on(assignment: Assignment) -> None:
+    """Then a client that gives nothing of it has lost it."""
+    assignment.pause()
+    assignment.take([TopicPartition(*PLACE)])
+    assignment.resume()
+    with pytest.raises(TransactionTrouble, match="there is more to read"):
+        silent_for(assignment, 200)

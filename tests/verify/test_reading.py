@@ -1,0 +1,91 @@
+"""What a reader does with messages that its client had ready before it was sent elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, Self
+
+import pytest
+from confluent_kafka import KafkaError, TopicPartition
+from kafka.clients import config_for
+from support.topics import Topics
+
+from enricher.kafka import unreadable
+from enricher.verify.reading import RangeReader
+
+TOPICS = Topics("127.0.0.1:1", "articles", "entities", "dead-letters", "group", {})
+BOMB = KafkaError(KafkaError._BAD_COMPRESSION, "Decompression (codec 0x4) of message at 2 of 3088 bytes failed")
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A message of partition 0."""
+
+    at: int
+    why: KafkaError | None = None
+
+    def error(self) -> KafkaError | None:
+        """What is wrong with it."""
+        return self.why
+
+    def partition(self) -> int:
+        """Always the same."""
+        return 0
+
+    def offset(self) -> int:
+        """Where it stands."""
+        return self.at
+
+
+class Hurried:
+    """A client that has tried a batch of one record at offset 2 several times before anybody came to take what it had."""
+
+    def __init__(self) -> None:
+        self._ready = self._from(0)
+
+    def _from(self, offset: int) -> Iterator[list[Told]]:
+        if offset <= 2:
+            yield [*map(Told, range(offset, 2)), *[Told(2, BOMB)] * 3]
+        yield [Told(each) for each in range(max(offset, 3), 6)]
+
+    def consume(self, _most: int, _timeout_s: float) -> list[Told]:
+        """All at once."""
+        return next(self._ready)
+
+    def seek(self, place: TopicPartition) -> None:
+        """Nothing from before comes any more."""
+        self._ready = self._from(place.offset)
+
+    def __getattr__(self, _name: str) -> Any:  # noqa: ANN401  what is not answered here does nothing
+        return lambda *_: None
+
+
+class OneRecord:
+    """Says that the batch at offset 2 holds one record."""
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def end(self, inside: int) -> int:
+        """As the real one: what is not the batch is outside of it."""
+        return inside + 1
+
+
+def test_a_batch_that_was_met_several_times_is_passed_over_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client tries it twice a second, and whoever takes the records may take longer over one."""
+    monkeypatch.setattr(unreadable, "_Looker", OneRecord)
+    passed: list[tuple[int, range]] = []
+    with closing(RangeReader(config_for(TOPICS), committed_only=True, progress=lambda *_: None)) as reader:
+        monkeypatch.setattr(reader, "_consumer", Hurried())
+        read = [
+            each.offset() for each in reader.read("articles", {0: (0, 6)}, "reading", lambda *at: passed.append(at))
+        ]
+    assert (read, passed) == ([0, 1, 3, 4, 5], [(0, range(2, 3))])
