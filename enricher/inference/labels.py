@@ -23,6 +23,7 @@ _SCHEMES = ({"B", "I", "E", "S"}, {"B", "I", "L", "U"}, {"B", "M", "E", "S"})
 _PREFIXED = re.compile(rf"(?P<letter>[{_LETTERS}])[\W_]+(?P<kind>.+)", re.IGNORECASE)
 _SUFFIXED = re.compile(rf"(?P<kind>.+?)[\W_]+(?P<letter>[{_LETTERS}])", re.IGNORECASE)
 _OF_SPECIAL_TOKENS = re.compile(r"[\W_]*(PAD|PADDING|CLS|SEP)[\W_]*|[\[<]/?(S|BOS|EOS|UNK|MASK)[\]>]", re.IGNORECASE)
+_WITHOUT_KIND = re.compile(rf"|[{_LETTERS}][\W_]+|[\W_]+[{_LETTERS}]", re.IGNORECASE)
 _OF_LATER_PIECES = "X"
 """What BERT's first taggers call every piece of a word but the first, beside names with positions."""
 _SHOWN = 5
@@ -54,6 +55,11 @@ def label_names(id2label: Mapping[int, str]) -> tuple[str, ...]:
     of_entities = [name for name in names if name.upper() != OUTSIDE and not _OF_SPECIAL_TOKENS.fullmatch(name)]
     if not of_entities:
         raise ModelError(f"config.json: no label of id2label ({_shown(names)}) is that of an entity.")
+    if nameless := [name for name in of_entities if _WITHOUT_KIND.fullmatch(name)]:
+        raise ModelError(
+            f"config.json: these labels of id2label name no kind of entity: {_shown(list(map(repr, nameless)))}. "
+            f"Write the names used in training there, and {OUTSIDE} where no entity is meant."
+        )
     read = _in_iob2(of_entities)
     return tuple(read.get(name, OUTSIDE) for name in names)
 

@@ -37,6 +37,17 @@ def test_no_command_loads_what_a_dotenv_names(command: Sequence[str], caplog: py
     assert f"settings come from {Path('.env').absolute()}" in caplog.messages
 
 
+@pytest.mark.parametrize("arguments", [[], ["--processes", "2"]], ids=["alone", "processes"])
+def test_run_tells_the_files_also_where_they_are_wrong(arguments: list[str], caplog: pytest.LogCaptureFixture) -> None:
+    """A mistake is named by its variable, and who looks for it in the environment does not find it there."""
+    caplog.set_level(logging.INFO)
+    Path(".env").write_text("ENRICHER_KAFKA__INPUT_TOPIK=articles\n", "utf-8")
+    result = run("run", *arguments)
+    assert isinstance(result.exception, SettingsError)
+    assert "ENRICHER_KAFKA__INPUT_TOPIK: no such setting" in str(result.exception)
+    assert [f"settings come from {Path('.env').absolute()}"] == caplog.messages
+
+
 def test_doctor_tells_of_it_as_of_any_wrong_setting() -> None:
     """As a finding, with exit code 2."""
     hostile_folder()

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
+from pipeline.decoding_rule import SCHEMES
+from pipeline.test_decoding_rule import folder_of
 
 from enricher.inference.beginnings import encode_beginning, is_long
 from enricher.inference.checkpoint import Checkpoint
@@ -26,7 +29,12 @@ TEXTS = {
     "accents apart": "e\u0301" * (CHARS // 2),
     "emoji": "\U0001f469\u200d\U0001f680" * (CHARS // 3),
     "control characters, then words": "\x00" * (CHARS // 2) + NEWS * 200,
+    "one character that is four words": "\ufdfa" * CHARS,
+    "such a one in each word": "Anna\ufdfaParis " * (CHARS // 11),
+    "accents behind spaces": "a \u0301" * (CHARS // 3),
+    "names of special tokens": "</s><pad>[SEP] " * (CHARS // 15),
     "anything": "".join(random.Random(7).choices("ab e\u0301中!\u200b\n\U0001f680#[]", k=CHARS)),
+    "anything that changes": "".join(random.Random(8).choices("ab e\u0301\ufdfa½\u1112\u1161\u00a8\u00a0▁'l", k=CHARS)),
 }
 
 
@@ -34,9 +42,27 @@ TEXTS = {
 def test_the_tokens_that_count_are_those_of_the_whole_text(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same ids, words and places, wherever the text is dense, and in the middle of whatever it is cut."""
     tokenizer = ArticleTokenizer(Checkpoint.open(EMBEDDED_FOLDER), max_article_tokens=LIMIT_TOKENS, too_long="truncate")
-    (short,) = tokenizer.tokenize([Article("a", "A title", text)])
-    monkeypatch.setattr("enricher.inference.tokenizer.is_long", lambda *_: False)
-    (whole,) = tokenizer.tokenize([Article("a", "A title", text)])
+    require_same_tokens(tokenizer, text, monkeypatch)
+
+
+@pytest.mark.parametrize("family", ["roberta", "xlm-roberta", "camembert"])
+def test_so_they_are_with_the_tokenizers_of_other_families(
+    family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where words are joined that share a character, and where spaces and bytes are tokens."""
+    checkpoint = Checkpoint.open(folder_of(family, tmp_path / "model", SCHEMES["IOB2"]))
+    tokenizer = ArticleTokenizer(checkpoint, max_article_tokens=LIMIT_TOKENS, too_long="truncate")
+    for text in TEXTS.values():
+        require_same_tokens(tokenizer, text, monkeypatch)
+
+
+def require_same_tokens(tokenizer: ArticleTokenizer, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the whole text tokenised, and with what of it counts."""
+    article = Article("a", "A title", text)
+    (short,) = tokenizer.tokenize([article])
+    with monkeypatch.context() as patched:
+        patched.setattr("enricher.inference.tokenizer.is_long", lambda *_: False)
+        (whole,) = tokenizer.tokenize([article])
     assert isinstance(short, TokenizedArticle)
     assert isinstance(whole, TokenizedArticle)
     assert short.truncated == whole.truncated

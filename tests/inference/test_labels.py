@@ -79,6 +79,15 @@ def test_positions_without_kinds_are_refused(names: list[str]) -> None:
         _read(*names)
 
 
+@pytest.mark.parametrize(
+    "names", [["O", "B-", "I-"], ["O", "B-PER", "I-PER", "-B"], ["O", "PER", ""], ["O", "LOC", "E_ "]]
+)
+def test_names_without_a_kind_are_refused(names: list[str]) -> None:
+    """There would be entities that are called nothing, or by a position."""
+    with pytest.raises(ModelError, match=r"name no kind"):
+        _read(*names)
+
+
 @pytest.mark.parametrize("names", [["O", "S-CORP"], ["O", "PER-I", "LOC-I"], ["O", "HEPATITIS-B"]])
 def test_names_that_may_be_either_are_refused(names: list[str]) -> None:
     """Nothing beside them tells whether the letter is a position."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -76,7 +76,20 @@ def run(
     elif processes > 1:
         _run_parent(processes, wish)
     else:
-        _run_alone(load_settings(tell_files=False), wish)
+        _run_alone(_settings(), wish)
+
+
+def _settings() -> Settings:
+    """What is in force; sets up the log, and tells in it the files behind that, also where they are wrong."""
+    try:
+        settings = load_settings(tell_files=False)
+    except SettingsError:
+        with suppress(SettingsError, OSError):  # a file that cannot be read, which the error tells already
+            log_files()
+        raise
+    set_up_log(settings)
+    log_files()
+    return settings
 
 
 def _require_writable(summary: Path | None) -> None:
@@ -86,8 +99,6 @@ def _require_writable(summary: Path | None) -> None:
 
 
 def _run_alone(settings: Settings, wish: Wish) -> None:
-    set_up_log(settings)
-    log_files()
     with (
         stopped_by_signals() as signals,
         exports(settings) as leaving,
@@ -100,9 +111,7 @@ def _run_alone(settings: Settings, wish: Wish) -> None:
 
 
 def _run_parent(count: int, wish: Wish) -> None:
-    settings = load_settings(tell_files=False)
-    set_up_log(settings)
-    log_files()
+    settings = _settings()
     # The children write into pipes of ours: only we know whether a person reads it.
     os.environ[variable_name("log", "format")] = log_format(settings)
     parent = supervisor(settings, count, wish)
