@@ -24,7 +24,7 @@ class _Sign:
 
     at_s: float
     behind_s: float | None = None
-    """When the broker first said after that sign that there is more to read."""
+    """When the broker first said after that sign that there is more to read, or that the log is another one."""
     behind_bytes: int = 0
     """What all partitions together had delivered by then."""
 
@@ -69,12 +69,13 @@ class SilenceWatch:
         """The broker's answer: the ends of silent partitions, and where we stand in each (its next offset).
 
         A partition without an answer has no leader now, so nothing can be expected of it; one that is at its end is fine.
+        An end before our position is that of another log: the topic was made again, or cut off, and the client must notice.
         """
         for partition in self.to_ask(now_s):
             sign, end = self._signs[partition], ends.get(partition)
             if end is None:
                 sign.behind_s = None
-            elif end <= positions.get(partition, end):
+            elif end == positions.get(partition, end):
                 sign.at_s, sign.behind_s = now_s, None
             elif sign.behind_s is None:
                 sign.behind_s, sign.behind_bytes = now_s, self._delivered_bytes

@@ -44,6 +44,8 @@ class Assignment:
         self._silence = SilenceWatch(config.partition_timeout_s)
         self._paused = False
         self._next_look_s = self._next_ends_s = 0.0
+        self._replaced: TopicReplaced | None = None
+        """Noticed in a callback, where nothing can be done about it."""
         self.distrusted = False
         """True where only another client helps: `renew`."""
         self._silent: set[Partition] = set()
@@ -81,6 +83,9 @@ class Assignment:
 
         Raises TransactionTrouble for a partition that gives nothing, and Stalled where a new client has not helped.
         """
+        if self._replaced:
+            replaced, self._replaced = self._replaced, None
+            raise replaced
         if (waiting := self.held.waiting) and now_s >= self._next_look_s:
             self._begin(self._looked_for(waiting, quick=False))
         if late := self._silence.silent(self.held.waiting, now_s):
@@ -155,7 +160,7 @@ class Assignment:
         """Use this client from now on. It has joined, and owns nothing yet."""
         self._consumer = consumer
         self._starts.renew(consumer)
-        self.distrusted = False
+        self._replaced, self.distrusted = None, False
 
     def committed(self, offsets: Mapping[Partition, int]) -> None:
         """Take note of what was committed: a lower answer is stale from now on."""
@@ -177,8 +182,10 @@ class Assignment:
             self._watch.confirm()
             found = self._starts.find(partitions, _FIRST_LOOK_S, quick=quick)
         except TransactionTrouble as trouble:
-            if isinstance(trouble, TopicReplaced) and not quick:
-                raise
+            if isinstance(trouble, TopicReplaced):
+                if not quick:
+                    raise
+                self._replaced = trouble
             log.log(logging.INFO if quick else logging.DEBUG, "no start of %s yet: %s", names_of(partitions), trouble)
             return {}
         return found

@@ -107,3 +107,10 @@ def test_a_partition_that_is_paused_or_gone_owes_nothing(watch: SilenceWatch) ->
     watch.begin([ONE], 100.0)
     assert [] == watch.silent([ONE], 159.0)
     assert [ONE] == watch.silent([ONE], 160.0)
+
+
+def test_an_end_before_our_position_is_that_of_another_log(watch: SilenceWatch) -> None:
+    """The topic was made again, and a client that has lost its leader does not notice (seen: silent for two minutes)."""
+    watch.told({ONE: 3, OTHER: 5}, {ONE: 5, OTHER: 5}, 30.0)
+    watch.drained(40.0)
+    assert [ONE] == watch.stalled(60.0)

@@ -14,7 +14,7 @@ from support.topics import Topics
 from enricher.errors import TransactionTrouble
 from enricher.kafka.assignment import Assignment
 from enricher.kafka.client import LastWord
-from enricher.kafka.topicwatch import TopicWatch
+from enricher.kafka.topicwatch import TopicReplaced, TopicWatch
 from enricher.records import Partition
 
 TOPICS = Topics("127.0.0.1:1", "articles", "entities", "dead-letters", "group", {})
@@ -81,3 +81,20 @@ def test_it_is_expected_from_the_end_of_the_pause_on(assignment: Assignment) -> 
     assignment.resume()
     with pytest.raises(TransactionTrouble, match="there is more to read"):
         silent_for(assignment, 200)
+
+
+def test_a_topic_made_again_is_trouble_also_where_it_was_noticed_in_a_callback(
+    assignment: Assignment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also in one that brings no partition: those that are there already belong to the old topic."""
+    assignment.take([TopicPartition(*PLACE)])
+    assignment.tend(time.monotonic())
+
+    def confirm() -> None:
+        raise TopicReplaced("another topic")
+
+    monkeypatch.setattr(assignment._watch, "confirm", confirm, raising=False)
+    assignment.take([])
+    with pytest.raises(TopicReplaced):
+        assignment.tend(time.monotonic())
+    assignment.tend(time.monotonic())
