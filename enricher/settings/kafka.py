@@ -77,7 +77,7 @@ class KafkaSettings(Group):
         ge=4,
         le=3600,
         description="Seconds for which a partition may give nothing although there is more to read: then it is read again "
-        "from its committed offset, and if that does not help the process ends (exit code 7).",
+        "from its committed offset by a new client, and if that does not help the process ends (exit code 7).",
     )
     properties: dict[str, str | int | float | bool | FromFile] = Field(
         default_factory=dict,
