@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 from collections.abc import Iterator
@@ -59,6 +60,16 @@ def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     for name in [name for name in os.environ if name.startswith("ENRICHER_")]:
         monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def _log_form_ends_with_the_test() -> Iterator[None]:
+    """A command called in this process sets the form of all handlers, those that watch the log for tests included."""
+    before = [(each, each.formatter, list(each.filters)) for each in logging.getLogger().handlers]
+    yield
+    for handler, formatter, filters in before:
+        handler.setFormatter(formatter)
+        handler.filters[:] = filters
 
 
 @pytest.fixture

@@ -104,8 +104,8 @@ def test_under_load_it_becomes_ready_and_counts_what_was_published(topics: Topic
     bad = [Sent(CANARY.encode(), f'{{"body": "{CANARY}"}}'.encode()), Sent(CANARY.encode(), CANARY.encode())]
     publish(topics.bootstrap_servers, topics.input, [*articles(300), *bad, Sent(b"gone", None)])
     with running(tmp_path, topics.environment, gates=["loading"]) as worker:
-        until(lambda: worker.probes() == (200, 503, 503), "it loads its model", START_S)
-        assert "loading the model\n" == worker.get("/startupz").text
+        until(lambda: worker.probes() == (200, 503, 503), "it is alive and not ready", START_S)
+        until(lambda: worker.get("/startupz").text == "loading the model\n", "it loads its model", START_S)
         assert 1 == worker.metric("enricher_state", enricher_state="starting")
         worker.gate("loading").unlink()
         until(lambda: worker.probes() == (200, 200, 200), "it is ready", START_S)
