@@ -63,13 +63,12 @@ class TopicKeeper:
     def add_output_partition(self) -> None:
         """One more for the outputs than the input has."""
         for topic in (self._names.output, self._names.dead_letters):
-            self._admin.create_partitions([NewPartitions(topic, self.partitions + 1)])[topic].result(_ASK_S)
+            self._grow(topic, self.partitions + 1)
 
     def add_input_partition(self) -> None:
         """One more for the input."""
         self.partitions += 1
-        topic = self._names.input
-        self._admin.create_partitions([NewPartitions(topic, self.partitions)])[topic].result(_ASK_S)
+        self._grow(self._names.input, self.partitions)
 
     def limit_dead_letters(self, size_bytes: int | None) -> None:
         """The dead-letter topic takes messages up to this size; None: as large as the broker takes by default."""
@@ -121,6 +120,18 @@ class TopicKeeper:
         except TimeoutError:  # the coordinator has just gone, perhaps: asked again
             return False
         return True
+
+    def _grow(self, topic: str, partitions: int) -> None:
+        def grown() -> bool:
+            try:
+                self._admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(_ASK_S)
+            except KafkaException as exception:
+                if exception.args[0].code() != KafkaError.NOT_CONTROLLER:  # with ZooKeeper: it has just moved
+                    raise
+                return False
+            return True
+
+        assert wait_until(grown, _ASK_S, 0.5), "no controller adds partitions"
 
     def _make(self, *topics: str) -> None:
         new = [NewTopic(topic, num_partitions=self.partitions, replication_factor=self._replicas) for topic in topics]
