@@ -65,8 +65,7 @@ class Intake:
         for ticket in tickets:
             if ticket.raw.unreadable is not None:
                 ticket.finish(_unread(ticket.raw.unreadable))
-                continue
-            if ticket.raw.value is None:
+            elif ticket.raw.value is None:
                 ticket.finish(Tombstone())
             elif self._long.is_long(ticket.raw):
                 self._long.wait(ticket)

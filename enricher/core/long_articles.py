@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
 
 from enricher.records import InFlight, RawRecord, Window
 
@@ -45,7 +44,7 @@ class LongArticles:
     @staticmethod
     def is_long(raw: RawRecord) -> bool:
         """Whether a record belongs here."""
-        return len(raw.value or b"") > LONG_BYTES
+        return _value_bytes(raw) > LONG_BYTES
 
     def wait(self, ticket: InFlight) -> None:
         """Put a ticket into the line, not yet decoded."""
@@ -55,8 +54,8 @@ class LongArticles:
         """The next one, where there is one and it may go to the tokenizer now. It is no longer in the line."""
         if not self._waiting:
             return None
-        under_way_bytes = sum(_value_bytes(each.ticket) for each in self._under_way)
-        if self._under_way and under_way_bytes + _value_bytes(self._waiting[0]) > UNDER_WAY_BYTES:
+        under_way_bytes = sum(_value_bytes(each.ticket.raw) for each in self._under_way)
+        if self._under_way and under_way_bytes + _value_bytes(self._waiting[0].raw) > UNDER_WAY_BYTES:
             return None
         return self._waiting.popleft()
 
@@ -77,10 +76,8 @@ class LongArticles:
         due: list[Window] = []
         self._drop_done()
         for each in self._under_way:
-            room = min(len(each.held), at_once - each.with_scheduler)
-            due += [replace(window, arrived_s=now_s) for window in islice(each.held, max(0, room))]
-            for _ in range(room):
-                each.held.popleft()
+            wanted = min(len(each.held), at_once - each.with_scheduler)
+            due += [replace(each.held.popleft(), arrived_s=now_s) for _ in range(wanted)]
         return due
 
     def drop_forgotten(self) -> None:
@@ -92,5 +89,5 @@ class LongArticles:
         self._under_way = [each for each in self._under_way if each.ticket.live]
 
 
-def _value_bytes(ticket: InFlight) -> int:
-    return len(ticket.raw.value or b"")
+def _value_bytes(raw: RawRecord) -> int:
+    return len(raw.value or b"")

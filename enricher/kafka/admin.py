@@ -25,6 +25,7 @@ from enricher.errors import BrokerError
 from enricher.kafka.asking import ClientLog, Complaint, asking, silenced
 from enricher.kafka.border import constructing
 from enricher.kafka.client import KafkaConfig
+from enricher.kafka.metadata import operations_of
 
 _CREATE_TIMEOUT_S = 30.0  # a cluster that is busy electing leaders takes seconds
 _LOOK_AGAIN_S = 0.1
@@ -129,8 +130,7 @@ class Admin:
     def allowed_operations(self, name: str) -> frozenset[str] | None:
         """What the broker would let this client do with the topic (`WRITE`, `READ`, ...); None where it does not tell.
 
-        The broker's own check of its rules, asked for without doing any of it: brokers 2.3 and newer tell. One that shows
-        a topic and allows nothing does not tell either, because to see it is a right, too.
+        The broker's own check of its rules, asked for without doing any of it: brokers 2.3 and newer tell.
         """
         with self._asking(f"asking what is allowed on '{name}'"):
             futures = self._client.describe_topics(
@@ -138,8 +138,7 @@ class Admin:
                 include_authorized_operations=True,
                 request_timeout=self._config.request_timeout_s,
             )
-            operations = futures[name].result().authorized_operations
-        return frozenset(operation.name for operation in operations) if operations else None
+            return operations_of(futures[name].result())
 
     def create(self, plans: Sequence[TopicPlan], *, dry_run: bool = False) -> None:
         """Create the topics and wait until all can be used; with `dry_run` only ask the broker whether it would.

@@ -16,7 +16,7 @@ from enricher.kafka.timestamps import plausible_timestamp_s
 from enricher.records import Headers, OmittedHeaders, Partition, RawRecord
 
 if TYPE_CHECKING:  # the worker asks no administrator's questions
-    from confluent_kafka.admin import AdminClient, OffsetSpec
+    from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, OffsetSpec, TopicDescription
 
 log = logging.getLogger(__name__)
 
@@ -142,3 +142,11 @@ def ours(tp: TopicPartition) -> Partition:
 def foreign(partition: Partition) -> TopicPartition:
     """Our partition as one of the client's."""
     return TopicPartition(partition.topic, partition.number)
+
+
+def operations_of(description: ConsumerGroupDescription | TopicDescription) -> frozenset[str] | None:
+    """What the broker would let this client do (`WRITE`, `READ`, ...), where it was asked; None where it does not tell.
+
+    One that shows a topic or group and allows nothing on it does not tell: to see it is a right, too.
+    """
+    return frozenset(operation.name for operation in description.authorized_operations or ()) or None

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, TopicDescription
 from enricher.errors import BrokerError, TransactionTrouble
 from enricher.kafka.border import border, connecting, constructing
 from enricher.kafka.client import KafkaConfig, LastWord
-from enricher.kafka.metadata import no_such_topic
+from enricher.kafka.metadata import no_such_topic, operations_of
 from enricher.kafka.retire import retire
 from enricher.kafka.topicwatch import require_enough_partitions
 
@@ -98,9 +98,8 @@ def _check_topics(found: dict[str, TopicDescription | None], config: KafkaConfig
 def _refused(found: dict[str, TopicDescription | None], config: KafkaConfig) -> Iterator[str]:
     for name, topic in found.items():
         operation = "READ" if name == config.input_topic else "WRITE"
-        # A broker that shows a topic and allows nothing on it does not tell: to see it is a right, too.
-        allowed = {each.name for each in topic.authorized_operations or ()} if topic else {"none"}
-        if allowed and operation not in allowed:
+        allowed = operations_of(topic) if topic else frozenset()
+        if allowed is not None and operation not in allowed:
             yield f"{operation} on the topic '{name}'"
 
 
@@ -110,10 +109,10 @@ def _check_group(admin: AdminClient, config: KafkaConfig) -> None:
         group
     ]
     try:
-        allowed = {each.name for each in future.result().authorized_operations or ()}
+        allowed = operations_of(future.result())
     except KafkaException as exception:
         if exception.args[0].code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
             return  # a group that never was, or a broker that is busy: joining says what there is to say
-        allowed = {"none"}
-    if allowed and "READ" not in allowed:
+        allowed = frozenset()
+    if allowed is not None and "READ" not in allowed:
         raise BrokerError(f"{_DOING}: the broker would refuse this worker. Needed: READ on the group '{group}'")
