@@ -9,7 +9,7 @@ case $(uname -s) in
   *) venv_bin=$venv/bin ;;
 esac
 python=$venv_bin/python
-export PYTHONPATH=$root/scripts${PYTHONPATH:+:$PYTHONPATH}
+export PYTHONPATH=$root/scripts:$root${PYTHONPATH:+:$PYTHONPATH}
 
 readonly environment_lock=$root/scripts/locked/development.txt
 readonly environment_stamp=$venv/.installed

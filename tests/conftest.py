@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from support.topics import Topics, make_topics
 
-from broker import Cluster
-from broker.versions import DEFAULT, VERSIONS
+from tools.kafka import Cluster
+from tools.kafka.versions import DEFAULT, VERSIONS
 
 # Our own threads share the tokenizing; read by the library when it is loaded.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")

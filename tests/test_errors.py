@@ -13,8 +13,8 @@ from confluent_kafka import KafkaError, KafkaException
 import enricher
 from enricher import errors
 from enricher.errors import BrokerError, EnricherError, FatalError, ProducerFenced, TransactionTrouble
-from enricher.kafka.border import border, mapped
 from enricher.kafka.client import LastWord
+from enricher.kafka.errors import border, mapped
 
 CODES = sorted({value for name, value in vars(KafkaError).items() if name.isupper() and isinstance(value, int)})
 _DRAWN = re.compile(r"^(?P<indent>[ │├└─]*)(?P<name>[A-Z]\w+) *(?P<code>\d+)?(?= |$)")

@@ -13,16 +13,16 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from enricher.inference.cache import GRAPHS_FOLDER
-from enricher.inference.catalogue import forms_for
 from enricher.inference.gate.report import read_reports
-from enricher.inference.graph import BUILDER_VERSION
-from enricher.inference.model import WEIGHTS_FILE, open_model, prepare_form
+from enricher.inference.graph.builder import BUILDER_VERSION
+from enricher.inference.graph.cache import GRAPHS_FOLDER
+from enricher.inference.graph.catalogue import forms_for
+from enricher.inference.run.model import WEIGHTS_FILE, open_model, prepare_form
 
 if TYPE_CHECKING:
-    from enricher.inference.checkpoint import Checkpoint
-    from enricher.inference.device import Device
-    from enricher.inference.forms import Form
+    from enricher.inference.checkpoint.folder import Checkpoint
+    from enricher.inference.graph.variants import Form
+    from enricher.inference.run.device import Device
 
 
 def bake(checkpoint: Checkpoint, device: Device) -> list[Path]:

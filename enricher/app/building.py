@@ -10,29 +10,29 @@ from functools import partial
 from importlib.metadata import version
 
 from enricher.app.model import Model, batch_rules, window_cutter
-from enricher.bell import Bell
 from enricher.codec import Encoder, decode_article
 from enricher.core.batching import BatchRules, LengthBucketScheduler
 from enricher.core.decoding import LabelScheme
 from enricher.core.packing import ArrivalScheduler
-from enricher.crashing import Parts, parts
 from enricher.files import LineSink, LineSource
-from enricher.inference.device import available_cores
-from enricher.inference.lanes import Lanes
-from enricher.inference.tokenizer import ArticleTokenizer
-from enricher.intake import Intake
+from enricher.inference.run.device import available_cores
+from enricher.inference.tokenizer.articles import ArticleTokenizer
 from enricher.kafka.client import KafkaConfig
 from enricher.kafka.rivals import LOOK_S, Rivals
 from enricher.kafka.sink import TransactionalSink
-from enricher.pacing import Limits
-from enricher.ports import Sink, Source, Tokenized, Tracing
+from enricher.kafka.source import KafkaSource
 from enricher.records import Article, Batch, BatchResult, InFlight, ModelCard
-from enricher.recovery import Recovery, RecoveryLimits
+from enricher.runtime.wakeup import Bell
+from enricher.runtime.watchdog import Guard, Watchdog
 from enricher.settings import Settings
-from enricher.tally import Tally
+from enricher.stats.counters import Tally
 from enricher.telemetry.tracing import PassingOn
-from enricher.watchdog import Guard, Watchdog
-from enricher.worker import Rooms, Worker
+from enricher.worker.intake import Intake
+from enricher.worker.loop import Rooms, Worker
+from enricher.worker.pacing import Limits
+from enricher.worker.pool import Lanes
+from enricher.worker.ports import Sink, Source, Tokenized, Tracing
+from enricher.worker.recovery import Recovery, RecoveryLimits
 
 log = logging.getLogger(__name__)
 
@@ -84,8 +84,7 @@ def kafka_worker(
     `watchdog` is a started one, to be closed by the caller; without it the worker has one of its own.
     """
     config, tally, guard = kafka_config(settings), Tally(), (watchdog or _started_watchdog()).guard
-    made_of = parts(settings.worker.crash_at)
-    source = made_of.source(config, until_caught_up=until_caught_up)
+    source = KafkaSource(config, until_caught_up=until_caught_up)
     rivals = Rivals(config, source.member_id, source.member_ids)
     sink = TransactionalSink(
         config,
@@ -93,14 +92,13 @@ def kafka_worker(
         group=source,
         guard=guard,
         tally=tally,
-        producer_class=made_of.producer,
     )
-    return _worker(settings, model, _Ends(source, sink, rivals), guard, tally, made_of, tracing or PassingOn())
+    return _worker(settings, model, _Ends(source, sink, rivals), guard, tally, tracing or PassingOn())
 
 
 def file_worker(settings: Settings, model: Model, source: LineSource, sink: LineSink) -> Worker:
     """The same worker between two files."""
-    return _worker(settings, model, _Ends(source, sink), _started_watchdog().guard, Tally(), Parts(), PassingOn())
+    return _worker(settings, model, _Ends(source, sink), _started_watchdog().guard, Tally(), PassingOn())
 
 
 def _started_watchdog() -> Watchdog:
@@ -125,14 +123,13 @@ def _worker(
     ends: _Ends,
     guard: Guard,
     tally: Tally,
-    made_of: Parts,
     tracing: Tracing,
 ) -> Worker:
     bell = Bell()
     rules = batch_rules(settings, model)
     intake = Intake(
         decode=_decoder(settings),
-        tokenizer=_tokenizer_lanes(settings, model.tokenizer, bell, made_of),
+        tokenizer=_tokenizer_lanes(settings, model.tokenizer, bell),
         cutter=window_cutter(settings, model),
         scheduler=(ArrivalScheduler if model.prepared.form.packs else LengthBucketScheduler)(rules),
         scheme=LabelScheme.from_labels(model.engine.labels),
@@ -142,7 +139,7 @@ def _worker(
         source=ends.source,
         sink=ends.sink,
         intake=intake,
-        engine=_engine_lanes(model, bell, made_of),
+        engine=_engine_lanes(model, bell),
         padded_tokens=model.engine.padded_tokens,
         recovery=_recovery(settings, ends, guard),
         tracing=tracing,
@@ -157,23 +154,19 @@ def _decoder(settings: Settings) -> Callable[[bytes], Article]:
     )
 
 
-def _engine_lanes(model: Model, bell: Bell, made_of: Parts) -> Lanes[Batch, BatchResult]:
+def _engine_lanes(model: Model, bell: Bell) -> Lanes[Batch, BatchResult]:
     engine, count = model.engine, model.lanes
     # As many waiting as running: while the loop is in a transaction, every lane has a batch to go on with.
-    return made_of.lanes(
-        engine.run, threads=count, waiting=count, wake=bell.ring, name="engine", begin=engine.open_lane
-    )
+    return Lanes(engine.run, threads=count, waiting=count, wake=bell.ring, name="engine", begin=engine.open_lane)
 
 
-def _tokenizer_lanes(
-    settings: Settings, tokenizer: ArticleTokenizer, bell: Bell, made_of: Parts
-) -> Lanes[list[InFlight], Tokenized]:
+def _tokenizer_lanes(settings: Settings, tokenizer: ArticleTokenizer, bell: Bell) -> Lanes[list[InFlight], Tokenized]:
     def tokenize(tickets: list[InFlight]) -> Tokenized:
         articles = [ticket.article for ticket in tickets if ticket.article is not None]
         return list(zip(tickets, tokenizer.tokenize(articles), strict=True))
 
     threads = settings.worker.tokenizer_threads or max(1, min(4, available_cores() // 2))
-    return made_of.lanes(tokenize, threads=threads, waiting=threads, wake=bell.ring, name="tokenizer")
+    return Lanes(tokenize, threads=threads, waiting=threads, wake=bell.ring, name="tokenizer")
 
 
 def _limits(settings: Settings, rules: BatchRules) -> Limits:

@@ -8,12 +8,12 @@ from contextlib import ExitStack, contextmanager
 from importlib.metadata import version
 from typing import Literal
 
-from enricher.ports import Tracing
 from enricher.settings import Settings, variable_name
 from enricher.telemetry import logs
 from enricher.telemetry.observed import Observed
 from enricher.telemetry.otlp import exported_metrics, exported_spans, resource_of
 from enricher.telemetry.tracing import PassingOn
+from enricher.worker.ports import Tracing
 
 
 class Exports:

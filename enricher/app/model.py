@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from enricher.core.batching import BatchRules
 from enricher.core.windowing import WindowCutter
 from enricher.errors import SettingsError
-from enricher.inference.advice import Advice, advice_for
-from enricher.inference.device import default_lanes
-from enricher.inference.engine import OnnxEngine
-from enricher.inference.forms import Runtime
-from enricher.inference.model import PreparedModel, prepare
-from enricher.inference.selection import report_folders
-from enricher.inference.tokenizer import ArticleTokenizer
-from enricher.inference.tuning import tuning_for
+from enricher.inference.graph.variants import Runtime
+from enricher.inference.run.advice import Advice, advice_for
+from enricher.inference.run.device import default_lanes
+from enricher.inference.run.engine import OnnxEngine
+from enricher.inference.run.model import PreparedModel, prepare
+from enricher.inference.run.selection import report_folders
+from enricher.inference.run.tuning import tuning_for
+from enricher.inference.tokenizer.articles import ArticleTokenizer
 from enricher.records import ModelCard
 from enricher.settings import BatchingSettings, Settings
 

@@ -8,7 +8,7 @@ from enricher.app.model import Model
 from enricher.settings import Settings
 from enricher.telemetry.gpu import gpu_meter
 from enricher.telemetry.observed import ModelFacts, Observed
-from enricher.worker import Worker
+from enricher.worker.loop import Worker
 
 
 def observed(settings: Settings, model: Model, worker: Worker) -> Observed:

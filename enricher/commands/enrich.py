@@ -18,8 +18,8 @@ from enricher.commands.run import describe, interrupted, progress_lines, repeate
 from enricher.errors import FatalError, NotEnriched, SettingsError
 from enricher.files import STDIN, LineSink, LineSource, partial_name, whole_file
 from enricher.settings import load_settings
-from enricher.tally import Tally
-from enricher.worker import Worker
+from enricher.stats.counters import Tally
+from enricher.worker.loop import Worker
 
 log = logging.getLogger(__name__)
 

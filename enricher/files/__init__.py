@@ -1,6 +1,6 @@
 """Articles from JSON lines and records to JSON lines: what the worker reads and writes where there is no Kafka.
 
-Two adapters that match the Protocols of `enricher.ports` by shape. Nothing here is exactly-once: a file has no
+Two adapters that match the Protocols of `enricher.worker.ports` by shape. Nothing here is exactly-once: a file has no
 transactions, so a run that dies starts again from the first line.
 """
 

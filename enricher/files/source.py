@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from enricher.errors import FatalError
 from enricher.files.lines import End, Line, LineReader
-from enricher.levels import Connection
 from enricher.records import Partition, RawRecord
+from enricher.stats.snapshot import Connection
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from enricher.distribution import LATENCIES_S
 from enricher.health.samples import OVER_S, Sample, Span, quantile, span_to
+from enricher.stats.histogram import LATENCIES_S
 
 COLUMNS = (
     "at",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from enricher.watchdog import Watched
+from enricher.runtime.watchdog import Watched
 
 TURN = "one turn of the loop"
 """The guard around what depends on this process alone; all others wait for the broker."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from enricher.exposition import exposed
+from enricher.telemetry.exposition import exposed
 
 LABEL = "process"
 PLAIN = "text/plain"

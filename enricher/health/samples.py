@@ -11,9 +11,9 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from enricher.distribution import Distribution
-from enricher.levels import Levels
-from enricher.tally import Tally
+from enricher.stats.counters import Tally
+from enricher.stats.histogram import Distribution
+from enricher.stats.snapshot import Levels
 
 EVERY_S = 2.0
 KEPT_S = 900.0

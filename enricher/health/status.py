@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from enricher.distribution import LATENCIES_S, SECONDS, WAITS_S
 from enricher.health.samples import Sample, Span, lag_of, quantile, ratio
 from enricher.health.view import GpuUse, ModelFacts, View
-from enricher.levels import Levels
-from enricher.recovery import RecoveryNote
-from enricher.tally import Tally
+from enricher.stats.counters import Tally
+from enricher.stats.histogram import LATENCIES_S, SECONDS, WAITS_S
+from enricher.stats.snapshot import Levels
+from enricher.worker.recovery import RecoveryNote
 
 SHARES = {"p50_s": 0.5, "p90_s": 0.9, "p99_s": 0.99}
 

@@ -14,7 +14,7 @@ from enricher.health.probes import Verdict
 from enricher.health.samples import EVERY_S, History, look
 from enricher.health.status import status_of
 from enricher.health.view import Facts, View
-from enricher.levels import Levels, WorkerState
+from enricher.stats.snapshot import Levels, WorkerState
 
 LOADING = "loading the model"
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from enricher.health.liveness import Waits
-from enricher.levels import Levels
-from enricher.recovery import RecoveryNote
-from enricher.tally import Tally
-from enricher.watchdog import Watched
+from enricher.runtime.watchdog import Watched
+from enricher.stats.counters import Tally
+from enricher.stats.snapshot import Levels
+from enricher.worker.recovery import RecoveryNote
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,8 @@ from confluent_kafka.admin import (
 
 from enricher.errors import BrokerError
 from enricher.kafka.asking import ClientLog, Complaint, asking, silenced
-from enricher.kafka.border import constructing
 from enricher.kafka.client import KafkaConfig
+from enricher.kafka.errors import constructing
 from enricher.kafka.metadata import operations_of
 
 _CREATE_TIMEOUT_S = 30.0  # a cluster that is busy electing leaders takes seconds

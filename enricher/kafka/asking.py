@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from enricher.errors import BrokerError, TransactionTrouble
-from enricher.kafka.border import Polled, border
 from enricher.kafka.client import LastWord
+from enricher.kafka.errors import Polled, border
 
 
 class Complaint(LastWord):

@@ -14,8 +14,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from enricher.core.offsets import names_of
 from enricher.core.silence import SilenceWatch
 from enricher.errors import Stalled, TransactionTrouble
-from enricher.kafka.border import border
 from enricher.kafka.client import KafkaConfig, LastWord
+from enricher.kafka.errors import border
 from enricher.kafka.holdings import Holdings
 from enricher.kafka.metadata import foreign, ours
 from enricher.kafka.starting import Found, StartFinder

@@ -12,9 +12,9 @@ from confluent_kafka import KafkaError, Message
 
 from enricher.errors import BrokerError
 from enricher.kafka.assignment import Assignment
-from enricher.kafka.border import mapped
 from enricher.kafka.client import KafkaConfig, LastWord
 from enricher.kafka.damage import DamageWatch
+from enricher.kafka.errors import mapped
 from enricher.kafka.metadata import partition_of, raw_record
 from enricher.kafka.topicwatch import TopicWatch
 from enricher.kafka.unreadable import UnreadableBatches

@@ -14,8 +14,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient, TopicDescription
 
 from enricher.errors import BrokerError, TransactionTrouble
-from enricher.kafka.border import border, connecting, constructing
 from enricher.kafka.client import KafkaConfig, LastWord
+from enricher.kafka.errors import border, connecting, constructing
 from enricher.kafka.metadata import no_such_topic, operations_of
 from enricher.kafka.retire import retire
 from enricher.kafka.topicwatch import require_enough_partitions

@@ -13,8 +13,8 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from enricher.errors import BrokerError
 from enricher.kafka.asking import ClientLog, Complaint, asking, silenced
-from enricher.kafka.border import constructing
 from enricher.kafka.client import KafkaConfig
+from enricher.kafka.errors import constructing
 
 # A load tool fills batches: a little lingering, and a queue that holds no more than this much memory.
 # What Java clients use as partitioner, so that a key stays on its partition whoever writes it.

@@ -14,8 +14,8 @@ from confluent_kafka.admin import AdminClient
 
 from enricher.errors import BrokerError
 from enricher.kafka.asking import ClientLog, Complaint, asking, silenced
-from enricher.kafka.border import constructing, mapped
 from enricher.kafka.client import KafkaConfig
+from enricher.kafka.errors import constructing, mapped
 from enricher.kafka.metadata import bounds_of, partitions_of, raw_record
 from enricher.kafka.topicids import topic_id_of
 from enricher.kafka.unreadable import UNREADABLE

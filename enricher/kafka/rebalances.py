@@ -14,8 +14,8 @@ from enricher.core.offsets import names_of
 from enricher.errors import TransactionTrouble
 from enricher.kafka.assignment import Assignment
 from enricher.kafka.metadata import ours
-from enricher.ports import PartitionListener
 from enricher.records import Partition
+from enricher.worker.ports import PartitionListener
 
 
 class Rebalances:

@@ -15,10 +15,10 @@ from collections.abc import Callable, Collection, Mapping
 
 from confluent_kafka.admin import AdminClient
 
-from enricher.bell import Latch
 from enricher.errors import Fenced, TransactionTrouble
-from enricher.kafka.border import border, constructing
 from enricher.kafka.client import KafkaConfig, LastWord
+from enricher.kafka.errors import border, constructing
+from enricher.runtime.wakeup import Latch
 
 log = logging.getLogger(__name__)
 

@@ -15,8 +15,8 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from enricher.codec import Encoder, Outgoing
 from enricher.errors import RefusedOutput, TransactionTrouble
-from enricher.kafka.border import border, connecting, constructing, mapped
 from enricher.kafka.client import KafkaConfig, LastWord
+from enricher.kafka.errors import border, connecting, constructing, mapped
 from enricher.kafka.letters import log_dead_letters
 from enricher.kafka.limits import TopicLimits
 from enricher.kafka.membership import Group
@@ -25,8 +25,8 @@ from enricher.kafka.reports import Reports
 from enricher.kafka.retire import CLOSE_WAIT_S, retire
 from enricher.kafka.stopwatch import Stopwatch
 from enricher.records import InFlight, Release
-from enricher.tally import Tally
-from enricher.watchdog import Guard
+from enricher.runtime.watchdog import Guard
+from enricher.stats.counters import Tally
 
 log = logging.getLogger(__name__)
 

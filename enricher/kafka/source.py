@@ -15,18 +15,18 @@ from confluent_kafka import Consumer, TopicPartition
 from enricher.core.commit_metadata import CommitMetadata
 from enricher.core.portions import Portions
 from enricher.kafka.assignment import Assignment
-from enricher.kafka.border import border, connecting, constructing
 from enricher.kafka.catching_up import CatchingUp
 from enricher.kafka.client import KafkaConfig, LastWord
 from enricher.kafka.delivery import Delivery
+from enricher.kafka.errors import border, connecting, constructing
 from enricher.kafka.membership import proven_membership
 from enricher.kafka.metadata import partitions_of
 from enricher.kafka.rebalances import Rebalances
 from enricher.kafka.statistics import Statistics
 from enricher.kafka.topicwatch import TopicWatch
-from enricher.levels import Connection
-from enricher.ports import PartitionListener
 from enricher.records import Mark, Partition, RawRecord, Release, Start
+from enricher.stats.snapshot import Connection
+from enricher.worker.ports import PartitionListener
 
 log = logging.getLogger(__name__)
 

@@ -15,8 +15,8 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from enricher.core.commit_metadata import CommitMetadata
 from enricher.core.offsets import names_of
 from enricher.errors import TransactionTrouble
-from enricher.kafka.border import border
 from enricher.kafka.client import KafkaConfig, LastWord
+from enricher.kafka.errors import border
 from enricher.kafka.metadata import foreign, ours
 from enricher.kafka.tails import OutputTails, cannot_tell
 from enricher.kafka.topicwatch import TopicWatch

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 
 import orjson
 
-from enricher.levels import Connection, Unstable
 from enricher.records import Partition
+from enricher.stats.snapshot import Connection, Unstable
 
 INTERVAL_MS = 5_000
 """How often. Parsing them costs 0.1 ms."""

@@ -14,8 +14,8 @@ from typing import Self
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from enricher.errors import BrokerError, SettingsError, TransactionTrouble
-from enricher.kafka.border import border, constructing
 from enricher.kafka.client import KafkaConfig, LastWord
+from enricher.kafka.errors import border, constructing
 from enricher.kafka.metadata import headers_of
 from enricher.kafka.topicwatch import TopicWatch
 from enricher.records import Headers, Partition

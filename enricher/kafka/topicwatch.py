@@ -17,8 +17,8 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCol
 from confluent_kafka.admin import AdminClient, OffsetSpec, TopicDescription
 
 from enricher.errors import MissingTopic, SettingsError, TransactionTrouble
-from enricher.kafka.border import border, constructing, mapped
 from enricher.kafka.client import KafkaConfig, LastWord
+from enricher.kafka.errors import border, constructing, mapped
 from enricher.kafka.metadata import foreign, no_such_topic, ours
 from enricher.kafka.topicids import topic_id_text
 from enricher.records import Partition

@@ -15,8 +15,8 @@ from typing import Self
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from enricher.errors import BrokerError, TransactionTrouble
-from enricher.kafka.border import border, constructing, mapped
 from enricher.kafka.client import KafkaConfig, LastWord
+from enricher.kafka.errors import border, constructing, mapped
 from enricher.records import Partition, RawRecord, Unreadable
 
 log = logging.getLogger(__name__)

@@ -16,9 +16,9 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from enricher.errors import BrokerError
 from enricher.kafka.asking import ClientLog, Complaint, asking, silenced
-from enricher.kafka.border import constructing, mapped
 from enricher.kafka.client import KafkaConfig
 from enricher.kafka.damage import DAMAGED
+from enricher.kafka.errors import constructing, mapped
 from enricher.kafka.metadata import listed_offsets, partition_of, partitions_of, raw_record
 from enricher.kafka.topicids import topic_id_of
 from enricher.records import RawRecord

@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 from platformdirs import user_cache_path
 from pydantic import AfterValidator, Field
 
-from enricher.devices import parse_device
 from enricher.errors import SettingsError
+from enricher.runtime.devices import parse_device
 from enricher.settings.group import Group
 
 
@@ -174,11 +174,6 @@ class WorkerSettings(Group):
         ge=0,
         description="Processes that may end at one committed offset before the next one takes one article at a time, to "
         "find the one that kills: a dead letter after it has ended two processes alone. 0: never.",
-    )
-    crash_at: str | None = Field(
-        None,
-        pattern=r"^[a-z-]+(:[1-9][0-9]*)?$",
-        description="For tests only: kill the process at this point (`enricher/crashing.py` lists them), e.g. `flushed:3`.",
     )
     restart_pause_s: float = Field(
         1.0,

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-from enricher.distribution import Distribution
+from enricher.stats.histogram import Distribution
 from enricher.telemetry import readings
 from enricher.telemetry.observed import Observed, cpu_s
 from enricher.telemetry.readings import (

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from enricher.levels import Levels
-from enricher.tally import Tally
+from enricher.stats.counters import Tally
+from enricher.stats.snapshot import Levels
 
 
 @dataclass(frozen=True, slots=True)

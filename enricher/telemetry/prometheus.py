@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
-from enricher.distribution import Distribution
-from enricher.exposition import exposed
+from enricher.stats.histogram import Distribution
+from enricher.telemetry.exposition import exposed
 from enricher.telemetry.instruments import INSTRUMENTS, Instrument, Kind
 from enricher.telemetry.observed import Observed
 from enricher.telemetry.readings import Attributes

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from enricher.distribution import Distribution
-from enricher.levels import WorkerState
+from enricher.stats.histogram import Distribution
+from enricher.stats.snapshot import WorkerState
 from enricher.telemetry.observed import Observed, resident_bytes
 
 Attributes = Mapping[str, str]

@@ -11,8 +11,8 @@ from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
 
 from enricher.kafka.asking import ClientLog, Complaint, asking, silenced
-from enricher.kafka.border import constructing
 from enricher.kafka.client import KafkaConfig
+from enricher.kafka.errors import constructing
 from enricher.kafka.metadata import NO_LEADER_YET, listed_offsets, partitions_of
 from enricher.verify.committed import Committed, committed_of
 

@@ -9,8 +9,8 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from enricher.errors import BrokerError
 from enricher.kafka.asking import ClientLog, Complaint, asking, silenced
-from enricher.kafka.border import constructing, mapped
 from enricher.kafka.client import KafkaConfig
+from enricher.kafka.errors import constructing, mapped
 from enricher.kafka.unreadable import UNREADABLE, UnreadableBatches
 from enricher.records import Partition
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from cluster_tools import found, missing
-from cluster_tools.client import Client
-from cluster_tools.service import Service, clusters_folder, default_folder
-from cluster_tools.table import lacking
+from tools.cluster import found, missing
+from tools.cluster.client import Client
+from tools.cluster.service import Service, clusters_folder, default_folder
+from tools.cluster.table import lacking
 
 ASKED = os.environ.get("ENRICHER_CLUSTER") == "1"  # read here: no setting from outside reaches a test
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from cluster_tools.client import Client, wait_for
-from cluster_tools.objects import GPU_NODES, GPUS_PER_NODE
+from tools.cluster.client import Client, wait_for
+from tools.cluster.objects import GPU_NODES, GPUS_PER_NODE
 
 pytestmark = pytest.mark.cluster
 

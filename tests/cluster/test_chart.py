@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from charting.layout import CHART
-from cluster_tools.client import Answer, Client, wait_for
+from deploy.chart.generator.layout import CHART
+from tools.cluster.client import Answer, Client, wait_for
 
 pytestmark = pytest.mark.cluster
 

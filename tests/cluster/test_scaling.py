@@ -21,8 +21,8 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, To
 from confluent_kafka.admin import AdminClient
 from support.topics import PARTITIONS, Topics
 
-from charting.layout import CHART
-from cluster_tools.client import Client, wait_for
+from deploy.chart.generator.layout import CHART
+from tools.cluster.client import Client, wait_for
 
 pytestmark = [pytest.mark.cluster, pytest.mark.broker, pytest.mark.timeout(600)]
 

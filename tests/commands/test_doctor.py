@@ -22,11 +22,11 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from broker import Cluster
 from enricher.app import kafka_config
 from enricher.commands.doctor.broker import Sizes, broker_findings
 from enricher.commands.doctor.findings import Finding, Voice, as_json, exit_code
 from enricher.settings import load_settings
+from tools.kafka import Cluster
 
 if TYPE_CHECKING:
     from support.topics import Topics

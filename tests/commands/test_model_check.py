@@ -13,12 +13,12 @@ from commands.model_app import run_model, tiny_model
 from enricher.commands.model import arguments
 from enricher.commands.model.pages.gate import gate_page
 from enricher.errors import FatalError, ModelError, SettingsError
-from enricher.inference import catalogue
 from enricher.inference.gate.gold import DEFAULT_GOLD
 from enricher.inference.gate.report import GateReport
 from enricher.inference.gate.verdict import DEFAULT_LIMIT_POINTS
-from enricher.inference.int8 import PaddedInt8
-from enricher.inference.model import EMBEDDED, EMBEDDED_FOLDER
+from enricher.inference.graph import catalogue
+from enricher.inference.graph.int8 import PaddedInt8
+from enricher.inference.run.model import EMBEDDED, EMBEDDED_FOLDER
 
 SHIPPED = GateReport.model_validate_json((EMBEDDED_FOLDER / "gate-padded-bf16.json").read_bytes())
 

@@ -14,8 +14,8 @@ from commands.model_app import run_model, tiny_model
 from enricher.commands.model.manifest import Manifest
 from enricher.commands.model.prepare.hub import ALLOWED, fetched
 from enricher.errors import ModelError
-from enricher.inference.checkpoint import Checkpoint
-from enricher.inference.model import prepare
+from enricher.inference.checkpoint.folder import Checkpoint
+from enricher.inference.run.model import prepare
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -130,7 +130,7 @@ def test_a_precision_that_fails_its_gate_leaves_no_folder(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Asked for by name it is refused, with the gate's reason."""
-    monkeypatch.setattr("enricher.inference.int8.PaddedInt8.problem", lambda _self: None)
+    monkeypatch.setattr("enricher.inference.graph.int8.PaddedInt8.problem", lambda _self: None)
     gold = tmp_path / "gold.jsonl"
     gold.write_text('{"text": "In Rome", "entities": [{"start": 3, "end": 7, "label": "LOC"}]}\n')
     out = tmp_path / "out"

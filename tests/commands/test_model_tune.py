@@ -15,8 +15,8 @@ from enricher.app import batch_rules, load_model
 from enricher.commands.model.tune import command
 from enricher.commands.model.tune.recommend import bucket_edges, overhead_tokens, recommended
 from enricher.commands.model.tune.sweep import Cell, Measurement, Sweep, batch_of
-from enricher.inference.engine import OnnxEngine
-from enricher.inference.tuning import Tuning
+from enricher.inference.run.engine import OnnxEngine
+from enricher.inference.run.tuning import Tuning
 from enricher.records import Batch
 from enricher.settings import Settings
 

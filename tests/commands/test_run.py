@@ -15,7 +15,7 @@ from commands.support import run
 from enricher.commands.run.parent import Wish, command_of, summary_of
 from enricher.commands.run.share import Share
 from enricher.errors import SettingsError
-from enricher.inference import device
+from enricher.inference.run import device
 from enricher.settings import Settings, load_settings
 
 PLAIN = Wish(until_caught_up=False, summary=None, report_every_s=10.0)

@@ -17,7 +17,7 @@ from enricher.commands.topics.plan import Wanted, plan_topics
 from enricher.kafka.admin import TopicView
 
 if TYPE_CHECKING:
-    from broker import Cluster
+    from tools.kafka import Cluster
 
 WANTED = Wanted("in", "out", "dead", max_record_bytes=2_000_000, max_dead_letter_bytes=16_000_000)
 

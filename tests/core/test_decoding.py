@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from enricher.core.decoding import LabelScheme, decode_entities
-from enricher.inference.checkpoint import Checkpoint
-from enricher.inference.tokenizer import ArticleTokenizer
+from enricher.inference.checkpoint.folder import Checkpoint
+from enricher.inference.tokenizer.articles import ArticleTokenizer
 from enricher.records import Article, Entity, InFlight
 
 DATA = Path(__file__).parent.parent / "data"

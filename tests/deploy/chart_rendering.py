@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-from charting.layout import CHART
-from cluster_tools import found, missing
+from deploy.chart.generator.layout import CHART
+from tools.cluster import found, missing
 
 Object = dict[str, Any]
 Values = Mapping[str, Any]

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import yaml
 
-from cluster_tools import found, missing
+from deploy.monitoring.generator.exported import instruments_by_series
+from deploy.monitoring.generator.expressions import labels_of, metrics_of
+from deploy.monitoring.generator.files import ALERTS, FOLDER, RECORDING, RULE_TESTS
 from enricher.telemetry.prometheus import label_name
-from monitoring.exported import instruments_by_series
-from monitoring.expressions import labels_of, metrics_of
-from monitoring.files import ALERTS, FOLDER, RECORDING, RULE_TESTS
+from tools.cluster import found, missing
 
 PROMTOOL = found("promtool")
 TESTS = sorted(RULE_TESTS.glob("*.yaml"))

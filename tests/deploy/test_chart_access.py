@@ -19,7 +19,7 @@ from deploy.chart_rendering import (
     values_of,
 )
 
-from charting.layout import ROOT
+from deploy.chart.generator.layout import ROOT
 
 pytestmark = needs_helm
 

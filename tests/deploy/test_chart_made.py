@@ -10,10 +10,10 @@ import jsonschema
 import pytest
 from deploy.chart_rendering import CI_FILES, Values, values_of
 
-from charting.comments import described, undescribed
-from charting.layout import CHART, COPIES, ROOT, SCHEMA, VALUES
-from charting.making import stale
-from charting.schema import FOLLOWS, defaults, groups, open_fields
+from deploy.chart.generator.comments import described, undescribed
+from deploy.chart.generator.layout import CHART, COPIES, ROOT, SCHEMA, VALUES
+from deploy.chart.generator.making import stale
+from deploy.chart.generator.schema import FOLLOWS, defaults, groups, open_fields
 from enricher.settings import Settings
 
 SECRETS = [

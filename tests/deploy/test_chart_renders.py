@@ -29,9 +29,9 @@ from deploy.chart_rendering import (
 from kubernetes_validate import utils
 from typer.testing import CliRunner
 
-from charting.layout import CHART
-from cluster_tools import found, missing
+from deploy.chart.generator.layout import CHART
 from enricher.cli import app
+from tools.cluster import found, missing
 
 pytestmark = needs_helm
 

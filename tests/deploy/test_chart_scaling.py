@@ -20,7 +20,7 @@ from deploy.chart_rendering import (
 )
 from typer.testing import CliRunner
 
-from charting.layout import ROOT
+from deploy.chart.generator.layout import ROOT
 from enricher.cli import app
 from enricher.scaling.asked import Asked
 from enricher.scaling.policy import Rules

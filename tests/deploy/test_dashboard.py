@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cluster_tools import found, missing
+from deploy.monitoring.generator.exported import instruments_by_series, series_of
+from deploy.monitoring.generator.expressions import labels_of, metrics_of
+from deploy.monitoring.generator.files import DASHBOARD
+from deploy.monitoring.generator.grafana import as_text, dashboard
+from deploy.monitoring.generator.layout import ROWS
+from deploy.monitoring.generator.seen import SILENT, questions, recorded_names
 from enricher.telemetry.instruments import INSTRUMENTS, Instrument
 from enricher.telemetry.prometheus import label_name
-from monitoring.exported import instruments_by_series, series_of
-from monitoring.expressions import labels_of, metrics_of
-from monitoring.files import DASHBOARD
-from monitoring.grafana import as_text, dashboard
-from monitoring.layout import ROWS
-from monitoring.seen import SILENT, questions, recorded_names
+from tools.cluster import found, missing
 
 MODEL = dashboard(ROWS)
 PANELS = [panel for row in ROWS for panel in row.panels]

@@ -11,8 +11,8 @@ from types import ModuleType
 
 import pytest
 
-from enricher.inference.catalogue import form_named
-from enricher.inference.model import EMBEDDED_FOLDER, open_model, prepare_form
+from enricher.inference.graph.catalogue import form_named
+from enricher.inference.run.model import EMBEDDED_FOLDER, open_model, prepare_form
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "docker"
 LIBRARIES = (

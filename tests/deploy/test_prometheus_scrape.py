@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from support.topics import make_topics
 
-from broker import Cluster
-from cluster_tools import found, missing
-from monitoring.files import ALERTS, RECORDING
-from monitoring.prometheus import PROGRAM, Prometheus, rules_at_once
-from monitoring.scene import watched
-from monitoring.seen import Answer, answers, page, questions, unanswered
+from deploy.monitoring.generator.files import ALERTS, RECORDING
+from deploy.monitoring.generator.prometheus import PROGRAM, Prometheus, rules_at_once
+from deploy.monitoring.generator.scene import watched
+from deploy.monitoring.generator.seen import Answer, answers, page, questions, unanswered
+from tools.cluster import found, missing
+from tools.kafka import Cluster
 
 pytestmark = [
     pytest.mark.broker,

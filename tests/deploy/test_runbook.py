@@ -6,11 +6,11 @@ import re
 
 import yaml
 
+from deploy.monitoring.generator.exported import instruments_by_series
+from deploy.monitoring.generator.files import ALERTS, RUNBOOK
+from deploy.monitoring.generator.layout import ROWS
+from deploy.monitoring.generator.seen import recorded_names
 from enricher.cli import EXIT_CODES
-from monitoring.exported import instruments_by_series
-from monitoring.files import ALERTS, RUNBOOK
-from monitoring.layout import ROWS
-from monitoring.seen import recorded_names
 
 TEXT = RUNBOOK.read_text("utf-8")
 ENTRIES = {

@@ -16,7 +16,6 @@ import pytest
 from enricher.codec import decode_article, encode_record
 from enricher.errors import FatalError, OutputClosed
 from enricher.files import LineSink, LineSource
-from enricher.ports import Sink
 from enricher.records import (
     Article,
     Coverage,
@@ -30,6 +29,7 @@ from enricher.records import (
     Release,
     Tombstone,
 )
+from enricher.worker.ports import Sink
 
 CARD = ModelCard("m", "d", "fp32")
 PARTITION = Partition("a.jsonl", 0)

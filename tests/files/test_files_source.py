@@ -16,8 +16,8 @@ import pytest
 from enricher.errors import FatalError
 from enricher.files import LineSource
 from enricher.files import source as source_module
-from enricher.ports import Source
 from enricher.records import Partition, RawRecord
+from enricher.worker.ports import Source
 
 ROOT = Path(__file__).parents[2]
 LONG_S = 30.0

@@ -20,9 +20,9 @@ from enricher.core.assembly import finish_enriched, settle
 from enricher.core.decoding import LabelScheme
 from enricher.core.windowing import WindowCutter
 from enricher.errors import InvalidArticle
-from enricher.inference.engine import OnnxEngine
-from enricher.inference.model import PreparedModel, prepare
-from enricher.inference.tokenizer import ArticleTokenizer
+from enricher.inference.run.engine import OnnxEngine
+from enricher.inference.run.model import PreparedModel, prepare
+from enricher.inference.tokenizer.articles import ArticleTokenizer
 from enricher.records import Article, Batch, InFlight, ModelCard, Partition, RawRecord, Window
 
 SCHEMAS = Path(__file__).parents[2] / "schemas"

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from enricher.inference.checkpoint import Checkpoint
+from enricher.inference.checkpoint.folder import Checkpoint
 from enricher.inference.gate.gold import DEFAULT_GOLD, GoldSet, read_gold
-from enricher.inference.model import EMBEDDED_FOLDER
-from enricher.inference.padded import PaddedFloat32
+from enricher.inference.graph.padded import PaddedFloat32
+from enricher.inference.run.model import EMBEDDED_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
 
-    from enricher.inference.device import Session
-    from enricher.inference.forms import Feeds
+    from enricher.inference.graph.variants import Feeds
+    from enricher.inference.run.device import Session
 
 SENTENCES = 40
 

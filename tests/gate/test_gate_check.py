@@ -15,12 +15,12 @@ from enricher.inference.gate.measure import compare
 from enricher.inference.gate.report import GateReport, read_reports
 from enricher.inference.gate.runs import FormRunner, tokenized, tokenizer_of
 from enricher.inference.gate.verdict import Verdict, judge
-from enricher.inference.model import prepare_form
+from enricher.inference.run.model import prepare_form
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from enricher.inference.checkpoint import Checkpoint
+    from enricher.inference.checkpoint.folder import Checkpoint
     from enricher.inference.gate.gold import GoldSet
 
 LIMIT_POINTS = 4.0

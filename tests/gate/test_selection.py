@@ -12,18 +12,19 @@ from gate.conftest import Damaged, Twin
 from jsonschema import Draft202012Validator
 
 from enricher.errors import ModelError
-from enricher.inference import catalogue, selection
-from enricher.inference.checkpoint import Checkpoint
+from enricher.inference.checkpoint.folder import Checkpoint
 from enricher.inference.gate.report import GateReport, report_path, report_schema, write_report
-from enricher.inference.graph import BUILDER_VERSION
-from enricher.inference.int8 import PaddedInt8
-from enricher.inference.model import EMBEDDED_FOLDER
-from enricher.inference.openvino import PaddedBfloat16
-from enricher.inference.padded import PaddedFloat32
-from enricher.inference.selection import choose, missing_reports, report_folders
+from enricher.inference.graph import catalogue
+from enricher.inference.graph.builder import BUILDER_VERSION
+from enricher.inference.graph.int8 import PaddedInt8
+from enricher.inference.graph.openvino import PaddedBfloat16
+from enricher.inference.graph.padded import PaddedFloat32
+from enricher.inference.run import selection
+from enricher.inference.run.model import EMBEDDED_FOLDER
+from enricher.inference.run.selection import choose, missing_reports, report_folders
 
 if TYPE_CHECKING:
-    from enricher.inference.forms import Form
+    from enricher.inference.graph.variants import Form
 
 SHIPPED = json.loads(report_path(EMBEDDED_FOLDER, PaddedBfloat16().name).read_text())
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from enricher import cli
 from enricher.commands.run import command
-from enricher.inference.engine import OnnxEngine
+from enricher.inference.run.engine import OnnxEngine
 
 
 def main(folder: Path) -> None:

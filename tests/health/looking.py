@@ -15,7 +15,7 @@ from worker.world import Process
 
 from enricher.health import Facts, HealthServer, View, Waits, WorkerHealth, routes
 from enricher.health.replies import Route
-from enricher.watchdog import Watched
+from enricher.runtime.watchdog import Watched
 
 FACTS = Facts("worker-0", "enricher", "articles", "entities", "articles.dead-letters", "1.2.3")
 EPOCH_S = 1_700_000_000.0

@@ -14,7 +14,7 @@ from enricher.health import WorkerHealth, routes
 from enricher.health.page import PARENT_PAGE, PROCESS_PAGE, Page
 from enricher.health.replies import Asked, Reply
 from enricher.health.samples import EVERY_S
-from status_page.browser import Browser, chromium
+from tools.status_page.browser import Browser, chromium
 
 PROGRAM = chromium()
 in_a_browser = pytest.mark.skipif(PROGRAM is None, reason="no Chromium here (Debian: apt install chromium)")

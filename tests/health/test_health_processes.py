@@ -20,7 +20,7 @@ from enricher.health.asking import ask, ask_all
 from enricher.health.merging import merged
 from enricher.health.replies import Asked, Reply
 from enricher.processes import ProcessState
-from status_page.browser import Browser, chromium
+from tools.status_page.browser import Browser, chromium
 
 FIRST = """# HELP articles_total Articles.
 # TYPE articles_total counter

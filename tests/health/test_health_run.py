@@ -19,8 +19,8 @@ from kafka.harness import Sent, as_sent, publish, short_articles
 from prometheus_client.parser import text_string_to_metric_families
 from support.topics import Topics, make_topics
 
-from broker import Cluster
-from broker.properties import QUICK_TO_NOTICE
+from tools.kafka import Cluster
+from tools.kafka.properties import QUICK_TO_NOTICE
 
 CANARY = "Quarkelfink"
 """A word that is in every article here, and must be nowhere else."""

@@ -13,7 +13,7 @@ from enricher.errors import TransactionTrouble
 from enricher.health import Verdict, WorkerHealth
 from enricher.health.liveness import TURN
 from enricher.health.samples import EVERY_S, KEPT_S, lag_of
-from enricher.watchdog import Watched
+from enricher.runtime.watchdog import Watched
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from enricher.health.liveness import TURN, Waits, stuck
-from enricher.watchdog import Watched
+from enricher.runtime.watchdog import Watched
 
 QUICK = Waits(engine_s=0.0, tokenizer_s=0.0, limit_s=120.0)
 FOR_THE_BROKER = ["a transaction", "recovering", "draining", "closing"]

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from enricher.inference.engine import OnnxEngine
-from enricher.inference.gathered import GatheredFloat32
-from enricher.inference.model import PreparedModel, open_model, prepare_form
-from enricher.inference.tokenizer import ArticleTokenizer
+from enricher.inference.graph.packed_cpu import GatheredFloat32
+from enricher.inference.run.engine import OnnxEngine
+from enricher.inference.run.model import PreparedModel, open_model, prepare_form
+from enricher.inference.tokenizer.articles import ArticleTokenizer
 from enricher.records import InFlight, Partition, RawRecord, Window
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ import onnx
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
-from enricher.inference.onnxfile import MICROSOFT
+from enricher.inference.graph.onnx_file import MICROSOFT
 
 Array = npt.NDArray[Any]
 

@@ -10,10 +10,10 @@ import pytest
 from pipeline.decoding_rule import SCHEMES
 from pipeline.test_decoding_rule import folder_of
 
-from enricher.inference.beginnings import encode_beginning, is_long
-from enricher.inference.checkpoint import Checkpoint
-from enricher.inference.model import EMBEDDED_FOLDER
-from enricher.inference.tokenizer import ArticleTokenizer
+from enricher.inference.checkpoint.folder import Checkpoint
+from enricher.inference.run.model import EMBEDDED_FOLDER
+from enricher.inference.tokenizer.articles import ArticleTokenizer
+from enricher.inference.tokenizer.beginnings import encode_beginning, is_long
 from enricher.records import Article, TokenizedArticle
 
 LIMIT_TOKENS = 400
@@ -61,7 +61,7 @@ def require_same_tokens(tokenizer: ArticleTokenizer, text: str, monkeypatch: pyt
     article = Article("a", "A title", text)
     (short,) = tokenizer.tokenize([article])
     with monkeypatch.context() as patched:
-        patched.setattr("enricher.inference.tokenizer.is_long", lambda *_: False)
+        patched.setattr("enricher.inference.tokenizer.articles.is_long", lambda *_: False)
         (whole,) = tokenizer.tokenize([article])
     assert isinstance(short, TokenizedArticle)
     assert isinstance(whole, TokenizedArticle)

@@ -13,9 +13,9 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from enricher.errors import ModelError
-from enricher.inference import model
-from enricher.inference.checkpoint import Checkpoint
-from enricher.inference.model import EMBEDDED_FOLDER, open_model
+from enricher.inference.checkpoint.folder import Checkpoint
+from enricher.inference.run import model
+from enricher.inference.run.model import EMBEDDED_FOLDER, open_model
 
 REFERENCE = Path(__file__).parent.parent / "data" / "reference"
 

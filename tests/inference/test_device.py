@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 
 from enricher.cli import app
 from enricher.errors import ModelError, SettingsError
-from enricher.inference import device
-from enricher.inference.device import cuda_problem, open_session, resolve_device
-from enricher.inference.model import prepare
+from enricher.inference.run import device
+from enricher.inference.run.device import cuda_problem, open_session, resolve_device
+from enricher.inference.run.model import prepare
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

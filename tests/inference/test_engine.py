@@ -14,11 +14,11 @@ from safetensors.numpy import load_file
 from support.answers import WindowLabels, by_window
 
 from enricher.errors import ModelError
-from enricher.inference import device
-from enricher.inference.checkpoint import Checkpoint
-from enricher.inference.engine import NOT_FINITE, OnnxEngine, default_lanes
-from enricher.inference.model import prepare, prepare_form
-from enricher.inference.padded import PaddedFloat32
+from enricher.inference.checkpoint.folder import Checkpoint
+from enricher.inference.graph.padded import PaddedFloat32
+from enricher.inference.run import device
+from enricher.inference.run.engine import NOT_FINITE, OnnxEngine, default_lanes
+from enricher.inference.run.model import prepare, prepare_form
 from enricher.records import Batch, WindowFailure
 
 if TYPE_CHECKING:
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from enricher.inference.device import Session
-    from enricher.inference.forms import Feeds
-    from enricher.inference.model import PreparedModel
+    from enricher.inference.graph.variants import Feeds
+    from enricher.inference.run.device import Session
+    from enricher.inference.run.model import PreparedModel
     from enricher.records import Window
 
     MakeWindow = Callable[[Sequence[int]], Window]

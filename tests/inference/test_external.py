@@ -15,21 +15,21 @@ from support.answers import WindowLabels, by_window
 from tokenizers import Tokenizer, models
 
 from enricher.errors import ModelError
-from enricher.inference.catalogue import forms_for
-from enricher.inference.checkpoint import Checkpoint
-from enricher.inference.device import open_session
-from enricher.inference.engine import NOT_FINITE, OnnxEngine
-from enricher.inference.families import FAMILIES
-from enricher.inference.model import open_model, prepare, prepare_form
-from enricher.inference.onnxfolder import OnnxModel, holds_onnx
-from enricher.inference.tokenizer import ArticleTokenizer
+from enricher.inference.checkpoint.families import FAMILIES
+from enricher.inference.checkpoint.folder import Checkpoint
+from enricher.inference.checkpoint.onnx_folder import OnnxModel, holds_onnx
+from enricher.inference.graph.catalogue import forms_for
+from enricher.inference.run.device import open_session
+from enricher.inference.run.engine import NOT_FINITE, OnnxEngine
+from enricher.inference.run.model import open_model, prepare, prepare_form
+from enricher.inference.tokenizer.articles import ArticleTokenizer
 from enricher.records import Batch, WindowFailure
-from model_benchmark.plain import export
+from tools.bench.model.plain import export
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from enricher.inference.forms import Form
+    from enricher.inference.graph.variants import Form
     from enricher.records import Window
 
     MakeWindow = Callable[[Sequence[int]], Window]

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from enricher.inference.checkpoint import Checkpoint
-from enricher.inference.device import open_session
-from enricher.inference.gathered import GatheredFloat32
-from enricher.inference.model import prepare_form
+from enricher.inference.checkpoint.folder import Checkpoint
+from enricher.inference.graph.packed_cpu import GatheredFloat32
+from enricher.inference.run.device import open_session
+from enricher.inference.run.model import prepare_form
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

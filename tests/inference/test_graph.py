@@ -13,11 +13,11 @@ import pytest
 from support.layout import rows_of
 
 from enricher.errors import ModelError
-from enricher.inference.checkpoint import Checkpoint
-from enricher.inference.device import open_session
-from enricher.inference.families import FAMILIES
-from enricher.inference.model import PreparedModel, prepare, prepare_form
-from enricher.inference.padded import PaddedFloat32
+from enricher.inference.checkpoint.families import FAMILIES
+from enricher.inference.checkpoint.folder import Checkpoint
+from enricher.inference.graph.padded import PaddedFloat32
+from enricher.inference.run.device import open_session
+from enricher.inference.run.model import PreparedModel, prepare, prepare_form
 
 if TYPE_CHECKING:
     from enricher.records import Window

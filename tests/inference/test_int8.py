@@ -8,10 +8,10 @@ from pathlib import Path
 import onnx
 import pytest
 
-from enricher.inference import int8
-from enricher.inference.checkpoint import Checkpoint
-from enricher.inference.int8 import PaddedInt8
-from enricher.inference.model import prepare_form
+from enricher.inference.checkpoint.folder import Checkpoint
+from enricher.inference.graph import int8
+from enricher.inference.graph.int8 import PaddedInt8
+from enricher.inference.run.model import prepare_form
 
 REFERENCE = Path(__file__).parent.parent / "data" / "reference"
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from enricher.errors import ModelError
-from enricher.inference.labels import label_names
+from enricher.inference.checkpoint.labels import label_names
 
 
 def _read(*names: str) -> Sequence[str]:

@@ -14,9 +14,9 @@ from onnxruntime.capi.onnxruntime_pybind11_state import EPFail, Fail, InvalidArg
 from support.answers import WindowLabels, by_window
 
 from enricher.errors import ModelError
-from enricher.inference.catalogue import forms_for
-from enricher.inference.engine import OnnxEngine
-from enricher.inference.memory import OUT_OF_MEMORY, Turns, is_out_of_memory
+from enricher.inference.graph.catalogue import forms_for
+from enricher.inference.run.engine import OnnxEngine
+from enricher.inference.run.memory import OUT_OF_MEMORY, Turns, is_out_of_memory
 from enricher.records import Batch, WindowFailure
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from enricher.inference.model import PreparedModel
+    from enricher.inference.run.model import PreparedModel
     from enricher.records import BatchResult, Window
 
     MakeWindow = Callable[[Sequence[int]], Window]
@@ -204,9 +204,9 @@ from pathlib import Path
 
 import numpy as np
 
-from enricher.inference.engine import OnnxEngine
-from enricher.inference.catalogue import forms_for
-from enricher.inference.model import open_model, prepare_form
+from enricher.inference.run.engine import OnnxEngine
+from enricher.inference.graph.catalogue import forms_for
+from enricher.inference.run.model import open_model, prepare_form
 from enricher.records import Batch, InFlight, Partition, RawRecord, Window
 
 form = next(each for each in forms_for("cpu") if each.name == sys.argv[3])

@@ -19,13 +19,13 @@ from onnx import TensorProto
 from support.layout import rows_of
 
 from enricher.errors import ModelError
-from enricher.inference.checkpoint import Checkpoint
-from enricher.inference.device import SESSION_ERRORS, open_session
-from enricher.inference.families import FAMILIES
-from enricher.inference.model import prepare_form
-from enricher.inference.packed import LONGEST_STEP_TOKENS, PackedFloat16
-from enricher.inference.padded import PaddedFloat32
-from gpu_benchmark.checkpoints import Shape, write_checkpoint
+from enricher.inference.checkpoint.families import FAMILIES
+from enricher.inference.checkpoint.folder import Checkpoint
+from enricher.inference.graph.packed_cuda import LONGEST_STEP_TOKENS, PackedFloat16
+from enricher.inference.graph.padded import PaddedFloat32
+from enricher.inference.run.device import SESSION_ERRORS, open_session
+from enricher.inference.run.model import prepare_form
+from tools.bench.gpu.checkpoints import Shape, write_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -215,7 +215,7 @@ def test_offsets_are_laid_out_as_the_operators_documentation_says(
     window: MakeWindow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The example of ContribOperators.md: places of real tokens first, then those of the padding."""
-    monkeypatch.setattr("enricher.inference.packed.LONGEST_STEP_TOKENS", 4)
+    monkeypatch.setattr("enricher.inference.graph.packed_cuda.LONGEST_STEP_TOKENS", 4)
     feeds = FP16.feeds([window([5] * length) for length in PUBLISHED["lengths"]], pad_id=0)
     assert PUBLISHED["offsets"] == feeds["token_offset"].ravel().tolist()
     assert PUBLISHED["cumulative"] == feeds["cumulative_lengths"].tolist()

@@ -11,13 +11,13 @@ import orjson
 import pytest
 from typer.testing import CliRunner
 
-from enricher.inference.device import cuda_problem
-from gpu_benchmark.__main__ import app
-from gpu_benchmark.cases import cases, packed_batches, padded_batches
-from gpu_benchmark.checkpoints import SHAPES
-from gpu_benchmark.kernels import kernels_in
-from gpu_benchmark.measure import Figure
-from gpu_benchmark.report import NOT_A_MEASUREMENT, Report
+from enricher.inference.run.device import cuda_problem
+from tools.bench.gpu.__main__ import app
+from tools.bench.gpu.cases import cases, packed_batches, padded_batches
+from tools.bench.gpu.checkpoints import SHAPES
+from tools.bench.gpu.kernels import kernels_in
+from tools.bench.gpu.measure import Figure
+from tools.bench.gpu.report import NOT_A_MEASUREMENT, Report
 
 ROOT = Path(__file__).parent.parent.parent
 PRINTED = """Operator=PackedMultiHeadAttention Node=layer.0.attention DataType=fp16 SdpaKernel=FLASH_ATTENTION

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from support.answers import WindowLabels, by_window
 
-from enricher.inference.checkpoint import Checkpoint
-from enricher.inference.device import cuda_problem, open_session
-from enricher.inference.engine import OnnxEngine
-from enricher.inference.families import FAMILIES
-from enricher.inference.model import open_model, prepare_form
-from enricher.inference.packed import PackedFloat16
+from enricher.inference.checkpoint.families import FAMILIES
+from enricher.inference.checkpoint.folder import Checkpoint
+from enricher.inference.graph.packed_cuda import PackedFloat16
+from enricher.inference.run.device import cuda_problem, open_session
+from enricher.inference.run.engine import OnnxEngine
+from enricher.inference.run.model import open_model, prepare_form
 from enricher.records import Batch
-from gpu_benchmark.kernels import UNFUSED, kernels_of
+from tools.bench.gpu.kernels import UNFUSED, kernels_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

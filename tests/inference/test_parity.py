@@ -13,16 +13,16 @@ import numpy as np
 import pytest
 from support.layout import rows_of
 
-from enricher.inference.catalogue import forms_for
-from enricher.inference.checkpoint import Checkpoint
-from enricher.inference.device import open_session
-from enricher.inference.families import FAMILIES
-from enricher.inference.model import prepare_form
+from enricher.inference.checkpoint.families import FAMILIES
+from enricher.inference.checkpoint.folder import Checkpoint
+from enricher.inference.graph.catalogue import forms_for
+from enricher.inference.run.device import open_session
+from enricher.inference.run.model import prepare_form
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from enricher.inference.forms import Form
+    from enricher.inference.graph.variants import Form
     from enricher.records import Float32Array, Window
 
     MakeWindow = Callable[[Sequence[int]], Window]

@@ -11,8 +11,8 @@ from inference.test_tokenizer_files import loaded
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from enricher.core.decoding import LabelScheme, decode_entities
-from enricher.inference.checkpoint import Checkpoint
-from enricher.inference.tokenizer import ArticleTokenizer
+from enricher.inference.checkpoint.folder import Checkpoint
+from enricher.inference.tokenizer.articles import ArticleTokenizer
 from enricher.records import Article, InFlight, OwnedLabels, Partition, RawRecord, TokenizedArticle, TokenizedField
 
 if TYPE_CHECKING:

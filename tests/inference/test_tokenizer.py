@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from enricher.errors import InvalidArticle, ModelError
-from enricher.inference.checkpoint import Checkpoint
-from enricher.inference.model import EMBEDDED_FOLDER
-from enricher.inference.tokenizer import ArticleTokenizer
+from enricher.inference.checkpoint.folder import Checkpoint
+from enricher.inference.run.model import EMBEDDED_FOLDER
+from enricher.inference.tokenizer.articles import ArticleTokenizer
 from enricher.records import Article, TokenizedArticle, TokenizedField
 
 if TYPE_CHECKING:
@@ -170,9 +170,9 @@ import os, socket, sys
 def refuse(*_): raise AssertionError("a socket was opened")
 socket.socket.connect = refuse
 sys.path[:0] = [{str(Path(__file__).parents[2])!r}]
-from enricher.inference.checkpoint import Checkpoint
-from enricher.inference.model import EMBEDDED_FOLDER
-from enricher.inference.tokenizer import ArticleTokenizer
+from enricher.inference.checkpoint.folder import Checkpoint
+from enricher.inference.run.model import EMBEDDED_FOLDER
+from enricher.inference.tokenizer.articles import ArticleTokenizer
 ArticleTokenizer(Checkpoint.open(EMBEDDED_FOLDER), max_article_tokens=9, too_long="truncate")
 assert os.environ["TOKENIZERS_PARALLELISM"] == "false"
 """

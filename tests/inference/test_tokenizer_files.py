@@ -15,11 +15,11 @@ from enricher.core.assembly import settle
 from enricher.core.decoding import LabelScheme
 from enricher.core.windowing import WindowCutter
 from enricher.errors import ModelError
-from enricher.inference.checkpoint import Checkpoint
-from enricher.inference.engine import OnnxEngine
-from enricher.inference.gathered import GatheredFloat32
-from enricher.inference.model import prepare_form
-from enricher.inference.tokenizer import ArticleTokenizer
+from enricher.inference.checkpoint.folder import Checkpoint
+from enricher.inference.graph.packed_cpu import GatheredFloat32
+from enricher.inference.run.engine import OnnxEngine
+from enricher.inference.run.model import prepare_form
+from enricher.inference.tokenizer.articles import ArticleTokenizer
 from enricher.records import (
     Article,
     Batch,

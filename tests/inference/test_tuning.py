@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from enricher.inference import tuning as tuning_module
-from enricher.inference.advice import Advice
-from enricher.inference.device import available_cores
 from enricher.inference.gate.machine import processor_name
-from enricher.inference.model import PreparedModel, open_model, prepare_form
-from enricher.inference.padded import PaddedFloat32
-from enricher.inference.tuning import Tuning, tuning_for, write_tuning
+from enricher.inference.graph.padded import PaddedFloat32
+from enricher.inference.run import tuning as tuning_module
+from enricher.inference.run.advice import Advice
+from enricher.inference.run.device import available_cores
+from enricher.inference.run.model import PreparedModel, open_model, prepare_form
+from enricher.inference.run.tuning import Tuning, tuning_for, write_tuning
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from enricher.kafka.limits import TopicLimits
 from enricher.kafka.sink import TransactionalSink
 from enricher.kafka.source import KafkaSource
 from enricher.records import Article, Coverage, EnrichedRecord, InFlight, ModelCard, Partition, RawRecord, Release
-from enricher.tally import Tally
+from enricher.stats.counters import Tally
 
 CARD = ModelCard(name="none", digest="0" * 64, precision="fp32")
 

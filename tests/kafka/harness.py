@@ -24,6 +24,9 @@ CLIENTS, SILENCE_S = 3, 20.0
 SAMPLES = Path(__file__).resolve().parents[2] / "scripts" / "articles" / "wikinews.jsonl"
 
 
+CRASHING_WORKER = str(Path(__file__).with_name("crashing_worker.py"))
+
+
 def sample_articles() -> list[dict[str, Any]]:
     """The 43 sample articles."""
     return [orjson.loads(line) for line in SAMPLES.read_bytes().splitlines()]
@@ -166,12 +169,13 @@ def assert_exactly_once(outputs: Sequence[Message], places: Mapping[tuple[int, i
 
 @contextmanager
 def worker(
-    environment: Mapping[str, str], *arguments: str, log: Path | None = None
+    environment: Mapping[str, str], *arguments: str, log: Path | None = None, crash_at: str | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """`enricher run` in a process of its own, killed at the end if it still runs."""
+    """`enricher run` in its own process, killed at the end if it still runs. `crash_at`: see `crashing_worker.py`."""
     output = log.open("ab") if log else None
+    program = ["-m", "enricher", "run"] if crash_at is None else [CRASHING_WORKER, crash_at]
     process = subprocess.Popen(
-        [sys.executable, "-m", "enricher", "run", "--report-every-s", "1", *arguments],
+        [sys.executable, *program, "--report-every-s", "1", *arguments],
         env={**os.environ, **environment},
         stderr=output,
     )

@@ -18,7 +18,7 @@ from enricher.commands.run.signals import stopped_by_signals
 from enricher.errors import FatalError
 from enricher.records import Batch, BatchResult
 from enricher.settings import load_settings
-from nemesis.stub import StubEngine, stub_model
+from tools.chaos.stub import StubEngine, stub_model
 
 KILLING_WORD = "abracadabra"
 _KILLING_ID = crc32(KILLING_WORD.encode()) & 0x7FFFFFFF

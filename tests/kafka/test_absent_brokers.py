@@ -18,11 +18,11 @@ from kafka.harness import Sent, as_sent, publish, read_all, short_articles, wait
 from kafka.test_processes import QUICK_FAILOVER, TEXT, assert_all_is_there_once, children_of, published
 from support.topics import Topics, make_topics
 
-from broker import Cluster
-from enricher.bell import Latch
 from enricher.errors import BrokerError, RecoveryExhausted, TransactionTrouble
 from enricher.kafka.source import KafkaSource
-from enricher.recovery import Recovery, RecoveryLimits
+from enricher.runtime.wakeup import Latch
+from enricher.worker.recovery import Recovery, RecoveryLimits
+from tools.kafka import Cluster
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(600)]
 

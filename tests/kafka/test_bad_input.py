@@ -13,10 +13,10 @@ from safetensors.numpy import load_file
 from support.topics import Topics
 
 from enricher.app import Model, kafka_worker, load_model
-from enricher.inference.model import EMBEDDED_FOLDER, PreparedModel, prepare
+from enricher.inference.run.model import EMBEDDED_FOLDER, PreparedModel, prepare
 from enricher.kafka.limits import TopicLimits
 from enricher.settings import Settings, load_settings
-from enricher.tally import Tally
+from enricher.stats.counters import Tally
 
 pytestmark = pytest.mark.broker
 

@@ -8,6 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pytest
+from kafka.crashing_worker import POINTS, CrashPoint
 from kafka.harness import (
     Sent,
     as_sent,
@@ -21,8 +22,7 @@ from kafka.harness import (
 )
 from support.topics import Topics, make_topics
 
-from broker import Cluster
-from enricher.crashing import POINTS, CrashPoint, Parts, parts
+from tools.kafka import Cluster
 
 QUICK = {
     "ENRICHER_KAFKA__SESSION_TIMEOUT_S": "6",
@@ -65,7 +65,7 @@ def _told(broker: Cluster, point: str, nth: int) -> Story:
     topics = make_topics(broker.bootstrap_servers)
     places = publish(topics.bootstrap_servers, topics.input, map(as_sent, short_articles(ARTICLES)))
     environment = topics.environment | QUICK
-    with worker(environment | {"ENRICHER_WORKER__CRASH_AT": f"{point}:{nth}"}, "--until-caught-up") as process:
+    with worker(environment, "--until-caught-up", crash_at=f"{point}:{nth}") as process:
         first_exit = process.wait(120)
     records_then = len(read_all(topics.bootstrap_servers, topics.output))
     with worker(environment, "--until-caught-up") as process:
@@ -97,7 +97,7 @@ def test_a_worker_killed_while_its_partitions_are_taken_is_continued(topics: Top
     """A second member joins, and the first dies in the middle of giving up."""
     places = publish(topics.bootstrap_servers, topics.input, map(as_sent, short_articles(600)))
     environment = topics.environment | QUICK
-    with worker(environment | {"ENRICHER_WORKER__CRASH_AT": "revoking"}) as first:
+    with worker(environment, crash_at="revoking") as first:
         wait_until(lambda: bool(read_all(topics.bootstrap_servers, topics.output)), 60, "the first records")
         with worker(environment | {"ENRICHER_KAFKA__INSTANCE": "worker-1"}) as second:
             assert first.wait(60) == -signal.SIGKILL
@@ -114,8 +114,3 @@ def test_a_point_is_named_with_or_without_a_number() -> None:
     for text in ("nowhere", "begun:", "begun:0", "begun:x", ""):
         with pytest.raises(ValueError, match="offsets-sent"):
             CrashPoint.parse(text)
-
-
-def test_switched_off_the_plain_classes_run() -> None:
-    """So it costs nothing."""
-    assert Parts() == parts(None)

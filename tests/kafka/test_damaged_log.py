@@ -12,13 +12,13 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from kafka.clients import config_for, opened, poll_until
 from support.topics import Topics, make_topics
 
-from broker import Cluster
 from enricher.errors import BrokerError, TransactionTrouble
 from enricher.kafka.assignment import Assignment
 from enricher.kafka.client import LastWord
 from enricher.kafka.damage import DamageWatch
 from enricher.kafka.topicwatch import TopicWatch
 from enricher.records import Mark, Partition, Start
+from tools.kafka import Cluster
 
 PLACE = Partition("articles", 3)
 DAMAGED = KafkaError(KafkaError._BAD_MSG, "MessageSet at offset 7 failed CRC32C check")

@@ -7,8 +7,8 @@ from confluent_kafka import Producer
 from kafka.clients import config_for, opened, poll_until
 from support.topics import Topics
 
-from enricher.levels import Unstable
 from enricher.records import Partition
+from enricher.stats.snapshot import Unstable
 
 pytestmark = pytest.mark.broker
 

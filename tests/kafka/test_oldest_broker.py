@@ -8,13 +8,13 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import KafkaException, Producer
 
-from broker.versions import OLDEST
-from nemesis.campaign import Campaign
-from nemesis.check import check
-from nemesis.frames import Api
-from nemesis.rules import Answered, Hold, Match, Watch
-from nemesis.run import catch_up, verified
-from nemesis.scene import Scene
+from tools.chaos.campaign import Campaign
+from tools.chaos.check import check
+from tools.chaos.frames import Api
+from tools.chaos.rules import Answered, Hold, Match, Watch
+from tools.chaos.run import catch_up, verified
+from tools.chaos.scene import Scene
+from tools.kafka.versions import OLDEST
 
 pytestmark = pytest.mark.broker
 

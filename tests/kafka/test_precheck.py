@@ -13,9 +13,9 @@ from kafka.clients import config_for
 from kafka.harness import wait_until
 from support.topics import Topics, make_topics
 
-from broker import Cluster
 from enricher.errors import BrokerError, SettingsError
 from enricher.kafka.precheck import check_start
+from tools.kafka import Cluster
 
 AUTHORIZER = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",

@@ -11,13 +11,13 @@ from confluent_kafka import Consumer
 from kafka.clients import config_for
 from support.topics import Topics, make_topics
 
-from broker import Cluster
-from enricher.bell import Latch
 from enricher.errors import Fenced, TransactionTrouble
 from enricher.kafka import rivals
 from enricher.kafka.client import KafkaConfig
 from enricher.kafka.rivals import LOOK_S, Rivals
-from nemesis.scene import wait_until
+from enricher.runtime.wakeup import Latch
+from tools.chaos.scene import wait_until
+from tools.kafka import Cluster
 
 pytestmark = pytest.mark.broker
 

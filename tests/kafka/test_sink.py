@@ -28,7 +28,7 @@ from enricher.errors import (
 from enricher.kafka.client import KafkaConfig
 from enricher.kafka.sink import TransactionalSink
 from enricher.records import DeadLetter, InFlight, RawRecord
-from enricher.tally import Tally
+from enricher.stats.counters import Tally
 
 pytestmark = pytest.mark.broker
 

@@ -17,7 +17,7 @@ from enricher.kafka.client import KafkaConfig
 from enricher.kafka.reports import Reports
 from enricher.kafka.sink import TransactionalSink
 from enricher.records import Article, Coverage, DeadLetter, EnrichedRecord, InFlight, Partition, RawRecord
-from enricher.tally import Tally
+from enricher.stats.counters import Tally
 
 pytestmark = pytest.mark.broker
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import orjson
 
 from enricher.kafka.statistics import INTERVAL_MS, Statistics
-from enricher.levels import Unstable
 from enricher.records import Partition
+from enricher.stats.snapshot import Unstable
 
 
 def told(

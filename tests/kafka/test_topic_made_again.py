@@ -11,10 +11,10 @@ from kafka.clients import config_for, opened, poll_until, records_of, release_of
 from kafka.harness import Sent, committed_and_ends, publish
 from support.topics import Topics, make_topics
 
-from broker import Cluster
 from enricher.core.commit_metadata import CommitMetadata
 from enricher.errors import TransactionTrouble
 from enricher.kafka.source import KafkaSource
+from tools.kafka import Cluster
 
 pytestmark = pytest.mark.broker
 

@@ -25,11 +25,11 @@ from tokenizers import Tokenizer
 from enricher.core.assembly import finish_enriched, settle
 from enricher.core.decoding import LabelScheme
 from enricher.core.windowing import WindowCutter
-from enricher.inference.checkpoint import Checkpoint
-from enricher.inference.families import FAMILIES
-from enricher.inference.labels import label_names
-from enricher.inference.model import EMBEDDED_FOLDER
-from enricher.inference.tokenizer import ArticleTokenizer
+from enricher.inference.checkpoint.families import FAMILIES
+from enricher.inference.checkpoint.folder import Checkpoint
+from enricher.inference.checkpoint.labels import label_names
+from enricher.inference.run.model import EMBEDDED_FOLDER
+from enricher.inference.tokenizer.articles import ArticleTokenizer
 from enricher.records import (
     Article,
     EnrichedRecord,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from scaling_simulation.autoscaler import Autoscaler
-from scaling_simulation.metrics import ByBareAge, ByLag, Look
+from tools.scaling.autoscaler import Autoscaler
+from tools.scaling.metrics import ByBareAge, ByLag, Look
 
 
 def synced(scaler: Autoscaler, *turns: tuple[int, float]) -> list[int]:

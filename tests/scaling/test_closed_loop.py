@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from enricher.scaling.policy import Rules
-from scaling_simulation.day import HOUR_S
-from scaling_simulation.metrics import ByAge, ByLag
-from scaling_simulation.simulation import Cluster, Outcome, simulate
+from tools.scaling.day import HOUR_S
+from tools.scaling.metrics import ByAge, ByLag
+from tools.scaling.simulation import Cluster, Outcome, simulate
 
 CLUSTER = Cluster(partitions=24, most=24, per_s=10.0)
 

@@ -21,8 +21,8 @@ from confluent_kafka.admin import (
 )
 from cryptography.hazmat.primitives import serialization
 
-from broker import Cluster
-from broker.properties import HOST
+from tools.kafka import Cluster
+from tools.kafka.properties import HOST
 
 KEY_PASSWORD = "canary-key-5a1f90"
 USER, PASSWORD = "worker", "canary-password-c07d3e"

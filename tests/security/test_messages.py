@@ -10,8 +10,8 @@ from kafka.clients import config_for
 from support.topics import Topics
 
 from enricher.errors import BrokerError, TransactionTrouble
-from enricher.kafka.border import mapped
 from enricher.kafka.client import KafkaConfig, LastWord
+from enricher.kafka.errors import mapped
 
 # Names that are parts of one another, as those of real topics are.
 TOPICS = Topics("localhost:9092", "news", "news.entities", "news.dead-letters", "enricher", {})

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, Producer, TopicPartition
 from support.topics import Topics
 
-from nemesis.articles import Articles, Input
-from nemesis.check import Findings, check
-from nemesis.headers import Place
-from nemesis.incarnations import Incarnation
-from nemesis.reference import expected
-from nemesis.topics import Names
+from tools.chaos.articles import Articles, Input
+from tools.chaos.check import Findings, check
+from tools.chaos.headers import Place
+from tools.chaos.incarnations import Incarnation
+from tools.chaos.reference import expected
+from tools.chaos.topics import Names
 
 COUNT = 120
 Headers = list[tuple[str, str | bytes | None]]

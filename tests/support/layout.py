@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from enricher.inference.forms import Form
+from enricher.inference.graph.variants import Form
 from enricher.records import Window
 
 

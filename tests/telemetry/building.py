@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from enricher.levels import Connection, Levels, Unstable, WorkerState
 from enricher.records import Partition
-from enricher.tally import Tally
+from enricher.stats.counters import Tally
+from enricher.stats.snapshot import Connection, Levels, Unstable, WorkerState
 from enricher.telemetry.observed import GpuUse, ModelFacts, Observed
 
 LEVELS = Levels(

@@ -15,7 +15,7 @@ from enricher.telemetry.logs import JsonLines, Repeats, TextLines
 
 def record(message: str, *arguments: object, level: int = logging.WARNING) -> logging.LogRecord:
     """A line before it is written."""
-    return logging.LogRecord("enricher.worker", level, __file__, 1, message, arguments, None)
+    return logging.LogRecord("enricher.worker.loop", level, __file__, 1, message, arguments, None)
 
 
 def raise_error(message: str) -> None:
@@ -30,7 +30,7 @@ def test_a_line_is_an_object() -> None:
     line = orjson.loads(text)
     assert {
         "level": "warning",
-        "logger": "enricher.worker",
+        "logger": "enricher.worker.loop",
         "message": "partitions lost:\n3 left",
     }.items() <= line.items()
     assert set(line) == {"time", "level", "logger", "message"}

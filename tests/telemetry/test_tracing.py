@@ -13,10 +13,10 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, DEFAULT_ON, Sampler
 from opentelemetry.trace import SpanContext
 
 from enricher.errors import TransactionTrouble
-from enricher.ports import Tracing
 from enricher.records import Batch, DeadLetter, Headers, InFlight, Partition, RawRecord, Tombstone, Window
 from enricher.telemetry.spans import SPANS
 from enricher.telemetry.tracing import PassingOn, Spans
+from enricher.worker.ports import Tracing
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = "b7ad6b7169203331"

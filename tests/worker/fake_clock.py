@@ -11,7 +11,7 @@ from itertools import count
 from random import Random
 from typing import Generic, TypeVar
 
-from enricher.bell import Bell
+from enricher.runtime.wakeup import Bell
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

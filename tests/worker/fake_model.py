@@ -11,8 +11,7 @@ import numpy as np
 from support.answers import WindowLabels, WindowResult, batch_result
 
 from enricher.errors import InvalidArticle
-from enricher.inference.memory import OUT_OF_MEMORY, in_halves
-from enricher.ports import Tokenized
+from enricher.inference.run.memory import OUT_OF_MEMORY, in_halves
 from enricher.records import (
     Article,
     Batch,
@@ -25,6 +24,7 @@ from enricher.records import (
     Window,
     WindowFailure,
 )
+from enricher.worker.ports import Tokenized
 
 LABELS = ("O", "I-NAME")
 BEFORE, AFTER = (1,), (2,)

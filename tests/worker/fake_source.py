@@ -13,9 +13,9 @@ from worker.fake_log import FakeLog, Unstable
 from worker.faults import Fault, no_fault
 
 from enricher.errors import TransactionTrouble
-from enricher.levels import Connection
-from enricher.ports import PartitionListener
 from enricher.records import Mark, Partition, RawRecord, Start
+from enricher.stats.snapshot import Connection
+from enricher.worker.ports import PartitionListener
 
 
 class FakeSource:

@@ -13,13 +13,13 @@ from worker.fake_clock import FakeBell, FakeClock, FakeLanes
 from worker.fake_model import AFTER, BEFORE, LABELS, article_value, decode, tokenize
 from worker.world import INVALID, RULES
 
-from enricher import intake as intake_module
 from enricher.core.batching import LengthBucketScheduler
 from enricher.core.decoding import LabelScheme
 from enricher.core.windowing import WindowCutter
-from enricher.intake import Intake
-from enricher.ports import Tokenized
 from enricher.records import DeadLetter, InFlight, OmittedHeaders, Partition, RawRecord, Tombstone
+from enricher.worker import intake as intake_module
+from enricher.worker.intake import Intake
+from enricher.worker.ports import Tokenized
 
 PER_CALL, EACH = 1_000, 64
 """Characters that go to the tokenizer at once; what an article counts beside its text."""

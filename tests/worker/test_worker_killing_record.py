@@ -16,8 +16,8 @@ from worker.world import INPUT, KILLER, LIMITS, LONG, SHORT, Process, World
 
 from enricher.errors import TransactionTrouble
 from enricher.files import LineSource
-from enricher.pacing import Limits
 from enricher.records import InFlight, Mark, Partition
+from enricher.worker.pacing import Limits
 
 FIRST, SECOND = Partition(INPUT, 0), Partition(INPUT, 1)
 MAX_DEATHS = LIMITS.max_deaths_at_offset

@@ -9,7 +9,7 @@ import pytest
 from worker.fake_model import article_value
 from worker.world import LIMITS, SHORT, Process, World
 
-from enricher.pacing import Limits
+from enricher.worker.pacing import Limits
 
 WORDS = 40
 ARTICLE = article_value("title", "word " * (WORDS - 1))

@@ -10,8 +10,8 @@ from worker.fake_clock import TICK_S
 from worker.fake_sink import DEAD_LETTERS, Output
 from worker.world import INPUT, INVALID, LIMITS, LONG, POISONED, SHORT, UNTOKENIZABLE, Process, World
 
-from enricher.pacing import Limits
 from enricher.records import Partition
+from enricher.worker.pacing import Limits
 
 
 def started(world: World, limits: Limits = LIMITS) -> Process:

@@ -10,11 +10,11 @@ from worker.fake_clock import FakeClock
 from worker.faults import Faults
 from worker.world import SHORT, World, unguarded
 
-from enricher.bell import Latch
 from enricher.errors import BrokerError, EnricherError, Fenced, MissingTopic, RecoveryExhausted, TransactionTrouble
 from enricher.errors import ProducerFenced as OurProducerFenced
-from enricher.ports import PartitionListener
-from enricher.recovery import Recovery, RecoveryLimits
+from enricher.runtime.wakeup import Latch
+from enricher.worker.ports import PartitionListener
+from enricher.worker.recovery import Recovery, RecoveryLimits
 
 LIMITS = RecoveryLimits(timeout_s=100.0, attempt_timeout_s=30.0, max_in_a_row=5, missing_topic_s=10.0)
 AWAY = TransactionTrouble("nobody answers")

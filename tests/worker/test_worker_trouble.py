@@ -8,10 +8,10 @@ from worker.fake_sink import DEAD_LETTERS, Output
 from worker.faults import Faults, Late
 from worker.world import INPUT, INVALID, LONG, SHORT, World
 
-from enricher.bell import Latch
 from enricher.errors import BrokerError, EnricherError, Fenced, RecoveryExhausted, TransactionTrouble
 from enricher.records import LetterForm, Partition
-from enricher.recovery import RecoveryLimits
+from enricher.runtime.wakeup import Latch
+from enricher.worker.recovery import RecoveryLimits
 
 STEPS = ["begin", "produce", "send_offsets", "commit", "committed"]
 

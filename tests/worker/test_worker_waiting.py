@@ -11,7 +11,7 @@ from worker.fake_clock import TICK_S
 from worker.world import LIMITS, LONG, RULES, SHORT, Process, World
 
 from enricher.errors import Stalled
-from enricher.pacing import Limits
+from enricher.worker.pacing import Limits
 
 
 def started(world: World, limits: Limits = LIMITS) -> Process:

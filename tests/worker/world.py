@@ -19,14 +19,14 @@ from enricher.core.batching import BatchRules, LengthBucketScheduler
 from enricher.core.decoding import LabelScheme
 from enricher.core.offsets import OffsetTracker
 from enricher.core.windowing import WindowCutter
-from enricher.intake import Intake
-from enricher.pacing import Limits
-from enricher.ports import Tokenized
 from enricher.records import Batch, BatchResult, InFlight, Partition
-from enricher.recovery import Recovery, RecoveryLimits
-from enricher.tally import Tally
+from enricher.stats.counters import Tally
 from enricher.telemetry.tracing import PassingOn
-from enricher.worker import Rooms, Worker
+from enricher.worker.intake import Intake
+from enricher.worker.loop import Rooms, Worker
+from enricher.worker.pacing import Limits
+from enricher.worker.ports import Tokenized
+from enricher.worker.recovery import Recovery, RecoveryLimits
 
 INPUT = "articles"
 

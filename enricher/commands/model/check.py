@@ -20,16 +20,16 @@ from enricher.commands.model.arguments import (
 )
 from enricher.commands.model.gating import Checked, check_form, read_gold_set, reasons_of, verdicts_table
 from enricher.commands.model.kept import DryRunOption, UndoOption, folder_in_cache, remove_kept
-from enricher.devices import parse_device
 from enricher.errors import ModelError, SettingsError
+from enricher.runtime.devices import parse_device
 from enricher.settings import load_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from enricher.inference.checkpoint import Checkpoint
-    from enricher.inference.device import Device
-    from enricher.inference.forms import Form
+    from enricher.inference.checkpoint.folder import Checkpoint
+    from enricher.inference.graph.variants import Form
+    from enricher.inference.run.device import Device
 
 
 def model_check(
@@ -54,8 +54,8 @@ def model_check(
 
     Workers with the same cache go by the newest report from their next start on; --undo takes those in the cache back.
     """
-    from enricher.inference.device import resolve_device  # noqa: PLC0415  it imports ONNX Runtime
-    from enricher.inference.model import open_model  # noqa: PLC0415  the same
+    from enricher.inference.run.device import resolve_device  # noqa: PLC0415  it imports ONNX Runtime
+    from enricher.inference.run.model import open_model  # noqa: PLC0415  the same
 
     gold_set, cache_dir = read_gold_set(gold), load_settings().model.cache_dir
     on, device_id = resolve_device(device), parse_device(device).index
@@ -87,8 +87,8 @@ def model_check(
 
 def _forms(checkpoint: Checkpoint, device: Device, precision: Precision) -> Sequence[Form]:
     """What to check, fastest first; at least one. Raises ModelError, SettingsError."""
-    from enricher.inference.catalogue import forms_for  # noqa: PLC0415  it imports ONNX Runtime
-    from enricher.inference.selection import named_form, problem_of  # noqa: PLC0415  the same
+    from enricher.inference.graph.catalogue import forms_for  # noqa: PLC0415  it imports ONNX Runtime
+    from enricher.inference.run.selection import named_form, problem_of  # noqa: PLC0415  the same
 
     if precision == "fp32":
         message = "fp32 is what the others are compared with: it needs no report"

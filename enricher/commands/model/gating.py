@@ -14,11 +14,11 @@ from enricher.commands.console import Ticker, remark_console
 from enricher.commands.model.pages.gate import gate_page
 
 if TYPE_CHECKING:
-    from enricher.inference.checkpoint import Checkpoint
-    from enricher.inference.device import Device
-    from enricher.inference.forms import Form
+    from enricher.inference.checkpoint.folder import Checkpoint
     from enricher.inference.gate.gold import GoldSet
     from enricher.inference.gate.report import GateReport
+    from enricher.inference.graph.variants import Form
+    from enricher.inference.run.device import Device
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ from enricher.errors import ModelError
 from enricher.settings import load_settings
 
 if TYPE_CHECKING:
-    from enricher.inference.checkpoint import Checkpoint
-    from enricher.inference.device import Device
+    from enricher.inference.checkpoint.folder import Checkpoint
+    from enricher.inference.run.device import Device
 
 
 def model_inspect(
@@ -28,8 +28,8 @@ def model_inspect(
     as_json: Annotated[bool, typer.Option("--json", help="As JSON, for machines.")] = False,
 ) -> None:
     """Show a model: family, sizes, labels, digest, which precisions this machine runs, and their gate reports."""
-    from enricher.inference.device import resolve_device  # noqa: PLC0415  it imports ONNX Runtime
-    from enricher.inference.model import open_model  # noqa: PLC0415  the same
+    from enricher.inference.run.device import resolve_device  # noqa: PLC0415  it imports ONNX Runtime
+    from enricher.inference.run.model import open_model  # noqa: PLC0415  the same
 
     checkpoint = open_model(folder)
     facts = {**_facts(checkpoint), "forms": _forms(checkpoint, resolve_device(device))}
@@ -43,9 +43,9 @@ def model_inspect(
 
 
 def _facts(checkpoint: Checkpoint) -> dict[str, Any]:
-    from enricher.inference.advice import advice_for  # noqa: PLC0415  it comes with ONNX Runtime
+    from enricher.inference.checkpoint.onnx_folder import OnnxModel  # noqa: PLC0415  the same
     from enricher.inference.gate.runs import tokenizer_of  # noqa: PLC0415  the same
-    from enricher.inference.onnxfolder import OnnxModel  # noqa: PLC0415  the same
+    from enricher.inference.run.advice import advice_for  # noqa: PLC0415  it comes with ONNX Runtime
 
     config = checkpoint.config
     most_window_tokens = tokenizer_of(checkpoint).max_window_tokens
@@ -72,8 +72,8 @@ def _facts(checkpoint: Checkpoint) -> dict[str, Any]:
 
 def _forms(checkpoint: Checkpoint, device: Device) -> list[dict[str, Any]]:
     """Every form of the device: whether it may serve, and why (not)."""
-    from enricher.inference.catalogue import forms_for  # noqa: PLC0415  it imports ONNX Runtime
-    from enricher.inference.selection import choose, obstacle_to  # noqa: PLC0415  the same
+    from enricher.inference.graph.catalogue import forms_for  # noqa: PLC0415  it imports ONNX Runtime
+    from enricher.inference.run.selection import choose, obstacle_to  # noqa: PLC0415  the same
 
     cache_dir = load_settings().model.cache_dir
     chosen = choose(checkpoint, device, "auto", cache_dir=cache_dir)

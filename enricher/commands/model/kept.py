@@ -15,7 +15,7 @@ from enricher.commands.console import remark_console
 from enricher.errors import ModelError
 
 if TYPE_CHECKING:
-    from enricher.inference.checkpoint import Checkpoint
+    from enricher.inference.checkpoint.folder import Checkpoint
 
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Measure and tell, write nothing.")]
 UndoOption = Annotated[
@@ -25,7 +25,7 @@ UndoOption = Annotated[
 
 def folder_in_cache(checkpoint: Checkpoint, cache_dir: Path) -> Path:
     """Where a worker with this cache looks for what was found out about the model."""
-    from enricher.inference.selection import report_folders  # noqa: PLC0415  it imports ONNX Runtime
+    from enricher.inference.run.selection import report_folders  # noqa: PLC0415  it imports ONNX Runtime
 
     return report_folders(checkpoint, cache_dir)[-1]
 

@@ -33,9 +33,9 @@ from enricher.errors import SettingsError
 from enricher.health import LOADING, WorkerHealth
 from enricher.kafka.precheck import check_start
 from enricher.processes import ParentLink, ProcessState
+from enricher.runtime.watchdog import Watchdog
 from enricher.settings import Settings, load_settings, log_files, variable_name
-from enricher.watchdog import Watchdog
-from enricher.worker import Worker
+from enricher.worker.loop import Worker
 
 log = logging.getLogger("enricher.commands.run")
 

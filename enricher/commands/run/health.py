@@ -10,18 +10,18 @@ from importlib.metadata import version
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from enricher.exposition import exposed
 from enricher.health import PARENT_PAGE, Facts, HealthServer, ProcessesHealth, Route, View, Waits, WorkerHealth, routes
-from enricher.levels import WorkerState
 from enricher.processes import ParentLink, Supervisor
+from enricher.runtime.watchdog import Watchdog
 from enricher.settings import Settings
 from enricher.settings.operating import HealthSettings
+from enricher.stats.snapshot import WorkerState
+from enricher.telemetry.exposition import exposed
 from enricher.telemetry.instruments import INSTRUMENTS
 from enricher.telemetry.observed import Observed
 from enricher.telemetry.prometheus import exposition, label_name, prometheus_name
 from enricher.telemetry.readings import STATE
-from enricher.watchdog import Watchdog
-from enricher.worker import Worker
+from enricher.worker.loop import Worker
 
 log = logging.getLogger("enricher.commands.run")
 

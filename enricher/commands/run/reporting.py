@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from enricher.tally import Tally
+from enricher.stats.counters import Tally
 
 log = logging.getLogger("enricher.commands.run")
 

@@ -29,7 +29,7 @@ class Share:
 
     def of(self, settings: Settings) -> Settings:
         """The settings of this process: an instance name of its own, and by default only its part of the cores."""
-        from enricher.inference.device import available_cores, resolve_device  # noqa: PLC0415  it imports ONNX Runtime
+        from enricher.inference.run.device import available_cores, resolve_device  # noqa: PLC0415  it imports ONNX Runtime
 
         kafka, model, worker = settings.kafka, settings.model, settings.worker
         cores, lanes = available_cores(), model.lanes

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from enricher.bell import Latch
 from enricher.commands.run.signals import stopped_by_signals
 from enricher.errors import SettingsError
+from enricher.runtime.wakeup import Latch
 from enricher.scaling.asked import Asked
 from enricher.scaling.policy import Rules
 from enricher.scaling.watching import MOST_OTHERS, Watches

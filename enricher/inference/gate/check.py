@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import onnxruntime as ort
 
-from enricher.inference.cache import written_to_first
 from enricher.inference.gate.batches import COMPOSITIONS
 from enricher.inference.gate.gold import GoldSet, joined
 from enricher.inference.gate.machine import processor_features, processor_name
@@ -20,18 +19,19 @@ from enricher.inference.gate.measure import compare, composition
 from enricher.inference.gate.report import Binding, Comparison, Composition, GateReport, write_report
 from enricher.inference.gate.runs import FormRunner, Progress, Run, tokenized, tokenizer_of
 from enricher.inference.gate.verdict import judge
-from enricher.inference.graph import BUILDER_VERSION
-from enricher.inference.model import prepare_form
-from enricher.inference.padded import PaddedFloat32
+from enricher.inference.graph.builder import BUILDER_VERSION
+from enricher.inference.graph.cache import written_to_first
+from enricher.inference.graph.padded import PaddedFloat32
+from enricher.inference.run.model import prepare_form
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from enricher.inference.checkpoint import Checkpoint
-    from enricher.inference.device import Device
-    from enricher.inference.forms import Form
-    from enricher.inference.model import PreparedModel
+    from enricher.inference.checkpoint.folder import Checkpoint
+    from enricher.inference.graph.variants import Form
+    from enricher.inference.run.device import Device
+    from enricher.inference.run.model import PreparedModel
     from enricher.records import Int32Array
 
 _USUAL = 1

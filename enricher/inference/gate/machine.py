@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from enricher.inference.device import Device
+    from enricher.inference.run.device import Device
 
 FEATURES = (
     "avx2",

@@ -17,16 +17,16 @@ from enricher.core.decoding import LabelScheme
 from enricher.core.scoring import EntitySpan
 from enricher.core.windowing import WindowCutter
 from enricher.errors import FatalError, ModelError
-from enricher.inference.advice import advice_for
-from enricher.inference.device import SESSION_ERRORS, default_lanes, open_session
-from enricher.inference.tokenizer import ArticleTokenizer
+from enricher.inference.run.advice import advice_for
+from enricher.inference.run.device import SESSION_ERRORS, default_lanes, open_session
+from enricher.inference.tokenizer.articles import ArticleTokenizer
 from enricher.records import Article, EnrichedRecord, InFlight, Partition, RawRecord, RunLabels, TokenizedArticle
 
 if TYPE_CHECKING:
-    from enricher.inference.checkpoint import Checkpoint
+    from enricher.inference.checkpoint.folder import Checkpoint
     from enricher.inference.gate.batches import Batching
     from enricher.inference.gate.gold import GoldText
-    from enricher.inference.model import PreparedModel
+    from enricher.inference.run.model import PreparedModel
     from enricher.records import Float32Array, Int32Array, Window
 
 Progress = Callable[[str, int, int], None]

@@ -12,8 +12,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 
 from enricher.errors import BrokerError
 from enricher.kafka.asking import ClientLog, Complaint, silenced
-from enricher.kafka.border import constructing
 from enricher.kafka.client import KafkaConfig
+from enricher.kafka.errors import constructing
 from enricher.kafka.retire import CLOSE_WAIT_S, retire
 from enricher.kafka.trials.topics import TrialTopics
 

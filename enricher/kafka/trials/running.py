@@ -16,8 +16,8 @@ from typing import Self
 from confluent_kafka import KafkaException
 
 from enricher.errors import EnricherError
-from enricher.kafka.border import mapped
 from enricher.kafka.client import KafkaConfig
+from enricher.kafka.errors import mapped
 from enricher.kafka.trials.clients import Clients, Place
 from enricher.kafka.trials.promise import Outcome, Promise, Result
 from enricher.kafka.trials.promises import PROMISES

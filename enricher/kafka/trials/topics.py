@@ -14,8 +14,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from enricher.errors import BrokerError
 from enricher.kafka.admin import Admin
 from enricher.kafka.asking import ClientLog, Complaint, asking, silenced
-from enricher.kafka.border import constructing
 from enricher.kafka.client import KafkaConfig
+from enricher.kafka.errors import constructing
 
 _REQUEST_S = 15.0
 """A cluster that is busy electing leaders takes seconds."""

@@ -9,7 +9,7 @@ from enricher.commands.model.pages.frame import cards, key, page, section, table
 from enricher.commands.model.pages.plots import Line, lines_plot
 
 if TYPE_CHECKING:
-    from enricher.inference.tuning import Tuning, TuningRow
+    from enricher.inference.run.tuning import Tuning, TuningRow
 
 _COLOURS = ("main", "second", "third", "fourth", "fifth")
 

@@ -25,14 +25,14 @@ from enricher.commands.model.gating import check_form, read_gold_set, reasons_of
 from enricher.commands.model.manifest import Manifest, entries_of, write_manifest
 from enricher.commands.model.prepare.folder import copied, taking_the_place_of
 from enricher.commands.model.prepare.hub import fetched
-from enricher.devices import parse_device
 from enricher.errors import ModelError
+from enricher.runtime.devices import parse_device
 
 if TYPE_CHECKING:
-    from enricher.inference.checkpoint import Checkpoint
-    from enricher.inference.device import Device
-    from enricher.inference.forms import Form
+    from enricher.inference.checkpoint.folder import Checkpoint
     from enricher.inference.gate.gold import GoldSet
+    from enricher.inference.graph.variants import Form
+    from enricher.inference.run.device import Device
 
 """Where in a prepared folder the built graph lies, so that a worker need not build it at its start."""
 
@@ -63,10 +63,10 @@ def model_prepare(
     revision: Annotated[str | None, typer.Option(help="Branch, tag or commit on the hub.")] = None,
 ) -> None:
     """Make a self-contained folder of a model: files, graph, gate report, digests. A worker runs it by its path."""
-    from enricher.inference.cache import GRAPHS_FOLDER  # noqa: PLC0415  a room that imports ONNX Runtime
-    from enricher.inference.device import resolve_device  # noqa: PLC0415  the same
     from enricher.inference.gate.runs import tokenizer_of  # noqa: PLC0415  the same
-    from enricher.inference.model import open_model  # noqa: PLC0415  the same
+    from enricher.inference.graph.cache import GRAPHS_FOLDER  # noqa: PLC0415  a room that imports ONNX Runtime
+    from enricher.inference.run.device import resolve_device  # noqa: PLC0415  the same
+    from enricher.inference.run.model import open_model  # noqa: PLC0415  the same
 
     console = remark_console()
     wish = _Wish(precision, resolve_device(device), parse_device(device).index, read_gold_set(gold), limit_points)
@@ -85,8 +85,8 @@ def model_prepare(
 
 def _proven(checkpoint: Checkpoint, wish: _Wish, graphs: Path, console: Console) -> Form:
     """The form that a worker will take, its graph built; checks what has no report yet. Raises ModelError."""
-    from enricher.inference.model import prepare_form  # noqa: PLC0415  it imports ONNX Runtime
-    from enricher.inference.selection import choose, obstacle_to  # noqa: PLC0415  the same
+    from enricher.inference.run.model import prepare_form  # noqa: PLC0415  it imports ONNX Runtime
+    from enricher.inference.run.selection import choose, obstacle_to  # noqa: PLC0415  the same
 
     for form in _candidates(checkpoint, wish):
         if obstacle_to(checkpoint, wish.device, form, None) is None:
@@ -115,8 +115,8 @@ def _proven(checkpoint: Checkpoint, wish: _Wish, graphs: Path, console: Console)
 
 def _candidates(checkpoint: Checkpoint, wish: _Wish) -> Sequence[Form]:
     """Forms to try, fastest first; what this machine cannot run it cannot check either."""
-    from enricher.inference.catalogue import forms_for  # noqa: PLC0415  it imports ONNX Runtime
-    from enricher.inference.selection import named_form, problem_of  # noqa: PLC0415  the same
+    from enricher.inference.graph.catalogue import forms_for  # noqa: PLC0415  it imports ONNX Runtime
+    from enricher.inference.run.selection import named_form, problem_of  # noqa: PLC0415  the same
 
     named = wish.precision != "auto"
     asked = [named_form(checkpoint, wish.device, wish.precision)] if named else forms_for(wish.device)

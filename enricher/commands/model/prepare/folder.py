@@ -15,7 +15,7 @@ from enricher.commands.model.manifest import MANIFEST_FILE
 from enricher.errors import ModelError
 
 if TYPE_CHECKING:
-    from enricher.inference.checkpoint import Checkpoint
+    from enricher.inference.checkpoint.folder import Checkpoint
 
 _BESIDES = ("enricher.json", "README.md", "LICENSE*", "gate-*.json", "gate-*.html")
 """What goes along where it is there: advice on windows, origin and licence, reports."""
@@ -23,7 +23,7 @@ _BESIDES = ("enricher.json", "README.md", "LICENSE*", "gate-*.json", "gate-*.htm
 
 def files_of(checkpoint: Checkpoint) -> list[Path]:
     """Config, weights or graph, tokenizer, and what goes along; no other file of the folder."""
-    from enricher.inference.checkpoint import TOKENIZER_FILES  # noqa: PLC0415  it imports safetensors
+    from enricher.inference.checkpoint.folder import TOKENIZER_FILES  # noqa: PLC0415  it imports safetensors
 
     folder = checkpoint.folder
     tokenizer = [folder / name for name in TOKENIZER_FILES if (folder / name).is_file()]
@@ -83,8 +83,8 @@ def _put_in_place(aside: Path, out: Path) -> None:
 
 
 def _weights(checkpoint: Checkpoint) -> list[Path]:
-    from enricher.inference.checkpoint import SHARD_INDEX, SINGLE_FILE, is_sharded  # noqa: PLC0415  it imports safetensors
-    from enricher.inference.onnxfolder import OnnxModel, external_files, read_graph  # noqa: PLC0415  it imports onnx
+    from enricher.inference.checkpoint.folder import SHARD_INDEX, SINGLE_FILE, is_sharded  # noqa: PLC0415  it imports safetensors
+    from enricher.inference.checkpoint.onnx_folder import OnnxModel, external_files, read_graph  # noqa: PLC0415  it imports onnx
 
     if isinstance(checkpoint, OnnxModel):
         path = checkpoint.onnx_path

@@ -22,11 +22,11 @@ from enricher.commands.model.tune.sweep import Cell, Measurement, Sweep
 from enricher.settings import load_settings
 
 if TYPE_CHECKING:
-    from enricher.inference.device import Device
-    from enricher.inference.engine import OnnxEngine
-    from enricher.inference.model import PreparedModel
-    from enricher.inference.tokenizer import ArticleTokenizer
-    from enricher.inference.tuning import Tuning
+    from enricher.inference.run.device import Device
+    from enricher.inference.run.engine import OnnxEngine
+    from enricher.inference.run.model import PreparedModel
+    from enricher.inference.run.tuning import Tuning
+    from enricher.inference.tokenizer.articles import ArticleTokenizer
     from enricher.records import Int32Array
 
 _BATCH_TOKENS: dict[str, tuple[int, ...]] = {
@@ -56,7 +56,7 @@ def model_tune(  # noqa: PLR0913  the command line's own
     What it recommends is written to the cache, and workers with the same cache take it as default from their next start on;
     --undo takes it back.
     """
-    from enricher.inference.model import open_model, prepare  # noqa: PLC0415  it imports ONNX Runtime
+    from enricher.inference.run.model import open_model, prepare  # noqa: PLC0415  it imports ONNX Runtime
 
     cache_dir = load_settings().model.cache_dir
     if undo:
@@ -90,7 +90,7 @@ def _cells(
     device: Device, window_tokens: int, lanes: Sequence[int] | None, batch_tokens: Sequence[int] | None
 ) -> list[Cell]:
     """Every combination worth a try: a batch smaller than a window is a window alone, and one of those is enough."""
-    from enricher.inference.device import default_lanes  # noqa: PLC0415  it imports ONNX Runtime
+    from enricher.inference.run.device import default_lanes  # noqa: PLC0415  it imports ONNX Runtime
 
     counts = sorted(set(lanes or (1, default_lanes(device))))
     lengths = [*[length for length in _LENGTHS_TOKENS if length < window_tokens][-2:], window_tokens]
@@ -101,7 +101,7 @@ def _cells(
 
 def _engines(model: PreparedModel, tokenizer: ArticleTokenizer) -> Callable[[int], OnnxEngine]:
     """A warm engine for each number of lanes, opened once."""
-    from enricher.inference.engine import OnnxEngine  # noqa: PLC0415  it imports ONNX Runtime
+    from enricher.inference.run.engine import OnnxEngine  # noqa: PLC0415  it imports ONNX Runtime
 
     opened: dict[int, OnnxEngine] = {}
 
@@ -114,14 +114,14 @@ def _engines(model: PreparedModel, tokenizer: ArticleTokenizer) -> Callable[[int
 
 
 def _tokenizer(model: PreparedModel) -> ArticleTokenizer:
-    from enricher.inference.tokenizer import ArticleTokenizer  # noqa: PLC0415  it imports the tokenizer library
+    from enricher.inference.tokenizer.articles import ArticleTokenizer  # noqa: PLC0415  it imports the tokenizer library
 
     return ArticleTokenizer(model.checkpoint, max_article_tokens=1_000_000, too_long="truncate")
 
 
 def _window_tokens(model: PreparedModel, tokenizer: ArticleTokenizer) -> int:
     """The setting, else the model's advice: as a worker cuts."""
-    from enricher.inference.advice import advice_for  # noqa: PLC0415  it comes with ONNX Runtime
+    from enricher.inference.run.advice import advice_for  # noqa: PLC0415  it comes with ONNX Runtime
 
     advised = advice_for(model.checkpoint.folder, tokenizer.max_window_tokens).max_window_tokens
     own = load_settings(tell_files=False).batching.max_window_tokens
@@ -144,9 +144,9 @@ def _tuning(
 ) -> Tuning:
     import onnxruntime as ort  # noqa: PLC0415  a third of a second
 
-    from enricher.inference.device import available_cores  # noqa: PLC0415  it imports ONNX Runtime
     from enricher.inference.gate.machine import processor_name  # noqa: PLC0415  the same
-    from enricher.inference.tuning import Tuning  # noqa: PLC0415  the same
+    from enricher.inference.run.device import available_cores  # noqa: PLC0415  it imports ONNX Runtime
+    from enricher.inference.run.tuning import Tuning  # noqa: PLC0415  the same
 
     best = recommended(measurements, window_tokens)
     overhead = overhead_tokens(measurements, best.lanes)
@@ -171,8 +171,8 @@ def _tuning(
 
 
 def _keep(tuning: Tuning, folder: Path) -> Path:
-    from enricher.inference.cache import written_to_first  # noqa: PLC0415  a room that imports ONNX Runtime
-    from enricher.inference.tuning import write_tuning  # noqa: PLC0415  the same
+    from enricher.inference.graph.cache import written_to_first  # noqa: PLC0415  a room that imports ONNX Runtime
+    from enricher.inference.run.tuning import write_tuning  # noqa: PLC0415  the same
 
     path = written_to_first([folder], lambda folder: write_tuning(folder, tuning), "the tuning")
     path.with_suffix(".html").write_text(tuning_page(tuning), encoding="utf-8")

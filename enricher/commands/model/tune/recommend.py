@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from enricher.commands.model.tune.sweep import Cell, Measurement
-from enricher.inference.tuning import TuningRow
+from enricher.inference.run.tuning import TuningRow
 
 NEARLY_AS_FAST = 0.97
 """Of all settings within 3 % of the best, which is what two measurements of one cell differ by, the smallest batch is taken:

@@ -19,7 +19,7 @@ import numpy as np
 from enricher.records import Batch, InFlight, Partition, RawRecord, Window
 
 if TYPE_CHECKING:
-    from enricher.inference.engine import OnnxEngine
+    from enricher.inference.run.engine import OnnxEngine
     from enricher.records import Int32Array
 
 Clock = Callable[[], float]

@@ -1,0 +1,33 @@
+"""Everything of the chart that is made: path and text. Writes nothing."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from deploy.chart.generator import schema
+from deploy.chart.generator.comments import described
+from deploy.chart.generator.layout import COPIES, DEFAULTS, README, SCHEMA, VALUES
+from deploy.chart.generator.readme import with_table
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def made() -> dict[Path, str]:
+    """What each made file has to be."""
+    return {
+        SCHEMA: _json(schema.values_schema()),
+        DEFAULTS: _json(schema.defaults()),
+        README: with_table(README.read_text("utf-8"), described(VALUES.read_text("utf-8"))),
+        **{copy: source.read_text("utf-8") for source, copy in COPIES.items() if source.is_file()},
+    }
+
+
+def stale() -> list[Path]:
+    """Name the files that are not what they have to be."""
+    return [path for path, text in made().items() if not path.is_file() or path.read_text("utf-8") != text]
+
+
+def _json(value: dict[str, Any]) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"

@@ -1,0 +1,102 @@
+"""values.schema.json: the worker's settings as their own classes describe them, the rest of the values from rest.yaml."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from deploy.chart.generator.comments import described
+from deploy.chart.generator.layout import REST, VALUES
+from enricher.settings import Settings
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+Schema = dict[str, Any]
+
+FOLLOWS: dict[str, dict[str, str]] = {
+    "kafka": {"instance": "it is the pod's name"},
+    "model": {
+        "source": "it follows from `model.from` and `model.path`",
+        "device": "it follows from `gpu.enabled`",
+        "cache_dir": "it is a volume of the chart",
+    },
+    "health": {
+        "enabled": "the probes need it",
+        "host": "the node has to reach it",
+        "port": "it follows from `health.port`",
+    },
+}
+"""Settings that cannot be set among `settings`, and why."""
+
+# Client properties that hold a secret: in a value it would be readable in the pod and in the release. Narrower than what
+# `enricher settings` masks, because paths and addresses have to be written as they are.
+SECRET_NAMES = r"password|passphrase|client\.secret|\.pem$|oauthbearer\.config"  # noqa: S105  names
+
+
+def groups() -> dict[str, type[BaseModel]]:
+    """The classes of the settings, by name of the group."""
+    found = {name: info.annotation for name, info in Settings.model_fields.items()}
+    return {name: group for name, group in found.items() if isinstance(group, type)}
+
+
+def open_fields(group: str) -> dict[str, Schema]:
+    """The fields of a group that values may set, each with its schema."""
+    fields = groups()[group].model_json_schema()["properties"]
+    return {name: part for name, part in fields.items() if name not in FOLLOWS.get(group, {})}
+
+
+def defaults() -> dict[str, dict[str, Any]]:
+    """What holds where a setting is not set, but for what depends on the machine: templates compute with it."""
+    return {
+        name: {field: part["default"] for field, part in open_fields(name).items() if "default" in part}
+        for name in groups()
+    }
+
+
+def values_schema() -> Schema:
+    """Make the schema of all values."""
+    rest = yaml.safe_load(REST.read_text("utf-8"))
+    schema = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Values of the chart enricher; written by scripts/chart",
+        **_strict({"properties": {**rest["properties"], "settings": {"properties": {}}}}),
+        "$defs": _definitions(),
+    }
+    schema["properties"]["settings"] = _settings_schema()
+    for each in described(VALUES.read_text("utf-8")):
+        _describe(schema, each.path, each.description)
+    return schema
+
+
+def _settings_schema() -> Schema:
+    """Only groups that have something to set."""
+    made = {name: _strict({"properties": open_fields(name)}) for name in groups() if open_fields(name)}
+    properties = made["kafka"]["properties"]["properties"]
+    properties["patternProperties"] = {SECRET_NAMES: {"$ref": "#/$defs/FromFile"}}
+    return _strict({"properties": made})
+
+
+def _definitions() -> Schema:
+    """What the settings' schemas refer to."""
+    found: Schema = {}
+    for group in groups().values():
+        found |= group.model_json_schema().get("$defs", {})
+    return found
+
+
+def _strict(schema: Schema) -> Schema:
+    """An object that lists its properties allows no others."""
+    if "properties" not in schema:
+        return {**schema, "items": _strict(schema["items"])} if "items" in schema else schema
+    properties = {name: _strict(part) for name, part in schema["properties"].items()}
+    return {"type": "object", **schema, "properties": properties, "additionalProperties": False}
+
+
+def _describe(schema: Schema, path: tuple[str, ...], description: str) -> None:
+    """Put a description where it belongs; a copy, since parts of rest.yaml are used many times."""
+    *above, last = path
+    for name in above:
+        schema = schema["properties"][name]
+    schema["properties"][last] = {**schema["properties"][last], "description": description}

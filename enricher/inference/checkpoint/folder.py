@@ -1,0 +1,244 @@
+"""A Hugging Face token classification folder: its config, its labels, its digest, and its weights one at a time.
+
+Reads files and nothing else: no hub, no PyTorch, no pickles (which run code when opened). What the weights mean is
+graph.py's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
+from safetensors import SafetensorError, safe_open
+
+from enricher.errors import ModelError
+from enricher.inference.checkpoint.families import FAMILIES, Family
+from enricher.inference.checkpoint.labels import label_names
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from enricher.records import Float32Array
+
+HEAD = "ForTokenClassification"
+SINGLE_FILE = "model.safetensors"
+SHARD_INDEX = "model.safetensors.index.json"
+VOCABULARY_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
+"""Where a tokenizer's vocabulary may lie; one of these must be there."""
+TOKENIZER_FILES = (
+    *VOCABULARY_FILES,
+    "merges.txt",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+)
+"""Every file that a fast tokenizer of the supported families may be read from."""
+_NAMES_OF_OLD = (("LayerNorm.weight", "LayerNorm.gamma"), ("LayerNorm.bias", "LayerNorm.beta"))
+"""Checkpoints converted from TensorFlow carry its names for these two; transformers renames them too."""
+
+
+class EncoderConfig(BaseModel):
+    """The parts of config.json that the graph is made from. DistilBERT has names of its own for some."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, protected_namespaces=())
+
+    model_type: str
+    architectures: tuple[str, ...]
+    vocab_size: int = Field(gt=0)
+    hidden_size: int = Field(gt=0, validation_alias=AliasChoices("hidden_size", "dim"))
+    intermediate_size: int = Field(gt=0, validation_alias=AliasChoices("intermediate_size", "hidden_dim"))
+    layers: int = Field(gt=0, validation_alias=AliasChoices("num_hidden_layers", "n_layers"))
+    heads: int = Field(gt=0, validation_alias=AliasChoices("num_attention_heads", "n_heads"))
+    activation: str = Field(validation_alias=AliasChoices("hidden_act", "activation"))
+    max_position_embeddings: int = Field(gt=0)
+    layer_norm_eps: float = 1e-12
+    """DistilBERT has no such key: it is fixed to this in its code."""
+    embedding_size: int | None = None
+    """ELECTRA's narrower embeddings; None where they are as wide as the encoder."""
+    pad_token_id: int | None = None
+    position_embedding_type: str = "absolute"
+    is_decoder: bool = False
+    id2label: dict[int, str] = Field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """An opened folder. Everything in it was checked but the shapes of the weights."""
+
+    folder: Path
+    name: str
+    config: EncoderConfig
+    family: Family
+    labels: tuple[str, ...]
+    """Label names by id."""
+    digest: str
+    """sha256 (hex) over config, weights and tokenizer files: the same digest is the same model."""
+    _file_of: Mapping[str, Path] = field(repr=False)
+
+    @classmethod
+    def open(cls, folder: Path) -> Checkpoint:
+        """Read and check a folder. Raises ModelError, saying what to do, where it cannot be used."""
+        config = _read_config(folder)
+        files = _weight_files(folder)
+        tokenizer = [folder / name for name in TOKENIZER_FILES if (folder / name).is_file()]
+        index = [folder / SHARD_INDEX] if is_sharded(folder) else []
+        return cls(
+            folder=folder,
+            name=folder.resolve().name,
+            config=config,
+            family=_family(config),
+            labels=label_names(config.id2label),
+            digest=digest_of([folder / "config.json", *index, *set(files.values()), *tokenizer]),
+            _file_of=files,
+        )
+
+    @property
+    def files(self) -> list[Path]:
+        """The configuration, and the files with the weights."""
+        return [self.folder / "config.json", *sorted(set(self._file_of.values()))]
+
+    @property
+    def first_position(self) -> int:
+        """The position id of a window's first token."""
+        if not self.family.positions_after_padding:
+            return 0
+        return (1 if self.config.pad_token_id is None else self.config.pad_token_id) + 1
+
+    @property
+    def max_window_tokens(self) -> int:
+        """The longest window that the position table allows, special tokens included."""
+        return self.config.max_position_embeddings - self.first_position
+
+    def weight(self, name: str) -> Float32Array:
+        """Read one weight, as float32. Raises ModelError where it is missing or of a type that we do not read."""
+        stored = self._stored_name(name)
+        try:
+            with safe_open(self._file_of[stored], framework="np") as file:
+                value = file.get_tensor(stored)
+        except (OSError, SafetensorError, KeyError, TypeError, AttributeError) as error:
+            raise ModelError(f"{self.folder}: cannot read weight {stored!r}: {error}") from error
+        if value.dtype.name not in {"float32", "float16", "bfloat16"}:
+            raise ModelError(
+                f"{self.folder}: weight {stored!r} is {value.dtype}; only float32, float16 and bfloat16 are read"
+            )
+        as_float32: Float32Array = value.astype(np.float32, copy=False)
+        return as_float32
+
+    def _stored_name(self, name: str) -> str:
+        if name in self._file_of:
+            return name
+        for new, old in _NAMES_OF_OLD:
+            if name.endswith(new) and (renamed := name.replace(new, old)) in self._file_of:
+                return renamed
+        raise ModelError(
+            f"{self.folder}: no weight {name!r} among {len(self._file_of)}. "
+            f"Is this a complete {self.config.architectures[0]}?"
+        )
+
+
+def _read_config(folder: Path) -> EncoderConfig:
+    path = folder / "config.json"
+    if not folder.is_dir():
+        raise ModelError(
+            f"{folder}: no such folder. A model is a folder on this machine; "
+            f"`hf download NAME --local-dir FOLDER` makes one."
+        )
+    if not path.is_file():
+        raise ModelError(f"{folder}: no config.json. The folder must be a Hugging Face checkpoint.")
+    try:
+        return _supported(EncoderConfig.model_validate_json(_known_architecture(path)), folder)
+    except (ValidationError, ValueError) as error:
+        raise ModelError(f"{path}: not a configuration that we can read: {error}") from error
+
+
+def _known_architecture(path: Path) -> bytes:
+    """The file's bytes, if its architecture is one of ours: others lack the keys that are checked next."""
+    content = path.read_bytes()
+    config = json.loads(content)
+    if not isinstance(config, dict):
+        raise ValueError("it is not a JSON object")  # noqa: TRY004  the caller maps ValueError
+    model_type, architectures = config.get("model_type"), config.get("architectures")
+    architecture = str(architectures[0]) if isinstance(architectures, list) and architectures else "model of no name"
+    if model_type not in FAMILIES:
+        raise ModelError(
+            f"{path.parent}: {architecture} ({model_type}) is not supported. Supported are token classification "
+            f"checkpoints of {', '.join(FAMILIES)}; MiniLM counts as bert. Its export as ONNX runs, if it is a token "
+            f"classification model: a folder with model.onnx, config.json and the tokenizer's files "
+            f"(`optimum-cli export onnx --task token-classification --model SOURCE FOLDER`). Else choose one of those."
+        )
+    if not architecture.endswith(HEAD):
+        raise ModelError(
+            f"{path.parent}: this checkpoint is a {architecture}: it has no token classification head. "
+            f"Fine-tune it for named entities, or choose one whose architecture ends in {HEAD}."
+        )
+    return content
+
+
+def _supported(config: EncoderConfig, folder: Path) -> EncoderConfig:
+    refusals = {
+        f"activation {config.activation!r} (only 'gelu' is built)": config.activation != "gelu",
+        f"position embeddings {config.position_embedding_type!r} (only 'absolute' are built)": (
+            config.position_embedding_type != "absolute"
+        ),
+        "a decoder (tokens must see what follows them)": config.is_decoder,
+        f"{config.heads} heads over width {config.hidden_size}": config.hidden_size % config.heads != 0,
+    }
+    for what, refused in refusals.items():
+        if refused:
+            raise ModelError(f"{folder}: not supported: {what}. Choose another checkpoint.")
+    return config
+
+
+def _family(config: EncoderConfig) -> Family:
+    return FAMILIES[config.model_type]
+
+
+def is_sharded(folder: Path) -> bool:
+    """True where the weights are in several files. An index beside a single one is an earlier save's."""
+    return (folder / SHARD_INDEX).is_file() and not (folder / SINGLE_FILE).is_file()
+
+
+def _weight_files(folder: Path) -> dict[str, Path]:
+    """The file of each weight. A sharded checkpoint has an index; a single file lists its own."""
+    try:
+        if is_sharded(folder):
+            shards = json.loads((folder / SHARD_INDEX).read_bytes())["weight_map"]
+            files = {str(name): folder / str(file) for name, file in shards.items()}
+        elif (folder / SINGLE_FILE).is_file():
+            with safe_open(folder / SINGLE_FILE, framework="np") as file:
+                files = dict.fromkeys(file.keys(), folder / SINGLE_FILE)
+        else:
+            raise ModelError(_no_weights(folder))
+    except (OSError, SafetensorError, ValueError, KeyError, AttributeError, TypeError) as error:
+        raise ModelError(
+            f"{folder}: the weights cannot be read: {error}. Copy the folder again, completely "
+            f"(from a clone: `git lfs pull`)."
+        ) from error
+    missing = sorted({path.name for path in files.values() if not path.is_file() or path.parent != folder})
+    if missing:
+        raise ModelError(f"{folder}: weights missing: {', '.join(missing)}. Copy the folder again, completely.")
+    return files
+
+
+def _no_weights(folder: Path) -> str:
+    if any(folder.glob("pytorch_model*.bin")):
+        return (
+            f"{folder}: the weights are a pickle (pytorch_model.bin), which runs code when opened, so we do not. "
+            f"Convert them once, where PyTorch is: "
+            f"AutoModelForTokenClassification.from_pretrained(...).save_pretrained(...)."
+        )
+    return f"{folder}: no {SINGLE_FILE} and no {SHARD_INDEX}. The folder must hold the weights as safetensors."
+
+
+def digest_of(files: list[Path]) -> str:
+    """sha256 (hex) over the names and the contents of files."""
+    whole = hashlib.sha256()
+    for path in sorted(files):
+        with path.open("rb") as file:
+            whole.update(f"{path.name}\0{hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
+    return whole.hexdigest()

@@ -1,0 +1,137 @@
+"""A folder with a model that already is ONNX: its labels, limits and digest, as the rest knows them from a checkpoint.
+
+Only reads. What its graph must look like, and how it is wrapped, is external.py's.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+from enricher.core.windowing import LENGTH_STEP_TOKENS
+from enricher.errors import ModelError
+from enricher.inference.checkpoint.families import FAMILIES
+from enricher.inference.checkpoint.folder import (
+    SHARD_INDEX,
+    SINGLE_FILE,
+    TOKENIZER_FILES,
+    Checkpoint,
+    EncoderConfig,
+    digest_of,
+)
+from enricher.inference.checkpoint.labels import label_names
+
+ONNX_FILES = ("model.onnx", "onnx/model.onnx")
+DEFAULT_POSITIONS = 512
+"""Where config.json does not say how many positions there are: the least that the usual encoders have."""
+_NUMBERS = ("max_position_embeddings", "vocab_size", "pad_token_id")
+"""What the engine and the tokenizer read of config.json, None where it does not say."""
+
+
+@dataclass(frozen=True, slots=True)
+class OnnxModel(Checkpoint):
+    """An opened folder with an ONNX model. `config` holds only what was found; there are no weights to read."""
+
+    onnx_path: Path
+
+    @property
+    def files(self) -> list[Path]:
+        """The configuration, the graph, and the files with its weights."""
+        weights = [self.onnx_path.parent / name for name in external_files(read_graph(self.onnx_path))]
+        return [self.folder / "config.json", self.onnx_path, *weights]
+
+    @property
+    def max_window_tokens(self) -> int:
+        """As config.json says, cut to a multiple of what forms round lengths up to, so that none goes beyond."""
+        return (self.config.max_position_embeddings - self.first_position) // LENGTH_STEP_TOKENS * LENGTH_STEP_TOKENS
+
+    @classmethod
+    def open(cls, folder: Path) -> OnnxModel:
+        """Read and check a folder. Raises ModelError, saying what to do, where it cannot be used."""
+        path = next(folder / name for name in ONNX_FILES if (folder / name).is_file())
+        config = _config(folder)
+        tokenizer = [folder / name for name in TOKENIZER_FILES if (folder / name).is_file()]
+        names = external_files(read_graph(path))
+        if outside := [name for name in names if Path(name).is_absolute() or ".." in Path(name).parts]:
+            raise ModelError(f"{path}: its weights must lie beside it, and {outside[0]} does not. Export it again.")
+        weights = [path.parent / name for name in names]
+        missing = sorted(each.name for each in weights if not each.is_file())
+        if missing:
+            raise ModelError(f"{path}: weights missing: {', '.join(missing)}. Copy the folder again, completely.")
+        return cls(
+            folder=folder,
+            name=folder.resolve().name,
+            config=config,
+            family=FAMILIES.get(config.model_type, FAMILIES["bert"]),
+            labels=label_names(config.id2label),
+            digest=digest_of([folder / "config.json", path, *weights, *tokenizer]),
+            _file_of={},
+            onnx_path=path,
+        )
+
+
+def holds_onnx(folder: Path) -> bool:
+    """True for a folder with an ONNX model, unless it also has weights of a family that we build a graph from."""
+    if not any((folder / name).is_file() for name in ONNX_FILES):
+        return False
+    if not ((folder / SINGLE_FILE).is_file() or (folder / SHARD_INDEX).is_file()):
+        return True
+    return _read_json(folder).get("model_type") not in FAMILIES
+
+
+def read_graph(path: Path) -> onnx.ModelProto:
+    """The model without its weights, where those lie in other files. Raises ModelError."""
+    try:
+        model: onnx.ModelProto = onnx.load(str(path), load_external_data=False)
+    except Exception as error:  # protobuf's own kinds among them
+        raise ModelError(
+            f"{path}: it cannot be read as ONNX: {error}. Copy it again, completely (from a clone: `git lfs pull`)."
+        ) from error
+    if not model.graph.output:
+        raise ModelError(f"{path}: there is no graph in it. Copy it again, completely.")
+    return model
+
+
+def external_files(model: onnx.ModelProto) -> list[str]:
+    """The files that hold weights of the model, relative to its own."""
+    entries = [entry for tensor in model.graph.initializer for entry in tensor.external_data]
+    return sorted({entry.value for entry in entries if entry.key == "location"})
+
+
+def _config(folder: Path) -> EncoderConfig:
+    """What the tokenizer and the labels need; the rest is in the graph."""
+    values = _read_json(folder)
+    known = {name: values[name] for name in EncoderConfig.model_fields if name in values}
+    try:
+        labels = {int(key): str(label) for key, label in dict(values.get("id2label") or {}).items()}
+        numbers = {name: None if values.get(name) is None else int(values[name]) for name in _NUMBERS}
+    except (TypeError, ValueError) as error:
+        raise ModelError(
+            f"{folder / 'config.json'}: id2label must name a label for each number, and {', '.join(_NUMBERS)} are whole "
+            f"numbers: {error}"
+        ) from error
+    return EncoderConfig.model_construct(
+        **{
+            "model_type": "onnx",
+            "architectures": ("an ONNX model",),
+            **known,
+            **numbers,
+            "max_position_embeddings": numbers["max_position_embeddings"] or DEFAULT_POSITIONS,
+            "id2label": labels,
+        }
+    )
+
+
+def _read_json(folder: Path) -> dict[str, Any]:
+    path = folder / "config.json"
+    try:
+        values = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise ModelError(
+            f"{path}: an ONNX model needs its config.json, for the names of its labels: {error}"
+        ) from error
+    return values if isinstance(values, dict) else {}

@@ -1,0 +1,82 @@
+"""The float32 form for ONNX Runtime's own CPU provider: no padding anywhere but inside attention.
+
+All that works token by token (embeddings, products, norms, GELU: nine tenths of the time) runs on the tokens of all windows
+in a row. Before attention they are laid out window by window, padded to the longest, and afterwards taken back, by index
+arrays that are made here. Inputs: `input_ids`, `position_ids`, `slots` (the place of each token in the padded layout), all
+`int32 [tokens]`; `rows int32 [batch, length]` (the token at each place; at padding the window's own first one, so that no
+window's numbers reach another); `lengths int32 [batch]`. Outputs are `[tokens]`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from onnx import TensorProto
+
+from enricher.inference.graph.onnx_file import MICROSOFT, OnnxWriter
+from enricher.inference.graph.padded import PaddedFloat32
+from enricher.inference.graph.variants import starts_in_a_row
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from enricher.inference.graph.variants import Feeds
+    from enricher.records import Window
+
+
+@dataclass(frozen=True, slots=True)
+class GatheredFloat32(PaddedFloat32):
+    """See the module. Implements `forms.Form`."""
+
+    token_dimensions: ClassVar[tuple[str, ...]] = ("tokens",)
+
+    @property
+    def name(self) -> str:
+        """`gathered-fp32`."""
+        return "gathered-fp32"
+
+    def declare_inputs(self, writer: OnnxWriter) -> None:
+        """The five inputs."""
+        for name in ("input_ids", "position_ids", "slots"):
+            writer.input(name, TensorProto.INT32, ["tokens"])
+        writer.input("rows", TensorProto.INT32, ["batch", "length"])
+        writer.input("lengths", TensorProto.INT32, ["batch"])
+
+    def positions(self, writer: OnnxWriter, table: str) -> str:
+        """A row for each token."""
+        return writer.node("Gather", [table, "position_ids"], "positions")
+
+    def attention(self, writer: OnnxWriter, projected: tuple[str, str, str], *, heads: int, output: str) -> str:
+        """Laid out, one fused operator, taken back."""
+        padded = [writer.node("Gather", [part, "rows"], f"{part}.padded") for part in projected]
+        mixed = writer.node(
+            "MultiHeadAttention", [*padded, "", "lengths"], f"{output}.padded", domain=MICROSOFT, num_heads=heads
+        )
+        flat = writer.node("Flatten", [mixed], f"{output}.flat", axis=2)
+        return writer.node("Gather", [flat, "slots"], output)
+
+    def padded_tokens(self, windows: Sequence[Window]) -> int:
+        """The real tokens: what is padded inside attention is a tenth of the work."""
+        return sum([len(window.ids) for window in windows])
+
+    def feeds(self, windows: Sequence[Window], pad_id: int) -> Feeds:
+        """The five arrays; nothing is padded with an id."""
+        del pad_id
+        lengths = np.array([window.length_tokens for window in windows], np.int32)
+        places = np.arange(lengths.max(), dtype=np.int32)
+        real = places < lengths[:, None]
+        starts = np.cumsum(lengths, dtype=np.int32) - lengths
+        return {
+            "input_ids": np.concatenate([window.ids for window in windows]),
+            "position_ids": np.broadcast_to(places, real.shape)[real],
+            "slots": np.flatnonzero(real).astype(np.int32),
+            "rows": (starts[:, None] + np.where(real, places, 0)).astype(np.int32),
+            "lengths": lengths,
+        }
+
+    def starts(self, windows: Sequence[Window], shape: Sequence[int]) -> Sequence[int]:
+        """One behind the other."""
+        del shape
+        return starts_in_a_row(windows)

@@ -1,0 +1,108 @@
+"""The float16 form for CUDA: no padding anywhere, the tokens of all windows in a row.
+
+Inputs, all int32: `input_ids [tokens]`; `position_ids [tokens]`, counted from the window's first token; `cumulative_lengths
+[windows + 1]`; `token_offset [windows, longest]`: where each token would lie if windows were padded to `longest` and
+laid end to end, the places of real tokens first, in order, then those of the padding. Outputs are `[tokens]`.
+
+Attention is ONNX Runtime's PackedMultiHeadAttention over separate query, key and value without a bias: so they go into
+FlashAttention-2 as they are, where packed ones, or a bias, are copied first. It takes the number of windows and `longest`
+from the *shape* of `token_offset`, and only its unfused route reads the values (packed_multihead_attention.cc).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+from onnx import TensorProto
+
+from enricher.inference.graph.onnx_file import MICROSOFT, OnnxWriter
+from enricher.inference.graph.variants import starts_in_a_row
+from enricher.inference.run import device
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from enricher.inference.graph.variants import Feeds, Runtime
+    from enricher.records import Window
+
+LONGEST_STEP_TOKENS = 64
+"""`longest` is rounded up to a multiple of this: few sizes of workspace to allocate, and no work more, for FlashAttention
+deals windows out in blocks of 64 or 128 queries and a block beyond a window's end returns at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class PackedFloat16:
+    """See the module. Implements `forms.Form`."""
+
+    precision: str = "fp16"
+    """`fp32` builds the same graph in float32, to compare with."""
+    runtime: Runtime = "cuda"
+    packs = True
+    token_dimensions = ("tokens",)
+
+    @property
+    def name(self) -> str:
+        """`packed-fp16`; `packed-fp32` for the one that comparisons are made with."""
+        return f"packed-{self.precision}"
+
+    @property
+    def reduced(self) -> bool:
+        """True for float16."""
+        return self.precision != "fp32"
+
+    def problem(self) -> str | None:
+        """There is no CUDA."""
+        return _cuda_problem()
+
+    def declare_inputs(self, writer: OnnxWriter) -> None:
+        """The four inputs."""
+        writer.input("input_ids", TensorProto.INT32, ["tokens"])
+        writer.input("position_ids", TensorProto.INT32, ["tokens"])
+        writer.input("cumulative_lengths", TensorProto.INT32, ["windows_and_one"])
+        writer.input("token_offset", TensorProto.INT32, ["windows", "longest"])
+
+    def positions(self, writer: OnnxWriter, table: str) -> str:
+        """A row for each token: `[tokens, width]`."""
+        return writer.node("Gather", [table, "position_ids"], "positions")
+
+    def attention(self, writer: OnnxWriter, projected: tuple[str, str, str], *, heads: int, output: str) -> str:
+        """One fused operator."""
+        inputs = [*projected, "", "token_offset", "cumulative_lengths"]
+        return writer.node("PackedMultiHeadAttention", inputs, output, domain=MICROSOFT, num_heads=heads)
+
+    def finish(self, folder: Path) -> None:
+        """Nothing to do."""
+
+    def padded_tokens(self, windows: Sequence[Window]) -> int:
+        """The real tokens: there are no others."""
+        return sum(window.length_tokens for window in windows)
+
+    def feeds(self, windows: Sequence[Window], pad_id: int) -> Feeds:
+        """The four arrays; nothing is padded with an id."""
+        del pad_id
+        lengths = np.array([window.length_tokens for window in windows], np.int32)
+        longest = -(-int(lengths.max()) // LONGEST_STEP_TOKENS) * LONGEST_STEP_TOKENS
+        places = np.arange(longest, dtype=np.int32)
+        real = places < lengths[:, None]
+        offset = np.concatenate([np.flatnonzero(real), np.flatnonzero(~real)])
+        return {
+            "input_ids": np.concatenate([window.ids for window in windows]),
+            "position_ids": np.broadcast_to(places, real.shape)[real],
+            "cumulative_lengths": np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32),
+            "token_offset": offset.astype(np.int32).reshape(real.shape),
+        }
+
+    def starts(self, windows: Sequence[Window], shape: Sequence[int]) -> Sequence[int]:
+        """One behind the other."""
+        del shape
+        return starts_in_a_row(windows)
+
+
+@cache
+def _cuda_problem() -> str | None:
+    """Asked once per process: it opens a session."""
+    return device.cuda_problem()

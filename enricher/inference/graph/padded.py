@@ -1,0 +1,85 @@
+"""The float32 form for ONNX Runtime's own CPU and CUDA providers: windows padded on the right to the longest.
+
+Inputs: `input_ids int32 [batch, length]`, `lengths int32 [batch]` (real tokens). Outputs are `[batch, length]`;
+what they hold at padding means nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from onnx import TensorProto
+
+from enricher.inference.graph.onnx_file import MICROSOFT, OnnxWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from enricher.inference.graph.variants import Feeds, Runtime
+    from enricher.records import Window
+
+
+@dataclass(frozen=True, slots=True)
+class PaddedFloat32:
+    """See the module. Implements `forms.Form`."""
+
+    precision = "fp32"
+    reduced = False
+    runtime: Runtime = "cpu"
+    """`cuda` for the same form on a GPU; nothing else differs, so both share a graph."""
+    packs: ClassVar[bool] = False
+    token_dimensions: ClassVar[tuple[str, ...]] = ("batch", "length")
+
+    @property
+    def name(self) -> str:
+        """`padded-fp32`."""
+        return "padded-fp32"
+
+    def problem(self) -> str | None:
+        """None: it runs wherever ONNX Runtime does."""
+        return None
+
+    def declare_inputs(self, writer: OnnxWriter) -> None:
+        """The two inputs, and the length that positions are cut to."""
+        writer.input("input_ids", TensorProto.INT32, self.token_dimensions)
+        writer.input("lengths", TensorProto.INT32, ["batch"])
+        writer.node("Shape", ["input_ids"], "length", start=1, end=2)
+
+    def positions(self, writer: OnnxWriter, table: str) -> str:
+        """The first `length` rows, the same for every window: `[length, width]`."""
+        start, axis = (writer.constant(name, np.array([0], np.int64)) for name in ("first_row", "row_axis"))
+        return writer.node("Slice", [table, start, "length", axis], "positions")
+
+    def attention(self, writer: OnnxWriter, projected: tuple[str, str, str], *, heads: int, output: str) -> str:
+        """One fused operator; its one-dimensional mask is the number of real keys of each window."""
+        inputs = [*projected, "", "lengths"]
+        return writer.node("MultiHeadAttention", inputs, output, domain=MICROSOFT, num_heads=heads)
+
+    def finish(self, folder: Path) -> None:
+        """Nothing to do."""
+
+    def padded_tokens(self, windows: Sequence[Window]) -> int:
+        """Windows x what they are padded to."""
+        rows, length_tokens = self._shape(windows)
+        return rows * length_tokens
+
+    def feeds(self, windows: Sequence[Window], pad_id: int) -> Feeds:
+        """`input_ids` and `lengths`, both int32."""
+        lengths = np.array([window.length_tokens for window in windows], np.int32)
+        ids = np.full(self._shape(windows), pad_id, np.int32)
+        for row, window in zip(ids, windows, strict=True):
+            row[: window.length_tokens] = window.ids
+        return {"input_ids": ids, "lengths": lengths}
+
+    def _shape(self, windows: Sequence[Window]) -> tuple[int, int]:
+        """Windows, and the length that they are padded to: that of the longest."""
+        return len(windows), max(window.length_tokens for window in windows)
+
+    def starts(self, windows: Sequence[Window], shape: Sequence[int]) -> Sequence[int]:
+        """A row each, padding at its end."""
+        count, length_tokens = shape[:2]
+        assert count == len(windows), "a row for each window"
+        return range(0, count * length_tokens, length_tokens)

@@ -1,0 +1,213 @@
+"""Batches of windows -> labels and scores, on one ONNX Runtime session that all lanes share.
+
+A batch that fails is run again window by window, so that one bad window costs its own article only; one that runs out of
+memory is run in halves (memory.py). No error of ONNX Runtime leaves this file; how windows become arrays is the form's,
+and threads are lanes.py's.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import repeat
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from enricher.errors import ModelError
+from enricher.inference.run.device import SESSION_ERRORS, default_lanes, open_session
+from enricher.inference.run.memory import OUT_OF_MEMORY, Turns, in_halves, is_out_of_memory, joined, ran_out
+from enricher.records import Batch, BatchResult, InFlight, Partition, RawRecord, RunLabels, Window, WindowFailure
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from enricher.inference.graph.variants import Feeds
+    from enricher.inference.run.model import PreparedModel
+
+__all__ = ["NOT_FINITE", "OnnxEngine", "default_lanes"]
+
+NOT_FINITE = "NotFinite"
+"""The `error_type` of a window whose scores are NaN or infinite. Every other type is the name of what was raised."""
+MESSAGE_CHARS = 300
+"""ONNX Runtime's messages name operators and shapes; the rest of a long one is its call stack."""
+SHORT_TOKENS = 8
+"""A short window, for what must be tried on any."""
+LONG_TOKENS = 512
+"""As long as the longest window that is tried gets where nobody says which are to come: longer ones are rare in news."""
+PROBE_RUNS = 3
+"""How often each lane runs in a timing probe. One run says more about the machine's other work."""
+SAY_AFTER_S = 2.0
+"""Warming up is reported on when it takes longer than this, and each time as long again."""
+_OUTPUTS = ["labels", "scores"]
+
+_log = logging.getLogger(__name__)
+
+
+class InvalidWindow(ValueError):
+    """A window that the model cannot take. The providers do not all notice: some read past the end of a table."""
+
+
+_FAILURES: tuple[type[Exception], ...] = (*SESSION_ERRORS, InvalidWindow)
+
+
+class OnnxEngine:
+    """Runs batches. `run` may be called from several threads at once, and blocks for the length of a run.
+
+    `lanes` is from how many. `threads_per_run` is 1 for CPU lanes: as many runs as cores, one thread each, are faster and
+    steadier than one run over all. `pad_id` fills the space behind short windows; any id of the vocabulary will do.
+    """
+
+    def __init__(self, model: PreparedModel, *, threads_per_run: int, pad_id: int, lanes: int = 1) -> None:
+        self._form = model.form
+        self._pad_id = pad_id
+        self._turns = Turns()
+        self._lanes = lanes
+        self._max_window_tokens = model.checkpoint.max_window_tokens
+        self._vocabulary = getattr(model.checkpoint.config, "vocab_size", None)
+        self._session = open_session(
+            model.onnx_path, model.form.runtime, threads_per_run=threads_per_run, lanes=lanes, device_id=model.device_id
+        )
+        self.labels = model.checkpoint.labels
+        """Label names by id."""
+        self.card = model.card
+        self.provider = model.provider
+        """What runs it: one of ONNX Runtime's execution providers, or OpenVINO."""
+
+    def run(self, batch: Batch) -> BatchResult:
+        """Labels of all windows but those that fail. Raises ModelError where the device cannot run anything any more."""
+        with self._turns.shared():
+            result = in_halves(self._attempt, batch)
+        if not result.failures:
+            return result
+        result = self._again(result)
+        if any(map(_raised, result.failures)):
+            self._require_device()
+        return result
+
+    def padded_tokens(self, batch: Batch) -> int:
+        """The tokens that the device computes for a batch, in the form that runs. Never blocks."""
+        return self._form.padded_tokens(batch.windows)
+
+    def warm_up(self, lengths_tokens: Sequence[int] = (), *, batch_tokens: int = 0) -> None:
+        """Run what will come, so that no article waits for first-time work: each length, alone and in full batches.
+
+        Without lengths, and on ONNX Runtime's CPU provider, which does no work by shape: a long window and a short one.
+        Blocks. Raises ModelError where the model fails.
+        """
+        batches = self._shapes(lengths_tokens, batch_tokens)
+        began_s = said_s = time.monotonic()
+        # One pool for all: ONNX Runtime keeps a stream of CUDA's for every thread that ever ran.
+        with ThreadPoolExecutor(self._lanes) as pool:
+            for done, batch in enumerate(batches, 1):
+                self._run_on_every_lane(pool, batch, times=1)
+                if time.monotonic() - said_s > SAY_AFTER_S:
+                    said_s = time.monotonic()
+                    _log.info("warming up: %d of %d shapes, %.0f s", done, len(batches), said_s - began_s)
+
+    def open_lane(self) -> None:
+        """Run a window of padding in the calling thread, which is to run batches: it may need things of its own.
+
+        On CUDA a stream, and handles of cuBLAS and cuDNN. Never raises: where the device fails, the first batch says so.
+        """
+        with self._turns.shared():
+            self._attempt(self._padding(SHORT_TOKENS))
+
+    def probe(self, length_tokens: int, *, batch_tokens: int) -> float:
+        """Tokens per second of full batches of one length, every lane busy: how fast the device is now.
+
+        Blocks for a few runs. Raises ModelError where the model fails.
+        """
+        length_tokens = min(length_tokens, self._max_window_tokens)
+        batch = self._padding(length_tokens, max(1, batch_tokens // length_tokens))
+        began_s = time.monotonic()
+        with ThreadPoolExecutor(self._lanes) as pool:
+            self._run_on_every_lane(pool, batch, times=PROBE_RUNS)
+        return PROBE_RUNS * self._lanes * batch.real_tokens / (time.monotonic() - began_s)
+
+    def _shapes(self, lengths_tokens: Sequence[int], batch_tokens: int) -> list[Batch]:
+        """Batches of padding to warm up with, the largest first: it decides how much memory is taken."""
+        longest = min(max(lengths_tokens, default=LONG_TOKENS), self._max_window_tokens)
+        if not lengths_tokens or self._form.runtime == "cpu":
+            return [self._padding(length) for length in (longest, SHORT_TOKENS)]
+        lengths = sorted({*lengths_tokens, SHORT_TOKENS}, reverse=True)
+        rows = {length: {1, max(1, batch_tokens // length)} for length in lengths}
+        return [self._padding(length, count) for length in lengths for count in sorted(rows[length], reverse=True)]
+
+    def _run_on_every_lane(self, pool: ThreadPoolExecutor, batch: Batch, *, times: int) -> None:
+        for result in pool.map(partial(in_halves, self._attempt), repeat(batch, times * self._lanes)):
+            if result.failures:
+                failure = f"{result.failures[0].error_type}: {result.failures[0].message}"
+                raise ModelError(f"the model fails on a window of padding: {failure}")
+            if result.fits_tokens is not None:
+                asked, fits = len(batch.windows), result.fits_tokens
+                _log.warning("out of memory: of %d windows at once only %d tokens fit", asked, fits)
+
+    def _again(self, result: BatchResult) -> BatchResult:
+        """Each failed window alone. Not one that was alone, unless memory ran out: it would fail as it did."""
+        batch, failures = result.batch, result.failures
+        if len(batch.windows) == 1 and not ran_out(failures[0]):
+            return result
+        return joined(batch, [BatchResult(batch, result.runs), *map(self._alone, failures)], result.fits_tokens)
+
+    def _alone(self, failure: WindowFailure) -> BatchResult:
+        """Where memory ran out, without the other lanes' runs beside it: only then is it the window's own fault."""
+        with self._turns.alone() if ran_out(failure) else self._turns.shared():
+            return self._attempt(Batch((failure.window,)))
+
+    def _attempt(self, batch: Batch) -> BatchResult:
+        """One run of the device. Where it raises, all of the windows failed."""
+        windows = batch.windows
+        try:
+            labels, scores = self._session.run(_OUTPUTS, self._feeds(windows))
+        except _FAILURES as error:
+            kind = OUT_OF_MEMORY if is_out_of_memory(error) else type(error).__name__
+            return BatchResult(
+                batch, [], [WindowFailure(window, kind, str(error)[:MESSAGE_CHARS]) for window in windows]
+            )
+        starts = self._form.starts(windows, labels.shape)
+        return _finite(batch, RunLabels(windows, starts, labels.reshape(-1), scores.reshape(-1)))
+
+    def _feeds(self, windows: Sequence[Window]) -> Feeds:
+        feeds = self._form.feeds(windows, self._pad_id)
+        longest, ids = max(window.length_tokens for window in windows), feeds["input_ids"]
+        if longest > self._max_window_tokens:
+            message = f"{longest} tokens, and the model takes {self._max_window_tokens}"
+            raise InvalidWindow(message)
+        if self._vocabulary is not None and not 0 <= ids.min() <= ids.max() < self._vocabulary:
+            message = f"a token id is outside the vocabulary of {self._vocabulary}"
+            raise InvalidWindow(message)
+        return feeds
+
+    def _require_device(self) -> None:
+        """A window that raises alone is its article's fault only if the device still runs a harmless one."""
+        with self._turns.alone():
+            result = self._attempt(self._padding(SHORT_TOKENS))
+        for each in filter(_raised, result.failures):
+            raise ModelError(f"the device does not run the model any more: {each.error_type}: {each.message}")
+
+    def _padding(self, length_tokens: int, count: int = 1) -> Batch:
+        """Windows of padding, of no article."""
+        ticket = InFlight(RawRecord(Partition("", 0), 0, None, None), arrived_s=0.0)
+        ids = np.full(length_tokens, self._pad_id, np.int32)
+        return Batch((Window(ticket, ids, start=0, own_start=0, own_stop=0, specials_before=0, arrived_s=0.0),) * count)
+
+
+def _finite(batch: Batch, run: RunLabels) -> BatchResult:
+    """A window whose scores are not finite failed. One by one only where there is such a score, which may be at padding."""
+    if np.isfinite(run.scores).all():
+        return BatchResult(batch, [run])
+    good, failures = list[tuple[Window, int]](), list[WindowFailure]()
+    for window, start in zip(run.windows, run.starts, strict=True):
+        if np.isfinite(run.scores[start : start + len(window.ids)]).all():
+            good.append((window, start))
+        else:
+            failures.append(WindowFailure(window, NOT_FINITE, "the model's scores for this window are NaN or infinite"))
+    windows, starts = [window for window, _ in good], [start for _, start in good]
+    return BatchResult(batch, [RunLabels(windows, starts, run.labels, run.scores)] if good else [], failures)
+
+
+def _raised(failure: WindowFailure) -> bool:
+    return failure.error_type != NOT_FINITE

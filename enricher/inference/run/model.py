@@ -1,0 +1,135 @@
+"""A model's folder -> a graph on disk, made for one device, built once and found again; and where it is to run.
+
+The graph is built from a checkpoint's weights, or is an ONNX file that somebody exported, put between our inputs and our
+answers (external.py). Where graphs are kept is cache.py's, running them engine.py's.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from enricher.errors import ModelError
+from enricher.inference.checkpoint.folder import Checkpoint
+from enricher.inference.checkpoint.links import refuse_outside_links, shared_mode
+from enricher.inference.checkpoint.onnx_folder import OnnxModel, holds_onnx
+from enricher.inference.graph import external
+from enricher.inference.graph.builder import BUILDER_VERSION, build
+from enricher.inference.graph.cache import GRAPHS_FOLDER, MODEL_FILE, kept_graph
+from enricher.inference.graph.onnx_file import OnnxWriter
+from enricher.inference.run.device import PROVIDERS, Device, resolve_device
+from enricher.inference.run.selection import Precision, check_command, choose, missing_reports
+from enricher.records import ModelCard
+from enricher.runtime.devices import parse_device
+
+if TYPE_CHECKING:
+    from enricher.inference.graph.variants import Form
+
+EMBEDDED = "newswire-minilm"
+"""The model that comes with the package."""
+EMBEDDED_FOLDER = Path(__file__).parents[2] / "models" / EMBEDDED
+WEIGHTS_FILE = "model.weights"
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedModel:
+    """A graph on disk, what it was made from, and where it is to run."""
+
+    onnx_path: Path
+    checkpoint: Checkpoint
+    card: ModelCard
+    device: Device
+    form: Form
+    reason: str = field(default="asked for", compare=False)
+    """Why this form, as selection.py says it."""
+    rejected: tuple[tuple[str, str], ...] = field(default=(), compare=False)
+    """Faster forms that do not run, by name, each with why."""
+    device_id: int = 0
+    """Which GPU, where `device` is `cuda`."""
+
+    @property
+    def provider(self) -> str:
+        """What must run it: one of ONNX Runtime's execution providers, or OpenVINO."""
+        return PROVIDERS[self.form.runtime]
+
+
+def open_model(source: str | Path | None) -> Checkpoint:
+    """Open a folder with a checkpoint or an ONNX model (None or its name: the embedded one). Raises ModelError."""
+    folder = EMBEDDED_FOLDER if source in {None, EMBEDDED} else Path(str(source))
+    try:
+        if (folder / "config.json").is_file():  # else it is refused in any case, and might be large
+            refuse_outside_links(folder)
+        return OnnxModel.open(folder) if holds_onnx(folder) else Checkpoint.open(folder)
+    except OSError as error:
+        raise ModelError(f"{folder}: a file of the model cannot be read: {error}") from error
+
+
+def prepare(
+    source: str | Path | None,
+    *,
+    device: str,
+    precision: Precision,
+    cache_dir: Path,
+) -> PreparedModel:
+    """Open a model, choose its form and build its graph, unless `cache_dir` has it already. `device`: as devices.py has it.
+
+    Takes about a second for a small model and a disk's time for a large one. Raises ModelError, saying what to do.
+    """
+    chosen = resolve_device(device)
+    checkpoint = open_model(source)
+    choice = choose(checkpoint, chosen, precision, cache_dir=cache_dir)
+    rejected = tuple((form.name, why) for form, why in choice.rejected)
+    missing = missing_reports(checkpoint, chosen, cache_dir)
+    for form, why in choice.rejected:
+        # Only a report stands between the operator and a faster worker: that deserves more than a note.
+        unproven = check_command(checkpoint, chosen, form) in missing
+        _log.log(logging.WARNING if unproven else logging.INFO, "not %s: %s", form.name, why)
+    prepared = prepare_form(checkpoint, choice.form, chosen, cache_dir=cache_dir)
+    return replace(prepared, reason=choice.reason, rejected=rejected, device_id=parse_device(device).index)
+
+
+def prepare_form(
+    checkpoint: Checkpoint,
+    form: Form,
+    device: Device,
+    *,
+    cache_dir: Path,
+    device_id: int = 0,
+) -> PreparedModel:
+    """The graph of `checkpoint` in `form`, whether or not a gate report allows it. Raises ModelError."""
+    if isinstance(checkpoint, OnnxModel):
+        form = external.padded_form(form)
+    card = ModelCard(name=checkpoint.name, digest=checkpoint.digest, precision=form.precision)
+    key = f"{checkpoint.digest[:32]}-{form.name}-{BUILDER_VERSION}"
+    shipped = checkpoint.folder / GRAPHS_FOLDER / key / MODEL_FILE
+    path = shipped if shipped.is_file() else _kept(cache_dir, key, checkpoint, form)
+    return PreparedModel(path, checkpoint, card, device, form, device_id=device_id)
+
+
+def _kept(cache_dir: Path, key: str, checkpoint: Checkpoint, form: Form) -> Path:
+    try:
+        mode = shared_mode(checkpoint.files)
+    except OSError as error:
+        raise ModelError(f"{checkpoint.folder}: a file of the model cannot be read: {error}") from error
+    return kept_graph(cache_dir, key, partial(_write, checkpoint, form), mode=mode)
+
+
+def _write(checkpoint: Checkpoint, form: Form, path: Path) -> None:
+    """Write the graph to `path`, and its weights beside it."""
+    try:
+        if isinstance(checkpoint, OnnxModel):
+            external.write(checkpoint, form, path)
+        else:
+            with (path.parent / WEIGHTS_FILE).open("wb") as weights:
+                model = build(checkpoint, form, OnnxWriter(weights, WEIGHTS_FILE))
+            path.write_bytes(model.SerializeToString())
+        form.finish(path.parent)
+    except OSError as error:
+        raise ModelError(
+            f"{path.parent}: the graph cannot be written: {error}. Free some space, or choose another cache."
+        ) from error

@@ -1,0 +1,129 @@
+"""What `enricher model tune` found for a model on a machine: the file that keeps it, and whether it counts here.
+
+A worker takes its recommendation as defaults, where it was made for the same weights, form and kind of machine. How it is
+measured and recommended is the command's (commands/model/tune/).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from enricher.inference.gate.machine import processor_name
+from enricher.inference.run.device import available_cores
+
+if TYPE_CHECKING:
+    from enricher.inference.run.model import PreparedModel
+
+SCHEMA_VERSION = 1
+
+_log = logging.getLogger(__name__)
+
+
+class TuningRow(BaseModel):
+    """One measured cell."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    lanes: int
+    length_tokens: int
+    batch_tokens: int
+    windows: int
+    tokens_per_s: float
+    batch_ms: float
+
+
+class Tuning(BaseModel):
+    """`tuning-<device>-<form>.json`: what was measured, where, and what follows from it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    schema_version: int = SCHEMA_VERSION
+    model_name: str
+    model_digest: str
+    form: str
+    device: str
+    provider: str
+    processor: str
+    cores: int = Field(description="Cores that the process could use.")
+    load_before: float | None = Field(
+        description="Load average of a minute, before it began: other work on the machine."
+    )
+    onnxruntime: str
+    created_at: str
+    window_tokens: int = Field(description="The model's windows: what the recommendation is for.")
+    rows: tuple[TuningRow, ...]
+    lanes: int = Field(description="Recommended.")
+    max_batch_tokens: int = Field(description="Recommended.")
+    run_overhead_tokens: int = Field(description="Recommended: the fixed cost of a run, in tokens.")
+    bucket_edges: tuple[int, ...] = Field(description="Recommended: longest window of each length bucket.")
+
+    @property
+    def file_name(self) -> str:
+        """One for each form and device: `tuning-cpu-gathered-fp32.json`."""
+        return _file_name(self.device, self.form)
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The recommendation as environment variables."""
+        return {
+            "ENRICHER_MODEL__LANES": str(self.lanes),
+            "ENRICHER_BATCHING__MAX_BATCH_TOKENS": str(self.max_batch_tokens),
+            "ENRICHER_BATCHING__RUN_OVERHEAD_TOKENS": str(self.run_overhead_tokens),
+            "ENRICHER_BATCHING__BUCKET_EDGES": str(list(self.bucket_edges)),
+        }
+
+
+def write_tuning(folder: Path, tuning: Tuning) -> Path:
+    """Write the file. Raises OSError where the folder cannot be written."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / tuning.file_name
+    path.write_text(tuning.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    return path
+
+
+def tuning_for(model: PreparedModel, window_tokens: int, folders: Sequence[Path]) -> Tuning | None:
+    """The tuning that counts for `model` on this machine with windows of this length; None where there is none.
+
+    One that was made for something else, or cannot be read, is left out with a word in the log: it is advice.
+    """
+    for folder in folders:
+        path = folder / _file_name(model.device, model.form.name)
+        if not path.is_file():
+            continue
+        try:
+            tuning = Tuning.model_validate_json(path.read_bytes())
+        except (OSError, ValidationError) as error:
+            _log.warning("%s cannot be read, so defaults count (%s)", path, type(error).__name__)
+            continue
+        if differs := _differences(tuning, model, window_tokens):
+            _log.info("%s does not count here: another %s", path, ", ".join(differs))
+            continue
+        _log.info("lanes and batches as tuned on %s (%s)", tuning.created_at, path)
+        return tuning
+    return None
+
+
+def _differences(tuning: Tuning, model: PreparedModel, window_tokens: int) -> list[str]:
+    """In what the tuned worker differs from this one."""
+    here = {
+        "model": model.checkpoint.digest,
+        "processor": processor_name(model.device),
+        "number of cores": available_cores(),
+        "window length": window_tokens,
+    }
+    tuned = {
+        "model": tuning.model_digest,
+        "processor": tuning.processor,
+        "number of cores": tuning.cores,
+        "window length": tuning.window_tokens,
+    }
+    return [name for name, value in here.items() if tuned[name] != value]
+
+
+def _file_name(device: str, form: str) -> str:
+    return f"tuning-{device}-{form}.json"

@@ -1,0 +1,124 @@
+"""The files of a checkpoint -> its fast tokenizer, as they say it is, and proved to belong to the model."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+from enricher.errors import ModelError
+from enricher.inference.checkpoint.folder import VOCABULARY_FILES
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from enricher.inference.checkpoint.folder import Checkpoint
+
+OWN_FILE = "tokenizer.json"
+"""The whole tokenizer, as its own library wrote it. The other files only say what its class is to be made of."""
+_BERT_OPTIONS = {
+    "do_lower_case": "lowercase",
+    "strip_accents": "strip_accents",
+    "tokenize_chinese_chars": "handle_chinese_chars",
+}
+"""What tokenizer_config.json may say of BERT's normalizer, and what that is called there."""
+_WRITES_OWN_FILE = f"AutoTokenizer.from_pretrained(...).save_pretrained(...) writes a {OWN_FILE}."
+CASED_SHARE = 0.01
+"""Of a cased vocabulary about a third begins with a capital, of others nothing but special tokens."""
+
+
+def load_tokenizer(checkpoint: Checkpoint) -> Any:  # noqa: ANN401  transformers' own classes are untyped
+    """Its fast tokenizer, as its files have it. Raises ModelError where there is none, or one that is not its own."""
+    if not any((checkpoint.folder / name).is_file() for name in VOCABULARY_FILES):
+        # transformers would make a tokenizer with an empty vocabulary, and everything would be [UNK].
+        raise ModelError(f"{checkpoint.folder}: no tokenizer. One of {', '.join(VOCABULARY_FILES)} must be there.")
+    # Threads of ours each call encode_batch; the library's own threads would contend with them and with the lanes.
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    # transformers otherwise says on every start that PyTorch is missing. That is intended.
+    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
+    from transformers import AutoTokenizer, PreTrainedTokenizerFast  # noqa: PLC0415  half a second, and it reads the lines above
+
+    # A model's own class would take the vocabulary out of that file, and the rest from its own defaults: a cased BERT
+    # without a tokenizer_config.json would get its text in lower case.
+    own = (checkpoint.folder / OWN_FILE).is_file()
+    kind = PreTrainedTokenizerFast if own else AutoTokenizer
+    try:
+        tokenizer = kind.from_pretrained(checkpoint.folder, local_files_only=True, trust_remote_code=False)
+        if own:
+            _configure(tokenizer)
+        tokenizer("a")  # one without its token for unknown words fails at a text only
+    except Exception as error:
+        where = "" if own else f" There is no {OWN_FILE}; where this tokenizer loads, {_WRITES_OWN_FILE}"
+        raise ModelError(f"{checkpoint.folder}: its tokenizer cannot be loaded: {error}{where}") from error
+    if not own:
+        _require_case(tokenizer, checkpoint.folder)
+    return _checked(tokenizer, checkpoint)
+
+
+def _require_case(tokenizer: Any, folder: Path) -> None:  # noqa: ANN401  as above
+    """Whether BERT's text is put into lower case stands in no vocabulary, and transformers does it where nobody says."""
+    path = folder / "tokenizer_config.json"
+    said = json.loads(path.read_bytes()) if path.is_file() else {}
+    if "do_lower_case" in said or not getattr(tokenizer.backend_tokenizer.normalizer, "lowercase", False):
+        return
+    tokens = tokenizer.get_vocab().keys() - set(tokenizer.all_special_tokens)
+    if sum(token != token.lower() for token in tokens) > CASED_SHARE * len(tokens):
+        raise ModelError(
+            f"{folder}: the vocabulary has words in upper case, and nothing says whether text keeps its case: write "
+            f'"do_lower_case": false (or true) into tokenizer_config.json.'
+        )
+
+
+def _configure(tokenizer: Any) -> None:  # noqa: ANN401  as above
+    """What tokenizer_config.json says counts for more than tokenizer.json, as transformers has it."""
+    from tokenizers.normalizers import BertNormalizer  # noqa: PLC0415  it comes with transformers
+    from tokenizers.pre_tokenizers import ByteLevel  # noqa: PLC0415  the same
+
+    backend, said = tokenizer.backend_tokenizer, tokenizer.init_kwargs
+    if isinstance(normalizer := backend.normalizer, BertNormalizer):
+        for option, attribute in _BERT_OPTIONS.items():
+            if option in said:
+                setattr(normalizer, attribute, said[option])
+    if isinstance(splitter := backend.pre_tokenizer, ByteLevel) and "add_prefix_space" in said:
+        splitter.add_prefix_space = said["add_prefix_space"]
+
+
+def _checked(tokenizer: Any, checkpoint: Checkpoint) -> Any:  # noqa: ANN401  as above
+    if not tokenizer.is_fast:
+        raise ModelError(
+            f"{checkpoint.folder}: {type(tokenizer).__name__} is not a fast tokenizer, and only those give spans. "
+            f"Where it loads, {_WRITES_OWN_FILE}"
+        )
+    rows: int | None = checkpoint.config.vocab_size  # None: a model that is ONNX already need not say
+    if rows is not None and (needed := _embeddings_needed(tokenizer, rows)) > rows:
+        raise ModelError(
+            f"{checkpoint.folder}: the tokenizer has {needed} tokens and the model {rows} embeddings: "
+            f"they do not belong together."
+        )
+    return tokenizer
+
+
+def _embeddings_needed(tokenizer: Any, rows: int) -> int:  # noqa: ANN401  as above
+    """One for each token, but for special ones behind the last row: a class adds them unasked, and no window has them."""
+    backend = tokenizer.backend_tokenizer
+    added = backend.get_added_tokens_decoder().items()
+    size = backend.get_vocab_size() - sum(token.special and number >= rows for number, token in added)
+    needed: int = max([size, *(number + 1 for number in tokenizer("a")["input_ids"])])
+    return needed
+
+
+def pad_id_of(tokenizer: Any, checkpoint: Checkpoint) -> int:  # noqa: ANN401  as above
+    """What fills the space behind short windows. It is masked out: where the usual one has no embedding, any other does."""
+    known = (tokenizer.pad_token_id, checkpoint.config.pad_token_id)
+    rows: int | None = checkpoint.config.vocab_size
+    return next((each for each in known if each is not None and (rows is None or 0 <= each < rows)), 0)
+
+
+def specials_of(tokenizer: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:  # noqa: ANN401  as above
+    """The ids that the tokenizer itself puts before and after a text."""
+    encoded = tokenizer("a", return_special_tokens_mask=True)
+    ids, special = encoded["input_ids"], encoded["special_tokens_mask"]
+    plain = [index for index, is_special in enumerate(special) if not is_special]
+    if not plain:
+        raise ModelError("the tokenizer turns the letter a into nothing; it cannot be this model's")
+    return tuple(ids[: plain[0]]), tuple(ids[plain[-1] + 1 :])

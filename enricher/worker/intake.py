@@ -1,0 +1,185 @@
+"""From records to windows in the queue: decode, tokenise, cut. What cannot be enriched gets its dead letter here."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from math import ceil
+
+from enricher.core.assembly import finish_enriched
+from enricher.core.decoding import LabelScheme
+from enricher.core.long_articles import LongArticles
+from enricher.core.windowing import WindowCutter
+from enricher.errors import InvalidArticle
+from enricher.records import Article, DeadLetter, InFlight, RawRecord, TokenizedArticle, Tombstone, Unreadable
+from enricher.worker.ports import Lanes, Scheduler, Tokenized
+
+_ARTICLE_CHARS = 64
+"""What an article costs beside its text, as so many characters: an empty one is some work, too."""
+_LATELY = 32
+"""Articles that `room` is guessed from."""
+_LONG_BATCHES = 8
+"""Batches' worth of windows of one long article that the scheduler has: enough to keep the device busy with it alone."""
+_DECODED_BYTES = 1_000_000
+"""Of values that one turn of the loop decodes, but for the last one: hostile JSON takes 0.15 s for each megabyte."""
+
+
+@dataclass(slots=True)
+class Intake:
+    """Takes tickets on their way to the scheduler.
+
+    `chars_per_call`: how much text goes to the tokenizer at once, so that calls take alike, whatever the articles are; a
+    longer article goes alone.
+    """
+
+    decode: Callable[[bytes], Article]
+    tokenizer: Lanes[list[InFlight], Tokenized]
+    cutter: WindowCutter
+    scheduler: Scheduler
+    scheme: LabelScheme
+    chars_per_call: int
+    moved_s: float = 0.0
+    """When the tokenizer last gave something back, or had nothing to do."""
+    _long: LongArticles = field(default_factory=LongArticles)
+    _undecoded: deque[InFlight] = field(default_factory=deque)
+    _undecoded_bytes: int = 0
+    _waiting: deque[InFlight] = field(default_factory=deque)
+    _waiting_chars: int = 0
+    _usual_chars: float = 1_000.0
+    """Of an article, as they were lately; of what was refused, its bytes."""
+
+    @property
+    def room(self) -> int:
+        """How many more records may come, if they are as long as they were lately."""
+        room_chars = self.tokenizer.room * self.chars_per_call - self._waiting_chars - self._undecoded_bytes
+        return max(0, ceil(room_chars / self._usual_chars))
+
+    @property
+    def busy(self) -> bool:
+        """True while tickets are here or with the tokenizer."""
+        return bool(self._undecoded or self._waiting or self._long or self.tokenizer.busy)
+
+    def take(self, tickets: Iterable[InFlight]) -> None:
+        """Line up new tickets. A record without a value is a tombstone and needs no more."""
+        for ticket in tickets:
+            if ticket.raw.unreadable is not None:
+                ticket.finish(_unread(ticket.raw.unreadable))
+            elif ticket.raw.value is None:
+                ticket.finish(Tombstone())
+            elif self._long.is_long(ticket.raw):
+                self._long.wait(ticket)
+            else:
+                self._undecoded.append(ticket)
+                self._undecoded_bytes += _value_bytes(ticket)
+
+    def advance(self, now_s: float) -> bool:
+        """Decode, hand what waits to the tokenizer, queue the windows of what it gives back; True if something moved.
+
+        Decodes no more than one turn of the loop has the time for, whatever arrived in one poll.
+        """
+        moved = self._decode_some()
+        if not self.tokenizer.busy:
+            self.moved_s = now_s
+        while self._waiting and self.tokenizer.room:
+            self.tokenizer.submit(self._next_call())
+            moved = True
+        for ticket, tokens in (pair for chunk in self.tokenizer.completed() for pair in chunk):
+            moved = True
+            self.moved_s = now_s
+            if ticket.live:
+                self._queue(ticket, tokens, now_s)
+        moved |= self._begin_long()  # when results were taken back: others may take all room at once
+        at_once = _LONG_BATCHES * self.scheduler.max_batch_tokens // self.cutter.max_window_tokens
+        if windows := self._long.due(now_s, max(1, at_once)):
+            self.scheduler.add(windows)
+            moved = True
+        return moved
+
+    def drop_forgotten(self) -> None:
+        """Let go of tickets that nobody waits for any more, and of their windows."""
+        self._long.drop_forgotten()
+        self._undecoded = deque(ticket for ticket in self._undecoded if ticket.live)
+        self._undecoded_bytes = sum(map(_value_bytes, self._undecoded))
+        self._waiting = deque(ticket for ticket in self._waiting if ticket.live)
+        self._waiting_chars = sum(map(_chars, self._waiting))
+        self.scheduler.drop_forgotten()
+
+    def _begin_long(self) -> bool:
+        """Decode the next long article, where it may begin, and hand it to the tokenizer; True if there was one."""
+        if not self.tokenizer.room or not (ticket := self._long.next()):
+            return False
+        if self._decoded(ticket):
+            self._long.begin(ticket)
+            self.tokenizer.submit([ticket])
+        return True
+
+    def _decode_some(self) -> bool:
+        """Decode in the order of arrival, `_DECODED_BYTES` and the value that exceeds them; True if there was one."""
+        decoded_bytes, waiting = 0, bool(self._undecoded)
+        while self._undecoded and decoded_bytes < _DECODED_BYTES:
+            ticket = self._undecoded.popleft()
+            decoded_bytes += _value_bytes(ticket)
+            if self._decoded(ticket):
+                self._waiting.append(ticket)
+                self._waiting_chars += _chars(ticket)
+            chars = _chars(ticket) if ticket.article else _value_bytes(ticket)
+            self._usual_chars += (chars - self._usual_chars) / _LATELY
+        self._undecoded_bytes -= decoded_bytes
+        return waiting
+
+    def _decoded(self, ticket: InFlight) -> bool:
+        assert ticket.raw.value is not None
+        try:
+            _check_headers(ticket.raw)
+            ticket.article = self.decode(ticket.raw.value)
+        except InvalidArticle as error:
+            _refuse(ticket, error)
+            return False
+        return True
+
+    def _next_call(self) -> list[InFlight]:
+        """What goes to the tokenizer next, in the order of arrival."""
+        tickets = [self._waiting.popleft()]
+        chars = _chars(tickets[0])
+        while self._waiting and chars + _chars(self._waiting[0]) <= self.chars_per_call:
+            tickets.append(self._waiting.popleft())
+            chars += _chars(tickets[-1])
+        self._waiting_chars -= chars
+        return tickets
+
+    def _queue(self, ticket: InFlight, tokens: TokenizedArticle | InvalidArticle, now_s: float) -> None:
+        if isinstance(tokens, InvalidArticle):
+            _refuse(ticket, tokens)
+            return
+        windows = self.cutter.cut(ticket, tokens, now_s)
+        if not self._long.hold(ticket, windows):
+            self.scheduler.add(windows)
+        if not windows:
+            finish_enriched(ticket, self.scheme)
+
+
+def _check_headers(raw: RawRecord) -> None:
+    if omitted := raw.omitted_headers:
+        raise InvalidArticle(f"{omitted.count} headers are more than articles.max_headers allows; none of them is kept")
+
+
+def _value_bytes(ticket: InFlight) -> int:
+    return _ARTICLE_CHARS + len(ticket.raw.value or b"")
+
+
+def _chars(ticket: InFlight) -> int:
+    assert ticket.article is not None
+    return _ARTICLE_CHARS + ticket.article.length_chars
+
+
+def _unread(why: Unreadable) -> DeadLetter:
+    message = (
+        f"the client cannot unpack the batch at offset {why.batch_offset}, so nothing of this record is known but where it "
+        f"stands: {why.reason}"
+    )
+    return DeadLetter("decode", "UnreadableBatch", message)
+
+
+def _refuse(ticket: InFlight, error: InvalidArticle) -> None:
+    ticket.finish(DeadLetter(error.stage, type(error).__name__, str(error)))

@@ -1,0 +1,141 @@
+"""How much the loop may take in, how long it may wait, and whether anything still moves.
+
+Looks at the queues of the others and has none of its own, but for the note since when there has been no room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from enricher.core.attempts import Attempts
+from enricher.core.offsets import OffsetTracker
+from enricher.errors import Stalled
+from enricher.records import Batch, BatchResult
+from enricher.worker.intake import Intake
+from enricher.worker.ports import Lanes, Source
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The bounds of every queue and wait in the loop; `settings/groups.py` says what each is for."""
+
+    max_in_flight: int
+    max_in_flight_bytes: int
+    max_queued_tokens: int
+    publish_interval_s: float
+    poll_interval_s: float
+    idle_wait_s: float
+    pause_after_s: float
+    engine_timeout_s: float
+    stall_timeout_s: float
+    drain_timeout_s: float
+    max_deaths_at_offset: int
+
+
+class Pacing:
+    """Reads the state of the rooms and answers the loop's questions about it."""
+
+    def __init__(
+        self,
+        source: Source,
+        intake: Intake,
+        engine: Lanes[Batch, BatchResult],
+        tracker: OffsetTracker,
+        limits: Limits,
+        clock: Callable[[], float],
+    ) -> None:
+        self._source = source
+        self._intake = intake
+        self._scheduler = intake.scheduler
+        self._engine = engine
+        self._tracker = tracker
+        self._limits = limits
+        self._clock = clock
+        self.attempts = Attempts(limits.max_deaths_at_offset, limits.max_in_flight)
+        """Whether a record may be about that kills the process."""
+        self._paused = False
+        self._full_since_s: float | None = None
+        self._engine_moved_s = clock()
+        self.engine_waits_s = 0.0
+        """How long the engine, with work, had given nothing back when the loop last looked. Others may read it."""
+        self.tokenizer_waits_s = 0.0
+        """The same of the tokenizer."""
+
+    @property
+    def engine_timeout_s(self) -> float:
+        """The bound of both waits."""
+        return self._limits.engine_timeout_s
+
+    @property
+    def room(self) -> int:
+        """How many records may be read now."""
+        limits, tracker = self._limits, self._tracker
+        if self.attempts.suspects:  # one record, and nothing forgotten that is still with a thread
+            return int(not (tracker.in_flight or self.busy))
+        if tracker.in_flight_bytes >= limits.max_in_flight_bytes:
+            return 0
+        if self._scheduler.queued_tokens >= limits.max_queued_tokens:
+            return 0
+        return max(0, min(limits.max_in_flight - tracker.in_flight, self._intake.room))
+
+    @property
+    def busy(self) -> bool:
+        """True while a lane has work: then somebody will ring the bell."""
+        return self._intake.busy or self._engine.busy > 0
+
+    @property
+    def waits_in_poll(self) -> bool:
+        """True where the next poll may be the place to wait: nobody will ring the bell, and records may come."""
+        return not self.busy and self.room > 0
+
+    def may_poll(self, room: int) -> bool:
+        """Whether to poll at all.
+
+        Without room for long the source is paused and polled all the same, so that the group does not take this worker
+        for dead; pausing at once would throw away what the client has prefetched.
+        """
+        now_s = self._clock()
+        if room:
+            self._full_since_s = None
+            if self._paused:
+                self._source.resume()
+                self._paused = False
+            return True
+        self._full_since_s = now_s if self._full_since_s is None else self._full_since_s
+        if not self._paused and now_s - self._full_since_s > self._limits.pause_after_s:
+            self._source.pause()
+            self._paused = True
+        return self._paused
+
+    def wait_s(self, next_publish_s: float) -> float:
+        """Seconds for which nothing will need the loop, unless a bell rings or a record arrives."""
+        now_s = self._clock()
+        deadlines = [now_s + self._limits.idle_wait_s]
+        if self.busy and self.room:
+            deadlines.append(now_s + self._limits.poll_interval_s)
+        due_s = self._scheduler.next_due_s()
+        if due_s is not None and self._engine.room:
+            deadlines.append(due_s)
+        if self._tracker.publishable():
+            deadlines.append(next_publish_s)
+        return max(0.0, min(deadlines) - now_s)
+
+    def engine_moved(self) -> None:
+        """Note that the engine gave something back, or got its first batch after a rest."""
+        self._engine_moved_s = self._clock()
+
+    def check_progress(self) -> None:
+        """Work that hangs on the device, or is nowhere any more, would hold its partition for ever: raise Stalled."""
+        now_s, limit_s = self._clock(), self._limits.engine_timeout_s
+        self.engine_waits_s = now_s - self._engine_moved_s if self._engine.busy else 0.0
+        self.tokenizer_waits_s = now_s - self._intake.moved_s if self._intake.tokenizer.busy else 0.0
+        if self.engine_waits_s > limit_s:
+            message = f"the model has not finished a batch for {limit_s:g} s"
+            raise Stalled(message)
+        if self.tokenizer_waits_s > limit_s:
+            message = f"the tokenizer has not finished anything for {limit_s:g} s"
+            raise Stalled(message)
+        if not (self.busy or self._scheduler.queued_windows) and self._tracker.unfinished():
+            message = "an article is in flight, but neither with the tokenizer, nor queued, nor with the engine"
+            raise Stalled(message)

@@ -1,0 +1,198 @@
+"""The one recovery path, for every trouble in a transaction: settle it with a new producer, rewind, go on. And the start.
+
+What is in flight has been forgotten by then. Bounded in time and in attempts; beyond, the process ends and its successor
+does the same from the start, which waits for its brokers within the same bound.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from enricher.errors import (
+    BrokerError,
+    MissingTopic,
+    ProducerFenced,
+    RecoveryExhausted,
+    RefusedOutput,
+    TransactionTrouble,
+)
+from enricher.records import DeadLetter, InFlight, Partition, RawRecord
+from enricher.runtime.wakeup import Latch
+from enricher.runtime.watchdog import Guard
+from enricher.worker.ports import PartitionListener, Rivals, Sink, Source
+
+log = logging.getLogger(__name__)
+
+_NOTED = 20
+_SAY_EVERY_S = 10.0
+"""Between two lines that say what is being waited for."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryLimits:
+    """`timeout_s`: for one recovery, all its attempts. `attempt_timeout_s`: the bound of one attempt, watched.
+
+    `missing_topic_s`: how long a topic may be missing at the start. `max_in_a_row`: recoveries without a transaction that
+    succeeded between them. Pauses between attempts double from
+    `first_pause_s` to `longest_pause_s`.
+    """
+
+    timeout_s: float
+    attempt_timeout_s: float
+    max_in_a_row: int
+    first_pause_s: float = 0.1
+    longest_pause_s: float = 5.0
+    missing_topic_s: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryNote:
+    """A recovery that is over: when it began by the worker's clock, the kind of trouble, how long it took, its success."""
+
+    began_s: float
+    reason: str
+    duration_s: float
+    settled: bool
+
+
+class Recovery:
+    """Brings source and sink to a known state: nothing open, read from the committed offsets.
+
+    `rivals`: of a sink that can be fenced.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        sink: Sink,
+        limits: RecoveryLimits,
+        *,
+        clock: Callable[[], float],
+        guard: Guard,
+        rivals: Rivals | None = None,
+    ) -> None:
+        self._source = source
+        self._sink = sink
+        self._limits = limits
+        self._clock = clock
+        self._guard = guard
+        self._rivals = rivals
+        self._in_a_row = 0
+        self._refusals: dict[tuple[Partition, int], DeadLetter] = {}
+        self.noted: deque[RecoveryNote] = deque(maxlen=_NOTED)
+        """The last ones, oldest first. Others may read them."""
+
+    def succeeded(self, committable: Mapping[Partition, int]) -> None:
+        """A transaction that committed these offsets went through: whatever the trouble was, it is over."""
+        self._in_a_row = 0
+        for partition, offset in [at for at in self._refusals if at[1] < committable.get(at[0], 0)]:
+            del self._refusals[partition, offset]
+
+    def refusal_of(self, raw: RawRecord) -> DeadLetter | None:
+        """The dead letter of a record whose output the broker refused.
+
+        Kept until the record's offset is committed: with two such records in one transaction, one refused at a time, a
+        note that is forgotten on reading would have them refused in turns for ever.
+        """
+        return self._refusals.get((raw.partition, raw.offset)) if self._refusals else None
+
+    def connect(self, listener: PartitionListener, stopping: Latch) -> bool:
+        """The start: open sink and source, and return True; False when the worker is asked to stop meanwhile.
+
+        Raises RecoveryExhausted where no broker answers within the bound of a recovery, BrokerError for what one says.
+        """
+        missing_s: float | None = None
+
+        def attempt() -> None:
+            nonlocal missing_s
+            try:
+                self._open(listener)
+            except MissingTopic as missing:
+                missing_s = missing_s or self._clock()
+                if self._clock() - missing_s > self._limits.missing_topic_s:
+                    raise BrokerError(str(missing)) from missing
+                raise
+
+        return self._try(attempt, "not connected", stopping)
+
+    def run(self, trouble: TransactionTrouble, stopping: Latch) -> bool:
+        """Try until it works, and return True; False, with nothing settled, when the worker is asked to stop meanwhile.
+
+        Raises RecoveryExhausted beyond its bounds, and what sink and rivals find fatal (Fenced, BrokerError).
+        """
+        log.warning("recovering: %s", trouble)
+        began_s, settled = self._clock(), False
+
+        def attempt() -> None:
+            with self._guard("recovering", self._limits.attempt_timeout_s):
+                if self._rivals and isinstance(trouble, ProducerFenced):
+                    self._rivals.settle(began_s, stopping)
+                self._sink.recover()
+                self._source.rewind()
+
+        try:
+            self._count(trouble)
+            settled = self._try(attempt, "not recovered", stopping)
+        finally:
+            self.noted.append(RecoveryNote(began_s, type(trouble).__name__, self._clock() - began_s, settled))
+        if settled:
+            log.info("recovered: reading on from the committed offsets")
+        return settled
+
+    def _open(self, listener: PartitionListener) -> None:
+        with self._guard("connecting", self._limits.attempt_timeout_s):
+            self._sink.open()
+            if self._rivals:
+                self._rivals.begin()
+            self._source.open(listener)
+
+    def _try(self, attempt: Callable[[], None], not_yet: str, stopping: Latch) -> bool:
+        began_s = self._clock()
+        next_line_s = began_s
+        # No power above 2^30: a float has an end, and the longest pause is reached long before.
+        pause_s = self._limits.first_pause_s * 2 ** min(self._in_a_row - 1, 30) if self._in_a_row > 1 else 0.0
+        while not stopping.wait(min(pause_s, self._limits.longest_pause_s)):
+            self._sink.serve()
+            try:
+                attempt()
+            except TransactionTrouble as trouble:
+                now_s, limit_s = self._clock(), self._limits.timeout_s
+                if now_s - began_s > limit_s:
+                    message = f"{not_yet} within {limit_s:g} s, last: {trouble}; is the broker reachable?"
+                    raise RecoveryExhausted(message) from trouble
+                if now_s >= next_line_s:
+                    log.warning("%s after %.0f of %g s: %s", not_yet, now_s - began_s, limit_s, trouble)
+                    next_line_s = now_s + _SAY_EVERY_S
+                pause_s = max(self._limits.first_pause_s, pause_s * 2)
+            else:
+                return True
+        return False
+
+    def _count(self, trouble: TransactionTrouble) -> None:
+        """Remember refusals, of which each is a step forward; count everything else."""
+        if isinstance(trouble, RefusedOutput):
+            for ticket in trouble.tickets:
+                self._refusals[ticket.raw.partition, ticket.raw.offset] = _refusal(ticket, trouble)
+            return
+        if self._in_a_row >= self._limits.max_in_a_row:
+            message = f"{self._in_a_row} recoveries in a row without a transaction that succeeded, last: {trouble}"
+            raise RecoveryExhausted(message) from trouble
+        self._in_a_row += 1
+
+
+def _refusal(ticket: InFlight, trouble: RefusedOutput) -> DeadLetter:
+    """What to write instead of the output that was refused: a dead letter, or a smaller one. Raises BrokerError."""
+    letter = ticket.outcome
+    if not isinstance(letter, DeadLetter):
+        return DeadLetter("publish", "RefusedOutput", str(trouble))
+    if form := letter.form.smaller:
+        return replace(letter, form=form)
+    where = f"{ticket.raw.partition.topic}[{ticket.raw.partition.number}] offset {ticket.raw.offset}"
+    message = (
+        f"the broker refuses even the bare dead letter of {where}: {trouble}; "
+        "compare the topic's max.message.bytes and cleanup.policy"
+    )
+    raise BrokerError(message) from trouble

@@ -1,0 +1,100 @@
+"""Looks at the rooms and says how full they are. Asked from other threads, so it only reads, and asks nobody to wait."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from enricher.core.offsets import OffsetTracker
+from enricher.records import Batch, BatchResult, InFlight, Partition
+from enricher.stats.snapshot import Connection, Levels, WorkerState
+from enricher.worker.intake import Intake
+from enricher.worker.ports import Lanes, Source
+
+
+@dataclass(frozen=True, slots=True)
+class _Trouble:
+    """Since when there is a recovery, and how old the oldest unprocessed record was at its beginning."""
+
+    since_s: float
+    age_s: float
+
+
+@dataclass(slots=True)
+class Gauges:
+    """What can be seen of a worker from outside. The loop notes the few things here that nobody else knows."""
+
+    source: Source
+    intake: Intake
+    engine: Lanes[Batch, BatchResult]
+    tracker: OffsetTracker
+    clock: Callable[[], float]
+    epoch_clock: Callable[[], float] = field(default=time.time)
+    turned_s: float = 0.0
+    """When the loop last began a turn."""
+    held_back: int = 0
+    """As it was after the last release."""
+    stopping: bool = False
+    publishing: Sequence[InFlight] = ()
+    """What the running transaction is to publish: no longer in flight, and not yet done."""
+    _trouble: _Trouble | None = None
+
+    @contextmanager
+    def recovering(self) -> Iterator[None]:
+        """Around a recovery, from before anything is forgotten: what was unprocessed then still is, and gets older."""
+        self._trouble = _Trouble(self.clock(), self.read().oldest_age_s)
+        try:
+            yield
+        finally:
+            self._trouble, self.publishing = None, ()
+
+    def read(self) -> Levels:
+        """Everything, about now."""
+        scheduler, tracker, engine = self.intake.scheduler, self.tracker, self.engine
+        connection = self.source.connection()
+        lags = self._lags(connection)
+        return Levels(
+            state=self._state(connection),
+            connection=connection,
+            partitions=len(tracker.partitions),
+            lags=lags,
+            unstable={p: found for p, found in connection.unstable.items() if p in tracker.partitions},
+            oldest_age_s=self._oldest_age_s(connection, lags),
+            in_flight_articles=tracker.in_flight,
+            in_flight_bytes=tracker.in_flight_bytes,
+            held_back_articles=self.held_back,
+            queued_windows=scheduler.queued_windows,
+            queued_tokens=scheduler.queued_tokens,
+            budget_tokens=scheduler.max_batch_tokens,
+            lanes=engine.threads,
+            engine_busy_s=engine.busy_s,
+            engine_starved_s=engine.starved_s,
+            # A recovery is one long turn, whose attempts the watchdog bounds one by one.
+            turn_age_s=0.0 if self._trouble else max(0.0, self.clock() - self.turned_s),
+        )
+
+    def _state(self, connection: Connection) -> WorkerState:
+        if self.stopping:
+            return WorkerState.DRAINING
+        if self._trouble:
+            return WorkerState.RECOVERING
+        return WorkerState.WORKING if connection.joined else WorkerState.JOINING
+
+    def _lags(self, connection: Connection) -> Mapping[Partition, int]:
+        ends = connection.ends
+        # What has given nothing yet stands where it began.
+        standing = {**connection.starts, **self.tracker.committable()}
+        return {partition: max(0, ends[partition] - at) for partition, at in standing.items() if partition in ends}
+
+    def _oldest_age_s(self, connection: Connection, lags: Mapping[Partition, int]) -> float:
+        oldest_s = self.tracker.oldest_timestamp_s({partition for partition, lag in lags.items() if lag > 0})
+        stamps_s = [oldest_s, *(ticket.raw.timestamp_s for ticket in self.publishing)]
+        known_s = self.epoch_clock() - min((stamp_s for stamp_s in stamps_s if stamp_s is not None), default=math.inf)
+        untimed_s = self.tracker.oldest_untimed_s()
+        here_s = 0.0 if untimed_s is None else self.clock() - untimed_s
+        trouble = self._trouble
+        left_s = 0.0 if trouble is None else trouble.age_s + self.clock() - trouble.since_s
+        return max(0.0, known_s, here_s, connection.away_s, connection.silent_s, left_s)

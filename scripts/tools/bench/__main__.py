@@ -1,0 +1,86 @@
+"""Runs the legs one after the other, prints their tables, and writes PNG, HTML and JSON."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import orjson
+import typer
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from tools.bench.bench import Bench
+from tools.bench.drawing import save_png
+from tools.bench.machine import describe
+from tools.bench.outcome import Outcome, Table
+from tools.bench.page import html
+
+LEGS = ("limit", "around", "telemetry", "batching", "latency", "peers", "scale", "cost")
+"""Modules of benchmark.legs, in the order of the page. Each has `ABOUT` and `measure(bench) -> Outcome`."""
+
+
+def main(
+    legs: Annotated[list[str] | None, typer.Argument(help=f"Which of {', '.join(LEGS)}; all by default.")] = None,
+    repetitions: Annotated[int, typer.Option(min=1, help="How often each contender runs, in turn.")] = 5,
+    out: Annotated[Path | None, typer.Option(help="Folder for page.html, figures.json and the plots as PNG.")] = None,
+    *,
+    quick: Annotated[bool, typer.Option("--quick", help="Small numbers, to see that all works.")] = False,
+) -> None:
+    """Measure the worker, Kafka to Kafka, against its own model and against what a team would write instead."""
+    logging.basicConfig(level=logging.ERROR)
+    chosen = legs or list(LEGS)
+    if unknown := sorted(set(chosen) - set(LEGS)):
+        raise typer.BadParameter(f"{', '.join(unknown)}: the legs are {', '.join(LEGS)}")
+    outcomes, about = _measured([name for name in LEGS if name in chosen], repetitions, quick=quick)
+    for outcome in outcomes.values():
+        for table in outcome.tables:
+            Console().print(_rich(table))
+        for claim in outcome.claims:
+            Console().print(f"{'held  ' if claim.held else 'MISSED'}  {claim.text}", highlight=False)
+    if out:
+        _write(out, outcomes, about)
+
+
+def _measured(names: list[str], repetitions: int, *, quick: bool) -> tuple[dict[str, Outcome], dict[str, str]]:
+    outcomes, about = {}, {}
+    # Lines, and no spinner: its thread would take processor time from what is measured.
+    console = Console(stderr=True, highlight=False)
+    bench = Bench(1 if quick else repetitions, quick, console.print)
+    with bench.closing:
+        for name in names:
+            module = importlib.import_module(f"tools.bench.legs.{name}")
+            about[name] = module.ABOUT
+            bench.say = lambda text, name=name: console.print(f"{name}: {text}")  # type: ignore[misc]
+            outcomes[name] = module.measure(bench)
+    return outcomes, about
+
+
+def _rich(table: Table) -> RichTable:
+    drawn = RichTable(title=table.title, caption=table.note or None, title_justify="left", caption_justify="left")
+    for index, column in enumerate(table.columns):
+        drawn.add_column(column, justify="right" if index else "left")
+    for row in table.rows:
+        drawn.add_row(*row)
+    return drawn
+
+
+def _write(folder: Path, outcomes: dict[str, Outcome], about: dict[str, str]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    machine, command = describe(), shlex.join(["scripts/bench", *sys.argv[1:]])
+    figures: dict[str, Any] = {"machine": machine, "command": command}
+    figures |= {name: outcome.figures for name, outcome in outcomes.items()}
+    (folder / "figures.json").write_bytes(orjson.dumps(figures, option=orjson.OPT_INDENT_2))
+    (folder / "page.html").write_text(html(outcomes, about, machine, command), encoding="utf-8")
+    for outcome in outcomes.values():
+        for plot in outcome.plots:
+            save_png(plot, folder)
+    Console(stderr=True).print(f"written: {folder / 'page.html'}", highlight=False)
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,144 @@
+"""What every leg is given: settings, the model, the broker, articles, and a way to say what it is doing."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import orjson
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from enricher.app import Model, load_model
+from enricher.settings import Settings, load_settings
+from tools.bench.machine import LoadMeter
+from tools.kafka import Cluster
+
+PARTITIONS = 8
+Headers = Sequence[tuple[str, bytes]]
+
+
+@dataclass
+class Bench:
+    """Made once for all legs. What is costly (model, broker) is made when the first leg asks for it."""
+
+    repetitions: int
+    quick: bool
+    """Small numbers, to see that everything works; such figures mean nothing."""
+    say: Callable[[str], None]
+    closing: ExitStack = field(default_factory=ExitStack)
+
+    @cached_property
+    def settings(self) -> Settings:
+        """As the worker reads them: environment and all."""
+        return load_settings()
+
+    @cached_property
+    def model(self) -> Model:
+        """The configured model, in the form that the settings choose, warm."""
+        self.say("loading the model")
+        return load_model(self.settings)
+
+    @cached_property
+    def float32_model(self) -> Model:
+        """The same in fp32, which is the configured one where the settings choose that."""
+        if self.model.card.precision == "fp32":
+            return self.model
+        plain = self.settings.model.model_copy(update={"precision": "fp32"})
+        return load_model(self.settings.model_copy(update={"model": plain}))
+
+    @cached_property
+    def cluster(self) -> Cluster:
+        """A broker of this run's own, warm."""
+        self.say("starting Kafka")
+        cluster = self.closing.enter_context(Cluster(nodes=1))
+        cluster.warm_up()
+        return cluster
+
+    def meter(self) -> LoadMeter:
+        """Start measuring load; the broker's share is counted apart."""
+        return LoadMeter(self.broker_pids)
+
+    def broker_pids(self) -> list[int]:
+        """The broker's processes; none where no leg has asked for a broker yet: asking for pids starts nothing."""
+        cluster: Cluster | None = vars(self).get("cluster")
+        return [node.pid for node in cluster.nodes if node.running] if cluster else []
+
+    def settings_for(self, topics: Topics, **changes: Mapping[str, object]) -> Settings:
+        """The settings, between these topics. `changes`: other values by group, such as `worker={"idle_wait_ms": 5}`."""
+        kafka = {
+            "bootstrap_servers": self.cluster.bootstrap_servers,
+            "group_id": topics.name,
+            "instance": f"bench-{uuid.uuid4().hex[:6]}",
+            "input_topic": topics.input,
+            "output_topic": topics.output,
+            "dead_letter_topic": topics.dead_letter,
+        }
+        groups = {"kafka": kafka, **changes}
+        updated = {
+            group: getattr(self.settings, group).model_copy(update=dict(values)) for group, values in groups.items()
+        }
+        return self.settings.model_copy(update=updated)
+
+    @contextmanager
+    def topics(
+        self, values: Sequence[bytes] = (), *, partitions: int = PARTITIONS, headers: Headers = ()
+    ) -> Iterator[Topics]:
+        """Three topics for one run, the articles in the first, keyed by id; deleted afterwards."""
+        topics = Topics(f"bench-{uuid.uuid4().hex[:8]}")
+        admin = AdminClient({"bootstrap.servers": self.cluster.bootstrap_servers})
+        for future in admin.create_topics([NewTopic(name, partitions, 1) for name in topics.all]).values():
+            future.result(30)
+        try:
+            self.publish(topics, values, headers)
+            yield topics
+        finally:
+            for future in admin.delete_topics(list(topics.all)).values():
+                future.result(30)
+
+    def publish(self, topics: Topics, values: Sequence[bytes], headers: Headers = ()) -> None:
+        """Write articles to the input topic, all with these headers, and wait until the broker has them."""
+        producer = Producer({"bootstrap.servers": self.cluster.bootstrap_servers, "linger.ms": 20})
+        for value in values:
+            key = orjson.loads(value)["id"].encode()
+            while not _taken(producer, topics.input, key, value, headers):
+                producer.poll(0.1)  # the client's queue is full: let it send
+        assert producer.flush(60) == 0, "the broker has not acknowledged all articles"
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """The names of one run's topics; `name` is the group's too."""
+
+    name: str
+
+    @property
+    def input(self) -> str:
+        """Articles."""
+        return f"{self.name}.articles"
+
+    @property
+    def output(self) -> str:
+        """Enriched records."""
+        return f"{self.name}.entities"
+
+    @property
+    def dead_letter(self) -> str:
+        """Dead letters."""
+        return f"{self.name}.dead-letters"
+
+    @property
+    def all(self) -> tuple[str, str, str]:
+        """All three."""
+        return self.input, self.output, self.dead_letter
+
+
+def _taken(producer: Producer, topic: str, key: bytes, value: bytes, headers: Headers) -> bool:
+    try:
+        producer.produce(topic, value, key, headers=list(headers))
+    except BufferError:
+        return False
+    return True

@@ -1,0 +1,73 @@
+"""A process of this bench's own, talked to in lines of JSON: its input commands it, its end of input ends it.
+
+So nothing outlives the bench, however that ends.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from types import TracebackType
+from typing import Any, Self
+
+import orjson
+
+from tools import SCRIPTS
+
+_LEAVE_S = 60.0
+"""Leaving is finishing what is on the device and saying goodbye to the broker; a busy machine takes its time."""
+
+
+class Child:
+    """`python -m module`, started at once. Leaving the context asks it to end; after an error it is killed."""
+
+    def __init__(self, module: str) -> None:
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(SCRIPTS), *filter(None, _search_path())])}
+        self._module = module
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", module], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+        )
+
+    def say(self, message: object) -> None:
+        """Send one message."""
+        assert self._process.stdin, "said something to a process that was asked to end"
+        self._process.stdin.write(orjson.dumps(message) + b"\n")
+        self._process.stdin.flush()
+
+    def hear(self) -> dict[str, Any]:
+        """The next message. Blocks; the other side bounds its own waits. Raises RuntimeError where it ended instead."""
+        assert self._process.stdout, "the pipe is made at the start"
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{self._module} ended with code {self._process.wait()}; its reason is above")
+        message: dict[str, Any] = orjson.loads(line)
+        return message
+
+    def leave(self) -> None:
+        """Ask it to end and wait for it. Raises RuntimeError where it ended badly."""
+        if self._process.stdin and not self._process.stdin.closed:
+            self._process.stdin.close()
+        if code := self._process.wait(_LEAVE_S):
+            raise RuntimeError(f"{self._module} ended with code {code}; its reason is above")
+
+    def kill(self) -> None:
+        """End it now."""
+        self._process.kill()
+        self._process.wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None:
+                self.leave()
+        finally:
+            self.kill()
+
+
+def _search_path() -> list[str]:
+    return os.environ.get("PYTHONPATH", "").split(os.pathsep)

@@ -1,0 +1,120 @@
+"""Plots as PNG and SVG, with matplotlib. Knows plots and nothing of what they show."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import matplotlib as mpl
+from cycler import cycler
+
+mpl.use("agg")
+import matplotlib.pyplot as plt
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.axes import Axes
+
+    from tools.bench.outcome import Plot, Series
+
+_COLOURS = ("#2563eb", "#c2571a", "#0f8a7a", "#8b3fc7", "#a8860b", "#5c6875", "#be185d", "#15803d")
+_STYLE: dict[Any, Any] = {
+    "font.family": "sans-serif",
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 12,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#e9edf2",
+    "legend.frameon": False,
+    "svg.hashsalt": "enricher",
+}
+
+
+def save_png(plot: Plot, folder: Path) -> Path:
+    """Write `folder/<name>.png`, 160 dots per inch."""
+    path = folder / f"{plot.name}.png"
+    path.write_bytes(_drawn(plot, "png"))
+    return path
+
+
+def svg(plot: Plot) -> str:
+    """The plot as an `<svg>` element, for the page."""
+    text = _drawn(plot, "svg").decode()
+    return text[text.index("<svg") :]
+
+
+def _drawn(plot: Plot, file_format: str) -> bytes:
+    with mpl.rc_context({**_STYLE, "axes.prop_cycle": cycler(color=_COLOURS)}):
+        figure, axes = plt.subplots(figsize=(8, 4.2), layout="constrained")
+        _KINDS[plot.kind](axes, plot.series)
+        if plot.limit:
+            name, at = plot.limit
+            (axes.axvline if plot.kind == "barh" else axes.axhline)(
+                at, color="#c0263a", linestyle="--", linewidth=1.2, label=name
+            )
+        axes.set(title=plot.title, xlabel=plot.x_label, ylabel=plot.y_label)
+        if plot.log_x:
+            axes.set_xscale("log")
+        if plot.log_y:
+            axes.set_yscale("log")
+        if len(plot.series) > 1 or plot.limit:
+            figure.legend(loc="outside lower center", ncols=4)  # never over what it explains
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format=file_format, dpi=160, metadata={"Date": None} if file_format == "svg" else None)
+        plt.close(figure)
+    return buffer.getvalue()
+
+
+def _bars(axes: Axes, series: Sequence[Series]) -> None:
+    width = 0.8 / len(series)
+    for index, each in enumerate(series):
+        places = [place + (index - (len(series) - 1) / 2) * width for place in range(len(each.y))]
+        axes.bar(places, each.y, width * 0.92, yerr=_spread(each), label=each.name, ecolor="#17202b", capsize=2)
+    axes.set_xticks(range(len(series[0].x)), [str(name) for name in series[0].x])
+    axes.grid(visible=False, axis="x")
+
+
+def _barh(axes: Axes, series: Sequence[Series]) -> None:
+    height = 0.8 / len(series)
+    for index, each in enumerate(series):
+        places = [place + (index - (len(series) - 1) / 2) * height for place in range(len(each.y))]
+        axes.barh(places, each.y, height * 0.92, xerr=_spread(each), label=each.name, ecolor="#17202b", capsize=2)
+    axes.set_yticks(range(len(series[0].x)), [str(name) for name in series[0].x])
+    axes.invert_yaxis()
+    axes.grid(visible=False, axis="y")
+
+
+def _lines(axes: Axes, series: Sequence[Series]) -> None:
+    for each in series:
+        axes.plot(each.x, each.y, marker="o", markersize=4, label=each.name)
+        if each.low is not None and each.high is not None:
+            axes.fill_between(each.x, each.low, each.high, alpha=0.15)
+
+
+def _stacked(axes: Axes, series: Sequence[Series]) -> None:
+    """Horizontal bars of parts, one series per part. Where there are more parts than colours, the rest is hatched."""
+    left = [0.0] * len(series[0].y)
+    for index, each in enumerate(series):
+        hatch = "///" if index >= len(_COLOURS) else None
+        axes.barh(range(len(each.y)), each.y, left=left, label=each.name, hatch=hatch, edgecolor="white", linewidth=0)
+        left = [before + value for before, value in zip(left, each.y, strict=True)]
+    axes.set_yticks(range(len(series[0].x)), [str(name) for name in series[0].x])
+    axes.invert_yaxis()
+    axes.grid(visible=False, axis="y")
+
+
+def _spread(series: Series) -> list[list[float]] | None:
+    if series.low is None or series.high is None:
+        return None
+    below = [max(0.0, y - low) for y, low in zip(series.y, series.low, strict=True)]
+    above = [max(0.0, high - y) for y, high in zip(series.y, series.high, strict=True)]
+    return [below, above]
+
+
+_KINDS = {"bars": _bars, "barh": _barh, "lines": _lines, "stacked": _stacked}

@@ -1,0 +1,85 @@
+"""What is run: windows of random ids, all of one length or as long as the sample articles' are; and how they are batched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import cycle, islice
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from enricher.codec import decode_article
+from enricher.core.windowing import WindowCutter
+from enricher.errors import InvalidArticle
+from enricher.inference.run.model import open_model
+from enricher.inference.tokenizer.articles import ArticleTokenizer
+from enricher.records import InFlight, Partition, RawRecord, Window
+from tools import ARTICLES
+from tools.bench.model.cases import as_they_come
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+EVEN_TOKENS = 256
+LONGEST_TOKENS, OVERLAP_TOKENS = 512, 64
+FIRST_ID = 5
+"""Below it are special tokens in every vocabulary that we read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Windows to run. `lengths_tokens` is that of each, special tokens included."""
+
+    name: str
+    lengths_tokens: tuple[int, ...]
+
+    def windows(self, vocabulary: int) -> list[Window]:
+        """Random ids; the seed is fixed."""
+        rng = np.random.default_rng(0)
+        return [_window(rng.integers(FIRST_ID, vocabulary, length, np.int32)) for length in self.lengths_tokens]
+
+
+def cases(windows: int) -> list[Case]:
+    """The two cases, of about the same number of windows."""
+    news = _news_lengths()
+    order = np.random.default_rng(0).permutation(len(news))
+    mixed = tuple(islice(cycle(news[index] for index in order), windows))
+    return [Case(f"{EVEN_TOKENS} tokens", (EVEN_TOKENS,) * windows), Case("news mix", mixed)]
+
+
+def packed_batches(windows: Sequence[Window], max_tokens: int) -> list[list[Window]]:
+    """In order, as many as `max_tokens` holds: packed batches have no use for similar lengths."""
+    batches: list[list[Window]] = [[]]
+    room = max_tokens
+    for window in windows:
+        if window.length_tokens > room and batches[-1]:
+            batches.append([])
+            room = max_tokens
+        batches[-1].append(window)
+        room -= window.length_tokens
+    return batches
+
+
+def padded_batches(windows: Iterable[Window], max_tokens: int) -> list[list[Window]]:
+    """Sorted by length first, so that least is padded: the best that padding can do."""
+    return as_they_come(sorted(windows, key=lambda window: window.length_tokens), max_tokens)
+
+
+def _news_lengths() -> list[int]:
+    """Of the sample articles' windows, as the embedded model's tokenizer counts, cut at 512."""
+    tokenizer = ArticleTokenizer(open_model(None), max_article_tokens=1_000_000, too_long="truncate")
+    cutter = WindowCutter(LONGEST_TOKENS, OVERLAP_TOKENS, tokenizer.specials_before, tokenizer.specials_after)
+    articles = [decode_article(line, max_article_chars=1_000_000) for line in ARTICLES.read_bytes().splitlines()]
+    lengths: list[int] = []
+    for tokens in tokenizer.tokenize(articles):
+        assert not isinstance(tokens, InvalidArticle), "the samples are well-formed"
+        lengths += [window.length_tokens for window in cutter.cut(_ticket(), tokens, now_s=0.0)]
+    return lengths
+
+
+def _ticket() -> InFlight:
+    return InFlight(RawRecord(Partition("samples", 0), 0, None, None), arrived_s=0.0)
+
+
+def _window(ids: np.ndarray) -> Window:
+    return Window(_ticket(), ids, start=0, own_start=0, own_stop=0, specials_before=0, arrived_s=0.0)

@@ -1,0 +1,81 @@
+"""Times a leg over a case: every shape warmed on every thread that will run it, then whole passes."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from threading import Barrier
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from enricher.records import Window
+    from tools.bench.gpu.checkpoints import Shape
+    from tools.bench.gpu.legs import Leg
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One leg over one case. Token counts and TFLOP/s are of real tokens: padding is no work that anybody asked for."""
+
+    shape: str
+    case: str
+    leg: str
+    batch_tokens: int
+    lanes: int
+    windows_per_s: float
+    tokens_per_s: float
+    tflops: float
+    slowest_over_fastest: float
+    """Of the passes: how steady the machine was."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How a leg is run: tokens a batch may have, runs at once, and how many timed passes there are."""
+
+    batch_tokens: int
+    lanes: int
+    passes: int
+
+
+def measure(leg: Leg, windows: Sequence[Window], plan: Plan, names: tuple[str, str], shape: Shape) -> Figure:
+    """`names` are those of the shape and of the case. Blocks for `plan.passes` + 1 passes."""
+    seconds = _passes(leg, [leg.feeds(batch) for batch in leg.batching(windows, plan.batch_tokens)], plan)
+    lengths = np.array([window.length_tokens for window in windows])
+    typical_s = statistics.median(seconds)
+    return Figure(
+        shape=names[0],
+        case=names[1],
+        leg=leg.name,
+        batch_tokens=plan.batch_tokens,
+        lanes=plan.lanes,
+        windows_per_s=len(windows) / typical_s,
+        tokens_per_s=int(lengths.sum()) / typical_s,
+        tflops=shape.flops(lengths) / typical_s / 1e12,
+        slowest_over_fastest=max(seconds) / min(seconds),
+    )
+
+
+def _passes(leg: Leg, feeds: list[Any], plan: Plan) -> list[float]:
+    together = Barrier(plan.lanes)
+
+    def warm(_: int) -> None:
+        """CuDNN keeps a plan for each thread and shape. The barrier keeps one thread from taking two turns."""
+        together.wait()
+        for each in feeds:
+            leg.run(each)
+
+    with ThreadPoolExecutor(plan.lanes) as pool:
+        list(pool.map(warm, range(plan.lanes)))
+        return [_timed(pool, leg, feeds) for _ in range(plan.passes)]
+
+
+def _timed(pool: ThreadPoolExecutor, leg: Leg, feeds: list[Any]) -> float:
+    began_s = time.perf_counter()
+    list(pool.map(leg.run, feeds))
+    return time.perf_counter() - began_s

@@ -1,0 +1,121 @@
+"""The leg `around`: what an article costs beside the model, and where."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate, groupby
+
+from enricher.app import window_cutter
+from enricher.codec import decode_article
+from enricher.records import InFlight, Partition, RawRecord, TokenizedArticle, Window
+from tools.bench.bench import Bench
+from tools.bench.legs.around.report import GPU_BATCH_TOKENS, Result, outcome
+from tools.bench.load import Mix, articles
+from tools.bench.machine import LoadMeter
+from tools.bench.outcome import Outcome
+from tools.bench.repeating import Run, interleave
+from tools.bench.stages import REST, stage_times
+from tools.bench.stubs import KnownAnswers
+from tools.bench.watching import calls_of, work_off
+
+ABOUT = (
+    "The worker, Kafka to Kafka, exactly once, with a model that answers at once and from memory what the real one said "
+    "about the same windows: what is left is Python, the Kafka client and the tokenizer. Processor time of one core per "
+    "article, thread by thread, so that waiting for the broker counts nothing. The loop's stages come from runs of their "
+    "own, with clocks around its functions. Batches are those of this processor, and once more as large as a GPU gets them."
+)
+_COUNTS: dict[Mix, int] = {"headlines": 20_000, "news": 43 * 60}
+_QUICK_SHARE = 10
+_DISTINCT = 1_720
+"""Forty times all the samples."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownLoad:
+    """Articles, and what there is in them. Answers come from memory, so one article is many records."""
+
+    mix: Mix
+    values: Sequence[bytes]
+    answers: KnownAnswers
+    texts: Sequence[str]
+
+
+def measure(bench: Bench) -> Outcome:
+    """Run it."""
+    return outcome([_measured(bench, known_load(bench, mix)) for mix in _COUNTS])
+
+
+def known_load(bench: Bench, mix: Mix) -> KnownLoad:
+    """Some distinct articles, and enough repeats of them: the model is asked for each text once."""
+    bench.say(f"{mix}: asking the model once for each text")
+    count = _COUNTS[mix] // (_QUICK_SHARE if bench.quick else 1)
+    distinct = articles(mix, min(count, _DISTINCT))
+    decoded = [decode_article(value, max_article_chars=bench.settings.articles.max_article_chars) for value in distinct]
+    cutter = window_cutter(bench.settings, bench.model)
+
+    def cut(tokens: TokenizedArticle) -> list[Window]:
+        return cutter.cut(InFlight(RawRecord(Partition("", 0), 0, None, None), 0.0), tokens, 0.0)
+
+    answers = KnownAnswers(bench.model, {(each.title, each.body): each for each in decoded}.values(), cut)
+    repeats = -(-count // len(distinct))
+    return KnownLoad(mix, distinct * repeats, answers, [text for each in decoded for text in (each.title, each.body)])
+
+
+def _measured(bench: Bench, load: KnownLoad) -> Result:
+    contenders = {
+        "bare tokenizer": partial(_bare_tokenizer, bench, load),
+        "worker": partial(_worker, bench, load),
+        "worker, tokenizer from memory": partial(_worker, bench, load, tokenizer=False),
+        "worker, with clocks": partial(_worker, bench, load, tokenizer=False, clocks=True),
+        "worker, large batches": partial(_worker, bench, load, batch_tokens=GPU_BATCH_TOKENS),
+        "worker, large batches, with clocks": partial(
+            _worker, bench, load, tokenizer=False, clocks=True, batch_tokens=GPU_BATCH_TOKENS
+        ),
+    }
+    runs = interleave(contenders, bench.repetitions, lambda text: bench.say(f"{load.mix}: {text}"))
+    return Result(load.mix, *runs.values())
+
+
+# ---- the contenders
+
+
+def _bare_tokenizer(bench: Bench, load: KnownLoad) -> Run:
+    """The library alone, on the same texts, as many at once as the worker gives it."""
+    backend = bench.model.tokenizer._backend  # noqa: SLF001  the very object that the worker calls
+    meter, took_s = LoadMeter(), 0.0
+    for texts in _calls(load.texts, bench.settings.worker.chars_per_tokenizer_call):
+        began_s = time.thread_time()
+        encodings = backend.encode_batch(texts, add_special_tokens=False)
+        took_s += time.thread_time() - began_s
+        del encodings  # letting go of them is no part of making them
+    return Run(len(load.texts) / 2 / took_s, meter.read())
+
+
+def _calls(texts: Sequence[str], chars: int) -> Iterator[list[str]]:
+    """About so many characters at once, as the worker does it."""
+    ends = accumulate(map(len, texts))
+    for _, call in groupby(zip(ends, texts, strict=True), key=lambda pair: pair[0] // chars):
+        yield [text for _, text in call]
+
+
+def _worker(
+    bench: Bench, load: KnownLoad, *, tokenizer: bool = True, clocks: bool = False, batch_tokens: int | None = None
+) -> Run:
+    """The worker with a model that answers from memory; without `tokenizer` that too does; with clocks in the loop."""
+    batching = {} if batch_tokens is None else {"max_batch_tokens": batch_tokens}
+    with ExitStack() as stack:
+        stack.enter_context(load.answers.in_place_of_the_model())
+        if not tokenizer:
+            stack.enter_context(load.answers.in_place_of_the_tokenizer())
+        topics = stack.enter_context(bench.topics(load.values))
+        library = stack.enter_context(calls_of(bench.model.tokenizer, "_encode"))
+        times = stack.enter_context(stage_times()) if clocks else None
+        work = work_off(bench, bench.model, bench.settings_for(topics, batching=batching))
+    assert work.tally.records == len(load.values), "every article has its record"
+    stages = times.seconds() | {REST: max(0.0, work.loop_s - times.clocked_s)} if times else {}
+    detail = {"work": work, "stages": stages, "library_s": sum(call.cpu_s for call in library)}
+    return Run(work.tally.records / (work.loop_s + work.client_s), work.load, detail)

@@ -1,0 +1,166 @@
+"""One measuring point: the worker under a steady load of its own share of capacity, and how long each article took."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, cast
+
+from enricher.app import kafka_worker
+from tools.bench.arrivals import p99, percentile, poisson
+from tools.bench.bench import PARTITIONS, Bench
+from tools.bench.child import Child
+from tools.bench.fresh import empty_topics
+from tools.bench.load import Mix, articles
+from tools.bench.machine import Load
+from tools.bench.open_loop import Job
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from enricher.inference.run.engine import OnnxEngine
+    from enricher.records import Batch, BatchResult
+    from enricher.worker.loop import Worker
+
+SLACK_MS = 20.0
+"""What the aim leaves for everything that is not waiting on purpose: tokenising, the broker, the commit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """What to measure. `load`: share of the capacity, 0 to 1."""
+
+    mix: Mix
+    load: float
+    max_wait_ms: float
+    publish_interval_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What came of it. Latency is from when an article was due to when a reader of committed records had it."""
+
+    point: Point
+    rate: float
+    latencies_ms: list[float]
+    """In the order in which the articles were due."""
+    visible_per_s: float
+    """Articles that became visible in a second while they were published, the first third of that time left out."""
+    one_batch_ms: float
+    """Median time of a run of the model during this very point."""
+    transactions: int
+    publisher_late_p99_ms: float
+    client_cores: float
+    load: Load
+
+    @property
+    def p50_ms(self) -> float:
+        """Half of the articles were visible by then."""
+        return percentile(self.latencies_ms, 0.5)
+
+    @property
+    def p90_ms(self) -> float:
+        """Nine in ten were."""
+        return percentile(self.latencies_ms, 0.9)
+
+    @property
+    def p99_ms(self) -> float | None:
+        """99 in 100 were; None where there were fewer than a hundred."""
+        return p99(self.latencies_ms)
+
+    @property
+    def late_p50_ms(self) -> float:
+        """p50 of the last third of the articles: far above that of all where the worker falls behind more and more."""
+        return percentile(self.latencies_ms[-max(1, len(self.latencies_ms) // 3) :], 0.5)
+
+    @property
+    def bound_ms(self) -> float:
+        """What p50 is to stay within at low load: each wait in full, once, and some slack."""
+        return self.point.max_wait_ms + self.one_batch_ms + self.point.publish_interval_ms + SLACK_MS
+
+    def as_dict(self) -> dict[str, Any]:
+        """For machines, without the single latencies."""
+        return {
+            **asdict(self.point),
+            "articles": len(self.latencies_ms),
+            "articles_per_s": self.rate,
+            "visible_per_s": self.visible_per_s,
+            "p50_ms": self.p50_ms,
+            "p90_ms": self.p90_ms,
+            "p99_ms": self.p99_ms,
+            "late_p50_ms": self.late_p50_ms,
+            "highest_ms": max(self.latencies_ms),
+            "one_batch_ms": self.one_batch_ms,
+            "bound_ms": self.bound_ms,
+            "transactions": self.transactions,
+            "publisher_late_p99_ms": self.publisher_late_p99_ms,
+            "client_cores": self.client_cores,
+            "worker_cores": self.load.own_cores - self.client_cores,
+            "broker_cores": self.load.broker_cores,
+            "others_cores": self.load.others_cores,
+        }
+
+
+class TimedEngine:
+    """The model's engine, and how long each run took. Lanes append from their own threads, which a list takes."""
+
+    def __init__(self, engine: OnnxEngine) -> None:
+        self._engine = engine
+        self.card, self.labels, self.padded_tokens = engine.card, engine.labels, engine.padded_tokens
+        self.run_s: list[float] = []
+
+    def run(self, batch: Batch) -> BatchResult:
+        """As the engine does."""
+        began_s = time.monotonic()
+        result = self._engine.run(batch)
+        self.run_s.append(time.monotonic() - began_s)
+        return result
+
+
+def measure(bench: Bench, point: Point, capacity_per_s: float, seconds: float, *, seed: int) -> Measured:
+    """Run the worker in this process and publisher and reader in another, until every article is visible."""
+    due_s = poisson(point.load * capacity_per_s, seconds, seed=seed)
+    engine = TimedEngine(bench.model.engine)
+    model = replace(bench.model, engine=cast("OnnxEngine", engine))
+    with empty_topics(bench) as topics:
+        settings = bench.settings_for(
+            topics,
+            batching={"max_wait_ms": point.max_wait_ms},
+            worker={"publish_interval_ms": point.publish_interval_ms},
+        )
+        with Child("tools.bench.open_loop") as client, ThreadPoolExecutor(1) as pool:
+            worker = kafka_worker(settings, model)
+            values = articles(point.mix, len(due_s), seed=seed)
+            client.say(Job.between(topics, bench.cluster.bootstrap_servers, PARTITIONS, values, due_s))
+            talk = pool.submit(_talk, bench, client, engine, worker)
+            worker.run()
+            seen, load, transactions = talk.result()
+    return Measured(
+        point,
+        len(due_s) / seconds,
+        [1000 * (seen_s - when_s) for seen_s, when_s in zip(seen["seen_s"], due_s, strict=True)],
+        rate_between(seen["seen_s"], seconds / 3, seconds),
+        1000 * statistics.median(engine.run_s),
+        transactions,
+        1000 * percentile(seen["late_s"], 0.99),
+        seen["cores"],
+        load,
+    )
+
+
+def _talk(bench: Bench, client: Child, engine: TimedEngine, worker: Worker) -> tuple[dict[str, Any], Load, int]:
+    """Measure between the client's first article and its last; whatever happens the worker is told to end."""
+    try:
+        client.hear()
+        engine.run_s.clear()
+        meter, before = bench.meter(), worker.tally.transactions
+        return client.hear(), meter.read(), worker.tally.transactions - before
+    finally:
+        worker.stop()
+
+
+def rate_between(seen_s: Sequence[float], start_s: float, stop_s: float) -> float:
+    """How many a second, of those between."""
+    return sum(start_s <= each < stop_s for each in seen_s) / (stop_s - start_s)

@@ -1,0 +1,129 @@
+"""The leg `limit`: how near the worker comes to its own model with nothing around it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from functools import partial
+
+from enricher.app import Model, window_cutter
+from enricher.codec import decode_article
+from enricher.records import Batch, BatchResult, InFlight, Partition, RawRecord, TokenizedArticle, Window
+from enricher.worker.pool import Lanes
+from tools.bench.bench import Bench
+from tools.bench.legs.limit.result import Case, LaneTime, Result, lane_table, plot_of, processor_table, rates_table
+from tools.bench.load import articles
+from tools.bench.machine import LoadMeter
+from tools.bench.outcome import Outcome
+from tools.bench.repeating import Run, interleave, rates
+from tools.bench.watching import calls_of, work_off
+
+ABOUT = (
+    "The worker over a backlog of news articles, Kafka to Kafka, exactly once, against its bare engine: the same windows, "
+    "tokenised beforehand, sorted by length, at the batch size that suits the engine best, and nothing else to do. "
+    "Loading the model, joining the group and leaving it are not counted; reading, tokenising and publishing are. Start and "
+    "end (no run yet, and none any more: what is fetched first, what waits for the last transaction) are told apart. So is "
+    "the broker, which runs on the same cores."
+)
+_BATCH_TOKENS = {"cpu": (256, 512, 1024, 2048), "cuda": (4096, 8192, 16384, 32768)}
+_CONTEST_S, _RUN_S = 2.0, 20.0
+"""How long a run of the contest and one of the comparison should take: so long that start and end weigh little."""
+_QUICK_RUN_S = 2.0
+
+
+def measure(bench: Bench) -> Outcome:
+    """Run it."""
+    cases = [_case(bench, name, model) for name, model in _models(bench).items()]
+    contenders = {}
+    for case in cases:
+        contenders[f"{case.name}, bare"] = partial(_bare, case.model, case.batches, len(case.values))
+        contenders[f"{case.name}, worker"] = partial(_worker, bench, case)
+    runs = interleave(contenders, bench.repetitions, bench.say)
+    results = [Result(case, runs[f"{case.name}, bare"], runs[f"{case.name}, worker"]) for case in cases]
+    return Outcome(
+        figures={result.case.name: result.figures() for result in results},
+        tables=[rates_table(results), *map(lane_table, results), *map(processor_table, results)],
+        plots=[plot_of(results)],
+        claims=[result.claim() for result in results],
+    )
+
+
+def _models(bench: Bench) -> dict[str, Model]:
+    """fp32, and the form that the settings choose where that is another."""
+    plain = bench.float32_model
+    return {"fp32": plain} | ({} if plain is bench.model else {"auto": bench.model})
+
+
+# ---- what is compared
+
+
+def _case(bench: Bench, name: str, model: Model) -> Case:
+    """Find the batch size that suits the bare engine best, and how many articles make a run long enough."""
+    sample = articles("news", 43)
+    windows = _windows(bench, model, sample)
+    sizes = _BATCH_TOKENS[model.prepared.device]
+    rate = _bare(model, _batches(windows, sizes[1]), len(sample)).rate
+    laps = max(1, round(rate * _CONTEST_S / len(sample)))
+    contest = interleave(
+        {str(size): partial(_bare, model, _batches(windows, size) * laps, len(sample) * laps) for size in sizes},
+        1 if bench.quick else 3,
+        lambda text: bench.say(f"{name}, bare, at batch size {text}"),
+    )
+    best = max(contest, key=lambda size: rates(contest[size]).median)
+    seconds = _QUICK_RUN_S if bench.quick else _RUN_S
+    values = articles("news", len(sample) * max(1, round(rates(contest[best]).median * seconds / len(sample))))
+    return Case(name, model, int(best), values, _batches(_windows(bench, model, values), int(best)))
+
+
+def _windows(bench: Bench, model: Model, values: Sequence[bytes]) -> list[Window]:
+    """All windows of all articles, cut as the worker cuts them, the longest first."""
+    cutter, windows = window_cutter(bench.settings, model), []
+    for number, value in enumerate(values):
+        article = decode_article(value, max_article_chars=bench.settings.articles.max_article_chars)
+        [tokens] = model.tokenizer.tokenize([article])
+        assert isinstance(tokens, TokenizedArticle)
+        ticket = InFlight(RawRecord(Partition("bare", 0), number, None, value), 0.0, article=article)
+        windows += cutter.cut(ticket, tokens, now_s=0.0)
+    return sorted(windows, key=lambda window: window.length_tokens, reverse=True)
+
+
+def _batches(windows: Sequence[Window], batch_tokens: int) -> list[Batch]:
+    """Neighbours by length, as many as fit."""
+    batches, start = [], 0
+    while start < len(windows):
+        count = max(1, batch_tokens // windows[start].length_tokens)
+        batches.append(Batch(tuple(windows[start : start + count])))
+        start += count
+    return batches
+
+
+# ---- the contenders
+
+
+def _bare(model: Model, batches: Sequence[Batch], count: int) -> Run:
+    """The engine alone, as many batches waiting as running. `count`: articles that the batches make."""
+    bell = threading.Event()
+    with calls_of(model.engine, "run") as runs:
+        lanes: Lanes[Batch, BatchResult] = Lanes(
+            model.engine.run, threads=model.lanes, waiting=model.lanes, wake=bell.set, name="bare"
+        )
+        meter, began_s, done, todo = LoadMeter(), time.monotonic(), 0, iter(batches)
+        while done < len(batches):
+            bell.clear()
+            while lanes.room and (batch := next(todo, None)):
+                lanes.submit(batch)
+            done += len(lanes.completed()) or (bell.wait(1.0), 0)[1]
+        seconds = time.monotonic() - began_s
+        load = meter.read()
+        lanes.close()
+    return Run(count / seconds, load, {"lanes": LaneTime.of(runs, model.lanes, seconds), "count": count})
+
+
+def _worker(bench: Bench, case: Case) -> Run:
+    """The worker over the same articles as a backlog."""
+    with bench.topics(case.values) as topics:
+        work = work_off(bench, case.model, bench.settings_for(topics))
+    assert work.tally.records == len(case.values), "every article has its record"
+    lanes = LaneTime.of(work.runs, case.model.lanes, work.seconds)
+    return Run(work.tally.records / work.seconds, work.load, {"lanes": lanes, "work": work, "count": len(case.values)})

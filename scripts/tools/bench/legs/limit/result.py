@@ -1,0 +1,225 @@
+"""What the leg `limit` says: the worker's rate over the bare one, and where the rest went."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from enricher.app import Model
+from enricher.inference.run.device import available_cores
+from enricher.records import Batch
+from tools.bench.outcome import Claim, Plot, Series, Table
+from tools.bench.repeating import Run, Spread, disturbed, rates
+from tools.bench.watching import Call, Work
+
+AIMS = {"fp32": 0.97, "auto": 0.93}
+
+
+@dataclass(frozen=True, slots=True)
+class LaneTime:
+    """Where the time of the lanes went, in seconds of a lane. `between`: no run, after its first and before its last."""
+
+    computing: float
+    held_up: float
+    between: float
+    start_and_end: float
+
+    @property
+    def running(self) -> float:
+        """In a run of the model, wherever that computes."""
+        return self.computing + self.held_up
+
+    @property
+    def active_share(self) -> float:
+        """The part of the time in which there was a backlog: without start and end."""
+        active = self.running + self.between
+        return active / (active + self.start_and_end)
+
+    @classmethod
+    def of(cls, runs: Sequence[Call], lanes: int, seconds: float) -> LaneTime:
+        """From the calls of the model, over `seconds` by the clock."""
+        running = sum(call.ended_s - call.began_s for call in runs)
+        computing = sum(call.cpu_s for call in runs)
+        own = [[call for call in runs if call.thread == thread] for thread in {call.thread for call in runs}]
+        active = sum(max(call.ended_s for call in each) - min(call.began_s for call in each) for each in own)
+        return cls(computing, running - computing, active - running, lanes * seconds - active)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One form of the model, and what to compare it on."""
+
+    name: str
+    model: Model
+    batch_tokens: int
+    values: Sequence[bytes]
+    batches: Sequence[Batch]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Both contenders' runs in one form of the model."""
+
+    case: Case
+    bare: Sequence[Run]
+    worker: Sequence[Run]
+
+    @property
+    def broker_cores(self) -> Spread:
+        """Cores that the broker took while the worker worked."""
+        works: list[Work] = [run.detail["work"] for run in self.worker]
+        return Spread.of([work.broker_s / work.seconds for work in works])
+
+    def efficiency(self, *, without_broker: bool = False, without_ends: bool = False) -> Spread:
+        """The worker's rate over the bare one, repetition by repetition.
+
+        `without_broker`: over the part of the bare rate that the cores which the broker left would have made.
+        `without_ends`: both rates while there was a backlog, from a lane's first run to the end of its last.
+        """
+        cores, shares = available_cores(), []
+        for bare, worker in zip(self.bare, self.worker, strict=True):
+            work: Work = worker.detail["work"]
+            left = (cores - work.broker_s / work.seconds) / cores if without_broker else 1.0
+            ends = worker.detail["lanes"].active_share / bare.detail["lanes"].active_share if without_ends else 1.0
+            shares.append(worker.rate / (bare.rate * left * ends))
+        return Spread.of(shares)
+
+    def lane_ms(self, runs: Sequence[Run], part: str) -> float:
+        """Milliseconds of a lane per article, the median."""
+        return Spread.of([1000 * getattr(run.detail["lanes"], part) / run.detail["count"] for run in runs]).median
+
+    @property
+    def parts(self) -> tuple[dict[str, str], dict[str, str]]:
+        """What a lane's time and the processor's are told in. Only ONNX Runtime on a CPU computes on the calling thread."""
+        on_lanes = self.case.model.prepared.form.runtime == "cpu"
+        return (_LANE_PARTS, _PROCESSOR_PARTS) if on_lanes else (_LANE_PARTS_ELSEWHERE, _PROCESSOR_PARTS_ELSEWHERE)
+
+    def processor_ms(self, part: str) -> float:
+        """Milliseconds of a core per article, the median."""
+        return Spread.of([1000 * getattr(run.detail["work"], part) / run.detail["count"] for run in self.worker]).median
+
+    def figures(self) -> dict[str, Any]:
+        """For machines."""
+        worker = self.worker[0].detail["work"].tally
+        lane_parts, processor_parts = self.parts
+        return {
+            "form": self.case.model.prepared.form.name,
+            "articles": len(self.case.values),
+            "bare_batch_tokens": self.case.batch_tokens,
+            "worker_padding_share": worker.padding_share,
+            "bare_articles_per_s": rates(self.bare).as_dict(),
+            "worker_articles_per_s": rates(self.worker).as_dict(),
+            "efficiency": self.efficiency().as_dict(),
+            "efficiency_broker_apart": self.efficiency(without_broker=True).as_dict(),
+            "efficiency_under_backlog": self.efficiency(without_broker=True, without_ends=True).as_dict(),
+            "broker_cores": self.broker_cores.as_dict(),
+            "others_cores_at_most": max(run.load.others_cores for run in (*self.bare, *self.worker)),
+            "lane_ms_per_article": {
+                who: {part: self.lane_ms(runs, part) for part in lane_parts}
+                for who, runs in (("bare", self.bare), ("worker", self.worker))
+            },
+            "worker_processor_ms_per_article": {part: self.processor_ms(part) for part in processor_parts},
+        }
+
+    def claim(self) -> Claim:
+        """What was aimed at. Runs that other processes disturbed prove nothing."""
+        aim, share = AIMS[self.case.name], self.efficiency(without_broker=True, without_ends=True)
+        text = (
+            f"the worker in {self.case.model.card.precision} keeps {share} of its bare model's rate under backlog, what the "
+            f"broker takes of the cores counted apart (aim {aim}); {self.efficiency(without_broker=True)} with start and "
+            f"end, {self.efficiency()} with the broker too"
+        )
+        if disturbance := disturbed((*self.bare, *self.worker)):
+            return Claim(f"{text}; {disturbance}", held=False)
+        return Claim(text, held=share.median >= aim)
+
+
+_LANE_PARTS = {
+    "computing": "the model, on the processor",
+    "held_up": "in a run, but another thread had the core or the interpreter",
+    "between": "no run, between its first and its last",
+    "start_and_end": "before its first run, after its last",
+}
+_LANE_PARTS_ELSEWHERE = {
+    "running": "in a run of the model, which computes on threads of its own",
+    "between": _LANE_PARTS["between"],
+    "start_and_end": _LANE_PARTS["start_and_end"],
+}
+_PROCESSOR_PARTS = {
+    "model_s": "the model",
+    "tokenizer_s": "the tokenizer",
+    "loop_s": "the loop",
+    "client_s": "the Kafka client's threads, and the hand-over to the lanes",
+    "broker_s": "the broker",
+}
+_PROCESSOR_PARTS_ELSEWHERE = {
+    "tokenizer_s": _PROCESSOR_PARTS["tokenizer_s"],
+    "loop_s": _PROCESSOR_PARTS["loop_s"],
+    "model_and_client_s": "the model's own threads, the Kafka client's, and the hand-over to the lanes",
+    "broker_s": _PROCESSOR_PARTS["broker_s"],
+}
+
+
+def rates_table(results: Sequence[Result]) -> Table:
+    """Rates, and one over the other."""
+    rows = [
+        (
+            f"{result.case.name} ({result.case.model.prepared.form.name})",
+            f"{rates(result.bare)}",
+            f"{rates(result.worker)}",
+            f"{result.efficiency()}",
+            f"{result.broker_cores}",
+            f"{result.efficiency(without_broker=True)}",
+            f"{result.efficiency(without_broker=True, without_ends=True)}",
+        )
+        for result in results
+    ]
+    note = (
+        "Median, lowest and highest. The broker counted apart: worker / (bare x cores that the broker left / cores); under "
+        "backlog: the same from the lanes' first runs to the ends of their last. Above 1 it says no more than that the "
+        "difference is within what else the machine did."
+    )
+    columns = (
+        "form",
+        "bare, articles/s",
+        "worker, articles/s",
+        "worker / bare",
+        "broker, cores",
+        "broker counted apart",
+        "and under backlog",
+    )
+    return Table("The worker over its bare model", columns, rows, note)
+
+
+def lane_table(result: Result) -> Table:
+    """Where the time of the lanes went."""
+    rows = []
+    for part, words in result.parts[0].items():
+        bare, worker = result.lane_ms(result.bare, part), result.lane_ms(result.worker, part)
+        rows.append((words, f"{bare:.2f}", f"{worker:.2f}", f"{worker - bare:+.2f}"))
+    articles_, tokens = len(result.case.values), result.case.batch_tokens
+    note = f"{articles_} articles; bare in batches of {tokens} tokens. The lanes' time is all there is."
+    return Table(
+        f"{result.case.name}: where a lane's time goes, ms per article", ("", "bare", "worker", "more"), rows, note
+    )
+
+
+def processor_table(result: Result) -> Table:
+    """Whose threads ran."""
+    rows = [(words, f"{result.processor_ms(part):.2f}") for part, words in result.parts[1].items()]
+    return Table(f"{result.case.name}: who takes the processor, ms of a core per article", ("", "worker"), rows)
+
+
+def plot_of(results: Sequence[Result]) -> Plot:
+    """The rates, side by side."""
+    names = [result.case.name for result in results]
+    spreads = {
+        "bare": [rates(result.bare) for result in results],
+        "worker": [rates(result.worker) for result in results],
+    }
+    series = [
+        Series(name, names, [s.median for s in each], [s.low for s in each], [s.high for s in each])
+        for name, each in spreads.items()
+    ]
+    return Plot("limit", "The worker, Kafka to Kafka, and its bare model", "bars", "form", "articles/s", series)

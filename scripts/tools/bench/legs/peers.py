@@ -1,0 +1,239 @@
+"""The leg `peers`: our worker against workers that a team would write in its place (`peers/`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from enricher.app import Model
+from enricher.core.scoring import count_by_text, total
+from enricher.inference.checkpoint.folder import Checkpoint
+from tools.bench.bench import Bench
+from tools.bench.load import Mix, articles
+from tools.bench.machine import processor
+from tools.bench.outcome import Claim, Outcome, Plot, Series, Table
+from tools.bench.peers.contenders import Peer, laps_of, run_ours, run_peer
+from tools.bench.peers.line_up import (
+    IN_PROCESS,
+    OVER_HTTP,
+    PIPELINE_BF16,
+    PIPELINE_FP32,
+    LineUp,
+    start,
+)
+from tools.bench.peers.orders import Options
+from tools.bench.repeating import Run, interleave, others, rates, ratios
+
+ABOUT = (
+    "Workers that a team would write in the place of ours, with the same weights: ONNX Runtime in the worker's process, the "
+    "same behind FastAPI, and the pipeline of Hugging Face. Each works from Kafka to Kafka with one transaction per poll, "
+    "cuts nothing, writes the same JSON, and runs in that way, of those tried, which is fastest here. Articles per second, "
+    "from the first record read to the last commit."
+)
+
+MIXES: tuple[Mix, ...] = ("news", "mixed")
+BLOCK = 20
+SEED = 6
+"""With it the mixed block of 20 has 12 headlines, 6 news articles and 2 long reads: exactly the shares of the mix."""
+RUN_S = 3.0
+"""About how long a run should take: everybody gets the same block of articles as often as that needs."""
+OURS, OURS_IN_FP32 = "ours", "ours, in fp32"
+SHORT = 40
+"""Headlines on which peers must agree with ours: of one window each, they are the same task to everybody."""
+SAME_IF_SHORT, SAME_IF_LONG = 0.98, 0.8
+"""F1 of their entities against ours; below, a peer does other work. Long articles are cut into windows at other places, and
+the embedded model minds: ours against itself with 32 tokens of overlap for 16 has 0.93, with windows of 512 for 128 0.84."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What one worker did with one mix: the way it worked, the rates of all ways tried, and its runs."""
+
+    way: Options
+    tried: Sequence[tuple[Options, float]]
+    laps: int
+    runs: Sequence[Run]
+
+
+Contest = dict[str, Standing]
+"""The workers of one mix by name, ours first."""
+Contests = dict[Mix, Contest]
+
+
+def measure(bench: Bench) -> Outcome:
+    """Run it."""
+    checkpoint = bench.model.prepared.checkpoint
+    if bench.model.prepared.device != "cpu" or not isinstance(checkpoint, Checkpoint):
+        why = "not measured: the peers run a checkpoint on the CPU (ENRICHER_MODEL__DEVICE=cpu, and a folder with weights)"
+        return Outcome({"not_measured": why}, [Table("Other workers", ("",), [(why,)])])
+    with ExitStack() as closing:
+        line_up = start(bench, checkpoint, closing)
+        short = _short(bench, line_up)
+        contests = {mix: _contest(bench, mix, line_up, _ours(bench)) for mix in MIXES}
+    name = f"{OURS} ({bench.model.prepared.form.name})"
+    return Outcome(
+        figures={mix: _figures(contest) for mix, contest in contests.items()}
+        | {"same_entities_f1_in_headlines": short, "missing": line_up.missing},
+        tables=[_table(mix, contest, line_up.missing, name) for mix, contest in contests.items()],
+        plots=[_plot(contests, name)],
+        claims=[_same_work(contests, short), *_faster(contests, bench.model.card.precision)],
+    )
+
+
+# ---- running
+
+
+def _short(bench: Bench, line_up: LineUp) -> dict[str, float]:
+    """How much of what each peer finds in headlines is what ours finds. Its first run, too: it warms up."""
+    bench.say("comparing what is found in headlines")
+    values = articles("headlines", SHORT)
+    ours = run_ours(bench, bench.model, values)
+    return {peer.name: _same(run_peer(bench, peer, peer.ways[0], values), ours) for peer in line_up.peers}
+
+
+def _ours(bench: Bench) -> dict[str, Model]:
+    """What ours runs: the form that the settings choose, and float32 where that is another."""
+    plain = bench.float32_model
+    return {OURS: bench.model} | ({} if plain is bench.model else {OURS_IN_FP32: plain})
+
+
+def _contest(bench: Bench, mix: Mix, line_up: LineUp, own: Mapping[str, Model]) -> Contest:
+    """Find everybody's best way of working, then let them take turns."""
+    block = articles(mix, BLOCK, seed=SEED)
+    tried = {peer.name: _try_out(bench, mix, peer, block) for peer in line_up.peers}
+    ways = {name: max(rows, key=lambda row: row[1])[0] for name, rows in tried.items()}
+    best = {name: max(rate for _, rate in rows) for name, rows in tried.items()}
+    for name, model in own.items():
+        run_ours(bench, model, block)  # the first run is slower than any other
+        best[name] = run_ours(bench, model, block).rate
+    laps = {name: 1 if bench.quick else max(1, round(RUN_S * rate / BLOCK)) for name, rate in best.items()}
+    contenders = {name: partial(run_ours, bench, model, laps_of(block, laps[name])) for name, model in own.items()} | {
+        peer.name: partial(run_peer, bench, peer, ways[peer.name], laps_of(block, laps[peer.name]))
+        for peer in line_up.peers
+    }
+    runs = interleave(contenders, bench.repetitions, lambda text: bench.say(f"{mix}: {text}"))
+    return {name: Standing(ways.get(name, {}), tried.get(name, ()), laps[name], each) for name, each in runs.items()}
+
+
+def _try_out(bench: Bench, mix: Mix, peer: Peer, block: Sequence[bytes]) -> list[tuple[Options, float]]:
+    """The rate of each way, from one short run; before its first one a shorter one to warm it up."""
+    ways = peer.ways[:1] if bench.quick else peer.ways
+    rows = []
+    for way in ways:
+        bench.say(f"{mix}: {peer.name}: trying {_said(way)}")
+        if mix == MIXES[0]:
+            run_peer(bench, peer, way, block[:2])
+        rows.append((way, run_peer(bench, peer, way, block).rate))
+    return rows
+
+
+# ---- saying
+
+
+def _said(way: Options) -> str:
+    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in way.items() if name != "url" and value)
+
+
+def _agreement(standing: Standing, ours: Standing) -> float:
+    return _same(standing.runs[-1], ours.runs[-1])
+
+
+def _same(run: Run, ours: Run) -> float:
+    """F1 of a run's entities against ours on the articles that both had: 1 where all spans and labels are equal."""
+    theirs, reference = run.detail["written"], ours.detail["written"]
+    ids = sorted(theirs.keys() & reference.keys())
+    return total(count_by_text([theirs[each] for each in ids], [reference[each] for each in ids])).f1
+
+
+def _figures(contest: Contest) -> dict[str, Any]:
+    ours = contest[OURS]
+    return {
+        name: {
+            "articles_per_s": rates(each.runs).as_dict(),
+            "ours_over_this": ratios(ours.runs, each.runs).as_dict(),
+            "articles_per_run": each.laps * BLOCK,
+            "same_entities_f1": _agreement(each, ours),
+            "way": _without_url(each.way),
+            "tried": [{"way": _without_url(way), "articles_per_s": rate} for way, rate in each.tried],
+            "others_cores_at_most": others(each.runs),
+        }
+        for name, each in contest.items()
+    }
+
+
+def _without_url(way: Options) -> Options:
+    return {name: value for name, value in way.items() if name != "url"}
+
+
+def _table(mix: Mix, contest: Contest, missing: Mapping[str, str], ours_name: str) -> Table:
+    ours = contest[OURS]
+    rows = [
+        (
+            ours_name if name == OURS else name,
+            _said(each.way),
+            f"{rates(each.runs)}",
+            f"{ratios(ours.runs, each.runs)}",
+            f"{_agreement(each, ours):.3f}",
+        )
+        for name, each in contest.items()
+    ]
+    rows += [(name, why, "", "", "") for name, why in missing.items()]
+    columns = ("worker", "its best way", "articles/s", "ours is so many times as fast", "same entities (F1)")
+    note = f"Median, lowest and highest. {BLOCK} articles, each worker as often as takes about {RUN_S} s."
+    return Table(f"Other workers: {mix}", columns, rows, note)
+
+
+def _plot(contests: Contests, ours_name: str) -> Plot:
+    names = list(contests[MIXES[0]])
+    series = []
+    for mix, contest in contests.items():
+        spreads = [rates(contest[name].runs) for name in names]
+        shown = [ours_name if name == OURS else name for name in names]
+        series.append(
+            Series(mix, shown, [s.median for s in spreads], [s.low for s in spreads], [s.high for s in spreads])
+        )
+    return Plot("peers", "Workers that a team would write instead", "barh", "articles/s", "", series)
+
+
+# ---- what was aimed at
+
+
+def _same_work(contests: Contests, short: Mapping[str, float]) -> Claim:
+    long = {name: min(_agreement(contest[name], contest[OURS]) for contest in contests.values()) for name in short}
+    least_short, least_long = min(short.values()), min(long.values())
+    text = (
+        f"every peer does the same work: a record for each article in every run, and our entities: F1 of {least_short:.3f} "
+        f"where an article is one window (aim {SAME_IF_SHORT}), {least_long:.3f} where it is cut (aim {SAME_IF_LONG})"
+    )
+    return Claim(text, held=least_short >= SAME_IF_SHORT and least_long >= SAME_IF_LONG)
+
+
+def aims(precision: str, processor_text: str) -> dict[tuple[Mix, tuple[str, ...]], float]:
+    """How many times the rate of the best of some workers ours should have, on this processor in this precision."""
+    if precision == "bf16" and "amx_bf16" in processor_text:
+        return {
+            ("news", IN_PROCESS): 3.5,
+            ("news", (PIPELINE_FP32,)): 5.0,
+            ("news", (PIPELINE_BF16,)): 2.0,
+            ("news", (OVER_HTTP,)): 4.5,
+        }
+    if precision == "fp32":
+        return {("news", IN_PROCESS): 1.0, ("mixed", IN_PROCESS): 1.15}
+    return {}
+
+
+def _faster(contests: Contests, precision: str) -> list[Claim]:
+    own = {"fp32": OURS_IN_FP32, precision: OURS}
+    claims = []
+    for ours_in, ours in own.items():
+        for (mix, names), aim in aims(ours_in, processor()).items():
+            contest = contests[mix]
+            if present := [name for name in names if name in contest]:
+                best = max(present, key=lambda name: rates(contest[name].runs).median)
+                times = ratios(contest[ours].runs, contest[best].runs)
+                text = f"ours in {ours_in} is {times} times as fast as {best}, {mix} (aim {aim})"
+                claims.append(Claim(text, held=times.median >= aim))
+    return claims

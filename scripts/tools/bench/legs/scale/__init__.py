@@ -1,0 +1,89 @@
+"""1, 2 and 4 workers in one group: what they do together, what a rebalance and a commit cost. The model is a stub.
+
+The stub answers at once, which shows what the cores allow, or takes its time without computing, as a GPU would, which shows
+what the group allows when cores are not the limit. All else is real. Every worker is a process; all of them run for the
+whole leg, and each group gets its bursts in turn.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+
+from tools.bench.bench import Bench
+from tools.bench.legs.scale.crew import Burst, Crew
+from tools.bench.legs.scale.joining import join_and_leave
+from tools.bench.legs.scale.report import Scale, outcome
+from tools.bench.load import articles
+from tools.bench.machine import Load
+from tools.bench.outcome import Outcome
+from tools.bench.repeating import Run, interleave
+
+ABOUT = (
+    "Workers in processes of their own, one group, eight partitions, news articles. Only the model is a stub: it answers at "
+    "once (then cores are the limit), or waits as for a GPU, set so that one worker keeps a fifth of a core busy (then they "
+    "are not). Broker and workers share the machine's cores."
+)
+SIZES = (1, 2, 4)
+WAITING_CORES = 0.2
+"""What one worker's own work may take of a core while its device takes its time: four of them fit on one core."""
+OFTEN_MS = 20.0
+"""Publishing so often tells what a transaction costs, against the usual interval at the same rate of articles."""
+WARM_UP = 200
+SECONDS, QUICK_S, IDLE_S = 5.0, 2.0, 3.0
+MOST_REPETITIONS = 3
+"""Twenty bursts of five seconds; more of them would say little more."""
+
+
+def measure(bench: Bench) -> Outcome:
+    """About three minutes; `--quick` one."""
+    seconds, repetitions = QUICK_S if bench.quick else SECONDS, min(bench.repetitions, MOST_REPETITIONS)
+    with ExitStack() as closing:
+        bench.say("starting workers")
+        crews = {size: Crew(bench, closing, size) for size in SIZES}
+        often = Crew(bench, closing, 1, publish_interval_ms=OFTEN_MS)
+        everyone = [*crews.values(), often]
+        for crew in everyone:
+            crew.ready()
+            _warm_up(bench, crew)
+        probe = crews[1].burst(articles("news", 4 * WARM_UP))
+        count = round(probe.articles / probe.seconds * seconds)
+        at_once = interleave({str(n): _bursts(crew, count) for n, crew in crews.items()}, repetitions, bench.say)
+        device_tokens_per_s = _device(probe)
+        for crew in everyone:
+            crew.command(tokens_per_s=device_tokens_per_s)
+        idle = _idle(bench)
+        count = round(WAITING_CORES * probe.articles / probe.worker_cpu_s * seconds)
+        contenders = {str(n): _bursts(crew, n * count) for n, crew in crews.items()} | {"often": _bursts(often, count)}
+        waiting = interleave(contenders, repetitions, bench.say)
+        pauses = join_and_leave(bench, crews[1], device_tokens_per_s)
+    return outcome(Scale(at_once, waiting, idle, pauses, device_tokens_per_s, OFTEN_MS, _interval_ms(bench)))
+
+
+def _warm_up(bench: Bench, crew: Crew) -> None:
+    bench.say(f"warming up {len(crew.workers)} workers")
+    crew.burst(articles("news", WARM_UP))
+
+
+def _bursts(crew: Crew, count: int) -> Callable[[], Run]:
+    values = articles("news", count)
+    return lambda: crew.burst(values).run
+
+
+def _device(probe: Burst) -> float:
+    """Tokens a second of a device that keeps one worker `WAITING_CORES` of a core busy, by what an article costs here."""
+    articles_per_s = WAITING_CORES * probe.articles / probe.worker_cpu_s
+    return articles_per_s * probe.padded_tokens / probe.articles
+
+
+def _idle(bench: Bench) -> Load:
+    """What the groups and the broker take while nothing is to be done: heartbeats, and fetches that find nothing."""
+    bench.say("idle")
+    meter = bench.meter()
+    time.sleep(IDLE_S)
+    return meter.read()
+
+
+def _interval_ms(bench: Bench) -> float:
+    return bench.settings.worker.publish_interval_ms

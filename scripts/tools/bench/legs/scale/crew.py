@@ -1,0 +1,141 @@
+"""Some stub workers of one group, in processes of their own, and bursts of articles for them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+
+from tools.bench.bench import Bench, Topics
+from tools.bench.child import Child
+from tools.bench.fresh import empty_topics
+from tools.bench.machine import Load
+from tools.bench.repeating import Run
+
+PARTITIONS = 8
+BATCH_TOKENS = 8192
+"""A GPU's batch: the stub stands for one."""
+_READY_S = 120.0
+_ASK_S = 0.1
+
+
+class Crew:
+    """`size` workers between topics of their own. Started side by side; `ready` waits until the group has settled."""
+
+    def __init__(self, bench: Bench, closing: ExitStack, size: int, **worker: object) -> None:
+        self.bench = bench
+        self.topics = closing.enter_context(empty_topics(bench, partitions=PARTITIONS))
+        self._changes = worker
+        self._closing = closing
+        self._admin = AdminClient({"bootstrap.servers": bench.cluster.bootstrap_servers})
+        self.workers: list[Child] = []
+        for _ in range(size):
+            self.hire()
+
+    def hire(self) -> Child:
+        """One worker more; it joins by itself."""
+        worker = self._closing.enter_context(Child("tools.bench.stub_worker"))
+        settings = self.bench.settings_for(
+            self.topics, batching={"max_batch_tokens": BATCH_TOKENS}, worker=self._changes
+        )
+        worker.say(settings.model_dump(mode="json"))
+        self.workers.append(worker)
+        return worker
+
+    def ready(self) -> float:
+        """Wait until the group is stable and all partitions are shared out evenly; when that was. Raises TimeoutError."""
+        deadline_s = time.monotonic() + _READY_S
+        while (shares := self._shares()) != [PARTITIONS // len(self.workers)] * len(self.workers):
+            if time.monotonic() > deadline_s:
+                message = (
+                    f"{len(self.workers)} workers have not shared {PARTITIONS} partitions in {_READY_S:g} s: {shares}"
+                )
+                raise TimeoutError(message)
+            time.sleep(_ASK_S)
+        return time.monotonic()
+
+    def command(self, **command: object) -> list[dict[str, Any]]:
+        """Tell all workers the same; their reports."""
+        for worker in self.workers:
+            worker.say(command)
+        return [worker.hear() for worker in self.workers]
+
+    def burst(self, values: Sequence[bytes]) -> Burst:
+        """Publish, the same number to each partition, and wait until all is committed. Raises TimeoutError."""
+        before, meter, began_s = self.command(), self.bench.meter(), time.monotonic()
+        _publish(self.bench, self.topics, values)
+        deadline_s = time.monotonic() + _READY_S
+        while (done := _sum(after := self.command(), "published") - _sum(before, "published")) < len(values):
+            if time.monotonic() > deadline_s:
+                message = f"{done} of {len(values)} articles in {_READY_S:g} s"
+                raise TimeoutError(message)
+            time.sleep(_ASK_S)
+        load = meter.read()
+        assert done == len(values), "every article is published once"
+        return Burst(
+            articles=len(values),
+            seconds=max(report["last_commit_s"] for report in after) - began_s,
+            worker_cpu_s=_sum(after, "cpu_s") - _sum(before, "cpu_s"),
+            broker_cpu_s=load.broker_cores * load.seconds,
+            transactions=_sum(after, "transactions") - _sum(before, "transactions"),
+            padded_tokens=_sum(after, "padded_tokens") - _sum(before, "padded_tokens"),
+            load=load,
+        )
+
+    def _shares(self) -> list[int]:
+        """How many partitions each member has; nothing while the group is on the move."""
+        try:
+            group = self._admin.describe_consumer_groups([self.topics.name])[self.topics.name].result(_READY_S)
+        except KafkaException:
+            return []  # nobody has joined yet: the group does not exist
+        if group.state.name != "STABLE":
+            return []
+        return [len(member.assignment.topic_partitions) for member in group.members]
+
+
+@dataclass(frozen=True, slots=True)
+class Burst:
+    """What a burst took: `seconds` from the first article published to the last one committed."""
+
+    articles: int
+    seconds: float
+    worker_cpu_s: float
+    broker_cpu_s: float
+    transactions: int
+    padded_tokens: int
+    load: Load
+
+    @property
+    def run(self) -> Run:
+        """For interleaving."""
+        detail: Mapping[str, Any] = {
+            "articles_per_cpu_s": self.articles / self.worker_cpu_s,
+            "worker_cores": self.worker_cpu_s / self.seconds,
+            "broker_cpu_s": self.broker_cpu_s,
+            "broker_cores": self.load.broker_cores,
+            "worker_cpu_s": self.worker_cpu_s,
+            "articles": self.articles,
+            "transactions": self.transactions,
+            "transactions_per_s": self.transactions / self.seconds,
+        }
+        return Run(self.articles / self.seconds, self.load, detail)
+
+
+def _publish(bench: Bench, topics: Topics, values: Sequence[bytes]) -> None:
+    """Even shares: hashed keys would give some workers a few per cent more than others, which is not what is asked."""
+    producer = Producer({"bootstrap.servers": bench.cluster.bootstrap_servers, "linger.ms": 20})
+    for number, value in enumerate(values):
+        key = orjson.loads(value)["id"].encode()
+        producer.produce(topics.input, value, key, partition=number % PARTITIONS)
+        producer.poll(0)
+    producer.flush(60)
+
+
+def _sum(reports: Sequence[Mapping[str, Any]], name: str) -> Any:  # noqa: ANN401  some are counts, some are seconds
+    return sum(report[name] for report in reports)

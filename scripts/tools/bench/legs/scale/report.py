@@ -1,0 +1,242 @@
+"""What was measured, as tables, plots and claims. Nothing is measured here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tools.bench.legs.scale.joining import RATE_PER_S, Pause
+from tools.bench.machine import Load, describe
+from tools.bench.outcome import Claim, Outcome, Plot, Series, Table
+from tools.bench.repeating import Run, Spread, others, rates
+
+AIM = 0.9
+Runs = Mapping[str, Sequence[Run]]
+"""By the number of workers, as text; of the waiting ones also `often`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """All that this leg measures."""
+
+    at_once: Runs
+    waiting: Runs
+    idle: Load
+    pauses: Mapping[str, Pause]
+    device_tokens_per_s: float
+    often_ms: float
+    usually_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class CommitCost:
+    """Processor time of a transaction and of an article, in milliseconds, from runs that differ in transactions only.
+
+    `broker_article_ms`: all else that the broker does for an article, its arrival and its delivery included.
+    """
+
+    broker_transaction_ms: Spread
+    worker_transaction_ms: Spread
+    broker_article_ms: Spread
+
+
+def commit_cost(usually: Sequence[Run], often: Sequence[Run], idle_broker_cores: float) -> CommitCost:
+    """The same articles at the same rate in fewer and in more transactions: the difference is theirs."""
+    broker, worker, article = [], [], []
+    for few, many in zip(usually, often, strict=True):
+        more = many.detail["transactions"] - few.detail["transactions"]
+        broker.append((many.detail["broker_cpu_s"] - few.detail["broker_cpu_s"]) / more)
+        worker.append((many.detail["worker_cpu_s"] - few.detail["worker_cpu_s"]) / more)
+        idle_s = idle_broker_cores * few.load.seconds
+        rest_s = few.detail["broker_cpu_s"] - idle_s - broker[-1] * few.detail["transactions"]
+        article.append(rest_s / few.detail["articles"])
+    return CommitCost(*(Spread.of([1e3 * value for value in values]) for values in (broker, worker, article)))
+
+
+def outcome(scale: Scale) -> Outcome:
+    """All of it."""
+    cost = commit_cost(scale.waiting["1"], scale.waiting["often"], scale.idle.broker_cores)
+    tables = [
+        _throughput("Stub that answers at once: as far as the cores allow", scale.at_once),
+        _throughput("Stub that waits as for a GPU: as far as the group allows", _sizes(scale.waiting)),
+        _commits(scale, cost),
+        _rebalance(scale.pauses),
+    ]
+    return Outcome(_figures(scale, cost), tables, _plots(scale), _claims(scale))
+
+
+def _sizes(runs: Runs) -> Runs:
+    return {name: each for name, each in runs.items() if name.isdigit()}
+
+
+def _detail(runs: Sequence[Run], name: str) -> Spread:
+    return Spread.of([run.detail[name] for run in runs])
+
+
+def _speedup(runs: Runs, name: str) -> float:
+    """Median over median: the runs of different crews do not pair up."""
+    return rates(runs[name]).median / rates(runs["1"]).median
+
+
+def _efficiency(runs: Runs, name: str) -> float:
+    return _detail(runs[name], "articles_per_cpu_s").median / _detail(runs["1"], "articles_per_cpu_s").median
+
+
+# ---- figures
+
+
+def _figures(scale: Scale, cost: CommitCost) -> dict[str, Any]:
+    return {
+        "at_once": {name: _runs_figures(runs) for name, runs in scale.at_once.items()},
+        "waiting": {name: _runs_figures(runs) for name, runs in scale.waiting.items()},
+        "device_tokens_per_s": scale.device_tokens_per_s,
+        "idle_broker_cores": scale.idle.broker_cores,
+        "idle_workers_cores": scale.idle.own_cores,
+        "commit": asdict(cost),
+        "rebalance": {name: asdict(pause) for name, pause in scale.pauses.items()},
+    }
+
+
+def _runs_figures(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    return [{"articles_per_s": run.rate, "others_cores": run.load.others_cores, **run.detail} for run in runs]
+
+
+# ---- tables
+
+
+def _throughput(title: str, runs: Runs) -> Table:
+    columns = (
+        "workers", "articles/s", "per worker", "times one", "per core-second", "of one's",
+        "workers, cores", "broker, cores", "others, cores",
+    )  # fmt: skip
+    note = "Per core-second: articles for each second of processor time of all workers together."
+    return Table(title, columns, [_throughput_row(runs, name) for name in runs], note)
+
+
+def _throughput_row(runs: Runs, name: str) -> list[str]:
+    each = runs[name]
+    return [
+        name,
+        str(rates(each)),
+        f"{rates(each).median / int(name):.3g}",
+        f"{_speedup(runs, name):.2f}",
+        str(_detail(each, "articles_per_cpu_s")),
+        f"{_efficiency(runs, name):.2f}",
+        f"{_detail(each, 'worker_cores').median:.2f}",
+        f"{_detail(each, 'broker_cores').median:.2f}",
+        f"{others(each):.2f}",
+    ]
+
+
+def _commits(scale: Scale, cost: CommitCost) -> Table:
+    rows = [
+        [
+            f"publishing every {interval_ms:g} ms",
+            f"{rates(runs).median:.3g}",
+            f"{_detail(runs, 'transactions_per_s').median:.3g}",
+            f"{_detail(runs, 'worker_cores').median:.3f}",
+            f"{_detail(runs, 'broker_cores').median:.3f}",
+        ]
+        for interval_ms, runs in (
+            (scale.usually_ms, scale.waiting["1"]),
+            (scale.often_ms, scale.waiting["often"]),
+        )
+    ]
+    return Table(
+        "What a commit costs: one worker, the same articles in more transactions",
+        ("", "articles/s", "transactions/s", "worker, cores", "broker, cores"),
+        rows,
+        f"Processor time of one transaction more: broker {cost.broker_transaction_ms} ms, worker "
+        f"{cost.worker_transaction_ms} ms. What else the broker does for an article, from its arrival to its delivery: "
+        f"{cost.broker_article_ms} ms. Idle broker: {scale.idle.broker_cores:.3f} cores.",
+    )
+
+
+def _rebalance(pauses: Mapping[str, Pause]) -> Table:
+    rows = [
+        [
+            name,
+            f"{pause.settling_s:.2f}" if pause.settling_s else "",
+            f"{pause.longest_gap_s:.2f}",
+            f"{pause.longest_partition_gap_s:.2f}",
+            f"{pause.worst_latency_s:.2f}",
+        ]
+        for name, pause in pauses.items()
+    ]
+    return Table(
+        f"When workers come and go, at {RATE_PER_S:g} headlines a second",
+        (
+            "",
+            "settled after, s",
+            "longest time without a record, s",
+            "of one partition, s",
+            "worst from publish to visible, s",
+        ),
+        rows,
+        "Settled: from starting the process, or asking it to stop, until the group has shared the partitions anew.",
+    )
+
+
+# ---- plots
+
+
+def _plots(scale: Scale) -> list[Plot]:
+    return [
+        _throughput_plot("scale-waiting", "Workers that wait for a device: articles a second", _sizes(scale.waiting)),
+        _throughput_plot("scale-at-once", "Workers whose model answers at once: articles a second", scale.at_once),
+        _pause_plot(scale.pauses),
+    ]
+
+
+def _throughput_plot(name: str, title: str, runs: Runs) -> Plot:
+    spreads = [rates(each) for each in runs.values()]
+    together = Series(
+        "together",
+        list(runs),
+        [each.median for each in spreads],
+        [each.low for each in spreads],
+        [each.high for each in spreads],
+    )
+    ideal = Series("as many times one", list(runs), [spreads[0].median * int(size) for size in runs])
+    return Plot(name, title, "bars", "workers", "articles/s", [together, ideal])
+
+
+def _pause_plot(pauses: Mapping[str, Pause]) -> Plot:
+    names = list(pauses)
+    return Plot(
+        "scale-rebalance",
+        "Longest time without a published record",
+        "bars",
+        "",
+        "s",
+        [
+            Series("any partition", names, [pause.longest_gap_s for pause in pauses.values()]),
+            Series(
+                "the partition that waited longest",
+                names,
+                [pause.longest_partition_gap_s for pause in pauses.values()],
+            ),
+        ],
+    )
+
+
+# ---- claims
+
+
+def _claims(scale: Scale) -> list[Claim]:
+    cores = describe()["cores"]
+    most = max(scale.at_once, key=int)
+    speedup, efficiency = _speedup(_sizes(scale.waiting), most), _efficiency(scale.at_once, most)
+    return [
+        Claim(
+            f"{most} workers that wait for a device of their own do {speedup:.2f} times what one does, aim at least "
+            f"{AIM * int(most):.1f} ({cores} cores, shared with the broker)",
+            held=speedup >= AIM * int(most),
+        ),
+        Claim(
+            f"where cores are the limit ({cores} of them), {most} workers do {efficiency:.3f} of one's articles per "
+            f"core-second of their own, aim at least {AIM:g}",
+            held=efficiency >= AIM,
+        ),
+    ]

@@ -1,0 +1,197 @@
+"""The leg `telemetry`: what being looked at costs a worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from unittest.mock import patch
+
+from enricher.app import observed
+from enricher.commands.run import repeated
+from enricher.records import Batch, InFlight
+from enricher.settings import Settings
+from enricher.telemetry.otlp import exported_metrics, exported_spans, resource_of
+from enricher.telemetry.prometheus import exposition
+from enricher.worker.loop import Worker
+from enricher.worker.ports import Tracing
+from tools.bench.bench import Bench, Headers
+from tools.bench.legs.around import KnownLoad, known_load
+from tools.bench.load import Mix
+from tools.bench.otlp_sink import otlp_sink
+from tools.bench.outcome import Claim, Outcome, Plot, Series, Table
+from tools.bench.repeating import Run, Spread, disturbed, interleave
+from tools.bench.watching import WatchedTally, Work, work_off
+
+ABOUT = (
+    "The worker with a model that answers at once, so that nothing hides behind it: first with counting and tracing taken "
+    "out, then as it is, with metrics scraped and sent by OTLP every five seconds, and then with traces too, every article "
+    "in a publisher's trace that is not sampled or is. Processor time of all threads per article, the tokenizer's included."
+)
+AIM_SHARE = 0.02
+_EVERY_S = 5.0
+_TRACE = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-"
+OFF, METRICS, UNSAMPLED, SAMPLED = "nothing counted", "metrics", "metrics, unsampled traces", "metrics, sampled traces"
+_TRACED = (UNSAMPLED, SAMPLED)
+_MIXES: tuple[Mix, ...] = ("headlines", "news")
+
+
+def measure(bench: Bench) -> Outcome:
+    """Run it."""
+    results = [_measured(bench, known_load(bench, mix)) for mix in _MIXES]
+    return Outcome(
+        figures={result.mix: result.figures() for result in results},
+        tables=[_table(results)],
+        plots=[_plot(results)],
+        claims=[claim for result in results for claim in result.claims()],
+    )
+
+
+def _measured(bench: Bench, load: KnownLoad) -> _Result:
+    contenders = {name: partial(_worker, bench, load, name) for name in (OFF, METRICS, UNSAMPLED, SAMPLED)}
+    return _Result(load.mix, interleave(contenders, bench.repetitions, lambda text: bench.say(f"{load.mix}: {text}")))
+
+
+def _worker(bench: Bench, load: KnownLoad, name: str) -> Run:
+    # All inputs carry a context: reading it is the client's work, whoever uses it.
+    headers: Headers = [("traceparent", _TRACE + (b"01" if name == SAMPLED else b"00"))]
+    with ExitStack() as stack:
+        stack.enter_context(load.answers.in_place_of_the_model())
+        topics = stack.enter_context(bench.topics(load.values, headers=headers))
+        settings = bench.settings_for(topics)
+        endpoint = stack.enter_context(otlp_sink())
+        variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint, "OTEL_METRIC_EXPORT_INTERVAL": f"{1000 * _EVERY_S:.0f}"}
+        stack.enter_context(patch.dict("os.environ", variables))
+        tracing: Tracing | None = None
+        if name in _TRACED:
+            tracing = stack.enter_context(
+                exported_spans(
+                    resource_of("bench", "bench"),
+                    version="bench",
+                    input_topic=topics.input,
+                    output_topic=topics.output,
+                    group=topics.name,
+                )
+            )
+        work = work_off(
+            bench,
+            bench.model,
+            settings,
+            tally=_Uncounted(bench.broker_pids) if name == OFF else None,
+            tracing=_Untraced() if name == OFF else tracing,
+            beside=nullcontext if name == OFF else partial(_looked_at, bench, settings),
+        )
+    assert work.tally.records == len(load.values), "every article has its record"
+    return Run(work.tally.records / _whole_s(work), work.load, {"work": work})
+
+
+def _whole_s(work: Work) -> float:
+    """Processor time of all threads."""
+    return work.loop_s + work.client_s + work.tokenizer_s
+
+
+@contextmanager
+def _looked_at(bench: Bench, settings: Settings, worker: Worker) -> Iterator[None]:
+    """Somebody scrapes it, and it exports."""
+    seen = observed(settings, bench.model, worker)
+    with exported_metrics(seen, resource_of("bench", "bench")), repeated(lambda: exposition(seen, ""), _EVERY_S):
+        yield
+
+
+class _Uncounted(WatchedTally):
+    """Notes when it began and ended, and how many records there were: what cannot be left out."""
+
+    def count_batch(self, batch: Batch, padded_tokens: int, budget_tokens: int, now_s: float) -> None:
+        """Nothing."""
+
+    def count_published(self, tickets: Sequence[InFlight], began_s: float, now_s: float) -> None:
+        """How many, and when."""
+        super().count_published((), began_s, now_s)
+        self.records += len(tickets)
+
+
+class _Untraced:
+    """A tracing that does not even pass contexts on."""
+
+    def arrived(self, tickets: Sequence[InFlight]) -> None:
+        """Nothing."""
+
+    def submitted(self, batch: Batch) -> None:
+        """Nothing."""
+
+    def completed(self, batch: Batch) -> None:
+        """Nothing."""
+
+    def transaction(self, tickets: Sequence[InFlight]) -> AbstractContextManager[None]:
+        """Nothing."""
+        del tickets
+        return nullcontext()
+
+
+# ---- what is said about it
+
+
+@dataclass(frozen=True, slots=True)
+class _Result:
+    mix: Mix
+    runs: dict[str, list[Run]]
+
+    def us(self, name: str) -> Spread:
+        """Microseconds of a core per article."""
+        return Spread.of([1e6 / run.rate for run in self.runs[name]])
+
+    def share(self, name: str) -> Spread:
+        """How much throughput it costs, repetition by repetition: 0.02 is 2 %."""
+        pairs = zip(self.runs[name], self.runs[OFF], strict=True)
+        return Spread.of([1 - run.rate / off.rate for run, off in pairs])
+
+    def figures(self) -> dict[str, Any]:
+        """For machines."""
+        return {
+            name: {"us_per_article": self.us(name).as_dict(), "share_of_throughput": self.share(name).as_dict()}
+            for name in self.runs
+        }
+
+    def claims(self) -> list[Claim]:
+        """What was aimed at: metrics and traces that nobody samples."""
+        disturbance = disturbed([run for runs in self.runs.values() for run in runs])
+        said = []
+        for name in (METRICS, UNSAMPLED):
+            share = self.share(name)
+            text = f"{self.mix}: {name} cost {_percent(share)} of throughput with a stub engine (aim {AIM_SHARE:.0%})"
+            said.append(
+                Claim(
+                    f"{text}; {disturbance}" if disturbance else text,
+                    held=not disturbance and share.median <= AIM_SHARE,
+                )
+            )
+        return said
+
+
+def _percent(share: Spread) -> str:
+    return f"{share.median:.1%} ({share.low:.1%} to {share.high:.1%})"
+
+
+def _table(results: Sequence[_Result]) -> Table:
+    rows = [
+        (name, *(cell for result in results for cell in (str(result.us(name)), _percent(result.share(name)))))
+        for name in results[0].runs
+    ]
+    columns = ("", *(name for result in results for name in (f"{result.mix}, us of a core", "of throughput")))
+    return Table("What being looked at costs, per article", columns, rows, "Scraped and exported every five seconds.")
+
+
+def _plot(results: Sequence[_Result]) -> Plot:
+    series = [
+        Series(
+            result.mix,
+            list(result.runs),
+            [result.us(name).median for name in result.runs],
+            [result.us(name).low for name in result.runs],
+            [result.us(name).high for name in result.runs],
+        )
+        for result in results
+    ]
+    return Plot("telemetry", "What being looked at costs", "barh", "us of a core per article", "", series)

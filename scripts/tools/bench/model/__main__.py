@@ -1,0 +1,107 @@
+"""Runs the legs in turn and prints the table."""
+
+from __future__ import annotations
+
+import logging
+import statistics
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import orjson
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from enricher.commands.console import data_console
+from enricher.inference.graph.catalogue import forms_for
+from enricher.inference.run.model import open_model
+from tools.bench.machine import processor
+from tools.bench.model.cases import Case, cases
+from tools.bench.model.legs import Leg, Timing, at_its_best, our_leg, stock_legs, time_once
+
+Figures = dict[str, Any]
+
+
+def main(
+    source: Annotated[str, typer.Argument(help="Model folder, or newswire-minilm.")] = "newswire-minilm",
+    repetitions: Annotated[int, typer.Option(min=1, help="How often each leg runs, in turn.")] = 5,
+    json: Annotated[Path | None, typer.Option(help="Write the figures to this file.")] = None,
+) -> None:
+    """Every form that this machine runs against ONNX Runtime's stock provider and optimizer, on the sample articles."""
+    logging.basicConfig(level=logging.ERROR)
+    console, checkpoint = Console(stderr=True), open_model(source)
+    forms = [form for form in forms_for("cpu") if form.problem() is None]
+    with tempfile.TemporaryDirectory() as scratch, console.status("building the graphs") as status:
+        folder = Path(scratch)
+        ours = [our_leg(checkpoint, form, folder / "cache") for form in forms]
+        stock = stock_legs(checkpoint, folder)
+        results = []
+        for case in cases(checkpoint):
+            status.update(f"{case.name}: every leg's best batch size")
+            best = [at_its_best(legs, case) for legs in (stock, *([leg] for leg in ours))]
+            results.append(_measured(case, best, repetitions, status.update))
+    figures: Figures = {
+        "model": checkpoint.name,
+        "processor": processor(),
+        "repetitions": repetitions,
+        "cases": results,
+    }
+    for result in results:
+        data_console().print(_table(result, figures["processor"]))
+    if json:
+        json.write_bytes(orjson.dumps(figures, option=orjson.OPT_INDENT_2))
+
+
+def _measured(case: Case, legs: list[Leg], repetitions: int, say: Any) -> Figures:  # noqa: ANN401  rich's own type
+    batches = {leg.name: case.batching(case.windows, leg.batch_tokens) for leg in legs}
+    timings: dict[str, list[Timing]] = {leg.name: [] for leg in legs}
+    for leg in legs:
+        time_once(leg, batches[leg.name])  # warm
+    for number in range(repetitions):
+        for leg in legs:
+            say(f"{case.name}: repetition {number + 1} of {repetitions}, {leg.name}")
+            timings[leg.name].append(time_once(leg, batches[leg.name]))
+    rows = [_row(case, leg, timings[leg.name], timings[legs[0].name]) for leg in legs]
+    return {"case": case.name, "windows": len(case.windows), "real_tokens": case.real_tokens, "legs": rows}
+
+
+def _row(case: Case, leg: Leg, timings: list[Timing], stock: list[Timing]) -> Figures:
+    """Ratios are taken repetition by repetition, so that other work on the machine weighs on both sides."""
+    seconds, cpu_s = (
+        statistics.median(values) for values in ([t.seconds for t in timings], [t.own_cpu_s for t in timings])
+    )
+    ratios = sorted(theirs.seconds / each.seconds for each, theirs in zip(timings, stock, strict=True))
+    return {
+        "leg": leg.name,
+        "batch_tokens": leg.batch_tokens,
+        "windows_per_s": len(case.windows) / seconds,
+        "tokens_per_s": case.real_tokens / seconds,
+        "ratio_median": statistics.median(ratios),
+        "ratio_lowest": ratios[0],
+        "ratio_highest": ratios[-1],
+        "cpu_ratio": statistics.median(t.own_cpu_s for t in stock) / cpu_s,
+        "others_cores": statistics.median(t.others_cores for t in timings),
+    }
+
+
+def _table(result: Figures, processor: str) -> Table:
+    title = f"{result['case']}: {result['windows']} windows, {result['real_tokens']} tokens; {processor}"
+    table = Table(title=title, title_justify="left")
+    for column in ("", "batch tokens", "windows/s", "tokens/s", "x stock", "by processor time", "others, cores"):
+        table.add_column(column, justify="right" if column else "left")
+    for row in result["legs"]:
+        table.add_row(
+            row["leg"],
+            str(row["batch_tokens"]),
+            f"{row['windows_per_s']:.1f}",
+            f"{row['tokens_per_s']:.0f}",
+            f"{row['ratio_median']:.2f} ({row['ratio_lowest']:.2f} to {row['ratio_highest']:.2f})",
+            f"{row['cpu_ratio']:.2f}",
+            f"{row['others_cores']:.2f}",
+        )
+    return table
+
+
+if __name__ == "__main__":
+    typer.run(main)

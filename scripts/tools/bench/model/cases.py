@@ -1,0 +1,98 @@
+"""What is run: the sample articles' windows, batched in three ways."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from enricher.app import DEFAULT_BUCKET_EDGES
+from enricher.codec import decode_article
+from enricher.core.batching import BatchRules, LengthBucketScheduler
+from enricher.core.windowing import WindowCutter
+from enricher.errors import InvalidArticle
+from enricher.inference.checkpoint.folder import Checkpoint
+from enricher.inference.run.advice import advice_for
+from enricher.inference.tokenizer.articles import ArticleTokenizer
+from enricher.records import InFlight, Partition, RawRecord, Window
+from tools import ARTICLES
+
+SHORTEST_TOKENS = 8
+SEED = 4
+EVERY = 3
+"""Each third window is taken: the same mix of lengths, and a run that takes minutes."""
+
+Batches = list[list[Window]]
+Batching = Callable[[Sequence[Window], int], Batches]
+"""Windows and the padded tokens that a batch may have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Windows, and how they are batched: the same way for every leg, each with its own size of a batch."""
+
+    name: str
+    windows: tuple[Window, ...]
+    batching: Batching
+
+    @property
+    def real_tokens(self) -> int:
+        """What is asked for."""
+        return sum(window.length_tokens for window in self.windows)
+
+
+def cases(checkpoint: Checkpoint) -> list[Case]:
+    """Even lengths, and mixed ones in the order of arrival and as the worker gathers them."""
+    windows = _windows(checkpoint)[::EVERY]
+    mixed = _of_mixed_lengths(windows)
+    return [
+        Case("even", tuple(windows), as_the_worker_does),
+        Case("mixed, as they come", mixed, as_they_come),
+        Case("mixed, as the worker gathers them", mixed, as_the_worker_does),
+    ]
+
+
+def as_the_worker_does(windows: Sequence[Window], batch_tokens: int) -> Batches:
+    """By the worker's own scheduler, under backlog."""
+    rules = BatchRules(DEFAULT_BUCKET_EDGES, batch_tokens, max_wait_s=1.0, run_overhead_tokens=0)
+    scheduler = LengthBucketScheduler(rules)
+    scheduler.add(windows)
+    return [list(batch.windows) for batch in iter(lambda: scheduler.next_batch(0.0, flush=True), None)]
+
+
+def as_they_come(windows: Sequence[Window], batch_tokens: int) -> Batches:
+    """In order, as many as fit when padded to the longest."""
+    batches: Batches = [[]]
+    for window in windows:
+        longest = max([window.length_tokens, *(each.length_tokens for each in batches[-1])])
+        if batches[-1] and (len(batches[-1]) + 1) * longest > batch_tokens:
+            batches.append([])
+        batches[-1].append(window)
+    return batches
+
+
+def _windows(checkpoint: Checkpoint) -> list[Window]:
+    """All windows of the sample articles, cut as a worker cuts them by default."""
+    tokenizer = ArticleTokenizer(checkpoint, max_article_tokens=1_000_000, too_long="truncate")
+    advice = advice_for(checkpoint.folder, tokenizer.max_window_tokens)
+    cutter = WindowCutter(
+        advice.max_window_tokens, advice.overlap_tokens, tokenizer.specials_before, tokenizer.specials_after
+    )
+    windows: list[Window] = []
+    for number, value in enumerate(ARTICLES.read_bytes().splitlines()):
+        article = decode_article(value, max_article_chars=1_000_000)
+        [tokens] = tokenizer.tokenize([article])
+        assert not isinstance(tokens, InvalidArticle), "the samples are well-formed"
+        ticket = InFlight(RawRecord(Partition("samples", 0), number, None, value), 0.0, article=article)
+        windows += cutter.cut(ticket, tokens, now_s=0.0)
+    return windows
+
+
+def _of_mixed_lengths(windows: Sequence[Window]) -> tuple[Window, ...]:
+    """The same windows cut to lengths that are spread evenly, in random order; the seed is fixed."""
+    random = np.random.default_rng(SEED)
+    longest = max(window.length_tokens for window in windows)
+    lengths = random.integers(SHORTEST_TOKENS, longest + 1, len(windows))
+    cut = [replace(window, ids=window.ids[:length]) for window, length in zip(windows, lengths, strict=True)]
+    return tuple(cut[index] for index in random.permutation(len(cut)))

@@ -1,0 +1,149 @@
+"""A checkpoint as an exporter would write it: padded, standard operators only, as ONNX Runtime's optimizer knows it.
+
+It is what we are measured against, and what the tests take for a model that already is ONNX. The graph is the one of
+PyTorch's TorchScript exporter with eager attention, the export that ONNX Runtime's optimizer fuses best.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+from onnx import TensorProto
+
+from enricher.inference.checkpoint.families import CLASSIFIER
+from enricher.inference.graph.onnx_file import OnnxWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from enricher.inference.checkpoint.folder import Checkpoint
+
+MODEL_FILE = "model.onnx"
+
+
+def export(checkpoint: Checkpoint, folder: Path) -> Path:
+    """Write `model.onnx` and its weights into `folder`. Inputs are int64: ids, mask, and types where the family has them."""
+    with (folder / "model.onnx.data").open("wb") as weights:
+        writer = OnnxWriter(weights, "model.onnx.data")
+        _Export(checkpoint, writer).write()
+    model = writer.model("main_graph", {})
+    del model.opset_import[1]  # ONNX Runtime's own operators: none is used
+    (folder / MODEL_FILE).write_bytes(model.SerializeToString())
+    return folder / MODEL_FILE
+
+
+@dataclass(frozen=True, slots=True)
+class _Export:
+    checkpoint: Checkpoint
+    writer: OnnxWriter
+
+    def write(self) -> None:
+        """Inputs, layers, logits."""
+        inputs = ["input_ids", "attention_mask", *(["token_type_ids"] if self.checkpoint.family.token_types else [])]
+        for name in inputs:
+            self.writer.input(name, TensorProto.INT64, ["batch", "length"])
+        hidden, mask = self._embeddings(), self._mask()
+        for index in range(self.checkpoint.config.layers):
+            hidden = self._layer(index, hidden, mask)
+        self._linear(CLASSIFIER, hidden, output="logits")
+        self.writer.output("logits", TensorProto.FLOAT, ["batch", "length", len(self.checkpoint.labels)])
+
+    def _embeddings(self) -> str:
+        family, node = self.checkpoint.family, self.writer.node
+        tables = [("word_embeddings", "input_ids"), ("position_embeddings", self._positions())]
+        if family.token_types:
+            tables.insert(1, ("token_type_embeddings", "token_type_ids"))
+        parts = [node("Gather", [self._weight(family.embeddings(part)), ids], f"{part}.rows") for part, ids in tables]
+        total = parts[0]
+        for number, part in enumerate(parts[1:]):
+            total = node("Add", [total, part], f"embeddings.{number}")
+        normed = self._norm(family.embeddings("LayerNorm"), total)
+        narrow = self.checkpoint.config.embedding_size not in {None, self.checkpoint.config.hidden_size}
+        return self._linear(family.projection, normed) if narrow else normed
+
+    def _positions(self) -> str:
+        """From a table of places; where they begin behind the padding's id, counted over the tokens that are none."""
+        node, constant, config = self.writer.node, self.writer.constant, self.checkpoint.config
+        if not self.checkpoint.family.positions_after_padding:
+            places = constant("places", np.arange(config.max_position_embeddings, dtype=np.int64)[None])
+            node("Shape", ["input_ids"], "length", start=1, end=2)
+            slicing = [constant(name, np.array([value], np.int64)) for name, value in (("from", 0), ("axis", 1))]
+            return node("Slice", [places, slicing[0], "length", slicing[1]], "position_ids")
+        padding = constant("padding", np.array(self.checkpoint.first_position - 1, np.int64))
+        real = node(
+            "Cast", [node("Not", [node("Equal", ["input_ids", padding], "is_pad")], "real")], "real.int64", to=7
+        )
+        counted = node(
+            "Mul", [node("CumSum", [real, constant("axis", np.array(1, np.int64))], "count"), real], "counted"
+        )
+        return node("Add", [counted, padding], "position_ids")
+
+    def _mask(self) -> str:
+        """`(1 - mask) * lowest`, `[batch, 1, 1, length]`."""
+        node, constant = self.writer.node, self.writer.constant
+        wide = node("Unsqueeze", ["attention_mask", constant("mask_axis_1", np.array([1], np.int64))], "mask.1")
+        wide = node("Unsqueeze", [wide, constant("mask_axis_2", np.array([2], np.int64))], "mask.2")
+        one, lowest = np.array(1, np.float32), np.array(np.finfo(np.float32).min, np.float32)
+        below = node(
+            "Sub", [constant("one", one), node("Cast", [wide], "mask.float", to=TensorProto.FLOAT)], "mask.not"
+        )
+        return node("Mul", [below, constant("lowest", lowest)], "mask.additive")
+
+    def _layer(self, index: int, hidden: str, mask: str) -> str:
+        family, node, constant = self.checkpoint.family, self.writer.node, self.writer.constant
+        name, names = partial(family.in_layer, index), family.layer
+        mixed = self._linear(name(names.attention_output), self._attention(index, hidden, mask))
+        attended = self._norm(name(names.attention_norm), node("Add", [mixed, hidden], f"{index}.attended"))
+        inner = self._linear(name(names.intermediate), attended)
+        root = constant("root_of_two", np.array(math.sqrt(2), np.float32))
+        erf = node("Erf", [node("Div", [inner, root], f"{index}.scaled")], f"{index}.erf")
+        one_more = node("Add", [erf, constant("one", np.array(1, np.float32))], f"{index}.erf1")
+        gated = node("Mul", [inner, one_more], f"{index}.gated")
+        active = node("Mul", [gated, constant("half", np.array(0.5, np.float32))], f"{index}.gelu")
+        outer = self._linear(name(names.output), active)
+        return self._norm(name(names.output_norm), node("Add", [outer, attended], f"{index}.sum"))
+
+    def _attention(self, index: int, hidden: str, mask: str) -> str:
+        family, node, constant, config = (
+            self.checkpoint.family,
+            self.writer.node,
+            self.writer.constant,
+            self.checkpoint.config,
+        )
+        size = config.hidden_size // config.heads
+        split = constant("split", np.array([0, 0, config.heads, size], np.int64))
+        join = constant("join", np.array([0, 0, config.hidden_size], np.int64))
+
+        def heads_of(part: str, order: Sequence[int]) -> str:
+            projected = self._linear(family.in_layer(index, part), hidden)
+            apart = node("Reshape", [projected, split], f"{index}.{part}.split")
+            return node("Transpose", [apart], f"{index}.{part}.heads", perm=list(order))
+
+        query, value = (heads_of(part, (0, 2, 1, 3)) for part in (family.layer.query, family.layer.value))
+        raw = node("MatMul", [query, heads_of(family.layer.key, (0, 2, 3, 1))], f"{index}.scores")
+        scaled = node("Div", [raw, constant("root", np.array(math.sqrt(size), np.float32))], f"{index}.scaled_scores")
+        weights = node("Softmax", [node("Add", [scaled, mask], f"{index}.masked")], f"{index}.weights", axis=-1)
+        context = node("MatMul", [weights, value], f"{index}.context")
+        return node(
+            "Reshape", [node("Transpose", [context], f"{index}.back", perm=[0, 2, 1, 3]), join], f"{index}.joined"
+        )
+
+    def _linear(self, name: str, value: str, *, output: str | None = None) -> str:
+        """PyTorch keeps `[out, in]`; exporters transpose it."""
+        weight = self.writer.weight(f"{name}.weight", np.ascontiguousarray(self.checkpoint.weight(f"{name}.weight").T))
+        bias = self.writer.weight(f"{name}.bias", self.checkpoint.weight(f"{name}.bias"))
+        product = self.writer.node("MatMul", [value, weight], f"{name}/MatMul")
+        return self.writer.node("Add", [bias, product], output or f"{name}/Add")
+
+    def _norm(self, name: str, value: str) -> str:
+        inputs = [value, self._weight(name), self.writer.weight(f"{name}.bias", self.checkpoint.weight(f"{name}.bias"))]
+        epsilon = self.checkpoint.config.layer_norm_eps
+        return self.writer.node("LayerNormalization", inputs, f"{name}/norm", axis=-1, epsilon=epsilon)
+
+    def _weight(self, name: str) -> str:
+        return self.writer.weight(f"{name}.weight", self.checkpoint.weight(f"{name}.weight"))

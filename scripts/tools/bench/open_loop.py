@@ -1,0 +1,166 @@
+"""A publisher that never waits for the worker, and a reader of what becomes visible: one light process of its own.
+
+    python -m tools.bench.open_loop    # a Job as JSON on standard input, answers on standard output (see Child)
+
+Every article has its time before the first one is sent, and latency counts from that time: a slow worker can neither slow
+the publisher nor hide the wait of those that came late (coordinated omission). Imports the Kafka client and nothing of
+the worker: what runs here takes from the same cores.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
+
+if TYPE_CHECKING:
+    from tools.bench.bench import Topics
+
+_MARK = "open-loop-"
+"""Keys of this process's own articles begin with it: the topics may hold others."""
+_READY_S = 60.0
+"""Until the worker has joined its group and given back the first articles."""
+_POLL_S = 0.5
+"""How long the reader waits at most in one call; a record ends the wait at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What to publish. `due_s`: when, counted from the start, one for each of `values`; `grace_s`: to wait afterwards.
+
+    Article `i` goes to partition `i % partitions`. The first `warm_up` values go ahead once, uncounted.
+    """
+
+    bootstrap_servers: str
+    input_topic: str
+    output_topics: list[str]
+    partitions: int
+    values: list[str]
+    due_s: list[float]
+    warm_up: int = 8
+    grace_s: float = 60.0
+
+    @classmethod
+    def between(
+        cls, topics: Topics, bootstrap_servers: str, partitions: int, values: Sequence[bytes], due_s: Sequence[float]
+    ) -> Job:
+        """Articles into these topics, and what comes out of them."""
+        outputs = [topics.output, topics.dead_letter]
+        texts = [value.decode() for value in values]
+        return cls(bootstrap_servers, topics.input, outputs, partitions, texts, list(due_s))
+
+
+class Reader:
+    """Notes when each of our keys is seen first, by `time.monotonic`, in a thread of its own; committed records only."""
+
+    def __init__(self, job: Job) -> None:
+        self.seen_s: dict[str, float] = {}
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": job.bootstrap_servers,
+                "group.id": "bench-reader",
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+            }
+        )
+        self._consumer.assign(
+            [TopicPartition(topic, n, OFFSET_BEGINNING) for topic in job.output_topics for n in range(job.partitions)]
+        )
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._read, name="reader", daemon=True)
+        self._thread.start()
+
+    def wait_for(self, count: int, timeout_s: float) -> None:
+        """Until this many keys were seen. Raises TimeoutError."""
+        deadline_s = time.monotonic() + timeout_s
+        while len(self.seen_s) < count:
+            if time.monotonic() > deadline_s:
+                message = f"{len(self.seen_s)} of {count} articles became visible within {timeout_s:g} s"
+                raise TimeoutError(message)
+            time.sleep(0.02)
+
+    def close(self) -> None:
+        """Stop reading."""
+        self._over.set()
+        self._thread.join()
+        self._consumer.close()
+
+    def _read(self) -> None:
+        while not self._over.is_set():
+            self._note(self._consumer.poll(_POLL_S))
+
+    def _note(self, message: Message | None) -> None:
+        if message is not None and message.error() is None:
+            key = message.key()
+            assert isinstance(key, bytes), "every article was sent with a key"
+            if (name := key.decode()).startswith(_MARK):
+                self.seen_s.setdefault(name, time.monotonic())
+
+
+@dataclass(slots=True)
+class Publisher:
+    """Sends each article when it is due, and notes how much later it really was."""
+
+    job: Job
+    producer: Producer
+    late_s: list[float] = field(default_factory=list)
+
+    def warm_up(self) -> None:
+        """A few articles, uncounted: connections, metadata, the worker's group."""
+        for number, value in enumerate(self.job.values[: self.job.warm_up]):
+            self._send(f"warm-{number}", number, value)
+        self.producer.flush(_READY_S)
+
+    def run(self, start_s: float) -> None:
+        """All articles, each at its time or as soon as possible after it."""
+        for number, (due_s, value) in enumerate(zip(self.job.due_s, self.job.values, strict=True)):
+            self._wait_until(start_s + due_s)
+            self.late_s.append(max(0.0, time.monotonic() - start_s - due_s))
+            self._send(str(number), number, value)
+        self.producer.flush(_READY_S)
+
+    def _wait_until(self, due_s: float) -> None:
+        self.producer.poll(0)
+        if (left_s := due_s - time.monotonic()) > 0:
+            time.sleep(left_s)
+
+    def _send(self, name: str, number: int, value: str) -> None:
+        self.producer.produce(self.job.input_topic, value, _MARK + name, partition=number % self.job.partitions)
+
+
+def run(job: Job, tell: Callable[[dict[str, Any]], None]) -> None:
+    """Warm up, say so, publish, wait until all is visible, tell what was seen. Raises TimeoutError."""
+    reader = Reader(job)
+    publisher = Publisher(job, Producer({"bootstrap.servers": job.bootstrap_servers, "linger.ms": 0}))
+    publisher.warm_up()
+    warm = min(job.warm_up, len(job.values))
+    reader.wait_for(warm, _READY_S)
+    cpu_s, start_s = time.process_time(), time.monotonic() + 0.1
+    tell({"start_s": start_s})
+    publisher.run(start_s)
+    reader.wait_for(warm + len(job.values), job.grace_s)
+    cpu_s, seconds = time.process_time() - cpu_s, time.monotonic() - start_s
+    reader.close()
+    seen_s = [reader.seen_s[f"{_MARK}{number}"] - start_s for number in range(len(job.values))]
+    tell({"seen_s": seen_s, "late_s": publisher.late_s, "cores": cpu_s / seconds})
+
+
+def main() -> None:
+    """Do the one job, and stay until told to go: whoever measures load counts the living."""
+
+    def tell(message: dict[str, Any]) -> None:
+        sys.stdout.buffer.write(orjson.dumps(message) + b"\n")
+        sys.stdout.buffer.flush()
+
+    run(Job(**orjson.loads(sys.stdin.buffer.readline())), tell)
+    sys.stdin.buffer.read()
+
+
+if __name__ == "__main__":
+    main()

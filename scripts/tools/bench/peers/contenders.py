@@ -1,0 +1,99 @@
+"""Runs workers, ours and the peers', over one backlog, and reads what they wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from enricher.app import Model, kafka_config, kafka_worker
+from enricher.core.scoring import EntitySpan
+from enricher.kafka.reader import TopicReader
+from enricher.settings import Settings
+from tools.bench.bench import Bench, Topics
+from tools.bench.peers.orders import Options
+from tools.bench.peers.processes import PeerProcess
+from tools.bench.repeating import Run
+
+Written = Mapping[str, set[EntitySpan]]
+"""What stands in the output topic: an article's id and the entities of its record."""
+
+
+class Incomplete(RuntimeError):
+    """A worker did not write exactly one record for each article: it is no peer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A worker to compare with, and the ways in which it may work, of which the best is taken."""
+
+    name: str
+    process: PeerProcess
+    ways: Sequence[Options]
+
+
+def laps_of(values: Sequence[bytes], laps: int) -> list[bytes]:
+    """The same articles several times, each with an id of its own."""
+    articles = [orjson.loads(value) for value in values]
+    return [orjson.dumps(each | {"id": f"{each['id']}@{lap}"}) for lap in range(laps) for each in articles]
+
+
+def run_ours(bench: Bench, model: Model, values: Sequence[bytes]) -> Run:
+    """Our worker over a backlog, with this model; the rate is from its first read to its last commit."""
+    with bench.topics(values) as topics:
+        worker = kafka_worker(bench.settings_for(topics), model, until_caught_up=True)
+        meter = bench.meter()
+        worker.run()
+        load = meter.read()
+        detail = {"transactions": worker.tally.transactions, "written": _written(bench, topics, values)}
+    return Run(len(values) / worker.tally.working_s, load, detail)
+
+
+def run_peer(bench: Bench, peer: Peer, way: Options, values: Sequence[bytes]) -> Run:
+    """A peer over the same, timed by the same rule."""
+    with bench.topics(values) as topics:
+        meter = bench.meter()
+        done = peer.process.ask({"route": _route(bench, topics), "options": way, "articles": len(values)})
+        load = meter.read()
+        detail = {"transactions": done["transactions"], "written": _written(bench, topics, values)}
+    return Run(len(values) / done["working_s"], load, detail)
+
+
+def _route(bench: Bench, topics: Topics) -> dict[str, Any]:
+    return {
+        "bootstrap_servers": bench.cluster.bootstrap_servers,
+        "group_id": topics.name,
+        "input_topic": topics.input,
+        "output_topic": topics.output,
+    }
+
+
+def _written(bench: Bench, topics: Topics, values: Sequence[bytes]) -> Written:
+    """What was committed, checked to be one record for each article. Raises Incomplete."""
+    records = records_in(bench.settings_for(topics), topics.output)
+    return checked(records, [orjson.loads(value)["id"] for value in values])
+
+
+def records_in(settings: Settings, topic: str) -> list[dict[str, Any]]:
+    """All committed records of a topic."""
+    reader, records = TopicReader(kafka_config(settings), topic, newest=None), []
+    try:
+        while not reader.finished:
+            records += [orjson.loads(record.value or b"{}") for record in reader.poll(1.0)]
+    finally:
+        reader.close()
+    return records
+
+
+def checked(records: Sequence[Mapping[str, Any]], ids: Sequence[str]) -> Written:
+    """The records by id. Raises Incomplete unless there is exactly one for each of `ids`."""
+    written = {record["id"]: {_span(entity) for entity in record["entities"]} for record in records}
+    if len(records) != len(written) or written.keys() != set(ids):
+        raise Incomplete(f"{len(records)} records ({len(written)} different) for {len(ids)} articles")
+    return written
+
+
+def _span(entity: Mapping[str, Any]) -> EntitySpan:
+    return EntitySpan(entity["field"], entity["start"], entity["end"], entity["label"])

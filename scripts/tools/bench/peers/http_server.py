@@ -1,0 +1,56 @@
+"""Peer (b), its server: the same model behind FastAPI. One text per request.
+
+    python -m tools.bench.peers.http_server FOLDER WINDOW_TOKENS OVERLAP_TOKENS THREADS
+
+Prints its address when it is ready.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+from pathlib import Path
+
+import uvicorn
+from fastapi import FastAPI
+from pydantic import BaseModel
+
+from tools.bench.peers.onnx_model import OnnxModel
+from tools.bench.peers.records import Found
+
+RUNS_AT_ONCE = 16
+"""More than there are requests at once: none waits for another here."""
+
+
+class Question(BaseModel):
+    """A request."""
+
+    text: str
+
+
+def service(model: OnnxModel) -> FastAPI:
+    """The application. A plain `def`: FastAPI runs it in its thread pool, and ONNX Runtime releases the GIL."""
+    app = FastAPI()
+
+    @app.post("/entities")
+    def entities(question: Question) -> Found:
+        (found,) = model.find([question.text])
+        return found
+
+    return app
+
+
+def main(folder: Path, window_tokens: int, overlap_tokens: int, threads: int) -> None:
+    """Serve until it is ended."""
+    model = OnnxModel(
+        folder, window_tokens=window_tokens, overlap_tokens=overlap_tokens, threads=threads, callers=RUNS_AT_ONCE
+    )
+    listening = socket.create_server(("127.0.0.1", 0))
+    sys.stdout.write(f"http://127.0.0.1:{listening.getsockname()[1]}\n")
+    sys.stdout.flush()
+    config = uvicorn.Config(service(model), log_level="warning", access_log=False)
+    uvicorn.Server(config).run(sockets=[listening])
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), *map(int, sys.argv[2:5]))

@@ -1,0 +1,54 @@
+"""Peer (b), its worker: asks the model server, an article per request, some requests at a time.
+
+    python -m tools.bench.peers.http_worker FOLDER
+
+Options of an order: `url` of the server, and `requests_at_once`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+
+import httpx
+import orjson
+
+from tools.bench.peers.orders import Options, obey
+from tools.bench.peers.records import Article, Found, Span, encoded, model_card, text_of
+from tools.bench.peers.transfer import Enrich
+
+_TIMEOUT_S = 60.0
+
+
+@cache
+def _client(url: str) -> httpx.Client:
+    return httpx.Client(base_url=url, timeout=_TIMEOUT_S)
+
+
+def asking(client: httpx.Client, card: Mapping[str, str]) -> Callable[[Article], bytes]:
+    """What enriches one article by asking the server."""
+
+    def enriched(article: Article) -> bytes:
+        response = client.post("/entities", json={"text": text_of(article)}).raise_for_status()
+        answer = orjson.loads(response.content)
+        return encoded(article, Found([Span(**span) for span in answer["spans"]], answer["coverage"]), card)
+
+    return enriched
+
+
+def main(folder: Path) -> None:
+    """Carry out orders."""
+    card = model_card(folder / "model.onnx", "fp32")
+
+    def make(options: Options) -> Enrich:
+        pool, enriched = ThreadPoolExecutor(options["requests_at_once"]), asking(_client(options["url"]), card)
+        return lambda articles: list(pool.map(enriched, articles))
+
+    obey(make)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

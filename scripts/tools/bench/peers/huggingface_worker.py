@@ -1,0 +1,52 @@
+"""Peer (c): a worker with the token-classification pipeline of Hugging Face in its own process, on PyTorch.
+
+    python -m tools.bench.peers.huggingface_worker FOLDER WINDOW_TOKENS OVERLAP_TOKENS {float32,bfloat16}
+
+Options of an order: `batch_size`, in windows, as the pipeline understands it.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch  # type: ignore[import-not-found]  # not in this project's environment: interpreter.py
+from transformers import AutoModelForTokenClassification, AutoTokenizer, pipeline
+
+from tools.bench.peers.orders import Options, obey
+from tools.bench.peers.records import Article, Found, Span, encoded, model_card, text_of
+from tools.bench.peers.transfer import Enrich
+
+
+def main(folder: Path, window_tokens: int, overlap_tokens: int, precision: str) -> None:
+    """Carry out orders."""
+    ner = pipeline(
+        "token-classification",
+        model=AutoModelForTokenClassification.from_pretrained(folder, dtype=getattr(torch, precision)),
+        # The pipeline cuts a text into windows of this length, which overlap by `stride` tokens.
+        tokenizer=AutoTokenizer.from_pretrained(folder, model_max_length=window_tokens),
+        stride=overlap_tokens,
+        aggregation_strategy="first",
+        device="cpu",
+    )
+    card = model_card(folder / "model.safetensors", precision)
+
+    def make(options: Options) -> Enrich:
+        def enrich(articles: list[Article]) -> list[bytes]:
+            answers = ner([text_of(article) for article in articles], batch_size=options["batch_size"])
+            return [encoded(article, _found(answer), card) for article, answer in zip(articles, answers, strict=True)]
+
+        return enrich
+
+    obey(make)
+
+
+def _found(answer: list[dict[str, Any]]) -> Found:
+    """The pipeline does not say how many tokens and windows there were."""
+    spans = [Span(each["start"], each["end"], each["entity_group"], float(each["score"])) for each in answer]
+    return Found(spans, {"truncated": False})
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])

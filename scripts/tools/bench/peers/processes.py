@@ -1,0 +1,87 @@
+"""The bench's end of a peer's process: starts it, gives it orders, ends it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+
+import orjson
+
+from tools import SCRIPTS
+
+TIMEOUT_S = 120.0
+"""For one answer, loading the model included."""
+
+
+class PeerFailed(RuntimeError):
+    """A peer's process ended, or did not answer: with the end of what it said."""
+
+
+class PeerProcess:
+    """A module of this package, running: `python -m MODULE ARGUMENTS...`."""
+
+    def __init__(self, module: str, *arguments: object, python: str = sys.executable) -> None:
+        self._complaints = tempfile.TemporaryFile()  # noqa: SIM115  closed by close()
+        self._process = subprocess.Popen(
+            [python, "-m", module, *map(str, arguments)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._complaints,
+            env=environment(),
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def ask(self, order: Mapping[str, Any]) -> dict[str, Any]:
+        """Give an order and wait for its answer. Raises PeerFailed."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(orjson.dumps(order) + b"\n")
+        self._process.stdin.flush()
+        answer: dict[str, Any] = orjson.loads(self.line())
+        return answer
+
+    def line(self) -> bytes:
+        """The next line that it writes. Raises PeerFailed."""
+        assert self._process.stdout is not None
+        alarm = threading.Timer(TIMEOUT_S, self._process.kill)
+        alarm.start()
+        try:
+            line = self._process.stdout.readline().strip()
+        finally:
+            alarm.cancel()
+        if not line:
+            raise PeerFailed(self._last_words())
+        return line
+
+    def close(self) -> None:
+        """End it."""
+        for stream in (self._process.stdin, self._process.stdout):
+            assert stream is not None
+            stream.close()
+        self._process.terminate()
+        self._process.wait(30)
+        self._complaints.close()
+
+    def _last_words(self) -> str:
+        self._process.kill()
+        self._complaints.seek(0)
+        said = self._complaints.read().decode(errors="replace").strip().splitlines()[-5:]
+        return f"{' '.join(map(str, self._process.args))}: exit code {self._process.wait()}\n" + "\n".join(said)  # type: ignore[arg-type]
+
+
+def environment() -> dict[str, str]:
+    """Ours, with the scripts to import from, and without what we tell the tokenizer library for our own threads."""
+    kept = {name: value for name, value in os.environ.items() if name != "TOKENIZERS_PARALLELISM"}
+    return kept | {"PYTHONPATH": str(SCRIPTS)}

@@ -1,0 +1,70 @@
+"""Texts -> overlapping windows -> spans, with the `tokenizers` library, for those that call the model themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from tokenizers import Encoding, Tokenizer
+
+from tools.bench.peers.records import Span
+
+Array = npt.NDArray[Any]
+
+
+class Windows:
+    """Cuts texts into windows of `window_tokens` that share `overlap_tokens`, and puts together what is found in them."""
+
+    def __init__(self, folder: Path, labels: Sequence[str], *, window_tokens: int, overlap_tokens: int) -> None:
+        self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        self._tokenizer.enable_truncation(window_tokens, stride=overlap_tokens)
+        self._tokenizer.no_padding()
+        self._labels = labels
+        self._overlap_tokens = overlap_tokens
+
+    def of(self, texts: Sequence[str]) -> list[list[Encoding]]:
+        """The windows of each text. The library works on several texts at once."""
+        return [[first, *first.overflowing] for first in self._tokenizer.encode_batch(list(texts))]
+
+    def coverage(self, windows: Sequence[Encoding]) -> dict[str, Any]:
+        """How much of a text these are all the windows of."""
+        specials = 2 * len(windows)
+        repeated = self._overlap_tokens * (len(windows) - 1)
+        tokens = sum(len(window.ids) for window in windows) - specials - repeated
+        return {"tokens": tokens, "windows": len(windows), "truncated": False}
+
+    def spans(self, windows: Sequence[Encoding], labels: Sequence[Array], scores: Sequence[Array]) -> list[Span]:
+        """The entities of one text; `labels` and `scores` are `[length]` for each window."""
+        owned = [self.owned(window, index, len(windows)) for index, window in enumerate(windows)]
+        return self._decoded(
+            np.concatenate([np.array(window.word_ids[own]) for window, own in zip(windows, owned, strict=True)]),
+            np.concatenate([np.array(window.offsets[own]) for window, own in zip(windows, owned, strict=True)]),
+            np.concatenate([each[own] for each, own in zip(labels, owned, strict=True)]),
+            np.concatenate([each[own] for each, own in zip(scores, owned, strict=True)]),
+        )
+
+    def owned(self, window: Encoding, index: int, count: int) -> slice:
+        """The tokens for which this window counts: no special ones, and of an overlap the half that is not at its edge."""
+        half = self._overlap_tokens // 2
+        first = 1 + (half if index else 0)
+        left_out = self._overlap_tokens - half if index < count - 1 else 0
+        return slice(first, len(window.ids) - 1 - left_out)
+
+    def _decoded(self, words: Array, offsets: Array, labels: Array, scores: Array) -> list[Span]:
+        """The first token of a word has the word's label; `I-` goes on with an entity of its kind just before it."""
+        first = np.flatnonzero(np.diff(words, prepend=-1))
+        last = np.append(first[1:], len(words)) - 1
+        runs: list[tuple[str, list[int]]] = []
+        for word in np.flatnonzero(labels[first]).tolist():
+            prefix, _, kind = self._labels[labels[first[word]]].partition("-")
+            if prefix == "I" and runs and runs[-1][0] == kind and runs[-1][1][-1] == word - 1:
+                runs[-1][1].append(word)
+            else:
+                runs.append((kind, [word]))
+        return [
+            Span(int(offsets[first[run[0]], 0]), int(offsets[last[run[-1]], 1]), kind, float(scores[first[run]].mean()))
+            for kind, run in runs
+        ]

@@ -1,0 +1,115 @@
+"""The settings and the traffic that the batching leg simulates: a backlog, and articles that come at a share of capacity."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from statistics import fmean
+from typing import Literal
+
+from enricher.app import DEFAULT_BUCKET_EDGES
+from enricher.core.batching import BatchRules, LengthBucketScheduler
+from enricher.core.packing import ArrivalScheduler
+from tools.bench.simulator.arrivals import arriving, at_random, evenly, in_bursts, in_turn
+from tools.bench.simulator.engine import EngineModel
+from tools.bench.simulator.lengths import Cut
+from tools.bench.simulator.orders import AsTheyCome, PlainBuckets
+from tools.bench.simulator.simulation import Scheduler, Simulation
+from tools.bench.simulator.statistics import Statistics
+
+SEED = 11
+BACKLOG_BATCHES = 32
+"""The worker's default: so many batches' worth of tokens are held."""
+OURS = "enricher"
+BUCKETS = "plain buckets"
+ORDERS: Mapping[str, Callable[[BatchRules], Scheduler]] = {
+    "as they come": AsTheyCome,
+    BUCKETS: PlainBuckets,
+    OURS: LengthBucketScheduler,
+}
+Pattern = Literal["even", "random", "bursts"]
+PATTERNS: tuple[Pattern, ...] = ("even", "random", "bursts")
+BURST_EVERY_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A device, the worker's rules for it, and how much of it is simulated."""
+
+    name: str
+    model: EngineModel
+    rules: BatchRules
+    simulated_s: float
+    backlog_tokens: int
+    packs: bool = False
+    """As the CUDA form: no padding, so our worker takes windows in the order of arrival."""
+
+    def scheduler(self, order: str) -> Scheduler:
+        """A scheduler of this kind, with the rules of this device."""
+        made = ArrivalScheduler if self.packs and order == OURS else ORDERS[order]
+        return made(self.rules)
+
+    @property
+    def bound_s(self) -> float:
+        """The longest wait where the engine keeps up: the timer and one batch."""
+        return self.rules.max_wait_s + self.model.longest_batch_s(self.rules.max_batch_tokens)
+
+    @property
+    def capacity_tokens_per_s(self) -> float:
+        """Full batches without padding."""
+        return self.model.capacity_tokens_per_s(self.rules.max_batch_tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Articles, how they are cut, how they come, and at which share of what the engine does under backlog."""
+
+    mix: str
+    cut: Cut
+    pattern: Pattern
+    load: float
+
+
+def rules_for(max_batch_tokens: int) -> BatchRules:
+    """The worker's defaults with this budget."""
+    return BatchRules(DEFAULT_BUCKET_EDGES, max_batch_tokens, max_wait_s=0.05, run_overhead_tokens=16)
+
+
+# Rates: the embedded model in fp32 on two CPU cores, and a large model on a large GPU, projected. Waits scale with them,
+# padding hardly. The CUDA form computes no padding.
+CPU = Setting("CPU, 2 lanes", EngineModel(2, 6_000, 16), rules_for(512), 600, 500_000)
+GPU = Setting("GPU, 2 lanes", EngineModel(2, 250_000, 16, 0.0), rules_for(8_192), 12, 4_000_000, packs=True)
+GPU_ONE = Setting("GPU, 1 lane", EngineModel(1, 500_000, 16, 0.0), rules_for(8_192), 12, 4_000_000, packs=True)
+
+
+def backlog(setting: Setting, cut: Cut, articles_tokens: Sequence[int], order: str) -> Statistics:
+    """More articles than the worker holds, until the last of them is in: what does not fit waits outside."""
+    articles = [cut.lengths(tokens) for tokens in articles_tokens]
+    total = max(1, round(setting.backlog_tokens / fmean(map(sum, articles))))
+    simulation = Simulation(
+        setting.scheduler(order),
+        setting.model,
+        in_turn(articles, total),
+        best_tokens_per_s=setting.capacity_tokens_per_s,
+        max_queued_tokens=BACKLOG_BATCHES * setting.rules.max_batch_tokens,
+    )
+    return simulation.run(drain=False)
+
+
+def under_load(
+    setting: Setting, traffic: Traffic, articles_tokens: Sequence[int], order: str, *, capacity_tokens_per_s: float
+) -> Statistics:
+    """Articles drawn at random, for `simulated_s`, until the last of them is served."""
+    random = Random(SEED)  # noqa: S311  the same traffic every time is the point
+    articles = [traffic.cut.lengths(tokens) for tokens in articles_tokens]
+    per_s = traffic.load * capacity_tokens_per_s / fmean(map(sum, articles))
+    arrivals = arriving(_times_s(traffic.pattern, per_s, random), articles, random, until_s=setting.simulated_s)
+    scheduler = setting.scheduler(order)
+    return Simulation(scheduler, setting.model, arrivals, best_tokens_per_s=capacity_tokens_per_s).run()
+
+
+def _times_s(pattern: Pattern, per_s: float, random: Random) -> Iterator[float]:
+    if pattern == "even":
+        return evenly(per_s)
+    return at_random(per_s, random) if pattern == "random" else in_bursts(per_s, BURST_EVERY_S)

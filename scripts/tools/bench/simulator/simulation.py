@@ -1,0 +1,127 @@
+"""The loop: time jumps from one event to the next. Deterministic: the same arrivals give the same statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from math import inf
+from typing import Protocol
+
+import numpy as np
+
+from enricher.records import Batch, InFlight, Int32Array, Partition, RawRecord, Window
+from tools.bench.simulator.arrivals import Arrival
+from tools.bench.simulator.engine import EngineModel, Lanes
+from tools.bench.simulator.statistics import Statistics
+
+
+class Scheduler(Protocol):
+    """What a simulation asks of a scheduler: LengthBucketScheduler, or one of `orders`."""
+
+    queued_tokens: int
+
+    @property
+    def max_batch_tokens(self) -> int:
+        """The budget of a batch."""
+        ...
+
+    def add(self, windows: Sequence[Window]) -> None:
+        """Queue windows."""
+
+    def next_due_s(self) -> float | None:
+        """When the next batch is due."""
+
+    def next_batch(self, now_s: float) -> Batch | None:
+        """The batch to run next."""
+
+
+class Simulation:
+    """One scheduler, one engine, one stream of articles.
+
+    `max_queued_tokens`: articles are let in while fewer wait, as the worker does; their waiting begins when they are in.
+    `best_tokens_per_s`: what `own_wait_s` takes for the engine at its best.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        model: EngineModel,
+        arrivals: Iterable[Arrival],
+        *,
+        best_tokens_per_s: float,
+        max_queued_tokens: float = inf,
+    ) -> None:
+        self.now_s = 0.0
+        self._scheduler, self._model, self._lanes = scheduler, model, Lanes(model)
+        self._arrivals = iter(arrivals)
+        self._next = next(self._arrivals, None)
+        self._max_queued_tokens = max_queued_tokens
+        self._queue = _BestQueue(best_tokens_per_s)
+        self._behind_s: dict[int, float] = {}
+        self._statistics = Statistics(scheduler.max_batch_tokens)
+
+    def run(self, *, drain: bool = True) -> Statistics:
+        """Until the last article has come and, with `drain`, the last batch has started."""
+        while self._next or drain:
+            self._admit()
+            self._dispatch()
+            next_s = min(self._moments(), default=None)
+            if next_s is None:
+                break
+            self.now_s = max(self.now_s, next_s)
+        return self._statistics
+
+    def _admit(self) -> None:
+        while self._next and self._next.at_s <= self.now_s and self._scheduler.queued_tokens < self._max_queued_tokens:
+            arrived_s = self._next.at_s if self._max_queued_tokens == inf else self.now_s
+            windows = [window_of(length, arrived_s) for length in self._next.lengths_tokens]
+            for window in windows:
+                self._behind_s[id(window)] = self._queue.add(len(window.ids), arrived_s)
+            self._scheduler.add(windows)
+            self._next = next(self._arrivals, None)
+
+    def _dispatch(self) -> None:
+        while self._lanes.next_free_s <= self.now_s and (batch := self._scheduler.next_batch(self.now_s)):
+            end_s = self._lanes.start(batch, self.now_s)
+            behind_s = [self._behind_s.pop(id(window)) for window in batch.windows]
+            computed = self._model.computed_tokens(batch)
+            self._statistics.count(batch, behind_s, computed_tokens=computed, now_s=self.now_s, end_s=end_s)
+
+    def _moments(self) -> Iterator[float]:
+        """When something can happen next. Where a lane is busy nothing is due before it is free."""
+        if self._next and self._scheduler.queued_tokens < self._max_queued_tokens:
+            yield self._next.at_s
+        if self._lanes.next_free_s > self.now_s:
+            if self._scheduler.queued_tokens or self._next:
+                yield self._lanes.next_free_s
+        elif (due_s := self._scheduler.next_due_s()) is not None:
+            yield due_s
+
+
+class _BestQueue:
+    """The queue in front of an engine that always works at its best: no rule can make it shorter."""
+
+    def __init__(self, tokens_per_s: float) -> None:
+        self._tokens_per_s = tokens_per_s
+        self._empty_s = 0.0
+
+    def add(self, tokens: int, now_s: float) -> float:
+        """How long the tokens before these will take from now."""
+        behind_s = max(0.0, self._empty_s - now_s)
+        self._empty_s = now_s + behind_s + tokens / self._tokens_per_s
+        return behind_s
+
+
+def window_of(length_tokens: int, arrived_s: float) -> Window:
+    """A window of nothing: only its length and its arrival matter."""
+    return Window(_ticket(), _ids(length_tokens), 0, 0, length_tokens, 0, arrived_s)
+
+
+@cache
+def _ids(length_tokens: int) -> Int32Array:
+    return np.zeros(length_tokens, np.int32)
+
+
+@cache
+def _ticket() -> InFlight:
+    return InFlight(RawRecord(Partition("simulated", 0), 0, None, None), 0.0)

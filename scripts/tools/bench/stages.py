@@ -1,0 +1,105 @@
+"""What the loop's thread does with its time, by stage: clocks around the rooms' functions, each stage without those inside.
+
+The clocks cost as much as the shortest stages, so a run with them is a run of its own: totals come from one without.
+What a pair of clocks itself takes is measured before, and taken off.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import enricher.core.assembly
+import enricher.worker.loop
+from enricher.codec import Encoder
+from enricher.core.batching import LengthBucketScheduler
+from enricher.core.offsets import OffsetTracker
+from enricher.core.windowing import WindowCutter
+from enricher.kafka.sink import TransactionalSink
+from enricher.kafka.source import KafkaSource
+from enricher.worker.intake import Intake
+from enricher.worker.pool import Lanes
+
+STAGES: dict[str, tuple[tuple[object, str], ...]] = {
+    "poll: the client's messages, as records": ((KafkaSource, "poll"),),
+    "track: tickets in flight, released in order": ((OffsetTracker, "track"), (OffsetTracker, "release")),
+    "decode: JSON to an article": ((Intake, "take"),),
+    "cut: windows of the article's tokens": ((WindowCutter, "cut"),),
+    "schedule: windows into batches": ((LengthBucketScheduler, "add"), (LengthBucketScheduler, "next_batch")),
+    "hand over: to the lanes and back": ((Lanes, "submit"), (Lanes, "completed")),
+    "collect: labels to their tickets": ((enricher.worker.loop, "settle"),),
+    "spans: labels to entities": ((enricher.core.assembly, "decode_entities"),),
+    "write: entities as JSON": ((enricher.worker.loop, "write_entities"),),
+    "encode: the record as JSON, its headers": ((Encoder, "outgoing"),),
+    "produce: records to the client": ((TransactionalSink, "_produce_one"),),
+    "commit: flush, offsets, end of the transaction": ((TransactionalSink, "publish"),),
+}
+"""Each stage with the functions that it is."""
+REST = "the loop itself"
+_CALIBRATIONS = 20_000
+
+
+class StageTimes:
+    """Nanoseconds of the loop's thread by stage, without the clocks' own. `clock_ns`: the thread's processor time."""
+
+    def __init__(self, clock_ns: Callable[[], int] = time.thread_time_ns) -> None:
+        self._clock_ns = clock_ns
+        self._ns: defaultdict[str, float] = defaultdict(float)
+        self._nested_ns = [0.0]
+        """For each stage that is open, what the stages inside it took, their clocks included."""
+        self._inner_ns = self._outer_ns = 0.0
+        self._calibrate()
+
+    def seconds(self) -> dict[str, float]:
+        """By stage."""
+        return {stage: self._ns[stage] / 1e9 for stage in STAGES}
+
+    @property
+    def clocked_s(self) -> float:
+        """All stages together, and the clocks: what is left of the thread's time is the loop itself."""
+        return self._nested_ns[0] / 1e9
+
+    def around(self, stage: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        """`function`, with clocks."""
+
+        def timed(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401  whatever the function takes and gives
+            self._nested_ns.append(0.0)
+            began_ns = self._clock_ns()
+            try:
+                return function(*args, **kwargs)
+            finally:
+                took_ns = self._clock_ns() - began_ns
+                self._ns[stage] += took_ns - self._nested_ns.pop() - self._inner_ns
+                self._nested_ns[-1] += took_ns + self._outer_ns
+
+        return timed
+
+    def _calibrate(self) -> None:
+        """How much of a pair of clocks falls inside what it measures, and how much outside, where its caller pays it."""
+
+        def nothing() -> None:
+            pass
+
+        timed = self.around("", nothing)
+        began_ns = self._clock_ns()
+        for _ in range(_CALIBRATIONS):
+            timed()
+        whole_ns = (self._clock_ns() - began_ns) / _CALIBRATIONS
+        self._inner_ns = self._ns.pop("") / _CALIBRATIONS
+        self._outer_ns = whole_ns - self._inner_ns
+        self._nested_ns = [0.0]
+
+
+@contextmanager
+def stage_times() -> Iterator[StageTimes]:
+    """Clocks around every stage of every worker in this process, while the body runs."""
+    times = StageTimes()
+    with ExitStack() as patched:
+        for stage, functions in STAGES.items():
+            for owner, name in functions:
+                patched.enter_context(patch.object(owner, name, times.around(stage, getattr(owner, name))))
+        yield times

@@ -1,0 +1,130 @@
+"""A worker whose model costs no processor: all else is real, Kafka, tokenizer, batches, spans, transactions.
+
+    python -m tools.bench.stub_worker    # settings as JSON on standard input, then commands (see Child)
+
+Commands: `{"tokens_per_s": 50000.0}` makes its device take that long for padded tokens, waiting and not computing, as a
+worker waits for a GPU; `{"tokens_per_s": null}` makes it answer at once. Each is answered by a `Report`. The end of the
+input stops the worker in good order.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+import orjson
+
+from enricher.app import Model, kafka_worker
+from enricher.inference.graph.variants import starts_in_a_row
+from enricher.inference.run.advice import advice_for
+from enricher.inference.run.model import PreparedModel, prepare
+from enricher.inference.tokenizer.articles import ArticleTokenizer
+from enricher.records import Batch, BatchResult, RunLabels
+from enricher.settings import Settings
+from enricher.worker.loop import Worker
+
+if TYPE_CHECKING:
+    from enricher.inference.run.engine import OnnxEngine
+
+_TOKENS_PER_ENTITY = 25
+"""One token in so many is an entity here, as in the sample articles: finding and writing them is real work too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a worker has done since its start, and what it took."""
+
+    published: int
+    transactions: int
+    windows: int
+    padded_tokens: int
+    recoveries: int
+    forgotten: int
+    last_commit_s: float
+    cpu_s: float
+
+
+class StubEngine:
+    """Answers as the model does, in shapes and types, and takes time only where it is told to."""
+
+    def __init__(self, prepared: PreparedModel) -> None:
+        self.card = prepared.card
+        self.labels = prepared.checkpoint.labels
+        self.tokens_per_s: float | None = None
+        self._entity = next(index for index, label in enumerate(self.labels) if label != "O")
+        self._other = self.labels.index("O")
+
+    def run(self, batch: Batch) -> BatchResult:
+        """Wait for the device, then say the same of every window's tokens."""
+        if self.tokens_per_s:
+            time.sleep(batch.padded_tokens / self.tokens_per_s)
+        ids = np.concatenate([window.ids for window in batch.windows])
+        labels = np.where(ids % _TOKENS_PER_ENTITY == 0, self._entity, self._other).astype(np.int32)
+        scores = np.full(len(ids), 0.9, np.float32)
+        return BatchResult(batch, [RunLabels(batch.windows, starts_in_a_row(batch.windows), labels, scores)])
+
+    def padded_tokens(self, batch: Batch) -> int:
+        """As a device that pads."""
+        return batch.padded_tokens
+
+    def open_lane(self) -> None:
+        """A thread needs nothing of its own."""
+
+
+def stub_model(settings: Settings, engine: StubEngine, prepared: PreparedModel) -> Model:
+    """The model with its own tokenizer and the stub for its engine; one lane, as a device that does one batch at a time."""
+    tokenizer = ArticleTokenizer(
+        prepared.checkpoint,
+        max_article_tokens=settings.articles.max_article_tokens,
+        too_long=settings.articles.too_long,
+    )
+    advice = advice_for(prepared.checkpoint.folder, tokenizer.max_window_tokens)
+    return Model(prepared, tokenizer, cast("OnnxEngine", engine), advice, lanes=1)
+
+
+def _obey(worker: Worker, engine: StubEngine) -> None:
+    """Commands until the end of the input, in a thread of their own."""
+    try:
+        for line in sys.stdin.buffer:
+            command = orjson.loads(line)
+            if "tokens_per_s" in command:
+                engine.tokens_per_s = command["tokens_per_s"]
+            sys.stdout.buffer.write(orjson.dumps(_report(worker)) + b"\n")
+            sys.stdout.buffer.flush()
+    finally:
+        worker.stop()
+
+
+def _report(worker: Worker) -> Report:
+    tally = worker.tally
+    return Report(
+        tally.published,
+        tally.transactions,
+        tally.windows,
+        tally.padded_tokens,
+        tally.recoveries,
+        tally.forgotten,
+        tally.last_commit_s or 0.0,
+        time.process_time(),
+    )
+
+
+def main() -> None:
+    """Work until the input ends."""
+    logging.basicConfig(level=logging.ERROR)
+    settings = Settings(**orjson.loads(sys.stdin.buffer.readline()))
+    wanted = settings.model
+    prepared = prepare(wanted.source, device=wanted.device, precision=wanted.precision, cache_dir=wanted.cache_dir)
+    engine = StubEngine(prepared)
+    worker = kafka_worker(settings, stub_model(settings, engine, prepared))
+    threading.Thread(target=_obey, args=(worker, engine), name="commands", daemon=True).start()
+    worker.run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""Stand-ins that answer at once with what the real model and tokenizer said about the same texts.
+
+With them in its place all that is left is the worker's own work. They are real answers, not noise: as many entities, as
+many words of several tokens, as long spans as the model finds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+from enricher.app import Model
+from enricher.errors import InvalidArticle
+from enricher.inference.graph.variants import starts_in_a_row
+from enricher.records import Article, Batch, BatchResult, RunLabels, TokenizedArticle, Window
+
+
+class KnownAnswers:
+    """The model's labels and scores by token ids, the tokenizer's tokens by texts: asked once each, while it is made."""
+
+    def __init__(
+        self, model: Model, articles: Iterable[Article], cut: Callable[[TokenizedArticle], list[Window]]
+    ) -> None:
+        self._model = model
+        self._tokens: dict[tuple[str, str], TokenizedArticle | InvalidArticle] = {}
+        self._labels: dict[bytes, tuple[Any, Any]] = {}
+        for article in articles:
+            [tokens] = model.tokenizer.tokenize([article])
+            assert isinstance(tokens, TokenizedArticle)
+            self._tokens[article.title, article.body] = tokens
+            for window in cut(tokens):
+                self._ask(window)
+
+    @contextmanager
+    def in_place_of_the_model(self) -> Iterator[None]:
+        """While the body runs, the engine answers from memory."""
+        with patch.object(self._model.engine, "run", self.run):
+            yield
+
+    @contextmanager
+    def in_place_of_the_tokenizer(self) -> Iterator[None]:
+        """While the body runs, the tokenizer answers from memory."""
+        with patch.object(self._model.tokenizer, "tokenize", self.tokenize):
+            yield
+
+    def run(self, batch: Batch) -> BatchResult:
+        """What the engine's `run` would give."""
+        known = [self._labels[window.ids.tobytes()] for window in batch.windows]
+        labels, scores = map(np.concatenate, zip(*known, strict=True))
+        return BatchResult(batch, [RunLabels(batch.windows, starts_in_a_row(batch.windows), labels, scores)])
+
+    def tokenize(self, articles: Sequence[Article]) -> list[TokenizedArticle | InvalidArticle]:
+        """What the tokenizer's `tokenize` would give."""
+        return [self._tokens[article.title, article.body] for article in articles]
+
+    def _ask(self, window: Window) -> None:
+        key = window.ids.tobytes()
+        if key not in self._labels:
+            [run] = self._model.engine.run(Batch((window,))).runs
+            its_own = slice(run.starts[0], run.starts[0] + window.length_tokens)
+            self._labels[key] = run.labels[its_own], run.scores[its_own]

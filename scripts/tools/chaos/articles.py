@@ -1,0 +1,60 @@
+"""What is published: short articles with ids of their own, and among them everything that needs special treatment.
+
+The kind of the n-th depends on n alone, so a run can be repeated.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+import orjson
+
+from tools import ARTICLES
+
+_BAD_VALUES = (b"{", b"[]", b'{"id": 7, "body": "x"}', b"\xff\xfe", b'{"id": "no-body"}')
+_EVERY_TOMBSTONE, _EVERY_BAD, _EVERY_UNBEARABLE = 101, 53, 97
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """Key and value of an input; None for a tombstone."""
+
+    key: bytes
+    value: bytes | None
+
+
+class Articles:
+    """Inputs by number. `prefix` begins every id and key."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+        texts = [orjson.loads(line)["body"].split() for line in ARTICLES.read_bytes().splitlines()]
+        self._words = [word for text in texts for word in text]
+
+    def input(self, number: int) -> Input:
+        """The usual mix: one in a hundred a tombstone, three in a hundred for the dead letters."""
+        if number % _EVERY_TOMBSTONE == 5:
+            return Input(self._key(number), None)
+        if number % _EVERY_BAD == 7:
+            return self.poison(number)
+        return self._article(number, " unbearable" if number % _EVERY_UNBEARABLE == 11 else "")
+
+    def poison(self, number: int) -> Input:
+        """One that can never be an article."""
+        return Input(self._key(number), _BAD_VALUES[number % len(_BAD_VALUES)])
+
+    def large_poison(self, number: int, size_bytes: int) -> Input:
+        """One that can never be an article, of just that size, which no compression makes smaller."""
+        return Input(self._key(number), b"\xff" + Random(number).randbytes(size_bytes - 1))  # noqa: S311  as below
+
+    def _key(self, number: int) -> bytes:
+        return f"{self._prefix}-{number}".encode()
+
+    def _article(self, number: int, ending: str) -> Input:
+        chosen = Random(number)  # noqa: S311  to be repeatable, not to be secret
+        start, length = chosen.randrange(len(self._words) - 100), chosen.randrange(5, 60)
+        title, body = self._words[start : start + 5], self._words[start + 5 : start + 5 + length]
+        key = self._key(number)
+        value = orjson.dumps({"id": key.decode(), "title": " ".join(title), "body": " ".join(body) + ending})
+        return Input(key, value)

@@ -1,0 +1,153 @@
+"""One fault after another: apply, let it last, heal, and watch until every partition publishes again."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tools.chaos.frames import Api
+from tools.chaos.rules import Match, Watch
+from tools.chaos.scene import SESSION_S
+from tools.chaos.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+    from random import Random
+
+    from tools.chaos.faults import Fault
+    from tools.chaos.scene import Scene
+
+LIMIT_S = 20.0
+"""Within this the group publishes again after a fault has healed."""
+DEATH_LIMIT_S = SESSION_S + 5.0
+"""The same where a worker died without a word."""
+_GIVE_UP_S = 90.0
+_WHOLE_S = 30.0
+SPIN_CORES = 0.8
+"""A worker here takes a tenth of a core: one that takes this much is turning in circles."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """One fault as it went. Times are seconds since the beginning of the timeline."""
+
+    number: int
+    name: str
+    about: str
+    applied_s: float
+    healed_s: float
+    limit_s: float
+    recovered_s: float | None
+    """After healing, until every input partition had published something written since; None: not within the bound."""
+    whole_s: float | None
+    """After healing, until every worker had committed something."""
+    exits: dict[str, list[int]] = field(default_factory=dict)
+    """Exit codes of the workers that ended meanwhile, by name."""
+    busiest_cores: float = 0.0
+    """Cores that the busiest worker took, from the fault to the recovery."""
+    unexpected: dict[str, list[int]] = field(default_factory=dict)
+    """Those of the exit codes that this kind of fault is no reason for."""
+
+    @property
+    def in_time(self) -> bool:
+        """Whether the group published again within the limit."""
+        return self.recovered_s is not None and self.recovered_s <= self.limit_s
+
+    @property
+    def spun(self) -> bool:
+        """Whether a worker turned in circles."""
+        return self.busiest_cores > SPIN_CORES
+
+
+class Campaign:
+    """Runs faults on a scene. `say` takes a line of progress."""
+
+    def __init__(self, scene: Scene, say: Callable[[str], None] | None = None) -> None:
+        self._scene = scene
+        self._say = say or (lambda line: print(line, file=sys.stderr, flush=True))
+        self.outcomes: list[Outcome] = []
+
+    def run(self, faults: Iterator[tuple[type[Fault], Random]], over: Callable[[], bool]) -> list[Outcome]:
+        """One after another until it is over; the last one is finished."""
+        self.wait_until_whole()
+        for kind, chosen in faults:
+            if over():
+                break
+            if kind.possible(self._scene):
+                self.outcomes.append(self.run_one(kind(self._scene, chosen)))
+        return self.outcomes
+
+    def run_one(self, fault: Fault) -> Outcome:
+        """One fault, from the trouble to a group that publishes again."""
+        began_s = time.monotonic()
+        cpu = self._cpu_s()
+        fault.apply()
+        time.sleep(fault.lasts_s)
+        fault.heal()
+        healed_s = time.monotonic()
+        recovered_s = self._wait_until_moving()
+        whole_s = self.wait_until_whole()
+        exits = self._exits_since(began_s)
+        outcome = Outcome(
+            len(self.outcomes) + 1,
+            fault.name,
+            fault.about,
+            began_s - self._scene.timeline.began_s,
+            healed_s - self._scene.timeline.began_s,
+            DEATH_LIMIT_S if fault.silent_death else LIMIT_S,
+            recovered_s,
+            None if whole_s is None else whole_s - healed_s,
+            exits,
+            self._busiest(cpu, time.monotonic() - began_s),
+            _unexpected(exits, fault.exit_codes),
+        )
+        self._tell(outcome)
+        return outcome
+
+    def wait_until_whole(self) -> float | None:
+        """Until every worker has committed from now on; when that was (monotonic), or None if it takes too long."""
+        scene = self._scene
+        watches = [Watch(Match({Api.END_TXN}, place.client_id)) for place in list(scene.crew.places.values())]
+        for watch in watches:
+            scene.proxy.apply(watch)
+        whole = wait_until(lambda: all(watch.caught.is_set() for watch in watches), _WHOLE_S)
+        scene.proxy.lift(*watches)
+        return time.monotonic() if whole else None
+
+    def _wait_until_moving(self) -> float | None:
+        moving = self._scene.timeline.moving_from_now()
+        wait_until(lambda: len(moving.first_s) >= self._scene.partitions, _GIVE_UP_S, 0.05)
+        if len(moving.first_s) < self._scene.partitions:
+            return None
+        return max(moving.first_s.values()) - moving.since_s
+
+    def _exits_since(self, began_s: float) -> dict[str, list[int]]:
+        exits: dict[str, list[int]] = {}
+        for end in self._scene.crew.exits_since(began_s):
+            exits.setdefault(end.name, []).append(end.code)
+        return exits
+
+    def _cpu_s(self) -> dict[int, float]:
+        return {place.pid: place.cpu_s for place in self._scene.crew.places.values() if place.pid}
+
+    def _busiest(self, before: dict[int, float], seconds: float) -> float:
+        """Of those that lived through all of it."""
+        now = self._cpu_s()
+        return max([(now[pid] - cpu_s) / seconds for pid, cpu_s in before.items() if pid in now], default=0.0)
+
+    def _tell(self, outcome: Outcome) -> None:
+        timeline = self._scene.timeline
+        recovered = "NOT" if outcome.recovered_s is None else f"{outcome.recovered_s:.1f} s"
+        late = "" if outcome.in_time else f" (limit {outcome.limit_s:.0f} s)"
+        surprise = f", UNEXPECTED {outcome.unexpected}" if outcome.unexpected else ""
+        self._say(
+            f"{outcome.healed_s:6.0f} s  {outcome.number:3d}  {outcome.name}: {outcome.about}; "
+            f"publishes again: {recovered}{late}; exits {outcome.exits or 'none'}{surprise}; {timeline.total} published"
+        )
+
+
+def _unexpected(exits: Mapping[str, Sequence[int]], allowed: Container[int]) -> dict[str, list[int]]:
+    found = {name: [code for code in codes if code not in allowed] for name, codes in exits.items()}
+    return {name: codes for name, codes in found.items() if codes}

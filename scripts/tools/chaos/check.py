@@ -1,0 +1,158 @@
+"""After the run: every committed input is there exactly once, as what it must become, in order, and nothing else is.
+
+Reads with clients of its own, past the proxy, and knows what must come out from `reference` alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tools.chaos.headers import OMITTED, STAGE, headers_of, source_of
+from tools.chaos.history import OFFSETS_TOPIC, commits_of, falls
+from tools.chaos.incarnations import Incarnation, Ledger, digest, topic_id_of
+from tools.chaos.reader import Reader
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from confluent_kafka import Message
+
+    from tools.chaos.headers import Place
+    from tools.chaos.incarnations import Wanted
+    from tools.chaos.topics import Names
+
+_SHOWN = 5
+_SHOWN_BYTES = 300
+
+
+@dataclass(slots=True)
+class Findings:
+    """Counts, and the first few examples of what is wrong."""
+
+    inputs: int = 0
+    outputs: int = 0
+    dead_letters: int = 0
+    uncommitted: int = 0
+    """Records of transactions that were rolled back: without any, no fault has met a transaction."""
+    gone: int = 0
+    """Inputs that were deleted with their topic before they had an output."""
+    wrong: dict[str, list[str]] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def good(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.counts
+
+    def note(self, what: str, example: object) -> None:
+        """One more thing that is wrong."""
+        self.counts[what] += 1
+        if len(self.wrong.setdefault(what, [])) < _SHOWN:
+            self.wrong[what].append(str(example))
+
+
+def check(
+    bootstrap_servers: str, names: Names, seen: Mapping[Place, int], past: Sequence[Incarnation] = ()
+) -> Findings:
+    """Compare the topics.
+
+    `seen` is what a reader saw during the run: how often an output of each input. `past` are the input topics of the same
+    name that were deleted meanwhile, the oldest first.
+    """
+    findings = Findings()
+    reader = Reader(bootstrap_servers, names.group)
+    present = Incarnation(topic_id_of(bootstrap_servers, names.input))
+    present.add(reader.records(names.input))
+    ledger = Ledger([*past, present])
+    findings.inputs = sum(each.count for each in ledger)
+    for topic in (names.output, names.dead_letters):
+        count = _check_outputs(findings, reader, topic, ledger, dead=topic == names.dead_letters)
+        findings.uncommitted += reader.count(topic, "read_uncommitted") - count
+    _check_seen(findings, ledger, seen)
+    for each in ledger:
+        _check_inputs(findings, each)
+    _check_offsets(findings, reader, names)
+    for before, after in falls(commits_of(reader.records(OFFSETS_TOPIC), names.group, names.input)):
+        findings.note("committed offsets that went back", f"{after} after {before}")
+    return findings
+
+
+def _check_outputs(findings: Findings, reader: Reader, topic: str, ledger: Ledger, *, dead: bool) -> int:
+    """Compare each output with its input; returns how many outputs there are."""
+    newest: dict[tuple[int, int], tuple[int, int]] = {}
+    count = 0
+    for count, message in enumerate(reader.records(topic), start=1):  # noqa: B007  it is returned
+        place, number = source_of(message), ledger.number_of(source_of(message))
+        wanted = None if number is None else ledger[number].wanted(place)
+        if number is None or wanted is None:
+            what = "invented" if place.topic_id or number is not None else "without the id of one of several topics"
+            findings.note(what, f"{topic} {message.partition()} {message.offset()} of {place}")
+            continue
+        ledger[number].answer(place)
+        _check_content(findings, message, wanted, place, dead=dead)
+        if message.partition() != place.partition:
+            findings.note("in another partition than its input", f"{topic} {message.partition()} of {place}")
+        lane, at = (message.partition() or 0, place.partition), (number, place.offset)
+        if at < newest.get(lane, (0, -1)):
+            findings.note("out of order", f"{topic} {place} after {newest[lane]}")
+        newest[lane] = at
+    if dead:
+        findings.dead_letters = count
+    else:
+        findings.outputs = count
+    return count
+
+
+def _check_content(findings: Findings, message: Message, wanted: Wanted, place: Place, *, dead: bool) -> None:
+    headers, value = headers_of(message), message.value()
+    stage = headers.get(STAGE, b"").decode()
+    right_place = stage == wanted.kind if dead else wanted.kind in {"record", "tombstone"}
+    if not right_place:
+        findings.note("of the wrong kind", f"{place}: {stage or 'record'} instead of {wanted.kind}")
+    if digest(message.key()) != wanted.key:
+        findings.note("with another key", place)
+    if dead and value is None and OMITTED in headers:
+        if headers[OMITTED] != str(wanted.omissible_bytes).encode():
+            findings.note("without a value of which it says another size", f"{place}: {headers[OMITTED]!r}")
+    elif digest(value) != wanted.value:
+        findings.note("with another value", f"{place}: {(value or b'')[:_SHOWN_BYTES]!r}")
+
+
+def _check_inputs(findings: Findings, incarnation: Incarnation) -> None:
+    """Each has one output, which a reader saw once."""
+    for partition, offset, answers, seen in incarnation.ends():
+        if not answers and not incarnation.needs_answer(partition, offset):
+            findings.gone += 1
+            continue
+        place = (incarnation.topic_id, partition, offset)
+        if answers != 1:
+            findings.note("doubled" if answers else "lost", place)
+        if not seen:
+            findings.note("not seen while it ran", place)
+
+
+def _check_offsets(findings: Findings, reader: Reader, names: Names) -> None:
+    """The group is at the end, and no transaction is open anywhere."""
+    for partition, (committed, end) in reader.committed_and_ends(names.input).items():
+        if committed != end:
+            findings.note("partitions whose committed offset is not the end", f"{partition}: {committed} of {end}")
+    for topic in (names.output, names.dead_letters):
+        for partition, (stable, end) in reader.stable_and_ends(topic).items():
+            if stable != end:
+                findings.note("partitions with an open transaction", f"{topic} {partition}: {stable} of {end}")
+
+
+def _check_seen(findings: Findings, ledger: Ledger, seen: Mapping[Place, int]) -> None:
+    """What became visible during the run was visible once, and stays."""
+    for place, times in seen.items():
+        if times != 1:
+            findings.note("seen twice while it ran", place)
+        number = ledger.number_of(place)
+        there = number is not None and ledger[number].wanted(place) is not None
+        if number is not None and there:
+            ledger[number].see(place, times)
+            there = ledger[number].answers_to(place) > 0
+        if not there:
+            findings.note("seen while it ran, gone now", place)

@@ -1,0 +1,97 @@
+"""The faults, a list: each kind is a class, `plan` draws them by a seed."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+from tools.chaos.faults.base import Fault
+from tools.chaos.faults.brokers import (
+    BrokerFrozen,
+    CoordinatorGoneWhileIdle,
+    DiskFull,
+    GroupCoordinatorKilled,
+    LeaderKilled,
+    RollingRestart,
+    TransactionCoordinatorKilled,
+)
+from tools.chaos.faults.inputs import (
+    OutputPartitionsAdded,
+    PartitionsAdded,
+    PoisonMessages,
+    RefusedLetter,
+    TransactionalInput,
+)
+from tools.chaos.faults.network import ConnectionsCut, ConnectionsDelayed, OneWay, RecordsDamaged
+from tools.chaos.faults.requests import (
+    EndTxnReplyDropped,
+    EndTxnReplyUnread,
+    LateAddPartitions,
+    LateEndTxn,
+    LateInitProducerId,
+    LateTxnOffsetCommit,
+    OffsetFetchWrong,
+)
+from tools.chaos.faults.topics import OffsetsDeleted, TopicMadeAgain
+from tools.chaos.faults.workers import (
+    BrokerAwayAtStart,
+    ItemLost,
+    ModelHangs,
+    RebalanceStorm,
+    Rival,
+    WorkerKilled,
+    WorkerPaused,
+    WorkerStopped,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ["KINDS", "Fault", "plan"]
+
+KINDS: tuple[type[Fault], ...] = (
+    WorkerKilled,
+    WorkerPaused,
+    WorkerStopped,
+    RebalanceStorm,
+    ModelHangs,
+    ItemLost,
+    Rival,
+    LeaderKilled,
+    TransactionCoordinatorKilled,
+    GroupCoordinatorKilled,
+    CoordinatorGoneWhileIdle,
+    BrokerFrozen,
+    RollingRestart,
+    DiskFull,
+    ConnectionsCut,
+    ConnectionsDelayed,
+    OneWay,
+    LateEndTxn,
+    LateTxnOffsetCommit,
+    LateAddPartitions,
+    LateInitProducerId,
+    EndTxnReplyDropped,
+    EndTxnReplyUnread,
+    PartitionsAdded,
+    PoisonMessages,
+    TransactionalInput,
+    OffsetFetchWrong,
+    TopicMadeAgain,
+    OffsetsDeleted,
+    OutputPartitionsAdded,
+    RecordsDamaged,
+    RefusedLetter,
+    BrokerAwayAtStart,
+)
+
+
+def plan(seed: int, kinds: Sequence[type[Fault]] = KINDS) -> Iterator[tuple[type[Fault], Random]]:
+    """Kinds without end, each with the source of its parameters. All kinds once, in random order, then all again.
+
+    Depends on `seed` and `kinds` alone: how long anything takes in between changes nothing.
+    """
+    order = Random(seed)  # noqa: S311  to be repeatable, not to be secret
+    while True:
+        for kind in order.sample(kinds, len(kinds)):
+            yield kind, Random(order.getrandbits(64))  # noqa: S311  as above

@@ -1,0 +1,118 @@
+"""Defences of the worker, switched off: for negative controls, which show what each one is there for.
+
+Only the workers of the nemesis can be started like this (`tools.chaos.worker`); the product has no such switch.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar
+from unittest.mock import patch
+
+from confluent_kafka import KafkaException, Producer
+
+from enricher.app import building
+from enricher.errors import TransactionTrouble
+from enricher.kafka.client import KafkaConfig
+from enricher.kafka.sink import TransactionalSink
+from enricher.runtime.watchdog import Watchdog
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+SAME_PRODUCER = "same-producer"
+NO_WATCHDOG = "no-watchdog"
+CLIENT_DEFAULTS = "client-defaults"
+PAUSE_BY_BACKOFF = "pause-by-backoff"
+
+
+class _KeptProducer(Producer):
+    """Cannot be let go of."""
+
+    def purge(self, *_arguments: Any, **_named: Any) -> None:  # noqa: ANN401  the client's own signature
+        """Nothing."""
+
+    def close(self, *_arguments: Any) -> bool:  # noqa: ANN401  as above
+        """Nothing."""
+        return True
+
+
+class SameProducerSink(TransactionalSink):
+    """After a slow transaction it does nothing; after trouble it aborts and goes on with the producer that it has.
+
+    Only one that cannot even abort any more is replaced: by then the harm is done.
+    """
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:  # noqa: ANN401  whatever the sink takes
+        super().__init__(*arguments, **named | {"producer_class": _KeptProducer})
+        self._only: Producer | None = None
+
+    def _renew(self, slow: str) -> None:
+        """Do not."""
+
+    def _connected(self) -> Producer:
+        if self._only is None or not self._aborted(self._only):
+            self._only = super()._connected()
+        return self._only
+
+    def _aborted(self, producer: Producer) -> bool:
+        try:
+            producer.abort_transaction(self._config.transaction_timeout_s)
+        except KafkaException as exception:
+            if exception.args[0].fatal():
+                return False
+            raise TransactionTrouble(str(exception)) from exception
+        return True
+
+
+class BlindWatchdog(Watchdog):
+    """Does nothing about a call that does not come back."""
+
+    def __init__(self) -> None:
+        super().__init__(on_stall=lambda _message: None)
+
+
+class ClientDefaultsConfig(KafkaConfig):
+    """Its clients keep connections and metadata for as long as librdkafka does by itself."""
+
+    retry_pause_s = 20.0
+    """At the worker's own, a slow first transaction brings a new producer, whose cache is empty."""
+    _defaults: ClassVar[dict[str, int]] = {
+        "connections.max.idle.ms": 0,
+        "metadata.max.age.ms": 900_000,
+        "topic.metadata.refresh.interval.ms": 300_000,
+    }
+
+    def consumer(self) -> dict[str, Any]:
+        """With librdkafka's defaults."""
+        return super().consumer() | self._defaults
+
+    def producer(self) -> dict[str, Any]:
+        """With librdkafka's defaults."""
+        return super().producer() | self._defaults
+
+
+class PauseByBackoffConfig(KafkaConfig):
+    """Takes the backoff for the pause before a retry, and forgets that librdkafka caps it."""
+
+    @property
+    def retry_pause_s(self) -> float:
+        """80 % of the backoff."""
+        return 0.8 * float(self.producer()["retry.backoff.ms"]) / 1000
+
+
+_CLASSES: dict[str, tuple[str, type]] = {
+    SAME_PRODUCER: ("TransactionalSink", SameProducerSink),
+    NO_WATCHDOG: ("Watchdog", BlindWatchdog),
+    CLIENT_DEFAULTS: ("KafkaConfig", ClientDefaultsConfig),
+    PAUSE_BY_BACKOFF: ("KafkaConfig", PauseByBackoffConfig),
+}
+
+
+@contextmanager
+def switched_off(names: Sequence[str]) -> Iterator[None]:
+    """Workers that are made in the body are made without these defences. Raises KeyError for one that there is not."""
+    with ExitStack() as patches:
+        for place, flawed in (_CLASSES[name] for name in names):
+            patches.enter_context(patch.object(building, place, flawed))
+        yield

@@ -1,0 +1,49 @@
+"""Throughput over time with the faults marked, as a PNG."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+import matplotlib as mpl
+
+mpl.use("agg")
+import matplotlib.pyplot as plt
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from tools.chaos.run import Run
+
+_ROW_S = 300.0
+"""Five minutes in each row, so that single faults can be told apart."""
+
+
+def draw(run: Run) -> bytes:
+    """One row for each five minutes; faults are numbered as in the table, from their beginning to their healing."""
+    last_s = max(run.per_second, default=0) + 1
+    rows = max(1, -(-last_s // int(_ROW_S)))
+    figure, axes = plt.subplots(rows, 1, figsize=(12, 2.4 * rows), layout="constrained", squeeze=False)
+    top = max(run.per_second.values(), default=1)
+    for row, each in enumerate(axes[:, 0]):
+        begin_s, end_s = row * _ROW_S, min((row + 1) * _ROW_S, max(last_s, 60.0))
+        seconds = range(int(begin_s), int(end_s))
+        each.fill_between(seconds, [run.per_second.get(second, 0) for second in seconds], step="post", color="#2563eb")
+        _mark(each, run, begin_s, end_s, top)
+        each.set(xlim=(begin_s, begin_s + (_ROW_S if rows > 1 else end_s)), ylim=(0, top * 1.25))
+        each.spines[["top", "right"]].set_visible(False)
+    axes[0, 0].set_title("records visible per second; shaded: a fault, from its beginning to its healing", loc="left")
+    axes[-1, 0].set_xlabel("seconds")
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=100)
+    plt.close(figure)
+    return buffer.getvalue()
+
+
+def _mark(axes: Axes, run: Run, begin_s: float, end_s: float, top: int) -> None:
+    for each in run.outcomes:
+        if begin_s <= each.applied_s < end_s:
+            axes.axvspan(
+                each.applied_s, max(each.healed_s, each.applied_s + 0.5), color="#c2571a", alpha=0.25, linewidth=0
+            )
+            axes.text(each.applied_s, top * 1.12, str(each.number), fontsize=7, color="#17202b")

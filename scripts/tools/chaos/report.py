@@ -1,0 +1,157 @@
+"""What came of a run: JSON for machines, a Markdown table, a picture, and a page."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections import Counter
+from dataclasses import asdict
+from html import escape
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from enricher.commands.model.pages.frame import Badge, bullets, cards, facts, page, section, table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from tools.chaos.run import Run
+
+NAME = "chaos"
+_COLUMNS = (
+    "at",
+    "fault",
+    "what",
+    "healed after",
+    "publishes again after",
+    "limit",
+    "all workers after",
+    "exits",
+    "cores",
+)
+
+
+def write_report(run: Run, folder: Path) -> None:
+    """`chaos.json`, `chaos.md`, `chaos.png` and `chaos.html` into `folder`."""
+    from tools.chaos.picture import draw  # noqa: PLC0415  matplotlib takes a second, and only now
+
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{NAME}.json").write_bytes(orjson.dumps(_document(run), option=orjson.OPT_NON_STR_KEYS))
+    (folder / f"{NAME}.md").write_text(_markdown(run), encoding="utf-8")
+    (folder / f"{NAME}.png").write_bytes(draw(run))
+    (folder / f"{NAME}.html").write_text(_html(run), encoding="utf-8")
+
+
+def _document(run: Run) -> dict[str, Any]:
+    seconds = range(max(run.per_second, default=0) + 1)
+    return {
+        "command": run.plan.command,
+        "verdict": run.verdict,
+        "good": run.good,
+        "exactly_once": run.exactly_once,
+        "seconds": run.seconds,
+        "findings": asdict(run.findings) | {"counts": dict(run.findings.counts)},  # of a Counter it makes a wrong copy
+        "verified": run.verified,
+        "stale_answers": run.stale_answers,
+        "faults": [asdict(outcome) for outcome in run.outcomes],
+        "exits": Counter(str(end.code) for end in run.exits),
+        "published_per_second": [run.per_second.get(second, 0) for second in seconds],
+    }
+
+
+def _rows(run: Run) -> list[list[str]]:
+    return [
+        [
+            f"{each.applied_s:.0f} s",
+            each.name,
+            each.about,
+            f"{each.healed_s - each.applied_s:.1f} s",
+            "never" if each.recovered_s is None else f"{each.recovered_s:.1f} s",
+            f"{each.limit_s:.0f} s",
+            "never" if each.whole_s is None else f"{each.whole_s:.1f} s",
+            "; ".join(f"{name} {' '.join(map(str, codes))}" for name, codes in each.exits.items())
+            + (" (unexpected)" if each.unexpected else ""),
+            f"{each.busiest_cores:.2f}",
+        ]
+        for each in run.outcomes
+    ]
+
+
+def _summary(run: Run) -> list[list[str]]:
+    """By kind: how many, and the recoveries' median and worst."""
+    rows = []
+    for name in dict.fromkeys(outcome.name for outcome in run.outcomes):
+        of_kind = [each for each in run.outcomes if each.name == name]
+        times = [float("inf") if each.recovered_s is None else each.recovered_s for each in of_kind]
+        rows.append(
+            [name, str(len(times)), f"{median(times):.1f} s", f"{max(times):.1f} s", f"{of_kind[0].limit_s:.0f} s"]
+        )
+    return rows
+
+
+_SUMMARY_COLUMNS = ("fault", "times", "median recovery", "longest", "limit")
+
+
+def _markdown(run: Run) -> str:
+    def lines(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+        return [f"| {' | '.join(each)} |" for each in (columns, ["---"] * len(columns), *rows)]
+
+    parts = [
+        "# Chaos run",
+        "",
+        f"`{run.plan.command}`",
+        "",
+        *(f"- {each}" for each in run.verdict.split("; ")),
+        "",
+        "![published per second](chaos.png)",
+        "",
+        *lines(_SUMMARY_COLUMNS, _summary(run)),
+        "",
+        *lines(_COLUMNS, _rows(run)),
+        "",
+    ]
+    return "\n".join(parts)
+
+
+def _html(run: Run) -> str:
+    found = run.findings
+    figures = [
+        (f"{found.inputs:,}", "inputs"),
+        (str(len(run.outcomes)), f"faults of {run.kinds} kinds"),
+        (str(found.counts["lost"]), "lost"),
+        (str(found.counts["doubled"]), "doubled"),
+        (f"{found.uncommitted:,}", "records rolled back on the way"),
+        (str(len(run.exits)), "workers ended and started again"),
+    ]
+    wrong = [f"{what}: {count}, such as {found.wrong[what][0]}" for what, count in found.counts.items()]
+    late = [f"{each.name} at {each.applied_s:.0f} s: {each.about}" for each in run.late]
+    surprising = [f"{each.name} at {each.applied_s:.0f} s: exit codes {each.unexpected}" for each in run.surprising]
+    parts = [
+        cards(figures),
+        section("Published per second", "What became visible to a reader of committed records.", _picture()),
+        section("What is wrong", "", bullets([*wrong, *late, *surprising] or ["Nothing."])),
+        section(
+            "By kind",
+            "Until every partition published again, counted from healing.",
+            table(_SUMMARY_COLUMNS, _summary(run)),
+        ),
+        section("Every fault", "", table(_COLUMNS, _rows(run))),
+        section("How", "", facts([("command", run.plan.command), *_machine()])),
+    ]
+    badge = Badge("held" if run.good else "NOT held", good=run.good)
+    return page("Three workers, three brokers, one fault after another", run.verdict, parts, badge)
+
+
+def _machine() -> list[tuple[str, str]]:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return [
+        ("machine", f"{cores} cores, {platform.system()} {platform.machine()}"),
+        ("Python", platform.python_version()),
+    ]
+
+
+def _picture() -> str:
+    return f'<img src="{escape(NAME)}.png" alt="records per second, faults marked" style="width:100%">'

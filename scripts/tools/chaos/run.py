@@ -1,0 +1,181 @@
+"""A whole run: faults until it is over, time to catch up, the verdict of two verifiers that know nothing of each other."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from enricher.app import kafka_config
+from enricher.settings import Settings
+from enricher.verify import watching
+from tools.chaos.campaign import Campaign
+from tools.chaos.check import check
+from tools.chaos.faults import plan
+from tools.chaos.scene import Scene, settings_of
+from tools.chaos.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from tools.chaos.campaign import Outcome
+    from tools.chaos.check import Findings
+    from tools.chaos.crew import Exit
+    from tools.chaos.faults import Fault
+    from tools.chaos.topics import Names
+
+_CATCH_UP_S = 120.0
+_SAMPLE_S = 1.0
+"""How often committed offsets are looked at. Asking costs the coordinator a request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is asked for: faults for `minutes`, or until `articles` are published."""
+
+    seed: int
+    rate_per_s: float
+    minutes: float
+    articles: int | None
+    kinds: Sequence[type[Fault]]
+    kafka: str
+
+    @property
+    def command(self) -> str:
+        """How to ask for it."""
+        length = f"--articles {self.articles}" if self.articles else f"--minutes {self.minutes:g}"
+        return f"scripts/chaos --kafka {self.kafka} {length} --seed {self.seed} --rate {self.rate_per_s:g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run as it went. `per_second`: outputs that became visible, by second. `verified`: what `enricher verify` says."""
+
+    plan: Plan
+    seconds: float
+    outcomes: Sequence[Outcome]
+    findings: Findings
+    verified: Mapping[str, Any]
+    exits: Sequence[Exit]
+    per_second: Mapping[int, int]
+    stale_answers: int
+    """How often a sample of the committed offsets was below the one before, though the log says that none went back.
+
+    Those of a topic that was made again begin again, and are among them.
+    """
+    caught_up: bool
+
+    @property
+    def late(self) -> Sequence[Outcome]:
+        """Faults after which the group did not publish again in time."""
+        return [outcome for outcome in self.outcomes if not outcome.in_time]
+
+    @property
+    def spinning(self) -> Sequence[Outcome]:
+        """Faults during which a worker turned in circles."""
+        return [outcome for outcome in self.outcomes if outcome.spun]
+
+    @property
+    def surprising(self) -> Sequence[Outcome]:
+        """Faults during which a worker ended with an exit code that they are no reason for."""
+        return [outcome for outcome in self.outcomes if outcome.unexpected]
+
+    @property
+    def exactly_once(self) -> bool:
+        """Whether both verifiers find nothing wrong."""
+        return self.caught_up and self.findings.good and self.verified["exit_code"] == 0
+
+    @property
+    def good(self) -> bool:
+        """Whether all held."""
+        return self.exactly_once and not self.late and not self.spinning and not self.surprising
+
+    @property
+    def kinds(self) -> int:
+        """How many kinds of faults there were."""
+        return len({outcome.name for outcome in self.outcomes})
+
+    @property
+    def verdict(self) -> str:
+        """In a few words each."""
+        found = self.findings
+        return "; ".join(
+            [
+                f"{len(self.outcomes)} faults of {self.kinds} kinds in {self.seconds / 60:.1f} minutes",
+                f"{found.inputs} inputs, {found.outputs} records, {found.dead_letters} dead letters",
+                *([f"{found.gone} inputs gone with their topic"] if found.gone else []),
+                f"{found.counts['lost']} lost, {found.counts['doubled']} doubled",
+                ", ".join(f"{count} {what}" for what, count in found.counts.items()) or "nothing wrong",
+                f"enricher verify: exit code {self.verified['exit_code']}",
+                f"{found.uncommitted} records rolled back on the way",
+                f"{self.stale_answers} stale answers about committed offsets",
+                f"{len(self.late)} recoveries over the limit",
+                f"{len(self.spinning)} times a worker turned in circles",
+                f"{len(self.surprising)} times a worker ended with a code that the fault is no reason for",
+                "caught up" if self.caught_up else "NOT caught up",
+            ]
+        )
+
+
+def play(asked: Plan, folder: Path, say: Callable[[str], None]) -> Run:
+    """Set the scene, run the faults, tear it down. `folder` takes the workers' logs."""
+    say("starting three brokers and three workers ...")
+    with Scene(folder, rate_per_s=asked.rate_per_s, kafka=asked.kafka) as scene:
+        config = kafka_config(Settings(**settings_of(scene.cluster.bootstrap_servers, scene.names, "nemesis")))
+        with watching(config, every_s=_SAMPLE_S) as went_back:
+            campaign = Campaign(scene, say)
+            scene.workload.resume()
+            campaign.run(plan(asked.seed, asked.kinds), _over(asked, scene))
+            seconds = time.monotonic() - scene.timeline.began_s
+            say("no more faults; waiting until the group has caught up ...")
+            caught_up = catch_up(scene)
+        exits = list(scene.crew.exits)
+        scene.crew.close()
+        say("checking every record ...")
+        return Run(
+            asked,
+            seconds,
+            campaign.outcomes,
+            check(scene.cluster.bootstrap_servers, scene.names, scene.timeline.seen, scene.topics.past),
+            verified(scene.cluster.bootstrap_servers, scene.names),
+            exits,
+            dict(scene.timeline.per_second),
+            went_back.failed,
+            caught_up,
+        )
+
+
+def _over(asked: Plan, scene: Scene) -> Callable[[], bool]:
+    if asked.articles is not None:
+        articles = asked.articles
+        return lambda: scene.workload.published >= articles
+    end_s = time.monotonic() + 60 * asked.minutes
+    return lambda: time.monotonic() > end_s
+
+
+def catch_up(scene: Scene) -> bool:
+    """Publish no more, and wait until the group has committed all and the timeline has seen it."""
+    scene.proxy.lift_all()
+    scene.workload.finish()
+    caught_up = wait_until(lambda: scene.backlog() == 0, _CATCH_UP_S, 0.5)
+    # The timeline's reader is a moment behind the commit.
+    return wait_until(scene.all_is_seen, 10.0, 0.5) and caught_up
+
+
+def verified(bootstrap_servers: str, names: Names) -> dict[str, Any]:
+    """What `enricher verify` says, as JSON, and its exit code."""
+    topics = ["--input", names.input, "--output", names.output, "--dead-letters", names.dead_letters]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("ENRICHER_")}
+    done = subprocess.run(
+        [sys.executable, "-m", "enricher", "--quiet", "verify", *topics, "--group", names.group, "--json"],
+        env={**environment, "ENRICHER_KAFKA__BOOTSTRAP_SERVERS": bootstrap_servers},
+        stdout=subprocess.PIPE,
+        check=False,
+    )
+    return {"exit_code": done.returncode, "report": orjson.loads(done.stdout or b"null")}

@@ -1,0 +1,174 @@
+"""Everything that a fault may touch, set up and torn down as one: brokers, proxy, workers, publisher, timeline."""
+
+from __future__ import annotations
+
+import uuid
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self
+
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from tools.chaos.articles import Articles
+from tools.chaos.crew import Crew
+from tools.chaos.proxy import Proxy
+from tools.chaos.reader import Reader
+from tools.chaos.timeline import Timeline
+from tools.chaos.topics import Names, TopicKeeper
+from tools.chaos.waiting import wait_until
+from tools.chaos.workload import Workload
+from tools.kafka import Cluster
+from tools.kafka.properties import QUICK_TO_NOTICE
+from tools.kafka.versions import DEFAULT
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+    from types import TracebackType
+
+    from tools.kafka import Node
+
+__all__ = ["Names", "Scene", "java_hash", "settings_of", "wait_until"]
+
+PARTITIONS = 6
+SESSION_S, TRANSACTION_S, POLL_INTERVAL_S, ENGINE_S = 6.0, 5.0, 10.0, 15.0
+"""The workers' timeouts: the shortest that their settings allow, so that a run has room for many faults."""
+_ASK_S = 10.0
+_LISTENER = "PROXIED"
+
+
+class Scene:
+    """A running world. `nodes` brokers, `workers` workers, `rate_per_s` articles a second once `workload` is resumed.
+
+    `kafka`: the brokers' version, as `Cluster` takes it.
+    """
+
+    def __init__(
+        self, folder: Path, *, nodes: int = 3, workers: int = 3, rate_per_s: float = 100.0, kafka: str = DEFAULT
+    ) -> None:
+        name = f"c{uuid.uuid4().hex[:6]}"
+        self.names = Names(f"{name}.articles", f"{name}.entities", f"{name}.dead-letters", f"{name}.group")
+        self._closing = ExitStack()
+        try:
+            self._set_up(folder, nodes, workers, rate_per_s, name, kafka)
+        except BaseException:
+            self._closing.close()
+            raise
+
+    def _set_up(self, folder: Path, nodes: int, workers: int, rate_per_s: float, name: str, kafka: str) -> None:
+        enter = self._closing.enter_context
+        self.proxy = enter(Proxy(nodes))
+        advertised = {_LISTENER: self.proxy.ports}
+        listeners = {_LISTENER: "PLAINTEXT"}
+        quick = QUICK_TO_NOTICE
+        self.cluster = enter(
+            Cluster(nodes, version=kafka, properties=quick, listeners=listeners, advertised=advertised)
+        )
+        self.proxy.pass_on_to(self.cluster.ports_of(_LISTENER))
+        self.cluster.warm_up()
+        self._reader = Reader(self.cluster.bootstrap_servers, self.names.group)
+        self._admin = AdminClient({"bootstrap.servers": self.cluster.bootstrap_servers, "log_level": 0})
+        self.topics = TopicKeeper(self.cluster.bootstrap_servers, self.names, PARTITIONS, replicas=nodes)
+        self.topics.make_all()
+        outputs = [self.names.output, self.names.dead_letters]
+        self.timeline = enter(Timeline(self.cluster.bootstrap_servers, outputs))
+        settings = partial(settings_of, self.proxy.addresses, self.names)
+        self.crew = enter(Crew([f"worker-{number}" for number in range(workers)], settings, folder))
+        articles = Articles(name)
+        self.workload = enter(Workload(self.cluster.bootstrap_servers, self.names.input, articles, rate_per_s))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._closing.close()
+
+    @property
+    def partitions(self) -> int:
+        """How many the input has now."""
+        return self.topics.partitions
+
+    # ---- who is where
+
+    def leader_of(self, topic: str, partition: int) -> Node:
+        """The node that leads a partition now."""
+        leader = self._admin.list_topics(topic, timeout=_ASK_S).topics[topic].partitions[partition].leader
+        return next(node for node in self.cluster.nodes if node.node_id == leader)
+
+    def group_coordinator(self) -> Node:
+        """The node that coordinates the workers' group now."""
+        return self._coordinator("__consumer_offsets", self.names.group)
+
+    def transaction_coordinator(self, worker: str) -> Node:
+        """The node that coordinates a worker's transactions now."""
+        return self._coordinator("__transaction_state", self.transactional_id(worker))
+
+    def transactional_id(self, worker: str) -> str:
+        """As the worker makes it."""
+        return f"{self.names.group}/{worker}"
+
+    def _coordinator(self, topic: str, key: str) -> Node:
+        partitions = len(self._admin.list_topics(topic, timeout=_ASK_S).topics[topic].partitions)
+        return self.leader_of(topic, java_hash(key) % partitions)
+
+    # ---- what there is
+
+    def all_is_seen(self) -> bool:
+        """Whether the timeline has read all outputs that a reader of committed records can see."""
+        topics = (self.names.output, self.names.dead_letters)
+        stable = {topic: self._reader.stable_and_ends(topic) for topic in topics}
+        ends = {(topic, number): end for topic in topics for number, (end, _) in stable[topic].items()}
+        return self.timeline.has_seen(ends)
+
+    def backlog(self) -> int:
+        """Offsets that the group has not committed yet."""
+        consumer = Consumer({"bootstrap.servers": self.cluster.bootstrap_servers, "group.id": self.names.group})
+        try:
+            asked = [TopicPartition(self.names.input, number) for number in range(self.partitions)]
+            committed = consumer.committed(asked, timeout=_ASK_S)
+            ends = [consumer.get_watermark_offsets(each, timeout=_ASK_S)[1] for each in asked]
+            # The offset of a topic that was deleted may lie beyond the end of the present one.
+            return sum(max(0, end - max(0, each.offset)) for each, end in zip(committed, ends, strict=True))
+        finally:
+            consumer.close()
+
+
+def settings_of(bootstrap_servers: str, names: Names, instance: str) -> Mapping[str, Any]:
+    """A worker's settings: quick to notice, everything else as by default."""
+    return {
+        "kafka": {
+            "bootstrap_servers": bootstrap_servers,
+            "group_id": names.group,
+            "input_topic": names.input,
+            "output_topic": names.output,
+            "dead_letter_topic": names.dead_letters,
+            "instance": instance,
+            "session_timeout_s": SESSION_S,
+            "transaction_timeout_s": TRANSACTION_S,
+            "max_poll_interval_s": POLL_INTERVAL_S,
+            "request_timeout_s": 5.0,
+            "partition_timeout_s": 8.0,
+            # Five minutes by default, which a run does not have: how soon a consumer looks for new partitions.
+            "properties": {"topic.metadata.refresh.interval.ms": 3_000},
+        },
+        "worker": {
+            "engine_timeout_s": ENGINE_S,
+            "stall_timeout_s": 20.0,
+            "drain_timeout_s": 5.0,
+            "recovery_timeout_s": 60.0,
+            "max_in_flight_articles": 500,
+            "publish_interval_ms": 400.0,
+        },
+    }
+
+
+def java_hash(text: str) -> int:
+    """What Kafka finds a group's or a transaction's partition by: its `Utils.abs` of `String.hashCode`."""
+    value = 0
+    for unit in text.encode("utf-16-be")[1::2]:
+        value = (31 * value + unit) & 0xFFFFFFFF
+    # Of a negative number the absolute value, not the lower 31 bits; 0 of the one that has none in 32 bits.
+    return 0 if value == 1 << 31 else min(value, (1 << 32) - value)

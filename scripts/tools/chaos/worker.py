@@ -1,0 +1,74 @@
+"""One worker as the nemesis runs it: all of it is real but the model (`stub`).
+
+    python -m tools.chaos.worker [FLAW ...]    # settings as one line of JSON on standard input, then commands, one a line
+
+Commands: `hang SECONDS` makes the next run of the model take so much longer; `lose` makes it lose a window. The end of the
+input stops the worker in good order, so that none outlives its parent. Flaws are defences that it is made without (`flaws`).
+Exit codes are those of `enricher run`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+import orjson
+
+from enricher.app import kafka_worker
+from enricher.commands.run.signals import stopped_by_signals
+from enricher.errors import FatalError
+from enricher.settings import Settings
+from tools.chaos.flaws import switched_off
+from tools.chaos.stub import StubEngine, stub_model
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_LEAVE_S = 20.0
+"""A worker without a parent that is still there after this long is ended; nothing is left behind."""
+
+
+def _obey(engine: StubEngine) -> None:
+    for line in sys.stdin:
+        command, _, argument = line.partition(" ")
+        if command.strip() == "hang":
+            engine.hang_s = float(argument)
+        elif command.strip() == "lose":
+            engine.lose.set()
+
+
+def _obey_until_orphaned(engine: StubEngine) -> None:
+    try:
+        _obey(engine)
+    finally:
+        threading.Timer(_LEAVE_S, os._exit, (1,)).start()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _run(settings: Settings, flaws: Sequence[str]) -> None:
+    engine = StubEngine()
+    with stopped_by_signals() as signals:
+        threading.Thread(target=_obey_until_orphaned, args=(engine,), name="orders", daemon=True).start()
+        with switched_off(flaws):
+            worker = kafka_worker(settings, stub_model(engine))
+        signals.stop(worker)
+        worker.run()
+
+
+def main() -> None:
+    """Work until told to stop, and exit as the command line does."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s")
+    logging.getLogger("librdkafka").setLevel(logging.ERROR)
+    try:
+        _run(Settings(**orjson.loads(sys.stdin.readline())), sys.argv[1:])
+    except FatalError as error:
+        sys.stderr.write(f"enricher: {error}\n")
+        sys.exit(error.exit_code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,161 @@
+"""The publisher: articles at a steady rate, by a thread of its own, past the proxy. Never waits for the workers."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Self
+
+from confluent_kafka import Producer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import TracebackType
+
+    from confluent_kafka import KafkaError, Message
+
+    from tools.chaos.articles import Articles, Input
+
+_TURN_S = 0.05
+_MOST_BEHIND_S = 2.0
+"""What a blocked publisher may make up for afterwards; more would be a flood."""
+_TIMEOUT_S = 60.0
+PARTITION_UA = -1
+"""librdkafka's name for: the partitioner decides, by the key."""
+
+
+class Workload:
+    """Publishes to `topic`, `rate_per_s` articles a second, from `resume` on."""
+
+    def __init__(self, bootstrap_servers: str, topic: str, articles: Articles, rate_per_s: float) -> None:
+        self._bootstrap_servers = bootstrap_servers
+        self._topic = topic
+        self._articles = articles
+        self._rate_per_s = rate_per_s
+        self._producer = self._connected()
+        self._number = 0
+        self._lock = threading.Lock()
+        self._running = threading.Event()
+        self._over = threading.Event()
+        self.failed: list[str] = []
+        self._thread = threading.Thread(target=self._publish, name="workload", daemon=True)
+        self._thread.start()
+
+    @property
+    def published(self) -> int:
+        """How many numbers have been given out so far, aborted ones included."""
+        return self._number
+
+    @property
+    def settled(self) -> bool:
+        """Whether the brokers have acknowledged all that was sent. True for a while only, unless paused."""
+        return not len(self._producer)
+
+    def pause(self) -> None:
+        """Nothing until `resume`."""
+        self._running.clear()
+
+    def resume(self) -> None:
+        """Publish."""
+        self._running.set()
+
+    def poison(self, count: int) -> None:
+        """So many bad ones in a row."""
+        for _ in range(count):
+            self._send(self._producer, self._articles.poison(self._next()))
+
+    def large_poison(self, sizes_bytes: Sequence[int]) -> None:
+        """Bad ones of these sizes."""
+        for size_bytes in sizes_bytes:
+            self._send(self._producer, self._articles.large_poison(self._next(), size_bytes))
+
+    def burst(self, count: int, partition: int = PARTITION_UA) -> None:
+        """So many articles at once, to one partition or to all. Blocks until the brokers have acknowledged everything."""
+        for _ in range(count):
+            self._send(self._producer, self._articles.input(self._next()), partition)
+        self.settle()
+
+    def settle(self) -> None:
+        """Wait until the brokers have acknowledged all that was sent. Raises RuntimeError if they do not."""
+        if left := self._producer.flush(_TIMEOUT_S):
+            raise RuntimeError(f"{left} inputs were not acknowledged")
+
+    def reconnect(self) -> None:
+        """Go on with a new producer, which knows nothing of a topic that was deleted. Only while paused and settled."""
+        self._producer = self._connected()
+
+    def in_transaction(self, count: int, *, commit: bool) -> None:
+        """So many articles in one transaction, which is committed or aborted. Blocks."""
+        producer = Producer({**self._common("workload-transactional"), "transactional.id": f"{self._topic}-upstream"})
+        producer.init_transactions(_TIMEOUT_S)
+        producer.begin_transaction()
+        for _ in range(count):
+            article = self._articles.input(self._next())
+            producer.produce(self._topic, article.value, article.key)
+        producer.flush(_TIMEOUT_S)
+        if commit:
+            producer.commit_transaction(_TIMEOUT_S)
+        else:
+            producer.abort_transaction(_TIMEOUT_S)
+        producer.close()
+
+    def finish(self) -> None:
+        """No more; raises RuntimeError unless the brokers have all."""
+        self._over.set()
+        self._thread.join()
+        left = self._producer.flush(_TIMEOUT_S)
+        if left or self.failed:
+            raise RuntimeError(f"{left} inputs were not acknowledged, {len(self.failed)} failed: {self.failed[:1]}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _connected(self) -> Producer:
+        return Producer({**self._common("workload"), "enable.idempotence": True, "linger.ms": 20})
+
+    def _common(self, name: str) -> dict[str, str | int]:
+        return {
+            "bootstrap.servers": self._bootstrap_servers,
+            "client.id": name,
+            "partitioner": "murmur2_random",
+            "metadata.max.age.ms": 5_000,
+            "topic.metadata.refresh.interval.ms": 5_000,
+            "reconnect.backoff.max.ms": 1_000,
+            "log_level": 0,
+        }
+
+    def _next(self) -> int:
+        with self._lock:
+            self._number += 1
+            return self._number
+
+    def _publish(self) -> None:
+        due_s = time.monotonic()
+        while not self._over.wait(_TURN_S):
+            now_s = time.monotonic()
+            if not self._running.is_set():
+                due_s = now_s
+            due_s = max(due_s, now_s - _MOST_BEHIND_S)
+            while due_s < now_s and not self._over.is_set():
+                self._send(self._producer, self._articles.input(self._next()))
+                due_s += 1 / self._rate_per_s
+            self._producer.poll(0)
+
+    def _send(self, producer: Producer, article: Input, partition: int = PARTITION_UA) -> None:
+        while True:
+            try:
+                producer.produce(self._topic, article.value, article.key, partition, self._delivered)
+            except BufferError:
+                producer.poll(0.1)
+            else:
+                return
+
+    def _delivered(self, error: KafkaError | None, _message: Message) -> None:
+        if error is not None:
+            self.failed.append(str(error))

@@ -1,0 +1,74 @@
+"""kubectl and helm, pointed at one cluster."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tools.cluster.errors import ToolsError
+from tools.cluster.table import needed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+_T = TypeVar("_T")
+Object = dict[str, Any]
+Answer = subprocess.CompletedProcess[str]
+
+_TIMEOUT_S = 120.0
+_POLL_S = 0.1
+
+
+class Client:
+    """The operator's two programs, as a person runs them, in `namespace`, or else where the objects say."""
+
+    def __init__(self, kubeconfig: Path, namespace: str | None = None) -> None:
+        self.kubeconfig = kubeconfig
+        self.namespace = namespace
+
+    def kubectl(self, *arguments: str, text: str | None = None) -> Answer:
+        """Run kubectl, with `text` as its input; a refusal is an answer too."""
+        return self._run("kubectl", arguments, text)
+
+    def helm(self, *arguments: str) -> Answer:
+        """Run helm; a refusal is an answer too."""
+        return self._run("helm", arguments, None)
+
+    def apply(self, *objects: Object, dry_run: bool = False) -> Answer:
+        """Apply objects, with unknown fields refused as `kubectl` refuses them by default."""
+        text = "\n---\n".join(map(json.dumps, objects))  # of a List, kubectl would check the fields by itself
+        return self.kubectl("apply", *(["--dry-run=server"] if dry_run else []), "--filename=-", text=text)
+
+    def get(self, kind: str, name: str) -> Object | None:
+        """Read an object; nothing when there is none. Raises `ToolsError` for any other trouble."""
+        answer = self.kubectl("get", kind, name, "--output=json", "--ignore-not-found")
+        if answer.returncode:
+            raise ToolsError(answer.stderr.strip())
+        return json.loads(answer.stdout) if answer.stdout else None
+
+    def all(self, kind: str, selector: str = "") -> list[Object]:
+        """Read all objects of a kind, or those with these labels."""
+        answer = self.kubectl("get", kind, f"--selector={selector}", "--output=json")
+        if answer.returncode:
+            raise ToolsError(answer.stderr.strip())
+        items: list[Object] = json.loads(answer.stdout)["items"]
+        return items
+
+    def _run(self, program: str, arguments: tuple[str, ...], text: str | None) -> Answer:
+        command = [str(needed(program)), f"--kubeconfig={self.kubeconfig}", *arguments]
+        if self.namespace is not None:
+            command.append(f"--namespace={self.namespace}")
+        return subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+
+
+def wait_for(what: str, ask: Callable[[], _T | None], timeout_s: float = _TIMEOUT_S) -> _T:
+    """Ask until the answer is true, and give it; raises `ToolsError` with the last answer after the timeout."""
+    deadline_s = time.monotonic() + timeout_s
+    while not (answer := ask()):
+        if time.monotonic() > deadline_s:
+            raise ToolsError(f"waited {timeout_s:.0f} s for {what}; the last answer was {answer!r}")
+        time.sleep(_POLL_S)
+    return answer

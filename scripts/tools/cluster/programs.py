@@ -1,0 +1,181 @@
+"""The command lines of the cluster: what each program is told. Starts nothing."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tools.cluster.certificates import KEDA_NAMESPACE
+from tools.cluster.table import chosen, folder_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+HOST = "127.0.0.1"
+PORTS: tuple[str, ...] = (
+    "etcd",
+    "etcd-peer",
+    "apiserver",
+    "controllers",
+    "scheduler",
+    "operator",
+    "operator-probe",
+    "adapter",
+)
+PORTS += ("operator-metrics", "adapter-metrics")
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One program of the cluster: its name in the table, its arguments, and what it needs in its environment."""
+
+    name: str
+    arguments: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def free_ports() -> dict[str, int]:
+    """Choose a free port for each of `PORTS`: all are held until the last is chosen, so no two are the same."""
+    with ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in PORTS]
+        for each in sockets:
+            each.bind((HOST, 0))
+        return {name: each.getsockname()[1] for name, each in zip(PORTS, sockets, strict=True)}
+
+
+def all_commands(folder: Path) -> list[Command]:
+    """Everything that a cluster in this folder consists of; only the names count, as nobody has chosen ports yet."""
+    ports = dict.fromkeys(PORTS, 0)
+    first = [store(folder, ports), api_server(folder, ports)]
+    return [*first, *controllers(folder, ports), *keda(folder, ports)]
+
+
+def store(folder: Path, ports: Mapping[str, int]) -> Command:
+    """The API server's store; who has no certificate of this cluster is not let in."""
+    client, peer = f"https://{HOST}:{ports['etcd']}", f"https://{HOST}:{ports['etcd-peer']}"
+    own = folder / "certificates" / "etcd"
+    return Command(
+        "etcd",
+        (
+            f"--data-dir={folder / 'etcd'}",
+            f"--listen-client-urls={client}",
+            f"--advertise-client-urls={client}",
+            f"--listen-peer-urls={peer}",
+            f"--initial-advertise-peer-urls={peer}",
+            f"--initial-cluster=default={peer}",
+            *(
+                flag
+                for who in ("", "peer-")
+                for flag in (
+                    f"--{who}client-cert-auth",
+                    f"--{who}trusted-ca-file={own / 'ca.crt'}",
+                    f"--{who}cert-file={own / 'tls.crt'}",
+                    f"--{who}key-file={own / 'tls.key'}",
+                )
+            ),
+            "--unsafe-no-fsync",  # what is lost with the machine was for tests only
+            "--log-level=warn",
+        ),
+    )
+
+
+def api_server(folder: Path, ports: Mapping[str, int]) -> Command:
+    """The API server, with RBAC, admission as Kubernetes has it by default, and room for KEDA's metrics API."""
+    certificates = folder / "certificates"
+    own, proxy, etcd = (certificates / name for name in ("apiserver", "front-proxy", "etcd"))
+    return Command(
+        "kube-apiserver",
+        (
+            f"--etcd-servers=https://{HOST}:{ports['etcd']}",
+            f"--etcd-cafile={etcd / 'ca.crt'}",
+            f"--etcd-certfile={etcd / 'tls.crt'}",
+            f"--etcd-keyfile={etcd / 'tls.key'}",
+            f"--bind-address={HOST}",
+            f"--secure-port={ports['apiserver']}",
+            f"--tls-cert-file={own / 'tls.crt'}",
+            f"--tls-private-key-file={own / 'tls.key'}",
+            f"--client-ca-file={certificates / 'ca.crt'}",
+            "--authorization-mode=RBAC",
+            "--endpoint-reconciler-type=none",  # it would publish a loopback address, which Kubernetes forbids
+            "--service-cluster-ip-range=10.0.0.0/24",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            f"--service-account-key-file={certificates / 'service-accounts.key'}",
+            f"--service-account-signing-key-file={certificates / 'service-accounts.key'}",
+            f"--requestheader-client-ca-file={certificates / 'ca.crt'}",
+            "--requestheader-allowed-names=front-proxy",
+            "--requestheader-username-headers=X-Remote-User",
+            "--requestheader-group-headers=X-Remote-Group",
+            "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+            f"--proxy-client-cert-file={proxy / 'tls.crt'}",
+            f"--proxy-client-key-file={proxy / 'tls.key'}",
+        ),
+    )
+
+
+def controllers(folder: Path, ports: Mapping[str, int]) -> list[Command]:
+    """Those who act on objects: controllers, scheduler, and the player of nodes."""
+    kubeconfig = f"--kubeconfig={folder / 'kubeconfig'}"
+    certificates = folder / "certificates"
+    (stages,) = chosen(["kwok-stages"])
+    return [
+        Command(
+            "kube-controller-manager",
+            (
+                kubeconfig,
+                f"--bind-address={HOST}",
+                f"--secure-port={ports['controllers']}",
+                "--leader-elect=false",
+                f"--root-ca-file={certificates / 'ca.crt'}",
+                f"--service-account-private-key-file={certificates / 'service-accounts.key'}",
+                "--horizontal-pod-autoscaler-sync-period=1s",  # 15 s by default: tests wait for it
+                # 50 s by default, after which pods on a silent node are never ready again. On a busy machine the player
+                # of the nodes may be silent for longer, and it reports every ten minutes.
+                "--node-monitor-grace-period=24h",
+            ),
+        ),
+        Command(
+            "kube-scheduler",
+            (kubeconfig, f"--bind-address={HOST}", f"--secure-port={ports['scheduler']}", "--leader-elect=false"),
+        ),
+        Command(
+            "kwok",
+            (
+                kubeconfig,
+                "--manage-all-nodes=true",
+                *(f"--config={path}" for path in sorted(folder_of(stages).glob("*.yaml"))),
+            ),
+        ),
+    ]
+
+
+def keda(folder: Path, ports: Mapping[str, int]) -> list[Command]:
+    """KEDA's operator, and the adapter that answers the HorizontalPodAutoscaler."""
+    certificates = folder / "certificates" / "keda"
+    environment = {
+        "KUBECONFIG": str(folder / "kubeconfig"),
+        "POD_NAMESPACE": KEDA_NAMESPACE,
+        "KEDA_CLUSTER_OBJECT_NAMESPACE": KEDA_NAMESPACE,
+        "WATCH_NAMESPACE": "",
+    }
+    operator = (
+        f"--metrics-bind-address={HOST}:{ports['operator-metrics']}",
+        f"--health-probe-bind-address={HOST}:{ports['operator-probe']}",
+        f"--metrics-service-bind-address={HOST}:{ports['operator']}",
+        f"--cert-dir={certificates}",
+        "--zap-encoder=console",
+    )
+    adapter = (
+        f"--secure-port={ports['adapter']}",
+        f"--bind-address={HOST}",
+        f"--port={ports['adapter-metrics']}",
+        f"--metrics-service-address={HOST}:{ports['operator']}",
+        f"--cert-dir={certificates}",
+        f"--tls-cert-file={certificates / 'tls.crt'}",
+        f"--tls-private-key-file={certificates / 'tls.key'}",
+        f"--client-ca-file={certificates / 'ca.crt'}",
+        *(f"--{what}-kubeconfig={folder / 'kubeconfig'}" for what in ("authentication", "authorization", "lister")),
+    )
+    return [Command("keda-operator", operator, environment), Command("keda-adapter", adapter, environment)]

@@ -1,0 +1,75 @@
+"""Runs the demonstration and cleans up after it, however it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+
+import orjson
+from rich.console import Console
+
+from tools import ARTICLES
+from tools.demo.commands import Failed, enricher
+from tools.demo.outcome import Watcher
+from tools.demo.report import show
+from tools.demo.topics import own_topics
+from tools.kafka import Cluster, ClusterError
+
+_PIPE_COLUMNS = 132
+GIVEN_CLUSTER = "ENRICHER_KAFKA__BOOTSTRAP_SERVERS"
+
+
+def main() -> int:
+    """Show the main job; returns the exit code."""
+    console = Console(stderr=True)
+    signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    try:
+        with ExitStack() as opened:
+            demonstrate(console, opened)
+    except KeyboardInterrupt:
+        console.print("interrupted: everything that was started is stopped")
+        return 130
+    except (ClusterError, Failed) as failure:
+        console.print(f"[red]{failure}[/red]")
+        return 1
+    return 0
+
+
+def demonstrate(console: Console, opened: ExitStack) -> None:
+    """Start what is needed, publish, run, show."""
+    folder = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="enricher-demo-")))
+    bootstrap_servers = os.environ.get(GIVEN_CLUSTER) or _started(console, opened)
+    environment = opened.enter_context(own_topics(bootstrap_servers))
+    articles = [orjson.loads(line) for line in ARTICLES.read_bytes().splitlines()]
+
+    console.rule("enricher topics create")
+    enricher(["topics", "create", "--partitions", "8"], environment)
+    console.rule(f"enricher publish {ARTICLES.name}")
+    enricher(["publish", str(ARTICLES)], environment)
+    console.rule("enricher run --until-caught-up")
+    with Watcher(environment, expected=len(articles), console=console) as watcher:
+        summary = folder / "summary.json"
+        enricher(["run", "--until-caught-up", "--summary", str(summary), "--report-every-s", "2"], environment)
+        outcomes = watcher.all()
+    console.rule("what came out")
+    show(_wide(Console()), articles, outcomes, orjson.loads(summary.read_bytes()))
+
+
+def _wide(console: Console) -> Console:
+    """A console that a pipe, which has no width, does not squeeze."""
+    return console if console.is_terminal else Console(width=_PIPE_COLUMNS)
+
+
+def _started(console: Console, opened: ExitStack) -> str:
+    with console.status("starting Apache Kafka"):
+        cluster = opened.enter_context(Cluster(nodes=1))
+    console.print(f"a real Apache Kafka of one node is listening on {cluster.bootstrap_servers}")
+    return cluster.bootstrap_servers
+
+
+if __name__ == "__main__":
+    sys.exit(main())

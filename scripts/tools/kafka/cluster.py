@@ -1,0 +1,219 @@
+"""One or three nodes on loopback as one cluster, with all that must be gone afterwards gone.
+
+The life of a single process is in `node`; what survives a parent's sudden death is in `keeper`.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import random
+import shutil
+import socket
+import tempfile
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from tools.kafka.errors import ClusterError
+from tools.kafka.jars import JarLock, class_path, default_folder
+from tools.kafka.java import Java
+from tools.kafka.keeper import ZOOKEEPER, Keeper
+from tools.kafka.node import Node, wait_until_ready
+from tools.kafka.properties import HOST, Listener, server_properties, zookeeper_broker_properties
+from tools.kafka.versions import DEFAULT, find, needs_zookeeper
+from tools.kafka.warmup import warm_up
+from tools.kafka.zookeeper import ZooKeeper
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from types import TracebackType
+
+# Below the ports that Linux (32768), macOS and Windows (49152) give to outgoing connections, so nobody is in the way.
+_PORTS = range(20000, 32000)
+
+
+class Cluster:
+    """A Kafka cluster of `nodes` (1 or 3) combined brokers and controllers on loopback.
+
+    `version`: one of `broker.versions.VERSIONS`, or a line of it (`3.9`). Those before 3.3 are brokers with one ZooKeeper.
+
+    `data`: folder that is kept, and found again by the next start; without it a temporary one, removed at the end.
+    `port`: clients' port of the first node, the next ones follow; without it free ports.
+    `properties`: server properties that replace or extend ours, for every node.
+    `listeners`: further listeners of each node, Kafka's protocol by name (`{"TLS": "SSL"}`), on free ports; their
+    certificates and users are in `properties`. Addresses: `address_of`.
+    `advertised`: for a further listener, the port of each node that its clients are told to come to: a proxy's.
+
+    The nodes end with this process, however it ends, unless `detach` is called.
+    Raises `ClusterError` where Kafka cannot be fetched, started or reached.
+    """
+
+    def __init__(
+        self,
+        nodes: int = 1,
+        *,
+        version: str = DEFAULT,
+        data: Path | None = None,
+        port: int | None = None,
+        properties: Mapping[str, str] | None = None,
+        listeners: Mapping[str, str] | None = None,
+        advertised: Mapping[str, Sequence[int]] | None = None,
+    ) -> None:
+        if nodes not in {1, 3}:
+            raise ClusterError(f"a cluster has 1 or 3 nodes, not {nodes}")
+        self.version = find(version)
+        self.nodes: tuple[Node, ...] = ()
+        self._count = nodes
+        self._data = data
+        self._port = port
+        self._properties = properties or {}
+        self._listeners = listeners or {}
+        self._advertised = advertised or {}
+        self._ports_of: dict[str, list[int]] = {}
+        self._zookeeper: ZooKeeper | None = None
+        self._keeper: Keeper | None = None
+        self._cleanup = ExitStack()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Addresses of all nodes, as clients want them: `host:port,host:port`."""
+        return ",".join(node.address for node in self.nodes)
+
+    def address_of(self, listener: str) -> str:
+        """The addresses of a further listener of all nodes, as clients want them."""
+        return ",".join(f"{HOST}:{port}" for port in self._ports_of[listener])
+
+    def ports_of(self, listener: str) -> Sequence[int]:
+        """The ports that a further listener really has, one of each node: where a proxy passes things on to."""
+        return tuple(self._ports_of[listener])
+
+    def start(self) -> None:
+        """Fetch Kafka if need be, start all nodes side by side, return when each sees all; cleans up when it fails."""
+        try:
+            self._make_nodes(self._open_folder())
+            if self._zookeeper is not None:
+                self._zookeeper.start()
+            with ThreadPoolExecutor(self._count) as pool:
+                list(pool.map(Node.launch, self.nodes))
+            wait_until_ready(self.nodes)
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """End all nodes and remove what is temporary; may be called twice."""
+        # A temporary log needs no orderly end, and three nodes could not all have one anyway (see `STOP_TIMEOUT_S`).
+        with ThreadPoolExecutor(self._count) as pool:
+            list(pool.map(Node.kill if self._data is None else Node.stop, self.nodes))
+        if self._zookeeper is not None:
+            self._zookeeper.stop()
+        self._cleanup.close()
+
+    def detach(self) -> None:
+        """Let the nodes outlive this process; whoever calls this sees to their end. Only with `data`."""
+        assert self._keeper is not None, "detach before start"
+        assert self._data is not None, "a temporary folder would never be removed"
+        self._cleanup.pop_all()
+        self._keeper.dismiss()
+
+    def warm_up(self) -> None:
+        """Pay the first transaction's and the first group's set-up now; see `tools.kafka.warmup`."""
+        warm_up(self.bootstrap_servers)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _open_folder(self) -> Path:
+        """Make the cluster's folder, watched by a keeper before the first process starts in it."""
+        temporary = self._data is None
+        folder = Path(tempfile.mkdtemp(prefix="enricher-kafka-")) if self._data is None else self._data
+        folder = folder.resolve()
+        folder.mkdir(parents=True, exist_ok=True)
+        if temporary:
+            self._cleanup.callback(shutil.rmtree, folder, ignore_errors=True)
+        self._keeper = Keeper(folder, remove=temporary)
+        self._cleanup.callback(self._keeper.release)
+        id_path = folder / "cluster.id"
+        if not id_path.exists():
+            id_path.write_text(_new_cluster_id(), encoding="utf-8")
+        return folder
+
+    def _make_nodes(self, folder: Path) -> None:
+        lock = JarLock.read(self.version)
+        java = Java(self.version, class_path(lock, default_folder(lock)))
+        controllers, clients = self._choose_ports()
+        made = []
+        for index, (node_id, port) in enumerate(zip(controllers, clients, strict=True)):
+            home = folder / f"node-{node_id}"
+            listeners = [Listener("PLAINTEXT", port), *self._further_listeners(index)]
+            make = zookeeper_broker_properties if needs_zookeeper(self.version) else server_properties
+            properties = make(node_id, controllers, listeners, home / "log")
+            made.append(Node(home, {**properties, **self._properties}, port, java))
+        self.nodes = tuple(made)
+        if needs_zookeeper(self.version):
+            self._zookeeper = ZooKeeper(folder / ZOOKEEPER, controllers[1], java)
+
+    def _further_listeners(self, index: int) -> list[Listener]:
+        """Those of node number `index`, from 0."""
+        return [
+            Listener(name, self._ports_of[name][index], self._told(name, index), protocol)
+            for name, protocol in self._listeners.items()
+        ]
+
+    def _told(self, name: str, index: int) -> int | None:
+        return self._advertised[name][index] if name in self._advertised else None
+
+    def _choose_ports(self) -> tuple[dict[int, int], list[int]]:
+        """Choose the controller port by node id, the clients' port of each node, and those of further listeners."""
+        free = free_ports((2 + len(self._listeners)) * self._count)
+        controllers = {node: free[node - 1] for node in range(1, self._count + 1)}
+        for number, name in enumerate(self._listeners, start=2):
+            self._ports_of[name] = free[number * self._count : (number + 1) * self._count]
+        if self._port is None:
+            return controllers, free[self._count : 2 * self._count]
+        return controllers, list(range(self._port, self._port + self._count))
+
+
+def free_ports(count: int) -> list[int]:
+    """Distinct ports that nobody listens on at this moment."""
+    with ExitStack() as stack:
+        found: list[int] = []
+        for port in random.sample(_PORTS, len(_PORTS)):
+            if len(found) == count:
+                break
+            probe = stack.enter_context(socket.socket())
+            if _binds(probe, port):
+                found.append(port)
+        return found
+
+
+def is_free(port: int) -> bool:
+    """Whether a node could listen on this port."""
+    with socket.socket() as probe:
+        return _binds(probe, port)
+
+
+def _binds(probe: socket.socket, port: int) -> bool:
+    if os.name == "posix":
+        # As Java does: closed connections of a broker that just stopped do not hold the port. (On Windows the option
+        # would take a port away from its owner.)
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        probe.bind((HOST, port))
+    except OSError:
+        return False
+    return True
+
+
+def _new_cluster_id() -> str:
+    """Make a UUID in Kafka's form, 22 characters of base64; without dashes, since `-t` takes a leading one for an option."""
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "_")

@@ -1,0 +1,135 @@
+"""Kafka's jars: read the lock, keep a checked copy in the user's cache, build the class path.
+
+Nothing here chooses versions: `tools.kafka.lock` (maintainers, `scripts/lock`) writes a lock for each one in `versions`, and
+this module trusts no byte whose sha256 is not in it. Downloads go through jgo, Maven's protocol in Python; with a full
+cache neither jgo nor the network is touched.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+import tomllib
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from platformdirs import user_cache_path
+
+from tools.kafka.errors import ClusterError
+from tools.kafka.meter import Meter
+from tools.kafka.versions import DEFAULT
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_LOCKS = Path(__file__).with_name("locks")
+_PARALLEL_DOWNLOADS = 4  # a polite share of Maven Central; more is not faster for 44 MB in 46 files
+_HTTP_TIMEOUT_S = 60  # jgo's own 10 s is short for a slow line
+
+
+@dataclass(frozen=True, slots=True)
+class Jar:
+    """One file of the lock: Maven coordinates `group:artifact:version`, its size in bytes and its sha256 in hex."""
+
+    coordinates: str
+    size_bytes: int
+    sha256: str
+
+    @property
+    def file_name(self) -> str:
+        """The name that Maven gives the file."""
+        _, artifact, version = self.coordinates.split(":")
+        return f"{artifact}-{version}.jar"
+
+
+@dataclass(frozen=True, slots=True)
+class JarLock:
+    """The content of a lock: Kafka's version, what was asked for, and every jar that it takes."""
+
+    kafka_version: str
+    requested: tuple[str, ...]
+    jars: tuple[Jar, ...]
+
+    @classmethod
+    def read(cls, version: str = DEFAULT) -> JarLock:
+        """Read the lock of one of `broker.versions.VERSIONS`."""
+        document = tomllib.loads(lock_path(version).read_text(encoding="utf-8"))
+        jars = tuple(Jar(**entry) for entry in document["jar"])
+        return cls(document["kafka_version"], tuple(document["requested"]), jars)
+
+
+def lock_path(version: str) -> Path:
+    """Where the lock of a version is."""
+    return _LOCKS / f"kafka-{version}.lock.toml"
+
+
+def default_folder(lock: JarLock) -> Path:
+    """Where the jars of this lock are kept: in the user's cache, one folder per content of the lock."""
+    content = hashlib.sha256("".join(jar.sha256 for jar in lock.jars).encode()).hexdigest()
+    return user_cache_path("enricher") / f"kafka-{lock.kafka_version}-{content[:8]}"
+
+
+def class_path(lock: JarLock, folder: Path) -> str:
+    """Java's class path over the jars of `folder`, fetched where they are missing.
+
+    Every jar is hashed on every call: 44 MB take less than 0.1 s, and a damaged cache is told from a broken Kafka.
+    Raises `ClusterError` when a jar differs from the lock or cannot be fetched.
+    """
+    missing = [jar for jar in lock.jars if not (folder / jar.file_name).is_file()]
+    if missing:
+        _fetch(missing, folder)
+    for jar in lock.jars:
+        verify(jar, folder / jar.file_name)
+    return os.pathsep.join(str(folder / jar.file_name) for jar in lock.jars)
+
+
+def verify(jar: Jar, path: Path) -> None:
+    """Raise `ClusterError` unless the file has the hash that the lock names."""
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != jar.sha256:
+        message = (
+            f"{path} is not the file that the lock names: sha256 {found}, expected {jar.sha256}. "
+            f"Either the file is damaged or somebody changed it. Remove it and start again to fetch it anew."
+        )
+        raise ClusterError(message)
+
+
+def _fetch(jars: Sequence[Jar], folder: Path) -> None:
+    """Fetch into a folder of its own, verify, then move: an interrupted or false download never reaches the cache."""
+    folder.mkdir(parents=True, exist_ok=True)
+    meter = Meter("Kafka's jars from Maven Central", sum(jar.size_bytes for jar in jars))
+    with (
+        tempfile.TemporaryDirectory(prefix="fetch-", dir=folder) as scratch,
+        ThreadPoolExecutor(_PARALLEL_DOWNLOADS) as pool,
+        meter,
+    ):
+        for jar, path in zip(jars, pool.map(lambda jar: download(jar.coordinates, Path(scratch)), jars), strict=True):
+            verify(jar, path)
+            path.replace(folder / jar.file_name)
+            meter.add(jar.size_bytes)
+
+
+def download(coordinates: str, scratch: Path) -> Path:
+    """Fetch one jar into a Maven layout under `scratch`; raises `ClusterError` when no repository gives it."""
+    # Imported here: with a full cache nobody waits for jgo's and requests' imports.
+    from jgo.config import GlobalSettings  # noqa: PLC0415  see above
+    from jgo.maven import MavenContext  # noqa: PLC0415  see above
+    from requests import RequestException  # noqa: PLC0415  see above
+
+    group, artifact, version = coordinates.split(":")
+    # Mirrors that the user named in jgo's own configuration file are used in addition to Maven Central.
+    mirrors = GlobalSettings.load().repositories
+    context = MavenContext(repo_cache=scratch, timeout=_HTTP_TIMEOUT_S)
+    context.remote_repos = {**mirrors, **context.remote_repos}
+    try:
+        return Path(context.project(group, artifact).at_version(version).artifact().resolve())
+    except (RequestException, RuntimeError) as error:
+        message = (
+            f"Could not fetch {coordinates}: {error}. Kafka's jars come from Maven Central over HTTPS, once; behind a "
+            "proxy set HTTPS_PROXY, with a certificate authority of your own set REQUESTS_CA_BUNDLE."
+        )
+        raise ClusterError(message) from error

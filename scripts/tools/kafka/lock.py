@@ -1,0 +1,91 @@
+"""For maintainers (`scripts/lock`): resolve the jars of every version in `versions` and write its lock."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import tomli_w
+from jgo.maven import Dependency, MavenContext
+
+from tools.kafka.errors import ClusterError
+from tools.kafka.jars import Jar, download, lock_path
+from tools.kafka.versions import VERSIONS, logs_with_log4j_1
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# Kafka's published POMs name no logging back end; these are what its own distributions ship. Those before 3.2 ship the
+# unmaintained log4j 1.2.17, to which reload4j is the drop-in successor.
+_LOG4J_1 = ("ch.qos.reload4j:reload4j:1.2.25", "org.slf4j:slf4j-reload4j:1.7.36")
+_LOG4J_2 = ("org.apache.logging.log4j:log4j-core:2.25.4", "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4")
+
+
+def requested(version: str) -> tuple[str, ...]:
+    """Coordinates of what a version of Kafka is asked for by."""
+    return (
+        f"org.apache.kafka:kafka_2.13:{version}",
+        # Named though kafka_2.13 needs it: left to the resolver it came as 3.9.1 with 4.3.1, and the server died.
+        f"org.apache.kafka:kafka-clients:{version}",
+        *(_LOG4J_1 if logs_with_log4j_1(version) else _LOG4J_2),
+    )
+
+
+def resolve(artifacts: Sequence[str], scratch: Path) -> list[str]:
+    """Coordinates of the requested artifacts and of all that they need at run time, sorted."""
+    context = MavenContext(repo_cache=scratch)
+    wanted = []
+    for coordinates in artifacts:
+        group, artifact, version = coordinates.split(":")
+        wanted.append(Dependency(context.project(group, artifact).at_version(version).artifact()))
+    inputs, transitive = context.resolver.resolve(wanted)
+    return sorted({f"{found.groupId}:{found.artifactId}:{found.version}" for found in (*inputs, *transitive)})
+
+
+def measure(coordinates: str, scratch: Path) -> Jar:
+    """Download one jar and describe it as the lock does."""
+    content = download(coordinates, scratch).read_bytes()
+    return Jar(coordinates, len(content), hashlib.sha256(content).hexdigest())
+
+
+def check_one_kafka(version: str, coordinates: Sequence[str]) -> None:
+    """Raise `ClusterError` when Kafka's own jars come in more than one version: such a server dies at start."""
+    versions = {item.rsplit(":", 1)[1] for item in coordinates if item.startswith("org.apache.kafka:")}
+    if versions != {version}:
+        raise ClusterError(f"Kafka's jars were resolved in several versions: {sorted(versions)}")
+
+
+def render(version: str, jars: Sequence[Jar]) -> str:
+    """Write the text of a lock file."""
+    entries = [{"coordinates": jar.coordinates, "size_bytes": jar.size_bytes, "sha256": jar.sha256} for jar in jars]
+    document = {"kafka_version": version, "requested": list(requested(version)), "jar": entries}
+    return "# Written by scripts/lock; do not edit.\n" + tomli_w.dumps(document)
+
+
+def lock(version: str, scratch: Path) -> str:
+    """Resolve, download and hash the jars of a version; gives the text of its lock."""
+    coordinates = resolve(requested(version), scratch)
+    check_one_kafka(version, coordinates)
+    with ThreadPoolExecutor(4) as pool:
+        jars = list(pool.map(lambda item: measure(item, scratch), coordinates))
+    total_mb = sum(jar.size_bytes for jar in jars) / 1e6
+    print(f"{lock_path(version).name}: {len(jars)} jars, {total_mb:.0f} MB", file=sys.stderr)
+    return render(version, jars)
+
+
+def main() -> None:
+    """Lock all versions; nothing is written when any of them fails. The locks of versions that left the list go."""
+    with tempfile.TemporaryDirectory(prefix="kafka-lock-") as folder:
+        locks = {lock_path(version): lock(version, Path(folder)) for version in VERSIONS}
+    for path in lock_path(VERSIONS[0]).parent.glob("*.toml"):
+        path.unlink()
+    for path, text in locks.items():
+        path.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,154 @@
+"""One Kafka process: format its storage, start it, tell when it answers, and end it in every way a test needs.
+
+A node knows its own folder and port; what makes several nodes a cluster is in `cluster`.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from tools.kafka.errors import ClusterError
+from tools.kafka.java import log_tail
+from tools.kafka.keeper import SERVER_PROPERTIES
+from tools.kafka.properties import HOST, render
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tools.kafka.java import Java
+
+START_TIMEOUT_S = 60.0  # 3 s is usual; a busy machine may take ten times that
+STOP_TIMEOUT_S = 10.0  # SIGTERM takes 1 to 2 s; the last of three nodes never leaves by itself, for want of a quorum
+_ASK_TIMEOUT_S = 1.0
+_STILL_REGISTERED = "KeeperErrorCode = NodeExists"
+
+
+class Node:
+    """One node in `folder`, listening on `port`. Made by `Cluster`; started and ended there or by a test.
+
+    `kill`, `suspend` and `resume` act on the process at once; `start` and `stop` wait, within a bound.
+    """
+
+    def __init__(self, folder: Path, properties: Mapping[str, str], port: int, java: Java) -> None:
+        self.node_id = int(properties["node.id"] if "node.id" in properties else properties["broker.id"])
+        self.port = port
+        self.address = f"{HOST}:{port}"
+        self.folder = folder
+        self.log_path = folder / "kafka.log"
+        self._properties_path = folder / SERVER_PROPERTIES
+        self._properties = properties
+        self._java = java
+        self._process: psutil.Popen | None = None
+
+    @property
+    def pid(self) -> int:
+        """Process id; raises `ClusterError` when the node does not run."""
+        return int(self._running_process().pid)
+
+    @property
+    def running(self) -> bool:
+        """Whether the process exists (also when suspended)."""
+        return self._process is not None and self._process.poll() is None
+
+    def launch(self) -> None:
+        """Format the storage if it is new and start the process, without waiting for an answer."""
+        if self.running:
+            raise ClusterError(f"node {self.node_id} runs already")
+        self._prepare()
+        self._process = self._spawn("kafka.Kafka", str(self._properties_path))
+
+    def start(self, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Start and wait until this node answers; raises `ClusterError` with the end of its log when it does not."""
+        self.launch()
+        wait_until_ready([self], timeout_s)
+
+    def sees(self, node_ids: set[int]) -> bool:
+        """Whether this node answers within a second and knows all of `node_ids`; raises `ClusterError` if it ended.
+
+        A killed broker stays registered in ZooKeeper until its session times out; one that starts before ends itself,
+        and is started again here, as its supervisor would.
+        """
+        if not self.running:
+            self._try_again()
+        try:
+            return node_ids <= set(quiet_admin(self.address).list_topics(timeout=_ASK_TIMEOUT_S).brokers)
+        except KafkaException:
+            return False
+
+    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
+        """SIGTERM, then SIGKILL after the timeout; nothing happens when the node does not run."""
+        if not self.running:
+            return
+        process = self._running_process()
+        process.resume()  # a suspended process would not see SIGTERM
+        process.terminate()
+        try:
+            process.wait(timeout_s)
+        except psutil.TimeoutExpired:
+            self.kill()
+
+    def kill(self) -> None:
+        """SIGKILL, and wait until the process is gone; nothing happens when the node does not run."""
+        if self.running:
+            process = self._running_process()
+            process.kill()
+            process.wait(STOP_TIMEOUT_S)
+
+    def suspend(self) -> None:
+        """SIGSTOP: connections stay open and nothing answers, as with a frozen machine."""
+        self._running_process().suspend()
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        self._running_process().resume()
+
+    def _running_process(self) -> psutil.Popen:
+        if self._process is None or not self.running:
+            raise ClusterError(f"node {self.node_id} does not run")
+        return self._process
+
+    def _prepare(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._properties_path.write_text(render(self._properties), encoding="utf-8")
+        self.log_path.write_bytes(b"")
+        if (
+            "process.roles" in self._properties
+            and not (Path(self._properties["log.dirs"]) / "meta.properties").exists()
+        ):
+            self._format()
+
+    def _format(self) -> None:
+        cluster_id = (self.folder.parent / "cluster.id").read_text(encoding="utf-8")
+        # The properties come last, as in the server's own command, so that the keeper finds this process too.
+        tool = self._spawn("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._properties_path))
+        if tool.wait() != 0:
+            raise ClusterError(f"Kafka could not format {self._properties['log.dirs']}. {log_tail(self.log_path)}")
+
+    def _spawn(self, *arguments: str) -> psutil.Popen:
+        return self._java.start(self.folder, self.log_path, *arguments)
+
+    def _try_again(self) -> None:
+        if _STILL_REGISTERED not in self.log_path.read_text(encoding="utf-8", errors="replace"):
+            raise ClusterError(f"Kafka's node {self.node_id} ended while starting. {log_tail(self.log_path)}")
+        self.launch()
+
+
+def quiet_admin(addresses: str) -> AdminClient:
+    """Make an admin client that keeps trying and says nothing about a node that is not up yet."""
+    return AdminClient({"bootstrap.servers": addresses, "log_level": 0, "reconnect.backoff.max.ms": 200})
+
+
+def wait_until_ready(nodes: Sequence[Node], timeout_s: float = START_TIMEOUT_S) -> None:
+    """Return when each of `nodes` sees all of them; raises `ClusterError` after the timeout or when one ended."""
+    everyone = {node.node_id for node in nodes}
+    deadline_s = time.monotonic() + timeout_s
+    pending = list(nodes)
+    while pending := [node for node in pending if not node.sees(everyone)]:
+        if time.monotonic() > deadline_s:
+            raise ClusterError(f"{pending[0].address} did not answer in {timeout_s:.0f} s: see {pending[0].log_path}")

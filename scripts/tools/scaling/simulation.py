@@ -1,0 +1,101 @@
+"""The loop: second by second, articles come, workers work, KEDA and the autoscaler take their turns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+import numpy as np
+import numpy.typing as npt
+
+from tools.scaling.autoscaler import POLL_S, SYNC_S, Autoscaler
+from tools.scaling.day import HOUR_S, Counts
+from tools.scaling.metrics import Look, Metric
+from tools.scaling.pods import Fleet
+from tools.scaling.queue import Topic
+
+_LATENCY_S = 0.5
+"""From reading an article to its commit, at little load: in flight it counts as unprocessed."""
+Series = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """What is the same for all metrics."""
+
+    partitions: int
+    most: int
+    per_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One day under one metric. Series have a value for each second."""
+
+    name: str
+    short: str
+    topic: Topic
+    replicas: Series
+    working: Series
+    capacity: Series
+    age_s: Series
+
+    @property
+    def replica_hours(self) -> float:
+        """What is paid for, starting workers included."""
+        return float(self.replicas.sum()) / HOUR_S
+
+    @property
+    def changes(self) -> int:
+        """How often the number of workers was changed."""
+        return int(np.count_nonzero(np.diff(self.replicas)))
+
+    def as_json(self, target_age_s: float) -> dict[str, float | int | str]:
+        """The figures."""
+        quantiles = {name: self.topic.age_quantile_s(share) for name, share in _QUANTILES.items()}
+        return {
+            "metric": self.name,
+            "replica_hours": round(self.replica_hours, 2),
+            "most_replicas": int(self.replicas.max()),
+            "hours_at_zero": round(float((self.replicas == 0).sum()) / HOUR_S, 2),
+            "changes": self.changes,
+            **{f"age_{name}_s": value for name, value in quantiles.items()},
+            "share_within_target": round(self.topic.share_within(target_age_s), 5),
+            "unprocessed_at_the_end": self.topic.waiting,
+        }
+
+
+_QUANTILES = {"p50": 0.5, "p99": 0.99, "p999": 0.999, "max": 1.0}
+
+
+def simulate(
+    metric: Metric, counts: Counts, cluster: Cluster, seed: int, tick: Callable[[int], None] = lambda _: None
+) -> Outcome:
+    """A day; `tick` is told each second. The same seed gives every metric the same starting times of its n-th worker."""
+    fleet = Fleet(cluster.partitions, cluster.per_s, Random(seed))  # noqa: S311  the same luck every time is the point
+    topic, scaler = Topic(), Autoscaler(cluster.most)
+    recorded = np.zeros((4, len(counts)))
+    for now_s, count in enumerate(counts.tolist()):
+        topic.write(count, now_s)
+        capacity = fleet.capacity(now_s)
+        topic.process(capacity, now_s, _LATENCY_S)
+        if now_s % SYNC_S == 0:
+            _turn(metric, topic, fleet, scaler, now_s)
+        recorded[:, now_s] = fleet.replicas, fleet.working, capacity, topic.age_s(now_s)
+        tick(now_s)
+    return Outcome(metric.name, metric.short, topic, *recorded)
+
+
+def _turn(metric: Metric, topic: Topic, fleet: Fleet, scaler: Autoscaler, now_s: int) -> None:
+    value, active = metric.ask(_look(topic, fleet, now_s))
+    replicas = scaler.sync(fleet.replicas, value, metric.target, now_s)
+    if now_s % POLL_S == 0:
+        replicas = scaler.poll(replicas, now_s, active=active)
+    fleet.scale(replicas, now_s)
+
+
+def _look(topic: Topic, fleet: Fleet, now_s: int) -> Look:
+    in_flight = topic.done > topic.committed
+    age_s = topic.age_s(now_s) or (_LATENCY_S if in_flight else 0.0)
+    return Look(now_s, topic.written, topic.committed, age_s, fleet.working, fleet.partitions)

@@ -1,0 +1,183 @@
+"""Runs the worker under load, samples it, and writes a picture and the figures."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import cycle
+from pathlib import Path
+from typing import Annotated, Any
+
+import orjson
+import psutil
+import typer
+from confluent_kafka import Consumer, Producer, TopicPartition
+from rich.console import Console
+
+from tools.bench.bench import Bench, Topics
+from tools.bench.drawing import save_png
+from tools.bench.load import articles
+from tools.bench.machine import describe
+from tools.bench.outcome import Plot, Series
+from tools.soak import hostile
+from tools.soak.samples import LIMIT, Growth, Sample
+
+BAD = b'{"id": 1}'
+BAD_SHARE = 50
+"""One input of so many is no article, so that dead letters are part of the load."""
+SAMPLE_EVERY_S = 2.0
+CATCH_UP_S = 60.0
+"""For this long after the last article the worker may be behind."""
+HOSTILE = Path(__file__).parent / "results"
+POOL = 2_000
+"""Different articles, published in turn under ids of their own."""
+
+
+def main(
+    *,
+    minutes: Annotated[float, typer.Option(help="How long to sample, after warming up.")] = 30.0,
+    warm_up_minutes: Annotated[float, typer.Option(help="Load before the first sample counts.")] = 5.0,
+    rate: Annotated[float, typer.Option(help="Articles per second.")] = 50.0,
+    mix: Annotated[str, typer.Option(help="Their lengths: headlines, news, long, mixed.")] = "headlines",
+    out: Annotated[Path | None, typer.Option(help="Folder for memory.png and soak.json, or the table.")] = None,
+    attacked: Annotated[
+        bool, typer.Option("--hostile", help="Not under load but under attack: peak memory for each hostile input.")
+    ] = False,
+    only: Annotated[list[str] | None, typer.Option(help="With --hostile: these attacks, by name.")] = None,
+    share: Annotated[float, typer.Option(help="With --hostile: this share of the records of each.")] = 1.0,
+) -> None:
+    """One worker under steady load, and whether its resident size stays flat."""
+    logging.basicConfig(level=logging.ERROR)
+    console = Console(stderr=True, highlight=False)
+    if attacked:
+        rows = hostile.run(only or (), share, console.print)
+        print(hostile.table(rows))
+        hostile.write(out or HOSTILE, rows, share)
+        sys.exit(0 if all(row.holds for row in rows) else 1)
+    bench = Bench(1, quick=False, say=console.print)
+    with bench.closing, bench.topics(articles("headlines", 1)) as topics, _worker(bench, topics) as worker:
+        group = Group(bench.cluster.bootstrap_servers, topics.name, topics.input)
+        samples = _samples(group, worker, rate, _pool(mix), 60 * warm_up_minutes, 60 * minutes, console)
+        behind = group.behind(within_s=CATCH_UP_S)
+        group.close()
+    growth = Growth.of(samples)
+    Console(highlight=False).print(
+        f"{len(samples)} samples over {minutes:g} min at {rate:g} {mix}/s, {samples[-1].published} published: "
+        f"{growth.start_bytes / 2**20:.0f} MiB after warm-up, {growth.end_bytes / 2**20:.0f} MiB at the end, "
+        f"{100 * growth.share:+.1f} % (limit {100 * LIMIT:.0f} %): {'flat' if growth.flat else 'NOT FLAT'}"
+    )
+    if behind:
+        console.print(f"but {behind} articles behind: this was an overload and no steady load; use a lower --rate")
+    if out:
+        _write(out, samples, growth, {"minutes": minutes, "articles_per_s": rate, "mix": mix, "behind": behind})
+    sys.exit(0 if growth.flat and not behind else 1)
+
+
+def _pool(mix: str) -> list[dict[str, Any]]:
+    return [orjson.loads(value) for value in articles(mix, POOL)]  # type: ignore[arg-type]
+
+
+@contextmanager
+def _worker(bench: Bench, topics: Topics) -> Iterator[psutil.Process]:
+    kafka = bench.settings_for(topics).kafka
+    names = ("bootstrap_servers", "group_id", "instance", "input_topic", "output_topic", "dead_letter_topic")
+    environment = {f"ENRICHER_KAFKA__{name.upper()}": str(getattr(kafka, name)) for name in names}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "enricher", "run", "--report-every-s", "60"],
+        env=os.environ | environment,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        yield psutil.Process(process.pid)
+        process.terminate()
+        if code := process.wait(60):
+            raise SystemExit(f"the worker ended with code {code}")
+    finally:
+        process.kill()
+        process.wait()
+
+
+class Group:
+    """The worker's group, looked at from outside: how far it is behind the end of its input topic."""
+
+    def __init__(self, bootstrap_servers: str, group_id: str, topic: str) -> None:
+        self.bootstrap_servers, self.topic = bootstrap_servers, topic
+        self._consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": group_id})
+        partitions = self._consumer.list_topics(topic, timeout=10).topics[topic].partitions
+        self._partitions = [TopicPartition(topic, number) for number in partitions]
+
+    def behind(self, within_s: float = 0.0) -> int:
+        """Articles published and not committed; waits so long for there to be none."""
+        deadline_s = time.monotonic() + within_s
+        while (behind := self._behind()) and time.monotonic() < deadline_s:
+            time.sleep(0.5)
+        return behind
+
+    def _behind(self) -> int:
+        committed = self._consumer.committed(self._partitions, timeout=10)
+        ends = [self._consumer.get_watermark_offsets(at, timeout=10)[1] for at in committed]
+        return sum(end - max(0, at.offset) for at, end in zip(committed, ends, strict=True))
+
+    def close(self) -> None:
+        """Let go of the broker, before it ends."""
+        self._consumer.close()
+
+
+def _samples(
+    group: Group,
+    worker: psutil.Process,
+    rate: float,
+    pool: list[dict[str, Any]],
+    warm_up_s: float,
+    span_s: float,
+    console: Console,
+) -> list[Sample]:
+    """Publish steadily, look at the worker now and then."""
+    producer = Producer({"bootstrap.servers": group.bootstrap_servers, "linger.ms": 20})
+    console.print(f"warming up for {warm_up_s / 60:g} min, then {span_s / 60:g} min of samples")
+    began_s, samples, next_look_s = time.monotonic(), list[Sample](), 0.0
+    for published, article in enumerate(cycle(pool)):
+        now_s = time.monotonic() - began_s
+        if now_s > warm_up_s + span_s:
+            break
+        bad = published % BAD_SHARE == 0
+        name = f"soak-{published}"
+        producer.produce(group.topic, BAD if bad else orjson.dumps(article | {"id": name}), name.encode())
+        if now_s >= next_look_s:
+            next_look_s = now_s + SAMPLE_EVERY_S
+            if now_s >= warm_up_s:
+                samples.append(Sample(now_s - warm_up_s, worker.memory_info().rss, published))
+            if len(samples) % 30 == 1:
+                size_mib, behind = worker.memory_info().rss / 2**20, group.behind()
+                console.print(f"{now_s / 60:.1f} min: {size_mib:.0f} MiB, {behind} articles behind")
+        while (early_s := published / rate - (time.monotonic() - began_s)) > 0:
+            producer.poll(early_s)  # which returns with the first thing that happens
+    producer.flush(30)
+    return samples
+
+
+def _write(folder: Path, samples: list[Sample], growth: Growth, load: dict[str, Any]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    minutes, sizes = [s.at_s / 60 for s in samples], [s.resident_bytes / 2**20 for s in samples]
+    limit = ("5 % above the start", growth.start_bytes * (1 + LIMIT) / 2**20)
+    series = [Series("resident", minutes, sizes)]
+    save_png(Plot("memory", "Memory of one worker", "lines", "minutes", "MiB", series, limit), folder)
+    figures = {
+        "machine": describe(),
+        **load,
+        "published": samples[-1].published,
+        "start_mib": growth.start_bytes / 2**20,
+        "end_mib": growth.end_bytes / 2**20,
+        "growth_share": growth.share,
+        "resident_mib_each_minute": [round(size, 1) for size in sizes[:: max(1, int(60 / SAMPLE_EVERY_S))]],
+    }
+    (folder / "soak.json").write_bytes(orjson.dumps(figures, option=orjson.OPT_INDENT_2))
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,212 @@
+"""`scripts/soak --hostile`: one worker as it ships for each attack, its peak memory, and what became of every record."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+import psutil
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from enricher.errors import NotEnriched
+from tools.bench.machine import describe
+from tools.kafka import Cluster
+from tools.soak.attacks import Attack, FileAttack, attacks, file_attacks
+
+LIMIT_BYTES = 1_500_000_000
+"""What no attack may exceed at default settings."""
+CEILING_BYTES = 6_000_000_000
+"""The process gets no more: a machine that swaps measures nothing. A worker that ends of it has failed."""
+_LARGEST_BYTES = 1_000_000_000
+"""Of what the publisher packs into one message."""
+TIMEOUT_S = 2_400.0
+"""For the records of one attack; a million characters that are all tokens take some 10 s."""
+_LOOK_EVERY_S = 0.05
+"""The system keeps the peak; only what grows between the last look and the end is missed."""
+ENRICHER = (sys.executable, "-m", "enricher")
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What one attack came to."""
+
+    attack: str
+    what: str
+    accepted: int
+    refused: int
+    enriched: int
+    dead_letters: int
+    peak_bytes: int
+    seconds: float
+    exit_code: int
+
+    @property
+    def holds(self) -> bool:
+        """Whether every record that got in came out, within the limit."""
+        came_out = self.enriched + self.dead_letters == self.accepted
+        return came_out and self.exit_code == 0 and self.peak_bytes <= LIMIT_BYTES
+
+
+def run(names: Sequence[str], share: float, say: Say) -> list[Row]:
+    """All attacks, or those of these names; of each only `share` of its records."""
+    rows = []
+    with Cluster(nodes=1) as cluster:
+        for attack in attacks():
+            if not names or attack.name in names:
+                rows.append(_through_kafka(attack, cluster.bootstrap_servers, share))
+                say(_line(rows[-1]))
+    for attack_on_file in file_attacks():
+        if not names or attack_on_file.name in names:
+            rows.append(_through_a_file(attack_on_file, share))
+            say(_line(rows[-1]))
+    return rows
+
+
+def table(rows: Sequence[Row]) -> str:
+    """In Markdown."""
+    head = "| attack | refused by the broker | taken | enriched | dead letters | peak memory, MB | seconds | holds |"
+    lines = [head, "|---|---|---|---|---|---|---|---|"]
+    for row in rows:
+        figures = (row.refused, row.accepted, row.enriched, row.dead_letters, round(row.peak_bytes / 1e6))
+        end = "yes" if row.holds else f"no (exit code {row.exit_code})"
+        lines.append(f"| {row.what} | {' | '.join(f'{each:,}' for each in figures)} | {row.seconds:.0f} | {end} |")
+    return "\n".join(lines)
+
+
+def write(folder: Path, rows: Sequence[Row], share: float) -> None:
+    """The table, and the figures for machines."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "hostile.md").write_text(table(rows) + "\n", "utf-8")
+    figures = {"machine": describe(), "share": share, "limit_bytes": LIMIT_BYTES, "rows": [asdict(row) for row in rows]}
+    (folder / "hostile.json").write_bytes(orjson.dumps(figures, option=orjson.OPT_INDENT_2))
+
+
+def _line(row: Row) -> str:
+    return (
+        f"{row.attack}: {row.peak_bytes / 1e6:.0f} MB, {row.seconds:.0f} s, {'holds' if row.holds else 'DOES NOT HOLD'}"
+    )
+
+
+def _through_kafka(attack: Attack, bootstrap_servers: str, share: float) -> Row:
+    name = f"hostile-{uuid.uuid4().hex[:8]}"
+    own = {"INPUT_TOPIC": "in", "OUTPUT_TOPIC": "out", "DEAD_LETTER_TOPIC": "dead", "GROUP_ID": "group"}
+    environment = {f"ENRICHER_KAFKA__{setting}": f"{name}.{suffix}" for setting, suffix in own.items()}
+    environment |= {"ENRICHER_KAFKA__BOOTSTRAP_SERVERS": bootstrap_servers, "ENRICHER_KAFKA__INSTANCE": "hostile"}
+    _enricher(environment, "topics", "create", "--partitions", "2")
+    topic = environment["ENRICHER_KAFKA__INPUT_TOPIC"]
+    _configure(bootstrap_servers, topic, attack.topic)
+    accepted, refused = _publish(bootstrap_servers, topic, attack, share)
+    code, peak_bytes, seconds = measured(environment, "run", "--until-caught-up")
+    report = json.loads(_enricher(environment, "verify", "--json", may_fail=True) or "{}")
+    facts: dict[str, int] = report.get("facts", {})
+    doubled = [check for check in report.get("checks", ()) if check["state"] == "failed"]
+    return Row(
+        attack.name, attack.what, accepted, refused, facts.get("records", 0), facts.get("dead letters", 0),
+        peak_bytes, seconds, code or (8 if doubled else 0),
+    )  # fmt: skip
+
+
+def _through_a_file(attack: FileAttack, share: float) -> Row:
+    with tempfile.TemporaryDirectory() as folder:
+        path, lines = attack.write(Path(folder), share)
+        output, letters = Path(folder) / "out.jsonl", Path(folder) / "dead.jsonl"
+        arguments = ("enrich", str(path), "-o", str(output), "--dead-letters", str(letters))
+        code, peak_bytes, seconds = measured({}, *arguments)
+        enriched, dead = (_lines(each) for each in (output, letters))
+    as_said = code == NotEnriched.exit_code and not enriched
+    return Row(attack.name, attack.what, lines, 0, enriched, dead, peak_bytes, seconds, 0 if as_said else code)
+
+
+def _lines(path: Path) -> int:
+    if not path.exists():
+        return 0
+    with path.open("rb") as file:
+        return sum(1 for _ in file)
+
+
+def measured(environment: Mapping[str, str], *arguments: str) -> tuple[int, int, float]:
+    """Exit code, peak resident bytes as the system counted them, and seconds, of one command."""
+    began_s, peak_bytes = time.monotonic(), 0
+    process = subprocess.Popen(
+        [*ENRICHER, *arguments],
+        env=os.environ | environment,
+        stderr=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+    )
+    psutil.Process(process.pid).rlimit(psutil.RLIMIT_DATA, (CEILING_BYTES, CEILING_BYTES))
+    while process.poll() is None:
+        peak_bytes = max(peak_bytes, _peak_bytes(process.pid))
+        if time.monotonic() - began_s > TIMEOUT_S:
+            process.kill()
+        time.sleep(_LOOK_EVERY_S)
+    return process.returncode, peak_bytes, time.monotonic() - began_s
+
+
+def _peak_bytes(pid: int) -> int:
+    """Not from `wait4`: that counts what the process was before it became this program, a copy of ourselves."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text("ascii", "replace")
+    except OSError:  # it has just ended
+        return 0
+    found = re.search(r"VmHWM:\s+(\d+) kB", status)
+    return int(found[1]) * 1024 if found else 0
+
+
+def _enricher(environment: Mapping[str, str], *arguments: str, may_fail: bool = False) -> str:
+    done = subprocess.run(
+        [*ENRICHER, *arguments],
+        env=os.environ | environment,
+        check=not may_fail,
+        capture_output=True,
+        text=True,
+    )
+    return done.stdout
+
+
+def _configure(bootstrap_servers: str, topic: str, settings: Mapping[str, str]) -> None:
+    if not settings:
+        return
+    entries = [
+        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in settings.items()
+    ]
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result(20)
+
+
+def _publish(bootstrap_servers: str, topic: str, attack: Attack, share: float) -> tuple[int, int]:
+    """How many records the broker took, and how many it refused."""
+    answers: list[bool] = []
+    properties: dict[str, Any] = {
+        "bootstrap.servers": bootstrap_servers,
+        "compression.type": attack.codec,
+        "message.max.bytes": _LARGEST_BYTES,
+        "queue.buffering.max.kbytes": 2 * _LARGEST_BYTES // 1024,
+        "log_level": 0,
+    }
+    producer = Producer(properties)
+    for number, value in enumerate(attack.values(share)):
+        producer.produce(
+            topic,
+            value,
+            b"%d" % number,
+            partition=0,
+            headers=list(attack.headers) or None,
+            on_delivery=lambda error, _message: answers.append(error is None),
+        )
+        producer.flush(120)  # one batch for each: what is under way here is not to be measured
+    return sum(answers), len(answers) - sum(answers)

@@ -1,0 +1,117 @@
+"""Runs a worker under load and takes pictures of its status page: light, dark, and as a phone shows it."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from itertools import cycle
+from pathlib import Path
+from typing import Annotated
+
+import orjson
+import typer
+from confluent_kafka import Producer
+
+from tools.bench.load import articles
+from tools.kafka import Cluster
+from tools.kafka.cluster import free_ports
+from tools.status_page.browser import Browser, chromium
+
+NAME = "enricher-0"
+BAD, BAD_SHARE = b'{"id": 1}', 300
+"""One input of so many is no article."""
+SWING, SWING_S = 0.6, 150.0
+"""The load goes up and down by this share, in waves of this length: a flat line shows little."""
+POOL = 2_000
+PICTURES = {"light": (1240, False), "dark": (1240, True), "phone": (390, False)}
+
+
+def main(
+    out: Annotated[Path, typer.Option(help="Folder for status-light.png, status-dark.png and status-phone.png.")],
+    minutes: Annotated[float, typer.Option(help="Of load before the pictures; the charts show 15.")] = 5.0,
+    rate: Annotated[float, typer.Option(help="Articles per second, on average.")] = 40.0,
+    processes: Annotated[int, typer.Option(help="As in `enricher run --processes`.")] = 1,
+) -> None:
+    """Pictures of the status page of a real worker under load."""
+    program = chromium()
+    if program is None:
+        raise SystemExit("no Chromium on this machine (Debian: apt install chromium)")
+    (port,) = free_ports(1)
+    with Cluster(nodes=1) as cluster, _worker(cluster, port, processes), _load(cluster, rate):
+        time.sleep(60 * minutes)
+        with Browser(program) as browser:
+            _pictures(browser, f"http://127.0.0.1:{port}/", out)
+
+
+def _pictures(browser: Browser, url: str, out: Path) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    browser.size(1240)
+    browser.open(url)
+    browser.until(lambda: browser.value("document.title").startswith(NAME), "the page has its numbers")
+    for name, (width, dark) in PICTURES.items():
+        browser.size(width, dark=dark)
+        browser.until(lambda width=width: browser.value("innerWidth") == width, "the window has its size")  # type: ignore[misc]
+        browser.until(lambda: browser.value("document.getAnimations().length") == 0, "colours have changed")
+        picture = out / f"status-{name}.png"
+        picture.write_bytes(browser.picture())
+        sys.stderr.write(f"{picture}: {picture.stat().st_size / 1000:.0f} kB\n")
+
+
+@contextmanager
+def _worker(cluster: Cluster, port: int, processes: int) -> Iterator[None]:
+    environment = {
+        "ENRICHER_KAFKA__BOOTSTRAP_SERVERS": cluster.bootstrap_servers,
+        "ENRICHER_KAFKA__INSTANCE": NAME,
+        "ENRICHER_HEALTH__PORT": str(port),
+    }
+    _enricher("topics", "create", environment=environment).wait()
+    process = _enricher("--quiet", "run", "--processes", str(processes), environment=environment)
+    try:
+        yield
+        process.terminate()
+        process.wait(60)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _enricher(*arguments: str, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-m", "enricher", *arguments], env=os.environ | environment)
+
+
+@contextmanager
+def _load(cluster: Cluster, rate: float) -> Iterator[None]:
+    over = threading.Event()
+    thread = threading.Thread(target=_publish, args=(cluster, rate, over), name="load", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _publish(cluster: Cluster, rate: float, over: threading.Event) -> None:
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 20})
+    pool = [orjson.loads(value) for value in articles("headlines", POOL)]
+    began_s = due_s = time.monotonic()
+    for number, article in enumerate(cycle(pool)):
+        now_s = time.monotonic()
+        due_s += 1 / (rate * (1 + SWING * math.sin(2 * math.pi * (now_s - began_s) / SWING_S)))
+        name = f"article-{number}"
+        bad = number % BAD_SHARE == 0
+        producer.produce("articles", BAD if bad else orjson.dumps(article | {"id": name}), name.encode())
+        producer.poll(0)
+        if over.wait(max(0.0, due_s - now_s)):
+            break
+    producer.flush(30)
+
+
+if __name__ == "__main__":
+    typer.run(main)

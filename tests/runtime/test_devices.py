@@ -1,0 +1,63 @@
+"""The names of devices: which there are, and that every place which takes one refuses the rest in the same words."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from enricher.errors import SettingsError
+from enricher.runtime.devices import DeviceName, parse_device
+from enricher.settings import load_settings
+
+MALFORMED = [
+    "",
+    "gpu",
+    "CUDA",
+    "cuda:",
+    "cuda:-1",
+    "cuda:01",
+    "cuda:x",
+    "cuda: 1",
+    "cuda:1\n",
+    "cuda:1234",
+    "cpu:0",
+    "auto:1",
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "device"),
+    [
+        ("auto", DeviceName("auto")),
+        ("cpu", DeviceName("cpu")),
+        ("cuda", DeviceName("cuda", 0)),
+        ("cuda:0", DeviceName("cuda", 0)),
+        ("cuda:1", DeviceName("cuda", 1)),
+        ("cuda:15", DeviceName("cuda", 15)),
+    ],
+)
+def test_a_device_is_a_kind_and_a_number(text: str, device: DeviceName) -> None:
+    """Without a number it is the first."""
+    assert device == parse_device(text)
+
+
+@pytest.mark.parametrize("text", MALFORMED)
+def test_what_is_no_device_is_refused_with_what_there_is(text: str) -> None:
+    """The message has the value, and examples."""
+    with pytest.raises(SettingsError, match=re.escape(f"'{text}' is no device: there are auto, cpu, cuda")):
+        parse_device(text)
+
+
+@pytest.mark.parametrize("text", ["gpu", "cuda:x"])
+def test_the_setting_is_refused_by_its_name(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """Before anything is connected or loaded."""
+    monkeypatch.setenv("ENRICHER_MODEL__DEVICE", text)
+    with pytest.raises(SettingsError, match=f"ENRICHER_MODEL__DEVICE: .*'{text}' is no device"):
+        load_settings()
+
+
+def test_the_setting_takes_a_numbered_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether it is there, the model's room finds out."""
+    monkeypatch.setenv("ENRICHER_MODEL__DEVICE", "cuda:1")
+    assert load_settings().model.device == "cuda:1"

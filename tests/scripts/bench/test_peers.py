@@ -1,0 +1,184 @@
+"""The peers of the bench: that they are complete, that what is said of them is so, and that a bad one is found out."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import orjson
+import pytest
+from confluent_kafka import Producer
+from support.topics import Topics
+
+from enricher.core.scoring import EntitySpan
+from enricher.inference.checkpoint.folder import Checkpoint
+from enricher.settings import load_settings
+from tools.bench.legs.peers import SEED, aims
+from tools.bench.load import articles
+from tools.bench.peers.contenders import Incomplete, checked, laps_of, records_in
+from tools.bench.peers.export import exported
+from tools.bench.peers.interpreter import VARIABLE, torch_python
+from tools.bench.peers.line_up import IN_PROCESS
+from tools.bench.peers.onnx_model import OnnxModel
+from tools.bench.peers.processes import PeerFailed, PeerProcess
+from tools.bench.peers.records import Found, Span, encoded, text_of
+from tools.bench.peers.transfer import Route
+from tools.bench.peers.windows import Windows
+
+MODEL = Path(__file__).resolve().parents[3] / "enricher" / "models" / "newswire-minilm"
+LABELS = ("O", "B-PER", "I-PER", "B-ORG", "I-ORG", "B-LOC", "I-LOC")
+CARD = {"name": "m", "digest": "d", "precision": "fp32"}
+ARTICLE = {"id": "1", "title": "Angela Merkel", "body": "Angela Merkel met Emmanuel Macron in Paris.", "language": "en"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The model as the peers take it."""
+    made = tmp_path_factory.mktemp("peers") / MODEL.name
+    made.mkdir()
+    return exported(Checkpoint.open(MODEL), made)
+
+
+@pytest.fixture
+def windows() -> Windows:
+    """Short windows, so that a short text has several."""
+    return Windows(MODEL, LABELS, window_tokens=12, overlap_tokens=4)
+
+
+def test_windows_overlap_and_every_token_counts_once(windows: Windows) -> None:
+    """Owned parts of neighbouring windows follow each other without a gap, to the last token."""
+    text = " ".join(f"word{number}" for number in range(40))
+    (parts,) = windows.of([text])
+    whole = Windows(MODEL, LABELS, window_tokens=512, overlap_tokens=4).of([text])[0]
+    owned = [
+        offset for index, part in enumerate(parts) for offset in part.offsets[windows.owned(part, index, len(parts))]
+    ]
+    assert len(parts) > 5
+    assert [whole[0].offsets[1:-1], 1] == [owned, len(whole)]
+    assert {"tokens": len(owned), "windows": len(parts), "truncated": False} == windows.coverage(parts)
+
+
+def test_spans_are_put_together_across_windows(windows: Windows) -> None:
+    """An entity over the seam of two windows is one."""
+    text = "one two three four five six seven eight nine ten eleven twelve thirteen"
+    (parts,) = windows.of([text])
+    labels = [np.array([3 if token == "seven" else 4 * (token == "eight") for token in part.tokens]) for part in parts]
+    (span,) = windows.spans(parts, labels, [np.full(len(part.ids), 0.5) for part in parts])
+    assert ("seven eight", "ORG", 0.5) == (text[span.start : span.end], span.label, span.score)
+    assert len(parts) > 1
+
+
+def test_a_record_has_the_fields_of_ours_and_offsets_count_in_their_own_field() -> None:
+    """The one text of title and body is taken apart again."""
+    start = text_of(ARTICLE).index("Macron")
+    found = Found([Span(0, 6, "PER", 0.99), Span(start, start + 6, "PER", 0.5)], {"truncated": False})
+    record = orjson.loads(encoded(ARTICLE, found, CARD))
+    assert {"schema_version", "id", "language", "entities", "model", "coverage"} == record.keys()
+    first, second = record["entities"]
+    assert ("title", "Angela") == (first["field"], ARTICLE["title"][first["start"] : first["end"]])
+    assert ("body", "Macron") == (second["field"], ARTICLE["body"][second["start"] : second["end"]])
+
+
+def test_batches_as_polled_find_what_single_articles_do(folder: Path) -> None:
+    """How windows are gathered changes the time, not the entities; nothing of a long text is left out."""
+    model = OnnxModel(folder, window_tokens=128, overlap_tokens=16, threads=1, callers=2)
+    texts = [text_of(orjson.loads(value)) for value in articles("mixed", 6, seed=SEED)]
+    single, together = model.find(texts), model.find(texts, windows_per_run=3)
+    places = [[(span.start, span.end, span.label) for span in found.spans] for found in single]
+    assert places == [[(span.start, span.end, span.label) for span in found.spans] for found in together]
+    assert any(found.coverage["windows"] > 1 for found in single)
+    assert all(
+        any(span.end > 0.9 * len(text) for span in found.spans)
+        for text, found in zip(texts, single, strict=True)
+        if len(text) > 10_000
+    )
+
+
+@pytest.fixture
+def server(folder: Path) -> Iterator[str]:
+    """The model behind HTTP, and its address."""
+    with PeerProcess("tools.bench.peers.http_server", folder, 128, 16, 1) as process:
+        yield process.line().decode()
+
+
+@pytest.mark.broker
+def test_the_peers_write_one_record_per_article(
+    folder: Path, server: str, topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In process and over HTTP, one after the other between the same topics: the second goes on where the first stopped."""
+    values = laps_of(articles("headlines", 6), 2)
+    producer = Producer({"bootstrap.servers": topics.bootstrap_servers})
+    for value in values:
+        producer.produce(topics.input, value)
+    producer.flush(30)
+    route = asdict(Route(topics.bootstrap_servers, topics.group, topics.input, topics.output))
+    with (
+        PeerProcess("tools.bench.peers.onnx_worker", folder, 128, 16) as in_process,
+        PeerProcess("tools.bench.peers.http_worker", folder) as over_http,
+    ):
+        way = {"callers": 1, "threads": 1, "windows_per_run": 4}
+        done = in_process.ask({"route": route, "options": way, "articles": len(values)})
+        assert (len(values), True) == (done["articles"], done["working_s"] > 0)
+        producer.produce(topics.input, orjson.dumps(ARTICLE))
+        producer.flush(30)
+        done = over_http.ask({"route": route, "options": {"url": server, "requests_at_once": 2}, "articles": 1})
+        assert (1, 1) == (done["articles"], done["transactions"])
+    for name, setting in topics.environment.items():
+        monkeypatch.setenv(name, setting)
+    written = checked(
+        records_in(load_settings(), topics.output), [*(orjson.loads(value)["id"] for value in values), "1"]
+    )
+    assert {EntitySpan("body", 0, 13, "PER"), EntitySpan("body", 18, 33, "PER")} <= written["1"]
+
+
+def test_a_worker_that_leaves_something_out_or_repeats_it_is_found_out() -> None:
+    """Negative control of the check on completeness."""
+    one, two = ({"id": name, "entities": []} for name in "ab")
+    assert {"a": set(), "b": set()} == checked([one, two], ["a", "b"])
+    for records in ([one], [one, one], [one, two, two]):
+        with pytest.raises(Incomplete):
+            checked(records, ["a", "b"])
+
+
+def test_a_peer_that_dies_says_why(tmp_path: Path) -> None:
+    """The end of what it said comes with the error."""
+    with (
+        PeerProcess("tools.bench.peers.onnx_worker", tmp_path, 128, 16) as process,
+        pytest.raises(PeerFailed, match=r"model\.onnx"),
+    ):
+        process.line()
+
+
+def test_the_same_articles_come_again_under_other_ids() -> None:
+    """Every lap has the block's texts."""
+    block = articles("news", 3)
+    laps = [orjson.loads(value) for value in laps_of(block, 2)]
+    assert 6 == len({each["id"] for each in laps})
+    assert [each["body"] for each in laps[:3]] == [each["body"] for each in laps[3:]]
+
+
+def test_the_mixed_block_has_the_shares_of_the_mix() -> None:
+    """12 headlines, 6 news articles and 2 long reads of 20."""
+    bodies = [len(orjson.loads(value)["body"]) for value in articles("mixed", 20, seed=SEED)]
+    assert (12, 2) == (sum(chars <= 220 for chars in bodies), sum(chars > 12_000 for chars in bodies))
+
+
+def test_an_interpreter_without_pytorch_is_told_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What is missing and what to do is said; nothing is measured."""
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "none"))
+    assert str(torch_python()).startswith("not measured: BENCH_TORCH_PYTHON names")
+    bare = tmp_path / "python"
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
+    bare.chmod(0o755)
+    monkeypatch.setenv(VARIABLE, str(bare))
+    assert "PyTorch is not installed" in str(torch_python())
+
+
+def test_what_is_aimed_at_depends_on_the_processor() -> None:
+    """bf16 on AMX has its own aims; a precision without any is shown without a claim."""
+    assert 3.5 == aims("bf16", "2 x Xeon (amx_bf16, avx2)")["news", IN_PROCESS]
+    assert {("news", IN_PROCESS): 1.0, ("mixed", IN_PROCESS): 1.15} == aims("fp32", "2 x EPYC (avx2)")
+    assert {} == aims("bf16", "2 x Xeon (avx512_bf16)")

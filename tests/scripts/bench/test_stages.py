@@ -1,0 +1,70 @@
+"""The clocks around the loop's stages: each stage without those inside it, and without the clocks themselves."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import pytest
+
+from tools.bench.stages import STAGES, StageTimes, stage_times
+
+
+class _Clock:
+    """Each look at it costs `look_ns`; the rest is told."""
+
+    def __init__(self, look_ns: int) -> None:
+        self.now_ns = 0
+        self._look_ns = look_ns
+
+    def __call__(self) -> int:
+        self.now_ns += self._look_ns
+        return self.now_ns
+
+
+@pytest.mark.parametrize("look_ns", [0, 300])
+def test_a_stage_is_counted_without_the_stages_inside_it_and_without_the_clocks(look_ns: int) -> None:
+    """Outer 5 + 7, inner 100, whatever it costs to look at the clock."""
+    outer_name, inner_name = list(STAGES)[:2]
+    clock = _Clock(look_ns)
+    times = StageTimes(clock)
+
+    def spend(ns: int) -> None:
+        clock.now_ns += ns
+
+    inner = times.around(inner_name, lambda: spend(100))
+
+    def outer() -> None:
+        spend(5)
+        inner()
+        spend(7)
+
+    times.around(outer_name, outer)()
+    # The first look of the calibration is its own: a twenty-thousandth of one.
+    assert times.seconds()[outer_name] == pytest.approx(12e-9, abs=1e-10)
+    assert times.seconds()[inner_name] == pytest.approx(100e-9, abs=1e-10)
+    assert times.clocked_s == pytest.approx((112 + 4 * look_ns) * 1e-9, abs=1e-10)
+
+
+def test_a_stage_that_raises_is_counted_too() -> None:
+    """And the next one is not counted inside it."""
+    first, second = list(STAGES)[:2]
+    ticks = count(step=10)
+    times = StageTimes(lambda: next(ticks))
+
+    def fails() -> None:
+        message = "such is life"
+        raise ValueError(message)
+
+    with pytest.raises(ValueError, match="such is life"):
+        times.around(first, fails)()
+    times.around(second, lambda: None)()
+    assert times.seconds()[first] == times.seconds()[second]
+
+
+def test_every_stage_names_functions_that_are_there() -> None:
+    """A function that was renamed would leave its stage at zero; afterwards all are as they were."""
+    functions = [(owner, name) for each in STAGES.values() for owner, name in each]
+    before = [getattr(owner, name) for owner, name in functions]
+    with stage_times():
+        assert all(getattr(owner, name) is not it for (owner, name), it in zip(functions, before, strict=True))
+    assert before == [getattr(owner, name) for owner, name in functions]

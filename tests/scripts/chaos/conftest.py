@@ -1,0 +1,39 @@
+"""One real node behind a proxy, for all tests of this folder; each test's rules end with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from support.topics import Topics, make_topics
+
+from tools.chaos.proxy import Proxy
+from tools.kafka import Cluster
+
+
+@pytest.fixture(scope="session")
+def shared_proxy(kafka_version: str) -> Iterator[tuple[Proxy, Cluster]]:
+    """A proxy, and the node that tells its clients to come through it."""
+    with (
+        Proxy(nodes=1) as proxy,
+        Cluster(
+            1, version=kafka_version, listeners={"PROXIED": "PLAINTEXT"}, advertised={"PROXIED": proxy.ports}
+        ) as cluster,
+    ):
+        proxy.pass_on_to(cluster.ports_of("PROXIED"))
+        cluster.warm_up()
+        yield proxy, cluster
+
+
+@pytest.fixture
+def proxy(shared_proxy: tuple[Proxy, Cluster]) -> Iterator[Proxy]:
+    """The proxy, without any rule."""
+    proxy, _ = shared_proxy
+    yield proxy
+    proxy.lift_all()
+
+
+@pytest.fixture
+def direct(shared_proxy: tuple[Proxy, Cluster]) -> Topics:
+    """Fresh topics, as seen past the proxy."""
+    return make_topics(shared_proxy[1].bootstrap_servers)

@@ -1,0 +1,68 @@
+"""The crash between a commit and the knowledge of it: the broker has ended the transaction, and its answer is never read."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+from kafka.clients import config_for
+from kafka.harness import (
+    as_sent,
+    assert_exactly_once,
+    committed_and_ends,
+    publish,
+    read_all,
+    short_articles,
+    wait_until,
+    worker,
+)
+from support.topics import Topics
+
+from enricher.verify import verify
+from tools.chaos.frames import Api
+from tools.chaos.proxy import Proxy
+from tools.chaos.rules import DropReply, Match
+
+pytestmark = pytest.mark.broker
+
+ARTICLES, AT_ONCE = 120, 40
+SETTINGS = {
+    "ENRICHER_KAFKA__SESSION_TIMEOUT_S": "6",
+    "ENRICHER_KAFKA__TRANSACTION_TIMEOUT_S": "5",
+    "ENRICHER_WORKER__PUBLISH_INTERVAL_MS": "50",
+    "ENRICHER_WORKER__MAX_IN_FLIGHT_ARTICLES": str(AT_ONCE),  # so that one transaction cannot be all of it
+    "ENRICHER_MODEL__PRECISION": "fp32",
+    "ENRICHER_WORKER__MAX_DEATHS_AT_OFFSET": "0",  # else the first transaction only counts the attempt
+}
+TIMEOUT_S = 60.0
+
+
+def published(topics: Topics) -> tuple[int, int]:
+    """How many records a reader sees, and how many inputs the group has committed."""
+    records = read_all(topics.bootstrap_servers, topics.output)
+    places = committed_and_ends(topics.bootstrap_servers, topics.group, topics.input).values()
+    return len(records), sum(max(0, committed) for committed, _ in places)
+
+
+def test_worker_killed_before_it_reads_that_it_committed_is_continued(proxy: Proxy, direct: Topics) -> None:
+    """Its only transaction is there with its offsets, though nobody was told; the next process begins right behind it."""
+    places = publish(direct.bootstrap_servers, direct.input, map(as_sent, short_articles(ARTICLES)))
+    environment = direct.environment | SETTINGS | {"ENRICHER_KAFKA__BOOTSTRAP_SERVERS": proxy.addresses}
+    with worker(environment) as process:
+        match = Match({Api.END_TXN}, "enricher-worker-0")
+        proxy.apply(unread := DropReply(match, instead=lambda: process.send_signal(signal.SIGKILL)))
+        assert unread.caught.wait(TIMEOUT_S)
+        assert process.wait(TIMEOUT_S) == -signal.SIGKILL
+    # The answer comes before the transaction's markers do. Nobody else writes: what appears is what was not told.
+    wait_until(lambda: published(direct)[0] > 0, TIMEOUT_S, "the transaction whose end nobody was told")
+    records, committed = published(direct)
+    assert 0 < records == committed <= AT_ONCE
+    with worker(environment, "--until-caught-up") as process:
+        assert process.wait(2 * TIMEOUT_S) == 0
+    assert [] == verify(config_for(direct)).failed
+    outputs = [
+        *read_all(direct.bootstrap_servers, direct.output),
+        *read_all(direct.bootstrap_servers, direct.dead_letters),
+    ]
+    assert_exactly_once(outputs, places)
+    assert len(outputs) == ARTICLES

@@ -1,0 +1,225 @@
+"""Negative control: a worker hangs in send_offsets for ever when its group's coordinator has gone, but for two defences.
+
+librdkafka (issues 5511, 5456) keeps a group's coordinator in a cache of its own. When that broker leaves the metadata, the
+client ends the broker's thread, and the cache still holds it; a request for the coordinator then waits for a connection
+that nobody makes, until *any* broker connection comes or goes; its timeout is never looked at. So the drive here lets the
+coordinator go while the worker rests, has the worker's producer ask for metadata afterwards, and lets nothing come or go
+once there is work again.
+"""
+
+from __future__ import annotations
+
+import signal
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+from kafka.harness import as_sent, committed_and_ends, publish, short_articles
+
+from enricher.app import kafka_config
+from enricher.errors import Stalled
+from enricher.settings import Settings
+from enricher.verify import verify
+from tools.chaos.crew import Crew
+from tools.chaos.flaws import CLIENT_DEFAULTS, NO_WATCHDOG
+from tools.chaos.frames import Api
+from tools.chaos.proxy import Proxy
+from tools.chaos.rules import Answered, Cut, Match, Rule, Watch
+from tools.chaos.scene import POLL_INTERVAL_S, Names, java_hash, settings_of, wait_until
+from tools.kafka import Cluster, Node
+from tools.kafka.properties import QUICK_TO_NOTICE
+
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(600)]
+
+TIMEOUT_S = 90.0
+FIRST, REST = 1, 3
+"""How many articles each worker gets while the coordinator is there, and after it has gone."""
+HANGS, WATCHED, AS_IT_IS = "hangs", "watched", "as-it-is"
+FLAWS = {HANGS: [CLIENT_DEFAULTS, NO_WATCHDOG], WATCHED: [CLIENT_DEFAULTS], AS_IT_IS: []}
+
+
+class World:
+    """Three brokers behind a proxy, each with one job: to go, to lead the topics, to coordinate transactions."""
+
+    def __init__(self, proxy: Proxy, cluster: Cluster) -> None:
+        self.proxy, self.cluster = proxy, cluster
+        self.gone, self.leader, self.transactions = cluster.nodes
+        self.bootstrap_servers = f"{self.leader.address},{self.transactions.address}"
+        self._admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
+        self.names = {worker: self._made(worker) for worker in FLAWS}
+
+    def settings(self, worker: str) -> Mapping[str, Any]:
+        """A worker's, with names that tell its two clients apart."""
+        settings = settings_of(self.proxy.addresses, self.names[worker], worker)
+        clients = {f"{kind}.client.id": f"{kind}-{worker}" for kind in ("consumer", "producer")}
+        # The longest there is: a member that is thrown out meanwhile gets a new producer before there is work.
+        kafka = {**settings["kafka"], "session_timeout_s": POLL_INTERVAL_S, "properties": clients}
+        return {**settings, "kafka": kafka}
+
+    def publish(self, worker: str, articles: int) -> None:
+        """So many."""
+        publish(self.bootstrap_servers, self.names[worker].input, map(as_sent, short_articles(articles)))
+
+    def committed(self, worker: str) -> int:
+        """How many articles its group has committed."""
+        names = self.names[worker]
+        return committed_and_ends(self.bootstrap_servers, names.group, names.input)[0][0]
+
+    def wait_until_committed(self, worker: str, articles: int) -> None:
+        """Until it is so many."""
+        assert wait_until(lambda: self.committed(worker) == articles, TIMEOUT_S), worker
+
+    def watched(self, *rules: Rule) -> Sequence[Rule]:
+        """The rules, from now on."""
+        for rule in rules:
+            self.proxy.apply(rule)
+        return rules
+
+    def match(self, client: str, api: Api, *nodes: Node) -> Match:
+        """A client's requests of a kind, to these nodes or to any."""
+        return Match({api}, client, {self.cluster.nodes.index(node) for node in nodes} or None)
+
+    def knows_the_gone(self, node: Node) -> bool:
+        """Whether that node still tells clients of it."""
+        admin = AdminClient({"bootstrap.servers": node.address, "log_level": 0})
+        return self.gone.node_id in admin.list_topics(timeout=TIMEOUT_S).brokers
+
+    def failed(self, worker: str) -> Sequence[str]:
+        """What the verifier finds wrong."""
+        return verify(kafka_config(Settings(**settings_of(self.bootstrap_servers, self.names[worker], worker)))).failed
+
+    def _made(self, worker: str) -> Names:
+        """Topics and a group for which the brokers have their jobs."""
+        groups = (f"{worker}-{uuid.uuid4().hex[:8]}" for _ in count())
+        group = next(group for group in groups if self._suits(group, worker))
+        names = Names(f"{group}.articles", f"{group}.entities", f"{group}.dead-letters", group)
+        replicas = [[node.node_id for node in (self.leader, self.transactions, self.gone)]]
+        topics = (names.input, names.output, names.dead_letters)
+        new = [NewTopic(topic, num_partitions=1, replica_assignment=replicas) for topic in topics]
+        for future in self._admin.create_topics(new).values():
+            future.result(TIMEOUT_S)
+        return names
+
+    def _suits(self, group: str, worker: str) -> bool:
+        jobs = self._leads("__consumer_offsets", group), self._leads("__transaction_state", f"{group}/{worker}")
+        return jobs == (self.gone.node_id, self.transactions.node_id)
+
+    def _leads(self, topic: str, key: str) -> int:
+        partitions = self._admin.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions
+        return int(partitions[java_hash(key) % len(partitions)].leader)
+
+
+def rest_with_the_coordinator_cached(world: World, crew: Crew) -> None:
+    """Every worker publishes something and rests: its producer knows the coordinators."""
+    to_the_gone = [Answered(world.match(f"producer-{name}", Api.TXN_OFFSET_COMMIT, world.gone)) for name in FLAWS]
+    world.watched(*to_the_gone)
+    for name, flaws in FLAWS.items():
+        world.publish(name, FIRST)
+        crew.add(name, flaws)
+    for name, sent in zip(FLAWS, to_the_gone, strict=True):
+        world.wait_until_committed(name, FIRST)
+        assert sent.caught.is_set(), "another broker coordinates the group"
+
+
+def let_the_coordinator_go(world: World) -> None:
+    """It leaves the metadata; then the producers ask for metadata, because another connection of theirs is cut.
+
+    That is the one to the transactions' coordinator, which they keep up themselves: it is back before there is work.
+    """
+    world.gone.stop()
+    assert wait_until(lambda: not any(map(world.knows_the_gone, (world.leader, world.transactions))), TIMEOUT_S)
+    defaults = (HANGS, WATCHED)
+    told = [Answered(world.match(f"producer-{name}", Api.METADATA, world.leader)) for name in defaults]
+    back = [Answered(world.match(f"producer-{name}", Api.API_VERSIONS, world.transactions)) for name in defaults]
+    world.watched(*told)
+    world.proxy.apply(cut := Cut(Match(None, "producer-", {world.cluster.nodes.index(world.transactions)})))
+    assert all(rule.caught.wait(TIMEOUT_S) for rule in told)
+    world.watched(*back)
+    world.proxy.lift(cut)
+    members = [Answered(world.match(f"consumer-{name}", Api.HEARTBEAT), nth=2) for name in FLAWS]
+    assert all(rule.caught.wait(TIMEOUT_S) for rule in (*back, *world.watched(*members)))
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of the workers. `then`: when the watchdog had ended its worker, and the coordinator was back."""
+
+    exits_then: Mapping[str, Sequence[int]]
+    offsets_sent_then: Mapping[str, bool]
+    committed_then: Mapping[str, int]
+    exits: Mapping[str, Sequence[int]]
+    committed: Mapping[str, int]
+    failed: Mapping[str, Sequence[str]]
+
+
+def exits_of(crew: Crew) -> Mapping[str, Sequence[int]]:
+    """Exit codes so far, by worker."""
+    return {name: [end.code for end in crew.exits if end.name == name] for name in FLAWS}
+
+
+def worked(world: World, crew: Crew) -> Outcome:
+    """There is work again for all; wait for what becomes of it."""
+    added = [Answered(world.match(f"producer-{name}", Api.ADD_OFFSETS_TO_TXN)) for name in FLAWS]
+    offsets = {name: Watch(world.match(f"producer-{name}", Api.TXN_OFFSET_COMMIT)) for name in FLAWS}
+    world.watched(*added, *offsets.values())
+    for name in FLAWS:
+        world.publish(name, REST)
+    assert all(rule.caught.wait(TIMEOUT_S) for rule in added)
+    crew.places[HANGS].send(signal.SIGTERM)  # asked in good order, it would have all the time until the kill below
+    world.wait_until_committed(AS_IT_IS, FIRST + REST)
+    assert wait_until(lambda: bool(exits_of(crew)[WATCHED]), TIMEOUT_S), "the watchdog ended nobody"
+    world.gone.start()
+    world.wait_until_committed(WATCHED, FIRST + REST)
+    exits_then, committed_then = exits_of(crew), {name: world.committed(name) for name in FLAWS}
+    offsets_sent_then = {name: rule.caught.is_set() for name, rule in offsets.items()}
+    crew.places[HANGS].send(signal.SIGKILL)
+    world.wait_until_committed(HANGS, FIRST + REST)
+    committed, failed = {name: world.committed(name) for name in FLAWS}, {name: world.failed(name) for name in FLAWS}
+    return Outcome(exits_then, offsets_sent_then, committed_then, exits_of(crew), committed, failed)
+
+
+@pytest.fixture(scope="module")
+def outcome(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outcome]:
+    """The same drive for all three, at once: most of it is waiting for the watchdog."""
+    with (
+        Proxy(nodes=3) as proxy,
+        Cluster(
+            3, properties=QUICK_TO_NOTICE, listeners={"PROXIED": "PLAINTEXT"}, advertised={"PROXIED": proxy.ports}
+        ) as cluster,
+    ):
+        proxy.pass_on_to(cluster.ports_of("PROXIED"))
+        cluster.warm_up()
+        world = World(proxy, cluster)
+        with Crew([], world.settings, tmp_path_factory.mktemp("workers")) as crew:
+            rest_with_the_coordinator_cached(world, crew)
+            let_the_coordinator_go(world)
+            yield worked(world, crew)
+
+
+def test_without_the_settings_and_the_watchdog_a_worker_hangs_until_it_is_killed(outcome: Outcome) -> None:
+    """Its offsets were never sent, neither a SIGTERM nor the coordinator's return helped; its successor loses nothing."""
+    assert [] == outcome.exits_then[HANGS]
+    assert not outcome.offsets_sent_then[HANGS]
+    assert outcome.committed_then[HANGS] == FIRST
+    assert [-signal.SIGKILL] == outcome.exits[HANGS]
+    assert outcome.committed[HANGS] == FIRST + REST
+    assert [] == outcome.failed[HANGS]
+
+
+def test_without_the_settings_the_watchdog_ends_the_worker_and_its_successor_goes_on(outcome: Outcome) -> None:
+    """By its exit code; nothing is lost or doubled."""
+    assert [Stalled.exit_code] == outcome.exits[WATCHED]
+    assert outcome.committed[WATCHED] == FIRST + REST
+    assert [] == outcome.failed[WATCHED]
+
+
+def test_with_the_settings_the_worker_goes_on(outcome: Outcome) -> None:
+    """The same process publishes everything, though its group's coordinator has gone."""
+    assert [] == outcome.exits[AS_IT_IS]
+    assert outcome.offsets_sent_then[AS_IT_IS]
+    assert outcome.committed_then[AS_IT_IS] == FIRST + REST
+    assert [] == outcome.failed[AS_IT_IS]

@@ -1,0 +1,41 @@
+"""Workers that end are started again, and what they ended with is noted."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+from support.topics import Topics
+
+from tools.chaos.crew import Crew
+from tools.chaos.scene import Names, settings_of, wait_until
+
+pytestmark = pytest.mark.broker
+
+TIMEOUT_S = 60.0
+
+
+def names_of(topics: Topics) -> Names:
+    """The topics as the nemesis calls them."""
+    return Names(topics.input, topics.output, topics.dead_letters, topics.group)
+
+
+def test_worker_that_cannot_work_says_so_each_time_it_is_started(direct: Topics, tmp_path: Path) -> None:
+    """There is no such topic: exit code 4, again and again."""
+    names = Names("nowhere", direct.output, direct.dead_letters, direct.group)
+    with Crew(["w"], lambda name: settings_of(direct.bootstrap_servers, names, name), tmp_path) as crew:
+        assert wait_until(lambda: len(crew.exits) >= 2, TIMEOUT_S)
+    assert {4} >= {end.code for end in crew.exits[:2]}
+
+
+def test_killed_worker_is_another_process_and_a_removed_one_is_gone(direct: Topics, tmp_path: Path) -> None:
+    """SIGKILL is noted as a signal; nothing is left when the crew is closed."""
+    names = names_of(direct)
+    with Crew(["w"], lambda name: settings_of(direct.bootstrap_servers, names, name), tmp_path) as crew:
+        place = crew.places["w"]
+        first = place.pid
+        place.send(signal.SIGKILL)
+        assert wait_until(lambda: place.pid not in {first, None}, TIMEOUT_S)
+        assert [-signal.SIGKILL] == [end.code for end in crew.exits]
+    assert place.pid is None

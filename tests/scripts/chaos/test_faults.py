@@ -1,0 +1,89 @@
+"""Each kind of fault in its short form, on three brokers and three workers; after each, every record is checked.
+
+Two worlds share the kinds: most of a fault is waiting, for a session to end or for a broker to come back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from random import Random
+from typing import cast
+
+import pytest
+
+from tools.chaos.campaign import Campaign, Outcome
+from tools.chaos.check import check
+from tools.chaos.faults import KINDS, Fault
+from tools.chaos.scene import Scene, wait_until
+
+pytestmark = pytest.mark.broker
+
+WORLDS = 2
+RATE_PER_S = 60.0
+IDLE_S = 60.0
+
+
+def begun(scene: Scene) -> None:
+    """Until every worker publishes."""
+    scene.workload.resume()
+    assert Campaign(scene).wait_until_whole()
+
+
+def survived(scene: Scene, ready: Future[None], kind: type[Fault]) -> Outcome | None:
+    """One fault, and every record checked when the input has run dry; None where it is not possible on this system."""
+    ready.result()
+    if not kind.possible(scene):
+        return None
+    scene.workload.resume()
+    fault = kind(scene, Random(1))
+    fault.shorten()
+    outcome = Campaign(scene, print).run_one(fault)
+    scene.workload.pause()
+    assert outcome.recovered_s is not None
+    assert wait_until(lambda: scene.backlog() == 0 and scene.workload.settled, IDLE_S), "the input did not run dry"
+    assert wait_until(scene.all_is_seen, IDLE_S, 0.5)
+    findings = check(scene.cluster.bootstrap_servers, scene.names, scene.timeline.seen, scene.topics.past)
+    assert findings.inputs > 0
+    assert findings.wrong == {}
+    return outcome
+
+
+def wanted(request: pytest.FixtureRequest) -> Sequence[type[Fault]]:
+    """The kinds that this run is for: all, or those that were asked for by name."""
+    items = [item for item in request.session.items if isinstance(item, pytest.Function)]
+    here = [item for item in items if item.path == request.path]
+    return [cast("type[Fault]", item.callspec.params["kind"]) for item in here]
+
+
+@pytest.fixture(scope="module")
+def outcomes(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Mapping[type[Fault], Future[Outcome | None]]]:
+    """Every kind, in one of the worlds; in each world one after the other."""
+    kinds, futures = wanted(request), {}
+    with ExitStack() as closing:
+        for number in range(min(WORLDS, len(kinds))):
+            scene = closing.enter_context(Scene(tmp_path_factory.mktemp("workers"), rate_per_s=RATE_PER_S))
+            pool = ThreadPoolExecutor(1)
+            closing.callback(pool.shutdown, cancel_futures=True)
+            ready = pool.submit(begun, scene)
+            futures.update({kind: pool.submit(survived, scene, ready, kind) for kind in kinds[number::WORLDS]})
+        yield futures
+
+
+def name_of(kind: type[Fault]) -> str:
+    """Of a test's parameter."""
+    return kind.__name__
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=name_of)
+def test_group_publishes_again_and_every_record_is_there_once_after(
+    outcomes: Mapping[type[Fault], Future[Outcome | None]], kind: type[Fault]
+) -> None:
+    """Every partition publishes again, nobody ends without a reason, and nothing is lost, doubled, wrong or out of order."""
+    outcome = outcomes[kind].result()
+    if outcome is None:
+        pytest.skip("not on this system")
+    assert outcome.unexpected == {}

@@ -1,0 +1,119 @@
+"""Replies that the proxy changes: what a real client makes of them."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from support.topics import Topics
+
+from tools.chaos.forgeries import DamagedRecords, OffsetsError, WrongOffsets, offsets_refused
+from tools.chaos.frames import Api, Request
+from tools.chaos.proxy import Proxy
+from tools.chaos.rules import Match
+
+TIMEOUT_S = 20.0
+VALUE = b'{"id":"Athens"}'
+DAMAGED = VALUE.replace(b"Athens", b"@thens")
+
+
+def reply(body: str) -> bytes:
+    """A frame of these bytes in hexadecimal, with correlation id 7."""
+    data = bytes.fromhex("00000007" + body)
+    return len(data).to_bytes(4) + data
+
+
+@pytest.mark.parametrize(
+    ("version", "given", "refused"),
+    [
+        (2, "00000000 0000", "00000000 0010"),
+        (3, "00000005 00000001", "00000000 00000000 0010"),
+        (5, "00000005 00000001", "00000000 00000000 0010"),
+        (6, "00 00000005 02", "00 00000000 01 0010 00"),
+        (7, "00 00000005 02", "00 00000000 01 0010 00"),
+        (8, "00 00000005 02 0367 72 02", "00 00000000 02 036772 01 0010 00 00"),
+        (9, "00 00000005 02 0367 72 02", "00 00000000 02 036772 01 0010 00 00"),
+    ],
+)
+def test_refusal_is_laid_out_as_the_protocol_guide_says(version: int, given: str, refused: str) -> None:
+    """No topics, and the error where each version has it: behind the topics, from version 8 on in the group."""
+    assert reply(refused) == offsets_refused(reply(given), version, OffsetsError.NOT_COORDINATOR)
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_versions_without_an_error_for_all_cannot_be_refused(version: int) -> None:
+    """There is no place for it."""
+    with pytest.raises(ValueError, match=f"version {version}"):
+        offsets_refused(reply("00000000"), version, OffsetsError.NOT_COORDINATOR)
+
+
+def test_two_groups_in_one_reply_cannot_be_refused() -> None:
+    """Nobody could say whose error it is."""
+    with pytest.raises(ValueError, match="several groups"):
+        offsets_refused(reply("00 00000005 03 0367 72 02"), 8, OffsetsError.NOT_COORDINATOR)
+
+
+def consumer_of(proxy: Proxy, topics: Topics, name: str, **properties: bool) -> Consumer:
+    """A consumer that comes through the proxy."""
+    return Consumer(
+        {
+            "bootstrap.servers": proxy.addresses,
+            "client.id": name,
+            "group.id": topics.group,
+            "auto.offset.reset": "earliest",
+            "log_level": 0,
+        }
+        | {key.replace("_", "."): value for key, value in properties.items()}
+    )
+
+
+@pytest.mark.broker
+def test_client_hears_the_error_once_and_the_offset_then(proxy: Proxy, direct: Topics) -> None:
+    """In the version that it speaks: one that the forgery did not meet would be no answer to it."""
+    consumer = consumer_of(proxy, direct, "fetching-offsets")
+    consumer.commit(offsets=[TopicPartition(direct.input, 0, 5)], asynchronous=False)
+    proxy.apply(wrong := WrongOffsets(Match({Api.OFFSET_FETCH}, "fetching-offsets"), OffsetsError.UNKNOWN_SERVER_ERROR))
+    with pytest.raises(KafkaException) as caught:
+        consumer.committed([TopicPartition(direct.input, 0)], timeout=TIMEOUT_S)
+    assert KafkaError.UNKNOWN == caught.value.args[0].code()
+    assert wrong.caught.is_set()
+    assert [5] == [each.offset for each in consumer.committed([TopicPartition(direct.input, 0)], timeout=TIMEOUT_S)]
+    consumer.close()
+
+
+def test_every_other_reply_is_damaged_in_one_bit() -> None:
+    """The first bit of what follows the marker; replies without it do not count."""
+    rule = DamagedRecords(Match())
+    request = Request(Api.FETCH, 16, 7, "w", 0)
+    frames = [VALUE, b"nothing of it", VALUE, VALUE]
+    assert [DAMAGED, b"nothing of it", VALUE, DAMAGED] == [rule.altered(request, frame) for frame in frames]
+    assert 2 == rule.damaged
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize(("checked", "first"), [(False, DAMAGED), (True, VALUE)])
+def test_damaged_record_passes_as_data_unless_checksums_are_checked(
+    proxy: Proxy, direct: Topics, *, checked: bool, first: bytes
+) -> None:
+    """Negative control: the batch's checksum tells, and only to a client that looks; that one fetches it again."""
+    producer = Producer({"bootstrap.servers": direct.bootstrap_servers, "log_level": 0})
+    producer.produce(direct.input, VALUE, partition=0)
+    assert producer.flush(TIMEOUT_S) == 0
+    name = f"checked-{checked}"
+    proxy.apply(damage := DamagedRecords(Match({Api.FETCH}, name)))
+    consumer = consumer_of(proxy, direct, name, check_crcs=checked)
+    consumer.assign([TopicPartition(direct.input, 0, 0)])
+    assert first == first_value(consumer)
+    assert damage.damaged == 1
+    consumer.close()
+
+
+def first_value(consumer: Consumer) -> bytes | None:
+    """Of the first record that comes; errors are passed over."""
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while time.monotonic() < deadline_s:
+        message = consumer.poll(0.5)
+        if message is not None and message.error() is None:
+            return message.value()
+    pytest.fail("no record came")

@@ -1,0 +1,86 @@
+"""Which committed offsets went back, read from records as the broker writes them into `__consumer_offsets`."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count
+from typing import cast
+
+import pytest
+from confluent_kafka import Message
+
+from tools.chaos.history import Commit, commits_of, falls
+
+GROUP, TOPIC = "g", "t"
+OLD, NEW = "topic-id=B1", "topic-id=A+/2"
+GONE = None
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record of the offsets topic, as far as it is looked at."""
+
+    at: int
+    committed: tuple[int, str] | None
+
+    def key(self) -> bytes:
+        """OffsetCommitKey, version 1: group, topic, partition."""
+        texts = b"".join(struct.pack(">h", len(text)) + text.encode() for text in (GROUP, TOPIC))
+        return struct.pack(">h", 1) + texts + struct.pack(">i", 3)
+
+    def value(self) -> bytes | None:
+        """OffsetCommitValue, version 3: offset, leader epoch, metadata, time; None for a deletion."""
+        if self.committed is None:
+            return None
+        offset, metadata = self.committed
+        return (
+            struct.pack(">hqih", 3, offset, -1, len(metadata))
+            + metadata.encode()
+            + struct.pack(">q", 1_700_000_000_000)
+        )
+
+    def offset(self) -> int:
+        """Where it stands."""
+        return self.at
+
+
+def fallen(*committed: tuple[int, str] | None) -> list[int | None]:
+    """The offsets that went back among these commits, one after the other."""
+    return [after.offset for _, after in falls(read(*committed))]
+
+
+def read(*committed: tuple[int, str] | None) -> Iterator[Commit]:
+    """The commits as they are read."""
+    records = [Record(at, each) for at, each in zip(count(), committed, strict=False)]
+    return commits_of(cast("list[Message]", records), GROUP, TOPIC)
+
+
+def test_commit_is_read_with_its_topic_id() -> None:
+    """From the metadata, up to its end."""
+    assert [Commit(3, 17, 0, "A+/2"), Commit(3, None, 1, None)] == list(read((17, f"enricher/1 {NEW}"), GONE))
+
+
+@pytest.mark.parametrize("metadata", ["", OLD])
+def test_lower_offset_went_back(metadata: str) -> None:
+    """With and without a topic id."""
+    assert [5] == fallen((7, metadata), (5, metadata), (6, metadata))
+
+
+def test_offsets_begin_again_after_they_were_deleted() -> None:
+    """A group that was deleted has none to go back from."""
+    assert [] == fallen((7, OLD), GONE, (2, OLD), (3, OLD))
+    assert [] == fallen((7, ""), GONE, (2, ""))
+
+
+def test_offsets_begin_again_for_another_topic_of_the_same_name() -> None:
+    """Whether or not the broker has deleted the old ones by then."""
+    assert [] == fallen((7, OLD), (2, NEW), (3, NEW))
+    assert [] == fallen((7, OLD), GONE, (2, NEW), (3, NEW))
+
+
+def test_offset_of_the_old_topic_after_one_of_the_new_went_back() -> None:
+    """Higher or lower, with a deletion between them or without."""
+    assert [9] == fallen((7, OLD), (2, NEW), (9, OLD))
+    assert [9] == fallen((7, OLD), GONE, (2, NEW), (9, OLD))

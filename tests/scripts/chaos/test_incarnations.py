@@ -1,0 +1,111 @@
+"""An input topic that is made again: the check tells its inputs from those of the topic before, by the topic's id."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import pytest
+from support.doctored import COUNT, Answer, commit, names_of, right_answers, verdict
+from support.topics import Topics
+
+from tools.chaos.check import Findings
+from tools.chaos.headers import Place
+from tools.chaos.incarnations import topic_id_of
+from tools.chaos.proxy import Proxy
+from tools.chaos.topics import TopicKeeper
+from tools.kafka import Cluster
+
+pytestmark = pytest.mark.broker
+
+DONE = 80
+"""How many inputs of the first topic the group had committed when it was deleted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Twice:
+    """Two topics of one name, one after the other: the right outputs for all inputs of both."""
+
+    topics: Topics
+    keeper: TopicKeeper
+    old: Sequence[Answer]
+    new: Sequence[Answer]
+
+    def verdict(self, old: Sequence[Answer], new: Sequence[Answer]) -> Findings:
+        """The check's, with these outputs."""
+        return verdict(self.topics, [*old, *new], past=self.keeper.past)
+
+
+@pytest.fixture
+def twice(direct: Topics, shared_proxy: tuple[Proxy, Cluster]) -> Twice:
+    """A topic with inputs of which some were committed; deleted, created again, filled with others."""
+    servers = shared_proxy[1].bootstrap_servers
+    keeper = TopicKeeper(servers, names_of(direct), 4, replicas=1)
+    old = right_answers(direct, "old", topic_id_of(servers, direct.input))
+    commit(direct, DONE)
+    keeper.remember_the_rest(keeper.remember_input())
+    keeper.delete_input()
+    keeper.create_input()
+    new = right_answers(direct, "new", topic_id_of(servers, direct.input))
+    assert old[0].place.topic_id != new[0].place.topic_id
+    return Twice(direct, keeper, old, new)
+
+
+def test_right_answers_to_both_topics_are_found_right(twice: Twice) -> None:
+    """The old outputs stay where they are, and belong to no input that is there."""
+    findings = twice.verdict(twice.old, twice.new)
+    assert {} == findings.counts
+    assert (2 * COUNT, 0) == (findings.inputs, findings.gone)
+
+
+def test_input_that_was_deleted_before_it_was_committed_is_not_lost(twice: Twice) -> None:
+    """Nobody could enrich it any more; it is counted."""
+    findings = twice.verdict(twice.old[:DONE], twice.new)
+    assert {} == findings.counts
+    assert COUNT - DONE == findings.gone
+
+
+def test_committed_input_of_the_deleted_topic_can_be_lost(twice: Twice) -> None:
+    """Its offset was committed, so its output must be there."""
+    findings = twice.verdict([*twice.old[:5], *twice.old[6:DONE]], twice.new)
+    assert {"lost": 1, "not seen while it ran": 1} == findings.counts
+    assert [str((twice.old[5].place.topic_id, 0, 5))] == findings.wrong["lost"]
+
+
+def test_input_of_the_new_topic_can_be_lost_though_the_old_one_has_an_output_for_its_place(twice: Twice) -> None:
+    """What a reader that goes on at the old offset leaves out."""
+    findings = twice.verdict(twice.old, twice.new[DONE:])
+    assert {"lost": DONE, "not seen while it ran": DONE} == findings.counts
+
+
+def test_second_output_for_an_input_of_the_old_topic_is_found(twice: Twice) -> None:
+    """The same place in two topics is no double; twice in one is."""
+    findings = twice.verdict([*twice.old, twice.old[-1]], twice.new)
+    assert {"doubled": 1, "seen twice while it ran": 1} == findings.counts
+
+
+def test_output_of_a_topic_that_never_was_is_invented(twice: Twice) -> None:
+    """Its place is one of both topics, its id of none."""
+    invented = replace(twice.new[3], place=Place("no-such-id", 0, 3))
+    counts = twice.verdict(twice.old, [*twice.new, invented]).counts
+    assert {"invented": 1, "seen while it ran, gone now": 1} == counts
+
+
+def test_output_of_the_old_topic_behind_one_of_the_new_is_out_of_order(twice: Twice) -> None:
+    """Whoever still holds inputs of the old topic must not publish them then."""
+    late = twice.old[1]
+    assert late.stage is None, "the last output of the same topic is a record too"
+    old = [twice.old[0], *twice.old[2:]]
+    assert {"out of order": 1} == twice.verdict(old, [*twice.new, late]).counts
+
+
+def test_output_that_does_not_say_of_which_topic_it_is_cannot_be_right(twice: Twice) -> None:
+    """With one topic it needs no id; with two nobody can tell."""
+    (nameless,) = (replace(each, place=each.place._replace(topic_id=None)) for each in twice.new[:1])
+    counts = twice.verdict(twice.old, [nameless, *twice.new[1:]]).counts
+    assert counts == {
+        "without the id of one of several topics": 1,
+        "lost": 1,
+        "not seen while it ran": 1,
+        "seen while it ran, gone now": 1,
+    }

@@ -1,0 +1,62 @@
+"""What a seed decides, and what it does not."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import pytest
+
+from tools.chaos.articles import Articles
+from tools.chaos.faults import KINDS, Fault, plan
+from tools.chaos.reference import expected
+from tools.chaos.scene import java_hash
+
+
+def first(seed: int, count: int) -> list[tuple[type[Fault], float]]:
+    """The first kinds of a plan, and what each would draw first."""
+    return [(kind, chosen.random()) for kind, chosen in islice(plan(seed), count)]
+
+
+def test_seed_repeats_kinds_and_parameters() -> None:
+    """The same seed, the same faults; another one, others."""
+    assert first(1, 100) == first(1, 100)
+    assert first(1, 100) != first(2, 100)
+
+
+def test_parameters_of_one_fault_do_not_move_those_of_the_next() -> None:
+    """However much a fault draws from its source, or how long it takes, the next one is the same."""
+    drawn = []
+    for kind, chosen in islice(plan(1), 50):
+        drawn.append((kind, chosen.random()))
+        for _ in range(len(drawn)):
+            chosen.random()
+    assert first(1, 50) == drawn
+
+
+def test_every_kind_comes_once_in_each_round() -> None:
+    """No kind is left to luck."""
+    kinds = [kind for kind, _ in first(3, 2 * len(KINDS))]
+    assert set(KINDS) == set(kinds[: len(KINDS)]) == set(kinds[len(KINDS) :])
+
+
+def test_kinds_have_names_of_their_own_and_there_are_enough() -> None:
+    """The report tells them apart."""
+    assert len({kind.name for kind in KINDS}) == len(KINDS) >= 20
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("", 0), ("abc", 96_354), ("Hello World", 862_545_276), ("polygenelubricants", 0), ("é", 233)]
+)
+def test_partition_of_a_group_is_found_as_java_does(text: str, value: int) -> None:
+    """The absolute value of `String.hashCode`, 0 of the least: `Hello World` has -862545276 there."""
+    assert value == java_hash(text)
+
+
+def test_articles_by_number_are_the_same_each_time_with_keys_of_their_own() -> None:
+    """The mix has all kinds in it, and nothing but the number decides."""
+    articles, others = Articles("run"), Articles("run")
+    inputs = [articles.input(number) for number in range(2_000)]
+    assert inputs == [others.input(number) for number in reversed(range(2_000))][::-1]
+    assert len({each.key for each in inputs}) == 2_000
+    assert {"record", "tombstone", "decode", "inference"} == {expected(each.value).kind for each in inputs}
+    assert {"decode"} == {expected(articles.poison(number).value).kind for number in range(20)}

@@ -1,0 +1,190 @@
+"""The proxy between a real client and a real broker, rule by rule."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, Producer
+from kafka.harness import read_all
+from support.topics import Topics
+
+from tools.chaos.frames import Api
+from tools.chaos.proxy import Proxy
+from tools.chaos.rules import Cut, Delay, Direction, DropReply, Hold, Match, Silence, Watch
+
+pytestmark = pytest.mark.broker
+
+TIMEOUT_S = 20.0
+
+
+def producer_of(proxy: Proxy, name: str, *, transactional: bool = True) -> Producer:
+    """A producer that comes through the proxy, and is patient for as long as a test may take."""
+    properties = {
+        "bootstrap.servers": proxy.addresses,
+        "client.id": name,
+        "log_level": 0,
+        "socket.timeout.ms": 5_000,
+        "reconnect.backoff.max.ms": 200,
+        "retry.backoff.ms": 100,
+    }
+    if not transactional:
+        return Producer(properties)
+    producer = Producer({**properties, "transactional.id": name, "transaction.timeout.ms": 30_000})
+    producer.init_transactions(TIMEOUT_S)
+    return producer
+
+
+def write(producer: Producer, topics: Topics, *values: str) -> None:
+    """Write values and wait until the broker has them."""
+    for value in values:
+        producer.produce(topics.output, value, partition=0)
+    assert producer.flush(TIMEOUT_S) == 0
+
+
+def transact(producer: Producer, topics: Topics, *values: str) -> None:
+    """One whole transaction."""
+    producer.begin_transaction()
+    write(producer, topics, *values)
+    producer.commit_transaction(TIMEOUT_S)
+
+
+def seen(topics: Topics) -> list[str]:
+    """What a reader of committed records sees, past the proxy."""
+    return [(message.value() or b"").decode() for message in read_all(topics.bootstrap_servers, topics.output)]
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Until something holds."""
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while not condition():
+        assert time.monotonic() < deadline_s, "it did not happen in time"
+        time.sleep(0.02)
+
+
+def test_client_that_begins_at_the_proxy_stays_with_it(proxy: Proxy, direct: Topics) -> None:
+    """The broker tells it the proxy's port, and its requests come by under its name."""
+    proxy.apply(watch := Watch(Match({Api.END_TXN}, "steady")))
+    producer = producer_of(proxy, "steady")
+    transact(producer, direct, "a", "b")
+    assert {broker.port for broker in producer.list_topics(timeout=TIMEOUT_S).brokers.values()} == set(proxy.ports)
+    assert watch.caught.is_set()
+    assert seen(direct) == ["a", "b"]
+
+
+def test_rules_are_for_those_that_match(proxy: Proxy, direct: Topics) -> None:
+    """Another client, another request, another node: nothing happens to this one."""
+    rules = [
+        Hold(Match({Api.END_TXN}, "somebody-else")),
+        Hold(Match({Api.HEARTBEAT}, "matching")),
+        Cut(Match(nodes={1})),
+    ]
+    for rule in rules:
+        proxy.apply(rule)
+    transact(producer_of(proxy, "matching"), direct, "a")
+    assert [False] * 3 == [rule.caught.is_set() for rule in rules]
+    assert seen(direct) == ["a"]
+
+
+def late_end_of_the_first_transaction(proxy: Proxy, topics: Topics, producer: Producer, name: str) -> Hold:
+    """Commit a transaction whose EndTxn is held while its repetition is answered."""
+    proxy.apply(hold := Hold(Match({Api.END_TXN}, name), hang_up=True))
+    transact(producer, topics, "first")
+    assert hold.caught.is_set()
+    assert seen(topics) == ["first"]
+    return hold
+
+
+def test_held_request_reaches_the_broker_though_its_client_has_gone(proxy: Proxy, direct: Topics) -> None:
+    """KAFKA-17754: the late EndTxn of one transaction commits the half of the next that is written by then."""
+    producer = producer_of(proxy, "late")
+    hold = late_end_of_the_first_transaction(proxy, direct, producer, "late")
+    producer.begin_transaction()
+    write(producer, direct, "half")
+    assert seen(direct) == ["first"]
+    proxy.lift(hold)
+    wait_until(lambda: seen(direct) == ["first", "half"])
+
+
+def test_held_request_of_a_replaced_producer_is_refused(proxy: Proxy, direct: Topics) -> None:
+    """The same with a new producer under the same id before the next transaction: nothing of it becomes visible."""
+    hold = late_end_of_the_first_transaction(proxy, direct, producer_of(proxy, "renewed"), "renewed")
+    producer = producer_of(proxy, "renewed")
+    producer.begin_transaction()
+    write(producer, direct, "half")
+    proxy.lift(hold)
+    producer.abort_transaction(TIMEOUT_S)
+    transact(producer, direct, "last")
+    assert seen(direct) == ["first", "last"]
+
+
+def test_dropped_reply_leaves_the_client_in_the_dark_about_what_was_done(proxy: Proxy, direct: Topics) -> None:
+    """The commit times out, though it has happened; asking again is answered."""
+    producer = producer_of(proxy, "in-the-dark")
+    proxy.apply(drop := DropReply(Match({Api.END_TXN}, "in-the-dark")))
+    producer.begin_transaction()
+    write(producer, direct, "done")
+    with pytest.raises(KafkaException) as caught:
+        producer.commit_transaction(1.0)
+    assert KafkaError._TIMED_OUT == caught.value.args[0].code()
+    assert drop.caught.is_set()
+    assert seen(direct) == ["done"]
+    producer.commit_transaction(TIMEOUT_S)
+
+
+def test_delay_holds_up_both_ways_and_ends_at_once_when_lifted(proxy: Proxy, direct: Topics) -> None:
+    """An answer takes twice the delay at least; a delay of an hour is over when it is lifted."""
+    producer = producer_of(proxy, "slow")
+    proxy.apply(short := Delay(Match(client="slow"), 0.2))
+    began_s = time.monotonic()
+    producer.list_topics(timeout=TIMEOUT_S)
+    assert time.monotonic() - began_s >= 0.4
+    proxy.lift(short)
+    proxy.apply(long := Delay(Match(client="slow"), 3600))
+    producer.begin_transaction()
+    producer.produce(direct.output, "a", partition=0)
+    assert producer.flush(0.3) == 1
+    proxy.lift(long)
+    assert producer.flush(TIMEOUT_S) == 0
+
+
+@pytest.mark.parametrize("direction", Direction)
+def test_silence_in_one_direction_keeps_what_is_sent_until_it_ends(
+    proxy: Proxy, direct: Topics, direction: Direction
+) -> None:
+    """To the broker: nothing is written before. To the client: written, and the client does not know."""
+    producer = producer_of(proxy, direction.name, transactional=False)
+    producer.list_topics(timeout=TIMEOUT_S)
+    proxy.apply(silence := Silence(Match({Api.PRODUCE}, direction.name), {direction}))
+    producer.produce(direct.output, "said", partition=0)
+    assert producer.flush(1.0) == 1
+    assert silence.caught.is_set()
+    if direction is Direction.TO_BROKER:
+        assert seen(direct) == []
+    else:
+        wait_until(lambda: seen(direct) == ["said"])
+    proxy.lift(silence)
+    assert producer.flush(TIMEOUT_S) == 0
+    assert seen(direct) == ["said"]
+
+
+def test_cut_ends_connections_and_refuses_new_ones(proxy: Proxy, direct: Topics) -> None:
+    """Nothing gets through while it lasts; afterwards the client comes back by itself."""
+    producer = producer_of(proxy, "cut", transactional=False)
+    write(producer, direct, "before")
+    proxy.apply(cut := Cut(Match(client="cut")))
+    assert cut.caught.is_set()
+    producer.produce(direct.output, "after", partition=0)
+    assert producer.flush(1.0) == 1
+    proxy.lift(cut)
+    assert producer.flush(TIMEOUT_S) == 0
+    assert seen(direct) == ["before", "after"]
+
+
+def test_nobody_gets_through_a_proxy_that_has_no_broker() -> None:
+    """Before it is told where the brokers are, and after it was closed, connections end at once."""
+    with Proxy(nodes=1) as proxy:
+        lonely = Producer({"bootstrap.servers": proxy.addresses, "log_level": 0})
+        with pytest.raises(KafkaException):
+            lonely.list_topics(timeout=0.5)

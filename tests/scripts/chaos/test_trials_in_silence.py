@@ -1,0 +1,35 @@
+"""The trials of `enricher doctor --transactions` at a broker that stops answering: bounded, and never taken for a yes."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from kafka.clients import config_for
+from support.topics import Topics
+
+from enricher.kafka.trials import PROMISES, Trials
+from tools.chaos.frames import Api
+from tools.chaos.proxy import Proxy
+from tools.chaos.rules import Direction, Match, Silence
+
+pytestmark = pytest.mark.broker
+
+LIMIT_S = 20.0
+
+
+def test_commits_without_an_answer_are_no_promise_kept(proxy: Proxy, direct: Topics) -> None:
+    """Every trial that ends a transaction says within the limit that it could not be tried, and the topics go."""
+    config = config_for(direct, bootstrap_servers=proxy.addresses)
+    began_s = time.monotonic()
+    with Trials(config) as trials:
+        proxy.apply(silence := Silence(Match({Api.END_TXN}), {Direction.TO_BROKER}))
+        outcomes = {result.promise.name: result.outcome for result in trials.results(LIMIT_S)}
+    assert silence.caught.is_set()
+    assert outcomes.keys() == {promise.name for promise in PROMISES}
+    assert {name for name, outcome in outcomes.items() if outcome.holds} == {"identity of a topic"}
+    assert {outcomes[name].holds for name in ("commit and abort", "last stable offset", "stable offsets")} == {None}
+    assert time.monotonic() - began_s < 3 * LIMIT_S
+    topics = AdminClient({"bootstrap.servers": direct.bootstrap_servers}).list_topics(timeout=10).topics
+    assert [name for name in topics if name.startswith(trials.topic)] == []

@@ -1,0 +1,111 @@
+"""What becomes of an operator's schema: nothing gets through that its API server would refuse or drop."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from tools.cluster import schemas
+from tools.cluster.strict import schema_of, strict
+from tools.cluster.table import chosen, folder_of
+
+FILES = sorted(schemas.FOLDER.rglob("*.json"))
+RESOURCES: dict[str, dict[str, Any]] = {
+    "kafkatopic": {"partitions": 8, "replicas": 3, "config": {"retention.ms": 604800000}},
+    "kafkauser": {"authentication": {"type": "scram-sha-512"}},
+    "podmonitor": {"selector": {}, "podMetricsEndpoints": [{"port": "metrics"}]},
+    "prometheusrule": {"groups": [{"name": "g", "rules": [{"alert": "a", "expr": "up == 0", "for": "5m"}]}]},
+    "scaledobject": {
+        "scaleTargetRef": {"name": "worker"},
+        "triggers": [{"type": "external", "metadata": {"scalerAddress": "scaler:9000"}}],
+    },
+    "triggerauthentication": {"secretTargetRef": [{"parameter": "password", "name": "secret", "key": "password"}]},
+}
+
+
+def accepts(schema: dict[str, Any], value: object) -> bool:
+    """Whether a value is valid; and the schema too."""
+    Draft202012Validator.check_schema(schema)
+    return bool(Draft202012Validator(schema).is_valid(value))
+
+
+def resource_for(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A schema of the repository, and a resource that obeys it."""
+    schema = json.loads(path.read_text("utf-8"))
+    named = {name: schema["properties"][name]["const"] for name in ("apiVersion", "kind")}
+    return schema, {**named, "metadata": {"name": "x"}, "spec": RESOURCES[path.stem.split("_")[0]]}
+
+
+def test_there_is_a_schema_for_every_kind_that_the_chart_renders() -> None:
+    """Guards the tests below against an empty folder."""
+    assert sorted(kind.lower() for kind in schemas.KINDS) == [
+        path.stem.split("_")[0] for path in sorted(FILES, key=lambda path: path.stem)
+    ]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_usual_resource_is_accepted(path: Path) -> None:
+    """Strict does not mean too strict."""
+    schema, resource = resource_for(path)
+    assert [] == [error.message for error in Draft202012Validator(schema).iter_errors(resource)]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_misspelt_field_a_wrong_version_and_a_status_are_refused(path: Path) -> None:
+    """At the top and inside."""
+    schema, resource = resource_for(path)
+    assert not accepts(schema, {**resource, "sepc": {}})
+    assert not accepts(schema, {**resource, "spec": {**resource["spec"], "partitons": 1}})
+    assert not accepts(schema, {**resource, "apiVersion": "v1"})
+    assert not accepts(schema, {**resource, "status": {}})
+
+
+@pytest.mark.parametrize("kind", schemas.KINDS)
+def test_the_files_are_what_the_definitions_of_the_table_give(kind: str) -> None:
+    """Nobody edited them, and no version was changed without them."""
+    tools = chosen(schemas.SOURCES)
+    if not all(folder_of(tool).is_dir() for tool in tools):
+        pytest.skip(f"the operators' definitions are not here: scripts/cluster build {' '.join(schemas.SOURCES)}")
+    definition, version = schemas.definitions()[kind], schemas.KINDS[kind]
+    written = json.loads((schemas.FOLDER / schemas.file_name(definition, version)).read_text("utf-8"))
+    assert schema_of(definition, version) == written
+
+
+def test_an_object_takes_what_it_lists_and_no_more() -> None:
+    """Also inside lists and maps."""
+    listed = {"type": "object", "properties": {"a": {"type": "string"}}}
+    nested = strict({"type": "object", "properties": {"list": {"type": "array", "items": listed}}})
+    assert accepts(nested, {"list": [{"a": "x"}]})
+    assert not accepts(nested, {"list": [{"a": "x", "b": "y"}]})
+    by_name = strict({"type": "object", "additionalProperties": listed})
+    assert accepts(by_name, {"any": {"a": "x"}})
+    assert not accepts(by_name, {"any": {"b": "x"}})
+
+
+def test_what_is_said_to_be_open_stays_open() -> None:
+    """A Kafka topic's `config` for one."""
+    assert accepts(strict({"type": "object", "x-kubernetes-preserve-unknown-fields": True}), {"anything": 1})
+
+
+def test_kubernetes_own_ways_of_saying_it_are_translated() -> None:
+    """A number or a name, nothing as a value, a bound that is left out itself, and a flag in the middle of a pattern."""
+    assert accepts(strict({"x-kubernetes-int-or-string": True}), 80)
+    assert accepts(strict({"x-kubernetes-int-or-string": True}), "http")
+    assert not accepts(strict({"x-kubernetes-int-or-string": True}), 0.5)
+    assert accepts(strict({"type": "string", "nullable": True}), None)
+    assert not accepts(strict({"type": "number", "minimum": 0, "exclusiveMinimum": True}), 0)
+    assert accepts(strict({"type": "string", "pattern": "^(?i)(abort|warn)?$"}), "Warn")
+
+
+def test_a_combination_narrows_and_does_not_close() -> None:
+    """`oneOf` names the properties that exclude each other; the rest is listed outside."""
+    properties = {name: {"type": "string"} for name in "abc"}
+    alternatives = [{"properties": {name: {}}, "required": [name]} for name in "ab"]
+    schema = strict({"type": "object", "properties": properties, "oneOf": alternatives})
+    assert accepts(schema, {"a": "x", "c": "y"})
+    assert not accepts(schema, {"c": "y"})
+    assert not accepts(schema, {"a": "x", "b": "y"})

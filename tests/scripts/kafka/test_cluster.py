@@ -1,0 +1,197 @@
+"""Real nodes: they serve, they can be hurt and healed, and nothing of them is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from tools.kafka import Cluster, ClusterError
+from tools.kafka.cluster import free_ports
+from tools.kafka.keeper import processes_of, wait_until_gone
+from tools.kafka.node import quiet_admin
+from tools.kafka.properties import MAX_MESSAGE_BYTES, QUICK_TO_NOTICE
+from tools.kafka.versions import OLDEST
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.broker
+
+SCRIPTS = Path(__file__).parents[3] / "scripts"
+TIMEOUT_S = 30.0
+PARENT = """
+import sys, time
+from tools.kafka import Cluster
+with Cluster() as cluster:
+    print(cluster.nodes[0].folder.parent, flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """One node for the tests that leave it as they found it."""
+    with Cluster(properties=QUICK_TO_NOTICE) as started:
+        yield started
+
+
+def make_topic(bootstrap_servers: str) -> str:
+    """Make a topic of one partition with a name of its own."""
+    name = f"test-{uuid.uuid4().hex}"
+    client = AdminClient({"bootstrap.servers": bootstrap_servers})
+    client.create_topics([NewTopic(name, 1)])[name].result(TIMEOUT_S)
+    return name
+
+
+def read(cluster: Cluster, topic: str, count: int) -> list[bytes]:
+    """Read `count` committed values of a topic, or fewer when no more come."""
+    settings = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": topic, "isolation.level": "read_committed"}
+    consumer = Consumer(settings)
+    consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])  # quicker than joining a group
+    try:
+        return [message.value() or b"" for message in consumer.consume(count, TIMEOUT_S)]
+    finally:
+        consumer.close()
+
+
+def write(cluster: Cluster, topic: str, value: bytes) -> None:
+    """Write one record that all synchronous replicas have when this returns."""
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "message.max.bytes": MAX_MESSAGE_BYTES})
+    errors: list[object] = []
+    producer.produce(topic, value, on_delivery=lambda error, _message: errors.append(error))
+    producer.flush(TIMEOUT_S)
+    assert errors == [None]
+
+
+def test_aborted_transactions_stay_invisible(cluster: Cluster) -> None:
+    """Transactions work as on any Kafka: a committed reader sees what was committed and nothing else."""
+    topic = make_topic(cluster.bootstrap_servers)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": topic})
+    producer.init_transactions(TIMEOUT_S)
+    for value, commit in ((b"first", True), (b"aborted", False), (b"second", True)):
+        producer.begin_transaction()
+        producer.produce(topic, value)
+        producer.flush(TIMEOUT_S)
+        if commit:
+            producer.commit_transaction(TIMEOUT_S)
+        else:
+            producer.abort_transaction(TIMEOUT_S)
+    assert read(cluster, topic, 2) == [b"first", b"second"]
+
+
+def test_record_of_fifteen_mebibytes_is_taken(cluster: Cluster) -> None:
+    """Records far above Kafka's usual 1 MiB can be tried on this broker."""
+    topic = make_topic(cluster.bootstrap_servers)
+    value = os.urandom(15 * 1024 * 1024)
+    write(cluster, topic, value)
+    assert [value] == read(cluster, topic, 1)
+
+
+def test_killed_node_comes_back_with_its_records(cluster: Cluster) -> None:
+    """SIGKILL and a new start keep address and data, as a machine that crashed and came back."""
+    topic = make_topic(cluster.bootstrap_servers)
+    write(cluster, topic, b"kept")
+    node = cluster.nodes[0]
+    node.kill()
+    assert not node.running
+    node.start()
+    assert read(cluster, topic, 1) == [b"kept"]
+
+
+def test_suspended_node_is_silent_until_it_resumes(cluster: Cluster) -> None:
+    """A frozen machine: its process is there, its connections stay open, and no answer comes."""
+    node = cluster.nodes[0]
+    node.suspend()
+    try:
+        assert node.running
+        assert not node.sees({node.node_id})
+    finally:
+        node.resume()
+    assert node.sees({node.node_id})
+
+
+def test_warm_up_leaves_only_kafkas_own_topics_and_a_failure_nothing_at_all() -> None:
+    """After the warm-up its own topic is gone; an exception in the user's code then ends processes and folder."""
+    cluster = Cluster()
+    topics: set[str] = set()
+
+    def warm_up_and_fail() -> None:
+        with cluster:
+            cluster.warm_up()
+            client = quiet_admin(cluster.bootstrap_servers)
+            topics.update(client.list_topics(timeout=TIMEOUT_S).topics)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        warm_up_and_fail()
+    assert topics == {"__consumer_offsets", "__transaction_state"}
+    folder = cluster.nodes[0].folder.parent
+    assert list(processes_of(folder)) == []
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGKILL"])
+def test_cluster_dies_with_a_killed_parent(name: str) -> None:
+    """However the parent is ended, its nodes and their folder are gone soon after."""
+    environment = {**os.environ, "PYTHONPATH": str(SCRIPTS)}
+    with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, env=environment, text=True) as parent:
+        assert parent.stdout is not None
+        folder = Path(parent.stdout.readline().strip())
+        assert any(processes_of(folder))
+        parent.send_signal(getattr(signal, name))
+    assert wait_until_gone(folder, TIMEOUT_S)
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while folder.exists() and time.monotonic() < deadline_s:
+        time.sleep(0.05)
+    assert not folder.exists()
+
+
+def test_node_that_cannot_start_says_why_and_leaves_nothing() -> None:
+    """A setting that Kafka refuses becomes an error with the end of Kafka's own log."""
+    cluster = Cluster(properties={"num.network.threads": "none"})
+    with pytest.raises(ClusterError, match=r"num\.network\.threads"):
+        cluster.start()
+    assert not cluster.nodes[0].folder.exists()
+
+
+def test_three_nodes_go_on_without_one() -> None:
+    """A replicated topic takes records while a node is dead, and the node joins again when it is back."""
+    with Cluster(nodes=3, properties=QUICK_TO_NOTICE) as cluster:
+        topic = make_topic(cluster.bootstrap_servers)
+        write(cluster, topic, b"three")
+        dead = cluster.nodes[0]
+        dead.kill()
+        write(cluster, topic, b"two")
+        dead.start()
+        assert read(cluster, topic, 2) == [b"three", b"two"]
+
+
+def test_three_brokers_with_zookeeper_go_on_without_one() -> None:
+    """The same on the oldest version: a killed broker joins again though ZooKeeper still takes it for registered."""
+    with Cluster(nodes=3, version=OLDEST, properties=QUICK_TO_NOTICE) as cluster:
+        topic = make_topic(cluster.bootstrap_servers)
+        write(cluster, topic, b"three")
+        dead = cluster.nodes[0]
+        dead.kill()
+        write(cluster, topic, b"two")
+        dead.start()
+        assert read(cluster, topic, 2) == [b"three", b"two"]
+        folder = dead.folder.parent
+        assert len(list(processes_of(folder))) == 4
+    assert list(processes_of(folder)) == []
+
+
+def test_free_ports_are_distinct() -> None:
+    """No port is given out twice in one call."""
+    assert len(set(free_ports(6))) == 6

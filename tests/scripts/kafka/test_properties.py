@@ -1,0 +1,50 @@
+"""The configuration of a node, without starting one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tools.kafka.properties import Listener, render, server_properties, zookeeper_broker_properties
+
+LOG = Path("/data/log")
+
+
+def test_client_is_told_the_proxys_port_where_a_proxy_stands_in_between() -> None:
+    """A listener with an advertised port listens on its own and sends clients to the other."""
+    listeners = [Listener("PLAINTEXT", 20001), Listener("PROXIED", 20002, advertised_port=20003)]
+    properties = server_properties(1, {1: 20000}, listeners, LOG)
+    assert properties["advertised.listeners"] == "PLAINTEXT://127.0.0.1:20001,PROXIED://127.0.0.1:20003"
+    assert "PROXIED://127.0.0.1:20002" in properties["listeners"].split(",")
+    assert "PROXIED:PLAINTEXT" in properties["listener.security.protocol.map"].split(",")
+
+
+def test_listener_speaks_its_own_protocol() -> None:
+    """One with TLS stands beside one without; brokers talk to one another by the first."""
+    listeners = [Listener("PLAINTEXT", 20001), Listener("TLS", 20002, protocol="SSL")]
+    properties = server_properties(1, {1: 20000}, listeners, LOG)
+    protocols = properties["listener.security.protocol.map"].split(",")
+    assert {"PLAINTEXT:PLAINTEXT", "TLS:SSL", "CONTROLLER:PLAINTEXT"} == set(protocols)
+    assert "PLAINTEXT" == properties["inter.broker.listener.name"]
+
+
+def test_broker_with_zookeeper_has_no_controller() -> None:
+    """Its controller is one of the brokers, chosen by ZooKeeper: it opens its clients' ports and no other."""
+    properties = zookeeper_broker_properties(2, {1: 20000, 2: 20001, 3: 20002}, [Listener("PLAINTEXT", 20003)], LOG)
+    assert properties["zookeeper.connect"] == "127.0.0.1:20000"
+    assert "PLAINTEXT://127.0.0.1:20003" == properties["listeners"] == properties["advertised.listeners"]
+    assert "2" == properties["broker.id"]
+    assert "3" == properties["default.replication.factor"]
+
+
+def test_three_nodes_keep_three_copies_and_need_two() -> None:
+    """Every topic survives the death of one node, also Kafka's own."""
+    properties = server_properties(2, {1: 20000, 2: 20001, 3: 20002}, [Listener("PLAINTEXT", 20003)], LOG)
+    assert properties["controller.quorum.voters"] == "1@127.0.0.1:20000,2@127.0.0.1:20001,3@127.0.0.1:20002"
+    for topic in ("default", "offsets.topic", "transaction.state.log"):
+        assert properties[f"{topic}.replication.factor"] == "3"
+    assert "2" == properties["min.insync.replicas"] == properties["transaction.state.log.min.isr"]
+
+
+def test_properties_are_one_line_each() -> None:
+    """The file has the form that Kafka reads."""
+    assert render({"node.id": "1", "log.dirs": "/data/log"}) == "node.id=1\nlog.dirs=/data/log\n"
