@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Literal
 
-from enricher.records import InFlight
+from enricher.records import Ticket
 
 
 class EnricherError(Exception):
@@ -46,7 +46,7 @@ class TransactionTrouble(EnricherError):
 class RefusedOutput(TransactionTrouble):
     """The broker will never take the outputs of `tickets` (too large, or against a rule of the topic)."""
 
-    def __init__(self, message: str, tickets: Sequence[InFlight]) -> None:
+    def __init__(self, message: str, tickets: Sequence[Ticket]) -> None:
         super().__init__(message)
         self.tickets = tuple(tickets)
 

@@ -21,7 +21,7 @@ from enricher.kafka.client import KafkaConfig
 from enricher.kafka.rivals import LOOK_S, Rivals
 from enricher.kafka.sink import TransactionalSink
 from enricher.kafka.source import KafkaSource
-from enricher.records import Article, Batch, BatchResult, InFlight, ModelCard
+from enricher.records import Article, Batch, BatchResult, ModelCard, Ticket
 from enricher.runtime.wakeup import Bell
 from enricher.runtime.watchdog import Guard, Watchdog
 from enricher.settings import Settings
@@ -160,8 +160,8 @@ def _engine_lanes(model: Model, bell: Bell) -> Lanes[Batch, BatchResult]:
     return Lanes(engine.run, threads=count, waiting=count, wake=bell.ring, name="engine", begin=engine.open_lane)
 
 
-def _tokenizer_lanes(settings: Settings, tokenizer: ArticleTokenizer, bell: Bell) -> Lanes[list[InFlight], Tokenized]:
-    def tokenize(tickets: list[InFlight]) -> Tokenized:
+def _tokenizer_lanes(settings: Settings, tokenizer: ArticleTokenizer, bell: Bell) -> Lanes[list[Ticket], Tokenized]:
+    def tokenize(tickets: list[Ticket]) -> Tokenized:
         articles = [ticket.article for ticket in tickets if ticket.article is not None]
         return list(zip(tickets, tokenizer.tokenize(articles), strict=True))
 

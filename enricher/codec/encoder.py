@@ -16,10 +16,10 @@ from enricher.errors import SettingsError
 from enricher.records import (
     DeadLetter,
     EnrichedRecord,
-    InFlight,
     LetterForm,
     ModelCard,
     RawRecord,
+    Ticket,
     Tombstone,
     hot_record,
 )
@@ -50,7 +50,7 @@ class Outgoing:
     key: bytes | None
     value: bytes | None
     headers: OutgoingHeaders
-    ticket: InFlight
+    ticket: Ticket
     letter: DeadLetter | None = None
 
     @property
@@ -101,7 +101,7 @@ class Encoder:
             min(allowed.dead_letter_bytes, dead_letter_bytes or allowed.dead_letter_bytes),
         )
 
-    def outgoing(self, ticket: InFlight) -> Outgoing:
+    def outgoing(self, ticket: Ticket) -> Outgoing:
         """Make the message of a finished `ticket`. Never raises for what an article holds."""
         outcome = ticket.outcome
         assert outcome is not None, "only finished tickets are written"
@@ -124,14 +124,14 @@ class Encoder:
         message = f"the enriched record takes {size_bytes} bytes, {whose} is {limit_bytes}"
         return DeadLetter("publish", "OutputTooLarge", message)
 
-    def _record(self, ticket: InFlight, outcome: EnrichedRecord | Tombstone) -> Outgoing:
+    def _record(self, ticket: Ticket, outcome: EnrichedRecord | Tombstone) -> Outgoing:
         raw = ticket.raw
         if isinstance(outcome, Tombstone):
             return Outgoing("tombstone", raw.key, None, [*record_headers(raw, tombstone=True), *ticket.trace], ticket)
         value = encode_record(outcome, self._card)
         return Outgoing("record", raw.key, value, [*record_headers(raw, tombstone=False), *ticket.trace], ticket)
 
-    def _dead_letter(self, ticket: InFlight, letter: DeadLetter) -> Outgoing:
+    def _dead_letter(self, ticket: Ticket, letter: DeadLetter) -> Outgoing:
         """Keep as much of the input as the topic takes, and no more than the letter's form says.
 
         A topic may take less than a bare letter needs: it is written all the same, and the broker decides.
@@ -145,7 +145,7 @@ class Encoder:
                 return message
         raise AssertionError("the last form of every letter is the bare one")
 
-    def _dead_letter_of(self, kept: _Kept, ticket: InFlight, letter: DeadLetter) -> Outgoing:
+    def _dead_letter_of(self, kept: _Kept, ticket: Ticket, letter: DeadLetter) -> Outgoing:
         headers = dead_letter_headers(
             kept.raw, letter, version=self._version, time_s=self._clock(), omitted_bytes=kept.value_omitted_bytes
         )

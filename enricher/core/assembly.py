@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from enricher.core.decoding import LabelScheme, decode_entities
 from enricher.core.windowing import coverage_of
-from enricher.records import Article, BatchResult, DeadLetter, EnrichedRecord, Entity, InFlight, OwnedLabels, RunLabels
+from enricher.records import Article, BatchResult, DeadLetter, EnrichedRecord, Entity, OwnedLabels, RunLabels, Ticket
 
 Keep = Callable[[Article, list[Entity]], Sequence[Entity]]
 """In what form a record's entities wait to be published."""
@@ -40,7 +40,7 @@ def take(run: RunLabels, scheme: LabelScheme, keep: Keep | None = None) -> None:
             finish_enriched(ticket, scheme, keep)
 
 
-def finish_enriched(ticket: InFlight, scheme: LabelScheme, keep: Keep | None = None) -> None:
+def finish_enriched(ticket: Ticket, scheme: LabelScheme, keep: Keep | None = None) -> None:
     """Finish a ticket whose windows (if it has any) are all labelled."""
     assert ticket.article is not None
     found = decode_entities(ticket, scheme)

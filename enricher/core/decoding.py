@@ -16,7 +16,7 @@ from operator import itemgetter
 import numpy as np
 import numpy.typing as npt
 
-from enricher.records import Entity, Float32Array, InFlight, Int32Array, OwnedLabels, TokenizedField
+from enricher.records import Entity, Float32Array, Int32Array, OwnedLabels, Ticket, TokenizedField
 
 BoolArray = npt.NDArray[np.bool_]
 SCORE_STEPS = 10_000
@@ -49,7 +49,7 @@ def _parse_label(label: str) -> tuple[str, bool]:
     return (kind, prefix == "B") if dash and prefix in {"B", "I"} else (label, False)
 
 
-def decode_entities(ticket: InFlight, scheme: LabelScheme) -> list[Entity]:
+def decode_entities(ticket: Ticket, scheme: LabelScheme) -> list[Entity]:
     """The entities of a ticket whose windows are all labelled, by field and position."""
     assert ticket.article is not None
     assert ticket.tokens is not None

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from enricher.records import InFlight, RawRecord, Window
+from enricher.records import RawRecord, Ticket, Window
 
 LONG_BYTES = 100_000
 """Of a value that is long: twenty times a long newspaper article."""
@@ -22,7 +22,7 @@ UNDER_WAY_BYTES = 2_000_000
 class _UnderWay:
     """One that went to the tokenizer, and those of its windows that the scheduler does not have yet."""
 
-    ticket: InFlight
+    ticket: Ticket
     held: deque[Window] = field(default_factory=deque)
 
     @property
@@ -35,7 +35,7 @@ class LongArticles:
     """Those that wait, in the order of their arrival, and those that are under way."""
 
     def __init__(self) -> None:
-        self._waiting: deque[InFlight] = deque()
+        self._waiting: deque[Ticket] = deque()
         self._under_way: list[_UnderWay] = []
 
     def __bool__(self) -> bool:
@@ -46,11 +46,11 @@ class LongArticles:
         """Whether a record belongs here."""
         return _value_bytes(raw) > LONG_BYTES
 
-    def wait(self, ticket: InFlight) -> None:
+    def wait(self, ticket: Ticket) -> None:
         """Put a ticket into the line, not yet decoded."""
         self._waiting.append(ticket)
 
-    def next(self) -> InFlight | None:
+    def next(self) -> Ticket | None:
         """The next one, where there is one and it may go to the tokenizer now. It is no longer in the line."""
         if not self._waiting:
             return None
@@ -59,11 +59,11 @@ class LongArticles:
             return None
         return self._waiting.popleft()
 
-    def begin(self, ticket: InFlight) -> None:
+    def begin(self, ticket: Ticket) -> None:
         """It goes to the tokenizer."""
         self._under_way.append(_UnderWay(ticket))
 
-    def hold(self, ticket: InFlight, windows: Sequence[Window]) -> bool:
+    def hold(self, ticket: Ticket, windows: Sequence[Window]) -> bool:
         """Keep the windows of a ticket that is under way; False where it is none of these."""
         for each in self._under_way:
             if each.ticket is ticket:

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from enricher.records import InFlight, Partition, Release
+from enricher.records import Partition, Release, Ticket
 
 
 def names_of(partitions: Sequence[Partition]) -> str:
@@ -28,7 +28,7 @@ def names_of(partitions: Sequence[Partition]) -> str:
 class _Lane:
     """What is in flight of one partition, oldest first, and the committable offset last released."""
 
-    tickets: deque[InFlight] = field(default_factory=deque)
+    tickets: deque[Ticket] = field(default_factory=deque)
     last_offset: int | None = None
     released: int | None = None
     last_timestamp_s: float | None = None
@@ -61,7 +61,7 @@ class OffsetTracker:
             self._lanes.pop(partition, None)
         return forgotten
 
-    def track(self, ticket: InFlight) -> None:
+    def track(self, ticket: Ticket) -> None:
         """Put a ticket in flight, in the order of delivery."""
         raw = ticket.raw
         lane, offset = self._lanes[raw.partition], raw.offset
@@ -141,7 +141,7 @@ class OffsetTracker:
         position has been dealt with, markers included. The tickets are no longer in flight afterwards; if publishing
         them fails, the caller forgets the rest and rewinds.
         """
-        tickets: list[InFlight] = []
+        tickets: list[Ticket] = []
         committable: dict[Partition, int] = {}
         for partition, lane in self._lanes.items():
             offset = self._release_lane(lane, tickets)
@@ -152,7 +152,7 @@ class OffsetTracker:
                 committable[partition] = lane.released = offset
         return Release(tickets, committable)
 
-    def _release_lane(self, lane: _Lane, into: list[InFlight]) -> int | None:
+    def _release_lane(self, lane: _Lane, into: list[Ticket]) -> int | None:
         offset = None
         while lane.tickets and lane.tickets[0].outcome is not None:
             ticket = lane.tickets.popleft()
@@ -161,7 +161,7 @@ class OffsetTracker:
             offset = ticket.raw.offset + 1
         return offset
 
-    def _landed(self, ticket: InFlight) -> None:
+    def _landed(self, ticket: Ticket) -> None:
         self.in_flight -= 1
         self.in_flight_bytes -= ticket.raw.size_bytes
 

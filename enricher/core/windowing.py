@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from enricher.records import Coverage, InFlight, Int32Array, TokenizedArticle, Window
+from enricher.records import Coverage, Int32Array, Ticket, TokenizedArticle, Window
 
 LENGTH_STEP_TOKENS = 16
 """What runs fastest on windows of certain lengths wants multiples of this; where an article is cut, they cost nothing."""
@@ -80,7 +80,7 @@ class WindowCutter:
         self._before, self._after = np.array(before, np.int32), np.array(after, np.int32)
         self._specials_before, self._specials = len(before), len(before) + len(after)
 
-    def cut(self, ticket: InFlight, tokens: TokenizedArticle, now_s: float) -> list[Window]:
+    def cut(self, ticket: Ticket, tokens: TokenizedArticle, now_s: float) -> list[Window]:
         """The windows of one article; none if it has no tokens. The ticket is made ready to take their labels."""
         framed = np.concatenate((self._before, *[part.ids for part in tokens.fields], self._after))
         length, specials_before = len(framed) - self._specials, self._specials_before
@@ -117,7 +117,7 @@ _plan = lru_cache(maxsize=4096)(plan_windows)
 """Articles of the same length are cut alike. News has some thousand lengths; a plan takes about a kilobyte."""
 
 
-def coverage_of(ticket: InFlight) -> Coverage:
+def coverage_of(ticket: Ticket) -> Coverage:
     """How much of the article went through the model."""
     assert ticket.tokens is not None
     return Coverage(tokens=ticket.tokens.length_tokens, windows=ticket.windows, truncated=ticket.tokens.truncated)

@@ -15,7 +15,7 @@ import orjson
 
 from enricher.codec import clipped, encode_record
 from enricher.errors import FatalError, OutputClosed
-from enricher.records import DeadLetter, EnrichedRecord, InFlight, ModelCard, Partition, Release
+from enricher.records import DeadLetter, EnrichedRecord, ModelCard, Partition, Release, Ticket
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -69,11 +69,11 @@ class LineSink:
     def close(self) -> None:
         """Nothing to do: every publish is flushed, and the streams are not ours."""
 
-    def _line(self, ticket: InFlight) -> bytes:
+    def _line(self, ticket: Ticket) -> bytes:
         assert isinstance(ticket.outcome, EnrichedRecord)
         return encode_record(ticket.outcome, self._card) + b"\n"
 
-    def _letter(self, ticket: InFlight) -> bytes:
+    def _letter(self, ticket: Ticket) -> bytes:
         letter = ticket.outcome
         assert isinstance(letter, DeadLetter)
         found = {

@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from enricher.records import DeadLetter, InFlight
+from enricher.records import DeadLetter, Ticket
 
 log = logging.getLogger(__name__)
 
 _MOST_CHARS = 300  # of a reason; the record's header has more of it
 
 
-def log_dead_letters(tickets: Sequence[InFlight]) -> None:
+def log_dead_letters(tickets: Sequence[Ticket]) -> None:
     """Say of each where it was and why. A reason holds no text of the article."""
     for ticket in tickets:
         letter = ticket.outcome

@@ -10,7 +10,7 @@ from functools import partial
 
 from confluent_kafka import KafkaError, Message
 
-from enricher.records import InFlight
+from enricher.records import Ticket
 
 _TOO_LARGE = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE}
 
@@ -19,13 +19,13 @@ class Reports:
     """The failures; that a record was written is not even said (`client.py`)."""
 
     def __init__(self) -> None:
-        self.failed: list[tuple[InFlight, KafkaError]] = []
+        self.failed: list[tuple[Ticket, KafkaError]] = []
 
-    def of(self, ticket: InFlight) -> Callable[[KafkaError | None, Message], None]:
+    def of(self, ticket: Ticket) -> Callable[[KafkaError | None, Message], None]:
         """The client's callback for the record of this ticket."""
         return partial(self._note, ticket)
 
-    def refused(self, size_bytes: Callable[[InFlight], int]) -> tuple[list[InFlight], KafkaError]:
+    def refused(self, size_bytes: Callable[[Ticket], int]) -> tuple[list[Ticket], KafkaError]:
         """The records that the broker will never take, and what it said; `size_bytes` is that of a ticket's output.
 
         It refuses requests, not records, so the blame has to be found: a compacted topic takes no record without a key;
@@ -39,6 +39,6 @@ class Reports:
                 return [t for t, e in self.failed if e.code() == error.code() and t.raw.key is None], error
         return [], self.failed[0][1]
 
-    def _note(self, ticket: InFlight, error: KafkaError | None, _message: Message) -> None:
+    def _note(self, ticket: Ticket, error: KafkaError | None, _message: Message) -> None:
         if error is not None:
             self.failed.append((ticket, error))

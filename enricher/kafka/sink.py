@@ -24,7 +24,7 @@ from enricher.kafka.metadata import partitions_of
 from enricher.kafka.reports import Reports
 from enricher.kafka.retire import CLOSE_WAIT_S, retire
 from enricher.kafka.stopwatch import Stopwatch
-from enricher.records import InFlight, Release
+from enricher.records import Release, Ticket
 from enricher.runtime.watchdog import Guard
 from enricher.stats.counters import Tally
 
@@ -128,13 +128,13 @@ class TransactionalSink:
         steps.done("commit")
         return steps.slow
 
-    def _encoded(self, ticket: InFlight) -> Outgoing:
+    def _encoded(self, ticket: Ticket) -> Outgoing:
         """The ticket's message. That a record is too large for its topic shows only here: then its outcome is the letter."""
         message = self._encoder.outgoing(ticket)
         ticket.outcome = message.letter or ticket.outcome
         return message
 
-    def _produce(self, producer: Producer, tickets: Sequence[InFlight]) -> None:
+    def _produce(self, producer: Producer, tickets: Sequence[Ticket]) -> None:
         self._reports = Reports()
         stopped = self._hand_over(producer, tickets)
         unsent = self._flushed(producer)
@@ -146,7 +146,7 @@ class TransactionalSink:
             message_ = f"{unsent} of {len(tickets)} records were not acknowledged in time"
             raise TransactionTrouble(message_)
 
-    def _hand_over(self, producer: Producer, tickets: Sequence[InFlight]) -> KafkaException | None:
+    def _hand_over(self, producer: Producer, tickets: Sequence[Ticket]) -> KafkaException | None:
         """Give the client every record. In a transaction that failed meanwhile it takes no more: the reports say why."""
         # Each is encoded just before: in the processor's caches the client copies it fast, and its memory is used again.
         for ticket in tickets:

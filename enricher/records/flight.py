@@ -1,6 +1,6 @@
 """What is under way between the two: the ticket of each article, its windows, and what the model says about them.
 
-Everything is frozen but one class: `InFlight`, the ticket, which is filled in as its article moves on and is `finish`ed
+Everything is frozen but `Ticket`, which is filled in as its article moves on and is `finish`ed
 exactly once.
 """
 
@@ -35,8 +35,8 @@ class OwnedLabels(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class InFlight:
-    """The ticket of one article from its arrival to its commit: the one mutable record.
+class Ticket:
+    """One in-flight record, from its arrival to its commit. The only mutable record.
 
     Windows hold the ticket itself. After a rebalance it is `forgotten`, and a late result that lands on it is dropped.
     """
@@ -75,7 +75,7 @@ class Window:
     `i - start + specials_before` of the window. The window's labels count for `[own_start, own_stop)` only.
     """
 
-    ticket: InFlight
+    ticket: Ticket
     ids: Int32Array
     start: int
     own_start: int
@@ -168,7 +168,7 @@ class Release:
     record (transaction markers), or `marks` has something to say of an offset that is committed already.
     """
 
-    tickets: Sequence[InFlight]
+    tickets: Sequence[Ticket]
     committable: Mapping[Partition, int]
     marks: Mapping[Partition, Mark] = field(default_factory=dict)
     """Of partitions in `committable`; one without a mark gets the empty one."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from enricher.records import Batch, DeadLetter, EnrichedRecord, InFlight, Partition, Tombstone
+from enricher.records import Batch, DeadLetter, EnrichedRecord, Partition, Ticket, Tombstone
 from enricher.stats.histogram import LATENCIES_S, RATIOS, SECONDS, WAITS_S, Distribution
 
 
@@ -70,7 +70,7 @@ class Tally:
             return 0.0
         return self.last_commit_s - self.first_read_s
 
-    def count_read(self, tickets: Sequence[InFlight], now_s: float) -> None:
+    def count_read(self, tickets: Sequence[Ticket], now_s: float) -> None:
         """Records arrived, in the order of their offsets per partition."""
         self.read += len(tickets)
         if tickets and self.first_read_s is None:
@@ -92,7 +92,7 @@ class Tally:
         self.batch_fill.add(padded_tokens / budget_tokens)
         self.batch_wait_s.add(now_s - min([window.arrived_s for window in batch.windows]))
 
-    def count_published(self, tickets: Sequence[InFlight], began_s: float, now_s: float) -> None:
+    def count_published(self, tickets: Sequence[Ticket], began_s: float, now_s: float) -> None:
         """A transaction with these tickets was begun and committed."""
         self.transactions += 1
         self.last_commit_s = now_s
@@ -110,7 +110,7 @@ class Tally:
         derived = {"published": self.published, "padding_share": self.padding_share, "working_s": self.working_s}
         return {each.name: _copied(getattr(self, each.name)) for each in fields(self) if each.repr} | derived
 
-    def _count_outcome(self, ticket: InFlight) -> None:
+    def _count_outcome(self, ticket: Ticket) -> None:
         match ticket.outcome:
             case EnrichedRecord(entities=entities):
                 self.records += 1

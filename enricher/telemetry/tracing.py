@@ -16,7 +16,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, set_span_in_context, use_span
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from enricher.records import Batch, DeadLetter, EnrichedRecord, Headers, InFlight, RawRecord
+from enricher.records import Batch, DeadLetter, EnrichedRecord, Headers, RawRecord, Ticket
 from enricher.telemetry.readings import DESTINATION, ERROR_TYPE, GROUP, OPERATION, OUTCOME, SYSTEM
 from enricher.telemetry.spans import MESSAGES, TOKENS, WINDOWS
 
@@ -33,7 +33,7 @@ def trace_of(raw: RawRecord) -> Headers:
 class PassingOn:
     """No spans of our own: the publisher's context goes on to the output as it came."""
 
-    def arrived(self, tickets: Sequence[InFlight]) -> None:
+    def arrived(self, tickets: Sequence[Ticket]) -> None:
         """Note the context of each."""
         for ticket in tickets:
             ticket.trace = trace_of(ticket.raw)
@@ -45,7 +45,7 @@ class PassingOn:
         """Nothing."""
 
     @contextmanager
-    def transaction(self, tickets: Sequence[InFlight]) -> Iterator[None]:
+    def transaction(self, tickets: Sequence[Ticket]) -> Iterator[None]:
         """Nothing."""
         del tickets
         yield
@@ -72,7 +72,7 @@ class Spans:
         self._batches: dict[int, Span] = {}
         """By the batch's `id`: from the engine's door to its labels."""
 
-    def arrived(self, tickets: Sequence[InFlight]) -> None:
+    def arrived(self, tickets: Sequence[Ticket]) -> None:
         """A span for each article that is traced; its context goes on with the output, else the publisher's does."""
         now_ns = time.time_ns()
         for ticket in tickets:
@@ -97,7 +97,7 @@ class Spans:
             span.end()
 
     @contextmanager
-    def transaction(self, tickets: Sequence[InFlight]) -> Iterator[None]:
+    def transaction(self, tickets: Sequence[Ticket]) -> Iterator[None]:
         """A span around it. When it was committed the articles' own end, each linked with it; else nobody hears of them."""
         traced = [ticket for ticket in tickets if ticket.span is not None]
         if not traced:
@@ -115,7 +115,7 @@ class Spans:
         for ticket in traced:
             _end(ticket, span)
 
-    def _begin(self, ticket: InFlight, now_ns: int) -> None:
+    def _begin(self, ticket: Ticket, now_ns: int) -> None:
         context = self._propagator.extract(_text(ticket.trace)) if ticket.trace else Context()
         span = self._tracer.start_span(
             self._process, context, SpanKind.CONSUMER, self._process_attributes, start_time=now_ns
@@ -128,7 +128,7 @@ class Spans:
         ticket.trace = tuple((name, value.encode()) for name, value in carrier.items())
 
 
-def _end(ticket: InFlight, transaction: Span) -> None:
+def _end(ticket: Ticket, transaction: Span) -> None:
     span = cast("Span", ticket.span)
     span.add_link(transaction.get_span_context())
     outcome = ticket.outcome

@@ -12,7 +12,7 @@ from enricher.core.decoding import LabelScheme
 from enricher.core.long_articles import LongArticles
 from enricher.core.windowing import WindowCutter
 from enricher.errors import InvalidArticle
-from enricher.records import Article, DeadLetter, InFlight, RawRecord, TokenizedArticle, Tombstone, Unreadable
+from enricher.records import Article, DeadLetter, RawRecord, Ticket, TokenizedArticle, Tombstone, Unreadable
 from enricher.worker.ports import Lanes, Scheduler, Tokenized
 
 _ARTICLE_CHARS = 64
@@ -34,7 +34,7 @@ class Intake:
     """
 
     decode: Callable[[bytes], Article]
-    tokenizer: Lanes[list[InFlight], Tokenized]
+    tokenizer: Lanes[list[Ticket], Tokenized]
     cutter: WindowCutter
     scheduler: Scheduler
     scheme: LabelScheme
@@ -42,9 +42,9 @@ class Intake:
     moved_s: float = 0.0
     """When the tokenizer last gave something back, or had nothing to do."""
     _long: LongArticles = field(default_factory=LongArticles)
-    _undecoded: deque[InFlight] = field(default_factory=deque)
+    _undecoded: deque[Ticket] = field(default_factory=deque)
     _undecoded_bytes: int = 0
-    _waiting: deque[InFlight] = field(default_factory=deque)
+    _waiting: deque[Ticket] = field(default_factory=deque)
     _waiting_chars: int = 0
     _usual_chars: float = 1_000.0
     """Of an article, as they were lately; of what was refused, its bytes."""
@@ -60,7 +60,7 @@ class Intake:
         """True while tickets are here or with the tokenizer."""
         return bool(self._undecoded or self._waiting or self._long or self.tokenizer.busy)
 
-    def take(self, tickets: Iterable[InFlight]) -> None:
+    def take(self, tickets: Iterable[Ticket]) -> None:
         """Line up new tickets. A record without a value is a tombstone and needs no more."""
         for ticket in tickets:
             if ticket.raw.unreadable is not None:
@@ -128,7 +128,7 @@ class Intake:
         self._undecoded_bytes -= decoded_bytes
         return waiting
 
-    def _decoded(self, ticket: InFlight) -> bool:
+    def _decoded(self, ticket: Ticket) -> bool:
         assert ticket.raw.value is not None
         try:
             _check_headers(ticket.raw)
@@ -138,7 +138,7 @@ class Intake:
             return False
         return True
 
-    def _next_call(self) -> list[InFlight]:
+    def _next_call(self) -> list[Ticket]:
         """What goes to the tokenizer next, in the order of arrival."""
         tickets = [self._waiting.popleft()]
         chars = _chars(tickets[0])
@@ -148,7 +148,7 @@ class Intake:
         self._waiting_chars -= chars
         return tickets
 
-    def _queue(self, ticket: InFlight, tokens: TokenizedArticle | InvalidArticle, now_s: float) -> None:
+    def _queue(self, ticket: Ticket, tokens: TokenizedArticle | InvalidArticle, now_s: float) -> None:
         if isinstance(tokens, InvalidArticle):
             _refuse(ticket, tokens)
             return
@@ -164,11 +164,11 @@ def _check_headers(raw: RawRecord) -> None:
         raise InvalidArticle(f"{omitted.count} headers are more than articles.max_headers allows; none of them is kept")
 
 
-def _value_bytes(ticket: InFlight) -> int:
+def _value_bytes(ticket: Ticket) -> int:
     return _ARTICLE_CHARS + len(ticket.raw.value or b"")
 
 
-def _chars(ticket: InFlight) -> int:
+def _chars(ticket: Ticket) -> int:
     assert ticket.article is not None
     return _ARTICLE_CHARS + ticket.article.length_chars
 
@@ -181,5 +181,5 @@ def _unread(why: Unreadable) -> DeadLetter:
     return DeadLetter("decode", "UnreadableBatch", message)
 
 
-def _refuse(ticket: InFlight, error: InvalidArticle) -> None:
+def _refuse(ticket: Ticket, error: InvalidArticle) -> None:
     ticket.finish(DeadLetter(error.stage, type(error).__name__, str(error)))

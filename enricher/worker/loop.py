@@ -17,7 +17,7 @@ from enricher.codec import write_entities
 from enricher.core.assembly import settle
 from enricher.core.offsets import OffsetTracker, names_of
 from enricher.errors import TransactionTrouble
-from enricher.records import Batch, BatchResult, InFlight, Partition
+from enricher.records import Batch, BatchResult, Partition, Ticket
 from enricher.runtime.wakeup import Bell, Latch
 from enricher.runtime.watchdog import Guard
 from enricher.stats.counters import Tally
@@ -120,7 +120,7 @@ class Worker:
         records = self._source.poll(max(room, 1), wait_s)
         self._isolation.arrived(records)
         arrived_s = self._clock()
-        tickets = [InFlight(raw, arrived_s) for raw in records]
+        tickets = [Ticket(raw, arrived_s) for raw in records]
         for ticket in tickets:
             self._tracker.track(ticket)
             if refusal := self.recovery.refusal_of(ticket.raw) or self._isolation.verdict_on(ticket.raw):

@@ -7,14 +7,14 @@ from contextlib import AbstractContextManager
 from typing import Protocol, TypeVar
 
 from enricher.errors import InvalidArticle
-from enricher.records import Batch, InFlight, Partition, RawRecord, Release, Start, TokenizedArticle, Window
+from enricher.records import Batch, Partition, RawRecord, Release, Start, Ticket, TokenizedArticle, Window
 from enricher.runtime.wakeup import Latch
 from enricher.stats.snapshot import Connection
 
 Item_contra = TypeVar("Item_contra", contravariant=True)
 Result_co = TypeVar("Result_co", covariant=True)
 
-Tokenized = Sequence[tuple[InFlight, TokenizedArticle | InvalidArticle]]
+Tokenized = Sequence[tuple[Ticket, TokenizedArticle | InvalidArticle]]
 """What the tokenizer pool gives back for a handful of tickets."""
 
 
@@ -167,7 +167,7 @@ class Lanes(Protocol[Item_contra, Result_co]):
 class Tracing(Protocol):
     """Spans of articles, batches and transactions. Nothing here blocks or raises."""
 
-    def arrived(self, tickets: Sequence[InFlight]) -> None:
+    def arrived(self, tickets: Sequence[Ticket]) -> None:
         """Records were read: decide which are traced, and what of a trace their outputs pass on."""
 
     def submitted(self, batch: Batch) -> None:
@@ -176,5 +176,5 @@ class Tracing(Protocol):
     def completed(self, batch: Batch) -> None:
         """It came back."""
 
-    def transaction(self, tickets: Sequence[InFlight]) -> AbstractContextManager[None]:
+    def transaction(self, tickets: Sequence[Ticket]) -> AbstractContextManager[None]:
         """Around the transaction that publishes these tickets; they are done when it ends without an exception."""

@@ -19,7 +19,7 @@ from enricher.errors import (
     RefusedOutput,
     TransactionTrouble,
 )
-from enricher.records import DeadLetter, InFlight, Partition, RawRecord
+from enricher.records import DeadLetter, Partition, RawRecord, Ticket
 from enricher.runtime.wakeup import Latch
 from enricher.runtime.watchdog import Guard
 from enricher.worker.ports import PartitionListener, Rivals, Sink, Source
@@ -183,7 +183,7 @@ class Recovery:
         self._in_a_row += 1
 
 
-def _refusal(ticket: InFlight, trouble: RefusedOutput) -> DeadLetter:
+def _refusal(ticket: Ticket, trouble: RefusedOutput) -> DeadLetter:
     """What to write instead of the output that was refused: a dead letter, or a smaller one. Raises BrokerError."""
     letter = ticket.outcome
     if not isinstance(letter, DeadLetter):

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from enricher.core.offsets import OffsetTracker
-from enricher.records import Batch, BatchResult, InFlight, Partition
+from enricher.records import Batch, BatchResult, Partition, Ticket
 from enricher.stats.snapshot import Connection, Levels, WorkerState
 from enricher.worker.intake import Intake
 from enricher.worker.ports import Lanes, Source
@@ -38,7 +38,7 @@ class Gauges:
     held_back: int = 0
     """As it was after the last release."""
     stopping: bool = False
-    publishing: Sequence[InFlight] = ()
+    publishing: Sequence[Ticket] = ()
     """What the running transaction is to publish: no longer in flight, and not yet done."""
     _trouble: _Trouble | None = None
 

@@ -21,13 +21,13 @@ from enricher.records import (
     Coverage,
     DeadLetter,
     EnrichedRecord,
-    InFlight,
     LetterForm,
     ModelCard,
     OmittedHeaders,
     Outcome,
     Partition,
     RawRecord,
+    Ticket,
     Tombstone,
 )
 
@@ -47,9 +47,9 @@ def encoder(*, max_record_bytes: int = 10**6, max_dead_letter_bytes: int = 10**6
     )
 
 
-def finished(raw: RawRecord, outcome: Outcome) -> InFlight:
+def finished(raw: RawRecord, outcome: Outcome) -> Ticket:
     """Make the ticket of `raw`, with its outcome."""
-    ticket = InFlight(raw, arrived_s=0.0)
+    ticket = Ticket(raw, arrived_s=0.0)
     ticket.finish(outcome)
     return ticket
 
@@ -213,7 +213,7 @@ def test_bound_too_small_for_our_own_headers_is_refused_at_start() -> None:
 def test_unfinished_ticket_is_a_bug(raw: RawRecord) -> None:
     """Only finished tickets are released."""
     with pytest.raises(AssertionError):
-        encoder().outgoing(InFlight(raw, arrived_s=0.0))
+        encoder().outgoing(Ticket(raw, arrived_s=0.0))
 
 
 sizes = st.integers(0, 6000)

@@ -10,10 +10,10 @@ import numpy as np
 
 from enricher.records import (
     Article,
-    InFlight,
     OwnedLabels,
     Partition,
     RawRecord,
+    Ticket,
     TokenizedArticle,
     TokenizedField,
     Window,
@@ -49,21 +49,21 @@ def spans_of_words(text: str) -> GivenSpans:
     return GivenSpans(list(range(len(chars))), chars)
 
 
-def ticket_of(title: str, body: str, title_spans: GivenSpans, body_spans: GivenSpans) -> InFlight:
+def ticket_of(title: str, body: str, title_spans: GivenSpans, body_spans: GivenSpans) -> Ticket:
     """A tokenised article that no window has answered for."""
     fields = (
         TokenizedField("title", np.zeros(len(title_spans.words), np.int32), title_spans),
         TokenizedField("body", np.zeros(len(body_spans.words), np.int32), body_spans),
     )
-    return InFlight(raw(0), 0.0, Article("id", title, body), TokenizedArticle(fields))
+    return Ticket(raw(0), 0.0, Article("id", title, body), TokenizedArticle(fields))
 
 
-def answer(ticket: InFlight, labels: Sequence[int], scores: Sequence[float] | None = None) -> None:
+def answer(ticket: Ticket, labels: Sequence[int], scores: Sequence[float] | None = None) -> None:
     """Give the ticket all its labels, as one window that owns everything; scores are 1 where nothing else is said."""
     scores = [1.0] * len(labels) if scores is None else scores
     ticket.answers = [OwnedLabels(0, np.array(labels, np.int32), np.array(scores, np.float32))]
 
 
-def window_of(length: int, arrived_s: float, ticket: InFlight | None = None) -> Window:
+def window_of(length: int, arrived_s: float, ticket: Ticket | None = None) -> Window:
     """A window of some length."""
-    return Window(ticket or InFlight(raw(0), arrived_s), np.zeros(length, np.int32), 0, 0, length, 0, arrived_s)
+    return Window(ticket or Ticket(raw(0), arrived_s), np.zeros(length, np.int32), 0, 0, length, 0, arrived_s)

@@ -17,7 +17,7 @@ from enricher.records import (
     DeadLetter,
     EnrichedRecord,
     Entity,
-    InFlight,
+    Ticket,
     TokenizedArticle,
     TokenizedField,
     Window,
@@ -28,14 +28,14 @@ SCHEME = LabelScheme.from_labels(["O", "B-PER", "I-PER"])
 CUTTER = WindowCutter(10, 4, before=(101,), after=(102,))
 
 
-def cut(body: str) -> tuple[InFlight, list[Window]]:
+def cut(body: str) -> tuple[Ticket, list[Window]]:
     """A ticket and its windows of eight words; ids are the labels that an all-knowing model would give."""
     ids = [2 if word[0].isupper() else 0 for word in body.split()]
     fields = (
         TokenizedField("title", np.zeros(0, np.int32), spans_of_words("")),
         TokenizedField("body", np.array(ids, np.int32), spans_of_words(body)),
     )
-    ticket = InFlight(raw(0), 0.0, Article("id", "", body))
+    ticket = Ticket(raw(0), 0.0, Article("id", "", body))
     return ticket, CUTTER.cut(ticket, TokenizedArticle(fields), 0.0)
 
 

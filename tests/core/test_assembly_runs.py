@@ -18,8 +18,8 @@ from enricher.records import (
     BatchResult,
     DeadLetter,
     EnrichedRecord,
-    InFlight,
     RunLabels,
+    Ticket,
     TokenizedArticle,
     TokenizedField,
     Window,
@@ -35,7 +35,7 @@ CUTTER = WindowCutter(7, 2, before=(101,), after=(102,))
 class Truth:
     """An article whose every word is a letter and a token, with the right labels."""
 
-    ticket: InFlight
+    ticket: Ticket
     windows: list[Window]
     labels: list[int]
 
@@ -57,7 +57,7 @@ def truths(draw: st.DrawFn) -> Truth:
     """Articles of one window and of several."""
     labels = draw(st.lists(st.integers(0, len(LABELS) - 1), min_size=1, max_size=25))
     body = " ".join("a" * len(labels))
-    ticket = InFlight(raw(0), 0.0, Article("id", "", body))
+    ticket = Ticket(raw(0), 0.0, Article("id", "", body))
     part = TokenizedField("body", np.zeros(len(labels), np.int32), spans_of_words(body))
     return Truth(ticket, CUTTER.cut(ticket, TokenizedArticle((part,)), 0.0), labels)
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from enricher.core.attempts import Attempts
-from enricher.records import InFlight, Mark, Partition, RawRecord, Release, Start
+from enricher.records import Mark, Partition, RawRecord, Release, Start, Ticket
 
 HERE, THERE = Partition("articles", 0), Partition("articles", 1)
 MAX_DEATHS, ALONE_ARTICLES = 3, 12
@@ -28,9 +28,9 @@ def begun(mark: Mark, offset: int = 10, *, partition: Partition = HERE, max_deat
     return attempts
 
 
-def ticket(offset: int, partition: Partition = HERE) -> InFlight:
+def ticket(offset: int, partition: Partition = HERE) -> Ticket:
     """A record in flight."""
-    return InFlight(RawRecord(partition, offset, None, None), 0.0)
+    return Ticket(RawRecord(partition, offset, None, None), 0.0)
 
 
 def progress(attempts: Attempts, *offsets: int, partition: Partition = HERE) -> Release:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from enricher.core.batching import BatchRules, LengthBucketScheduler
-from enricher.records import Batch, InFlight, Window
+from enricher.records import Batch, Ticket, Window
 
 Articles = list[list[Window]]
 
@@ -22,7 +22,7 @@ def articles_of(gaps_and_sizes: Sequence[tuple[int, Sequence[int]]]) -> Articles
     articles, ticks = [], 0
     for gap, sizes in gaps_and_sizes:
         ticks += gap
-        ticket = InFlight(raw(0), ticks * TICK_S)
+        ticket = Ticket(raw(0), ticks * TICK_S)
         articles.append([window_of(size, ticks * TICK_S, ticket) for size in sizes])
     return articles
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from enricher.core.batching import BatchRules, LengthBucketScheduler
-from enricher.records import Batch, InFlight, Window
+from enricher.records import Batch, Ticket, Window
 
 RULES = BatchRules(bucket_edges=(8, 16, 32), max_batch_tokens=64, max_wait_s=0.1, run_overhead_tokens=4)
 
@@ -39,7 +39,7 @@ class AnyTraffic(RuleBasedStateMachine):
     def arrive(self, sizes: list[int], pause_s: float) -> None:
         """Time passes with a batch taken at each due time, then the windows of an article come."""
         self.wait(pause_s)
-        ticket = InFlight(raw(0), self.now_s)
+        ticket = Ticket(raw(0), self.now_s)
         self.add([window_of(size, self.now_s, ticket) for size in sizes])
 
     @precondition(lambda self: self.taken)

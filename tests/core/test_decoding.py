@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from enricher.core.decoding import LabelScheme, decode_entities
 from enricher.inference.checkpoint.folder import Checkpoint
 from enricher.inference.tokenizer.articles import ArticleTokenizer
-from enricher.records import Article, Entity, InFlight
+from enricher.records import Article, Entity, Ticket
 
 DATA = Path(__file__).parent.parent / "data"
 GOLD = Path(__file__).parents[2] / "enricher" / "models" / "gold"
@@ -25,14 +25,14 @@ LABELS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
 SCHEME = LabelScheme.from_labels(LABELS)
 
 
-def labelled(body: str, labels: str, title: str = "") -> InFlight:
+def labelled(body: str, labels: str, title: str = "") -> Ticket:
     """One token a word; `labels` names each word's label, title first."""
     ticket = ticket_of(title, body, spans_of_words(title), spans_of_words(body))
     answer(ticket, [LABELS.index(label) for label in labels.split()])
     return ticket
 
 
-def found(ticket: InFlight) -> list[tuple[str, str]]:
+def found(ticket: Ticket) -> list[tuple[str, str]]:
     """Text and label of each entity."""
     return [(entity["text"], entity["label"]) for entity in decode_entities(ticket, SCHEME)]
 
@@ -161,7 +161,7 @@ CHARACTERS = st.sampled_from("aB \u0301\u00a0\n👩\u200d中\U0001d4d0")
 
 
 @st.composite
-def any_tickets(draw: st.DrawFn) -> InFlight:
+def any_tickets(draw: st.DrawFn) -> Ticket:
     """Texts of any characters, cut into any tokens and words, with any labels."""
     parts = []
     for _ in range(2):
@@ -178,7 +178,7 @@ def any_tickets(draw: st.DrawFn) -> InFlight:
 
 
 @given(any_tickets())
-def test_spans_are_ordered_apart_and_inside_their_field(ticket: InFlight) -> None:
+def test_spans_are_ordered_apart_and_inside_their_field(ticket: Ticket) -> None:
     """Whatever the labels: half-open, not empty, trimmed, in order, never overlapping, and the text is the field's."""
     assert ticket.article is not None
     ends = {"title": 0, "body": 0}

@@ -7,7 +7,7 @@ import pytest
 
 from enricher.core import long_articles
 from enricher.core.long_articles import LongArticles
-from enricher.records import InFlight, Partition, RawRecord, Tombstone, Window
+from enricher.records import Partition, RawRecord, Ticket, Tombstone, Window
 
 
 @pytest.fixture(autouse=True)
@@ -16,18 +16,18 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(long_articles, "UNDER_WAY_BYTES", 100)
 
 
-def ticket(value_bytes: int) -> InFlight:
+def ticket(value_bytes: int) -> Ticket:
     """Of a value of that size."""
-    return InFlight(RawRecord(Partition("articles", 0), 0, None, b"x" * value_bytes), 0.0)
+    return Ticket(RawRecord(Partition("articles", 0), 0, None, b"x" * value_bytes), 0.0)
 
 
-def windows(of: InFlight, count: int) -> list[Window]:
+def windows(of: Ticket, count: int) -> list[Window]:
     """So many, cut at 0 s."""
     of.windows = of.windows_left = count
     return [Window(of, np.zeros(4, np.int32), n, n, n + 1, 1, 0.0) for n in range(count)]
 
 
-def begun(articles: LongArticles, *tickets: InFlight) -> list[InFlight]:
+def begun(articles: LongArticles, *tickets: Ticket) -> list[Ticket]:
     """Put these into the line and begin all that may; those that did."""
     for each in tickets:
         articles.wait(each)

@@ -6,15 +6,15 @@ import pytest
 from core.building import P0, raw
 
 from enricher.core.offsets import OffsetTracker
-from enricher.records import HEADER_BYTES, InFlight, RawRecord, Tombstone
+from enricher.records import HEADER_BYTES, RawRecord, Ticket, Tombstone
 
 
-def tracked(*offsets: int, tracker: OffsetTracker | None = None) -> tuple[OffsetTracker, list[InFlight]]:
+def tracked(*offsets: int, tracker: OffsetTracker | None = None) -> tuple[OffsetTracker, list[Ticket]]:
     """A tracker with tickets of these offsets in flight."""
     tracker = tracker or OffsetTracker()
     if P0 not in tracker.partitions:
         tracker.assign([P0])
-    tickets = [InFlight(raw(offset), 0.0) for offset in offsets]
+    tickets = [Ticket(raw(offset), 0.0) for offset in offsets]
     for ticket in tickets:
         tracker.track(ticket)
     return tracker, tickets
@@ -89,7 +89,7 @@ def test_after_forgetting_the_offsets_may_start_again() -> None:
 
 def test_bytes_in_flight_are_those_of_key_value_and_headers() -> None:
     """A record may be large in any of them, and all are held until it is published."""
-    tracker, ticket = OffsetTracker(), InFlight(RawRecord(P0, 5, b"key", b"value", (("name", b"12"), ("n", None))), 0.0)
+    tracker, ticket = OffsetTracker(), Ticket(RawRecord(P0, 5, b"key", b"value", (("name", b"12"), ("n", None))), 0.0)
     tracker.assign([P0])
     tracker.track(ticket)
     assert len("keyvaluename12n") + 2 * HEADER_BYTES == tracker.in_flight_bytes

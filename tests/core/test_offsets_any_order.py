@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from enricher.core.offsets import OffsetTracker
-from enricher.records import InFlight, Partition, Release, Tombstone
+from enricher.records import Partition, Release, Ticket, Tombstone
 
 PARTITIONS = (P0, P1, P2)
 
@@ -35,7 +35,7 @@ class AnyOrder(RuleBasedStateMachine):
         """Partitions that delivered something since their assignment or rewind: then the client knows its position."""
         self.committed = dict.fromkeys(PARTITIONS, 0)
         self.published: dict[Partition, list[int]] = {partition: [] for partition in PARTITIONS}
-        self.in_flight: list[InFlight] = []
+        self.in_flight: list[Ticket] = []
 
     @initialize()
     def begin(self) -> None:
@@ -82,7 +82,7 @@ class AnyOrder(RuleBasedStateMachine):
             return
         position = self.positions[partition]
         for offset in [offset for offset in self.records[partition] if offset >= position][:count]:
-            ticket = InFlight(raw(offset, partition), 0.0)
+            ticket = Ticket(raw(offset, partition), 0.0)
             self.tracker.track(ticket)
             self.in_flight.append(ticket)
             self.positions[partition] = offset + 1

@@ -21,12 +21,12 @@ from enricher.records import (
     Coverage,
     DeadLetter,
     EnrichedRecord,
-    InFlight,
     ModelCard,
     Outcome,
     Partition,
     RawRecord,
     Release,
+    Ticket,
     Tombstone,
 )
 from enricher.worker.ports import Sink
@@ -46,7 +46,7 @@ def release(*outcomes: Outcome) -> Release:
     """Release outcomes as lines from 0 on."""
     tickets = []
     for offset, outcome in enumerate(outcomes):
-        tickets.append(InFlight(RawRecord(PARTITION, offset, None, b"{}"), arrived_s=0.0))
+        tickets.append(Ticket(RawRecord(PARTITION, offset, None, b"{}"), arrived_s=0.0))
         tickets[-1].finish(outcome)
     return Release(tickets, {PARTITION: len(outcomes)})
 
@@ -145,7 +145,7 @@ partition = Partition("a", 0)
 record = EnrichedRecord(Article("1", "", "x" * 1000), (), Coverage(1, 1, False))
 sink = LineSink(sys.stdout.buffer, sys.stderr.buffer, card=ModelCard("m", "d", "p"), committed=lambda _: None)
 while True:
-    ticket = InFlight(RawRecord(partition, 0, None, b""), 0.0)
+    ticket = Ticket(RawRecord(partition, 0, None, b""), 0.0)
     ticket.finish(record)
     try:
         sink.publish(Release([ticket], {partition: 1}))
@@ -183,7 +183,7 @@ def test_sample_articles_go_from_source_to_sink(tmp_path: Path) -> None:
         sink = LineSink(stream, io.BytesIO(), card=CARD, committed=source.note_committed)
         while not source.caught_up():
             records = source.poll(10, 30.0)
-            tickets = [InFlight(raw, arrived_s=0.0) for raw in records]
+            tickets = [Ticket(raw, arrived_s=0.0) for raw in records]
             for ticket in tickets:
                 article = decode_article(ticket.raw.value or b"", max_article_chars=100_000)
                 ticket.finish(EnrichedRecord(article, (), Coverage(tokens=1, windows=1, truncated=False)))

@@ -23,7 +23,7 @@ from enricher.errors import InvalidArticle
 from enricher.inference.run.engine import OnnxEngine
 from enricher.inference.run.model import PreparedModel, prepare
 from enricher.inference.tokenizer.articles import ArticleTokenizer
-from enricher.records import Article, Batch, InFlight, ModelCard, Partition, RawRecord, Window
+from enricher.records import Article, Batch, ModelCard, Partition, RawRecord, Ticket, Window
 
 SCHEMAS = Path(__file__).parents[2] / "schemas"
 LABELS = ("O", "B-PER", "I-PER", "B-ORG", "I-ORG", "B-LOC", "I-LOC")
@@ -56,16 +56,16 @@ def validator(name: str) -> Draft202012Validator:
     return Draft202012Validator(json.loads((SCHEMAS / f"{name}.schema.json").read_text("utf-8")))
 
 
-def windows_of(article: Article, window_tokens: int, overlap_tokens: int) -> tuple[InFlight, list[Window]]:
+def windows_of(article: Article, window_tokens: int, overlap_tokens: int) -> tuple[Ticket, list[Window]]:
     """A ticket with the article's windows, cut as a worker does."""
-    ticket = InFlight(RawRecord(Partition("articles", 0), 7, b"k", b"{}"), 0.0, article=article)
+    ticket = Ticket(RawRecord(Partition("articles", 0), 7, b"k", b"{}"), 0.0, article=article)
     tokens = tokenizer().tokenize([article])[0]
     assert not isinstance(tokens, InvalidArticle)
     before, after = tokenizer().specials_before, tokenizer().specials_after
     return ticket, WindowCutter(window_tokens, overlap_tokens, before, after).cut(ticket, tokens, 0.0)
 
 
-def written(ticket: InFlight) -> Any:  # noqa: ANN401  JSON
+def written(ticket: Ticket) -> Any:  # noqa: ANN401  JSON
     """The record as it goes to Kafka, checked against its schema."""
     card = ModelCard("newswire-minilm", "sha256:6a1f0c", "fp32")
     limits = {"max_record_bytes": 16_000_000, "max_dead_letter_bytes": 16_000_000}

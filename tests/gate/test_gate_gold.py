@@ -12,12 +12,12 @@ from enricher.core.scoring import EntitySpan
 from enricher.errors import FatalError
 from enricher.inference.gate.batches import COMPOSITIONS, by_length, mixed
 from enricher.inference.gate.gold import DEFAULT_GOLD, GoldSet, GoldText, joined, read_gold
-from enricher.records import InFlight, Partition, RawRecord, Window
+from enricher.records import Partition, RawRecord, Ticket, Window
 
 
 def window(length_tokens: int) -> Window:
     """A window of no article."""
-    ticket = InFlight(RawRecord(Partition("", 0), 0, None, None), 0.0)
+    ticket = Ticket(RawRecord(Partition("", 0), 0, None, None), 0.0)
     return Window(ticket, np.zeros(length_tokens, np.int32), 0, 0, length_tokens, 0, 0.0)
 
 

@@ -12,7 +12,7 @@ from enricher.inference.graph.packed_cpu import GatheredFloat32
 from enricher.inference.run.engine import OnnxEngine
 from enricher.inference.run.model import PreparedModel, open_model, prepare_form
 from enricher.inference.tokenizer.articles import ArticleTokenizer
-from enricher.records import InFlight, Partition, RawRecord, Window
+from enricher.records import Partition, RawRecord, Ticket, Window
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -57,7 +57,7 @@ def window() -> Callable[[Sequence[int]], Window]:
     """Make a window of no article from ids, special tokens included."""
 
     def make(ids: Sequence[int]) -> Window:
-        ticket = InFlight(RawRecord(Partition("articles", 0), 0, None, None), arrived_s=0.0)
+        ticket = Ticket(RawRecord(Partition("articles", 0), 0, None, None), arrived_s=0.0)
         return Window(
             ticket,
             np.array(ids, np.int32),

@@ -207,13 +207,13 @@ import numpy as np
 from enricher.inference.run.engine import OnnxEngine
 from enricher.inference.graph.catalogue import forms_for
 from enricher.inference.run.model import open_model, prepare_form
-from enricher.records import Batch, InFlight, Partition, RawRecord, Window
+from enricher.records import Batch, Ticket, Partition, RawRecord, Window
 
 form = next(each for each in forms_for("cpu") if each.name == sys.argv[3])
 engine = OnnxEngine(
     prepare_form(open_model(sys.argv[1]), form, "cpu", cache_dir=Path(sys.argv[2])), threads_per_run=1, pad_id=0
 )
-ticket = InFlight(RawRecord(Partition("", 0), 0, None, None), 0.0)
+ticket = Ticket(RawRecord(Partition("", 0), 0, None, None), 0.0)
 ids = np.full(150, 7, np.int32)
 batch = Batch((Window(ticket, ids, start=0, own_start=0, own_stop=0, specials_before=0, arrived_s=0.0),) * 1024)
 engine.run(Batch(batch.windows[:2]))

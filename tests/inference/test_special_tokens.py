@@ -13,7 +13,7 @@ from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizer
 from enricher.core.decoding import LabelScheme, decode_entities
 from enricher.inference.checkpoint.folder import Checkpoint
 from enricher.inference.tokenizer.articles import ArticleTokenizer
-from enricher.records import Article, InFlight, OwnedLabels, Partition, RawRecord, TokenizedArticle, TokenizedField
+from enricher.records import Article, OwnedLabels, Partition, RawRecord, Ticket, TokenizedArticle, TokenizedField
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -117,7 +117,7 @@ def entities_of(tokenizer: ArticleTokenizer, text: str, label: int) -> list[tupl
     article = Article("1", "", text)
     (tokens,) = tokenizer.tokenize([article])
     assert isinstance(tokens, TokenizedArticle)
-    ticket = InFlight(RawRecord(Partition("", 0), 0, None, None), arrived_s=0.0, article=article)
+    ticket = Ticket(RawRecord(Partition("", 0), 0, None, None), arrived_s=0.0, article=article)
     ticket.tokens = tokens
     length = tokens.length_tokens
     ticket.answers = [OwnedLabels(0, np.full(length, label, np.int32), np.ones(length, np.float32))]

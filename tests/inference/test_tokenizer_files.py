@@ -25,10 +25,10 @@ from enricher.records import (
     Batch,
     BatchResult,
     EnrichedRecord,
-    InFlight,
     Partition,
     RawRecord,
     RunLabels,
+    Ticket,
     TokenizedArticle,
 )
 
@@ -155,7 +155,7 @@ def test_words_are_what_white_space_parts_where_the_tokenizer_does_not_split(
     article = Article("1", "Rom", "Anna in Rom.")
     (tokens,) = tokenizer.tokenize([article])
     assert isinstance(tokens, TokenizedArticle)
-    ticket = InFlight(RawRecord(Partition("", 0), 0, None, None), arrived_s=0.0, article=article)
+    ticket = Ticket(RawRecord(Partition("", 0), 0, None, None), arrived_s=0.0, article=article)
     (window,) = WindowCutter(60, 4, (), ()).cut(ticket, tokens, 0.0)
     scheme = LabelScheme.from_labels(["O", "B-PER", "B-LOC"])
     (at,) = (tokens.fields[0].ids == tokens.fields[0].ids[0]).nonzero()
@@ -181,7 +181,7 @@ def test_a_model_that_is_padded_by_its_file_runs_like_any_other(tmp_path: Path) 
     article = Article("1", "", "Anna in Rom " * 5)
     (tokens,) = ours.tokenize([article])
     assert isinstance(tokens, TokenizedArticle)
-    ticket = InFlight(RawRecord(Partition("", 0), 0, None, None), arrived_s=0.0, article=article)
+    ticket = Ticket(RawRecord(Partition("", 0), 0, None, None), arrived_s=0.0, article=article)
     windows = WindowCutter(60, 4, ours.specials_before, ours.specials_after).cut(ticket, tokens, 0.0)
     (answer,) = by_window(OnnxEngine(model, threads_per_run=1, pad_id=ours.pad_id).run(Batch(tuple(windows))))
     assert isinstance(answer, WindowLabels)

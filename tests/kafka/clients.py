@@ -14,7 +14,7 @@ from enricher.kafka.client import KafkaConfig
 from enricher.kafka.limits import TopicLimits
 from enricher.kafka.sink import TransactionalSink
 from enricher.kafka.source import KafkaSource
-from enricher.records import Article, Coverage, EnrichedRecord, InFlight, ModelCard, Partition, RawRecord, Release
+from enricher.records import Article, Coverage, EnrichedRecord, ModelCard, Partition, RawRecord, Release, Ticket
 from enricher.stats.counters import Tally
 
 CARD = ModelCard(name="none", digest="0" * 64, precision="fp32")
@@ -135,14 +135,14 @@ def sink_for(
     return sink, tally
 
 
-def finished(raw: RawRecord) -> InFlight:
+def finished(raw: RawRecord) -> Ticket:
     """A ticket whose article was enriched, without entities."""
-    ticket = InFlight(raw, arrived_s=0.0)
+    ticket = Ticket(raw, arrived_s=0.0)
     ticket.finish(EnrichedRecord(Article("a", "", "b"), (), Coverage(1, 1, truncated=False)))
     return ticket
 
 
-def release_of(records: Sequence[RawRecord], ticket: Callable[[RawRecord], InFlight] = finished) -> Release:
+def release_of(records: Sequence[RawRecord], ticket: Callable[[RawRecord], Ticket] = finished) -> Release:
     """A release of these records, in their order."""
     committable = {record.partition: record.offset + 1 for record in records}
     return Release([ticket(record) for record in records], committable)

@@ -7,13 +7,13 @@ import logging
 import pytest
 
 from enricher.kafka.letters import log_dead_letters
-from enricher.records import DeadLetter, InFlight, Outcome, Partition, RawRecord, Tombstone
+from enricher.records import DeadLetter, Outcome, Partition, RawRecord, Ticket, Tombstone
 from enricher.telemetry.logs import Repeats
 
 
-def ticket(offset: int, outcome: Outcome) -> InFlight:
+def ticket(offset: int, outcome: Outcome) -> Ticket:
     """One that is finished."""
-    made = InFlight(RawRecord(Partition("articles", 3), offset, None, b"a text"), arrived_s=0.0)
+    made = Ticket(RawRecord(Partition("articles", 3), offset, None, b"a text"), arrived_s=0.0)
     made.finish(outcome)
     return made
 

@@ -27,7 +27,7 @@ from enricher.errors import (
 )
 from enricher.kafka.client import KafkaConfig
 from enricher.kafka.sink import TransactionalSink
-from enricher.records import DeadLetter, InFlight, RawRecord
+from enricher.records import DeadLetter, RawRecord, Ticket
 from enricher.stats.counters import Tally
 
 pytestmark = pytest.mark.broker
@@ -186,8 +186,8 @@ def test_dead_letters_keep_the_raw_record_and_tombstones_pass(topics: Topics) ->
     source, _ = opened(config)
     sink, _ = sink_for(source, config, encoder=encoder(max_dead_letter_bytes=20_000))
 
-    def dead(raw: RawRecord) -> InFlight:
-        ticket = InFlight(raw, arrived_s=0.0)
+    def dead(raw: RawRecord) -> Ticket:
+        ticket = Ticket(raw, arrived_s=0.0)
         ticket.finish(DeadLetter("decode", "InvalidArticle", "not JSON"))
         return ticket
 

@@ -16,7 +16,7 @@ from enricher.errors import ProducerFenced, RefusedOutput, TransactionTrouble
 from enricher.kafka.client import KafkaConfig
 from enricher.kafka.reports import Reports
 from enricher.kafka.sink import TransactionalSink
-from enricher.records import Article, Coverage, DeadLetter, EnrichedRecord, InFlight, Partition, RawRecord
+from enricher.records import Article, Coverage, DeadLetter, EnrichedRecord, Partition, RawRecord, Ticket
 from enricher.stats.counters import Tally
 
 pytestmark = pytest.mark.broker
@@ -31,11 +31,11 @@ class _OneByOne(Producer):
         self.flush(20)
 
 
-def dead_if_bad(raw: RawRecord) -> InFlight:
+def dead_if_bad(raw: RawRecord) -> Ticket:
     """A dead letter for a value `bad`, else an enriched record."""
     if raw.value != b"bad":
         return finished(raw)
-    ticket = InFlight(raw, arrived_s=0.0)
+    ticket = Ticket(raw, arrived_s=0.0)
     ticket.finish(DeadLetter("decode", "InvalidArticle", "not JSON"))
     return ticket
 
@@ -137,8 +137,8 @@ def test_of_refused_records_the_one_with_the_largest_output_is_named(topics: Top
     source, _ = opened(config)
     sink, _ = sink_for(source, config, limits=NotTold(config, lambda: source.watch.client))
 
-    def enriched(raw: RawRecord) -> InFlight:
-        ticket = InFlight(raw, arrived_s=0.0)
+    def enriched(raw: RawRecord) -> Ticket:
+        ticket = Ticket(raw, arrived_s=0.0)
         article = Article("x" * 3_000 if raw.value == b"short" else "a", "", "b")
         ticket.finish(EnrichedRecord(article, (), Coverage(1, 1, truncated=False)))
         return ticket

@@ -16,7 +16,7 @@ from enricher.core.commit_metadata import CommitMetadata
 from enricher.errors import SettingsError, TransactionTrouble
 from enricher.kafka.client import KafkaConfig
 from enricher.kafka.source import KafkaSource
-from enricher.records import DeadLetter, InFlight, Mark, Partition, RawRecord, Release, Start
+from enricher.records import DeadLetter, Mark, Partition, RawRecord, Release, Start, Ticket
 
 pytestmark = pytest.mark.broker
 
@@ -34,9 +34,9 @@ def admin_of(topics: Topics) -> AdminClient:
     return AdminClient({"bootstrap.servers": topics.bootstrap_servers})
 
 
-def dead(raw: RawRecord) -> InFlight:
+def dead(raw: RawRecord) -> Ticket:
     """A ticket that ends as a dead letter."""
-    ticket = InFlight(raw, arrived_s=0.0)
+    ticket = Ticket(raw, arrived_s=0.0)
     ticket.finish(DeadLetter("decode", "InvalidArticle", "not JSON"))
     return ticket
 

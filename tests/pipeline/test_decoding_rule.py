@@ -33,9 +33,9 @@ from enricher.inference.tokenizer.articles import ArticleTokenizer
 from enricher.records import (
     Article,
     EnrichedRecord,
-    InFlight,
     Partition,
     RawRecord,
+    Ticket,
     TokenizedArticle,
     TokenizedField,
 )
@@ -90,7 +90,7 @@ def worker_entities(
     article: Article, tokens: TokenizedArticle, labels: LabelScheme, logits: Float32Array, cutter: WindowCutter
 ) -> list[tuple[str, Found]]:
     """What a worker makes of a model that gives these logits: windows in any order, and any answer where they overlap."""
-    ticket = InFlight(RawRecord(Partition("articles", 0), 0, None, None), 0.0, article=article)
+    ticket = Ticket(RawRecord(Partition("articles", 0), 0, None, None), 0.0, article=article)
     shares = np.exp(logits - logits.max(axis=1, keepdims=True))
     best, scores = logits.argmax(1).astype(np.int32), (shares.max(1) / shares.sum(1)).astype(np.float32)
     windows = cutter.cut(ticket, tokens, 0.0)

@@ -30,10 +30,10 @@ from enricher.records import (
     DeadLetter,
     EnrichedRecord,
     Entity,
-    InFlight,
     ModelCard,
     Partition,
     RawRecord,
+    Ticket,
 )
 
 SCHEMAS = Path(__file__).parents[2] / "schemas"
@@ -216,7 +216,7 @@ def test_written_dead_letter_headers_are_valid(
 ) -> None:
     """Whatever the reason, the time, the size and the topic, the headers pass their schema."""
     raw = replace(RAW, value=bytes(value_bytes), headers=(("x", None),), topic_id=topic_id)
-    ticket = InFlight(raw, arrived_s=0.0)
+    ticket = Ticket(raw, arrived_s=0.0)
     ticket.finish(letter)
     encoder = Encoder(CARD, version="0.1.0", max_record_bytes=8192, max_dead_letter_bytes=8192, clock=lambda: time_s)
     written = {name: None if value is None else value.decode() for name, value in encoder.outgoing(ticket).headers}

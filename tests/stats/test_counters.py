@@ -12,9 +12,9 @@ from enricher.records import (
     DeadLetter,
     EnrichedRecord,
     Entity,
-    InFlight,
     Partition,
     RawRecord,
+    Ticket,
     Tombstone,
     Window,
 )
@@ -22,9 +22,9 @@ from enricher.stats.counters import Tally
 from enricher.stats.histogram import Distribution
 
 
-def ticket(offset: int, timestamp_s: float | None = None) -> InFlight:
+def ticket(offset: int, timestamp_s: float | None = None) -> Ticket:
     """An article that arrived at 1 s."""
-    return InFlight(RawRecord(Partition("articles", 0), offset, b"k", b"v", (), timestamp_s), 1.0)
+    return Ticket(RawRecord(Partition("articles", 0), offset, b"k", b"v", (), timestamp_s), 1.0)
 
 
 def numbers_of(distribution: Distribution) -> tuple[int, float]:

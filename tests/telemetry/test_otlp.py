@@ -12,7 +12,7 @@ from telemetry.building import observed
 from telemetry.receiver import Received, grpc_receiver, http_receiver
 
 from enricher.errors import SettingsError
-from enricher.records import InFlight, Partition, RawRecord, Tombstone
+from enricher.records import Partition, RawRecord, Ticket, Tombstone
 from enricher.telemetry.instruments import INSTRUMENTS, Kind
 from enricher.telemetry.otlp import exported_metrics, exported_spans, resource_of, wanted
 
@@ -28,9 +28,9 @@ def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def one_article() -> InFlight:
+def one_article() -> Ticket:
     """As it was read."""
-    return InFlight(RawRecord(Partition("articles", 0), 5, b"k", b"v"), 0.0)
+    return Ticket(RawRecord(Partition("articles", 0), 5, b"k", b"v"), 0.0)
 
 
 def export_all() -> None:

@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, DEFAULT_ON, Sampler
 from opentelemetry.trace import SpanContext
 
 from enricher.errors import TransactionTrouble
-from enricher.records import Batch, DeadLetter, Headers, InFlight, Partition, RawRecord, Tombstone, Window
+from enricher.records import Batch, DeadLetter, Headers, Partition, RawRecord, Ticket, Tombstone, Window
 from enricher.telemetry.spans import SPANS
 from enricher.telemetry.tracing import PassingOn, Spans
 from enricher.worker.ports import Tracing
@@ -46,12 +46,12 @@ def tracing(sampler: Sampler = DEFAULT_ON) -> Traced:
     return spans, finished
 
 
-def ticket(headers: Headers = (), offset: int = 0) -> InFlight:
+def ticket(headers: Headers = (), offset: int = 0) -> Ticket:
     """An article that was just read."""
-    return InFlight(RawRecord(Partition("articles", 0), offset, b"k", b"v", headers), 0.0)
+    return Ticket(RawRecord(Partition("articles", 0), offset, b"k", b"v", headers), 0.0)
 
 
-def batch_of(*tickets: InFlight) -> Batch:
+def batch_of(*tickets: Ticket) -> Batch:
     """A batch with two windows of each."""
     return Batch(tuple(Window(each, np.zeros(4, np.int32), 0, 0, 4, 0, 0.0) for each in tickets for _ in range(2)))
 
@@ -63,7 +63,7 @@ def context_of(span: ReadableSpan) -> SpanContext:
     return context
 
 
-def through(spans: Tracing, *tickets: InFlight) -> None:
+def through(spans: Tracing, *tickets: Ticket) -> None:
     """All the way: two batches each, then the transaction."""
     spans.arrived(tickets)
     batches = [batch_of(*tickets), batch_of(*tickets)]

@@ -17,8 +17,8 @@ from enricher.records import (
     Batch,
     BatchResult,
     FieldName,
-    InFlight,
     Int32Array,
+    Ticket,
     TokenizedArticle,
     TokenizedField,
     Window,
@@ -61,7 +61,7 @@ class FakeSpans:
         return [match.span() for match in re.finditer(r"\S+", self.text)][token]
 
 
-def tokenize(tickets: list[InFlight]) -> Tokenized:
+def tokenize(tickets: list[Ticket]) -> Tokenized:
     """One token a word: a name is written large, "poison" breaks the engine, "untokenizable" the tokenizer."""
     return [(ticket, _tokenized(ticket.article)) for ticket in tickets if ticket.article]
 

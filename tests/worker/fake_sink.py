@@ -12,7 +12,7 @@ from worker.fake_log import FakeLog, Producer, ProducerFenced
 from worker.faults import Fault, Late, no_fault
 
 from enricher.errors import Fenced, RefusedOutput, TransactionTrouble
-from enricher.records import DeadLetter, EnrichedRecord, InFlight, LetterForm, Outcome, Partition, Release
+from enricher.records import DeadLetter, EnrichedRecord, LetterForm, Outcome, Partition, Release, Ticket
 
 OUTPUT, DEAD_LETTERS = "entities", "dead-letters"
 KILLED = "it kills"
@@ -116,7 +116,7 @@ class FakeSink:
             raise TransactionTrouble("nobody knows whether the commit took effect") from error
         producer.commit()
 
-    def _placed(self, ticket: InFlight) -> tuple[Partition, Output]:
+    def _placed(self, ticket: Ticket) -> tuple[Partition, Output]:
         """Where an outcome goes: the input's partition of the topic for its kind."""
         assert ticket.outcome is not None
         raw, topic = ticket.raw, DEAD_LETTERS if isinstance(ticket.outcome, DeadLetter) else OUTPUT

@@ -16,7 +16,7 @@ from worker.world import INVALID, RULES
 from enricher.core.batching import LengthBucketScheduler
 from enricher.core.decoding import LabelScheme
 from enricher.core.windowing import WindowCutter
-from enricher.records import DeadLetter, InFlight, OmittedHeaders, Partition, RawRecord, Tombstone
+from enricher.records import DeadLetter, OmittedHeaders, Partition, RawRecord, Ticket, Tombstone
 from enricher.worker import intake as intake_module
 from enricher.worker.intake import Intake
 from enricher.worker.ports import Tokenized
@@ -25,7 +25,7 @@ PER_CALL, EACH = 1_000, 64
 """Characters that go to the tokenizer at once; what an article counts beside its text."""
 
 
-def intake(calls: int = 1_000) -> tuple[Intake, FakeLanes[list[InFlight], Tokenized]]:
+def intake(calls: int = 1_000) -> tuple[Intake, FakeLanes[list[Ticket], Tokenized]]:
     """One whose tokenizer takes so many calls, and answers none."""
     clock = FakeClock()
     lanes = FakeLanes(tokenize, clock=clock, bell=FakeBell(clock), random=Random(0), limit=calls)
@@ -33,13 +33,13 @@ def intake(calls: int = 1_000) -> tuple[Intake, FakeLanes[list[InFlight], Tokeni
     return Intake(decode, lanes, cutter, scheduler, LabelScheme.from_labels(LABELS), chars_per_call=PER_CALL), lanes
 
 
-def tickets(lengths_chars: Sequence[int]) -> list[InFlight]:
+def tickets(lengths_chars: Sequence[int]) -> list[Ticket]:
     """Articles of so many characters."""
     values = [article_value("", "x" * length) for length in lengths_chars]
-    return [InFlight(RawRecord(Partition("t", 0), offset, None, value), 0.0) for offset, value in enumerate(values)]
+    return [Ticket(RawRecord(Partition("t", 0), offset, None, value), 0.0) for offset, value in enumerate(values)]
 
 
-def counted(call: Sequence[InFlight]) -> int:
+def counted(call: Sequence[Ticket]) -> int:
     """The size of a call."""
     return sum(EACH + ticket.article.length_chars for ticket in call if ticket.article)
 
@@ -90,7 +90,7 @@ def test_where_the_tokenizer_is_full_nothing_may_come() -> None:
 def test_what_cannot_be_read_never_gets_to_the_tokenizer() -> None:
     """It has its dead letter, and takes no room."""
     room, lanes = intake()
-    ticket = InFlight(RawRecord(Partition("t", 0), 0, None, INVALID), 0.0)
+    ticket = Ticket(RawRecord(Partition("t", 0), 0, None, INVALID), 0.0)
     room.take([ticket])
     room.advance(0.0)
     assert isinstance(ticket.outcome, DeadLetter)
@@ -129,7 +129,7 @@ def test_refused_values_count_for_how_large_articles_are_lately() -> None:
     room, _ = intake(calls=4)
     assert room.room == 4
     for value in [b"x" * 100_000] * 4:
-        room.take([InFlight(RawRecord(Partition("t", 0), 0, None, value), 0.0)])
+        room.take([Ticket(RawRecord(Partition("t", 0), 0, None, value), 0.0)])
         room.advance(0.0)
     assert room.room == 1
 
@@ -138,9 +138,7 @@ def test_an_article_with_too_many_headers_is_a_dead_letter_and_a_tombstone_is_on
     """The reason says how many there were. A tombstone's headers never went anywhere, and a deletion is not lost."""
     room, lanes = intake()
     article, tombstone = (
-        InFlight(
-            RawRecord(Partition("t", 0), offset, None, value, omitted_headers=OmittedHeaders(95_000, 190_000)), 0.0
-        )
+        Ticket(RawRecord(Partition("t", 0), offset, None, value, omitted_headers=OmittedHeaders(95_000, 190_000)), 0.0)
         for offset, value in enumerate([article_value("", "x"), None])
     )
     room.take([article, tombstone])

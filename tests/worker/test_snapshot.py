@@ -8,18 +8,18 @@ import pytest
 from worker.world import INPUT, World
 
 from enricher.core.offsets import OffsetTracker
-from enricher.records import InFlight, Partition, RawRecord, Tombstone
+from enricher.records import Partition, RawRecord, Ticket, Tombstone
 from enricher.stats.snapshot import Connection, Unstable, WorkerState
 
 ZERO, ONE = Partition(INPUT, 0), Partition(INPUT, 1)
 
 
-def ticket(partition: Partition, offset: int, timestamp_s: float | None) -> InFlight:
+def ticket(partition: Partition, offset: int, timestamp_s: float | None) -> Ticket:
     """An article that was read, published then."""
-    return InFlight(RawRecord(partition, offset, b"k", b"v", (), timestamp_s), 0.0)
+    return Ticket(RawRecord(partition, offset, b"k", b"v", (), timestamp_s), 0.0)
 
 
-def tracker(*tickets: InFlight) -> OffsetTracker:
+def tracker(*tickets: Ticket) -> OffsetTracker:
     """With both partitions, and these in flight."""
     made = OffsetTracker()
     made.assign([ZERO, ONE])

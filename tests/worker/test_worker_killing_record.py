@@ -16,7 +16,7 @@ from worker.world import INPUT, KILLER, LIMITS, LONG, SHORT, Process, World
 
 from enricher.errors import TransactionTrouble
 from enricher.files import LineSource
-from enricher.records import InFlight, Mark, Partition
+from enricher.records import Mark, Partition, Ticket
 from enricher.worker.pacing import Limits
 
 FIRST, SECOND = Partition(INPUT, 0), Partition(INPUT, 1)
@@ -134,7 +134,7 @@ def test_a_suspect_partition_leaves_room_for_one_record_in_the_whole_worker() ->
     engine, tokenizer, taken = life.process.engine, life.process.tokenizer, list[tuple[int, int, int]]()
     submit = tokenizer.submit
 
-    def note(item: list[InFlight]) -> None:
+    def note(item: list[Ticket]) -> None:
         if life.alone:
             taken.append((len(item), tokenizer.busy, engine.busy))
         submit(item)

@@ -9,7 +9,7 @@ from worker.faults import Fault, Faults, no_fault
 from worker.world import INPUT, INVALID, LIMITS, LONG, SHORT, Process, World
 
 from enricher.errors import TransactionTrouble
-from enricher.records import InFlight, Partition, RawRecord
+from enricher.records import Partition, RawRecord, Ticket
 
 FIRST, SECOND = Partition(INPUT, 0), Partition(INPUT, 1)
 
@@ -101,7 +101,7 @@ def test_tokens_of_a_partition_that_is_gone_are_dropped() -> None:
 def test_articles_that_wait_for_the_tokenizer_are_dropped_with_their_partition() -> None:
     """Nobody tokenises what nobody waits for."""
     world, process = world_with_one_worker()
-    ticket = InFlight(RawRecord(FIRST, 0, None, SHORT), 0.0)
+    ticket = Ticket(RawRecord(FIRST, 0, None, SHORT), 0.0)
     process.intake.take([ticket])
     assert process.intake.busy
     ticket.forgotten = True

@@ -19,7 +19,7 @@ from enricher.core.batching import BatchRules, LengthBucketScheduler
 from enricher.core.decoding import LabelScheme
 from enricher.core.offsets import OffsetTracker
 from enricher.core.windowing import WindowCutter
-from enricher.records import Batch, BatchResult, InFlight, Partition
+from enricher.records import Batch, BatchResult, Partition, Ticket
 from enricher.stats.counters import Tally
 from enricher.telemetry.tracing import PassingOn
 from enricher.worker.intake import Intake
@@ -70,7 +70,7 @@ class Process:
     worker: Worker
     source: FakeSource
     sink: FakeSink
-    tokenizer: FakeLanes[list[InFlight], Tokenized]
+    tokenizer: FakeLanes[list[Ticket], Tokenized]
     engine: FakeLanes[Batch, BatchResult]
     bell: FakeBell
     intake: Intake

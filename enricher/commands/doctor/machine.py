@@ -14,7 +14,7 @@ from enricher.commands.doctor.findings import Finding, Voice
 from enricher.core.assembly import settle
 from enricher.core.decoding import LabelScheme
 from enricher.errors import ModelError, SettingsError
-from enricher.records import Article, Batch, EnrichedRecord, InFlight, Partition, RawRecord
+from enricher.records import Article, Batch, EnrichedRecord, Partition, RawRecord, Ticket
 from enricher.settings import Settings
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def _sentence(settings: Settings, model: Model) -> Finding:
     from enricher.app import window_cutter  # noqa: PLC0415  it imports ONNX Runtime
 
     article = Article("doctor", "", _SENTENCE)
-    ticket = InFlight(RawRecord(Partition("", 0), 0, None, None), 0.0, article=article)
+    ticket = Ticket(RawRecord(Partition("", 0), 0, None, None), 0.0, article=article)
     tokens = model.tokenizer.tokenize([article])[0]
     if isinstance(tokens, Exception):
         return _say.fail("one sentence", str(tokens), "The tokenizer does not fit the model.")

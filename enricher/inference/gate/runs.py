@@ -20,7 +20,7 @@ from enricher.errors import FatalError, ModelError
 from enricher.inference.run.advice import advice_for
 from enricher.inference.run.device import SESSION_ERRORS, default_lanes, open_session
 from enricher.inference.tokenizer.articles import ArticleTokenizer
-from enricher.records import Article, EnrichedRecord, InFlight, Partition, RawRecord, RunLabels, TokenizedArticle
+from enricher.records import Article, EnrichedRecord, Partition, RawRecord, RunLabels, Ticket, TokenizedArticle
 
 if TYPE_CHECKING:
     from enricher.inference.checkpoint.folder import Checkpoint
@@ -130,7 +130,7 @@ class FormRunner:
         run = RunLabels(windows, form.starts(windows, labels.shape), labels.reshape(-1), scores.reshape(-1))
         return run, logits.reshape(-1, logits.shape[-1])
 
-    def _entities(self, ticket: InFlight) -> tuple[EntitySpan, ...]:
+    def _entities(self, ticket: Ticket) -> tuple[EntitySpan, ...]:
         if ticket.windows == 0:
             finish_enriched(ticket, self._scheme)
         assert isinstance(ticket.outcome, EnrichedRecord), "every window of it was settled"
@@ -140,7 +140,7 @@ class FormRunner:
 class _Answers:
     """The arrays of a run while it fills: each token from the window that owns it."""
 
-    def __init__(self, texts: TokenizedTexts, tickets: Sequence[InFlight], labels: int) -> None:
+    def __init__(self, texts: TokenizedTexts, tickets: Sequence[Ticket], labels: int) -> None:
         lengths = texts.lengths_tokens
         self._first = dict(zip(tickets, (np.cumsum(lengths) - lengths).tolist(), strict=True))
         tokens = int(lengths.sum())
@@ -158,5 +158,5 @@ class _Answers:
             self.logits[here] = logits[owned]
 
 
-def _ticket(article: Article) -> InFlight:
-    return InFlight(RawRecord(Partition("gold", 0), 0, None, None), 0.0, article=article)
+def _ticket(article: Article) -> Ticket:
+    return Ticket(RawRecord(Partition("gold", 0), 0, None, None), 0.0, article=article)

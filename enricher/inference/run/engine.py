@@ -19,7 +19,7 @@ import numpy as np
 from enricher.errors import ModelError
 from enricher.inference.run.device import SESSION_ERRORS, default_lanes, open_session
 from enricher.inference.run.memory import OUT_OF_MEMORY, Turns, in_halves, is_out_of_memory, joined, ran_out
-from enricher.records import Batch, BatchResult, InFlight, Partition, RawRecord, RunLabels, Window, WindowFailure
+from enricher.records import Batch, BatchResult, Partition, RawRecord, RunLabels, Ticket, Window, WindowFailure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -190,7 +190,7 @@ class OnnxEngine:
 
     def _padding(self, length_tokens: int, count: int = 1) -> Batch:
         """Windows of padding, of no article."""
-        ticket = InFlight(RawRecord(Partition("", 0), 0, None, None), arrived_s=0.0)
+        ticket = Ticket(RawRecord(Partition("", 0), 0, None, None), arrived_s=0.0)
         ids = np.full(length_tokens, self._pad_id, np.int32)
         return Batch((Window(ticket, ids, start=0, own_start=0, own_stop=0, specials_before=0, arrived_s=0.0),) * count)
 

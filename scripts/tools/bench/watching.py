@@ -15,7 +15,7 @@ from typing import Any
 from unittest.mock import patch
 
 from enricher.app import Model, kafka_worker
-from enricher.records import InFlight
+from enricher.records import Ticket
 from enricher.settings import Settings
 from enricher.stats.counters import Tally
 from enricher.worker.loop import Worker
@@ -47,13 +47,13 @@ class WatchedTally(Tally):
         self._broker_pids = broker_pids
         self.began = self.ended = Moment(0.0, 0.0, 0.0, 0.0)
 
-    def count_read(self, tickets: Sequence[InFlight], now_s: float) -> None:
+    def count_read(self, tickets: Sequence[Ticket], now_s: float) -> None:
         """Records arrived."""
         if tickets and not self.read:
             self.began = Moment.now(self._broker_pids())
         super().count_read(tickets, now_s)
 
-    def count_published(self, tickets: Sequence[InFlight], began_s: float, now_s: float) -> None:
+    def count_published(self, tickets: Sequence[Ticket], began_s: float, now_s: float) -> None:
         """A transaction with these tickets was committed."""
         super().count_published(tickets, began_s, now_s)
         self.ended = Moment.now(self._broker_pids())

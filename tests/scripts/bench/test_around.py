@@ -12,9 +12,9 @@ from enricher.records import (
     Article,
     Batch,
     BatchResult,
-    InFlight,
     Partition,
     RawRecord,
+    Ticket,
     TokenizedArticle,
     TokenizedField,
     Window,
@@ -42,7 +42,7 @@ class _Tokenizer:
 
 
 def _cut(tokens: TokenizedArticle) -> list[Window]:
-    ticket = InFlight(RawRecord(Partition("", 0), 0, None, None), 0.0)
+    ticket = Ticket(RawRecord(Partition("", 0), 0, None, None), 0.0)
     return WindowCutter(6, 1, (1,), (2,)).cut(ticket, tokens, 0.0)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from enricher.inference.run.device import available_cores
-from enricher.records import InFlight, Partition, RawRecord, Window
+from enricher.records import Partition, RawRecord, Ticket, Window
 from tools.bench.legs.limit import _batches
 from tools.bench.legs.limit.result import Case, LaneTime, Result
 from tools.bench.machine import Load
@@ -18,7 +18,7 @@ from tools.bench.watching import Call, Moment, WatchedTally, Work, calls_of
 
 def window(length: int) -> Window:
     """A window of some length, of no article."""
-    ticket = InFlight(RawRecord(Partition("", 0), 0, None, None), 0.0)
+    ticket = Ticket(RawRecord(Partition("", 0), 0, None, None), 0.0)
     return Window(ticket, np.zeros(length, np.int32), 0, 0, length, 0, 0.0)
 
 

@@ -10,7 +10,7 @@ import pytest
 from support.answers import WindowLabels, by_window
 
 from enricher.inference.run.model import EMBEDDED, prepare
-from enricher.records import Batch, InFlight, Partition, RawRecord, Window
+from enricher.records import Batch, Partition, RawRecord, Ticket, Window
 from tools.bench.legs.scale.joining import Pause, Span, longest_gap
 from tools.bench.legs.scale.report import Scale, commit_cost, outcome
 from tools.bench.machine import Load
@@ -86,7 +86,7 @@ def test_a_core_second_must_do_nine_tenths_with_four_workers(four_per_cpu_s: flo
 def test_stub_answers_for_every_token_in_the_models_types(tmp_path: Path) -> None:
     """Labels int32 and scores float32, as long as the window; some tokens are entities, most are not."""
     engine = StubEngine(prepare(EMBEDDED, device="cpu", precision="fp32", cache_dir=tmp_path))
-    ticket = InFlight(RawRecord(Partition("articles", 0), 0, None, b"{}"), 0.0)
+    ticket = Ticket(RawRecord(Partition("articles", 0), 0, None, b"{}"), 0.0)
     windows = tuple(
         Window(ticket, np.arange(length, dtype=np.int32), 0, 0, length, specials_before=1, arrived_s=0.0)
         for length in (100, 40)

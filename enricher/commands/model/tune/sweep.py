@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from enricher.records import Batch, InFlight, Partition, RawRecord, Window
+from enricher.records import Batch, Partition, RawRecord, Ticket, Window
 
 if TYPE_CHECKING:
     from enricher.inference.run.engine import OnnxEngine
@@ -98,5 +98,5 @@ class Sweep:
 def batch_of(cell: Cell, text_ids: Int32Array) -> Batch:
     """Windows of the cell's length, cut from the text one after the other, from its beginning again at its end."""
     ids = np.resize(text_ids, (cell.windows, cell.length_tokens))
-    ticket = InFlight(RawRecord(Partition("", 0), 0, None, None), arrived_s=0.0)
+    ticket = Ticket(RawRecord(Partition("", 0), 0, None, None), arrived_s=0.0)
     return Batch(tuple(Window(ticket, row, 0, 0, 0, 0, 0.0) for row in ids))

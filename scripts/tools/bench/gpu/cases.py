@@ -13,7 +13,7 @@ from enricher.core.windowing import WindowCutter
 from enricher.errors import InvalidArticle
 from enricher.inference.run.model import open_model
 from enricher.inference.tokenizer.articles import ArticleTokenizer
-from enricher.records import InFlight, Partition, RawRecord, Window
+from enricher.records import Partition, RawRecord, Ticket, Window
 from tools import ARTICLES
 from tools.bench.model.cases import as_they_come
 
@@ -77,8 +77,8 @@ def _news_lengths() -> list[int]:
     return lengths
 
 
-def _ticket() -> InFlight:
-    return InFlight(RawRecord(Partition("samples", 0), 0, None, None), arrived_s=0.0)
+def _ticket() -> Ticket:
+    return Ticket(RawRecord(Partition("samples", 0), 0, None, None), arrived_s=0.0)
 
 
 def _window(ids: np.ndarray) -> Window:

@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 from enricher.app import observed
 from enricher.commands.run import repeated
-from enricher.records import Batch, InFlight
+from enricher.records import Batch, Ticket
 from enricher.settings import Settings
 from enricher.telemetry.otlp import exported_metrics, exported_spans, resource_of
 from enricher.telemetry.prometheus import exposition
@@ -106,7 +106,7 @@ class _Uncounted(WatchedTally):
     def count_batch(self, batch: Batch, padded_tokens: int, budget_tokens: int, now_s: float) -> None:
         """Nothing."""
 
-    def count_published(self, tickets: Sequence[InFlight], began_s: float, now_s: float) -> None:
+    def count_published(self, tickets: Sequence[Ticket], began_s: float, now_s: float) -> None:
         """How many, and when."""
         super().count_published((), began_s, now_s)
         self.records += len(tickets)
@@ -115,7 +115,7 @@ class _Uncounted(WatchedTally):
 class _Untraced:
     """A tracing that does not even pass contexts on."""
 
-    def arrived(self, tickets: Sequence[InFlight]) -> None:
+    def arrived(self, tickets: Sequence[Ticket]) -> None:
         """Nothing."""
 
     def submitted(self, batch: Batch) -> None:
@@ -124,7 +124,7 @@ class _Untraced:
     def completed(self, batch: Batch) -> None:
         """Nothing."""
 
-    def transaction(self, tickets: Sequence[InFlight]) -> AbstractContextManager[None]:
+    def transaction(self, tickets: Sequence[Ticket]) -> AbstractContextManager[None]:
         """Nothing."""
         del tickets
         return nullcontext()

@@ -15,7 +15,7 @@ from enricher.errors import InvalidArticle
 from enricher.inference.checkpoint.folder import Checkpoint
 from enricher.inference.run.advice import advice_for
 from enricher.inference.tokenizer.articles import ArticleTokenizer
-from enricher.records import InFlight, Partition, RawRecord, Window
+from enricher.records import Partition, RawRecord, Ticket, Window
 from tools import ARTICLES
 
 SHORTEST_TOKENS = 8
@@ -84,7 +84,7 @@ def _windows(checkpoint: Checkpoint) -> list[Window]:
         article = decode_article(value, max_article_chars=1_000_000)
         [tokens] = tokenizer.tokenize([article])
         assert not isinstance(tokens, InvalidArticle), "the samples are well-formed"
-        ticket = InFlight(RawRecord(Partition("samples", 0), number, None, value), 0.0, article=article)
+        ticket = Ticket(RawRecord(Partition("samples", 0), number, None, value), 0.0, article=article)
         windows += cutter.cut(ticket, tokens, now_s=0.0)
     return windows
 

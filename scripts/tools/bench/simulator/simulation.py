@@ -9,7 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
-from enricher.records import Batch, InFlight, Int32Array, Partition, RawRecord, Window
+from enricher.records import Batch, Int32Array, Partition, RawRecord, Ticket, Window
 from tools.bench.simulator.arrivals import Arrival
 from tools.bench.simulator.engine import EngineModel, Lanes
 from tools.bench.simulator.statistics import Statistics
@@ -123,5 +123,5 @@ def _ids(length_tokens: int) -> Int32Array:
 
 
 @cache
-def _ticket() -> InFlight:
-    return InFlight(RawRecord(Partition("simulated", 0), 0, None, None), 0.0)
+def _ticket() -> Ticket:
+    return Ticket(RawRecord(Partition("simulated", 0), 0, None, None), 0.0)

@@ -11,7 +11,7 @@ from itertools import accumulate, groupby
 
 from enricher.app import window_cutter
 from enricher.codec import decode_article
-from enricher.records import InFlight, Partition, RawRecord, TokenizedArticle, Window
+from enricher.records import Partition, RawRecord, Ticket, TokenizedArticle, Window
 from tools.bench.bench import Bench
 from tools.bench.legs.around.report import GPU_BATCH_TOKENS, Result, outcome
 from tools.bench.load import Mix, articles
@@ -58,7 +58,7 @@ def known_load(bench: Bench, mix: Mix) -> KnownLoad:
     cutter = window_cutter(bench.settings, bench.model)
 
     def cut(tokens: TokenizedArticle) -> list[Window]:
-        return cutter.cut(InFlight(RawRecord(Partition("", 0), 0, None, None), 0.0), tokens, 0.0)
+        return cutter.cut(Ticket(RawRecord(Partition("", 0), 0, None, None), 0.0), tokens, 0.0)
 
     answers = KnownAnswers(bench.model, {(each.title, each.body): each for each in decoded}.values(), cut)
     repeats = -(-count // len(distinct))

@@ -9,7 +9,7 @@ from functools import partial
 
 from enricher.app import Model, window_cutter
 from enricher.codec import decode_article
-from enricher.records import Batch, BatchResult, InFlight, Partition, RawRecord, TokenizedArticle, Window
+from enricher.records import Batch, BatchResult, Partition, RawRecord, Ticket, TokenizedArticle, Window
 from enricher.worker.pool import Lanes
 from tools.bench.bench import Bench
 from tools.bench.legs.limit.result import Case, LaneTime, Result, lane_table, plot_of, processor_table, rates_table
@@ -83,7 +83,7 @@ def _windows(bench: Bench, model: Model, values: Sequence[bytes]) -> list[Window
         article = decode_article(value, max_article_chars=bench.settings.articles.max_article_chars)
         [tokens] = model.tokenizer.tokenize([article])
         assert isinstance(tokens, TokenizedArticle)
-        ticket = InFlight(RawRecord(Partition("bare", 0), number, None, value), 0.0, article=article)
+        ticket = Ticket(RawRecord(Partition("bare", 0), number, None, value), 0.0, article=article)
         windows += cutter.cut(ticket, tokens, now_s=0.0)
     return sorted(windows, key=lambda window: window.length_tokens, reverse=True)
 
