@@ -25,7 +25,7 @@ from enricher.records import Article, Batch, BatchResult, ModelCard, Ticket
 from enricher.runtime.wakeup import Bell
 from enricher.runtime.watchdog import Guard, Watchdog
 from enricher.settings import Settings
-from enricher.stats.counters import Tally
+from enricher.stats.counters import Counters
 from enricher.telemetry.tracing import PassingOn
 from enricher.worker.intake import Intake
 from enricher.worker.loop import Rooms, Worker
@@ -83,7 +83,7 @@ def kafka_worker(
 
     `watchdog` is a started one, to be closed by the caller; without it the worker has one of its own.
     """
-    config, tally, guard = kafka_config(settings), Tally(), (watchdog or _started_watchdog()).guard
+    config, counters, guard = kafka_config(settings), Counters(), (watchdog or _started_watchdog()).guard
     source = KafkaSource(config, until_caught_up=until_caught_up)
     rivals = Rivals(config, source.member_id, source.member_ids)
     sink = TransactionalSink(
@@ -91,14 +91,14 @@ def kafka_worker(
         _encoder(settings, model.card),
         group=source,
         guard=guard,
-        tally=tally,
+        counters=counters,
     )
-    return _worker(settings, model, _Ends(source, sink, rivals), guard, tally, tracing or PassingOn())
+    return _worker(settings, model, _Ends(source, sink, rivals), guard, counters, tracing or PassingOn())
 
 
 def file_worker(settings: Settings, model: Model, source: LineSource, sink: LineSink) -> Worker:
     """The same worker between two files."""
-    return _worker(settings, model, _Ends(source, sink), _started_watchdog().guard, Tally(), PassingOn())
+    return _worker(settings, model, _Ends(source, sink), _started_watchdog().guard, Counters(), PassingOn())
 
 
 def _started_watchdog() -> Watchdog:
@@ -122,7 +122,7 @@ def _worker(
     model: Model,
     ends: _Ends,
     guard: Guard,
-    tally: Tally,
+    counters: Counters,
     tracing: Tracing,
 ) -> Worker:
     bell = Bell()
@@ -144,7 +144,7 @@ def _worker(
         recovery=_recovery(settings, ends, guard),
         tracing=tracing,
     )
-    return Worker(rooms, _limits(settings, rules), tally, clock=time.monotonic, bell=bell, guard=guard)
+    return Worker(rooms, _limits(settings, rules), counters, clock=time.monotonic, bell=bell, guard=guard)
 
 
 def _decoder(settings: Settings) -> Callable[[bytes], Article]:

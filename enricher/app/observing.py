@@ -21,7 +21,7 @@ def observed(settings: Settings, model: Model, worker: Worker) -> Observed:
         group=kafka.group_id,
         version=version("enricher"),
         model=ModelFacts(card.name, card.digest, card.precision, model.engine.provider, device),
-        tally=worker.tally,
+        counters=worker.counters,
         levels=worker.gauges.read,
         gpus=gpu_meter(model.prepared.device_id if device == "cuda" else None),
     )

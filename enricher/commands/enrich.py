@@ -18,7 +18,7 @@ from enricher.commands.run import describe, interrupted, progress_lines, repeate
 from enricher.errors import FatalError, NotEnriched, SettingsError
 from enricher.files import STDIN, LineSink, LineSource, partial_name, whole_file
 from enricher.settings import load_settings
-from enricher.stats.counters import Tally
+from enricher.stats.counters import Counters
 from enricher.worker.loop import Worker
 
 log = logging.getLogger(__name__)
@@ -66,13 +66,13 @@ def enrich(
             worker.run()
         if signals.received and not source.caught_up():
             raise typer.Exit(interrupted(signals.received))
-    _require_enriched(worker.tally, strict=strict)
+    _require_enriched(worker.counters, strict=strict)
 
 
-def _require_enriched(tally: Tally, *, strict: bool) -> None:
-    bad = tally.dead_letters.total()
-    if bad and (strict or not tally.records):
-        raise NotEnriched(f"{bad} of {bad + tally.records} lines could not be enriched")
+def _require_enriched(counters: Counters, *, strict: bool) -> None:
+    bad = counters.dead_letters.total()
+    if bad and (strict or not counters.records):
+        raise NotEnriched(f"{bad} of {bad + counters.records} lines could not be enriched")
 
 
 def _require_readable(file: Path) -> None:
@@ -108,19 +108,19 @@ def _opened(files: ExitStack, path: Path | None, default: BinaryIO) -> BinaryIO:
 def _progress(worker: Worker, source: LineSource) -> Iterator[None]:
     """A bar on a terminal, a line now and then elsewhere; the counts at the end."""
     console = Console(stderr=True)
-    with _bar(console, worker, source) if console.is_terminal else progress_lines(worker.tally, every_s=5.0):
+    with _bar(console, worker, source) if console.is_terminal else progress_lines(worker.counters, every_s=5.0):
         yield
-    log.info("done: %s", describe(worker.tally))
+    log.info("done: %s", describe(worker.counters))
 
 
 @contextmanager
 def _bar(console: Console, worker: Worker, source: LineSource) -> Iterator[None]:
     columns = (BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
-        task, tally = progress.add_task("loading", total=None), worker.tally
+        task, counters = progress.add_task("loading", total=None), worker.counters
 
         def refresh() -> None:
-            text = f"{tally.published} articles, {tally.windows} windows, {tally.dead_letters.total()} dead letters"
+            text = f"{counters.published} articles, {counters.windows} windows, {counters.dead_letters.total()} dead letters"
             progress.update(task, total=source.total_bytes, completed=source.bytes_read, description=text)
 
         with repeated(refresh, every_s=0.2):

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from enricher.stats.counters import Tally
+from enricher.stats.counters import Counters
 from enricher.stats.histogram import Distribution
 from enricher.stats.snapshot import Levels
 
@@ -47,20 +47,20 @@ class Sample:
     queued_tokens: int
 
 
-def look(tally: Tally, levels: Levels, at_s: float, epoch_s: float) -> Sample:
+def look(counters: Counters, levels: Levels, at_s: float, epoch_s: float) -> Sample:
     """A worker as it is now."""
     return Sample(
         at_s=at_s,
         epoch_s=epoch_s,
-        published=tally.published,
-        windows=tally.windows,
-        batches=tally.batches,
-        real_tokens=tally.real_tokens,
-        padded_tokens=tally.padded_tokens,
-        fill_sum=tally.batch_fill.sum,
-        latency=tuple(tally.latency_s.counts),
-        wait=tuple(tally.batch_wait_s.counts),
-        transaction=tuple(tally.transaction_s.counts),
+        published=counters.published,
+        windows=counters.windows,
+        batches=counters.batches,
+        real_tokens=counters.real_tokens,
+        padded_tokens=counters.padded_tokens,
+        fill_sum=counters.batch_fill.sum,
+        latency=tuple(counters.latency_s.counts),
+        wait=tuple(counters.batch_wait_s.counts),
+        transaction=tuple(counters.transaction_s.counts),
         engine_busy_s=levels.engine_busy_s,
         engine_starved_s=levels.engine_starved_s,
         lanes=levels.lanes,

@@ -7,7 +7,7 @@ from typing import Any
 
 from enricher.health.samples import Sample, Span, lag_of, quantile, ratio
 from enricher.health.view import GpuUse, ModelFacts, View
-from enricher.stats.counters import Tally
+from enricher.stats.counters import Counters
 from enricher.stats.histogram import LATENCIES_S, SECONDS, WAITS_S
 from enricher.stats.snapshot import Levels
 from enricher.worker.recovery import RecoveryNote
@@ -17,11 +17,11 @@ SHARES = {"p50_s": 0.5, "p90_s": 0.9, "p99_s": 0.99}
 
 def status_of(view: View, levels: Levels, now: Sample, minute: Span) -> dict[str, Any]:
     """A worker that is built. `minute` ends with `now`."""
-    tally = view.tally
+    counters = view.counters
     return {
         "model": _model(view.model),
         "rates": _rates(minute),
-        "totals": _totals(tally),
+        "totals": _totals(counters),
         "batches": _batches(minute, levels),
         "latency": _quantiles(LATENCIES_S, minute.before.latency, now.latency),
         "oldest_age_s": levels.oldest_age_s,
@@ -32,9 +32,9 @@ def status_of(view: View, levels: Levels, now: Sample, minute: Span) -> dict[str
         "assigned": levels.partitions,
         "unstable_age_s": max((unstable.age_s for unstable in levels.unstable.values()), default=None),
         "brokers": levels.connection.brokers,
-        "dead_letters": _dead_letters(tally),
-        "transactions": _transactions(tally, minute),
-        "rebalances": dict(tally.rebalances),
+        "dead_letters": _dead_letters(counters),
+        "transactions": _transactions(counters, minute),
+        "rebalances": dict(counters.rebalances),
         "recoveries": [_recovery(note, now) for note in reversed(view.recoveries())],
         "gpus": [_gpu(gpu) for gpu in view.gpus()],
     }
@@ -52,7 +52,7 @@ def _rates(minute: Span) -> dict[str, float]:
     }
 
 
-def _totals(tally: Tally) -> dict[str, int]:
+def _totals(counters: Counters) -> dict[str, int]:
     names = (
         "read",
         "records",
@@ -64,8 +64,11 @@ def _totals(tally: Tally) -> dict[str, int]:
         "repeated",
         "out_of_memory",
     )
-    dead_letters = tally.dead_letters.total()
-    return {name: getattr(tally, name) for name in names} | {"published": tally.published, "dead_letters": dead_letters}
+    dead_letters = counters.dead_letters.total()
+    return {name: getattr(counters, name) for name in names} | {
+        "published": counters.published,
+        "dead_letters": dead_letters,
+    }
 
 
 def _batches(minute: Span, levels: Levels) -> dict[str, float | None]:
@@ -103,19 +106,19 @@ def _partitions(levels: Levels) -> list[dict[str, Any]]:
     return [{"topic": partition.topic, "number": partition.number, "lag": lag} for partition, lag in lags]
 
 
-def _dead_letters(tally: Tally) -> list[dict[str, Any]]:
+def _dead_letters(counters: Counters) -> list[dict[str, Any]]:
     found = []
-    for reason, count in sorted(tally.dead_letters.copy().items(), key=lambda pair: -pair[1]):
+    for reason, count in sorted(counters.dead_letters.copy().items(), key=lambda pair: -pair[1]):
         stage, _, error_type = reason.partition(":")
         found.append({"stage": stage, "error_type": error_type, "count": count})
     return found
 
 
-def _transactions(tally: Tally, minute: Span) -> dict[str, float | None]:
+def _transactions(counters: Counters, minute: Span) -> dict[str, float | None]:
     return {
-        "committed": tally.transactions,
-        "failed": tally.recoveries,
-        "producers_renewed": tally.producers_renewed,
+        "committed": counters.transactions,
+        "failed": counters.recoveries,
+        "producers_renewed": counters.producers_renewed,
         **_quantiles(SECONDS, minute.before.transaction, minute.now.transaction),
     }
 

@@ -62,7 +62,7 @@ class WorkerHealth:
     def sample(self) -> None:
         """Take one look for the charts."""
         if self._view:
-            self._history.add(look(self._view.tally, self._view.levels(), self._clock(), self._epoch_clock()))
+            self._history.add(look(self._view.counters, self._view.levels(), self._clock(), self._epoch_clock()))
 
     # ---- asked by the probes
 
@@ -103,7 +103,7 @@ class WorkerHealth:
             "history": {"columns": COLUMNS, "rows": rows(self._history.samples(), since)},
         }
         if view and levels:
-            now = look(view.tally, levels, self._clock(), epoch_s)
+            now = look(view.counters, levels, self._clock(), epoch_s)
             status |= status_of(view, levels, now, self._history.span(now))
         return status
 

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from enricher.health.liveness import Waits
 from enricher.runtime.watchdog import Watched
-from enricher.stats.counters import Tally
+from enricher.stats.counters import Counters
 from enricher.stats.snapshot import Levels
 from enricher.worker.recovery import RecoveryNote
 
@@ -74,7 +74,7 @@ class View:
     """A worker that is built. All callables are quick, and may be called from any thread."""
 
     model: ModelFacts
-    tally: Tally
+    counters: Counters
     levels: Callable[[], Levels]
     watched: Callable[[], Watched | None]
     waits: Callable[[], Waits]

@@ -26,7 +26,7 @@ from enricher.kafka.retire import CLOSE_WAIT_S, retire
 from enricher.kafka.stopwatch import Stopwatch
 from enricher.records import Release, Ticket
 from enricher.runtime.watchdog import Guard
-from enricher.stats.counters import Tally
+from enricher.stats.counters import Counters
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class TransactionalSink:
         *,
         group: Group,
         guard: Guard,
-        tally: Tally,
+        counters: Counters,
         producer_class: type[Producer] = Producer,
         limits: TopicLimits | None = None,
     ) -> None:
@@ -54,7 +54,7 @@ class TransactionalSink:
         self._encoder = encoder
         self._group = group
         self._guard = guard
-        self._tally = tally
+        self._counters = counters
         self._producer_class = producer_class
         self._limits = limits or TopicLimits(config, lambda: group.watch.client)
         self._last_word = LastWord(config)
@@ -208,7 +208,7 @@ class TransactionalSink:
         the outcome is known.
         """
         log.info("%s: going on with a new producer, which a late repeat cannot harm; nothing needs to be done", slow)
-        self._tally.producers_renewed += 1
+        self._counters.producers_renewed += 1
         try:
             self.recover()
         except TransactionTrouble as trouble:

@@ -13,7 +13,7 @@ from enricher.stats.histogram import LATENCIES_S, RATIOS, SECONDS, WAITS_S, Dist
 
 
 @dataclass(slots=True)
-class Tally:
+class Counters:
     """Counts since the start of this process. `records`, `tombstones` and `dead_letters` count what was committed."""
 
     read: int = 0

@@ -96,24 +96,24 @@ INSTRUMENTS: tuple[Instrument, ...] = (
     _counter("enricher.articles", "{article}", "Inputs dealt with for good, and committed.", readings.articles, OUTCOME),
     _counter("enricher.dead_letters", "{article}", "Inputs that can never be enriched, by reason.", readings.dead_letters,
              STAGE, ERROR_TYPE),
-    _counter("enricher.entities", "{entity}", "Entities found.", lambda seen: one(seen.tally.entities)),
+    _counter("enricher.entities", "{entity}", "Entities found.", lambda seen: one(seen.counters.entities)),
     _histogram("enricher.article.latency", "s", "An article, from its timestamp in Kafka to the commit of its record.",
-               lambda seen: (seen.tally.latency_s, {})),
+               lambda seen: (seen.counters.latency_s, {})),
     _gauge("enricher.oldest.age", "s", "Age of the oldest unprocessed record that the worker knows of; it grows while no "
            "broker answers, and is 0 at the end of the topic.", lambda seen: one(seen.levels().oldest_age_s)),
     _counter("enricher.articles.forgotten", "{article}", "Read, and left to be read again: by this worker after trouble, "
-             "by the next owner after a rebalance.", lambda seen: one(seen.tally.forgotten)),
+             "by the next owner after a rebalance.", lambda seen: one(seen.counters.forgotten)),
     _counter("enricher.articles.repeated", "{article}", "Read again by this process.",
-             lambda seen: one(seen.tally.repeated)),
+             lambda seen: one(seen.counters.repeated)),
     # ---- batches and the model
-    _counter("enricher.windows", "{window}", "Windows that went to the model.", lambda seen: one(seen.tally.windows)),
-    _counter("enricher.batches", "{batch}", "Batches that went to the model.", lambda seen: one(seen.tally.batches)),
+    _counter("enricher.windows", "{window}", "Windows that went to the model.", lambda seen: one(seen.counters.windows)),
+    _counter("enricher.batches", "{batch}", "Batches that went to the model.", lambda seen: one(seen.counters.batches)),
     _counter("enricher.tokens", "{token}", "Tokens that the device computed: of texts, and padding.", readings.tokens,
              TOKEN_KIND),
     _histogram("enricher.batch.fill", "1", "Tokens of a batch, padding included, over the most that one may have.",
-               lambda seen: (seen.tally.batch_fill, {})),
+               lambda seen: (seen.counters.batch_fill, {})),
     _histogram("enricher.batch.wait", "s", "Wait of a batch's oldest window in its bucket.",
-               lambda seen: (seen.tally.batch_wait_s, {})),
+               lambda seen: (seen.counters.batch_wait_s, {})),
     _gauge("enricher.batch.budget", "{token}", "The most that a batch may have now; lower after the device ran out of "
            "memory.", lambda seen: one(seen.levels().budget_tokens)),
     _counter("enricher.engine.busy.time", "s", "Time of runs of the model, summed over its lanes.",
@@ -121,7 +121,7 @@ INSTRUMENTS: tuple[Instrument, ...] = (
     _counter("enricher.engine.starved.time", "s", "Time of lanes without work though there was a backlog.",
              lambda seen: one(seen.levels().engine_starved_s)),
     _counter("enricher.engine.out_of_memory", "{batch}", "Batches that the device had no memory for, and that went "
-             "through in parts.", lambda seen: one(seen.tally.out_of_memory)),
+             "through in parts.", lambda seen: one(seen.counters.out_of_memory)),
     _gauge("enricher.engine.lanes", "{lane}", "Runs at the same time.", lambda seen: one(seen.levels().lanes)),
     _gauge("enricher.model.info", "1", "Always 1: which model serves, in which precision, and on what.", readings.model,
            *MODEL),
@@ -141,11 +141,11 @@ INSTRUMENTS: tuple[Instrument, ...] = (
     _counter("enricher.producers.recreated", "{producer}", "Producers replaced: after trouble, or after a transaction "
              "that succeeded slowly.", readings.producers, REASON),
     _counter("enricher.recoveries", "{recovery}", "Ways back from trouble that were begun.",
-             lambda seen: one(seen.tally.recoveries)),
+             lambda seen: one(seen.counters.recoveries)),
     _histogram("enricher.recovery.duration", "s", "A recovery, all its attempts.",
-               lambda seen: (seen.tally.recovery_s, {})),
+               lambda seen: (seen.counters.recovery_s, {})),
     _counter("enricher.isolations", "{partition}", "Partitions whose articles were taken one at a time, because processes "
-             "had ended there again and again.", lambda seen: one(seen.tally.isolations)),
+             "had ended there again and again.", lambda seen: one(seen.counters.isolations)),
     _counter("enricher.rebalances", "{rebalance}", "Partitions came, were taken in order, or were lost.",
              readings.rebalances, REBALANCE),
     # ---- the group and the broker

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from enricher.stats.counters import Tally
+from enricher.stats.counters import Counters
 from enricher.stats.snapshot import Levels
 
 
@@ -44,7 +44,7 @@ class Observed:
     group: str
     version: str
     model: ModelFacts
-    tally: Tally
+    counters: Counters
     levels: Callable[[], Levels]
     gpus: Callable[[], Sequence[GpuUse]] = tuple
 

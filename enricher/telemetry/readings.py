@@ -51,51 +51,51 @@ def kafka(operation: str, **more: str) -> dict[str, str]:
 
 def consumed(seen: Observed) -> Numbers:
     """Records read."""
-    return ((seen.tally.read, kafka("poll") | {DESTINATION: seen.input_topic, GROUP: seen.group}),)
+    return ((seen.counters.read, kafka("poll") | {DESTINATION: seen.input_topic, GROUP: seen.group}),)
 
 
 def sent(seen: Observed) -> Numbers:
     """Records written, by topic."""
-    tally = seen.tally
-    yield tally.records + tally.tombstones, kafka("send") | {DESTINATION: seen.output_topic}
-    yield tally.dead_letters.total(), kafka("send") | {DESTINATION: seen.dead_letter_topic}
+    counters = seen.counters
+    yield counters.records + counters.tombstones, kafka("send") | {DESTINATION: seen.output_topic}
+    yield counters.dead_letters.total(), kafka("send") | {DESTINATION: seen.dead_letter_topic}
 
 
 def dead_letters(seen: Observed) -> Iterator[tuple[float, Attributes]]:
     """Dead letters, by stage and type."""
-    for reason, count in list(seen.tally.dead_letters.items()):
+    for reason, count in list(seen.counters.dead_letters.items()):
         stage, _, error_type = reason.partition(":")
         yield count, {STAGE: stage, ERROR_TYPE: error_type}
 
 
 def articles(seen: Observed) -> Numbers:
     """Inputs, by outcome."""
-    tally = seen.tally
+    counters = seen.counters
     return by(
         OUTCOME,
-        {"enriched": tally.records, "tombstone": tally.tombstones, "dead_letter": tally.dead_letters.total()},
+        {"enriched": counters.records, "tombstone": counters.tombstones, "dead_letter": counters.dead_letters.total()},
     )
 
 
 def tokens(seen: Observed) -> Numbers:
     """Tokens, real and padding."""
-    real, padded = seen.tally.real_tokens, seen.tally.padded_tokens
+    real, padded = seen.counters.real_tokens, seen.counters.padded_tokens
     return by(TOKEN_KIND, {"real": real, "padding": max(0, padded - real)})
 
 
 def transactions(seen: Observed) -> Numbers:
     """Transactions, by outcome."""
-    return by(OUTCOME, {"committed": seen.tally.transactions, "failed": seen.tally.recoveries})
+    return by(OUTCOME, {"committed": seen.counters.transactions, "failed": seen.counters.recoveries})
 
 
 def producers(seen: Observed) -> Numbers:
     """Producers made anew, by reason."""
-    return by(REASON, {"slow": seen.tally.producers_renewed, "recovery": seen.tally.recoveries})
+    return by(REASON, {"slow": seen.counters.producers_renewed, "recovery": seen.counters.recoveries})
 
 
 def rebalances(seen: Observed) -> Numbers:
     """What happened to partitions."""
-    return by(REBALANCE, {kind: seen.tally.rebalances[kind] for kind in ("assigned", "revoked", "lost")})
+    return by(REBALANCE, {kind: seen.counters.rebalances[kind] for kind in ("assigned", "revoked", "lost")})
 
 
 def lags(seen: Observed) -> Numbers:
@@ -149,9 +149,9 @@ def resident(_seen: Observed) -> Numbers:
 
 def transaction_time(seen: Observed) -> tuple[Distribution, Attributes]:
     """Durations of transactions."""
-    return seen.tally.transaction_s, kafka("commit") | {GROUP: seen.group}
+    return seen.counters.transaction_s, kafka("commit") | {GROUP: seen.group}
 
 
 def process_time(seen: Observed) -> tuple[Distribution, Attributes]:
     """Durations of articles."""
-    return seen.tally.process_s, kafka("process") | {DESTINATION: seen.input_topic, GROUP: seen.group}
+    return seen.counters.process_s, kafka("process") | {DESTINATION: seen.input_topic, GROUP: seen.group}

@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from enricher.core.attempts import Attempts
 from enricher.errors import TransactionTrouble
 from enricher.records import DeadLetter, Partition, RawRecord, Release
-from enricher.stats.counters import Tally
+from enricher.stats.counters import Counters
 from enricher.worker.pacing import Pacing
 from enricher.worker.ports import Sink, Source
 
@@ -22,11 +22,11 @@ log = logging.getLogger(__name__)
 class Isolation:
     """Finds the record that kills the process. The loop tells it what arrives, and what is published."""
 
-    def __init__(self, source: Source, sink: Sink, pacing: Pacing, tally: Tally) -> None:
+    def __init__(self, source: Source, sink: Sink, pacing: Pacing, counters: Counters) -> None:
         self._source = source
         self._sink = sink
         self._pacing = pacing
-        self._tally = tally
+        self._counters = counters
         self.attempts: Attempts = pacing.attempts
 
     def arrived(self, records: Sequence[RawRecord]) -> None:
@@ -69,7 +69,7 @@ class Isolation:
             start = self._source.start_of(partition)
             if start is None or not self.attempts.begin(partition, start):
                 continue
-            self._tally.isolations += 1
+            self._counters.isolations += 1
             log.warning(
                 "%s[%d]: one of the next records may kill the process (offset %d: attempts %d, alone %d): "
                 "this worker has one record in flight at most until it finds it",
@@ -91,4 +91,4 @@ class Isolation:
         if not release.empty:
             self._sink.publish(release)
             self.attempts.committed(release)
-            self._tally.transactions += 1
+            self._counters.transactions += 1

@@ -20,7 +20,7 @@ from enricher.errors import TransactionTrouble
 from enricher.records import Batch, BatchResult, Partition, Ticket
 from enricher.runtime.wakeup import Bell, Latch
 from enricher.runtime.watchdog import Guard
-from enricher.stats.counters import Tally
+from enricher.stats.counters import Counters
 from enricher.worker.budget import Budget
 from enricher.worker.intake import Intake
 from enricher.worker.isolation import Isolation
@@ -50,9 +50,9 @@ class Worker:
     """Reads articles, enriches them, publishes them in the order of their offsets."""
 
     def __init__(
-        self, rooms: Rooms, limits: Limits, tally: Tally, *, clock: Callable[[], float], bell: Bell, guard: Guard
+        self, rooms: Rooms, limits: Limits, counters: Counters, *, clock: Callable[[], float], bell: Bell, guard: Guard
     ) -> None:
-        self.tally = tally
+        self.counters = counters
         self._source, self._sink = rooms.source, rooms.sink
         self._intake, self._scheduler = rooms.intake, rooms.intake.scheduler
         self._engine, self._padded_tokens, self.recovery = rooms.engine, rooms.padded_tokens, rooms.recovery
@@ -61,7 +61,7 @@ class Worker:
         self._clock, self._bell, self._guard = clock, bell, guard
         self._tracker = OffsetTracker()
         self.pacing = Pacing(self._source, self._intake, self._engine, self._tracker, limits, clock)
-        self._isolation = Isolation(self._source, self._sink, self.pacing, tally)
+        self._isolation = Isolation(self._source, self._sink, self.pacing, counters)
         self._attempts = self.pacing.attempts
         self.gauges = Gauges(self._source, self._intake, self._engine, self._tracker, clock, turned_s=clock())
         self._stopping = Latch()
@@ -127,7 +127,7 @@ class Worker:
                 ticket.finish(refusal)
         self._tracing.arrived(tickets)
         self._intake.take(ticket for ticket in tickets if ticket.live)
-        self.tally.count_read(tickets, arrived_s)
+        self.counters.count_read(tickets, arrived_s)
         return bool(tickets)
 
     def _dispatch(self) -> bool:
@@ -139,7 +139,7 @@ class Worker:
         while self._engine.room and (batch := self._scheduler.next_batch(now_s)):
             self._tracing.submitted(batch)
             self._engine.submit(batch)
-            self.tally.count_batch(batch, self._padded_tokens(batch), budget_tokens, now_s)
+            self.counters.count_batch(batch, self._padded_tokens(batch), budget_tokens, now_s)
             dispatched = True
         self._engine.backlogged = not self._intake.room or self._scheduler.queued_tokens >= budget_tokens
         return dispatched
@@ -149,7 +149,7 @@ class Worker:
         done = self._engine.completed()
         for batch in done:
             self._tracing.completed(batch.batch)
-            self.tally.out_of_memory += self._budget.note(batch)
+            self.counters.out_of_memory += self._budget.note(batch)
             settle(batch, self._intake.scheme, write_entities)
         if done:
             self.pacing.engine_moved()
@@ -175,7 +175,7 @@ class Worker:
         self.gauges.publishing = ()
         self._attempts.committed(release)
         self.recovery.succeeded(release.committable)
-        self.tally.count_published(release.tickets, began_s, self._clock())
+        self.counters.count_published(release.tickets, began_s, self._clock())
         return bool(release.tickets)
 
     def _finished(self) -> bool:
@@ -187,7 +187,7 @@ class Worker:
         """Ours now: their records will come."""
         self._tracker.assign(partitions)
         self._attempts.expect(partitions)
-        self.tally.rebalances["assigned"] += 1
+        self.counters.rebalances["assigned"] += 1
         log.info("partitions assigned: %s", names_of(partitions))
 
     def revoked(self, partitions: Sequence[Partition]) -> None:
@@ -207,8 +207,8 @@ class Worker:
         forgotten = self._tracker.unassign(partitions)
         self._attempts.leave(partitions)
         self._intake.drop_forgotten()
-        self.tally.forgotten += forgotten
-        self.tally.rebalances[how] += 1
+        self.counters.forgotten += forgotten
+        self.counters.rebalances[how] += 1
         log.info(
             "partitions %s: %s; %d unpublished articles left to the next owner", how, names_of(partitions), forgotten
         )
@@ -217,14 +217,14 @@ class Worker:
 
     def _recover(self, trouble: TransactionTrouble) -> None:
         """Forget everything in flight, settle the transaction, read again from the committed offsets."""
-        self.tally.recoveries += 1
+        self.counters.recoveries += 1
         began_s = self._clock()
         with self.gauges.recovering():
-            self.tally.forgotten += self._tracker.forget()
+            self.counters.forgotten += self._tracker.forget()
             self._intake.drop_forgotten()
             self._settled = self.recovery.run(trouble, self._stopping)
             self._attempts.expect(self._tracker.partitions)
-        self.tally.recovery_s.add(self._clock() - began_s)
+        self.counters.recovery_s.add(self._clock() - began_s)
 
     def _drain(self) -> None:
         """Finish what is on the device, publish it, leave the rest to the next owner."""
@@ -240,7 +240,7 @@ class Worker:
             self._publish_now(self._tracker.partitions)
         except TransactionTrouble as trouble:
             log.warning("the last transaction failed (%s): its articles will be read again", trouble)
-        self.tally.forgotten += self._tracker.forget()
+        self.counters.forgotten += self._tracker.forget()
 
     def _close(self) -> None:
         """Close all, whatever one of them raises."""

@@ -50,7 +50,7 @@ def view_of(
     pacing, recovery = process.worker.pacing, process.worker.recovery
     return View(
         model=Model(),
-        tally=process.tally,
+        counters=process.counters,
         levels=process.worker.gauges.read,
         watched=watched,
         waits=lambda: Waits(pacing.engine_waits_s, pacing.tokenizer_waits_s, pacing.engine_timeout_s),

@@ -36,7 +36,7 @@ def busy_health() -> WorkerHealth:
             health.sample()
         world.put(value)
         world.steps(process, until=world.done)
-        process.tally.latency_s.add(0.3)  # records of the fake log have no timestamps
+        process.counters.latency_s.add(0.3)  # records of the fake log have no timestamps
         health.sample()
     return health
 

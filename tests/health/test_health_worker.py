@@ -142,14 +142,14 @@ def test_recoveries_are_told_with_their_kind_and_time_and_turn_no_probe() -> Non
 
 
 def test_the_status_counts_what_was_published() -> None:
-    """The same numbers as the tally's, by reason where there are reasons."""
+    """The same numbers as the counters's, by reason where there are reasons."""
     here = scene()
     here.work(SHORT, LONG, INVALID, POISONED, None)
     status = here.health.status()
-    assert here.process.tally.published == status["totals"]["published"] == 5
+    assert here.process.counters.published == status["totals"]["published"] == 5
     assert 2 == status["totals"]["dead_letters"] == sum(letter["count"] for letter in status["dead_letters"])
     assert {"decode", "inference"} == {letter["stage"] for letter in status["dead_letters"]}
-    assert here.process.tally.transactions == status["transactions"]["committed"]
+    assert here.process.counters.transactions == status["transactions"]["committed"]
     assert 0 < status["batches"]["fill"] <= 1
     assert 0 <= status["batches"]["padding_share"] < 1
     assert status["rates"]["articles_per_s"] > 0
@@ -185,7 +185,7 @@ def test_a_rate_is_what_happened_between_two_looks() -> None:
     """Ten articles in two seconds are five a second, and then none."""
     here = scene()
     here.health.sample()
-    here.process.tally.records += 10
+    here.process.counters.records += 10
     for _ in range(2):
         here.world.clock.sleep(EVERY_S)
         here.health.sample()

@@ -99,7 +99,7 @@ def test_float32_runs_without_openvino_too(monkeypatch: pytest.MonkeyPatch) -> N
 def test_lengths_are_rounded_up_and_counted_so(
     form: RoundedFloat32, longest: int, rounded: int, window: MakeWindow
 ) -> None:
-    """What is fed, and what the tally is told, is what the device computes; answers are read past it."""
+    """What is fed, and what the counters is told, is what the device computes; answers are read past it."""
     windows = [window([2, 9, 3]), window([2] * longest)]
     feeds = form.feeds(windows, pad_id=5)
     assert (2, rounded) == feeds["input_ids"].shape

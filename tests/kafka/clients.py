@@ -15,7 +15,7 @@ from enricher.kafka.limits import TopicLimits
 from enricher.kafka.sink import TransactionalSink
 from enricher.kafka.source import KafkaSource
 from enricher.records import Article, Coverage, EnrichedRecord, ModelCard, Partition, RawRecord, Release, Ticket
-from enricher.stats.counters import Tally
+from enricher.stats.counters import Counters
 
 CARD = ModelCard(name="none", digest="0" * 64, precision="fp32")
 
@@ -120,19 +120,19 @@ class NotTold(TopicLimits):
 
 def sink_for(
     source: KafkaSource, config: KafkaConfig, *, limits: TopicLimits | None = None, **kinds: Encoder
-) -> tuple[TransactionalSink, Tally]:
+) -> tuple[TransactionalSink, Counters]:
     """An open sink that commits for `source`."""
-    tally = Tally()
+    counters = Counters()
     sink = TransactionalSink(
         config,
         kinds.get("encoder") or encoder(),
         group=source,
         guard=unguarded,
-        tally=tally,
+        counters=counters,
         limits=limits,
     )
     sink.open()
-    return sink, tally
+    return sink, counters
 
 
 def finished(raw: RawRecord) -> Ticket:

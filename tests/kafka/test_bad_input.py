@@ -16,7 +16,7 @@ from enricher.app import Model, kafka_worker, load_model
 from enricher.inference.run.model import EMBEDDED_FOLDER, PreparedModel, prepare
 from enricher.kafka.limits import TopicLimits
 from enricher.settings import Settings, load_settings
-from enricher.stats.counters import Tally
+from enricher.stats.counters import Counters
 
 pytestmark = pytest.mark.broker
 
@@ -50,13 +50,13 @@ def model() -> Model:
     return load_model(Settings())
 
 
-def run_worker(topics: Topics, monkeypatch: pytest.MonkeyPatch, model: Model, **more: str) -> Tally:
+def run_worker(topics: Topics, monkeypatch: pytest.MonkeyPatch, model: Model, **more: str) -> Counters:
     """A worker in this process, until it has caught up; gives its counts."""
     for name, value in {**topics.environment, **more}.items():
         monkeypatch.setenv(name, value)
     worker = kafka_worker(load_settings(), model, until_caught_up=True)
     worker.run()
-    return worker.tally
+    return worker.counters
 
 
 def test_each_kind_of_bad_input_gives_one_dead_letter(
@@ -100,14 +100,14 @@ def test_an_output_above_the_limit_is_a_dead_letter(
     """The enriched record would be larger than the topic takes: the article is dead-lettered, its neighbour is not."""
     large = {"id": "large", "body": "Angela Merkel met Emmanuel Macron in Paris. " * 400}
     places = publish(topics.bootstrap_servers, topics.input, [as_sent(large), as_sent(GOOD)])
-    tally = run_worker(topics, monkeypatch, model, ENRICHER_ARTICLES__MAX_RECORD_BYTES="10000")
+    counters = run_worker(topics, monkeypatch, model, ENRICHER_ARTICLES__MAX_RECORD_BYTES="10000")
     records = read_all(topics.bootstrap_servers, topics.output)
     dead = read_all(topics.bootstrap_servers, topics.dead_letters)
     assert_exactly_once([*records, *dead], places)
     assert [(message.key(), headers_of(message)["enricher.dlq.error.type"]) for message in dead] == [
         (b"large", b"OutputTooLarge")
     ]
-    assert (1, {"publish:OutputTooLarge": 1}) == (tally.records, tally.dead_letters)
+    assert (1, {"publish:OutputTooLarge": 1}) == (counters.records, counters.dead_letters)
 
 
 def test_an_output_that_the_broker_refuses_is_a_dead_letter(
@@ -146,7 +146,7 @@ def test_a_dead_letter_that_is_too_large_for_its_topic_takes_a_smaller_form(
         monkeypatch.setattr(TopicLimits, "read", lambda _self: {})
     bad = Sent(b"large", random.Random(1).randbytes(length_bytes))
     places = publish(topics.bootstrap_servers, topics.input, [as_sent(GOOD), bad, as_sent(GOOD)])
-    tally = run_worker(topics, monkeypatch, model)
+    counters = run_worker(topics, monkeypatch, model)
     records = read_all(topics.bootstrap_servers, topics.output)
     dead = read_all(topics.bootstrap_servers, topics.dead_letters)
     assert_exactly_once([*records, *dead], places)
@@ -157,7 +157,7 @@ def test_a_dead_letter_that_is_too_large_for_its_topic_takes_a_smaller_form(
         reason["enricher.dlq.stage"],
         reason["enricher.dlq.value.omitted_bytes"],
     )
-    assert (2, 0 if told else 1) == (tally.records, tally.recoveries)
+    assert (2, 0 if told else 1) == (counters.records, counters.recoveries)
 
 
 def test_a_worker_with_a_letter_too_large_for_its_topic_ends_well(topics: Topics) -> None:

@@ -68,8 +68,8 @@ def test_two_processes_share_a_backlog(topics: Topics, tmp_path: Path) -> None:
         assert parent.wait(240) == 0
     assert_all_is_there_once(topics, dict(places))
     tallies = [orjson.loads((tmp_path / f"counts-{index}.json").read_bytes()) for index in (0, 1)]
-    assert sum(tally["published"] for tally in tallies) == 1_500
-    assert min(tally["published"] for tally in tallies) > 0
+    assert sum(counters["published"] for counters in tallies) == 1_500
+    assert min(counters["published"] for counters in tallies) > 0
     said = log.read_text()
     assert "all 2 processes are ready" in said
     for index in (0, 1):

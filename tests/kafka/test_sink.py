@@ -28,7 +28,7 @@ from enricher.errors import (
 from enricher.kafka.client import KafkaConfig
 from enricher.kafka.sink import TransactionalSink
 from enricher.records import DeadLetter, RawRecord, Ticket
-from enricher.stats.counters import Tally
+from enricher.stats.counters import Counters
 
 pytestmark = pytest.mark.broker
 
@@ -151,10 +151,10 @@ def test_a_slow_transaction_is_followed_by_a_new_producer(topics: Topics, monkey
     config = config_for(topics)
     publish(topics.bootstrap_servers, topics.input, inputs(2))
     source, _ = opened(config)
-    sink, tally = sink_for(source, config)
+    sink, counters = sink_for(source, config)
     first, second = records_of(source, 2)
     sink.publish(release_of([first]))
-    assert tally.producers_renewed == 1
+    assert counters.producers_renewed == 1
     sink.publish(release_of([second]))
     assert len(read_all(topics.bootstrap_servers, topics.output)) == 2
     sink.close()
@@ -272,7 +272,7 @@ def test_a_flush_that_loses_its_reason_is_asked_for_it(
         encoder(),
         group=source,
         guard=unguarded,
-        tally=Tally(),
+        counters=Counters(),
         producer_class=_LosesItsReason,
     )
     sink.open()

@@ -17,7 +17,7 @@ from enricher.kafka.client import KafkaConfig
 from enricher.kafka.reports import Reports
 from enricher.kafka.sink import TransactionalSink
 from enricher.records import Article, Coverage, DeadLetter, EnrichedRecord, Partition, RawRecord, Ticket
-from enricher.stats.counters import Tally
+from enricher.stats.counters import Counters
 
 pytestmark = pytest.mark.broker
 
@@ -46,7 +46,9 @@ def test_a_refusal_that_comes_before_the_last_record_is_handed_over_names_the_re
     config = config_for(topics)
     first, last = Sent(None, b"no key"), Sent(None, b"bad")
     source, _ = opened(config)
-    sink = TransactionalSink(config, encoder(), group=source, guard=unguarded, tally=Tally(), producer_class=_OneByOne)
+    sink = TransactionalSink(
+        config, encoder(), group=source, guard=unguarded, counters=Counters(), producer_class=_OneByOne
+    )
     sink.open()
     records: list[RawRecord] = []
     for sent in (first, *inputs(3), last):
@@ -96,7 +98,7 @@ def test_what_a_retired_producer_reports_is_no_trouble_of_the_next_transaction(
     publish(topics.bootstrap_servers, topics.input, inputs(1))
     source, _ = opened(config)
     sink = TransactionalSink(
-        config, encoder(), group=source, guard=unguarded, tally=Tally(), producer_class=reporting_late()
+        config, encoder(), group=source, guard=unguarded, counters=Counters(), producer_class=reporting_late()
     )
     sink.open()
     release = release_of(records_of(source, 1))
@@ -158,7 +160,7 @@ def test_what_was_published_counts_though_no_new_producer_follows(
     config = config_for(topics)
     publish(topics.bootstrap_servers, topics.input, inputs(2))
     source, _ = opened(config)
-    sink, tally = sink_for(source, config)
+    sink, counters = sink_for(source, config)
     first, second = records_of(source, 2)
 
     def away() -> Producer:
@@ -167,7 +169,7 @@ def test_what_was_published_counts_though_no_new_producer_follows(
     with monkeypatch.context() as patched:
         patched.setattr(sink, "_connected", away)
         sink.publish(release_of([first]))
-    assert tally.producers_renewed == 1
+    assert counters.producers_renewed == 1
     assert len(read_all(topics.bootstrap_servers, topics.output)) == 1
     with pytest.raises(TransactionTrouble, match="broken"):
         sink.publish(release_of([second]))

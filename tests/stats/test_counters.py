@@ -18,7 +18,7 @@ from enricher.records import (
     Tombstone,
     Window,
 )
-from enricher.stats.counters import Tally
+from enricher.stats.counters import Counters
 from enricher.stats.histogram import Distribution
 
 
@@ -34,13 +34,13 @@ def numbers_of(distribution: Distribution) -> tuple[int, float]:
 
 def test_counts_are_json_whatever_was_counted() -> None:
     """Counters are objects by their names; nothing private is among them; a copy, which does not count on."""
-    tally = Tally()
-    tally.dead_letters["decode:InvalidArticle"] += 2
-    tally.rebalances["assigned"] += 1
-    tally.latency_s.add(0.2)
-    told = tally.as_dict()
-    tally.rebalances["lost"] += 1
-    tally.latency_s.add(0.2)
+    counters = Counters()
+    counters.dead_letters["decode:InvalidArticle"] += 2
+    counters.rebalances["assigned"] += 1
+    counters.latency_s.add(0.2)
+    told = counters.as_dict()
+    counters.rebalances["lost"] += 1
+    counters.latency_s.add(0.2)
     read = orjson.loads(orjson.dumps(told))
     assert ({"decode:InvalidArticle": 2}, {"assigned": 1}, 2) == (
         read["dead_letters"],
@@ -53,40 +53,40 @@ def test_counts_are_json_whatever_was_counted() -> None:
 
 def test_what_is_read_again_is_counted_as_repeated() -> None:
     """Per partition, by offset."""
-    tally = Tally()
-    tally.count_read([ticket(4), ticket(5)], 1.0)
-    tally.count_read([ticket(5), ticket(7)], 2.0)
-    assert (4, 1) == (tally.read, tally.repeated)
+    counters = Counters()
+    counters.count_read([ticket(4), ticket(5)], 1.0)
+    counters.count_read([ticket(5), ticket(7)], 2.0)
+    assert (4, 1) == (counters.read, counters.repeated)
 
 
 def test_a_transaction_counts_its_articles_by_outcome() -> None:
     """With the time that each took here, and since it was published where that is known."""
-    tally = Tally(epoch_clock=lambda: 1_000.0)
+    counters = Counters(epoch_clock=lambda: 1_000.0)
     tickets = [ticket(0, 990.0), ticket(1, 999.5), ticket(2)]
     tickets[0].finish(Tombstone())
     tickets[1].finish(DeadLetter("decode", "InvalidArticle", "no body"))
     entity = Entity(field="body", start=0, end=1, text="x", label="PER", score=0.9)
     tickets[2].finish(EnrichedRecord(Article("id", "", "x"), [entity] * 3, Coverage(1, 1, truncated=False)))
-    tally.count_published(tickets, 3.0, 3.5)
+    counters.count_published(tickets, 3.0, 3.5)
     assert (1, 1, 1, 3, 3) == (
-        tally.records,
-        tally.tombstones,
-        tally.dead_letters.total(),
-        tally.entities,
-        tally.published,
+        counters.records,
+        counters.tombstones,
+        counters.dead_letters.total(),
+        counters.entities,
+        counters.published,
     )
-    assert (2, 10.5) == numbers_of(tally.latency_s)
-    assert (3, 7.5) == numbers_of(tally.process_s)
-    assert (1, 0.5) == numbers_of(tally.transaction_s)
+    assert (2, 10.5) == numbers_of(counters.latency_s)
+    assert (3, 7.5) == numbers_of(counters.process_s)
+    assert (1, 0.5) == numbers_of(counters.transaction_s)
 
 
 def test_a_publisher_whose_clock_is_ahead_takes_nothing_from_the_sum() -> None:
     """A record of the future is there at once: a sum that falls would look like a new process."""
-    tally = Tally(epoch_clock=lambda: 1_000.0)
+    counters = Counters(epoch_clock=lambda: 1_000.0)
     early = ticket(0, 1_500.0)
     early.finish(Tombstone())
-    tally.count_published([early], 3.0, 3.5)
-    assert (1, 0.0) == numbers_of(tally.latency_s)
+    counters.count_published([early], 3.0, 3.5)
+    assert (1, 0.0) == numbers_of(counters.latency_s)
 
 
 def test_a_batch_is_as_full_as_the_device_sees_it() -> None:
@@ -94,7 +94,7 @@ def test_a_batch_is_as_full_as_the_device_sees_it() -> None:
     windows = [
         Window(ticket(0), np.zeros(length, np.int32), 0, 0, length, 0, at) for length, at in ((10, 1.0), (8, 1.4))
     ]
-    tally = Tally()
-    tally.count_batch(Batch(tuple(windows)), 20, 40, 1.5)
-    assert (18, 20, 2) == (tally.real_tokens, tally.padded_tokens, tally.windows)
-    assert ((1, 0.5), (1, 0.5)) == (numbers_of(tally.batch_fill), numbers_of(tally.batch_wait_s))
+    counters = Counters()
+    counters.count_batch(Batch(tuple(windows)), 20, 40, 1.5)
+    assert (18, 20, 2) == (counters.real_tokens, counters.padded_tokens, counters.windows)
+    assert ((1, 0.5), (1, 0.5)) == (numbers_of(counters.batch_fill), numbers_of(counters.batch_wait_s))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from enricher.records import Partition
-from enricher.stats.counters import Tally
+from enricher.stats.counters import Counters
 from enricher.stats.snapshot import Connection, Levels, Unstable, WorkerState
 from enricher.telemetry.observed import GpuUse, ModelFacts, Observed
 
@@ -29,21 +29,21 @@ LEVELS = Levels(
 )
 
 
-def some_tally() -> Tally:
+def some_counters() -> Counters:
     """Of a worker that has seen a little of everything."""
-    tally = Tally(
+    counters = Counters(
         read=60, repeated=4, records=40, entities=400, tombstones=2, transactions=5, recoveries=1, forgotten=6
     )
-    tally.dead_letters = Counter({"decode:InvalidArticle": 3, "inference:NotFinite": 1})
-    tally.windows, tally.batches, tally.real_tokens, tally.padded_tokens = 90, 30, 9_000, 9_100
-    tally.rebalances.update(["assigned", "revoked"])
+    counters.dead_letters = Counter({"decode:InvalidArticle": 3, "inference:NotFinite": 1})
+    counters.windows, counters.batches, counters.real_tokens, counters.padded_tokens = 90, 30, 9_000, 9_100
+    counters.rebalances.update(["assigned", "revoked"])
     for value in (0.003, 0.2, 0.2, 4.0):
-        tally.latency_s.add(value)
-    tally.process_s.add(0.3)
-    return tally
+        counters.latency_s.add(value)
+    counters.process_s.add(0.3)
+    return counters
 
 
-def observed(levels: Levels = LEVELS, tally: Tally | None = None) -> Observed:
+def observed(levels: Levels = LEVELS, counters: Counters | None = None) -> Observed:
     """A worker with a GPU."""
     return Observed(
         input_topic="articles",
@@ -52,7 +52,7 @@ def observed(levels: Levels = LEVELS, tally: Tally | None = None) -> Observed:
         group="enricher",
         version="1.2.3",
         model=ModelFacts("newswire", "sha256:abc", "fp16", "CUDAExecutionProvider", "cuda"),
-        tally=tally or some_tally(),
+        counters=counters or some_counters(),
         levels=lambda: levels,
         gpus=lambda: [GpuUse("NVIDIA H200", 0.75, 10 * 2**30, 140 * 2**30)],
     )

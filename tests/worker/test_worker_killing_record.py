@@ -149,7 +149,7 @@ def test_a_suspect_partition_leaves_room_for_one_record_in_the_whole_worker() ->
         assert not life.alone or life.process.tracker.in_flight <= 1
     assert len(taken) >= 10
     assert {(1, 0, 0)} == set(taken)
-    assert life.process.tally.isolations == 1
+    assert life.process.counters.isolations == 1
 
 
 def test_deaths_by_chance_dead_letter_nothing() -> None:
@@ -180,7 +180,7 @@ def test_progress_begins_again_at_zero() -> None:
         before = world.log.committed.get(FIRST, 0)
         life = Life(world)
         life.until(lambda before=before: world.log.committed.get(FIRST, 0) > before)  # type: ignore[misc]
-        assert not life.process.tally.isolations
+        assert not life.process.counters.isolations
         life.kill()
         deaths += 1
     assert lives_until_done(world) == 1
@@ -225,8 +225,8 @@ def test_a_partition_that_was_lost_and_comes_back_is_no_death() -> None:
     life = Life(world)
     life.process.engine.hangs = True
     for _ in range(2 * MAX_DEATHS):
-        read = life.process.tally.read
-        life.until(lambda read=read: life.process.tally.read > read)  # type: ignore[misc]
+        read = life.process.counters.read
+        life.until(lambda read=read: life.process.counters.read > read)  # type: ignore[misc]
         assert world.log.marks[FIRST] == Mark(1)
         life.process.source.expel()
 
@@ -240,8 +240,8 @@ def test_a_recovery_is_no_death(step: str) -> None:
     life.until(lambda: bool(world.log.marks) and life.process.engine.busy > 0)
     assert world.log.marks[FIRST] == Mark(1)
     life.until(world.done)
-    assert life.process.tally.recoveries == 2
-    assert not life.process.tally.isolations
+    assert life.process.counters.recoveries == 2
+    assert not life.process.counters.isolations
 
 
 def test_a_recovery_while_a_record_is_alone_is_no_death_of_it() -> None:
@@ -278,11 +278,11 @@ def test_after_as_many_articles_as_may_have_been_in_flight_it_works_as_usual() -
     world.put(*[SHORT] * 60)
     world.log.committed[FIRST], world.log.marks[FIRST] = 0, Mark(MAX_DEATHS)
     life = Life(world, limits=replace(LIMITS, max_in_flight=20))
-    life.until(lambda: life.process.tally.isolations > 0 and not life.alone)
+    life.until(lambda: life.process.counters.isolations > 0 and not life.alone)
     assert world.log.committed[FIRST] == 20
     life.until(lambda: life.process.tracker.in_flight > 1)
     life.until(world.done)
-    assert life.process.tally.recoveries <= 1
+    assert life.process.counters.recoveries <= 1
 
 
 def test_at_the_end_of_a_suspect_partition_it_works_as_usual() -> None:
@@ -297,7 +297,7 @@ def test_at_the_end_of_a_suspect_partition_it_works_as_usual() -> None:
     world.put(*[SHORT] * 10)
     life.until(lambda: life.process.tracker.in_flight > 1)
     life.until(world.done)
-    assert life.process.tally.isolations == 1
+    assert life.process.counters.isolations == 1
 
 
 def test_an_idle_worker_counts_nothing() -> None:
@@ -363,8 +363,8 @@ def test_the_worlds_are_as_deadly_as_they_say() -> None:
     """Guards the test above against worlds in which nothing is found, or everything is taken alone."""
     worlds = [DeadlyWorlds(seed).run().world for seed in range(40)]
     assert sum(len(killed(world)) for world in worlds) > 20
-    tallies = [process.tally for world in worlds for process in world.started]
-    assert 20 < sum(tally.isolations > 0 for tally in tallies) < len(tallies) / 2
+    tallies = [process.counters for world in worlds for process in world.started]
+    assert 20 < sum(counters.isolations > 0 for counters in tallies) < len(tallies) / 2
 
 
 def test_the_judge_finds_a_rule_that_blames_too_soon(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -99,7 +99,7 @@ def test_without_room_for_long_the_source_is_paused_and_polled_and_resumed_with_
     world.steps(process, until=lambda: world.clock() >= full_s + 20)
     polls_per_second = (len(process.source.polls) - polls) / 18
     assert 1 / LIMITS.idle_wait_s - 1 <= polls_per_second <= 1 / LIMITS.idle_wait_s + 1
-    assert process.tally.read == 3
+    assert process.counters.read == 3
     lanes.hangs = False
     process.source.expel()  # what hung is forgotten, so there is room again
     world.steps(process, until=world.done)

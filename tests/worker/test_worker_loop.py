@@ -118,7 +118,7 @@ def test_what_cannot_be_enriched_is_one_output_in_the_same_transaction_as_its_ne
     outputs = [output for output in world.outputs(topic) if isinstance(output, Output) and output.offset == 1]
     assert [output.content for output in outputs] == [content]
     assert len([commit for commit in world.log.commits if commit.first_offsets]) == 1
-    assert process.tally.published == 3
+    assert process.counters.published == 3
 
 
 def test_an_article_without_tokens_is_enriched_with_nothing() -> None:
@@ -163,7 +163,7 @@ def test_stopping_publishes_what_is_on_the_device_and_leaves_the_rest() -> None:
     assert 0 < committed < 200
     assert process.engine.busy == 0
     assert world.violations() == []
-    assert process.tally.published == committed
+    assert process.counters.published == committed
     successor = world.start()
     successor.source.open(successor.worker)
     world.steps(successor, until=world.done)

@@ -30,7 +30,7 @@ def test_a_batch_that_runs_out_of_memory_costs_no_article_and_later_ones_are_sma
         <= ROOM_TOKENS
         < RULES.max_batch_tokens
     )
-    assert 1 <= process.tally.out_of_memory <= under_way
+    assert 1 <= process.counters.out_of_memory <= under_way
     warnings = [record for record in caplog.records if "out of memory" in record.message]
     assert len(warnings) == 1
 
@@ -56,4 +56,4 @@ def test_enough_memory_changes_nothing() -> None:
     process.source.open(process.worker)
     world.put(*[SHORT] * 100)
     world.steps(process, until=world.done)
-    assert process.tally.out_of_memory == 0
+    assert process.counters.out_of_memory == 0

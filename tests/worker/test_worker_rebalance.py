@@ -47,7 +47,7 @@ def test_revoked_partitions_publish_what_is_ready_and_forget_the_rest() -> None:
     other = join(world)
     world.steps(process, until=lambda: len(process.tracker.partitions) == 1)
     assert world.log.committed == {FIRST: 2, SECOND: 2}
-    assert process.tally.forgotten == 2
+    assert process.counters.forgotten == 2
     assert process.tracker.in_flight == 2
     assert process.intake.scheduler.queued_windows == 0
     other.worker.step()
@@ -64,7 +64,7 @@ def test_a_batch_that_came_back_in_time_is_published_with_the_revoked_partition(
     join(world)
     process.worker.step()
     assert world.log.committed == {FIRST: 1, SECOND: 1}
-    assert process.tally.forgotten == 0
+    assert process.counters.forgotten == 0
 
 
 def test_queued_windows_of_a_partition_that_is_gone_are_dropped() -> None:
@@ -118,7 +118,7 @@ def test_lost_partitions_publish_nothing() -> None:
     assert process.tracker.publishable()
     process.source.expel()
     process.worker.step()
-    assert process.tally.forgotten == 2
+    assert process.counters.forgotten == 2
     assert world.log.committed == {FIRST: 0}
     publish_from_now_on(process)
     world.steps(process, until=world.done)
@@ -180,7 +180,7 @@ def test_trouble_in_the_last_transaction_of_a_revoked_partition_loses_nothing(st
     process.worker.step()
     other = join(world)
     process.worker.step()
-    assert process.tally.recoveries == 1
+    assert process.counters.recoveries == 1
     assert len(process.tracker.partitions) == 1
     publish_from_now_on(process)
     world.steps(process, other, until=world.done)

@@ -147,12 +147,12 @@ def test_every_article_has_exactly_one_output_whatever_happens(chunk: int) -> No
 def test_the_simulation_is_as_cruel_as_it_says() -> None:
     """Guards the test above against a world in which nothing goes wrong: it has all the troubles it speaks of."""
     worlds = [Simulation(seed).run().world for seed in range(40)]
-    tallies = [process.tally for world in worlds for process in world.started]
+    tallies = [process.counters for world in worlds for process in world.started]
     assert len(tallies) > 40 * 3
-    assert sum(tally.recoveries for tally in tallies) > 20
-    assert sum(tally.forgotten for tally in tallies) > 100
-    assert sum(tally.out_of_memory for tally in tallies) > 20
-    assert sum(tally.published for tally in tallies) > 500
+    assert sum(counters.recoveries for counters in tallies) > 20
+    assert sum(counters.forgotten for counters in tallies) > 100
+    assert sum(counters.out_of_memory for counters in tallies) > 20
+    assert sum(counters.published for counters in tallies) > 500
 
 
 class CommitsThePosition(OffsetTracker):

@@ -26,7 +26,7 @@ def test_trouble_at_any_step_of_a_transaction_loses_and_doubles_nothing(step: st
     for index in range(30):
         world.clock.after(index * 64 * TICK_S, lambda: world.put(SHORT, None, LONG, INVALID))
     world.steps(process, until=lambda: world.clock() > 2 and world.done())
-    assert process.tally.recoveries == 1
+    assert process.counters.recoveries == 1
 
 
 @pytest.mark.parametrize("after_ticks", [1, 100])
@@ -37,7 +37,7 @@ def test_a_commit_that_arrives_late_counts_once(after_ticks: int) -> None:
     process.source.open(process.worker)
     world.put(*[SHORT] * 20)
     world.steps(process, until=world.done)
-    assert process.tally.recoveries == 1
+    assert process.counters.recoveries == 1
 
 
 @pytest.mark.parametrize("step", ["recover", "rewind"])
@@ -56,7 +56,7 @@ def test_a_recovery_that_fails_is_tried_again(step: str) -> None:
     for partition in range(4):
         world.put(*[SHORT] * 10, partition=partition)
     world.steps(process, until=world.done)
-    assert process.tally.recoveries == 1
+    assert process.counters.recoveries == 1
     assert more.seen["recover"] >= 3
 
 
@@ -74,7 +74,7 @@ def test_stopping_in_a_recovery_that_is_half_done_commits_nothing() -> None:
     process.worker.run()
     assert world.log.committed == {}
     assert world.outputs() == []
-    assert process.tally.recoveries == 1
+    assert process.counters.recoveries == 1
 
 
 def test_an_output_that_the_broker_refuses_becomes_a_dead_letter() -> None:
@@ -134,7 +134,7 @@ def test_a_dead_letter_that_the_broker_refuses_is_written_in_the_next_smaller_fo
     assert isinstance(letter, Output)
     assert ("decode", taken) == (letter.content, letter.form)
     assert len(world.outputs()) == 2
-    assert process.tally.recoveries == taken
+    assert process.counters.recoveries == taken
 
 
 def test_a_bare_dead_letter_that_the_broker_refuses_ends_the_process() -> None:
@@ -171,7 +171,7 @@ def test_recovery_is_exhausted_when_no_transaction_succeeds_any_more() -> None:
     world.put(SHORT)
     with pytest.raises(RecoveryExhausted, match=r"5 recoveries in a row.*every time"):
         process.worker.run()
-    assert process.tally.recoveries == 6
+    assert process.counters.recoveries == 6
 
 
 def test_a_transaction_that_succeeds_starts_the_count_of_recoveries_again() -> None:
@@ -182,7 +182,7 @@ def test_a_transaction_that_succeeds_starts_the_count_of_recoveries_again() -> N
     for index in range(40):
         world.clock.after(index * 0.5, lambda: world.put(SHORT))
     world.steps(process, until=lambda: world.clock() > 20 and world.done())
-    assert process.tally.recoveries > 2 * 5
+    assert process.counters.recoveries > 2 * 5
 
 
 @pytest.mark.parametrize("error", [Fenced("rival"), BrokerError("no right")])

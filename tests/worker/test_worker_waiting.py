@@ -65,7 +65,7 @@ def test_a_record_ends_the_wait_in_the_poll() -> None:
     process.worker.step()
     world.clock.after(5 * TICK_S, lambda: world.put(SHORT))
     process.worker.step()
-    assert process.tally.read == 1
+    assert process.counters.read == 1
     assert world.clock() == 5 * TICK_S + 2 * TICK_S, "only the transaction that counts the attempt comes first"
 
 
@@ -92,9 +92,9 @@ def test_the_loop_never_spins(seed: int) -> None:
         world.clock.after(index * 100 * TICK_S, lambda: world.put(SHORT, LONG))
     idle = 0
     while world.clock() < 4.5 or not world.done():
-        before = (world.clock(), process.tally.as_dict(), process.tokenizer.busy, len(process.tokenizer.submitted))
+        before = (world.clock(), process.counters.as_dict(), process.tokenizer.busy, len(process.tokenizer.submitted))
         process.worker.step()
-        after = (world.clock(), process.tally.as_dict(), process.tokenizer.busy, len(process.tokenizer.submitted))
+        after = (world.clock(), process.counters.as_dict(), process.tokenizer.busy, len(process.tokenizer.submitted))
         idle += before == after
     # A result that came in while a transaction was under way: its bell rings in the turn that takes it anyway.
     assert idle <= 2 * len(process.engine.submitted)

@@ -20,7 +20,7 @@ from enricher.core.decoding import LabelScheme
 from enricher.core.offsets import OffsetTracker
 from enricher.core.windowing import WindowCutter
 from enricher.records import Batch, BatchResult, Partition, Ticket
-from enricher.stats.counters import Tally
+from enricher.stats.counters import Counters
 from enricher.telemetry.tracing import PassingOn
 from enricher.worker.intake import Intake
 from enricher.worker.loop import Rooms, Worker
@@ -75,7 +75,7 @@ class Process:
     bell: FakeBell
     intake: Intake
     tracker: OffsetTracker
-    tally: Tally
+    counters: Counters
 
 
 class World:
@@ -117,7 +117,7 @@ class World:
     ) -> Process:
         """Start a worker: connected, and a member of the group."""
         random = Random(self.random.random())
-        bell, tally = FakeBell(self.clock), Tally()
+        bell, counters = FakeBell(self.clock), Counters()
         source = FakeSource(self.log, self.clock, name, random=random, fault=fault, until_caught_up=until_caught_up)
         sink = FakeSink(self.log, self.clock, name, membership=source.membership, fault=fault, refuses=refuses)
         tokenizer = FakeLanes(tokenize, clock=self.clock, bell=bell, random=random, longest_s=16 * TICK_S)
@@ -135,10 +135,10 @@ class World:
             Recovery(source, sink, recovery, clock=self.clock, guard=unguarded),
             PassingOn(),
         )
-        worker = Worker(rooms, limits, tally, clock=self.clock, bell=bell, guard=unguarded)
+        worker = Worker(rooms, limits, counters, clock=self.clock, bell=bell, guard=unguarded)
         worker._tracker = worker.pacing._tracker = worker.gauges.tracker = tracker()
         sink.open()
-        self.started.append(Process(worker, source, sink, tokenizer, engine, bell, intake, worker._tracker, tally))
+        self.started.append(Process(worker, source, sink, tokenizer, engine, bell, intake, worker._tracker, counters))
         return self.started[-1]
 
     def steps(self, *processes: Process, until: Callable[[], bool], at_most: int = 2_000) -> int:

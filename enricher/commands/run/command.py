@@ -188,15 +188,15 @@ def _built(
 def _run(worker: Worker, wish: Wish, connected: Callable[[], None]) -> None:
     def begin() -> None:
         connected()
-        reporting.enter_context(progress_lines(worker.tally, wish.report_every_s))
+        reporting.enter_context(progress_lines(worker.counters, wish.report_every_s))
 
     try:
         with ExitStack() as reporting:
             worker.run(begin)
     finally:
         if wish.summary:
-            _write(wish.summary, orjson.dumps(worker.tally.as_dict()))
-    log.info("done: %s", describe(worker.tally))
+            _write(wish.summary, orjson.dumps(worker.counters.as_dict()))
+    log.info("done: %s", describe(worker.counters))
 
 
 def _write(summary: Path, counts: bytes) -> None:

@@ -69,7 +69,7 @@ def view_of(worker: Worker, watchdog: Watchdog, seen: Observed) -> View:
     pacing, recovery = worker.pacing, worker.recovery
     return View(
         model=seen.model,
-        tally=seen.tally,
+        counters=seen.counters,
         levels=seen.levels,
         watched=watchdog.watched,
         waits=lambda: Waits(pacing.engine_waits_s, pacing.tokenizer_waits_s, pacing.engine_timeout_s),

@@ -8,32 +8,34 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from enricher.stats.counters import Tally
+from enricher.stats.counters import Counters
 
 log = logging.getLogger("enricher.commands.run")
 
 
-def describe(tally: Tally) -> str:
+def describe(counters: Counters) -> str:
     """The counts in a line for people."""
-    seconds = tally.working_s
+    seconds = counters.working_s
     return (
-        f"{tally.published} published ({tally.records} enriched, {tally.dead_letters.total()} dead letters, "
-        f"{tally.tombstones} tombstones) in {seconds:.1f} s, {tally.published / max(seconds, 1e-9):.1f}/s; "
-        f"{tally.windows} windows in {tally.batches} batches, {100 * tally.padding_share:.1f} % padding; "
-        f"{tally.transactions} transactions, {tally.recoveries} recoveries"
+        f"{counters.published} published ({counters.records} enriched, {counters.dead_letters.total()} dead letters, "
+        f"{counters.tombstones} tombstones) in {seconds:.1f} s, {counters.published / max(seconds, 1e-9):.1f}/s; "
+        f"{counters.windows} windows in {counters.batches} batches, {100 * counters.padding_share:.1f} % padding; "
+        f"{counters.transactions} transactions, {counters.recoveries} recoveries"
     )
 
 
 @contextmanager
-def progress_lines(tally: Tally, every_s: float) -> Iterator[None]:
+def progress_lines(counters: Counters, every_s: float) -> Iterator[None]:
     """A line of progress now and then."""
-    before, before_s = tally.published, time.monotonic()
+    before, before_s = counters.published, time.monotonic()
 
     def report() -> None:
         nonlocal before, before_s
-        now, now_s = tally.published, time.monotonic()
+        now, now_s = counters.published, time.monotonic()
         rate = (now - before) / (now_s - before_s)
-        log.info("%d read, %d published, %.1f/s, %.1f %% padding", tally.read, now, rate, 100 * tally.padding_share)
+        log.info(
+            "%d read, %d published, %.1f/s, %.1f %% padding", counters.read, now, rate, 100 * counters.padding_share
+        )
         before, before_s = now, now_s
 
     with repeated(report, every_s):

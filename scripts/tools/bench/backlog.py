@@ -18,8 +18,8 @@ def run_backlog(bench: Bench, mix: Mix, count: int) -> Run:
         meter = bench.meter()
         worker.run()
         load = meter.read()
-    assert worker.tally.published == count, "a backlog is done to its end"
-    return Run(count / worker.tally.working_s, load, worker.tally.as_dict())
+    assert worker.counters.published == count, "a backlog is done to its end"
+    return Run(count / worker.counters.working_s, load, worker.counters.as_dict())
 
 
 def count_for(bench: Bench, mix: Mix, seconds: float) -> int:

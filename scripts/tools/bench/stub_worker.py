@@ -101,15 +101,15 @@ def _obey(worker: Worker, engine: StubEngine) -> None:
 
 
 def _report(worker: Worker) -> Report:
-    tally = worker.tally
+    counters = worker.counters
     return Report(
-        tally.published,
-        tally.transactions,
-        tally.windows,
-        tally.padded_tokens,
-        tally.recoveries,
-        tally.forgotten,
-        tally.last_commit_s or 0.0,
+        counters.published,
+        counters.transactions,
+        counters.windows,
+        counters.padded_tokens,
+        counters.recoveries,
+        counters.forgotten,
+        counters.last_commit_s or 0.0,
         time.process_time(),
     )
 

@@ -17,7 +17,7 @@ from unittest.mock import patch
 from enricher.app import Model, kafka_worker
 from enricher.records import Ticket
 from enricher.settings import Settings
-from enricher.stats.counters import Tally
+from enricher.stats.counters import Counters
 from enricher.worker.loop import Worker
 from enricher.worker.ports import Tracing
 from tools.bench.bench import Bench
@@ -39,7 +39,7 @@ class Moment:
         return cls(time.monotonic(), time.process_time(), time.thread_time(), sum(map(cpu_s, broker_pids)))
 
 
-class WatchedTally(Tally):
+class WatchedCounters(Counters):
     """Counts as the worker's own, and notes the moments of the first read and of each commit, in the loop's thread."""
 
     def __init__(self, broker_pids: Callable[[], Collection[int]]) -> None:
@@ -89,7 +89,7 @@ def calls_of(owner: object, name: str) -> Iterator[list[Call]]:
 class Work:
     """One backlog, worked off. Times are seconds of the processor, summed over threads, but for `seconds`."""
 
-    tally: WatchedTally
+    counters: WatchedCounters
     runs: Sequence[Call]
     """Of the model, one per batch."""
     tokenizations: Sequence[Call]
@@ -98,7 +98,7 @@ class Work:
     @property
     def seconds(self) -> float:
         """By the clock, from the first read to the last commit."""
-        return self.tally.ended.at_s - self.tally.began.at_s
+        return self.counters.ended.at_s - self.counters.began.at_s
 
     @property
     def model_s(self) -> float:
@@ -113,7 +113,7 @@ class Work:
     @property
     def loop_s(self) -> float:
         """In the loop's thread."""
-        return self.tally.ended.thread_s - self.tally.began.thread_s
+        return self.counters.ended.thread_s - self.counters.began.thread_s
 
     @property
     def model_and_client_s(self) -> float:
@@ -123,13 +123,13 @@ class Work:
     @property
     def client_s(self) -> float:
         """In all other threads of the process: the Kafka client's, and the hand-over to and from the lanes."""
-        process_s = self.tally.ended.process_s - self.tally.began.process_s
+        process_s = self.counters.ended.process_s - self.counters.began.process_s
         return process_s - self.model_s - self.tokenizer_s - self.loop_s
 
     @property
     def broker_s(self) -> float:
         """In the broker's processes."""
-        return self.tally.ended.broker_s - self.tally.began.broker_s
+        return self.counters.ended.broker_s - self.counters.began.broker_s
 
 
 def work_off(
@@ -137,15 +137,15 @@ def work_off(
     model: Model,
     settings: Settings,
     *,
-    tally: WatchedTally | None = None,
+    counters: WatchedCounters | None = None,
     tracing: Tracing | None = None,
     beside: Callable[[Worker], AbstractContextManager[object]] = nullcontext,
 ) -> Work:
     """Run a worker until it has caught up with its input topic, and watch it; `beside` is what goes on meanwhile."""
     with calls_of(model.engine, "run") as runs, calls_of(model.tokenizer, "tokenize") as tokenizations:
         worker = kafka_worker(settings, model, until_caught_up=True, tracing=tracing)
-        worker.tally = tally = tally or WatchedTally(bench.broker_pids)
+        worker.counters = counters = counters or WatchedCounters(bench.broker_pids)
         with beside(worker):
             meter = bench.meter()
             worker.run()
-            return Work(tally, runs, tokenizations, meter.read())
+            return Work(counters, runs, tokenizations, meter.read())

@@ -13,7 +13,7 @@ from tools.bench.legs.limit import _batches
 from tools.bench.legs.limit.result import Case, LaneTime, Result
 from tools.bench.machine import Load
 from tools.bench.repeating import Run
-from tools.bench.watching import Call, Moment, WatchedTally, Work, calls_of
+from tools.bench.watching import Call, Moment, WatchedCounters, Work, calls_of
 
 
 def window(length: int) -> Window:
@@ -39,9 +39,9 @@ def test_a_batch_of_the_bare_engine_is_as_full_as_its_longest_window_allows() ->
 def test_what_the_broker_takes_of_the_cores_and_start_and_end_are_counted_apart() -> None:
     """A worker at 0.9 of the bare rate, while the broker took a tenth of all cores, used what was left to the full."""
     cores = available_cores()
-    tally = WatchedTally(tuple)
-    tally.began, tally.ended = Moment(0.0, 0.0, 0.0, 0.0), Moment(10.0, 0.0, 0.0, cores * 1.0)
-    work = Work(tally, (), (), Load(10.0, 0.0, 0.0, 0.0))
+    counters = WatchedCounters(tuple)
+    counters.began, counters.ended = Moment(0.0, 0.0, 0.0, 0.0), Moment(10.0, 0.0, 0.0, cores * 1.0)
+    work = Work(counters, (), (), Load(10.0, 0.0, 0.0, 0.0))
     always = LaneTime(computing=20.0, held_up=0.0, between=0.0, start_and_end=0.0)
     mostly = LaneTime(computing=17.0, held_up=1.0, between=1.0, start_and_end=1.0)
     bare = Run(20.0, work.load, {"lanes": always})
@@ -69,13 +69,13 @@ def test_calls_are_watched_and_the_method_is_itself_again_afterwards() -> None:
 
 def test_disturbed_runs_prove_nothing() -> None:
     """However good the figure looks."""
-    tally = WatchedTally(tuple)
-    tally.ended = Moment(10.0, 0.0, 0.0, 0.0)
+    counters = WatchedCounters(tuple)
+    counters.ended = Moment(10.0, 0.0, 0.0, 0.0)
     quiet, noisy = Load(10.0, 0.0, 0.0, 0.0), Load(10.0, 0.0, 0.0, 1.0)
     model = SimpleNamespace(card=SimpleNamespace(precision="fp32"))
     case = Case("fp32", model, 512, (), ())  # type: ignore[arg-type]
     lanes = LaneTime(computing=20.0, held_up=0.0, between=0.0, start_and_end=0.0)
-    worker = Run(20.0, quiet, {"lanes": lanes, "work": Work(tally, (), (), quiet)})
+    worker = Run(20.0, quiet, {"lanes": lanes, "work": Work(counters, (), (), quiet)})
     undisturbed, disturbed = (Run(20.0, load, {"lanes": lanes}) for load in (quiet, noisy))
     assert Result(case, [undisturbed], [worker]).claim().held
     assert not Result(case, [disturbed], [worker]).claim().held

@@ -13,7 +13,7 @@ from support.topics import Topics
 
 from enricher.kafka.sink import TransactionalSink
 from enricher.kafka.source import KafkaSource
-from enricher.stats.counters import Tally
+from enricher.stats.counters import Counters
 from tools.chaos.proxy import Proxy
 from tools.chaos.rules import Cut, Match
 
@@ -51,7 +51,7 @@ def test_events_of_an_idle_outage_are_delivered_as_they_come(proxy: Proxy, direc
         encoder(),
         group=source,
         guard=unguarded,
-        tally=Tally(),
+        counters=Counters(),
         producer_class=_Noted,
     )
     sink.open()

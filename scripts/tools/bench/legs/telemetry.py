@@ -23,7 +23,7 @@ from tools.bench.load import Mix
 from tools.bench.otlp_sink import otlp_sink
 from tools.bench.outcome import Claim, Outcome, Plot, Series, Table
 from tools.bench.repeating import Run, Spread, disturbed, interleave
-from tools.bench.watching import WatchedTally, Work, work_off
+from tools.bench.watching import WatchedCounters, Work, work_off
 
 ABOUT = (
     "The worker with a model that answers at once, so that nothing hides behind it: first with counting and tracing taken "
@@ -79,12 +79,12 @@ def _worker(bench: Bench, load: KnownLoad, name: str) -> Run:
             bench,
             bench.model,
             settings,
-            tally=_Uncounted(bench.broker_pids) if name == OFF else None,
+            counters=_Uncounted(bench.broker_pids) if name == OFF else None,
             tracing=_Untraced() if name == OFF else tracing,
             beside=nullcontext if name == OFF else partial(_looked_at, bench, settings),
         )
-    assert work.tally.records == len(load.values), "every article has its record"
-    return Run(work.tally.records / _whole_s(work), work.load, {"work": work})
+    assert work.counters.records == len(load.values), "every article has its record"
+    return Run(work.counters.records / _whole_s(work), work.load, {"work": work})
 
 
 def _whole_s(work: Work) -> float:
@@ -100,7 +100,7 @@ def _looked_at(bench: Bench, settings: Settings, worker: Worker) -> Iterator[Non
         yield
 
 
-class _Uncounted(WatchedTally):
+class _Uncounted(WatchedCounters):
     """Notes when it began and ended, and how many records there were: what cannot be left out."""
 
     def count_batch(self, batch: Batch, padded_tokens: int, budget_tokens: int, now_s: float) -> None:

@@ -47,8 +47,8 @@ def run_ours(bench: Bench, model: Model, values: Sequence[bytes]) -> Run:
         meter = bench.meter()
         worker.run()
         load = meter.read()
-        detail = {"transactions": worker.tally.transactions, "written": _written(bench, topics, values)}
-    return Run(len(values) / worker.tally.working_s, load, detail)
+        detail = {"transactions": worker.counters.transactions, "written": _written(bench, topics, values)}
+    return Run(len(values) / worker.counters.working_s, load, detail)
 
 
 def run_peer(bench: Bench, peer: Peer, way: Options, values: Sequence[bytes]) -> Run:

@@ -115,7 +115,7 @@ def _worker(
         library = stack.enter_context(calls_of(bench.model.tokenizer, "_encode"))
         times = stack.enter_context(stage_times()) if clocks else None
         work = work_off(bench, bench.model, bench.settings_for(topics, batching=batching))
-    assert work.tally.records == len(load.values), "every article has its record"
+    assert work.counters.records == len(load.values), "every article has its record"
     stages = times.seconds() | {REST: max(0.0, work.loop_s - times.clocked_s)} if times else {}
     detail = {"work": work, "stages": stages, "library_s": sum(call.cpu_s for call in library)}
-    return Run(work.tally.records / (work.loop_s + work.client_s), work.load, detail)
+    return Run(work.counters.records / (work.loop_s + work.client_s), work.load, detail)

@@ -56,7 +56,7 @@ class Result:
         """The worker's calls of the tokenizer over the bare library's time alone, per article."""
         pairs = zip(self.worker, self.bare_tokenizer, strict=True)
         return Spread.of(
-            [run.detail["work"].tokenizer_s / run.detail["work"].tally.records * bare.rate for run, bare in pairs]
+            [run.detail["work"].tokenizer_s / run.detail["work"].counters.records * bare.rate for run, bare in pairs]
         )
 
     @property
@@ -67,18 +67,18 @@ class Result:
     def stage_us(self, stage: str, *, large_batches: bool = False) -> float:
         """Microseconds of the loop's thread per article."""
         clocked = self.large_batches_clocked if large_batches else self.clocked
-        runs = [(run.detail["stages"][stage], run.detail["work"].tally.records) for run in clocked]
+        runs = [(run.detail["stages"][stage], run.detail["work"].counters.records) for run in clocked]
         return Spread.of([1e6 * seconds / records for seconds, records in runs]).median
 
     def per_article(self, count: str) -> float:
         """How many windows or entities an article has."""
-        tally = self.worker[0].detail["work"].tally
-        return float(getattr(tally, count) / tally.records)
+        counters = self.worker[0].detail["work"].counters
+        return float(getattr(counters, count) / counters.records)
 
     def figures(self) -> dict[str, Any]:
         """For machines."""
         return {
-            "articles": self.worker[0].detail["work"].tally.records,
+            "articles": self.worker[0].detail["work"].counters.records,
             "windows_per_article": self.per_article("windows"),
             "entities_per_article": self.per_article("entities"),
             "beside_the_tokenizer_us": self.beside_us.as_dict(),
@@ -130,7 +130,7 @@ def _beside_us(runs: Sequence[Run]) -> Spread:
 def _thread_us(runs: Sequence[Run], part: str) -> Spread:
     """Microseconds of a core per article, in one kind of thread."""
     works: list[Work] = [run.detail["work"] for run in runs]
-    return Spread.of([1e6 * getattr(work, part) / work.tally.records for work in works])
+    return Spread.of([1e6 * getattr(work, part) / work.counters.records for work in works])
 
 
 def _threads(results: Sequence[Result]) -> Table:

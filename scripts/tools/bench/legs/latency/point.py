@@ -155,8 +155,8 @@ def _talk(bench: Bench, client: Child, engine: TimedEngine, worker: Worker) -> t
     try:
         client.hear()
         engine.run_s.clear()
-        meter, before = bench.meter(), worker.tally.transactions
-        return client.hear(), meter.read(), worker.tally.transactions - before
+        meter, before = bench.meter(), worker.counters.transactions
+        return client.hear(), meter.read(), worker.counters.transactions - before
     finally:
         worker.stop()
 

@@ -124,6 +124,8 @@ def _worker(bench: Bench, case: Case) -> Run:
     """The worker over the same articles as a backlog."""
     with bench.topics(case.values) as topics:
         work = work_off(bench, case.model, bench.settings_for(topics))
-    assert work.tally.records == len(case.values), "every article has its record"
+    assert work.counters.records == len(case.values), "every article has its record"
     lanes = LaneTime.of(work.runs, case.model.lanes, work.seconds)
-    return Run(work.tally.records / work.seconds, work.load, {"lanes": lanes, "work": work, "count": len(case.values)})
+    return Run(
+        work.counters.records / work.seconds, work.load, {"lanes": lanes, "work": work, "count": len(case.values)}
+    )

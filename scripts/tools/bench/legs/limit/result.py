@@ -101,7 +101,7 @@ class Result:
 
     def figures(self) -> dict[str, Any]:
         """For machines."""
-        worker = self.worker[0].detail["work"].tally
+        worker = self.worker[0].detail["work"].counters
         lane_parts, processor_parts = self.parts
         return {
             "form": self.case.model.prepared.form.name,
