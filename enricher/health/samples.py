@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from enricher.stats.counters import Counters
-from enricher.stats.histogram import Distribution
+from enricher.stats.histogram import Histogram
 from enricher.stats.snapshot import Levels
 
 EVERY_S = 2.0
@@ -87,7 +87,7 @@ def quantile(bounds: Sequence[float], before: Sequence[int], now: Sequence[int],
     """Of the values that were counted between two looks."""
     # A count may be one behind its neighbour, so that a difference is never quite taken at one instant.
     between = [max(0, late - early) for early, late in zip(before, now, strict=True)]
-    return Distribution(bounds, between).quantile(share)
+    return Histogram(bounds, between).quantile(share)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from enricher.records import Batch, DeadLetter, EnrichedRecord, Partition, Ticket, Tombstone
-from enricher.stats.histogram import LATENCIES_S, RATIOS, SECONDS, WAITS_S, Distribution
+from enricher.stats.histogram import LATENCIES_S, RATIOS, SECONDS, WAITS_S, Histogram
 
 
 @dataclass(slots=True)
@@ -40,15 +40,15 @@ class Counters:
     """Partitions whose articles were taken one at a time, because processes had ended there."""
     first_read_s: float | None = None
     last_commit_s: float | None = None
-    batch_fill: Distribution = field(default_factory=lambda: Distribution(RATIOS))
+    batch_fill: Histogram = field(default_factory=lambda: Histogram(RATIOS))
     """What the device computes for a batch over the budget of one."""
-    batch_wait_s: Distribution = field(default_factory=lambda: Distribution(WAITS_S))
+    batch_wait_s: Histogram = field(default_factory=lambda: Histogram(WAITS_S))
     """Of a batch's oldest window, from the tokenizer to the engine."""
-    transaction_s: Distribution = field(default_factory=lambda: Distribution(SECONDS))
-    recovery_s: Distribution = field(default_factory=lambda: Distribution(SECONDS))
-    process_s: Distribution = field(default_factory=lambda: Distribution(SECONDS))
+    transaction_s: Histogram = field(default_factory=lambda: Histogram(SECONDS))
+    recovery_s: Histogram = field(default_factory=lambda: Histogram(SECONDS))
+    process_s: Histogram = field(default_factory=lambda: Histogram(SECONDS))
     """Of an article, from its arrival here to its commit."""
-    latency_s: Distribution = field(default_factory=lambda: Distribution(LATENCIES_S))
+    latency_s: Histogram = field(default_factory=lambda: Histogram(LATENCIES_S))
     """Of an article, from its timestamp in Kafka to its commit."""
     epoch_clock: Callable[[], float] = field(default=time.time, repr=False)
     _read_up_to: dict[Partition, int] = field(default_factory=dict, repr=False)
@@ -122,7 +122,7 @@ class Counters:
 
 
 def _copied(value: Any) -> Any:  # noqa: ANN401  whatever a field holds
-    if isinstance(value, Distribution):
+    if isinstance(value, Histogram):
         return asdict(value)
     # `asdict` of the standard library would count the pairs of a Counter.
     return dict(value) if isinstance(value, Counter) else value

@@ -19,7 +19,7 @@ RATIOS = (0.1, 0.25, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0)
 
 
 @dataclass(slots=True)
-class Distribution:
+class Histogram:
     """Counts per bucket: bucket `i` holds values in `(bounds[i - 1], bounds[i]]`, the last one what is above all bounds.
 
     Written by one thread. Others may read it meanwhile: each number is whole, and the next reading mends what is one behind.

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-from enricher.stats.histogram import Distribution
+from enricher.stats.histogram import Histogram
 from enricher.telemetry import readings
 from enricher.telemetry.observed import Observed, cpu_s
 from enricher.telemetry.readings import (
@@ -47,7 +47,7 @@ class Kind(Enum):
 class Instrument:
     """One metric. `unit` is in UCUM, with `{...}` around what is merely counted.
 
-    `numbers` reads a counter or a gauge, `distribution` a histogram: one of them is there. `attributes` are the names of
+    `numbers` reads a counter or a gauge, `histogram` a histogram: one of them is there. `attributes` are the names of
     all that its numbers carry.
     """
 
@@ -57,7 +57,7 @@ class Instrument:
     description: str
     attributes: tuple[str, ...] = ()
     numbers: Callable[[Observed], Numbers] | None = None
-    distribution: Callable[[Observed], tuple[Distribution, Attributes]] | None = None
+    histogram: Callable[[Observed], tuple[Histogram, Attributes]] | None = None
 
 
 def _counter(
@@ -76,10 +76,10 @@ def _histogram(
     name: str,
     unit: str,
     description: str,
-    distribution: Callable[[Observed], tuple[Distribution, Attributes]],
+    histogram: Callable[[Observed], tuple[Histogram, Attributes]],
     *attributes: str,
 ) -> Instrument:
-    return Instrument(name, Kind.HISTOGRAM, unit, description, attributes, distribution=distribution)
+    return Instrument(name, Kind.HISTOGRAM, unit, description, attributes, histogram=histogram)
 
 
 INSTRUMENTS: tuple[Instrument, ...] = (

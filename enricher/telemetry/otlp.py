@@ -1,7 +1,7 @@
 """Metrics and traces by OTLP, as the standard `OTEL_*` variables say. The only file that knows OpenTelemetry's SDK.
 
 Off unless an endpoint is named (`OTEL_EXPORTER_OTLP_ENDPOINT`, or the one for metrics or traces alone). Counters and gauges
-are observable instruments. Histograms are counted by the worker (`distribution.py`: recording in the SDK takes 6 µs, which
+are observable instruments. Histograms are counted by the worker (`histogram.py`: recording in the SDK takes 6 µs, which
 is a tenth of all that a headline costs), and are put among the others on their way to the exporter.
 """
 
@@ -199,7 +199,7 @@ class _WithHistograms(MetricExporter):
         return [
             _histogram(instrument, self._observed, self._started_ns, now_ns)
             for instrument in INSTRUMENTS
-            if instrument.distribution
+            if instrument.histogram
         ]
 
 
@@ -209,18 +209,18 @@ def _with(scope: ScopeMetrics, more: list[Metric]) -> ScopeMetrics:
 
 
 def _histogram(instrument: Instrument, observed: Observed, started_ns: int, now_ns: int) -> Metric:
-    assert instrument.distribution is not None
-    distribution, attributes = instrument.distribution(observed)
-    counts = list(distribution.counts)
+    assert instrument.histogram is not None
+    histogram, attributes = instrument.histogram(observed)
+    counts = list(histogram.counts)
     unknown = cast("float", None)  # the smallest and the largest are not kept, and left out of the message
     point = HistogramDataPoint(
         attributes=dict(attributes),
         start_time_unix_nano=started_ns,
         time_unix_nano=now_ns,
         count=sum(counts),
-        sum=distribution.sum,
+        sum=histogram.sum,
         bucket_counts=counts,
-        explicit_bounds=list(distribution.bounds),
+        explicit_bounds=list(histogram.bounds),
         min=unknown,
         max=unknown,
     )

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
-from enricher.stats.histogram import Distribution
+from enricher.stats.histogram import Histogram
 from enricher.telemetry.exposition import exposed
 from enricher.telemetry.instruments import INSTRUMENTS, Instrument, Kind
 from enricher.telemetry.observed import Observed
@@ -49,7 +49,7 @@ def _families(seen: Observed) -> Iterator[Metric]:
     levels = seen.levels()
     seen = replace(seen, levels=lambda: levels)
     for instrument in INSTRUMENTS:
-        yield _histogram(instrument, seen) if instrument.distribution else _family(instrument, seen)
+        yield _histogram(instrument, seen) if instrument.histogram else _family(instrument, seen)
 
 
 def _family(instrument: Instrument, seen: Observed) -> Metric:
@@ -63,11 +63,11 @@ def _family(instrument: Instrument, seen: Observed) -> Metric:
 
 
 def _histogram(instrument: Instrument, seen: Observed) -> Metric:
-    assert instrument.distribution is not None
-    distribution, attributes = instrument.distribution(seen)
+    assert instrument.histogram is not None
+    histogram, attributes = instrument.histogram(seen)
     labels = [label_name(attribute) for attribute in instrument.attributes]
     family = HistogramMetricFamily(prometheus_name(instrument), instrument.description, labels=labels)
-    family.add_metric(_values(instrument, attributes), _buckets(distribution), distribution.sum)
+    family.add_metric(_values(instrument, attributes), _buckets(histogram), histogram.sum)
     return family
 
 
@@ -75,10 +75,10 @@ def _values(instrument: Instrument, attributes: Attributes) -> list[str]:
     return [attributes[name] for name in instrument.attributes]
 
 
-def _buckets(distribution: Distribution) -> list[tuple[str, float]]:
+def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
     """Cumulative, with `le` as text."""
     total, buckets = 0, []
-    for bound, count in zip([*distribution.bounds, float("inf")], list(distribution.counts), strict=True):
+    for bound, count in zip([*histogram.bounds, float("inf")], list(histogram.counts), strict=True):
         total += count
         buckets.append(("+Inf" if bound == float("inf") else f"{bound:g}", float(total)))
     return buckets

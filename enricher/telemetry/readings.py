@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from enricher.stats.histogram import Distribution
+from enricher.stats.histogram import Histogram
 from enricher.stats.snapshot import WorkerState
 from enricher.telemetry.observed import Observed, resident_bytes
 
@@ -147,11 +147,11 @@ def resident(_seen: Observed) -> Numbers:
     return () if in_ram is None else one(in_ram)
 
 
-def transaction_time(seen: Observed) -> tuple[Distribution, Attributes]:
+def transaction_time(seen: Observed) -> tuple[Histogram, Attributes]:
     """Durations of transactions."""
     return seen.counters.transaction_s, kafka("commit") | {GROUP: seen.group}
 
 
-def process_time(seen: Observed) -> tuple[Distribution, Attributes]:
+def process_time(seen: Observed) -> tuple[Histogram, Attributes]:
     """Durations of articles."""
     return seen.counters.process_s, kafka("process") | {DESTINATION: seen.input_topic, GROUP: seen.group}

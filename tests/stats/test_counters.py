@@ -19,7 +19,7 @@ from enricher.records import (
     Window,
 )
 from enricher.stats.counters import Counters
-from enricher.stats.histogram import Distribution
+from enricher.stats.histogram import Histogram
 
 
 def ticket(offset: int, timestamp_s: float | None = None) -> Ticket:
@@ -27,9 +27,9 @@ def ticket(offset: int, timestamp_s: float | None = None) -> Ticket:
     return Ticket(RawRecord(Partition("articles", 0), offset, b"k", b"v", (), timestamp_s), 1.0)
 
 
-def numbers_of(distribution: Distribution) -> tuple[int, float]:
+def numbers_of(histogram: Histogram) -> tuple[int, float]:
     """How many values, and their sum to the microsecond."""
-    return distribution.count, round(distribution.sum, 6)
+    return histogram.count, round(histogram.sum, 6)
 
 
 def test_counts_are_json_whatever_was_counted() -> None:

@@ -1,4 +1,4 @@
-"""Distributions count each value once, in the bucket whose upper bound is the first that it does not exceed."""
+"""Histogram count each value once, in the bucket whose upper bound is the first that it does not exceed."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enricher.stats.histogram import Distribution
+from enricher.stats.histogram import Histogram
 
 BOUNDS = (0.1, 1.0, 10.0)
 VALUES = st.lists(st.floats(0, 100, allow_nan=False), max_size=50)
 
 
-def counted(values: list[float]) -> Distribution:
-    """A distribution of these."""
-    distribution = Distribution(BOUNDS)
+def counted(values: list[float]) -> Histogram:
+    """A histogram of these."""
+    histogram = Histogram(BOUNDS)
     for value in values:
-        distribution.add(value)
-    return distribution
+        histogram.add(value)
+    return histogram
 
 
 @given(VALUES)

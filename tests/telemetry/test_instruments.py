@@ -27,8 +27,8 @@ def test_no_name_stands_twice() -> None:
 def test_numbers_carry_the_attributes_that_the_list_names(instrument: Instrument) -> None:
     """No more and no fewer, with values of a few short words; every instrument says something of a worker that worked."""
     seen = observed()
-    if instrument.distribution:
-        told = [instrument.distribution(seen)[1]]
+    if instrument.histogram:
+        told = [instrument.histogram(seen)[1]]
     else:
         assert instrument.numbers is not None
         told = [attributes for _, attributes in instrument.numbers(seen)]
@@ -40,8 +40,8 @@ def test_numbers_carry_the_attributes_that_the_list_names(instrument: Instrument
 
 @each
 def test_an_instrument_is_one_thing(instrument: Instrument) -> None:
-    """A histogram has a distribution, everything else has numbers; a sentence says what it is."""
-    assert (instrument.distribution is None) == (instrument.kind is not Kind.HISTOGRAM)
+    """A histogram has a histogram, everything else has numbers; a sentence says what it is."""
+    assert (instrument.histogram is None) == (instrument.kind is not Kind.HISTOGRAM)
     assert (instrument.numbers is None) == (instrument.kind is Kind.HISTOGRAM)
     assert instrument.description.endswith(".")
     assert re.fullmatch(r"(enricher|messaging|process|hw)(\.[a-z_]+)+", instrument.name)
