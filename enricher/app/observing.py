@@ -22,6 +22,6 @@ def observed(settings: Settings, model: Model, worker: Worker) -> Observed:
         version=version("enricher"),
         model=ModelFacts(card.name, card.digest, card.precision, model.engine.provider, device),
         counters=worker.counters,
-        levels=worker.gauges.read,
+        snapshot=worker.snapshots.read,
         gpus=gpu_meter(model.prepared.device_id if device == "cuda" else None),
     )

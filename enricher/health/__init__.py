@@ -1,6 +1,6 @@
 """What a worker says of itself over HTTP: probes, metrics, and the status page for people.
 
-One port, a few daemon threads, nothing to change from outside. It reads counts, levels and the watchdog, and knows
+One port, a few daemon threads, nothing to change from outside. It reads counts, snapshot and the watchdog, and knows
 neither Kafka nor models nor how metrics are written.
 """
 

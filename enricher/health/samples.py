@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from enricher.stats.counters import Counters
 from enricher.stats.histogram import Histogram
-from enricher.stats.snapshot import Levels
+from enricher.stats.snapshot import Snapshot
 
 EVERY_S = 2.0
 KEPT_S = 900.0
@@ -47,7 +47,7 @@ class Sample:
     queued_tokens: int
 
 
-def look(counters: Counters, levels: Levels, at_s: float, epoch_s: float) -> Sample:
+def look(counters: Counters, snapshot: Snapshot, at_s: float, epoch_s: float) -> Sample:
     """A worker as it is now."""
     return Sample(
         at_s=at_s,
@@ -61,21 +61,21 @@ def look(counters: Counters, levels: Levels, at_s: float, epoch_s: float) -> Sam
         latency=tuple(counters.latency_s.counts),
         wait=tuple(counters.batch_wait_s.counts),
         transaction=tuple(counters.transaction_s.counts),
-        engine_busy_s=levels.engine_busy_s,
-        engine_starved_s=levels.engine_starved_s,
-        lanes=levels.lanes,
-        oldest_age_s=levels.oldest_age_s,
-        lag=lag_of(levels),
-        in_flight=levels.in_flight_articles,
-        held_back=levels.held_back_articles,
-        queued_tokens=levels.queued_tokens,
+        engine_busy_s=snapshot.engine_busy_s,
+        engine_starved_s=snapshot.engine_starved_s,
+        lanes=snapshot.lanes,
+        oldest_age_s=snapshot.oldest_age_s,
+        lag=lag_of(snapshot),
+        in_flight=snapshot.in_flight_articles,
+        held_back=snapshot.held_back_articles,
+        queued_tokens=snapshot.queued_tokens,
     )
 
 
-def lag_of(levels: Levels) -> int | None:
+def lag_of(snapshot: Snapshot) -> int | None:
     """Of all our partitions together: of none it is 0, and None while nothing is known of those that there are."""
-    lags = levels.lags
-    return sum(lags.values()) if lags or not levels.partitions else None
+    lags = snapshot.lags
+    return sum(lags.values()) if lags or not snapshot.partitions else None
 
 
 def ratio(part: float, whole: float) -> float | None:

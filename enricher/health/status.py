@@ -9,29 +9,29 @@ from enricher.health.samples import Sample, Span, lag_of, quantile, ratio
 from enricher.health.view import GpuUse, ModelFacts, View
 from enricher.stats.counters import Counters
 from enricher.stats.histogram import LATENCIES_S, SECONDS, WAITS_S
-from enricher.stats.snapshot import Levels
+from enricher.stats.snapshot import Snapshot
 from enricher.worker.recovery import RecoveryNote
 
 SHARES = {"p50_s": 0.5, "p90_s": 0.9, "p99_s": 0.99}
 
 
-def status_of(view: View, levels: Levels, now: Sample, minute: Span) -> dict[str, Any]:
+def status_of(view: View, snapshot: Snapshot, now: Sample, minute: Span) -> dict[str, Any]:
     """A worker that is built. `minute` ends with `now`."""
     counters = view.counters
     return {
         "model": _model(view.model),
         "rates": _rates(minute),
         "totals": _totals(counters),
-        "batches": _batches(minute, levels),
+        "batches": _batches(minute, snapshot),
         "latency": _quantiles(LATENCIES_S, minute.before.latency, now.latency),
-        "oldest_age_s": levels.oldest_age_s,
-        "engine": _engine(minute, levels),
-        "in_flight": _in_flight(levels),
-        "partitions": _partitions(levels),
-        "lag": lag_of(levels),
-        "assigned": levels.partitions,
-        "unstable_age_s": max((unstable.age_s for unstable in levels.unstable.values()), default=None),
-        "brokers": levels.connection.brokers,
+        "oldest_age_s": snapshot.oldest_age_s,
+        "engine": _engine(minute, snapshot),
+        "in_flight": _in_flight(snapshot),
+        "partitions": _partitions(snapshot),
+        "lag": lag_of(snapshot),
+        "assigned": snapshot.partitions,
+        "unstable_age_s": max((unstable.age_s for unstable in snapshot.unstable.values()), default=None),
+        "brokers": snapshot.connection.brokers,
         "dead_letters": _dead_letters(counters),
         "transactions": _transactions(counters, minute),
         "rebalances": dict(counters.rebalances),
@@ -71,38 +71,38 @@ def _totals(counters: Counters) -> dict[str, int]:
     }
 
 
-def _batches(minute: Span, levels: Levels) -> dict[str, float | None]:
+def _batches(minute: Span, snapshot: Snapshot) -> dict[str, float | None]:
     batches = minute.difference("batches")
     return {
         "per_s": minute.rate("batches"),
         "windows": ratio(minute.difference("windows"), batches),
         "fill": minute.fill(),
         "padding_share": minute.padding_share(),
-        "budget_tokens": levels.budget_tokens,
+        "budget_tokens": snapshot.budget_tokens,
         **{f"wait_{name}": value for name, value in _quantiles(WAITS_S, minute.before.wait, minute.now.wait).items()},
     }
 
 
-def _engine(minute: Span, levels: Levels) -> dict[str, float | None]:
+def _engine(minute: Span, snapshot: Snapshot) -> dict[str, float | None]:
     return {
-        "lanes": levels.lanes,
+        "lanes": snapshot.lanes,
         "busy_share": minute.lane_share("engine_busy_s"),
         "starved_share": minute.lane_share("engine_starved_s"),
     }
 
 
-def _in_flight(levels: Levels) -> dict[str, int]:
+def _in_flight(snapshot: Snapshot) -> dict[str, int]:
     return {
-        "articles": levels.in_flight_articles,
-        "bytes": levels.in_flight_bytes,
-        "held_back": levels.held_back_articles,
-        "queued_windows": levels.queued_windows,
-        "queued_tokens": levels.queued_tokens,
+        "articles": snapshot.in_flight_articles,
+        "bytes": snapshot.in_flight_bytes,
+        "held_back": snapshot.held_back_articles,
+        "queued_windows": snapshot.queued_windows,
+        "queued_tokens": snapshot.queued_tokens,
     }
 
 
-def _partitions(levels: Levels) -> list[dict[str, Any]]:
-    lags = sorted(levels.lags.items(), key=lambda pair: (pair[0].topic, pair[0].number))
+def _partitions(snapshot: Snapshot) -> list[dict[str, Any]]:
+    lags = sorted(snapshot.lags.items(), key=lambda pair: (pair[0].topic, pair[0].number))
     return [{"topic": partition.topic, "number": partition.number, "lag": lag} for partition, lag in lags]
 
 

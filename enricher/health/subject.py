@@ -14,7 +14,7 @@ from enricher.health.probes import Verdict
 from enricher.health.samples import EVERY_S, History, look
 from enricher.health.status import status_of
 from enricher.health.view import Facts, View
-from enricher.stats.snapshot import Levels, WorkerState
+from enricher.stats.snapshot import Snapshot, WorkerState
 
 LOADING = "loading the model"
 
@@ -62,7 +62,7 @@ class WorkerHealth:
     def sample(self) -> None:
         """Take one look for the charts."""
         if self._view:
-            self._history.add(look(self._view.counters, self._view.levels(), self._clock(), self._epoch_clock()))
+            self._history.add(look(self._view.counters, self._view.snapshot(), self._clock(), self._epoch_clock()))
 
     # ---- asked by the probes
 
@@ -77,7 +77,7 @@ class WorkerHealth:
         """Model warm, provider proven (or it would not have loaded), group joined, not about to end."""
         if not self._view:
             return Verdict(ok=False, reason=self._step)
-        return readiness(self._view.levels())
+        return readiness(self._view.snapshot())
 
     def started(self) -> Verdict:
         """Model loaded and warm, worker built."""
@@ -92,26 +92,26 @@ class WorkerHealth:
     def status(self, since: float = 0.0) -> dict[str, Any]:
         """Everything for the page, with the charts' rows after `since` (Unix time)."""
         epoch_s, view = self._epoch_clock(), self._view
-        levels = view.levels() if view else None
+        snapshot = view.snapshot() if view else None
         status: dict[str, Any] = {
             "now": epoch_s,
             "uptime_s": self._clock() - self._began_s,
-            "state": (levels.state if levels else WorkerState.STARTING).value,
+            "state": (snapshot.state if snapshot else WorkerState.STARTING).value,
             "live": asdict(self.live()),
             "ready": asdict(self.ready()),
             "worker": asdict(self._facts),
             "history": {"columns": COLUMNS, "rows": rows(self._history.samples(), since)},
         }
-        if view and levels:
-            now = look(view.counters, levels, self._clock(), epoch_s)
-            status |= status_of(view, levels, now, self._history.span(now))
+        if view and snapshot:
+            now = look(view.counters, snapshot, self._clock(), epoch_s)
+            status |= status_of(view, snapshot, now, self._history.span(now))
         return status
 
 
-def readiness(levels: Levels) -> Verdict:
+def readiness(snapshot: Snapshot) -> Verdict:
     """Of a worker that is built. A broker that is away makes nobody unready: it is away for the next one too."""
-    if levels.state is WorkerState.DRAINING:
+    if snapshot.state is WorkerState.DRAINING:
         return Verdict(ok=False, reason="draining")
-    if not levels.connection.joined:
+    if not snapshot.connection.joined:
         return Verdict(ok=False, reason="not yet a member of the group")
-    return Verdict(ok=True, reason=levels.state.value)
+    return Verdict(ok=True, reason=snapshot.state.value)

@@ -9,7 +9,7 @@ from typing import Protocol
 from enricher.health.liveness import Waits
 from enricher.runtime.watchdog import Watched
 from enricher.stats.counters import Counters
-from enricher.stats.snapshot import Levels
+from enricher.stats.snapshot import Snapshot
 from enricher.worker.recovery import RecoveryNote
 
 
@@ -75,7 +75,7 @@ class View:
 
     model: ModelFacts
     counters: Counters
-    levels: Callable[[], Levels]
+    snapshot: Callable[[], Snapshot]
     watched: Callable[[], Watched | None]
     waits: Callable[[], Waits]
     recoveries: Callable[[], Sequence[RecoveryNote]]

@@ -1,4 +1,4 @@
-"""How full everything is right now: what gauges show. Plain data; `gauges.py` reads it."""
+"""How full everything is right now. Plain data; `worker/snapshot.py` fills it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Connection:
 
 
 @dataclass(frozen=True, slots=True)
-class Levels:
+class Snapshot:
     """One look at the worker. It is not one instant: the loop goes on meanwhile."""
 
     state: WorkerState

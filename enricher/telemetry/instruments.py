@@ -100,7 +100,7 @@ INSTRUMENTS: tuple[Instrument, ...] = (
     _histogram("enricher.article.latency", "s", "An article, from its timestamp in Kafka to the commit of its record.",
                lambda seen: (seen.counters.latency_s, {})),
     _gauge("enricher.oldest.age", "s", "Age of the oldest unprocessed record that the worker knows of; it grows while no "
-           "broker answers, and is 0 at the end of the topic.", lambda seen: one(seen.levels().oldest_age_s)),
+           "broker answers, and is 0 at the end of the topic.", lambda seen: one(seen.snapshot().oldest_age_s)),
     _counter("enricher.articles.forgotten", "{article}", "Read, and left to be read again: by this worker after trouble, "
              "by the next owner after a rebalance.", lambda seen: one(seen.counters.forgotten)),
     _counter("enricher.articles.repeated", "{article}", "Read again by this process.",
@@ -115,26 +115,26 @@ INSTRUMENTS: tuple[Instrument, ...] = (
     _histogram("enricher.batch.wait", "s", "Wait of a batch's oldest window in its bucket.",
                lambda seen: (seen.counters.batch_wait_s, {})),
     _gauge("enricher.batch.budget", "{token}", "The most that a batch may have now; lower after the device ran out of "
-           "memory.", lambda seen: one(seen.levels().budget_tokens)),
+           "memory.", lambda seen: one(seen.snapshot().budget_tokens)),
     _counter("enricher.engine.busy.time", "s", "Time of runs of the model, summed over its lanes.",
-             lambda seen: one(seen.levels().engine_busy_s)),
+             lambda seen: one(seen.snapshot().engine_busy_s)),
     _counter("enricher.engine.starved.time", "s", "Time of lanes without work though there was a backlog.",
-             lambda seen: one(seen.levels().engine_starved_s)),
+             lambda seen: one(seen.snapshot().engine_starved_s)),
     _counter("enricher.engine.out_of_memory", "{batch}", "Batches that the device had no memory for, and that went "
              "through in parts.", lambda seen: one(seen.counters.out_of_memory)),
-    _gauge("enricher.engine.lanes", "{lane}", "Runs at the same time.", lambda seen: one(seen.levels().lanes)),
+    _gauge("enricher.engine.lanes", "{lane}", "Runs at the same time.", lambda seen: one(seen.snapshot().lanes)),
     _gauge("enricher.model.info", "1", "Always 1: which model serves, in which precision, and on what.", readings.model,
            *MODEL),
     # ---- queues
     _gauge("enricher.queue.windows", "{window}", "Windows that wait for a batch.",
-           lambda seen: one(seen.levels().queued_windows)),
-    _gauge("enricher.queue.tokens", "{token}", "Their tokens.", lambda seen: one(seen.levels().queued_tokens)),
+           lambda seen: one(seen.snapshot().queued_windows)),
+    _gauge("enricher.queue.tokens", "{token}", "Their tokens.", lambda seen: one(seen.snapshot().queued_tokens)),
     _gauge("enricher.in_flight.articles", "{article}", "Read, and not yet committed.",
-           lambda seen: one(seen.levels().in_flight_articles)),
+           lambda seen: one(seen.snapshot().in_flight_articles)),
     _gauge("enricher.in_flight.size", "By", "What their keys, values and headers take in memory.",
-           lambda seen: one(seen.levels().in_flight_bytes)),
+           lambda seen: one(seen.snapshot().in_flight_bytes)),
     _gauge("enricher.held_back.articles", "{article}", "Finished, but behind an unfinished offset of their partition.",
-           lambda seen: one(seen.levels().held_back_articles)),
+           lambda seen: one(seen.snapshot().held_back_articles)),
     # ---- exactly once
     _counter("enricher.transactions", "{transaction}", "Transactions: committed, or failed and followed by a recovery.",
              readings.transactions, OUTCOME),
@@ -150,7 +150,7 @@ INSTRUMENTS: tuple[Instrument, ...] = (
              readings.rebalances, REBALANCE),
     # ---- the group and the broker
     _gauge("enricher.partitions", "{partition}", "Partitions of the input topic that are this worker's.",
-           lambda seen: one(seen.levels().partitions)),
+           lambda seen: one(seen.snapshot().partitions)),
     _gauge("enricher.partition.lag", "{record}", "Offsets between the committed one and the end; transaction markers count, "
            "so it may stay above 0.", readings.lags, DESTINATION, PARTITION),
     _gauge("enricher.partition.unstable", "{record}", "Offsets behind the last stable one: no reader of committed records "
@@ -164,7 +164,7 @@ INSTRUMENTS: tuple[Instrument, ...] = (
     # ---- the process
     _gauge("enricher.state", "1", "1 for the state that the worker is in, 0 for the others.", readings.states, STATE),
     _gauge("enricher.loop.turn.age", "s", "Since the loop began a turn; 0 in a recovery, whose attempts have bounds of "
-           "their own.", lambda seen: one(seen.levels().turn_age_s)),
+           "their own.", lambda seen: one(seen.snapshot().turn_age_s)),
     _counter("process.cpu.time", "s", "Processor time of the process.", lambda _seen: one(cpu_s())),
     _gauge("process.memory.usage", "By", "Memory of the process that is in RAM (Linux).", readings.resident),
     # ---- the GPU, where NVML is there

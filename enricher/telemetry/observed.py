@@ -1,4 +1,4 @@
-"""What the instruments read: a worker's counts and levels, its model, its process and its GPU."""
+"""What the instruments read: a worker's counts and snapshot, its model, its process and its GPU."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from enricher.stats.counters import Counters
-from enricher.stats.snapshot import Levels
+from enricher.stats.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class GpuUse:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """A worker that is looked at. `levels` and `gpus` are asked when somebody scrapes or exports, in that thread."""
+    """A worker that is looked at. `snapshot` and `gpus` are asked when somebody scrapes or exports, in that thread."""
 
     input_topic: str
     output_topic: str
@@ -45,7 +45,7 @@ class Observed:
     version: str
     model: ModelFacts
     counters: Counters
-    levels: Callable[[], Levels]
+    snapshot: Callable[[], Snapshot]
     gpus: Callable[[], Sequence[GpuUse]] = tuple
 
 

@@ -45,9 +45,9 @@ def exposition(seen: Observed, accept: str) -> tuple[bytes, str]:
 
 
 def _families(seen: Observed) -> Iterator[Metric]:
-    """One per instrument, all of one look at the levels."""
-    levels = seen.levels()
-    seen = replace(seen, levels=lambda: levels)
+    """One per instrument, all of one look at the snapshot."""
+    snapshot = seen.snapshot()
+    seen = replace(seen, snapshot=lambda: snapshot)
     for instrument in INSTRUMENTS:
         yield _histogram(instrument, seen) if instrument.histogram else _family(instrument, seen)
 

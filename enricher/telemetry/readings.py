@@ -100,31 +100,31 @@ def rebalances(seen: Observed) -> Numbers:
 
 def lags(seen: Observed) -> Numbers:
     """How far behind, by partition."""
-    for partition, lag in seen.levels().lags.items():
+    for partition, lag in seen.snapshot().lags.items():
         yield lag, {DESTINATION: partition.topic, PARTITION: str(partition.number)}
 
 
 def topic_partitions(seen: Observed) -> Numbers:
     """How many partitions each topic has, where that is known."""
-    for topic, count in seen.levels().connection.topic_partitions.items():
+    for topic, count in seen.snapshot().connection.topic_partitions.items():
         yield count, {DESTINATION: topic}
 
 
 def unstable_offsets(seen: Observed) -> Numbers:
     """What an open transaction of the publisher holds back, by partition."""
-    for partition, unstable in seen.levels().unstable.items():
+    for partition, unstable in seen.snapshot().unstable.items():
         yield unstable.offsets, {DESTINATION: partition.topic, PARTITION: str(partition.number)}
 
 
 def unstable_ages(seen: Observed) -> Numbers:
     """For how long it has, by partition."""
-    for partition, unstable in seen.levels().unstable.items():
+    for partition, unstable in seen.snapshot().unstable.items():
         yield unstable.age_s, {DESTINATION: partition.topic, PARTITION: str(partition.number)}
 
 
 def states(seen: Observed) -> Numbers:
     """1 for the state that it is."""
-    now = seen.levels().state
+    now = seen.snapshot().state
     return by(STATE, {state.value: float(state is now) for state in WorkerState})
 
 
@@ -137,7 +137,7 @@ def model(seen: Observed) -> Numbers:
 
 def brokers(seen: Observed) -> Numbers:
     """Connected brokers, where known."""
-    connected = seen.levels().connection.brokers
+    connected = seen.snapshot().connection.brokers
     return () if connected is None else one(connected)
 
 

@@ -27,7 +27,7 @@ from enricher.worker.isolation import Isolation
 from enricher.worker.pacing import Limits, Pacing
 from enricher.worker.ports import Lanes, Sink, Source, Tracing
 from enricher.worker.recovery import Recovery
-from enricher.worker.snapshot import Gauges
+from enricher.worker.snapshot import SnapshotReader
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,9 @@ class Worker:
         self.pacing = Pacing(self._source, self._intake, self._engine, self._tracker, limits, clock)
         self._isolation = Isolation(self._source, self._sink, self.pacing, counters)
         self._attempts = self.pacing.attempts
-        self.gauges = Gauges(self._source, self._intake, self._engine, self._tracker, clock, turned_s=clock())
+        self.snapshots = SnapshotReader(
+            self._source, self._intake, self._engine, self._tracker, clock, turned_s=clock()
+        )
         self._stopping = Latch()
         self._next_publish_s = clock()
         self._settled = True
@@ -88,7 +90,7 @@ class Worker:
     def step(self) -> None:
         """One turn. Any trouble in a transaction ends in the one recovery path."""
         self._bell.hush()
-        self.gauges.turned_s = self._clock()
+        self.snapshots.turned_s = self._clock()
         self._sink.serve()
         try:
             worked = self._admit()
@@ -105,7 +107,7 @@ class Worker:
 
     def stop(self) -> None:
         """Ask the loop to drain and end; may be called from a signal handler."""
-        self.gauges.stopping = True
+        self.snapshots.stopping = True
         self._stopping.set()
         self._bell.ring()
 
@@ -166,13 +168,13 @@ class Worker:
     def _publish_now(self, leaving: Collection[Partition] = ()) -> bool:
         release = self._tracker.release(self._source.positions(self._tracker.idle()))
         release = self._isolation.sealed(release, leaving)
-        self.gauges.held_back = self._tracker.held_back()
+        self.snapshots.held_back = self._tracker.held_back()
         if release.empty:
             return False
-        began_s, self.gauges.publishing = self._clock(), release.tickets
+        began_s, self.snapshots.publishing = self._clock(), release.tickets
         with self._tracing.transaction(release.tickets):
             self._sink.publish(release)
-        self.gauges.publishing = ()
+        self.snapshots.publishing = ()
         self._attempts.committed(release)
         self.recovery.succeeded(release.committable)
         self.counters.count_published(release.tickets, began_s, self._clock())
@@ -219,7 +221,7 @@ class Worker:
         """Forget everything in flight, settle the transaction, read again from the committed offsets."""
         self.counters.recoveries += 1
         began_s = self._clock()
-        with self.gauges.recovering():
+        with self.snapshots.recovering():
             self.counters.forgotten += self._tracker.forget()
             self._intake.drop_forgotten()
             self._settled = self.recovery.run(trouble, self._stopping)

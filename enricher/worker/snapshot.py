@@ -1,4 +1,4 @@
-"""Looks at the rooms and says how full they are. Asked from other threads, so it only reads, and asks nobody to wait."""
+"""Reads how full everything is. Asked from other threads, so it only reads, and asks nobody to wait."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from enricher.core.offsets import OffsetTracker
 from enricher.records import Batch, BatchResult, Partition, Ticket
-from enricher.stats.snapshot import Connection, Levels, WorkerState
+from enricher.stats.snapshot import Connection, Snapshot, WorkerState
 from enricher.worker.intake import Intake
 from enricher.worker.ports import Lanes, Source
 
@@ -24,7 +24,7 @@ class _Trouble:
 
 
 @dataclass(slots=True)
-class Gauges:
+class SnapshotReader:
     """What can be seen of a worker from outside. The loop notes the few things here that nobody else knows."""
 
     source: Source
@@ -51,12 +51,12 @@ class Gauges:
         finally:
             self._trouble, self.publishing = None, ()
 
-    def read(self) -> Levels:
+    def read(self) -> Snapshot:
         """Everything, about now."""
         scheduler, tracker, engine = self.intake.scheduler, self.tracker, self.engine
         connection = self.source.connection()
         lags = self._lags(connection)
-        return Levels(
+        return Snapshot(
             state=self._state(connection),
             connection=connection,
             partitions=len(tracker.partitions),

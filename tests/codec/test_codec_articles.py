@@ -146,8 +146,8 @@ def test_one_visible_character_is_enough(text: str) -> None:
         pytest.param(b'{"id": "1", "body": "Oslo", "other": -Infinity}', id="infinite"),
         pytest.param(b'{"id": "1", "body": "Oslo", "other": 1e999}', id="beyond a double"),
         pytest.param(b'{"id": "1", "body": "Oslo", "other": ' + b"9" * 5000 + b"}", id="5000 digits"),
-        pytest.param(b'{"id": "1", "body": "Oslo", "other": ' + b"[" * 2000 + b"]" * 2000 + b"}", id="2000 levels"),
-        pytest.param(b'{"a":' * 200_000, id="200 000 levels"),
+        pytest.param(b'{"id": "1", "body": "Oslo", "other": ' + b"[" * 2000 + b"]" * 2000 + b"}", id="2000 snapshot"),
+        pytest.param(b'{"a":' * 200_000, id="200 000 snapshot"),
         pytest.param("{'id': '1'}".encode("utf-16"), id="UTF-16"),
     ],
 )

@@ -57,7 +57,7 @@ def test_a_good_broker_is_exit_code_0_with_a_line_per_promise(topics: Topics) ->
 
 
 class EveryReaderSeesAll(Clients):
-    """As on a broker that has no isolation levels."""
+    """As on a broker that has no isolation snapshot."""
 
     @contextmanager
     def consumer(self, isolation: str = "read_committed") -> Iterator[Consumer]:  # noqa: ARG002

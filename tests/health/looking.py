@@ -51,7 +51,7 @@ def view_of(
     return View(
         model=Model(),
         counters=process.counters,
-        levels=process.worker.gauges.read,
+        snapshot=process.worker.snapshots.read,
         watched=watched,
         waits=lambda: Waits(pacing.engine_waits_s, pacing.tokenizer_waits_s, pacing.engine_timeout_s),
         recoveries=lambda: tuple(recovery.noted),

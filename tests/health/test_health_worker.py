@@ -197,8 +197,8 @@ def test_a_lag_that_nobody_knows_yet_is_none_and_that_of_no_partition_is_zero() 
     """Nought would say that there is nothing to do."""
     here = scene()
     here.process.worker.step()
-    levels = here.process.worker.gauges.read()
+    snapshot = here.process.worker.snapshots.read()
     (one, other) = here.process.tracker.partitions
-    assert lag_of(replace(levels, lags={})) is None
-    assert 7 == lag_of(replace(levels, lags={one: 3, other: 4}))
-    assert 0 == lag_of(replace(levels, lags={}, partitions=0))
+    assert lag_of(replace(snapshot, lags={})) is None
+    assert 7 == lag_of(replace(snapshot, lags={one: 3, other: 4}))
+    assert 0 == lag_of(replace(snapshot, lags={}, partitions=0))

@@ -66,7 +66,7 @@ def test_every_promise_holds_and_nothing_is_left(topics: Topics) -> None:
 
 
 class EveryReaderSeesAll(Clients):
-    """As on a broker that has no isolation levels."""
+    """As on a broker that has no isolation snapshot."""
 
     @contextmanager
     def consumer(self, isolation: str = "read_committed") -> Iterator[Consumer]:  # noqa: ARG002

@@ -6,10 +6,10 @@ from collections import Counter
 
 from enricher.records import Partition
 from enricher.stats.counters import Counters
-from enricher.stats.snapshot import Connection, Levels, Unstable, WorkerState
+from enricher.stats.snapshot import Connection, Snapshot, Unstable, WorkerState
 from enricher.telemetry.observed import GpuUse, ModelFacts, Observed
 
-LEVELS = Levels(
+LEVELS = Snapshot(
     state=WorkerState.WORKING,
     connection=Connection(brokers=3, topic_partitions={"articles": 2, "entities": 2}),
     lags={Partition("articles", 0): 7, Partition("articles", 1): 0},
@@ -43,7 +43,7 @@ def some_counters() -> Counters:
     return counters
 
 
-def observed(levels: Levels = LEVELS, counters: Counters | None = None) -> Observed:
+def observed(snapshot: Snapshot = LEVELS, counters: Counters | None = None) -> Observed:
     """A worker with a GPU."""
     return Observed(
         input_topic="articles",
@@ -53,6 +53,6 @@ def observed(levels: Levels = LEVELS, counters: Counters | None = None) -> Obser
         version="1.2.3",
         model=ModelFacts("newswire", "sha256:abc", "fp16", "CUDAExecutionProvider", "cuda"),
         counters=counters or some_counters(),
-        levels=lambda: levels,
+        snapshot=lambda: snapshot,
         gpus=lambda: [GpuUse("NVIDIA H200", 0.75, 10 * 2**30, 140 * 2**30)],
     )

@@ -65,61 +65,61 @@ def world() -> World:
 def test_lag_is_what_lies_between_where_we_stand_and_the_end(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of partitions of which both are known."""
     process = world.start()
-    gauges = process.worker.gauges
-    gauges.tracker.assign([ZERO, ONE])
-    gauges.tracker.track(ticket(ZERO, 10, 1.0))
+    snapshots = process.worker.snapshots
+    snapshots.tracker.assign([ZERO, ONE])
+    snapshots.tracker.track(ticket(ZERO, 10, 1.0))
     monkeypatch.setattr(process.source, "connection", lambda: Connection(ends={ZERO: 25, ONE: 3}))
-    assert {ZERO: 15} == gauges.read().lags
+    assert {ZERO: 15} == snapshots.read().lags
 
 
 def test_unstable_offsets_are_shown_of_our_partitions(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The client remembers others, which another worker shows."""
     process = world.start()
-    gauges = process.worker.gauges
-    gauges.tracker.assign([ZERO])
+    snapshots = process.worker.snapshots
+    snapshots.tracker.assign([ZERO])
     connection = Connection(unstable={ZERO: Unstable(3, 60.0), ONE: Unstable(9, 90.0)})
     monkeypatch.setattr(process.source, "connection", lambda: connection)
-    assert {ZERO: Unstable(3, 60.0)} == gauges.read().unstable
+    assert {ZERO: Unstable(3, 60.0)} == snapshots.read().unstable
 
 
 def test_states_follow_a_life(world: World) -> None:
     """From joining to draining; a recovery is one of them."""
     process = world.start()
-    gauges = process.worker.gauges
-    assert WorkerState.JOINING is gauges.read().state
+    snapshots = process.worker.snapshots
+    assert WorkerState.JOINING is snapshots.read().state
     process.source.open(process.worker)
-    assert WorkerState.WORKING is gauges.read().state
-    with gauges.recovering():
-        assert WorkerState.RECOVERING is gauges.read().state
+    assert WorkerState.WORKING is snapshots.read().state
+    with snapshots.recovering():
+        assert WorkerState.RECOVERING is snapshots.read().state
     process.worker.stop()
-    assert WorkerState.DRAINING is gauges.read().state
+    assert WorkerState.DRAINING is snapshots.read().state
 
 
 def test_in_a_recovery_the_oldest_gets_older(world: World) -> None:
     """What was about to be published is unprocessed still; forgetting it makes it no younger, until it is read again."""
     process = world.start()
-    gauges = process.worker.gauges
-    gauges.epoch_clock = world.clock
-    gauges.publishing = [ticket(ZERO, 0, world.clock() - 4.0)]
-    assert 4.0 == pytest.approx(gauges.read().oldest_age_s)
-    with gauges.recovering():
-        gauges.publishing = ()
+    snapshots = process.worker.snapshots
+    snapshots.epoch_clock = world.clock
+    snapshots.publishing = [ticket(ZERO, 0, world.clock() - 4.0)]
+    assert 4.0 == pytest.approx(snapshots.read().oldest_age_s)
+    with snapshots.recovering():
+        snapshots.publishing = ()
         world.clock.wait(10.0, lambda: False)
-        assert 14.0 == pytest.approx(gauges.read().oldest_age_s)
-        assert 0.0 == gauges.read().turn_age_s
-    assert 0.0 == gauges.read().oldest_age_s
+        assert 14.0 == pytest.approx(snapshots.read().oldest_age_s)
+        assert 0.0 == snapshots.read().turn_age_s
+    assert 0.0 == snapshots.read().oldest_age_s
 
 
 def test_a_record_without_a_time_is_at_least_as_old_as_its_stay_here(world: World) -> None:
     """Else a partition that stands still behind one would look fresh for ever."""
     process = world.start()
-    gauges = process.worker.gauges
-    gauges.epoch_clock = world.clock
-    gauges.tracker.assign([ZERO, ONE])
-    gauges.tracker.track(ticket(ZERO, 0, None))
+    snapshots = process.worker.snapshots
+    snapshots.epoch_clock = world.clock
+    snapshots.tracker.assign([ZERO, ONE])
+    snapshots.tracker.track(ticket(ZERO, 0, None))
     world.clock.wait(25.0, lambda: False)
-    gauges.tracker.track(ticket(ONE, 0, world.clock() - 5.0))
-    assert 25.0 == gauges.read().oldest_age_s
+    snapshots.tracker.track(ticket(ONE, 0, world.clock() - 5.0))
+    assert 25.0 == snapshots.read().oldest_age_s
 
 
 def test_while_no_broker_answers_the_oldest_is_at_least_as_old(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,4 +127,4 @@ def test_while_no_broker_answers_the_oldest_is_at_least_as_old(world: World, mon
     process = world.start()
     away = replace(process.source.connection(), away_s=33.0)
     monkeypatch.setattr(process.source, "connection", lambda: away)
-    assert 33.0 == process.worker.gauges.read().oldest_age_s
+    assert 33.0 == process.worker.snapshots.read().oldest_age_s

@@ -136,7 +136,7 @@ class World:
             PassingOn(),
         )
         worker = Worker(rooms, limits, counters, clock=self.clock, bell=bell, guard=unguarded)
-        worker._tracker = worker.pacing._tracker = worker.gauges.tracker = tracker()
+        worker._tracker = worker.pacing._tracker = worker.snapshots.tracker = tracker()
         sink.open()
         self.started.append(Process(worker, source, sink, tokenizer, engine, bell, intake, worker._tracker, counters))
         return self.started[-1]

@@ -70,7 +70,7 @@ def view_of(worker: Worker, watchdog: Watchdog, seen: Observed) -> View:
     return View(
         model=seen.model,
         counters=seen.counters,
-        levels=seen.levels,
+        snapshot=seen.snapshot,
         watched=watchdog.watched,
         waits=lambda: Waits(pacing.engine_waits_s, pacing.tokenizer_waits_s, pacing.engine_timeout_s),
         recoveries=lambda: tuple(recovery.noted),
