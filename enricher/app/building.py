@@ -22,7 +22,7 @@ from enricher.kafka.rivals import LOOK_S, Rivals
 from enricher.kafka.sink import TransactionalSink
 from enricher.kafka.source import KafkaSource
 from enricher.records import Article, Batch, BatchResult, ModelCard, Ticket
-from enricher.runtime.wakeup import Bell
+from enricher.runtime.wakeup import Wakeup
 from enricher.runtime.watchdog import Guard, Watchdog
 from enricher.settings import Settings
 from enricher.stats.counters import Counters
@@ -125,11 +125,11 @@ def _worker(
     counters: Counters,
     tracing: Tracing,
 ) -> Worker:
-    bell = Bell()
+    wakeup = Wakeup()
     rules = batch_rules(settings, model)
     intake = Intake(
         decode=_decoder(settings),
-        tokenizer=_tokenizer_lanes(settings, model.tokenizer, bell),
+        tokenizer=_tokenizer_lanes(settings, model.tokenizer, wakeup),
         cutter=window_cutter(settings, model),
         scheduler=(ArrivalScheduler if model.prepared.form.packs else LengthBucketScheduler)(rules),
         scheme=LabelScheme.from_labels(model.engine.labels),
@@ -139,12 +139,12 @@ def _worker(
         source=ends.source,
         sink=ends.sink,
         intake=intake,
-        engine=_engine_lanes(model, bell),
+        engine=_engine_lanes(model, wakeup),
         padded_tokens=model.engine.padded_tokens,
         recovery=_recovery(settings, ends, guard),
         tracing=tracing,
     )
-    return Worker(rooms, _limits(settings, rules), counters, clock=time.monotonic, bell=bell, guard=guard)
+    return Worker(rooms, _limits(settings, rules), counters, clock=time.monotonic, wakeup=wakeup, guard=guard)
 
 
 def _decoder(settings: Settings) -> Callable[[bytes], Article]:
@@ -154,19 +154,19 @@ def _decoder(settings: Settings) -> Callable[[bytes], Article]:
     )
 
 
-def _engine_lanes(model: Model, bell: Bell) -> Lanes[Batch, BatchResult]:
+def _engine_lanes(model: Model, wakeup: Wakeup) -> Lanes[Batch, BatchResult]:
     engine, count = model.engine, model.lanes
     # As many waiting as running: while the loop is in a transaction, every lane has a batch to go on with.
-    return Lanes(engine.run, threads=count, waiting=count, wake=bell.ring, name="engine", begin=engine.open_lane)
+    return Lanes(engine.run, threads=count, waiting=count, wake=wakeup.set, name="engine", begin=engine.open_lane)
 
 
-def _tokenizer_lanes(settings: Settings, tokenizer: ArticleTokenizer, bell: Bell) -> Lanes[list[Ticket], Tokenized]:
+def _tokenizer_lanes(settings: Settings, tokenizer: ArticleTokenizer, wakeup: Wakeup) -> Lanes[list[Ticket], Tokenized]:
     def tokenize(tickets: list[Ticket]) -> Tokenized:
         articles = [ticket.article for ticket in tickets if ticket.article is not None]
         return list(zip(tickets, tokenizer.tokenize(articles), strict=True))
 
     threads = settings.worker.tokenizer_threads or max(1, min(4, available_cores() // 2))
-    return Lanes(tokenize, threads=threads, waiting=threads, wake=bell.ring, name="tokenizer")
+    return Lanes(tokenize, threads=threads, waiting=threads, wake=wakeup.set, name="tokenizer")
 
 
 def _limits(settings: Settings, rules: BatchRules) -> Limits:

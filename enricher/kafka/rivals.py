@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient
 from enricher.errors import Fenced, TransactionTrouble
 from enricher.kafka.client import KafkaConfig, LastWord
 from enricher.kafka.errors import border, constructing
-from enricher.runtime.wakeup import Latch
+from enricher.runtime.wakeup import StopEvent
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ class Rivals:
         if self._older:
             log.warning("members of the group with this worker's name, dead or fenced now: %s", ", ".join(self._older))
 
-    def settle(self, since_s: float, stopping: Latch) -> None:
+    def settle(self, since_s: float, stopping: StopEvent) -> None:
         """Return when our producer was fenced, at `since_s` by the clock, by no live newer process.
 
         That takes `LOOK_S` in all. Raises Fenced and TransactionTrouble.

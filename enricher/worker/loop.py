@@ -3,7 +3,7 @@
     admit -> intake (tokenizer) -> scheduler -> dispatch (engine) -> collect -> publish
 
 It decides; the rooms that it is given compute (`ports.py` says what it asks of them). Waiting is never a sleep: with
-work under way it waits for the bell that the lanes ring, else in the source's poll until the next deadline.
+work under way it waits for the wakeup that the pools set, else in the source's poll until the next deadline.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from enricher.core.assembly import settle
 from enricher.core.offsets import OffsetTracker, names_of
 from enricher.errors import TransactionTrouble
 from enricher.records import Batch, BatchResult, Partition, Ticket
-from enricher.runtime.wakeup import Bell, Latch
+from enricher.runtime.wakeup import StopEvent, Wakeup
 from enricher.runtime.watchdog import Guard
 from enricher.stats.counters import Counters
 from enricher.worker.budget import Budget
@@ -50,7 +50,14 @@ class Worker:
     """Reads articles, enriches them, publishes them in the order of their offsets."""
 
     def __init__(
-        self, rooms: Rooms, limits: Limits, counters: Counters, *, clock: Callable[[], float], bell: Bell, guard: Guard
+        self,
+        rooms: Rooms,
+        limits: Limits,
+        counters: Counters,
+        *,
+        clock: Callable[[], float],
+        wakeup: Wakeup,
+        guard: Guard,
     ) -> None:
         self.counters = counters
         self._source, self._sink = rooms.source, rooms.sink
@@ -58,7 +65,7 @@ class Worker:
         self._engine, self._padded_tokens, self.recovery = rooms.engine, rooms.padded_tokens, rooms.recovery
         self._tracing = rooms.tracing
         self._limits = limits
-        self._clock, self._bell, self._guard = clock, bell, guard
+        self._clock, self._wakeup, self._guard = clock, wakeup, guard
         self._tracker = OffsetTracker()
         self.pacing = Pacing(self._source, self._intake, self._engine, self._tracker, limits, clock)
         self._isolation = Isolation(self._source, self._sink, self.pacing, counters)
@@ -66,7 +73,7 @@ class Worker:
         self.snapshots = SnapshotReader(
             self._source, self._intake, self._engine, self._tracker, clock, turned_s=clock()
         )
-        self._stopping = Latch()
+        self._stopping = StopEvent()
         self._next_publish_s = clock()
         self._settled = True
         self._budget = Budget(self._scheduler)
@@ -89,7 +96,7 @@ class Worker:
 
     def step(self) -> None:
         """One turn. Any trouble in a transaction ends in the one recovery path."""
-        self._bell.hush()
+        self._wakeup.clear()
         self.snapshots.turned_s = self._clock()
         self._sink.serve()
         try:
@@ -103,13 +110,13 @@ class Worker:
         else:
             self.pacing.check_progress()
             if not worked and not self.pacing.waits_in_poll:
-                self._bell.wait(self.pacing.wait_s(self._next_publish_s))
+                self._wakeup.wait(self.pacing.wait_s(self._next_publish_s))
 
     def stop(self) -> None:
         """Ask the loop to drain and end; may be called from a signal handler."""
         self.snapshots.stopping = True
         self._stopping.set()
-        self._bell.ring()
+        self._wakeup.set()
 
     # ---- the phases, in the order of the data
 
@@ -236,8 +243,8 @@ class Worker:
         deadline_s = self._clock() + self._limits.drain_timeout_s
         try:
             while self._engine.busy and self._clock() < deadline_s:
-                self._bell.wait(self._limits.idle_wait_s)
-                self._bell.hush()
+                self._wakeup.wait(self._limits.idle_wait_s)
+                self._wakeup.clear()
                 self._collect()
             self._publish_now(self._tracker.partitions)
         except TransactionTrouble as trouble:

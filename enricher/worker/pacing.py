@@ -81,12 +81,12 @@ class Pacing:
 
     @property
     def busy(self) -> bool:
-        """True while a lane has work: then somebody will ring the bell."""
+        """True while a thread of a pool has work: it will set the wakeup."""
         return self._intake.busy or self._engine.busy > 0
 
     @property
     def waits_in_poll(self) -> bool:
-        """True where the next poll may be the place to wait: nobody will ring the bell, and records may come."""
+        """True where the next poll may be the place to wait: no thread will set the wakeup, and records may come."""
         return not self.busy and self.room > 0
 
     def may_poll(self, room: int) -> bool:
@@ -109,7 +109,7 @@ class Pacing:
         return self._paused
 
     def wait_s(self, next_publish_s: float) -> float:
-        """Seconds for which nothing will need the loop, unless a bell rings or a record arrives."""
+        """Seconds for which nothing will need the loop, unless the wakeup is set or a record arrives."""
         now_s = self._clock()
         deadlines = [now_s + self._limits.idle_wait_s]
         if self.busy and self.room:

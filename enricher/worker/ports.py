@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 
 from enricher.errors import InvalidArticle
 from enricher.records import Batch, Partition, RawRecord, Release, Start, Ticket, TokenizedArticle, Window
-from enricher.runtime.wakeup import Latch
+from enricher.runtime.wakeup import StopEvent
 from enricher.stats.snapshot import Connection
 
 Item_contra = TypeVar("Item_contra", contravariant=True)
@@ -121,7 +121,7 @@ class Rivals(Protocol):
     def begin(self) -> None:
         """Note who has our name already. Called before we join the group. May block; does not raise TransactionTrouble."""
 
-    def settle(self, since_s: float, stopping: Latch) -> None:
+    def settle(self, since_s: float, stopping: StopEvent) -> None:
         """Return when our producer was fenced, at `since_s`, by no live newer process. Blocks for some seconds.
 
         Raises Fenced where it was, TransactionTrouble where nobody can tell yet or the worker is asked to stop.
@@ -129,7 +129,7 @@ class Rivals(Protocol):
 
 
 class Lanes(Protocol[Item_contra, Result_co]):
-    """Threads that run one function on items; results come back in any order, and each rings the bell."""
+    """Threads that run one function on items; results come back in any order, and each sets the wakeup."""
 
     backlogged: bool
     """Set by the owner: more work waits than is with the lanes, so that one without an item counts as starved."""

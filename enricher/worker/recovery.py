@@ -20,7 +20,7 @@ from enricher.errors import (
     TransactionTrouble,
 )
 from enricher.records import DeadLetter, Partition, RawRecord, Ticket
-from enricher.runtime.wakeup import Latch
+from enricher.runtime.wakeup import StopEvent
 from enricher.runtime.watchdog import Guard
 from enricher.worker.ports import PartitionListener, Rivals, Sink, Source
 
@@ -99,7 +99,7 @@ class Recovery:
         """
         return self._refusals.get((raw.partition, raw.offset)) if self._refusals else None
 
-    def connect(self, listener: PartitionListener, stopping: Latch) -> bool:
+    def connect(self, listener: PartitionListener, stopping: StopEvent) -> bool:
         """The start: open sink and source, and return True; False when the worker is asked to stop meanwhile.
 
         Raises RecoveryExhausted where no broker answers within the bound of a recovery, BrokerError for what one says.
@@ -118,7 +118,7 @@ class Recovery:
 
         return self._try(attempt, "not connected", stopping)
 
-    def run(self, trouble: TransactionTrouble, stopping: Latch) -> bool:
+    def run(self, trouble: TransactionTrouble, stopping: StopEvent) -> bool:
         """Try until it works, and return True; False, with nothing settled, when the worker is asked to stop meanwhile.
 
         Raises RecoveryExhausted beyond its bounds, and what sink and rivals find fatal (Fenced, BrokerError).
@@ -149,7 +149,7 @@ class Recovery:
                 self._rivals.begin()
             self._source.open(listener)
 
-    def _try(self, attempt: Callable[[], None], not_yet: str, stopping: Latch) -> bool:
+    def _try(self, attempt: Callable[[], None], not_yet: str, stopping: StopEvent) -> bool:
         began_s = self._clock()
         next_line_s = began_s
         # No power above 2^30: a float has an end, and the longest pause is reached long before.

@@ -20,7 +20,7 @@ from support.topics import Topics, make_topics
 
 from enricher.errors import BrokerError, RecoveryExhausted, TransactionTrouble
 from enricher.kafka.source import KafkaSource
-from enricher.runtime.wakeup import Latch
+from enricher.runtime.wakeup import StopEvent
 from enricher.worker.recovery import Recovery, RecoveryLimits
 from tools.kafka import Cluster
 
@@ -125,7 +125,7 @@ def create(topics: Topics, name: str) -> None:
     admin.create_topics([NewTopic(name, num_partitions=4, replication_factor=1)])[name].result(30)
 
 
-class _After(Latch):
+class _After(StopEvent):
     """Makes a topic before the attempt of a number."""
 
     def __init__(self, attempt: int, topics: Topics, name: str) -> None:
@@ -153,7 +153,7 @@ def test_a_topic_that_is_missing_for_a_moment_in_a_recovery_is_trouble_like_any_
     sink._config = replace(config, output_topic="nowhere")
     with pytest.raises(RecoveryExhausted, match="'nowhere'"):
         Recovery(source, sink, replace(limits, timeout_s=0), clock=time.monotonic, guard=unguarded).run(
-            TransactionTrouble("second"), Latch()
+            TransactionTrouble("second"), StopEvent()
         )
     sink.close()
     source.close()
@@ -166,6 +166,6 @@ def test_a_start_waits_for_a_missing_topic_within_a_bound_of_its_own(topics: Top
     sink, _ = sink_for(source, config_for(topics))
     limits = RecoveryLimits(timeout_s=600, attempt_timeout_s=60, max_in_a_row=5, missing_topic_s=1)
     with pytest.raises(BrokerError, match="no topic 'nowhere'"):
-        Recovery(source, sink, limits, clock=time.monotonic, guard=unguarded).connect(Diary(), Latch())
+        Recovery(source, sink, limits, clock=time.monotonic, guard=unguarded).connect(Diary(), StopEvent())
     sink.close()
     source.close()

@@ -15,7 +15,7 @@ from enricher.errors import Fenced, TransactionTrouble
 from enricher.kafka import rivals
 from enricher.kafka.client import KafkaConfig
 from enricher.kafka.rivals import LOOK_S, Rivals
-from enricher.runtime.wakeup import Latch
+from enricher.runtime.wakeup import StopEvent
 from tools.chaos.scene import wait_until
 from tools.kafka import Cluster
 
@@ -58,7 +58,7 @@ def members() -> Iterator[list[Member]]:
 def settled_s(asked: Rivals, since_s: float | None = None) -> float:
     """How long it took to find no rival."""
     began_s = time.monotonic()
-    asked.settle(began_s if since_s is None else since_s, Latch())
+    asked.settle(began_s if since_s is None else since_s, StopEvent())
     return time.monotonic() - began_s
 
 
@@ -80,7 +80,7 @@ def test_who_joined_after_us_is_a_rival_and_is_named(config: KafkaConfig, member
     asked.begin()
     members += [Member(config), Member(config)]
     with pytest.raises(Fenced, match=rf"'worker-0': {members[1].id} at 127\.0\.0\.1.*kafka\.instance"):
-        asked.settle(time.monotonic(), Latch())
+        asked.settle(time.monotonic(), StopEvent())
 
 
 def test_who_was_there_before_us_is_no_rival(config: KafkaConfig, members: list[Member]) -> None:
@@ -92,7 +92,7 @@ def test_who_was_there_before_us_is_no_rival(config: KafkaConfig, members: list[
     asked.begin()  # of a second attempt to start: who came in between stays newer
     assert settled_s(asked) >= LOOK_S
     with pytest.raises(Fenced):
-        Rivals(config, lambda: ghost.id).settle(time.monotonic(), Latch())
+        Rivals(config, lambda: ghost.id).settle(time.monotonic(), StopEvent())
 
 
 def test_a_rival_that_joins_a_moment_after_it_fenced_us_is_found(
@@ -104,7 +104,7 @@ def test_a_rival_that_joins_a_moment_after_it_fenced_us_is_found(
     asked.begin()
     looks = 0
 
-    class Slow(Latch):
+    class Slow(StopEvent):
         def wait(self, timeout_s: float | None = None) -> bool:
             nonlocal looks
             looks += 1
@@ -139,17 +139,17 @@ def test_of_two_that_started_together_and_were_fenced_one_leaves_at_once_and_the
     goes, stays = (0, 1) if members[0].id < members[1].id else (1, 0)
     fenced_s = time.monotonic()
     with pytest.raises(Fenced):
-        asked[goes].settle(fenced_s, Latch())
+        asked[goes].settle(fenced_s, StopEvent())
     assert time.monotonic() - fenced_s < LOOK_S
     members[goes].close()
-    asked[stays].settle(fenced_s, Latch())
+    asked[stays].settle(fenced_s, StopEvent())
 
 
 def test_a_group_that_does_not_know_us_tells_nothing(config: KafkaConfig) -> None:
     """Its coordinator may be loading, and not know a rival either: ask later, within the bound of a recovery."""
     asked = Rivals(replace(config, request_timeout_s=1), lambda: "enricher-worker-0-0123")
     with pytest.raises(TransactionTrouble, match="does not say"):
-        asked.settle(time.monotonic() - LOOK_S, Latch())
+        asked.settle(time.monotonic() - LOOK_S, StopEvent())
 
 
 def test_while_no_broker_answers_nobody_knows() -> None:
@@ -160,12 +160,12 @@ def test_while_no_broker_answers_nobody_knows() -> None:
         asked = Rivals(config, str)
         asked.begin()
         with pytest.raises(TransactionTrouble, match="does not say"):
-            asked.settle(time.monotonic() - LOOK_S, Latch())
+            asked.settle(time.monotonic() - LOOK_S, StopEvent())
 
 
 def test_a_worker_that_is_asked_to_stop_does_not_look_on(config: KafkaConfig) -> None:
     """It ends in order, and settles nothing."""
-    stopping = Latch()
+    stopping = StopEvent()
     stopping.set()
     with pytest.raises(TransactionTrouble, match="asked to stop"):
         Rivals(config, str).settle(time.monotonic(), stopping)

@@ -1,4 +1,4 @@
-"""The bell and the latch: what was rung is not lost, and a signal handler may ring at any moment."""
+"""The wakeup and the event: a `set` is not lost, and a signal handler may call it at any moment."""
 
 from __future__ import annotations
 
@@ -6,65 +6,65 @@ import subprocess
 import sys
 import threading
 
-from enricher.runtime.wakeup import Bell, Latch
+from enricher.runtime.wakeup import StopEvent, Wakeup
 
 HAMMERED = """
 import signal
-from enricher.runtime.wakeup import Bell, Latch
+from enricher.runtime.wakeup import Wakeup, StopEvent
 
-bell, latch, handled = Bell(), Latch(), 0
+wakeup, event, handled = Wakeup(), StopEvent(), 0
 
-def rings(*_):
+def handler(*_):
     global handled
     handled += 1
-    bell.ring()
-    latch.set()
+    wakeup.set()
+    event.set()
     signal.setitimer(signal.ITIMER_REAL, 0.00005)
 
-signal.signal(signal.SIGALRM, rings)
-rings()
+signal.signal(signal.SIGALRM, handler)
+handler()
 while handled < 20_000:
-    bell.hush()
-    bell.wait(0.0)
-    latch.is_set = False
-    latch.wait(0.0)
+    wakeup.clear()
+    wakeup.wait(0.0)
+    event.is_set = False
+    event.wait(0.0)
 signal.setitimer(signal.ITIMER_REAL, 0)
 print("came through")
 """
 
 
-def test_a_bell_that_rang_before_is_not_waited_for() -> None:
-    """However often it rang; `hush` forgets all of it."""
-    bell = Bell()
-    bell.ring()
-    bell.ring()
-    assert bell.rung
-    bell.wait()
-    assert bell.rung, "one wait takes one ring"
-    bell.hush()
-    assert not bell.rung
-    bell.wait(0.0)
-    assert not bell.rung
+def test_a_wakeup_that_was_set_before_is_not_waited_for() -> None:
+    """However often it was set; `clear` forgets all of it."""
+    wakeup = Wakeup()
+    wakeup.set()
+    wakeup.set()
+    assert wakeup.is_set
+    wakeup.wait()
+    assert wakeup.is_set, "one wait takes one set"
+    wakeup.clear()
+    assert not wakeup.is_set
+    wakeup.wait(0.0)
+    assert not wakeup.is_set
 
 
-def test_a_bell_wakes_another_thread() -> None:
+def test_a_wakeup_wakes_another_thread() -> None:
     """One that waits without a bound."""
-    bell = Bell()
-    waiting = threading.Thread(target=bell.wait, daemon=True)
+    wakeup = Wakeup()
+    waiting = threading.Thread(target=wakeup.wait, daemon=True)
     waiting.start()
-    bell.ring()
+    wakeup.set()
     waiting.join(60)
     assert not waiting.is_alive()
 
 
-def test_a_latch_is_set_for_good() -> None:
+def test_a_stop_event_is_set_for_good() -> None:
     """Every wait after the first returns at once."""
-    latch = Latch()
-    assert not latch.wait(0.0)
-    latch.set()
-    assert latch.is_set
-    assert latch.wait()
-    assert latch.wait()
+    event = StopEvent()
+    assert not event.wait(0.0)
+    event.set()
+    assert event.is_set
+    assert event.wait()
+    assert event.wait()
 
 
 def test_a_signal_handler_may_ring_at_any_moment() -> None:

@@ -1,4 +1,4 @@
-"""Time that passes only when somebody waits, a bell on it, and lanes whose work takes some of it.
+"""Time that passes only when somebody waits, a wakeup on it, and lanes whose work takes some of it.
 
 Durations in the tests are multiples of 1/1024 s, so that sums of them are exact and every run is the same.
 """
@@ -11,7 +11,7 @@ from itertools import count
 from random import Random
 from typing import Generic, TypeVar
 
-from enricher.runtime.wakeup import Bell
+from enricher.runtime.wakeup import Wakeup
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -52,8 +52,8 @@ class FakeClock:
         self.wait(wait_s, lambda: False)
 
 
-class FakeBell(Bell):
-    """A bell that is waited for on the fake clock."""
+class FakeWakeup(Wakeup):
+    """A wakeup that is waited for on the fake clock."""
 
     def __init__(self, clock: FakeClock) -> None:
         super().__init__()
@@ -61,10 +61,10 @@ class FakeBell(Bell):
         self.waits_s: list[float] = []
 
     def wait(self, timeout_s: float | None = None) -> None:
-        """Let time pass until it rings."""
+        """Let time pass until it is set."""
         assert timeout_s is not None, "an unbounded wait could hang for ever"
         self.waits_s.append(timeout_s)
-        self._clock.wait(timeout_s, lambda: self.rung)
+        self._clock.wait(timeout_s, lambda: self.is_set)
 
 
 class FakeLanes(Generic[Item, Result]):
@@ -78,14 +78,14 @@ class FakeLanes(Generic[Item, Result]):
         run: Callable[[Item], Result],
         *,
         clock: FakeClock,
-        bell: Bell,
+        wakeup: Wakeup,
         random: Random,
         limit: int = 4,
         longest_s: float = 64 * TICK_S,
     ) -> None:
         self._run = run
         self._clock = clock
-        self._bell = bell
+        self._wakeup = wakeup
         self._random = random
         self._limit = limit
         self._longest_ticks = max(1, round(longest_s / TICK_S))
@@ -127,4 +127,4 @@ class FakeLanes(Generic[Item, Result]):
     def _finish(self, item: Item) -> None:
         if not self.hangs and not self.closed:
             self._results.append(self._run(item))
-            self._bell.ring()
+            self._wakeup.set()

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from worker.fake_clock import FakeBell, FakeClock, FakeLanes
+from worker.fake_clock import FakeClock, FakeLanes, FakeWakeup
 from worker.fake_model import AFTER, BEFORE, LABELS, article_value, decode, tokenize
 from worker.world import INVALID, RULES
 
@@ -28,7 +28,7 @@ PER_CALL, EACH = 1_000, 64
 def intake(calls: int = 1_000) -> tuple[Intake, FakeLanes[list[Ticket], Tokenized]]:
     """One whose tokenizer takes so many calls, and answers none."""
     clock = FakeClock()
-    lanes = FakeLanes(tokenize, clock=clock, bell=FakeBell(clock), random=Random(0), limit=calls)
+    lanes = FakeLanes(tokenize, clock=clock, wakeup=FakeWakeup(clock), random=Random(0), limit=calls)
     cutter, scheduler = WindowCutter(10, 4, BEFORE, AFTER), LengthBucketScheduler(RULES)
     return Intake(decode, lanes, cutter, scheduler, LabelScheme.from_labels(LABELS), chars_per_call=PER_CALL), lanes
 

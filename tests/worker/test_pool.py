@@ -10,44 +10,44 @@ import pytest
 from enricher.worker.pool import Lanes
 
 
-def _gather(lanes: Lanes[int, int], bell: threading.Semaphore, count: int) -> list[int]:
+def _gather(lanes: Lanes[int, int], wakeup: threading.Semaphore, count: int) -> list[int]:
     results: list[int] = []
     for _ in range(count):
-        assert bell.acquire(timeout=10)
+        assert wakeup.acquire(timeout=10)
         results += lanes.completed()
     return results
 
 
-def test_every_item_comes_back_once_and_rings_the_bell() -> None:
+def test_every_item_comes_back_once_and_sets_the_wakeup() -> None:
     """A hundred items through three threads give a hundred results and a hundred wake-ups."""
-    bell = threading.Semaphore(0)
-    lanes: Lanes[int, int] = Lanes(lambda item: item * item, threads=3, waiting=97, wake=bell.release, name="test")
+    wakeup = threading.Semaphore(0)
+    lanes: Lanes[int, int] = Lanes(lambda item: item * item, threads=3, waiting=97, wake=wakeup.release, name="test")
     for item in range(100):
         lanes.submit(item)
-    assert [item * item for item in range(100)] == sorted(_gather(lanes, bell, 100))
+    assert [item * item for item in range(100)] == sorted(_gather(lanes, wakeup, 100))
     assert lanes.busy == 0
     lanes.close()
 
 
 def test_one_thread_keeps_the_order_of_submission() -> None:
     """Items wait in a queue, first in, first out."""
-    bell = threading.Semaphore(0)
-    lanes: Lanes[int, int] = Lanes(lambda item: item, threads=1, waiting=9, wake=bell.release, name="test")
+    wakeup = threading.Semaphore(0)
+    lanes: Lanes[int, int] = Lanes(lambda item: item, threads=1, waiting=9, wake=wakeup.release, name="test")
     for item in range(10):
         lanes.submit(item)
-    assert list(range(10)) == _gather(lanes, bell, 10)
+    assert list(range(10)) == _gather(lanes, wakeup, 10)
     lanes.close()
 
 
 def test_room_shrinks_with_each_item_and_grows_only_when_results_are_taken() -> None:
     """Room counts what was submitted and not taken back, whether it still runs or not."""
-    bell = threading.Semaphore(0)
-    lanes: Lanes[int, int] = Lanes(lambda item: item, threads=2, waiting=1, wake=bell.release, name="test")
+    wakeup = threading.Semaphore(0)
+    lanes: Lanes[int, int] = Lanes(lambda item: item, threads=2, waiting=1, wake=wakeup.release, name="test")
     assert (lanes.room, lanes.busy) == (3, 0)
     lanes.submit(1)
     lanes.submit(2)
-    assert bell.acquire(timeout=10)
-    assert bell.acquire(timeout=10)
+    assert wakeup.acquire(timeout=10)
+    assert wakeup.acquire(timeout=10)
     assert (lanes.room, lanes.busy) == (1, 2)
     assert sorted(lanes.completed()) == [1, 2]
     assert (lanes.room, lanes.busy) == (3, 0)
@@ -67,18 +67,18 @@ def test_submitting_without_room_is_a_bug() -> None:
 
 def test_each_thread_begins_once_before_its_first_item() -> None:
     """What a thread needs for itself is there when its first item comes."""
-    bell, begun, ran = threading.Semaphore(0), list[int](), list[int]()
+    wakeup, begun, ran = threading.Semaphore(0), list[int](), list[int]()
 
     def run(_: int) -> None:
         assert threading.get_ident() in begun
         ran.append(threading.get_ident())
 
     lanes: Lanes[int, None] = Lanes(
-        run, threads=3, waiting=9, wake=bell.release, name="test", begin=lambda: begun.append(threading.get_ident())
+        run, threads=3, waiting=9, wake=wakeup.release, name="test", begin=lambda: begun.append(threading.get_ident())
     )
     for item in range(12):
         lanes.submit(item)
-    assert all(bell.acquire(timeout=10) for _ in range(12))
+    assert all(wakeup.acquire(timeout=10) for _ in range(12))
     assert [None] * 12 == lanes.completed()
     lanes.close()
     assert len(begun) == len(set(begun)) == 3
@@ -86,15 +86,15 @@ def test_each_thread_begins_once_before_its_first_item() -> None:
 
 
 def test_what_run_raises_is_raised_again_by_completed() -> None:
-    """An error of the lane reaches the owner's thread, rings the bell, and leaves the lane working."""
-    bell = threading.Semaphore(0)
-    lanes: Lanes[int, int] = Lanes(lambda item: 10 // item, threads=1, waiting=1, wake=bell.release, name="test")
+    """An error of the lane reaches the owner's thread, sets the wakeup, and leaves the lane working."""
+    wakeup = threading.Semaphore(0)
+    lanes: Lanes[int, int] = Lanes(lambda item: 10 // item, threads=1, waiting=1, wake=wakeup.release, name="test")
     lanes.submit(0)
-    assert bell.acquire(timeout=10)
+    assert wakeup.acquire(timeout=10)
     with pytest.raises(ZeroDivisionError):
         lanes.completed()
     lanes.submit(5)
-    assert bell.acquire(timeout=10)
+    assert wakeup.acquire(timeout=10)
     assert lanes.completed() == [2]
     lanes.close()
 

@@ -12,7 +12,7 @@ from worker.world import SHORT, World, unguarded
 
 from enricher.errors import BrokerError, EnricherError, Fenced, MissingTopic, RecoveryExhausted, TransactionTrouble
 from enricher.errors import ProducerFenced as OurProducerFenced
-from enricher.runtime.wakeup import Latch
+from enricher.runtime.wakeup import StopEvent
 from enricher.worker.ports import PartitionListener
 from enricher.worker.recovery import Recovery, RecoveryLimits
 
@@ -37,7 +37,7 @@ class Ends:
         """The rivals'."""
         self.asked.append("begin")
 
-    def settle(self, since_s: float, stopping: Latch) -> None:
+    def settle(self, since_s: float, stopping: StopEvent) -> None:
         """The rivals'."""
         del since_s, stopping
         self.asked.append("settle")
@@ -60,7 +60,7 @@ class Ends:
             raise self._errors.pop(0)
 
 
-class NoPause(Latch):
+class NoPause(StopEvent):
     """Not set, and nobody waits for it."""
 
     def wait(self, timeout_s: float | None = None) -> bool:

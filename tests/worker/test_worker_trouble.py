@@ -10,7 +10,7 @@ from worker.world import INPUT, INVALID, LONG, SHORT, World
 
 from enricher.errors import BrokerError, EnricherError, Fenced, RecoveryExhausted, TransactionTrouble
 from enricher.records import LetterForm, Partition
-from enricher.runtime.wakeup import Latch
+from enricher.runtime.wakeup import StopEvent
 from enricher.worker.recovery import RecoveryLimits
 
 STEPS = ["begin", "produce", "send_offsets", "commit", "committed"]
@@ -239,7 +239,7 @@ def test_every_attempt_of_a_recovery_serves_the_sink() -> None:
     """The producer that an attempt has made may have something to say before the next one."""
     world = World()
     process = world.start(fault=Faults("recover", TransactionTrouble("away"), 1, 2, 3))
-    process.worker.recovery.run(TransactionTrouble("first"), Latch())
+    process.worker.recovery.run(TransactionTrouble("first"), StopEvent())
     assert process.sink.served == 4
 
 

@@ -54,7 +54,7 @@ def test_with_nothing_to_do_the_loop_waits_in_the_poll() -> None:
     process.worker.step()
     turns = world.steps(process, until=lambda: world.clock() >= 10)
     assert turns <= 10 / LIMITS.idle_wait_s + 2
-    assert process.bell.waits_s == []
+    assert process.wakeup.waits_s == []
     assert all(wait_s == LIMITS.idle_wait_s for _, wait_s in process.source.polls[1:])
 
 
@@ -69,7 +69,7 @@ def test_a_record_ends_the_wait_in_the_poll() -> None:
     assert world.clock() == 5 * TICK_S + 2 * TICK_S, "only the transaction that counts the attempt comes first"
 
 
-def test_with_work_under_way_the_loop_waits_for_the_bell() -> None:
+def test_with_work_under_way_the_loop_waits_for_the_wakeup() -> None:
     """While the device works nobody waits in the poll, and the loop turns only for results and for new articles."""
     world = World()
     process = started(world, replace(LIMITS, engine_timeout_s=1e9))
@@ -79,7 +79,7 @@ def test_with_work_under_way_the_loop_waits_for_the_bell() -> None:
     began_s, polls = world.clock(), len(process.source.polls)
     turns = world.steps(process, until=lambda: world.clock() >= began_s + 2)
     assert all(wait_s == 0 for _, wait_s in process.source.polls[polls:])
-    assert max(process.bell.waits_s[1:]) <= LIMITS.poll_interval_s
+    assert max(process.wakeup.waits_s[1:]) <= LIMITS.poll_interval_s
     assert turns <= 2 / LIMITS.poll_interval_s + 2
 
 
@@ -96,7 +96,7 @@ def test_the_loop_never_spins(seed: int) -> None:
         process.worker.step()
         after = (world.clock(), process.counters.as_dict(), process.tokenizer.busy, len(process.tokenizer.submitted))
         idle += before == after
-    # A result that came in while a transaction was under way: its bell rings in the turn that takes it anyway.
+    # A result that came in while a transaction was under way: its wakeup is set in the turn that takes it anyway.
     assert idle <= 2 * len(process.engine.submitted)
 
 

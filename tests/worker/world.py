@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from random import Random
 
 from worker import checker
-from worker.fake_clock import TICK_S, FakeBell, FakeClock, FakeLanes
+from worker.fake_clock import TICK_S, FakeClock, FakeLanes, FakeWakeup
 from worker.fake_log import FakeLog
 from worker.fake_model import AFTER, BEFORE, DEADLY, LABELS, article_value, decode, infer, tokenize
 from worker.fake_sink import DEAD_LETTERS, OUTPUT, FakeSink
@@ -72,7 +72,7 @@ class Process:
     sink: FakeSink
     tokenizer: FakeLanes[list[Ticket], Tokenized]
     engine: FakeLanes[Batch, BatchResult]
-    bell: FakeBell
+    wakeup: FakeWakeup
     intake: Intake
     tracker: OffsetTracker
     counters: Counters
@@ -117,11 +117,11 @@ class World:
     ) -> Process:
         """Start a worker: connected, and a member of the group."""
         random = Random(self.random.random())
-        bell, counters = FakeBell(self.clock), Counters()
+        wakeup, counters = FakeWakeup(self.clock), Counters()
         source = FakeSource(self.log, self.clock, name, random=random, fault=fault, until_caught_up=until_caught_up)
         sink = FakeSink(self.log, self.clock, name, membership=source.membership, fault=fault, refuses=refuses)
-        tokenizer = FakeLanes(tokenize, clock=self.clock, bell=bell, random=random, longest_s=16 * TICK_S)
-        engine = FakeLanes(infer, clock=self.clock, bell=bell, random=random)
+        tokenizer = FakeLanes(tokenize, clock=self.clock, wakeup=wakeup, random=random, longest_s=16 * TICK_S)
+        engine = FakeLanes(infer, clock=self.clock, wakeup=wakeup, random=random)
         intake = Intake(
             decode, tokenizer, WindowCutter(10, 4, BEFORE, AFTER), LengthBucketScheduler(RULES),
             LabelScheme.from_labels(LABELS), chars_per_call=1_024,
@@ -135,10 +135,10 @@ class World:
             Recovery(source, sink, recovery, clock=self.clock, guard=unguarded),
             PassingOn(),
         )
-        worker = Worker(rooms, limits, counters, clock=self.clock, bell=bell, guard=unguarded)
+        worker = Worker(rooms, limits, counters, clock=self.clock, wakeup=wakeup, guard=unguarded)
         worker._tracker = worker.pacing._tracker = worker.snapshots.tracker = tracker()
         sink.open()
-        self.started.append(Process(worker, source, sink, tokenizer, engine, bell, intake, worker._tracker, counters))
+        self.started.append(Process(worker, source, sink, tokenizer, engine, wakeup, intake, worker._tracker, counters))
         return self.started[-1]
 
     def steps(self, *processes: Process, until: Callable[[], bool], at_most: int = 2_000) -> int:

@@ -12,7 +12,7 @@ import typer
 
 from enricher.commands.run.signals import stopped_by_signals
 from enricher.errors import SettingsError
-from enricher.runtime.wakeup import Latch
+from enricher.runtime.wakeup import StopEvent
 from enricher.scaling.asked import Asked
 from enricher.scaling.policy import Rules
 from enricher.scaling.watching import MOST_OTHERS, Watches
@@ -78,7 +78,7 @@ def address_of(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host and not host.startswith("[") else f"{host}:{port}"
 
 
-class _Ending(Latch):
+class _Ending(StopEvent):
     def stop(self) -> None:
         self.set()
 

@@ -103,17 +103,17 @@ def _batches(windows: Sequence[Window], batch_tokens: int) -> list[Batch]:
 
 def _bare(model: Model, batches: Sequence[Batch], count: int) -> Run:
     """The engine alone, as many batches waiting as running. `count`: articles that the batches make."""
-    bell = threading.Event()
+    wakeup = threading.Event()
     with calls_of(model.engine, "run") as runs:
         lanes: Lanes[Batch, BatchResult] = Lanes(
-            model.engine.run, threads=model.lanes, waiting=model.lanes, wake=bell.set, name="bare"
+            model.engine.run, threads=model.lanes, waiting=model.lanes, wake=wakeup.set, name="bare"
         )
         meter, began_s, done, todo = LoadMeter(), time.monotonic(), 0, iter(batches)
         while done < len(batches):
-            bell.clear()
+            wakeup.clear()
             while lanes.room and (batch := next(todo, None)):
                 lanes.submit(batch)
-            done += len(lanes.completed()) or (bell.wait(1.0), 0)[1]
+            done += len(lanes.completed()) or (wakeup.wait(1.0), 0)[1]
         seconds = time.monotonic() - began_s
         load = meter.read()
         lanes.close()
