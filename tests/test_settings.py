@@ -203,7 +203,7 @@ def test_the_files_in_force_are_told_before_a_mistake_in_them(caplog: pytest.Log
         ("ENRICHER_KAFKA__SESSION_TIMEOUT_S", "soon"),
         ("ENRICHER_KAFKA__SESSION_TIMEOUT_S", "1"),
         ("ENRICHER_MODEL__DEVICE", "abacus"),
-        ("ENRICHER_MODEL__LANES", "0"),
+        ("ENRICHER_MODEL__CONCURRENCY", "0"),
         ("ENRICHER_KAFKA__GROUP_ID", ""),
         ("ENRICHER_BATCHING__BUCKET_EDGES", "[]"),
         ("ENRICHER_KAFKA__PROPERTIES", f'{{"sasl.password": ["{SECRET}"]}}'),
@@ -221,7 +221,7 @@ def test_a_wrong_value_is_refused_by_the_name_of_its_variable(
 
 def test_all_mistakes_are_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody has to start three times to find three of them."""
-    names = ["ENRICHER_KAFKA__SESSION_TIMEOUT_S", "ENRICHER_MODEL__LANES", "ENRICHER_WORKER__IDLE_WAIT_MS"]
+    names = ["ENRICHER_KAFKA__SESSION_TIMEOUT_S", "ENRICHER_MODEL__CONCURRENCY", "ENRICHER_WORKER__IDLE_WAIT_MS"]
     for name in names:
         monkeypatch.setenv(name, "many")
     assert names == [name for name in names if name in mistake()]

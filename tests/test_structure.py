@@ -102,7 +102,7 @@ def test_no_function_is_too_long(path: Path) -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_no_file_is_too_long(path: Path) -> None:
-    """A file with more is two rooms."""
+    """A file with more is two ideas."""
     assert len(path.read_text("utf-8").splitlines()) <= MAX_FILE_LINES
 
 

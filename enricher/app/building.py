@@ -28,9 +28,9 @@ from enricher.settings import Settings
 from enricher.stats.counters import Counters
 from enricher.telemetry.tracing import PassingOn
 from enricher.worker.intake import Intake
-from enricher.worker.loop import Rooms, Worker
+from enricher.worker.loop import Dependencies, Worker
 from enricher.worker.pacing import Limits
-from enricher.worker.pool import Lanes
+from enricher.worker.pool import WorkerPool
 from enricher.worker.ports import Sink, Source, Tokenized, Tracing
 from enricher.worker.recovery import Recovery, RecoveryLimits
 
@@ -129,22 +129,26 @@ def _worker(
     rules = batch_rules(settings, model)
     intake = Intake(
         decode=_decoder(settings),
-        tokenizer=_tokenizer_lanes(settings, model.tokenizer, wakeup),
+        tokenizer=_tokenizer_pool(settings, model.tokenizer, wakeup),
         cutter=window_cutter(settings, model),
         scheduler=(ArrivalScheduler if model.prepared.form.packs else LengthBucketScheduler)(rules),
         scheme=LabelScheme.from_labels(model.engine.labels),
         chars_per_call=settings.worker.chars_per_tokenizer_call,
     )
-    rooms = Rooms(
+    dependencies = Dependencies(
         source=ends.source,
         sink=ends.sink,
         intake=intake,
-        engine=_engine_lanes(model, wakeup),
+        engine=_engine_pool(model, wakeup),
         padded_tokens=model.engine.padded_tokens,
         recovery=_recovery(settings, ends, guard),
         tracing=tracing,
+        counters=counters,
+        clock=time.monotonic,
+        wakeup=wakeup,
+        guard=guard,
     )
-    return Worker(rooms, _limits(settings, rules), counters, clock=time.monotonic, wakeup=wakeup, guard=guard)
+    return Worker(dependencies, _limits(settings, rules))
 
 
 def _decoder(settings: Settings) -> Callable[[bytes], Article]:
@@ -154,19 +158,23 @@ def _decoder(settings: Settings) -> Callable[[bytes], Article]:
     )
 
 
-def _engine_lanes(model: Model, wakeup: Wakeup) -> Lanes[Batch, BatchResult]:
-    engine, count = model.engine, model.lanes
-    # As many waiting as running: while the loop is in a transaction, every lane has a batch to go on with.
-    return Lanes(engine.run, threads=count, waiting=count, wake=wakeup.set, name="engine", begin=engine.open_lane)
+def _engine_pool(model: Model, wakeup: Wakeup) -> WorkerPool[Batch, BatchResult]:
+    engine, count = model.engine, model.concurrency
+    # As many waiting as running: while the loop is in a transaction, every thread has a batch to go on with.
+    return WorkerPool(
+        engine.run, threads=count, waiting=count, wake=wakeup.set, name="engine", begin=engine.open_thread
+    )
 
 
-def _tokenizer_lanes(settings: Settings, tokenizer: ArticleTokenizer, wakeup: Wakeup) -> Lanes[list[Ticket], Tokenized]:
+def _tokenizer_pool(
+    settings: Settings, tokenizer: ArticleTokenizer, wakeup: Wakeup
+) -> WorkerPool[list[Ticket], Tokenized]:
     def tokenize(tickets: list[Ticket]) -> Tokenized:
         articles = [ticket.article for ticket in tickets if ticket.article is not None]
         return list(zip(tickets, tokenizer.tokenize(articles), strict=True))
 
     threads = settings.worker.tokenizer_threads or max(1, min(4, available_cores() // 2))
-    return Lanes(tokenize, threads=threads, waiting=threads, wake=wakeup.set, name="tokenizer")
+    return WorkerPool(tokenize, threads=threads, waiting=threads, wake=wakeup.set, name="tokenizer")
 
 
 def _limits(settings: Settings, rules: BatchRules) -> Limits:

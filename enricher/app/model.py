@@ -11,7 +11,7 @@ from enricher.core.windowing import WindowCutter
 from enricher.errors import SettingsError
 from enricher.inference.graph.variants import Runtime
 from enricher.inference.run.advice import Advice, advice_for
-from enricher.inference.run.device import default_lanes
+from enricher.inference.run.device import default_concurrency
 from enricher.inference.run.engine import OnnxEngine
 from enricher.inference.run.model import PreparedModel, prepare
 from enricher.inference.run.selection import report_folders
@@ -37,7 +37,7 @@ class Model:
     tokenizer: ArticleTokenizer
     engine: OnnxEngine
     advice: Advice
-    lanes: int
+    concurrency: int
 
     @property
     def card(self) -> ModelCard:
@@ -55,11 +55,13 @@ def load_model(settings: Settings) -> Model:
         too_long=settings.articles.too_long,
     )
     advice = _advice(settings, prepared, tokenizer)
-    lanes = wanted.lanes or advice.lanes or default_lanes(prepared.device)
-    engine = OnnxEngine(prepared, threads_per_run=1, pad_id=tokenizer.pad_id, lanes=lanes)
-    model = Model(prepared, tokenizer, engine, advice, lanes)
+    concurrency = wanted.concurrency or advice.concurrency or default_concurrency(prepared.device)
+    engine = OnnxEngine(prepared, threads_per_run=1, pad_id=tokenizer.pad_id, concurrency=concurrency)
+    model = Model(prepared, tokenizer, engine, advice, concurrency)
     engine.warm_up(window_lengths(settings, model), batch_tokens=batch_rules(settings, model).max_batch_tokens)
-    log.info("model %s (%s) on %s, %d lanes", engine.card.name, engine.card.precision, engine.provider, lanes)
+    log.info(
+        "model %s (%s) on %s, %d runs at once", engine.card.name, engine.card.precision, engine.provider, concurrency
+    )
     _freeze()
     return model
 

@@ -1,6 +1,6 @@
 """Bytes <-> records, as `schemas/` says: what an article may look like, and what is written for each outcome.
 
-Pure: no Kafka client, no files, no settings; the wall clock is an argument. Its rooms: `articles` reads what came in,
+Pure: no Kafka client, no files, no settings; the wall clock is an argument. Its modules: `articles` reads what came in,
 `enriched` writes what was found, `headers` says what stands beside both, `encoder` decides what becomes of a ticket.
 """
 

@@ -25,7 +25,7 @@ def names_of(partitions: Sequence[Partition]) -> str:
 
 
 @dataclass(slots=True)
-class _Lane:
+class _PartitionQueue:
     """What is in flight of one partition, oldest first, and the committable offset last released."""
 
     tickets: deque[Ticket] = field(default_factory=deque)
@@ -39,36 +39,36 @@ class OffsetTracker:
     """Owns the tickets between arrival and release."""
 
     def __init__(self) -> None:
-        self._lanes: dict[Partition, _Lane] = {}
+        self._queues: dict[Partition, _PartitionQueue] = {}
         self.in_flight = 0
         self.in_flight_bytes = 0
 
     @property
     def partitions(self) -> Collection[Partition]:
         """The partitions that are ours."""
-        return self._lanes.keys()
+        return self._queues.keys()
 
     def assign(self, partitions: Iterable[Partition]) -> None:
         """Take charge of partitions. One that we still had starts afresh: it was lost and came back."""
         for partition in partitions:
             self.forget([partition])
-            self._lanes[partition] = _Lane()
+            self._queues[partition] = _PartitionQueue()
 
     def unassign(self, partitions: Collection[Partition]) -> int:
         """Give partitions up; returns how many unpublished tickets were forgotten."""
         forgotten = self.forget(partitions)
         for partition in partitions:
-            self._lanes.pop(partition, None)
+            self._queues.pop(partition, None)
         return forgotten
 
     def track(self, ticket: Ticket) -> None:
         """Put a ticket in flight, in the order of delivery."""
         raw = ticket.raw
-        lane, offset = self._lanes[raw.partition], raw.offset
-        assert lane.last_offset is None or offset > lane.last_offset, "offsets of a partition only grow"
-        assert lane.released is None or offset >= lane.released, "what is committed does not come again"
-        lane.last_offset, lane.last_timestamp_s = offset, raw.timestamp_s
-        lane.tickets.append(ticket)
+        queue, offset = self._queues[raw.partition], raw.offset
+        assert queue.last_offset is None or offset > queue.last_offset, "offsets of a partition only grow"
+        assert queue.released is None or offset >= queue.released, "what is committed does not come again"
+        queue.last_offset, queue.last_timestamp_s = offset, raw.timestamp_s
+        queue.tickets.append(ticket)
         self.in_flight += 1
         self.in_flight_bytes += raw.size_bytes
 
@@ -78,30 +78,30 @@ class OffsetTracker:
         Returns how many tickets were forgotten. The next ticket may have any offset again.
         """
         forgotten = 0
-        for partition in list(self._lanes) if partitions is None else partitions:
-            lane = self._lanes.get(partition)
-            if lane is None:
+        for partition in list(self._queues) if partitions is None else partitions:
+            queue = self._queues.get(partition)
+            if queue is None:
                 continue
-            for ticket in lane.tickets:
+            for ticket in queue.tickets:
                 ticket.forgotten = True
                 self._landed(ticket)
-            forgotten += len(lane.tickets)
-            self._lanes[partition] = _Lane()
+            forgotten += len(queue.tickets)
+            self._queues[partition] = _PartitionQueue()
         return forgotten
 
     def held_back(self) -> int:
         """How many are finished, but stand behind one that is not. Looks at every ticket."""
-        return sum(ticket.outcome is not None for lane in self._lanes.values() for ticket in lane.tickets)
+        return sum(ticket.outcome is not None for queue in self._queues.values() for ticket in queue.tickets)
 
     def committable(self) -> dict[Partition, int]:
         """Where each partition stands: what was released last, or else its first record in flight. From any thread."""
         standing: dict[Partition, int] = {}
-        for partition, lane in list(self._lanes.items()):
-            if lane.released is not None:
-                standing[partition] = lane.released
-            elif lane.tickets:
+        for partition, queue in list(self._queues.items()):
+            if queue.released is not None:
+                standing[partition] = queue.released
+            elif queue.tickets:
                 with suppress(IndexError):  # the loop has just taken it
-                    standing[partition] = lane.tickets[0].raw.offset
+                    standing[partition] = queue.tickets[0].raw.offset
         return standing
 
     def oldest_timestamp_s(self, behind: Collection[Partition] = ()) -> float | None:
@@ -111,11 +111,11 @@ class OffsetTracker:
         one was, so that one counts. May be asked from any thread.
         """
         oldest: list[float | None] = []
-        for partition, lane in list(self._lanes.items()):
+        for partition, queue in list(self._queues.items()):
             try:
-                oldest.append(lane.tickets[0].raw.timestamp_s)
+                oldest.append(queue.tickets[0].raw.timestamp_s)
             except IndexError:
-                oldest.append(lane.last_timestamp_s if partition in behind else None)
+                oldest.append(queue.last_timestamp_s if partition in behind else None)
         return min((timestamp_s for timestamp_s in oldest if timestamp_s is not None), default=None)
 
     def oldest_untimed_s(self) -> float | None:
@@ -124,15 +124,15 @@ class OffsetTracker:
         It is older than that. May be asked from any thread.
         """
         arrived: list[float] = []
-        for lane in list(self._lanes.values()):
+        for queue in list(self._queues.values()):
             with suppress(IndexError):
-                if lane.tickets[0].raw.timestamp_s is None:
-                    arrived.append(lane.tickets[0].arrived_s)
+                if queue.tickets[0].raw.timestamp_s is None:
+                    arrived.append(queue.tickets[0].arrived_s)
         return min(arrived, default=None)
 
     def idle(self) -> list[Partition]:
         """Partitions of which nothing is in flight: their position may be committed as it stands."""
-        return [partition for partition, lane in self._lanes.items() if not lane.tickets]
+        return [partition for partition, queue in self._queues.items() if not queue.tickets]
 
     def release(self, positions: Mapping[Partition, int]) -> Release:
         """Hand over the finished tickets at the head of each partition.
@@ -143,19 +143,19 @@ class OffsetTracker:
         """
         tickets: list[Ticket] = []
         committable: dict[Partition, int] = {}
-        for partition, lane in self._lanes.items():
-            offset = self._release_lane(lane, tickets)
-            if offset is None and not lane.tickets:
+        for partition, queue in self._queues.items():
+            offset = self._release_queue(queue, tickets)
+            if offset is None and not queue.tickets:
                 offset = positions.get(partition)
-            if offset is not None and offset != lane.released:
-                assert lane.released is None or offset > lane.released, "committable offsets only grow"
-                committable[partition] = lane.released = offset
+            if offset is not None and offset != queue.released:
+                assert queue.released is None or offset > queue.released, "committable offsets only grow"
+                committable[partition] = queue.released = offset
         return Release(tickets, committable)
 
-    def _release_lane(self, lane: _Lane, into: list[Ticket]) -> int | None:
+    def _release_queue(self, queue: _PartitionQueue, into: list[Ticket]) -> int | None:
         offset = None
-        while lane.tickets and lane.tickets[0].outcome is not None:
-            ticket = lane.tickets.popleft()
+        while queue.tickets and queue.tickets[0].outcome is not None:
+            ticket = queue.tickets.popleft()
             self._landed(ticket)
             into.append(ticket)
             offset = ticket.raw.offset + 1
@@ -167,8 +167,8 @@ class OffsetTracker:
 
     def publishable(self) -> bool:
         """True where at least one ticket is ready to be released."""
-        return any(lane.tickets and lane.tickets[0].outcome is not None for lane in self._lanes.values())
+        return any(queue.tickets and queue.tickets[0].outcome is not None for queue in self._queues.values())
 
     def unfinished(self) -> bool:
         """True where an outcome is still missing."""
-        return any(ticket.outcome is None for lane in self._lanes.values() for ticket in lane.tickets)
+        return any(ticket.outcome is None for queue in self._queues.values() for ticket in queue.tickets)

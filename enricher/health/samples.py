@@ -38,7 +38,7 @@ class Sample:
     transaction: tuple[int, ...]
     engine_busy_s: float
     engine_starved_s: float
-    lanes: int
+    concurrency: int
     oldest_age_s: float
     lag: int | None
     """Of all our partitions; None while the client has not told of any."""
@@ -63,7 +63,7 @@ def look(counters: Counters, snapshot: Snapshot, at_s: float, epoch_s: float) ->
         transaction=tuple(counters.transaction_s.counts),
         engine_busy_s=snapshot.engine_busy_s,
         engine_starved_s=snapshot.engine_starved_s,
-        lanes=snapshot.lanes,
+        concurrency=snapshot.concurrency,
         oldest_age_s=snapshot.oldest_age_s,
         lag=lag_of(snapshot),
         in_flight=snapshot.in_flight_articles,
@@ -120,9 +120,9 @@ class Span:
         """How full batches were, 0 to 1."""
         return ratio(self.difference("fill_sum"), self.difference("batches"))
 
-    def lane_share(self, name: str) -> float | None:
-        """Of the lanes' time, for what is counted in seconds. A run counts when it ends: a short span may hold more."""
-        share = ratio(self.difference(name), self.seconds * self.now.lanes)
+    def thread_share(self, name: str) -> float | None:
+        """Of the threads' time, for what is counted in seconds. A run counts when it ends: a short span may hold more."""
+        share = ratio(self.difference(name), self.seconds * self.now.concurrency)
         return share and min(1.0, share)
 
 

@@ -85,9 +85,9 @@ def _batches(minute: Span, snapshot: Snapshot) -> dict[str, float | None]:
 
 def _engine(minute: Span, snapshot: Snapshot) -> dict[str, float | None]:
     return {
-        "lanes": snapshot.lanes,
-        "busy_share": minute.lane_share("engine_busy_s"),
-        "starved_share": minute.lane_share("engine_starved_s"),
+        "concurrency": snapshot.concurrency,
+        "busy_share": minute.thread_share("engine_busy_s"),
+        "starved_share": minute.thread_share("engine_starved_s"),
     }
 
 

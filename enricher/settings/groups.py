@@ -36,7 +36,7 @@ class ModelSettings(Group):
     precision: Literal["auto", "fp16", "bf16", "fp32", "int8"] = Field(
         "auto", description="`auto`: the fastest that runs and passed its gate; only `fp32` may serve without."
     )
-    lanes: int | None = Field(
+    concurrency: int | None = Field(
         None,
         ge=1,
         le=64,

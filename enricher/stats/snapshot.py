@@ -77,10 +77,10 @@ class Snapshot:
     queued_windows: int
     queued_tokens: int
     budget_tokens: int
-    lanes: int
+    concurrency: int
     engine_busy_s: float
-    """Seconds of runs, summed over the lanes, since the start."""
+    """Seconds of runs, summed over the threads, since the start."""
     engine_starved_s: float
-    """Seconds of lanes without work though there was a backlog, since the start."""
+    """Seconds of threads without work though there was a backlog, since the start."""
     turn_age_s: float
     """Since the loop last began a turn."""

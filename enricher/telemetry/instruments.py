@@ -116,13 +116,13 @@ INSTRUMENTS: tuple[Instrument, ...] = (
                lambda seen: (seen.counters.batch_wait_s, {})),
     _gauge("enricher.batch.budget", "{token}", "The most that a batch may have now; lower after the device ran out of "
            "memory.", lambda seen: one(seen.snapshot().budget_tokens)),
-    _counter("enricher.engine.busy.time", "s", "Time of runs of the model, summed over its lanes.",
+    _counter("enricher.engine.busy.time", "s", "Time of runs of the model, summed over its threads.",
              lambda seen: one(seen.snapshot().engine_busy_s)),
-    _counter("enricher.engine.starved.time", "s", "Time of lanes without work though there was a backlog.",
+    _counter("enricher.engine.starved.time", "s", "Time of threads without work though there was a backlog.",
              lambda seen: one(seen.snapshot().engine_starved_s)),
     _counter("enricher.engine.out_of_memory", "{batch}", "Batches that the device had no memory for, and that went "
              "through in parts.", lambda seen: one(seen.counters.out_of_memory)),
-    _gauge("enricher.engine.lanes", "{lane}", "Runs at the same time.", lambda seen: one(seen.snapshot().lanes)),
+    _gauge("enricher.engine.concurrency", "{run}", "Runs at the same time.", lambda seen: one(seen.snapshot().concurrency)),
     _gauge("enricher.model.info", "1", "Always 1: which model serves, in which precision, and on what.", readings.model,
            *MODEL),
     # ---- queues

@@ -21,7 +21,7 @@ class Budget:
         """Whether this batch ran out of memory. Then no later one is made larger than what did fit."""
         if done.fits_tokens is None:
             return False
-        if done.fits_tokens < self._fits_tokens:  # other lanes may have run out in the same step
+        if done.fits_tokens < self._fits_tokens:  # other threads may have run out in the same step
             self._fits_tokens = done.fits_tokens
             self._scheduler.lower_budget(done.fits_tokens)
             log.warning(

@@ -13,7 +13,8 @@ from enricher.core.long_articles import LongArticles
 from enricher.core.windowing import WindowCutter
 from enricher.errors import InvalidArticle
 from enricher.records import Article, DeadLetter, RawRecord, Ticket, TokenizedArticle, Tombstone, Unreadable
-from enricher.worker.ports import Lanes, Scheduler, Tokenized
+from enricher.worker.pool import WorkerPool
+from enricher.worker.ports import Scheduler, Tokenized
 
 _ARTICLE_CHARS = 64
 """What an article costs beside its text, as so many characters: an empty one is some work, too."""
@@ -34,7 +35,7 @@ class Intake:
     """
 
     decode: Callable[[bytes], Article]
-    tokenizer: Lanes[list[Ticket], Tokenized]
+    tokenizer: WorkerPool[list[Ticket], Tokenized]
     cutter: WindowCutter
     scheduler: Scheduler
     scheme: LabelScheme

@@ -2,7 +2,7 @@
 
     admit -> intake (tokenizer) -> scheduler -> dispatch (engine) -> collect -> publish
 
-It decides; the rooms that it is given compute (`ports.py` says what it asks of them). Waiting is never a sleep: with
+It decides; the dependencies that it is given compute (`ports.py` says what it asks of them). Waiting is never a sleep: with
 work under way it waits for the wakeup that the pools set, else in the source's poll until the next deadline.
 """
 
@@ -25,7 +25,8 @@ from enricher.worker.budget import Budget
 from enricher.worker.intake import Intake
 from enricher.worker.isolation import Isolation
 from enricher.worker.pacing import Limits, Pacing
-from enricher.worker.ports import Lanes, Sink, Source, Tracing
+from enricher.worker.pool import WorkerPool
+from enricher.worker.ports import Sink, Source, Tracing
 from enricher.worker.recovery import Recovery
 from enricher.worker.snapshot import SnapshotReader
 
@@ -33,39 +34,36 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Rooms:
+class Dependencies:
     """What the loop works with."""
 
     source: Source
     sink: Sink
     intake: Intake
-    engine: Lanes[Batch, BatchResult]
+    engine: WorkerPool[Batch, BatchResult]
     padded_tokens: Callable[[Batch], int]
     """What the device computes for a batch; forms differ."""
     recovery: Recovery
     tracing: Tracing
+    counters: Counters
+    clock: Callable[[], float]
+    wakeup: Wakeup
+    guard: Guard
 
 
 class Worker:
     """Reads articles, enriches them, publishes them in the order of their offsets."""
 
-    def __init__(
-        self,
-        rooms: Rooms,
-        limits: Limits,
-        counters: Counters,
-        *,
-        clock: Callable[[], float],
-        wakeup: Wakeup,
-        guard: Guard,
-    ) -> None:
-        self.counters = counters
-        self._source, self._sink = rooms.source, rooms.sink
-        self._intake, self._scheduler = rooms.intake, rooms.intake.scheduler
-        self._engine, self._padded_tokens, self.recovery = rooms.engine, rooms.padded_tokens, rooms.recovery
-        self._tracing = rooms.tracing
+    def __init__(self, dependencies: Dependencies, limits: Limits) -> None:
+        self.counters = counters = dependencies.counters
+        self._clock = clock = dependencies.clock
+        self._wakeup, self._guard = dependencies.wakeup, dependencies.guard
+        self._source, self._sink = dependencies.source, dependencies.sink
+        self._intake, self._scheduler = dependencies.intake, dependencies.intake.scheduler
+        self._engine, self._padded_tokens = dependencies.engine, dependencies.padded_tokens
+        self.recovery = dependencies.recovery
+        self._tracing = dependencies.tracing
         self._limits = limits
-        self._clock, self._wakeup, self._guard = clock, wakeup, guard
         self._tracker = OffsetTracker()
         self.pacing = Pacing(self._source, self._intake, self._engine, self._tracker, limits, clock)
         self._isolation = Isolation(self._source, self._sink, self.pacing, counters)

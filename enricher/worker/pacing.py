@@ -13,7 +13,8 @@ from enricher.core.offsets import OffsetTracker
 from enricher.errors import Stalled
 from enricher.records import Batch, BatchResult
 from enricher.worker.intake import Intake
-from enricher.worker.ports import Lanes, Source
+from enricher.worker.pool import WorkerPool
+from enricher.worker.ports import Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +35,13 @@ class Limits:
 
 
 class Pacing:
-    """Reads the state of the rooms and answers the loop's questions about it."""
+    """Reads the state of the others and answers the loop's questions about it."""
 
     def __init__(
         self,
         source: Source,
         intake: Intake,
-        engine: Lanes[Batch, BatchResult],
+        engine: WorkerPool[Batch, BatchResult],
         tracker: OffsetTracker,
         limits: Limits,
         clock: Callable[[], float],

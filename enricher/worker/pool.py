@@ -1,4 +1,4 @@
-"""A few threads that run one function on items, polled by one owner: the engine's lanes and the tokenizer's pool.
+"""A few threads that run one function on items, polled by one owner: the engine's threads and the tokenizer's pool.
 
 Bounded and never blocking for the owner. Knows nothing of models. The standard pool is not used because its threads are
 not daemons and are joined at exit, so that one hung run would keep the process alive for ever.
@@ -22,10 +22,10 @@ CLOSE_S = 5.0
 can crash the process on its way out, so it is worth waiting for one that is merely busy."""
 
 
-class Lanes(Generic[Item, Result]):
+class WorkerPool(Generic[Item, Result]):
     """Runs `run` on submitted items in `threads` threads. Methods are for one owner thread; only `close` may block.
 
-    `wake` is called in the lane's own thread after each result is in: it must be safe there and must not raise. So must
+    `wake` is called in the thread's own thread after each result is in: it must be safe there and must not raise. So must
     `begin`, which each thread calls before its first item.
     """
 
@@ -39,7 +39,7 @@ class Lanes(Generic[Item, Result]):
         name: str,
         begin: Callable[[], None] | None = None,
     ) -> None:
-        assert threads > 0 <= waiting, "lanes need a thread, and a queue of some length or none"
+        assert threads > 0 <= waiting, "threads need a thread, and a queue of some length or none"
         self.name = name
         self._run = run
         self._wake = wake
@@ -63,7 +63,7 @@ class Lanes(Generic[Item, Result]):
 
     @property
     def threads(self) -> int:
-        """How many lanes there are."""
+        """How many threads there are."""
         return len(self._threads)
 
     @property

@@ -1,18 +1,15 @@
-"""The small Protocols that the worker needs. The rooms match them by shape and do not import them."""
+"""The Protocols that the worker needs. Adapters match them by shape."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from enricher.errors import InvalidArticle
 from enricher.records import Batch, Partition, RawRecord, Release, Start, Ticket, TokenizedArticle, Window
 from enricher.runtime.wakeup import StopEvent
 from enricher.stats.snapshot import Connection
-
-Item_contra = TypeVar("Item_contra", contravariant=True)
-Result_co = TypeVar("Result_co", covariant=True)
 
 Tokenized = Sequence[tuple[Ticket, TokenizedArticle | InvalidArticle]]
 """What the tokenizer pool gives back for a handful of tickets."""
@@ -126,42 +123,6 @@ class Rivals(Protocol):
 
         Raises Fenced where it was, TransactionTrouble where nobody can tell yet or the worker is asked to stop.
         """
-
-
-class Lanes(Protocol[Item_contra, Result_co]):
-    """Threads that run one function on items; results come back in any order, and each sets the wakeup."""
-
-    backlogged: bool
-    """Set by the owner: more work waits than is with the lanes, so that one without an item counts as starved."""
-
-    @property
-    def threads(self) -> int:
-        """How many there are."""
-
-    @property
-    def busy_s(self) -> float:
-        """Seconds of all runs so far, summed over the threads. May be asked from any thread."""
-
-    @property
-    def starved_s(self) -> float:
-        """Seconds for which threads waited for an item while the owner had a backlog. May be asked from any thread."""
-
-    @property
-    def room(self) -> int:
-        """How many more items may be submitted now."""
-
-    @property
-    def busy(self) -> int:
-        """How many were submitted and not taken back yet."""
-
-    def submit(self, item: Item_contra) -> None:
-        """Hand an item over. Does not block; there must be room."""
-
-    def completed(self) -> Sequence[Result_co]:
-        """The results that are in. Does not block."""
-
-    def close(self) -> None:
-        """Let go of the threads. Does not wait for a run that hangs."""
 
 
 class Tracing(Protocol):

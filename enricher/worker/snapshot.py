@@ -12,7 +12,8 @@ from enricher.core.offsets import OffsetTracker
 from enricher.records import Batch, BatchResult, Partition, Ticket
 from enricher.stats.snapshot import Connection, Snapshot, WorkerState
 from enricher.worker.intake import Intake
-from enricher.worker.ports import Lanes, Source
+from enricher.worker.pool import WorkerPool
+from enricher.worker.ports import Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ class SnapshotReader:
 
     source: Source
     intake: Intake
-    engine: Lanes[Batch, BatchResult]
+    engine: WorkerPool[Batch, BatchResult]
     tracker: OffsetTracker
     clock: Callable[[], float]
     epoch_clock: Callable[[], float] = field(default=time.time)
@@ -69,7 +70,7 @@ class SnapshotReader:
             queued_windows=scheduler.queued_windows,
             queued_tokens=scheduler.queued_tokens,
             budget_tokens=scheduler.max_batch_tokens,
-            lanes=engine.threads,
+            concurrency=engine.threads,
             engine_busy_s=engine.busy_s,
             engine_starved_s=engine.starved_s,
             # A recovery is one long turn, whose attempts the watchdog bounds one by one.

@@ -21,10 +21,10 @@ from enricher.records import Batch
 from enricher.settings import Settings
 
 
-def measured(lanes: int, length: int, batch: int, tokens_per_s: float) -> Measurement:
+def measured(concurrency: int, length: int, batch: int, tokens_per_s: float) -> Measurement:
     """A cell with its throughput; the batch takes as long as that says."""
-    cell = Cell(lanes, length, batch)
-    return Measurement(cell, tokens_per_s, 1000 * lanes * cell.windows * length / tokens_per_s)
+    cell = Cell(concurrency, length, batch)
+    return Measurement(cell, tokens_per_s, 1000 * concurrency * cell.windows * length / tokens_per_s)
 
 
 def test_the_smallest_batch_that_is_nearly_as_fast_is_recommended() -> None:
@@ -39,8 +39,8 @@ def test_the_smallest_batch_that_is_nearly_as_fast_is_recommended() -> None:
     assert Cell(2, 128, 512) == recommended(sweep, 128)
 
 
-def test_fewer_lanes_are_taken_where_more_add_nothing() -> None:
-    """Each lane holds memory."""
+def test_fewer_threads_are_taken_where_more_add_nothing() -> None:
+    """Each thread holds memory."""
     assert Cell(1, 128, 512) == recommended([measured(2, 128, 512, 10_000), measured(1, 128, 512, 9_800)], 128)
 
 
@@ -49,8 +49,8 @@ def test_the_fixed_cost_of_a_run_is_read_off_the_line(overhead: int) -> None:
     """Batches that take `tokens + overhead` times something."""
     cells = [Cell(2, 32, tokens) for tokens in (128, 256, 512, 1024)]
     line = [Measurement(cell, 1.0, 0.05 * (cell.batch_tokens + overhead)) for cell in cells]
-    assert overhead == overhead_tokens(line, lanes=2)
-    assert 0 == overhead_tokens(line[:1], lanes=2), "one point makes no line"
+    assert overhead == overhead_tokens(line, concurrency=2)
+    assert 0 == overhead_tokens(line[:1], concurrency=2), "one point makes no line"
 
 
 @pytest.mark.parametrize(("window", "overhead"), [(128, 4), (128, 40), (100, 40), (512, 40), (12, 40)])
@@ -85,10 +85,10 @@ def test_the_median_over_rounds_counts_and_cells_take_turns() -> None:
     engine, seconds, told = Engine(), count(), list[int]()
     sweep = Sweep(0.0, 3, lambda _cell, done, _of: told.append(done), clock=lambda: float(next(seconds)))
     cells = [Cell(1, 8, 8), Cell(1, 8, 16)]
-    result = sweep.run(lambda _lanes: cast("OnnxEngine", engine), cells, np.arange(9, dtype=np.int32))
+    result = sweep.run(lambda _concurrency: cast("OnnxEngine", engine), cells, np.arange(9, dtype=np.int32))
     assert [8, 8, 16, 16] * 3 == engine.runs, "once to warm up, once measured"
     assert [1, 2, 3, 4, 5, 6] == told
-    # One look as the sweep begins, three by the lane (before, after, is it over?), one at its end: four seconds.
+    # One look as the sweep begins, three by the thread (before, after, is it over?), one at its end: four seconds.
     assert [(2.0, 1000.0), (4.0, 1000.0)] == [(each.tokens_per_s, each.batch_ms) for each in result]
 
 
@@ -97,14 +97,14 @@ def test_the_command_writes_measurements_page_and_settings_that_can_be_used(
 ) -> None:
     """What it prints is what a worker reads."""
     folder = tiny_model(tmp_path / "tiny")
-    arguments = ("--device", "cpu", "--precision", "fp32", "--lanes", "1", "--lanes", "2", "--seconds", "0")
+    arguments = ("--device", "cpu", "--precision", "fp32", "--concurrency", "1", "--concurrency", "2", "--seconds", "0")
     batches = ("--batch-tokens", "64", "--batch-tokens", "256", "--rounds", "1", "--force")
     result = run_model("tune", folder, *arguments, *batches, cache_dir=tmp_path / "cache")
     assert result.exit_code == 0, (result.output, result.exception)
     (path,) = (tmp_path / "cache").glob("*-reports/tuning-cpu-*.json")
     assert str(path) in result.stderr.replace("\n", "")
     tuning = Tuning.model_validate_json(path.read_bytes())
-    assert {1, 2} == {row.lanes for row in tuning.rows}
+    assert {1, 2} == {row.concurrency for row in tuning.rows}
     assert all(row.tokens_per_s > 0 and row.batch_ms > 0 for row in tuning.rows)
     assert_self_contained(path.with_suffix(".html").read_text("utf-8"))
     for name, value in tuning.settings.items():
@@ -112,13 +112,16 @@ def test_the_command_writes_measurements_page_and_settings_that_can_be_used(
         monkeypatch.setenv(name, value)
     settings = Settings()
     assert tuning.bucket_edges == settings.batching.bucket_edges
-    assert (tuning.max_batch_tokens, tuning.lanes) == (settings.batching.max_batch_tokens, settings.model.lanes)
+    assert (tuning.max_batch_tokens, tuning.concurrency) == (
+        settings.batching.max_batch_tokens,
+        settings.model.concurrency,
+    )
 
 
 def test_a_worker_takes_what_was_tuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a setting said by hand; one that is said wins."""
     folder = tiny_model(tmp_path / "tiny")
-    arguments = ("--device", "cpu", "--precision", "fp32", "--lanes", "1", "--seconds", "0")
+    arguments = ("--device", "cpu", "--precision", "fp32", "--concurrency", "1", "--seconds", "0")
     result = run_model(
         "tune", folder, *arguments, "--batch-tokens", "64", "--rounds", "1", "--force", cache_dir=tmp_path / "cache"
     )
@@ -127,7 +130,7 @@ def test_a_worker_takes_what_was_tuned(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("ENRICHER_MODEL__PRECISION", "fp32")
     monkeypatch.setenv("ENRICHER_MODEL__CACHE_DIR", str(tmp_path / "cache"))
     model = load_model(Settings())
-    assert (1, 64) == (model.lanes, batch_rules(Settings(), model).max_batch_tokens)
+    assert (1, 64) == (model.concurrency, batch_rules(Settings(), model).max_batch_tokens)
     monkeypatch.setenv("ENRICHER_BATCHING__MAX_BATCH_TOKENS", "96")
     assert batch_rules(Settings(), model).max_batch_tokens == 96
 
@@ -137,7 +140,7 @@ QUICK = (
     "cpu",
     "--precision",
     "fp32",
-    "--lanes",
+    "--concurrency",
     "1",
     "--seconds",
     "0",

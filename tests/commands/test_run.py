@@ -22,9 +22,9 @@ PLAIN = Wish(until_caught_up=False, summary=None, report_every_s=10.0)
 
 
 def share_of(settings: Settings, index: int, count: int) -> tuple[str, int | None, int | None]:
-    """Instance name, lanes and tokenizer threads of one process."""
+    """Instance name, concurrency and tokenizer threads of one process."""
     own = Share(index, count).of(settings)
-    return own.kafka.instance, own.model.lanes, own.worker.tokenizer_threads
+    return own.kafka.instance, own.model.concurrency, own.worker.tokenizer_threads
 
 
 @pytest.fixture
@@ -36,22 +36,22 @@ def eight_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("eight_cores")
-@pytest.mark.parametrize(("count", "lanes", "threads"), [(2, 4, 2), (3, 2, 1), (8, 1, 1), (16, 1, 1)])
-def test_processes_divide_the_cores_among_them(count: int, lanes: int, threads: int) -> None:
-    """Eight lanes each would be as many times too many as there are processes."""
-    assert ("worker-7-1", lanes, threads) == share_of(load_settings(), 1, count)
+@pytest.mark.parametrize(("count", "concurrency", "threads"), [(2, 4, 2), (3, 2, 1), (8, 1, 1), (16, 1, 1)])
+def test_processes_divide_the_cores_among_them(count: int, concurrency: int, threads: int) -> None:
+    """Eight threads each would be as many times too many as there are processes."""
+    assert ("worker-7-1", concurrency, threads) == share_of(load_settings(), 1, count)
 
 
 @pytest.mark.usefixtures("eight_cores")
 def test_what_is_set_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only defaults are divided; names differ always."""
-    monkeypatch.setenv("ENRICHER_MODEL__LANES", "5")
+    monkeypatch.setenv("ENRICHER_MODEL__CONCURRENCY", "5")
     monkeypatch.setenv("ENRICHER_WORKER__TOKENIZER_THREADS", "3")
     assert ("worker-7-0", 5, 3) == share_of(load_settings(), 0, 2)
 
 
 @pytest.mark.usefixtures("eight_cores")
-def test_the_lanes_of_a_gpu_are_not_counted_in_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_threads_of_a_gpu_are_not_counted_in_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each process keeps the default of the device."""
     monkeypatch.setenv("ENRICHER_MODEL__DEVICE", "cuda:1")
     monkeypatch.setattr(device, "resolve_device", lambda _name: "cuda")

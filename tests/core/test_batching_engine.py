@@ -1,4 +1,4 @@
-"""The scheduler with an engine of any number of lanes: the bound on every wait, which serving.py states and proves."""
+"""The scheduler with an engine of any number of threads: the bound on every wait, which serving.py states and proves."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 from core.building import raw, window_of
-from core.serving import TICK_S, Lanes, Start, check, serve
+from core.serving import TICK_S, Start, WorkerPool, check, serve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -37,26 +37,26 @@ rules = st.builds(
     max_wait_s=st.integers(0, 300).map(lambda ticks: ticks * TICK_S),
     run_overhead_tokens=st.integers(0, 60),
 )
-engines = st.builds(Lanes, count=st.integers(1, 4), overhead_ticks=st.integers(0, 60))
+engines = st.builds(WorkerPool, count=st.integers(1, 4), overhead_ticks=st.integers(0, 60))
 
 
-@given(articles=traffic, rules=rules, lanes=engines)
+@given(articles=traffic, rules=rules, pool=engines)
 @settings(max_examples=300, deadline=None)
 def test_every_window_is_served_once_within_the_bound_the_oldest_due_first(
-    articles: Articles, rules: BatchRules, lanes: Lanes
+    articles: Articles, rules: BatchRules, pool: WorkerPool
 ) -> None:
     """For any traffic, any rules and any engine, one that does not keep up included."""
-    check(serve(LengthBucketScheduler(rules), articles, lanes), articles, rules, lanes)
+    check(serve(LengthBucketScheduler(rules), articles, pool), articles, rules, pool)
 
 
 @given(sizes=st.lists(st.lists(st.integers(1, 30), min_size=1, max_size=4), min_size=1, max_size=20), rules=rules)
 @settings(max_examples=100, deadline=None)
-def test_an_engine_that_always_has_a_free_lane_makes_no_window_wait_beyond_the_timer(
+def test_an_engine_that_always_has_a_free_thread_makes_no_window_wait_beyond_the_timer(
     sizes: list[list[int]], rules: BatchRules
 ) -> None:
-    """With more lanes than windows nothing is ever in the way."""
+    """With more pool than windows nothing is ever in the way."""
     articles = articles_of([(20, each) for each in sizes])
-    starts = serve(LengthBucketScheduler(rules), articles, Lanes(sum(map(len, sizes)), 5))
+    starts = serve(LengthBucketScheduler(rules), articles, WorkerPool(sum(map(len, sizes)), 5))
     waits_s = [start.at_s - window.arrived_s for start in starts for window in start.batch.windows]
     assert max(waits_s) <= rules.max_wait_s
 
@@ -133,7 +133,7 @@ class DoublesOne(LengthBucketScheduler):
 
 
 def seeded(seed: int) -> Articles:
-    """Traffic that keeps two lanes busy, now and then for longer than the timer."""
+    """Traffic that keeps two pool busy, now and then for longer than the timer."""
     random = Random(seed)
     return articles_of(
         [(random.randrange(60), random.choices(range(1, 65), k=random.randint(1, 6))) for _ in range(120)]
@@ -141,9 +141,9 @@ def seeded(seed: int) -> Articles:
 
 
 def outcome_of(scheduler: LengthBucketScheduler, articles: Articles) -> list[Start]:
-    """Served on two lanes, and checked."""
-    starts = serve(scheduler, articles, Lanes(2, 10))
-    check(starts, articles, RULES, Lanes(2, 10))
+    """Served on two pool, and checked."""
+    starts = serve(scheduler, articles, WorkerPool(2, 10))
+    check(starts, articles, RULES, WorkerPool(2, 10))
     return starts
 
 

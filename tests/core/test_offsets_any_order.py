@@ -176,9 +176,9 @@ class Naive(OffsetTracker):
     def release(self, positions: Mapping[Partition, int]) -> Release:
         """Everything finished, at the head or not."""
         early = []
-        for lane in self._lanes.values():
-            for ticket in [ticket for ticket in list(lane.tickets)[1:] if ticket.outcome is not None]:
-                lane.tickets.remove(ticket)
+        for queue in self._queues.values():
+            for ticket in [ticket for ticket in list(queue.tickets)[1:] if ticket.outcome is not None]:
+                queue.tickets.remove(ticket)
                 self._landed(ticket)
                 early.append(ticket)
         release = super().release(positions)

@@ -27,7 +27,7 @@ def test_one_gpu_per_pod() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "lanes"),
+    ("values", "concurrency"),
     [
         ({}, "1"),
         ({"resources": {"requests": {"cpu": "4"}}}, "4"),
@@ -35,16 +35,16 @@ def test_one_gpu_per_pod() -> None:
         ({"resources": {"requests": {"cpu": "3900m"}}}, "3"),
         ({"resources": {"requests": {"cpu": "500m"}}}, "1"),
         ({"resources": {"requests": {"cpu": "96"}}}, "64"),
-        ({"settings": {"model": {"lanes": 7}}}, "7"),
+        ({"settings": {"model": {"concurrency": 7}}}, "7"),
         ({"resources": {"limits": {"cpu": "2"}}}, None),
         ({"resources": {"requests": {"cpu": None}}}, None),
         ({"gpu": {"enabled": True}}, None),
     ],
     ids=str,
 )
-def test_a_worker_on_a_cpu_takes_the_cores_that_it_asks_for(values: Object, lanes: str | None) -> None:
+def test_a_worker_on_a_cpu_takes_the_cores_that_it_asks_for(values: Object, concurrency: str | None) -> None:
     """Not all that the node has, each with memory of its own; a limit and a GPU it counts by itself."""
-    assert environment_of(render(values).worker).get("ENRICHER_MODEL__LANES") == lanes
+    assert environment_of(render(values).worker).get("ENRICHER_MODEL__CONCURRENCY") == concurrency
 
 
 def test_the_image_fits_the_device_unless_it_is_named() -> None:

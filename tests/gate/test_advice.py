@@ -21,7 +21,7 @@ def write(folder: Path, **values: object) -> Path:
 
 
 def test_without_a_file_there_are_defaults_within_what_the_model_takes(tmp_path: Path) -> None:
-    """And no advice on batches and lanes."""
+    """And no advice on batches and threads."""
     assert Advice(256, 64, None, None, None) == advice_for(tmp_path, 512)
     assert Advice(160, 40) == advice_for(tmp_path, 160)
 
@@ -34,9 +34,9 @@ def test_an_overlap_that_nobody_chose_suits_short_windows(tmp_path: Path) -> Non
 
 
 def test_what_tuning_recommends_can_be_kept_with_the_model(tmp_path: Path) -> None:
-    """Batches, lanes and buckets are optional."""
+    """Batches, threads and buckets are optional."""
     folder = write(
-        tmp_path, max_window_tokens=128, overlap_tokens=16, lanes=2, max_batch_tokens=512, bucket_edges=[64, 128]
+        tmp_path, max_window_tokens=128, overlap_tokens=16, concurrency=2, max_batch_tokens=512, bucket_edges=[64, 128]
     )
     assert Advice(128, 16, 512, 2, (64, 128)) == advice_for(folder, 512)
     assert Advice(64, 16, 512, 2, (64, 128)) == advice_for(folder, 64)
@@ -57,7 +57,7 @@ def test_windows_without_room_for_text_are_refused(tmp_path: Path, monkeypatch: 
     [
         ({"max_windows": 3}, "expected a JSON object with max_window_tokens"),
         ({"max_window_tokens": "128"}, "whole numbers"),
-        ({"lanes": 0}, "whole numbers"),
+        ({"concurrency": 0}, "whole numbers"),
         ({"max_batch_tokens": 1.5}, "whole numbers"),
         ({"bucket_edges": [64, 32]}, "bucket_edges is a list of whole numbers that grow"),
         ({"bucket_edges": 64}, "bucket_edges"),

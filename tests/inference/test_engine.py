@@ -17,7 +17,7 @@ from enricher.errors import ModelError
 from enricher.inference.checkpoint.folder import Checkpoint
 from enricher.inference.graph.padded import PaddedFloat32
 from enricher.inference.run import device
-from enricher.inference.run.engine import NOT_FINITE, OnnxEngine, default_lanes
+from enricher.inference.run.engine import NOT_FINITE, OnnxEngine, default_concurrency
 from enricher.inference.run.model import prepare, prepare_form
 from enricher.records import Batch, WindowFailure
 
@@ -99,7 +99,7 @@ def test_the_company_in_a_batch_does_not_change_labels(engine: OnnxEngine, pud_w
     assert alone == _labels(engine, windows)
 
 
-def test_lanes_may_run_at_once_on_one_engine(engine: OnnxEngine, pud_windows: list[Window]) -> None:
+def test_threads_may_run_at_once_on_one_engine(engine: OnnxEngine, pud_windows: list[Window]) -> None:
     """Four threads in the same session get what one thread gets."""
     groups = [pud_windows[first : first + 8] for first in range(0, 128, 8)]
     expected = [_labels(engine, group) for group in groups]
@@ -171,9 +171,11 @@ def test_a_device_that_runs_nothing_any_more_is_fatal(
         engine.warm_up()
 
 
-def test_warming_up_takes_no_more_threads_than_lanes(embedded: PreparedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_warming_up_takes_no_more_threads_than_threads(
+    embedded: PreparedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each thread that ever ran keeps a stream of the device, however many shapes are tried."""
-    engine, real = OnnxEngine(embedded, threads_per_run=1, pad_id=0, lanes=2), device.open_session
+    engine, real = OnnxEngine(embedded, threads_per_run=1, pad_id=0, concurrency=2), device.open_session
     session = _Watched(real(embedded.onnx_path, "cpu", threads_per_run=1))
     monkeypatch.setattr(engine, "_session", session)
     monkeypatch.setattr(type(embedded.form), "runtime", "cuda")  # which warms up with every shape
@@ -182,17 +184,17 @@ def test_warming_up_takes_no_more_threads_than_lanes(embedded: PreparedModel, mo
     assert 1 <= len(session.threads) <= 2
 
 
-def test_a_lane_is_opened_with_a_run_in_its_own_thread(
+def test_a_thread_is_opened_with_a_run_in_its_own_thread(
     embedded: PreparedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A device that fails then says so at the first batch, where somebody listens."""
     engine = OnnxEngine(embedded, threads_per_run=1, pad_id=0)
     session = _Watched(device.open_session(embedded.onnx_path, "cpu", threads_per_run=1))
     monkeypatch.setattr(engine, "_session", session)
-    engine.open_lane()
+    engine.open_thread()
     assert session.threads == {threading.get_ident()}
     monkeypatch.setattr(engine, "_session", _DeadSession())
-    engine.open_lane()
+    engine.open_thread()
 
 
 def test_the_engine_says_what_it_runs(engine: OnnxEngine) -> None:
@@ -210,20 +212,20 @@ def test_every_error_of_onnx_runtime_is_mapped() -> None:
     }
 
 
-def test_a_cpu_has_a_lane_for_each_core_that_the_container_may_use(
+def test_a_cpu_has_a_thread_for_each_core_that_the_container_may_use(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A quota below the number of cores counts, rounded down, in both versions of cgroups."""
     monkeypatch.setattr(device, "_CGROUP", tmp_path)
-    everything = default_lanes("cpu")
+    everything = default_concurrency("cpu")
     assert everything >= 1
     (tmp_path / "cpu.max").write_text("150000 100000\n")
-    assert default_lanes("cpu") == 1
+    assert default_concurrency("cpu") == 1
     (tmp_path / "cpu.max").write_text("max 100000\n")
-    assert everything == default_lanes("cpu")
+    assert everything == default_concurrency("cpu")
     (tmp_path / "cpu.max").unlink()
     (tmp_path / "cpu").mkdir()
     (tmp_path / "cpu" / "cpu.cfs_quota_us").write_text("50000\n")
     (tmp_path / "cpu" / "cpu.cfs_period_us").write_text("100000\n")
-    assert default_lanes("cpu") == 1
-    assert default_lanes("cuda") == 2
+    assert default_concurrency("cpu") == 1
+    assert default_concurrency("cuda") == 2

@@ -71,7 +71,7 @@ class ShortOfMemory:
 
 def short_of_memory(model: PreparedModel, max_ids: int, error: Exception) -> tuple[OnnxEngine, ShortOfMemory]:
     """An engine on such a session."""
-    engine = OnnxEngine(model, threads_per_run=1, pad_id=0, lanes=2)
+    engine = OnnxEngine(model, threads_per_run=1, pad_id=0, concurrency=2)
     session = ShortOfMemory(engine, max_ids, error)
     engine._session = session
     return engine, session
@@ -145,11 +145,11 @@ def test_warming_up_and_probing_go_on_in_parts_too(
     assert "out of memory: of 16 windows at once only 64 tokens fit" in caplog.text
 
 
-def test_a_window_that_ran_out_of_memory_is_tried_again_without_the_other_lanes(
+def test_a_window_that_ran_out_of_memory_is_tried_again_without_the_other_threads(
     embedded: PreparedModel, window: MakeWindow
 ) -> None:
-    """It would fit, had another lane not taken the memory: it must not be called too large for that."""
-    engine = OnnxEngine(embedded, threads_per_run=1, pad_id=0, lanes=2)
+    """It would fit, had another thread not taken the memory: it must not be called too large for that."""
+    engine = OnnxEngine(embedded, threads_per_run=1, pad_id=0, concurrency=2)
     real, first_runs, second_failed = engine._session, threading.Event(), threading.Event()
 
     class Shared:
@@ -166,10 +166,10 @@ def test_a_window_that_ran_out_of_memory_is_tried_again_without_the_other_lanes(
             return answers
 
     engine._session = Shared()
-    with ThreadPoolExecutor(2) as lanes:
-        large = lanes.submit(engine.run, Batch((window([101, *[1000] * 28, 102]),)))
+    with ThreadPoolExecutor(2) as pool:
+        large = pool.submit(engine.run, Batch((window([101, *[1000] * 28, 102]),)))
         assert first_runs.wait(10)
-        small = lanes.submit(engine.run, Batch((window([101, 102]),)))
+        small = pool.submit(engine.run, Batch((window([101, 102]),)))
         assert [1, 1] == [len(labels_of(each.result(20))) for each in (large, small)]
 
 

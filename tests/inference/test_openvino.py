@@ -40,9 +40,9 @@ needs_bf16 = pytest.mark.skipif(PaddedBfloat16().problem() is not None, reason=f
 
 @pytest.fixture(scope="module")
 def bf16_engine(tmp_path_factory: pytest.TempPathFactory) -> OnnxEngine:
-    """The embedded model in bf16, two lanes."""
+    """The embedded model in bf16, two threads."""
     model = prepare_form(open_model(None), PaddedBfloat16(), "cpu", cache_dir=tmp_path_factory.mktemp("bf16"))
-    return OnnxEngine(model, threads_per_run=1, pad_id=0, lanes=2)
+    return OnnxEngine(model, threads_per_run=1, pad_id=0, concurrency=2)
 
 
 def test_openvino_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,7 +166,7 @@ def test_a_graph_that_openvino_takes_only_in_part_is_refused() -> None:
 
 
 @needs_bf16
-def test_lanes_may_run_at_once_and_warm_up_covers_every_length(
+def test_threads_may_run_at_once_and_warm_up_covers_every_length(
     bf16_engine: OnnxEngine, pud_windows: list[Window]
 ) -> None:
     """Two threads on one session, after warming up over the buckets, give what one thread gives; a probe says how fast."""

@@ -35,7 +35,7 @@ def _children_find_the_scripts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_dry_run_goes_through_every_step_and_says_that_it_measured_nothing(tmp_path: Path) -> None:
-    """Both ONNX Runtime legs, both cases, every batch size and number of lanes."""
+    """Both ONNX Runtime legs, both cases, every batch size and number of threads."""
     result = CliRunner().invoke(app, ["measure", "--dry-run", "--windows", "4", "--out", str(tmp_path / "out")])
     assert (0, True) == (result.exit_code, NOT_A_MEASUREMENT in result.stdout), result.output
     found = orjson.loads((tmp_path / "out" / "gpu-benchmark.json").read_bytes())

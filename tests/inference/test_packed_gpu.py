@@ -60,9 +60,9 @@ def test_attention_is_fused_in_every_layer(pud_windows: list[Window], cache_dir:
 
 
 def test_the_engine_answers_as_the_reference_does(pud_windows: list[Window], cache_dir: Path) -> None:
-    """All gold sentences of the embedded model on two lanes' session: at least 99.9 % of labels are PyTorch's."""
+    """All gold sentences of the embedded model on two threads' session: at least 99.9 % of labels are PyTorch's."""
     model = prepare_form(open_model(None), PackedFloat16(), "cuda", cache_dir=cache_dir)
-    engine = OnnxEngine(model, threads_per_run=1, pad_id=0, lanes=2)
+    engine = OnnxEngine(model, threads_per_run=1, pad_id=0, concurrency=2)
     engine.warm_up()
     results = [
         result

@@ -35,7 +35,7 @@ def _tuning(model: PreparedModel, **changes: object) -> Tuning:
         created_at="2026-01-01T00:00:00+00:00",
         window_tokens=128,
         rows=(),
-        lanes=3,
+        concurrency=3,
         max_batch_tokens=640,
         run_overhead_tokens=0,
         bucket_edges=(64, 128),
@@ -80,5 +80,5 @@ def test_there_need_not_be_one(model: PreparedModel, tmp_path: Path) -> None:
 
 def test_advice_takes_all_that_was_tuned(model: PreparedModel) -> None:
     """And keeps what a tuning does not know: how windows are cut."""
-    tuned = Advice(max_window_tokens=128, overlap_tokens=16, lanes=1).tuned(_tuning(model))
-    assert Advice(128, 16, max_batch_tokens=640, lanes=3, bucket_edges=(64, 128), run_overhead_tokens=0) == tuned
+    tuned = Advice(max_window_tokens=128, overlap_tokens=16, concurrency=1).tuned(_tuning(model))
+    assert Advice(128, 16, max_batch_tokens=640, concurrency=3, bucket_edges=(64, 128), run_overhead_tokens=0) == tuned

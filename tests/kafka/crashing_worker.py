@@ -22,7 +22,7 @@ from enricher.app import building
 from enricher.kafka.sink import TransactionalSink
 from enricher.kafka.source import KafkaSource
 from enricher.records import Partition, RawRecord
-from enricher.worker.pool import Item, Lanes, Result
+from enricher.worker.pool import Item, Result, WorkerPool
 from enricher.worker.ports import PartitionListener
 
 POINTS = (
@@ -70,7 +70,7 @@ def arm(point: CrashPoint) -> None:
     sink = partial(TransactionalSink, producer_class=_dying_producer(point))
     for name, made in {
         "KafkaSource": _dying_source(point),
-        "Lanes": _dying_lanes(point),
+        "WorkerPool": _dying_pool(point),
         "TransactionalSink": sink,
     }.items():
         assert hasattr(building, name), "the worker is made of other classes now"
@@ -103,8 +103,8 @@ def _dying_source(point: CrashPoint) -> type[KafkaSource]:
     return DyingSource
 
 
-def _dying_lanes(point: CrashPoint) -> type[Lanes[Any, Any]]:
-    class DyingLanes(Lanes[Item, Result]):
+def _dying_pool(point: CrashPoint) -> type[WorkerPool[Any, Any]]:
+    class DyingPool(WorkerPool[Item, Result]):
         def submit(self, item: Item) -> None:
             super().submit(item)
             if self.name == "engine":
@@ -116,7 +116,7 @@ def _dying_lanes(point: CrashPoint) -> type[Lanes[Any, Any]]:
                 point.reached("completed" if self.name == "engine" else "tokenized")
             return results
 
-    return DyingLanes
+    return DyingPool
 
 
 def _dying_producer(point: CrashPoint) -> type[Producer]:

@@ -22,11 +22,11 @@ def query() -> str:
 
 
 def workers(count: int, *, share: float, age_s: float, partitions: int) -> list[dict[str, str]]:
-    """Series of workers with two lanes each, busy for `share` of their time."""
-    lanes, every_s = 2, 15
+    """Series of workers with two threads each, busy for `share` of their time."""
+    concurrency, every_s = 2, 15
     series = {
-        "enricher_engine_busy_time_seconds_total": f"0+{share * lanes * every_s}x40",
-        "enricher_engine_lanes": f"{lanes}x40",
+        "enricher_engine_busy_time_seconds_total": f"0+{share * concurrency * every_s}x40",
+        "enricher_engine_concurrency": f"{concurrency}x40",
         "enricher_oldest_age_seconds": f"{age_s}x40",
         "enricher_partitions": f"{partitions / count}x40",
     }

@@ -1,4 +1,4 @@
-"""Time that passes only when somebody waits, a wakeup on it, and lanes whose work takes some of it.
+"""Time that passes only when somebody waits, a wakeup on it, and threads whose work takes some of it.
 
 Durations in the tests are multiples of 1/1024 s, so that sums of them are exact and every run is the same.
 """
@@ -9,9 +9,10 @@ import heapq
 from collections.abc import Callable
 from itertools import count
 from random import Random
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 from enricher.runtime.wakeup import Wakeup
+from enricher.worker.pool import WorkerPool
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -67,8 +68,8 @@ class FakeWakeup(Wakeup):
         self._clock.wait(timeout_s, lambda: self.is_set)
 
 
-class FakeLanes(Generic[Item, Result]):
-    """`Lanes` whose items take a random time each, and so come back in any order.
+class FakePool(Generic[Item, Result]):
+    """`WorkerPool` whose items take a random time each, and so come back in any order.
 
     `hangs`: nothing comes back any more. `loses`: what is submitted goes missing without a trace, as only a bug could do.
     """
@@ -98,6 +99,10 @@ class FakeLanes(Generic[Item, Result]):
         self.backlogged = False
         self.threads = 1
         self.busy_s = self.starved_s = 0.0
+
+    def as_pool(self) -> WorkerPool[Item, Result]:
+        """It has the same shape, and no threads."""
+        return cast("WorkerPool[Item, Result]", self)
 
     @property
     def room(self) -> int:

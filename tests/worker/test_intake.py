@@ -9,7 +9,7 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from worker.fake_clock import FakeClock, FakeLanes, FakeWakeup
+from worker.fake_clock import FakeClock, FakePool, FakeWakeup
 from worker.fake_model import AFTER, BEFORE, LABELS, article_value, decode, tokenize
 from worker.world import INVALID, RULES
 
@@ -25,12 +25,14 @@ PER_CALL, EACH = 1_000, 64
 """Characters that go to the tokenizer at once; what an article counts beside its text."""
 
 
-def intake(calls: int = 1_000) -> tuple[Intake, FakeLanes[list[Ticket], Tokenized]]:
+def intake(calls: int = 1_000) -> tuple[Intake, FakePool[list[Ticket], Tokenized]]:
     """One whose tokenizer takes so many calls, and answers none."""
     clock = FakeClock()
-    lanes = FakeLanes(tokenize, clock=clock, wakeup=FakeWakeup(clock), random=Random(0), limit=calls)
+    pool = FakePool(tokenize, clock=clock, wakeup=FakeWakeup(clock), random=Random(0), limit=calls)
     cutter, scheduler = WindowCutter(10, 4, BEFORE, AFTER), LengthBucketScheduler(RULES)
-    return Intake(decode, lanes, cutter, scheduler, LabelScheme.from_labels(LABELS), chars_per_call=PER_CALL), lanes
+    return Intake(
+        decode, pool.as_pool(), cutter, scheduler, LabelScheme.from_labels(LABELS), chars_per_call=PER_CALL
+    ), pool
 
 
 def tickets(lengths_chars: Sequence[int]) -> list[Ticket]:
@@ -47,13 +49,13 @@ def counted(call: Sequence[Ticket]) -> int:
 @given(st.lists(st.integers(0, 3_000), max_size=60))
 def test_calls_are_alike_and_keep_the_order(lengths_chars: list[int]) -> None:
     """Only an article that is longer by itself exceeds the size; none could have had the next one's first article too."""
-    room, lanes = intake()
+    room, pool = intake()
     arrived = tickets(lengths_chars)
     room.take(arrived)
     room.advance(0.0)
-    assert arrived == [ticket for call in lanes.submitted for ticket in call]
-    assert all(counted(call) <= PER_CALL or len(call) == 1 for call in lanes.submitted)
-    assert all(counted([*call, following[0]]) > PER_CALL for call, following in pairwise(lanes.submitted))
+    assert arrived == [ticket for call in pool.submitted for ticket in call]
+    assert all(counted(call) <= PER_CALL or len(call) == 1 for call in pool.submitted)
+    assert all(counted([*call, following[0]]) > PER_CALL for call, following in pairwise(pool.submitted))
 
 
 def test_there_is_room_for_as_many_as_fill_the_tokenizers_calls() -> None:
@@ -74,14 +76,14 @@ def test_there_is_room_for_as_many_as_fill_the_tokenizers_calls() -> None:
 
 def test_where_the_tokenizer_is_full_nothing_may_come() -> None:
     """One article that is longer than everything fills it, too; what is dropped makes room again."""
-    room, lanes = intake(calls=1)
+    room, pool = intake(calls=1)
     room.take(tickets([5_000]))
     assert room.room == 0
     room.advance(0.0)
     late = tickets([10])
     room.take(late)
     room.advance(0.0)
-    assert (0, 1) == (room.room, len(lanes.submitted))
+    assert (0, 1) == (room.room, len(pool.submitted))
     late[0].forgotten = True
     room.drop_forgotten()
     assert room._waiting_chars == 0
@@ -89,25 +91,25 @@ def test_where_the_tokenizer_is_full_nothing_may_come() -> None:
 
 def test_what_cannot_be_read_never_gets_to_the_tokenizer() -> None:
     """It has its dead letter, and takes no room."""
-    room, lanes = intake()
+    room, pool = intake()
     ticket = Ticket(RawRecord(Partition("t", 0), 0, None, INVALID), 0.0)
     room.take([ticket])
     room.advance(0.0)
     assert isinstance(ticket.outcome, DeadLetter)
-    assert (0, []) == (room._waiting_chars, lanes.submitted)
+    assert (0, []) == (room._waiting_chars, pool.submitted)
 
 
 def test_a_turn_decodes_so_many_bytes_and_one_value_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """Slow values that arrive together are decoded turn by turn, in their order, and the loop lives meanwhile."""
     monkeypatch.setattr(intake_module, "_DECODED_BYTES", 5_000)
-    room, lanes = intake()
+    room, pool = intake()
     arrived = tickets([2_000 - EACH] * 10)
     room.take(arrived)
     seen: list[int] = []
     while room.advance(0.0) and seen[-1:] != [10]:
         seen.append(sum(ticket.article is not None for ticket in arrived))
     assert seen == [3, 6, 9, 10]
-    assert arrived == [ticket for call in lanes.submitted for ticket in call]
+    assert arrived == [ticket for call in pool.submitted for ticket in call]
 
 
 def test_what_waits_to_be_decoded_takes_room_and_keeps_the_loop_awake(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,7 +138,7 @@ def test_refused_values_count_for_how_large_articles_are_lately() -> None:
 
 def test_an_article_with_too_many_headers_is_a_dead_letter_and_a_tombstone_is_one() -> None:
     """The reason says how many there were. A tombstone's headers never went anywhere, and a deletion is not lost."""
-    room, lanes = intake()
+    room, pool = intake()
     article, tombstone = (
         Ticket(RawRecord(Partition("t", 0), offset, None, value, omitted_headers=OmittedHeaders(95_000, 190_000)), 0.0)
         for offset, value in enumerate([article_value("", "x"), None])
@@ -146,4 +148,4 @@ def test_an_article_with_too_many_headers_is_a_dead_letter_and_a_tombstone_is_on
     assert isinstance(article.outcome, DeadLetter)
     assert article.outcome.message == "95000 headers are more than articles.max_headers allows; none of them is kept"
     assert tombstone.outcome == Tombstone()
-    assert lanes.submitted == []
+    assert pool.submitted == []

@@ -89,8 +89,8 @@ def test_without_room_for_long_the_source_is_paused_and_polled_and_resumed_with_
     process.source.open(process.worker)
     world.put(*[SHORT] * 10)
     world.steps(process, until=lambda: process.engine.busy > 0 and process.tracker.in_flight == 3)
-    lanes = process.engine
-    lanes.hangs = True
+    pool = process.engine
+    pool.hangs = True
     full_s, polls = world.clock(), len(process.source.polls)
     world.steps(process, until=lambda: process.source.paused)
     paused_s = world.clock() - full_s
@@ -100,7 +100,7 @@ def test_without_room_for_long_the_source_is_paused_and_polled_and_resumed_with_
     polls_per_second = (len(process.source.polls) - polls) / 18
     assert 1 / LIMITS.idle_wait_s - 1 <= polls_per_second <= 1 / LIMITS.idle_wait_s + 1
     assert process.counters.read == 3
-    lanes.hangs = False
+    pool.hangs = False
     process.source.expel()  # what hung is forgotten, so there is room again
     world.steps(process, until=world.done)
     assert not process.source.paused
@@ -120,7 +120,7 @@ def test_no_room_for_a_moment_pauses_nothing() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_all_counts_return_to_zero(seed: int) -> None:
-    """When all is published nothing is in flight, queued or with a lane."""
+    """When all is published nothing is in flight, queued or with a thread."""
     world = World(seed)
     world.put(*[SHORT, ARTICLE, None] * 20)
     process = world.start()

@@ -173,10 +173,10 @@ class PublishesWhenComplete(OffsetTracker):
     def release(self, positions: Mapping[Partition, int]) -> Release:
         """Everything finished, at the head or not."""
         finished = []
-        for lane in self._lanes.values():
-            for ticket in [ticket for ticket in lane.tickets if ticket.outcome is not None]:
-                if ticket is not lane.tickets[0]:
-                    lane.tickets.remove(ticket)
+        for queue in self._queues.values():
+            for ticket in [ticket for ticket in queue.tickets if ticket.outcome is not None]:
+                if ticket is not queue.tickets[0]:
+                    queue.tickets.remove(ticket)
                     self._landed(ticket)
                     finished.append(ticket)
         contiguous = super().release(positions)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from random import Random
 
 from worker import checker
-from worker.fake_clock import TICK_S, FakeClock, FakeLanes, FakeWakeup
+from worker.fake_clock import TICK_S, FakeClock, FakePool, FakeWakeup
 from worker.fake_log import FakeLog
 from worker.fake_model import AFTER, BEFORE, DEADLY, LABELS, article_value, decode, infer, tokenize
 from worker.fake_sink import DEAD_LETTERS, OUTPUT, FakeSink
@@ -23,7 +23,7 @@ from enricher.records import Batch, BatchResult, Partition, Ticket
 from enricher.stats.counters import Counters
 from enricher.telemetry.tracing import PassingOn
 from enricher.worker.intake import Intake
-from enricher.worker.loop import Rooms, Worker
+from enricher.worker.loop import Dependencies, Worker
 from enricher.worker.pacing import Limits
 from enricher.worker.ports import Tokenized
 from enricher.worker.recovery import Recovery, RecoveryLimits
@@ -70,8 +70,8 @@ class Process:
     worker: Worker
     source: FakeSource
     sink: FakeSink
-    tokenizer: FakeLanes[list[Ticket], Tokenized]
-    engine: FakeLanes[Batch, BatchResult]
+    tokenizer: FakePool[list[Ticket], Tokenized]
+    engine: FakePool[Batch, BatchResult]
     wakeup: FakeWakeup
     intake: Intake
     tracker: OffsetTracker
@@ -120,22 +120,26 @@ class World:
         wakeup, counters = FakeWakeup(self.clock), Counters()
         source = FakeSource(self.log, self.clock, name, random=random, fault=fault, until_caught_up=until_caught_up)
         sink = FakeSink(self.log, self.clock, name, membership=source.membership, fault=fault, refuses=refuses)
-        tokenizer = FakeLanes(tokenize, clock=self.clock, wakeup=wakeup, random=random, longest_s=16 * TICK_S)
-        engine = FakeLanes(infer, clock=self.clock, wakeup=wakeup, random=random)
+        tokenizer = FakePool(tokenize, clock=self.clock, wakeup=wakeup, random=random, longest_s=16 * TICK_S)
+        engine = FakePool(infer, clock=self.clock, wakeup=wakeup, random=random)
         intake = Intake(
-            decode, tokenizer, WindowCutter(10, 4, BEFORE, AFTER), LengthBucketScheduler(RULES),
+            decode, tokenizer.as_pool(), WindowCutter(10, 4, BEFORE, AFTER), LengthBucketScheduler(RULES),
             LabelScheme.from_labels(LABELS), chars_per_call=1_024,
         )  # fmt: skip
-        rooms = Rooms(
+        dependencies = Dependencies(
             source,
             sink,
             intake,
-            engine,
+            engine.as_pool(),
             lambda batch: batch.padded_tokens,
             Recovery(source, sink, recovery, clock=self.clock, guard=unguarded),
             PassingOn(),
+            counters,
+            self.clock,
+            wakeup,
+            unguarded,
         )
-        worker = Worker(rooms, limits, counters, clock=self.clock, wakeup=wakeup, guard=unguarded)
+        worker = Worker(dependencies, limits)
         worker._tracker = worker.pacing._tracker = worker.snapshots.tracker = tracker()
         sink.open()
         self.started.append(Process(worker, source, sink, tokenizer, engine, wakeup, intake, worker._tracker, counters))

@@ -9,12 +9,12 @@
 {{- end -}}
 {{- end }}
 
-{{- define "enricher.lanes" -}}
+{{- define "enricher.concurrency" -}}
 {{- /* Of a worker on a CPU. By itself it makes one of each core that it sees, with memory for each, and without a limit on its
 CPU it sees all cores of the node: so one for each whole CPU that it asks for. At most as many as the setting takes. */ -}}
 {{- $asked := get (default dict .Values.resources.requests) "cpu" | toString -}}
 {{- $limited := hasKey (default dict .Values.resources.limits) "cpu" -}}
-{{- if and $asked (not $limited) (not .Values.gpu.enabled) (kindIs "invalid" (dig "model" "lanes" nil .Values.settings)) -}}
+{{- if and $asked (not $limited) (not .Values.gpu.enabled) (kindIs "invalid" (dig "model" "concurrency" nil .Values.settings)) -}}
 {{- $cores := ternary (divf (trimSuffix "m" $asked | float64) 1000) (float64 $asked) (hasSuffix "m" $asked) -}}
 {{- divf $cores .Values.processes | floor | int | max 1 | min 64 -}}
 {{- end -}}
@@ -55,7 +55,7 @@ CPU it sees all cores of the node: so one for each whole CPU that it asks for. A
 {{- if $kafka }}{{- $_ := set $made "kafka" (dict "properties" $kafka) -}}{{- end -}}
 {{- $model := dict "device" (ternary "cuda" "cpu" .Values.gpu.enabled) "cache_dir" "/var/cache/enricher" -}}
 {{- with include "enricher.modelSource" . }}{{- $_ := set $model "source" . -}}{{- end -}}
-{{- with include "enricher.lanes" . }}{{- $_ := set $model "lanes" (int .) -}}{{- end -}}
+{{- with include "enricher.concurrency" . }}{{- $_ := set $model "concurrency" (int .) -}}{{- end -}}
 {{- $_ := set $made "model" $model -}}
 {{- $_ := set $made "health" (dict "host" "0.0.0.0" "port" .Values.health.port) -}}
 {{- mergeOverwrite (deepCopy .Values.settings) $made | toJson -}}

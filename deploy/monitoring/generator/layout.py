@@ -129,11 +129,11 @@ MODEL = Row(
             height=5,
         ),
         lines(
-            "Time of the lanes",
+            "Time of the model threads",
             Unit.SHARE,
-            ("sum(rate(enricher_engine_busy_time_seconds_total{@}[~])) / sum(enricher_engine_lanes{@})", "busy"),
+            ("sum(rate(enricher_engine_busy_time_seconds_total{@}[~])) / sum(enricher_engine_concurrency{@})", "busy"),
             (
-                "sum(rate(enricher_engine_starved_time_seconds_total{@}[~])) / sum(enricher_engine_lanes{@})",
+                "sum(rate(enricher_engine_starved_time_seconds_total{@}[~])) / sum(enricher_engine_concurrency{@})",
                 "without work though there was a backlog",
             ),
             top=1.0,

@@ -93,7 +93,7 @@ def _device(settings: Settings, model: Model) -> Finding:
     asked, used = settings.model.device, model.prepared.device
     problem = cuda_problem() if (asked, used) == ("auto", "cpu") else None
     why = f"device auto: no CUDA, {problem}" if problem else f"device {asked}"
-    seen = f"{used} by {model.engine.provider}, {model.lanes} lane(s) ({why})"
+    seen = f"{used} by {model.engine.provider}, {model.concurrency} thread(s) ({why})"
     if problem and _GPU.exists():
         return _say.warn(
             "device", seen, "There is an NVIDIA GPU that is not used; device=cuda refuses to run without it."

@@ -32,14 +32,14 @@ class Share:
         from enricher.inference.run.device import available_cores, resolve_device  # noqa: PLC0415  it imports ONNX Runtime
 
         kafka, model, worker = settings.kafka, settings.model, settings.worker
-        cores, lanes = available_cores(), model.lanes
-        if lanes is None and resolve_device(model.device) == "cpu":
-            lanes = max(1, cores // self.count)  # what was tuned for one process alone would be too many
+        cores, concurrency = available_cores(), model.concurrency
+        if concurrency is None and resolve_device(model.device) == "cpu":
+            concurrency = max(1, cores // self.count)  # what was tuned for one process alone would be too many
         tokenizer_threads = worker.tokenizer_threads or max(1, min(4, cores // (2 * self.count)))
         return settings.model_copy(
             update={
                 "kafka": kafka.model_copy(update={"instance": f"{kafka.instance}-{self.index}"}),
-                "model": model.model_copy(update={"lanes": lanes}),
+                "model": model.model_copy(update={"concurrency": concurrency}),
                 "worker": worker.model_copy(update={"tokenizer_threads": tokenizer_threads}),
             }
         )

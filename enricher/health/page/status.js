@@ -8,7 +8,7 @@ const CHARTS = [
   {title: 'In flight', as: 'count', lines: [['in_flight', 'articles', 'main'], ['held_back', 'held back', 'second']], top: 10},
   {title: 'Tokens a second', as: 'rate', lines: [['tokens_per_s', 'tokens', 'main']]},
   {title: 'Batches', as: 'share', lines: [['fill', 'fill', 'main'], ['padding_share', 'padding', 'second']], top: 1},
-  {title: 'Lanes', as: 'share', lines: [['busy_share', 'busy', 'main'], ['starved_share', 'starved', 'second']], top: 1},
+  {title: 'Model threads', as: 'share', lines: [['busy_share', 'busy', 'main'], ['starved_share', 'starved', 'second']], top: 1},
 ].map(wanted => new Chart(byId('charts'), wanted));
 let rows = [];
 

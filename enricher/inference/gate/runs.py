@@ -18,7 +18,7 @@ from enricher.core.scoring import EntitySpan
 from enricher.core.windowing import WindowCutter
 from enricher.errors import FatalError, ModelError
 from enricher.inference.run.advice import advice_for
-from enricher.inference.run.device import SESSION_ERRORS, default_lanes, open_session
+from enricher.inference.run.device import SESSION_ERRORS, default_concurrency, open_session
 from enricher.inference.tokenizer.articles import ArticleTokenizer
 from enricher.records import Article, EnrichedRecord, Partition, RawRecord, RunLabels, Ticket, TokenizedArticle
 
@@ -94,9 +94,13 @@ class FormRunner:
     def __init__(self, model: PreparedModel, progress: Progress) -> None:
         self._model = model
         self._progress = progress
-        self._lanes = default_lanes(model.device)
+        self._concurrency = default_concurrency(model.device)
         self._session = open_session(
-            model.onnx_path, model.form.runtime, threads_per_run=1, lanes=self._lanes, device_id=model.device_id
+            model.onnx_path,
+            model.form.runtime,
+            threads_per_run=1,
+            concurrency=self._concurrency,
+            device_id=model.device_id,
         )
         self._scheme = LabelScheme.from_labels(model.checkpoint.labels)
 
@@ -108,7 +112,7 @@ class FormRunner:
         windows = [window for ticket, tokens in pairs for window in texts.cutter.cut(ticket, tokens, 0.0)]
         batches = batching(windows)
         done = 0
-        with ThreadPoolExecutor(self._lanes) as pool:
+        with ThreadPoolExecutor(self._concurrency) as pool:
             outputs = pool.map(lambda batch: self._outputs(batch, texts.pad_id), batches)
             for batch, (run, logits) in zip(batches, outputs, strict=True):
                 answers.take(run, logits)

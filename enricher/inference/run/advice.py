@@ -28,7 +28,7 @@ class Advice:
     overlap_tokens: int = 64
     max_batch_tokens: int | None = None
     """With the next three, what a tuning found (`tuning.py`), or the model's maker knows."""
-    lanes: int | None = None
+    concurrency: int | None = None
     bucket_edges: tuple[int, ...] | None = None
     run_overhead_tokens: int | None = None
 
@@ -37,7 +37,7 @@ class Advice:
         return replace(
             self,
             max_batch_tokens=tuning.max_batch_tokens,
-            lanes=tuning.lanes,
+            concurrency=tuning.concurrency,
             bucket_edges=tuning.bucket_edges,
             run_overhead_tokens=tuning.run_overhead_tokens,
         )
@@ -54,7 +54,7 @@ def advice_for(folder: Path, most_window_tokens: int) -> Advice:
         message = f"{path}: expected a JSON object with {known}"
         raise ModelError(message) from error
     edges = None if advice.bucket_edges is None else _edges(path, advice.bucket_edges)
-    counts = (advice.max_batch_tokens, advice.lanes)
+    counts = (advice.max_batch_tokens, advice.concurrency)
     sizes = [advice.max_window_tokens, *(each for each in counts if each is not None)]
     may_be_zero = [advice.overlap_tokens, advice.run_overhead_tokens or 0]
     whole = all(type(value) is int for value in (*sizes, *may_be_zero))

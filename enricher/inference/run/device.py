@@ -59,7 +59,7 @@ _PROVIDER_OPTIONS = {
         "use_tf32": "0",
     }
 }
-CUDA_LANES = 2
+CUDA_CONCURRENCY = 2
 """One run computes while the other is fed: more add nothing to a full GPU."""
 _CGROUP = Path("/sys/fs/cgroup")
 _NO_CUDA = (
@@ -135,16 +135,18 @@ class Session(Protocol):
 
 
 def open_session(
-    model: Path | bytes, runtime: Runtime, *, threads_per_run: int, lanes: int = 1, device_id: int = 0
+    model: Path | bytes, runtime: Runtime, *, threads_per_run: int, concurrency: int = 1, device_id: int = 0
 ) -> Session:
     """Open a model. Raises ModelError where it does not open, or another provider took a part of it.
 
-    `lanes` is how many runs go on at once; only OpenVINO must know beforehand: its threads are shared by all of them.
+    `concurrency` is how many runs go on at once; only OpenVINO must know beforehand: its threads are shared by all of them.
     `device_id` is which GPU, as CUDA counts.
     """
     try:
         if PROVIDERS[runtime] == openvino_session.NAME:
-            return openvino_session.OpenVinoSession(model, runtime, streams=lanes, threads=lanes * threads_per_run)
+            return openvino_session.OpenVinoSession(
+                model, runtime, streams=concurrency, threads=concurrency * threads_per_run
+            )
         return _onnx_session(model, runtime, threads_per_run=threads_per_run, device_id=device_id)
     except SESSION_ERRORS as error:
         again = f" If {model.parent} is damaged, remove it: it is built again." if isinstance(model, Path) else ""
@@ -176,16 +178,16 @@ def _options(threads_per_run: int) -> ort.SessionOptions:
     return options
 
 
-def default_lanes(device: Device) -> int:
+def default_concurrency(device: Device) -> int:
     """Runs at once: two on CUDA; on a CPU one per core that this process may use, with one thread each."""
-    return CUDA_LANES if device == "cuda" else available_cores()
+    return CUDA_CONCURRENCY if device == "cuda" else available_cores()
 
 
 def available_cores() -> int:
     """Cores that this process may use: affinity and the container's quota respected, at least 1."""
     cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
     quota = _cgroup_quota_cores(_CGROUP)
-    # A quota of 2.5 makes two lanes: the half is for everything else, and a throttled lane stalls its whole batch.
+    # A quota of 2.5 makes two runs at once: the half is for everything else, and a throttled thread stalls its whole batch.
     return cores if quota is None else max(1, min(cores, math.floor(quota)))
 
 

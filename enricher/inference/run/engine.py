@@ -1,8 +1,8 @@
-"""Batches of windows -> labels and scores, on one ONNX Runtime session that all lanes share.
+"""Batches of windows -> labels and scores, on one ONNX Runtime session that all threads share.
 
 A batch that fails is run again window by window, so that one bad window costs its own article only; one that runs out of
 memory is run in halves (memory.py). No error of ONNX Runtime leaves this file; how windows become arrays is the form's,
-and threads are lanes.py's.
+and threads are the pool's (worker/pool.py).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from enricher.errors import ModelError
-from enricher.inference.run.device import SESSION_ERRORS, default_lanes, open_session
+from enricher.inference.run.device import SESSION_ERRORS, default_concurrency, open_session
 from enricher.inference.run.memory import OUT_OF_MEMORY, Turns, in_halves, is_out_of_memory, joined, ran_out
 from enricher.records import Batch, BatchResult, Partition, RawRecord, RunLabels, Ticket, Window, WindowFailure
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from enricher.inference.graph.variants import Feeds
     from enricher.inference.run.model import PreparedModel
 
-__all__ = ["NOT_FINITE", "OnnxEngine", "default_lanes"]
+__all__ = ["NOT_FINITE", "OnnxEngine", "default_concurrency"]
 
 NOT_FINITE = "NotFinite"
 """The `error_type` of a window whose scores are NaN or infinite. Every other type is the name of what was raised."""
@@ -38,7 +38,7 @@ SHORT_TOKENS = 8
 LONG_TOKENS = 512
 """As long as the longest window that is tried gets where nobody says which are to come: longer ones are rare in news."""
 PROBE_RUNS = 3
-"""How often each lane runs in a timing probe. One run says more about the machine's other work."""
+"""How often each thread runs in a timing probe. One run says more about the machine's other work."""
 SAY_AFTER_S = 2.0
 """Warming up is reported on when it takes longer than this, and each time as long again."""
 _OUTPUTS = ["labels", "scores"]
@@ -56,19 +56,24 @@ _FAILURES: tuple[type[Exception], ...] = (*SESSION_ERRORS, InvalidWindow)
 class OnnxEngine:
     """Runs batches. `run` may be called from several threads at once, and blocks for the length of a run.
 
-    `lanes` is from how many. `threads_per_run` is 1 for CPU lanes: as many runs as cores, one thread each, are faster and
-    steadier than one run over all. `pad_id` fills the space behind short windows; any id of the vocabulary will do.
+    `concurrency`: from how many threads at once. `threads_per_run` is 1 on a CPU: as many runs as cores, one thread each,
+    are faster and steadier than one run over all.
+    `pad_id` fills the space behind short windows; any id of the vocabulary will do.
     """
 
-    def __init__(self, model: PreparedModel, *, threads_per_run: int, pad_id: int, lanes: int = 1) -> None:
+    def __init__(self, model: PreparedModel, *, threads_per_run: int, pad_id: int, concurrency: int = 1) -> None:
         self._form = model.form
         self._pad_id = pad_id
         self._turns = Turns()
-        self._lanes = lanes
+        self._concurrency = concurrency
         self._max_window_tokens = model.checkpoint.max_window_tokens
         self._vocabulary = getattr(model.checkpoint.config, "vocab_size", None)
         self._session = open_session(
-            model.onnx_path, model.form.runtime, threads_per_run=threads_per_run, lanes=lanes, device_id=model.device_id
+            model.onnx_path,
+            model.form.runtime,
+            threads_per_run=threads_per_run,
+            concurrency=concurrency,
+            device_id=model.device_id,
         )
         self.labels = model.checkpoint.labels
         """Label names by id."""
@@ -100,14 +105,14 @@ class OnnxEngine:
         batches = self._shapes(lengths_tokens, batch_tokens)
         began_s = said_s = time.monotonic()
         # One pool for all: ONNX Runtime keeps a stream of CUDA's for every thread that ever ran.
-        with ThreadPoolExecutor(self._lanes) as pool:
+        with ThreadPoolExecutor(self._concurrency) as pool:
             for done, batch in enumerate(batches, 1):
-                self._run_on_every_lane(pool, batch, times=1)
+                self._run_on_every_thread(pool, batch, times=1)
                 if time.monotonic() - said_s > SAY_AFTER_S:
                     said_s = time.monotonic()
                     _log.info("warming up: %d of %d shapes, %.0f s", done, len(batches), said_s - began_s)
 
-    def open_lane(self) -> None:
+    def open_thread(self) -> None:
         """Run a window of padding in the calling thread, which is to run batches: it may need things of its own.
 
         On CUDA a stream, and handles of cuBLAS and cuDNN. Never raises: where the device fails, the first batch says so.
@@ -116,16 +121,16 @@ class OnnxEngine:
             self._attempt(self._padding(SHORT_TOKENS))
 
     def probe(self, length_tokens: int, *, batch_tokens: int) -> float:
-        """Tokens per second of full batches of one length, every lane busy: how fast the device is now.
+        """Tokens per second of full batches of one length, every thread busy: how fast the device is now.
 
         Blocks for a few runs. Raises ModelError where the model fails.
         """
         length_tokens = min(length_tokens, self._max_window_tokens)
         batch = self._padding(length_tokens, max(1, batch_tokens // length_tokens))
         began_s = time.monotonic()
-        with ThreadPoolExecutor(self._lanes) as pool:
-            self._run_on_every_lane(pool, batch, times=PROBE_RUNS)
-        return PROBE_RUNS * self._lanes * batch.real_tokens / (time.monotonic() - began_s)
+        with ThreadPoolExecutor(self._concurrency) as pool:
+            self._run_on_every_thread(pool, batch, times=PROBE_RUNS)
+        return PROBE_RUNS * self._concurrency * batch.real_tokens / (time.monotonic() - began_s)
 
     def _shapes(self, lengths_tokens: Sequence[int], batch_tokens: int) -> list[Batch]:
         """Batches of padding to warm up with, the largest first: it decides how much memory is taken."""
@@ -136,8 +141,8 @@ class OnnxEngine:
         rows = {length: {1, max(1, batch_tokens // length)} for length in lengths}
         return [self._padding(length, count) for length in lengths for count in sorted(rows[length], reverse=True)]
 
-    def _run_on_every_lane(self, pool: ThreadPoolExecutor, batch: Batch, *, times: int) -> None:
-        for result in pool.map(partial(in_halves, self._attempt), repeat(batch, times * self._lanes)):
+    def _run_on_every_thread(self, pool: ThreadPoolExecutor, batch: Batch, *, times: int) -> None:
+        for result in pool.map(partial(in_halves, self._attempt), repeat(batch, times * self._concurrency)):
             if result.failures:
                 failure = f"{result.failures[0].error_type}: {result.failures[0].message}"
                 raise ModelError(f"the model fails on a window of padding: {failure}")
@@ -153,7 +158,7 @@ class OnnxEngine:
         return joined(batch, [BatchResult(batch, result.runs), *map(self._alone, failures)], result.fits_tokens)
 
     def _alone(self, failure: WindowFailure) -> BatchResult:
-        """Where memory ran out, without the other lanes' runs beside it: only then is it the window's own fault."""
+        """Where memory ran out, without the other threads' runs beside it: only then is it the window's own fault."""
         with self._turns.alone() if ran_out(failure) else self._turns.shared():
             return self._attempt(Batch((failure.window,)))
 

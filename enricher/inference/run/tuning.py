@@ -29,7 +29,7 @@ class TuningRow(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    lanes: int
+    concurrency: int
     length_tokens: int
     batch_tokens: int
     windows: int
@@ -57,7 +57,7 @@ class Tuning(BaseModel):
     created_at: str
     window_tokens: int = Field(description="The model's windows: what the recommendation is for.")
     rows: tuple[TuningRow, ...]
-    lanes: int = Field(description="Recommended.")
+    concurrency: int = Field(description="Recommended.")
     max_batch_tokens: int = Field(description="Recommended.")
     run_overhead_tokens: int = Field(description="Recommended: the fixed cost of a run, in tokens.")
     bucket_edges: tuple[int, ...] = Field(description="Recommended: longest window of each length bucket.")
@@ -71,7 +71,7 @@ class Tuning(BaseModel):
     def settings(self) -> dict[str, str]:
         """The recommendation as environment variables."""
         return {
-            "ENRICHER_MODEL__LANES": str(self.lanes),
+            "ENRICHER_MODEL__CONCURRENCY": str(self.concurrency),
             "ENRICHER_BATCHING__MAX_BATCH_TOKENS": str(self.max_batch_tokens),
             "ENRICHER_BATCHING__RUN_OVERHEAD_TOKENS": str(self.run_overhead_tokens),
             "ENRICHER_BATCHING__BUCKET_EDGES": str(list(self.bucket_edges)),
@@ -103,7 +103,7 @@ def tuning_for(model: PreparedModel, window_tokens: int, folders: Sequence[Path]
         if differs := _differences(tuning, model, window_tokens):
             _log.info("%s does not count here: another %s", path, ", ".join(differs))
             continue
-        _log.info("lanes and batches as tuned on %s (%s)", tuning.created_at, path)
+        _log.info("threads and batches as tuned on %s (%s)", tuning.created_at, path)
         return tuning
     return None
 

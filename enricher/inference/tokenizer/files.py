@@ -32,7 +32,7 @@ def load_tokenizer(checkpoint: Checkpoint) -> Any:  # noqa: ANN401  transformers
     if not any((checkpoint.folder / name).is_file() for name in VOCABULARY_FILES):
         # transformers would make a tokenizer with an empty vocabulary, and everything would be [UNK].
         raise ModelError(f"{checkpoint.folder}: no tokenizer. One of {', '.join(VOCABULARY_FILES)} must be there.")
-    # Threads of ours each call encode_batch; the library's own threads would contend with them and with the lanes.
+    # Threads of ours each call encode_batch; the library's own threads would contend with them and with the model threads.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     # transformers otherwise says on every start that PyTorch is missing. That is intended.
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")

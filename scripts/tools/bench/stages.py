@@ -1,4 +1,4 @@
-"""What the loop's thread does with its time, by stage: clocks around the rooms' functions, each stage without those inside.
+"""What the loop's thread does with its time, by stage: clocks around the functions of its parts, each stage without those inside.
 
 The clocks cost as much as the shortest stages, so a run with them is a run of its own: totals come from one without.
 What a pair of clocks itself takes is measured before, and taken off.
@@ -22,7 +22,7 @@ from enricher.core.windowing import WindowCutter
 from enricher.kafka.sink import TransactionalSink
 from enricher.kafka.source import KafkaSource
 from enricher.worker.intake import Intake
-from enricher.worker.pool import Lanes
+from enricher.worker.pool import WorkerPool
 
 STAGES: dict[str, tuple[tuple[object, str], ...]] = {
     "poll: the client's messages, as records": ((KafkaSource, "poll"),),
@@ -30,7 +30,7 @@ STAGES: dict[str, tuple[tuple[object, str], ...]] = {
     "decode: JSON to an article": ((Intake, "take"),),
     "cut: windows of the article's tokens": ((WindowCutter, "cut"),),
     "schedule: windows into batches": ((LengthBucketScheduler, "add"), (LengthBucketScheduler, "next_batch")),
-    "hand over: to the lanes and back": ((Lanes, "submit"), (Lanes, "completed")),
+    "hand over: to the threads and back": ((WorkerPool, "submit"), (WorkerPool, "completed")),
     "collect: labels to their tickets": ((enricher.worker.loop, "settle"),),
     "spans: labels to entities": ((enricher.core.assembly, "decode_entities"),),
     "write: entities as JSON": ((enricher.worker.loop, "write_entities"),),

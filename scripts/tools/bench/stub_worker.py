@@ -72,19 +72,19 @@ class StubEngine:
         """As a device that pads."""
         return batch.padded_tokens
 
-    def open_lane(self) -> None:
+    def open_thread(self) -> None:
         """A thread needs nothing of its own."""
 
 
 def stub_model(settings: Settings, engine: StubEngine, prepared: PreparedModel) -> Model:
-    """The model with its own tokenizer and the stub for its engine; one lane, as a device that does one batch at a time."""
+    """The model with its own tokenizer, the stub as its engine, and one thread: one batch at a time."""
     tokenizer = ArticleTokenizer(
         prepared.checkpoint,
         max_article_tokens=settings.articles.max_article_tokens,
         too_long=settings.articles.too_long,
     )
     advice = advice_for(prepared.checkpoint.folder, tokenizer.max_window_tokens)
-    return Model(prepared, tokenizer, cast("OnnxEngine", engine), advice, lanes=1)
+    return Model(prepared, tokenizer, cast("OnnxEngine", engine), advice, concurrency=1)
 
 
 def _obey(worker: Worker, engine: StubEngine) -> None:

@@ -122,7 +122,7 @@ class Work:
 
     @property
     def client_s(self) -> float:
-        """In all other threads of the process: the Kafka client's, and the hand-over to and from the lanes."""
+        """In all other threads of the process: the Kafka client's, and the hand-over to and from the threads."""
         process_s = self.counters.ended.process_s - self.counters.began.process_s
         return process_s - self.model_s - self.tokenizer_s - self.loop_s
 

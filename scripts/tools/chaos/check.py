@@ -94,10 +94,10 @@ def _check_outputs(findings: Findings, reader: Reader, topic: str, ledger: Ledge
         _check_content(findings, message, wanted, place, dead=dead)
         if message.partition() != place.partition:
             findings.note("in another partition than its input", f"{topic} {message.partition()} of {place}")
-        lane, at = (message.partition() or 0, place.partition), (number, place.offset)
-        if at < newest.get(lane, (0, -1)):
-            findings.note("out of order", f"{topic} {place} after {newest[lane]}")
-        newest[lane] = at
+        stream, at = (message.partition() or 0, place.partition), (number, place.offset)
+        if at < newest.get(stream, (0, -1)):
+            findings.note("out of order", f"{topic} {place} after {newest[stream]}")
+        newest[stream] = at
     if dead:
         findings.dead_letters = count
     else:

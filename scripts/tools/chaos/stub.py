@@ -113,7 +113,7 @@ class StubEngine:
         """As a device that pads."""
         return batch.padded_tokens
 
-    def open_lane(self) -> None:
+    def open_thread(self) -> None:
         """A thread needs nothing of its own."""
 
 
@@ -139,5 +139,5 @@ def stub_model(engine: StubEngine) -> Model:
         cast("ArticleTokenizer", StubTokenizer()),
         cast("OnnxEngine", engine),
         advice,
-        lanes=1,
+        concurrency=1,
     )

@@ -1,4 +1,4 @@
-"""The leg `limit`: where the lanes' time goes, batches of the bare engine, and the broker counted apart."""
+"""The leg `limit`: where the threads' time goes, batches of the bare engine, and the broker counted apart."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from enricher.inference.run.device import available_cores
 from enricher.records import Partition, RawRecord, Ticket, Window
 from tools.bench.legs.limit import _batches
-from tools.bench.legs.limit.result import Case, LaneTime, Result
+from tools.bench.legs.limit.result import Case, Result, ThreadTime
 from tools.bench.machine import Load
 from tools.bench.repeating import Run
 from tools.bench.watching import Call, Moment, WatchedCounters, Work, calls_of
@@ -22,11 +22,11 @@ def window(length: int) -> Window:
     return Window(ticket, np.zeros(length, np.int32), 0, 0, length, 0, 0.0)
 
 
-def test_the_time_of_the_lanes_is_told_apart_without_rest() -> None:
-    """Two lanes for 10 s: one from 1 to 9 with a gap of 2 and a second without the core; the other from 0 to 10."""
+def test_the_time_of_the_threads_is_told_apart_without_rest() -> None:
+    """Two threads for 10 s: one from 1 to 9 with a gap of 2 and a second without the core; the other from 0 to 10."""
     calls = [Call(1, 1.0, 4.0, 2.0), Call(1, 6.0, 9.0, 3.0), Call(2, 0.0, 10.0, 10.0)]
-    lanes = LaneTime.of(calls, 2, 10.0)
-    assert LaneTime(computing=15.0, held_up=1.0, between=2.0, start_and_end=2.0) == lanes
+    times = ThreadTime.of(calls, 2, 10.0)
+    assert ThreadTime(computing=15.0, held_up=1.0, between=2.0, start_and_end=2.0) == times
 
 
 def test_a_batch_of_the_bare_engine_is_as_full_as_its_longest_window_allows() -> None:
@@ -42,14 +42,16 @@ def test_what_the_broker_takes_of_the_cores_and_start_and_end_are_counted_apart(
     counters = WatchedCounters(tuple)
     counters.began, counters.ended = Moment(0.0, 0.0, 0.0, 0.0), Moment(10.0, 0.0, 0.0, cores * 1.0)
     work = Work(counters, (), (), Load(10.0, 0.0, 0.0, 0.0))
-    always = LaneTime(computing=20.0, held_up=0.0, between=0.0, start_and_end=0.0)
-    mostly = LaneTime(computing=17.0, held_up=1.0, between=1.0, start_and_end=1.0)
-    bare = Run(20.0, work.load, {"lanes": always})
-    worker = Run(18.0, work.load, {"lanes": mostly, "work": work})
+    always = ThreadTime(computing=20.0, held_up=0.0, between=0.0, start_and_end=0.0)
+    mostly = ThreadTime(computing=17.0, held_up=1.0, between=1.0, start_and_end=1.0)
+    bare = Run(20.0, work.load, {"threads": always})
+    worker = Run(18.0, work.load, {"threads": mostly, "work": work})
     result = Result(Case("fp32", None, 512, (), ()), [bare], [worker])  # type: ignore[arg-type]
     assert result.efficiency().median == pytest.approx(0.9)
     assert result.efficiency(without_broker=True).median == pytest.approx(1.0)
-    assert result.efficiency(without_ends=True).median == pytest.approx(0.9 / 0.95), "a lane in 20 was idle at the ends"
+    assert result.efficiency(without_ends=True).median == pytest.approx(0.9 / 0.95), (
+        "a thread in 20 was idle at the ends"
+    )
 
 
 def test_calls_are_watched_and_the_method_is_itself_again_afterwards() -> None:
@@ -74,9 +76,9 @@ def test_disturbed_runs_prove_nothing() -> None:
     quiet, noisy = Load(10.0, 0.0, 0.0, 0.0), Load(10.0, 0.0, 0.0, 1.0)
     model = SimpleNamespace(card=SimpleNamespace(precision="fp32"))
     case = Case("fp32", model, 512, (), ())  # type: ignore[arg-type]
-    lanes = LaneTime(computing=20.0, held_up=0.0, between=0.0, start_and_end=0.0)
-    worker = Run(20.0, quiet, {"lanes": lanes, "work": Work(counters, (), (), quiet)})
-    undisturbed, disturbed = (Run(20.0, load, {"lanes": lanes}) for load in (quiet, noisy))
+    times = ThreadTime(computing=20.0, held_up=0.0, between=0.0, start_and_end=0.0)
+    worker = Run(20.0, quiet, {"threads": times, "work": Work(counters, (), (), quiet)})
+    undisturbed, disturbed = (Run(20.0, load, {"threads": times}) for load in (quiet, noisy))
     assert Result(case, [undisturbed], [worker]).claim().held
     assert not Result(case, [disturbed], [worker]).claim().held
     assert "disturbed" in Result(case, [disturbed], [worker]).claim().text

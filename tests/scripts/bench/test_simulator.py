@@ -1,4 +1,4 @@
-"""The simulator: the clock, the lanes and the statistics are right, so that its figures are those of the scheduler."""
+"""The simulator: the clock, the threads and the statistics are right, so that its figures are those of the scheduler."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from enricher.core.batching import BatchRules, LengthBucketScheduler
 from enricher.records import Batch
 from tools.bench.simulator.arrivals import Arrival, along, arriving, at_random, evenly, in_bursts, in_turn
 from tools.bench.simulator.cost import articles_of, contenders
-from tools.bench.simulator.engine import EngineModel, Lanes
+from tools.bench.simulator.engine import EngineModel, WorkerPool
 from tools.bench.simulator.lengths import Cut
 from tools.bench.simulator.orders import AsTheyCome, PlainBuckets
 from tools.bench.simulator.scenarios import CPU, GPU, ORDERS, OURS, Traffic, backlog, under_load
@@ -20,7 +20,7 @@ from tools.bench.simulator.simulation import Simulation, window_of
 from tools.bench.simulator.statistics import Statistics
 
 RULES = BatchRules(bucket_edges=(8, 16, 32), max_batch_tokens=64, max_wait_s=0.1, run_overhead_tokens=4)
-ENGINE = EngineModel(lanes=1, lane_tokens_per_s=100, run_overhead_tokens=4)
+ENGINE = EngineModel(concurrency=1, thread_tokens_per_s=100, run_overhead_tokens=4)
 ARTICLES = [10, 30, 50, 700, 900, 4000]
 GPU_SHORT = replace(GPU, simulated_s=2.0, backlog_tokens=400_000)
 CPU_SHORT = replace(CPU, simulated_s=20.0, backlog_tokens=60_000)
@@ -38,8 +38,8 @@ def test_a_lone_window_waits_for_the_timer_and_is_then_run() -> None:
     assert statistics.ended_s == pytest.approx(1.1 + 0.14)
 
 
-def test_a_batch_that_is_ready_waits_for_a_lane() -> None:
-    """Two full batches at once: with one lane the second starts when the first ends, with two at the same time."""
+def test_a_batch_that_is_ready_waits_for_a_thread() -> None:
+    """Two full batches at once: with one thread the second starts when the first ends, with two at the same time."""
     arrivals = [Arrival(0.0, (16,) * 8)]
     assert [0.0] * 4 + [0.68] * 4 == pytest.approx(simulated(arrivals).waits_s)
     assert [0.0] * 8 == simulated(arrivals, EngineModel(2, 100, 4)).waits_s
@@ -68,12 +68,12 @@ def test_what_does_not_fit_waits_outside() -> None:
     assert max(statistics.waits_s) == pytest.approx(0.68)
 
 
-def test_a_lane_takes_one_batch_at_a_time() -> None:
+def test_a_thread_takes_one_batch_at_a_time() -> None:
     """Starting another is a bug of the loop."""
-    lanes = Lanes(ENGINE)
-    assert lanes.start(Batch((window_of(16, 0.0),)), 0.0) == pytest.approx(0.2)
-    with pytest.raises(AssertionError, match="no lane is free"):
-        lanes.start(Batch((window_of(16, 0.0),)), 0.1)
+    pool = WorkerPool(ENGINE)
+    assert pool.start(Batch((window_of(16, 0.0),)), 0.0) == pytest.approx(0.2)
+    with pytest.raises(AssertionError, match="no thread is free"):
+        pool.start(Batch((window_of(16, 0.0),)), 0.1)
 
 
 @pytest.mark.parametrize("order", ORDERS)

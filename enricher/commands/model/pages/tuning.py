@@ -26,24 +26,24 @@ def _parts(tuning: Tuning) -> Iterator[str]:
     yield cards(
         [
             (f"{tuning.max_batch_tokens:,}", "tokens a batch, recommended"),
-            (f"{tuning.lanes}", "lanes, recommended"),
+            (f"{tuning.concurrency}", "runs at once, recommended"),
             (f"{best.tokens_per_s:,.0f}", "tokens a second with these"),
             (f"{best.batch_ms:.1f} ms", "a batch with these"),
             (f"{tuning.run_overhead_tokens}", "tokens: what a run costs before its first"),
         ]
     )
-    lanes = sorted({row.lanes for row in tuning.rows})
-    for count in lanes:
-        rows = [row for row in tuning.rows if row.lanes == count]
-        marked = best if count == tuning.lanes else None
+    concurrencies = sorted({row.concurrency for row in tuning.rows})
+    for count in concurrencies:
+        rows = [row for row in tuning.rows if row.concurrency == count]
+        marked = best if count == tuning.concurrency else None
         yield section(
-            f"{count} lane{'s' if count > 1 else ''}: throughput",
+            f"{count} run{'s' if count > 1 else ''} at once: throughput",
             "Tokens a second over tokens a batch, a line for each window length; ring: recommended.",
             *_plot(rows, "tokens a second", marked),
         )
         yield section(
-            f"{count} lane{'s' if count > 1 else ''}: batch time",
-            "Milliseconds from handing a batch over until its labels are back, all lanes busy.",
+            f"{count} run{'s' if count > 1 else ''} at once: batch time",
+            "Milliseconds from handing a batch over until its labels are back, all threads busy.",
             *_plot(rows, "milliseconds", marked),
         )
     settings = "\n".join(f"{name}={value}" for name, value in tuning.settings.items())
@@ -53,8 +53,8 @@ def _parts(tuning: Tuning) -> Iterator[str]:
 
 def _best(tuning: Tuning) -> TuningRow:
     usual = min({row.length_tokens for row in tuning.rows}, key=lambda length: abs(length - tuning.window_tokens))
-    wanted = (tuning.lanes, usual, tuning.max_batch_tokens)
-    return next(row for row in tuning.rows if (row.lanes, row.length_tokens, row.batch_tokens) == wanted)
+    wanted = (tuning.concurrency, usual, tuning.max_batch_tokens)
+    return next(row for row in tuning.rows if (row.concurrency, row.length_tokens, row.batch_tokens) == wanted)
 
 
 def _plot(rows: Sequence[TuningRow], unit: str, marked: TuningRow | None) -> tuple[str, str]:
@@ -82,11 +82,11 @@ def _load(tuning: Tuning) -> str:
 
 
 def _rows(tuning: Tuning, best: TuningRow) -> str:
-    columns = ["window, tokens", "lanes", "batch, tokens", "windows", "tokens a second", "batch, ms"]
+    columns = ["window, tokens", "concurrency", "batch, tokens", "windows", "tokens a second", "batch, ms"]
     cells = [
         [
             f"{row.length_tokens}",
-            f"{row.lanes}",
+            f"{row.concurrency}",
             f"{row.batch_tokens:,}",
             f"{row.windows:,}",
             f"{row.tokens_per_s:,.0f}",

@@ -41,7 +41,9 @@ def model_tune(  # noqa: PLR0913  the command line's own
     *,
     device: DeviceOption = "auto",
     precision: Annotated[Precision, typer.Option(help="Which to measure; `auto`: what a worker would take.")] = "auto",
-    lanes: Annotated[list[int] | None, typer.Option(min=1, max=64, help="Lanes to try; may be repeated.")] = None,
+    concurrency: Annotated[
+        list[int] | None, typer.Option(min=1, max=64, help="Runs at once to try; may be repeated.")
+    ] = None,
     batch_tokens: Annotated[list[int] | None, typer.Option(min=16, help="Batches to try; may be repeated.")] = None,
     seconds: Annotated[float, typer.Option(min=0.0, help="Seconds for each combination and round.")] = 0.4,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds over all combinations; medians count.")] = 3,
@@ -51,7 +53,7 @@ def model_tune(  # noqa: PLR0913  the command line's own
     dry_run: DryRunOption = False,
     undo: UndoOption = False,
 ) -> None:
-    """Measure throughput and batch time over batch size, window length and lanes; recommend settings.
+    """Measure throughput and batch time over batch size, window length and concurrency; recommend settings.
 
     What it recommends is written to the cache, and workers with the same cache take it as default from their next start on;
     --undo takes it back.
@@ -66,7 +68,7 @@ def model_tune(  # noqa: PLR0913  the command line's own
     model = prepare(folder, device=device, precision=precision, cache_dir=cache_dir)
     tokenizer = _tokenizer(model)
     window_tokens = _window_tokens(model, tokenizer)
-    cells = _cells(model.device, window_tokens, lanes, batch_tokens)
+    cells = _cells(model.device, window_tokens, concurrency, batch_tokens)
     with Ticker(remark_console()) as ticker:
         sweep = Sweep(seconds, rounds, lambda cell, done, of: ticker.tick(lambda: _progress(cell, done, of)))
         measurements = sweep.run(_engines(model, tokenizer), cells, _text_ids(tokenizer))
@@ -87,12 +89,12 @@ def model_tune(  # noqa: PLR0913  the command line's own
 
 
 def _cells(
-    device: Device, window_tokens: int, lanes: Sequence[int] | None, batch_tokens: Sequence[int] | None
+    device: Device, window_tokens: int, concurrency: Sequence[int] | None, batch_tokens: Sequence[int] | None
 ) -> list[Cell]:
     """Every combination worth a try: a batch smaller than a window is a window alone, and one of those is enough."""
-    from enricher.inference.run.device import default_lanes  # noqa: PLC0415  it imports ONNX Runtime
+    from enricher.inference.run.device import default_concurrency  # noqa: PLC0415  it imports ONNX Runtime
 
-    counts = sorted(set(lanes or (1, default_lanes(device))))
+    counts = sorted(set(concurrency or (1, default_concurrency(device))))
     lengths = [*[length for length in _LENGTHS_TOKENS if length < window_tokens][-2:], window_tokens]
     combinations = itertools.product(counts, lengths, sorted(set(batch_tokens or _BATCH_TOKENS[device])))
     cells = [Cell(*each) for each in combinations if each[2] >= each[1]]
@@ -100,15 +102,15 @@ def _cells(
 
 
 def _engines(model: PreparedModel, tokenizer: ArticleTokenizer) -> Callable[[int], OnnxEngine]:
-    """A warm engine for each number of lanes, opened once."""
+    """A warm engine for each concurrency, opened once."""
     from enricher.inference.run.engine import OnnxEngine  # noqa: PLC0415  it imports ONNX Runtime
 
     opened: dict[int, OnnxEngine] = {}
 
-    def engine(lanes: int) -> OnnxEngine:
-        if lanes not in opened:
-            opened[lanes] = OnnxEngine(model, threads_per_run=1, pad_id=tokenizer.pad_id, lanes=lanes)
-        return opened[lanes]
+    def engine(concurrency: int) -> OnnxEngine:
+        if concurrency not in opened:
+            opened[concurrency] = OnnxEngine(model, threads_per_run=1, pad_id=tokenizer.pad_id, concurrency=concurrency)
+        return opened[concurrency]
 
     return engine
 
@@ -149,7 +151,7 @@ def _tuning(
     from enricher.inference.run.tuning import Tuning  # noqa: PLC0415  the same
 
     best = recommended(measurements, window_tokens)
-    overhead = overhead_tokens(measurements, best.lanes)
+    overhead = overhead_tokens(measurements, best.concurrency)
     return Tuning(
         model_name=model.checkpoint.name,
         model_digest=model.checkpoint.digest,
@@ -163,7 +165,7 @@ def _tuning(
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
         window_tokens=window_tokens,
         rows=rows_of(measurements),
-        lanes=best.lanes,
+        concurrency=best.concurrency,
         max_batch_tokens=best.batch_tokens,
         run_overhead_tokens=overhead,
         bucket_edges=bucket_edges(window_tokens, overhead),
@@ -181,11 +183,11 @@ def _keep(tuning: Tuning, folder: Path) -> Path:
 
 def _print(tuning: Tuning) -> None:
     console = data_console()
-    table = Table("window, tokens", "lanes", "batch, tokens", "windows", "tokens/s", "batch, ms")
+    table = Table("window, tokens", "concurrency", "batch, tokens", "windows", "tokens/s", "batch, ms")
     for row in tuning.rows:
         table.add_row(
             f"{row.length_tokens}",
-            f"{row.lanes}",
+            f"{row.concurrency}",
             f"{row.batch_tokens:,}",
             f"{row.windows}",
             f"{row.tokens_per_s:,.0f}",
@@ -197,7 +199,7 @@ def _print(tuning: Tuning) -> None:
 
 
 def _progress(cell: Cell, done: int, of: int) -> str:
-    return f"{done} of {of}: windows of {cell.length_tokens}, {cell.batch_tokens} tokens a batch, {cell.lanes} lane(s)"
+    return f"{done} of {of}: windows of {cell.length_tokens}, {cell.batch_tokens} tokens a batch, {cell.concurrency} at once"
 
 
 def _load_average() -> float | None:

@@ -17,7 +17,7 @@ def rows_of(measurements: Sequence[Measurement]) -> tuple[TuningRow, ...]:
     """As the file has them."""
     return tuple(
         TuningRow(
-            lanes=each.cell.lanes,
+            concurrency=each.cell.concurrency,
             length_tokens=each.cell.length_tokens,
             batch_tokens=each.cell.batch_tokens,
             windows=each.cell.windows,
@@ -29,22 +29,24 @@ def rows_of(measurements: Sequence[Measurement]) -> tuple[TuningRow, ...]:
 
 
 def recommended(measurements: Sequence[Measurement], window_tokens: int) -> Cell:
-    """The smallest batch, and then the fewest lanes, nearly as fast as the fastest on windows of the model's length."""
+    """The smallest batch, and then the least concurrency, nearly as fast as the fastest on windows of the model's length."""
     lengths = {each.cell.length_tokens for each in measurements}
     usual = min(lengths, key=lambda length: abs(length - window_tokens))
     mine = [each for each in measurements if each.cell.length_tokens == usual]
     best = max(each.tokens_per_s for each in mine)
     fast = [each.cell for each in mine if each.tokens_per_s >= NEARLY_AS_FAST * best]
-    return min(fast, key=lambda cell: (cell.batch_tokens, cell.lanes))
+    return min(fast, key=lambda cell: (cell.batch_tokens, cell.concurrency))
 
 
-def overhead_tokens(measurements: Sequence[Measurement], lanes: int) -> int:
+def overhead_tokens(measurements: Sequence[Measurement], concurrency: int) -> int:
     """What a run costs before its first token, in tokens: time over tokens is a line, and this is where it meets zero.
 
     Least squares over batches of the shortest length; 0 where the line says less than nothing.
     """
     shortest = min(each.cell.length_tokens for each in measurements)
-    mine = [each for each in measurements if (each.cell.lanes, each.cell.length_tokens) == (lanes, shortest)]
+    mine = [
+        each for each in measurements if (each.cell.concurrency, each.cell.length_tokens) == (concurrency, shortest)
+    ]
     xs = [each.cell.windows * shortest for each in mine]
     mean_x, mean_y = sum(xs) / len(xs), sum(each.batch_ms for each in mine) / len(mine)
     spread = sum((x - mean_x) ** 2 for x in xs)

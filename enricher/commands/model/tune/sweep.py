@@ -1,4 +1,4 @@
-"""Measures one form: tokens per batch x window length x lanes. Gives figures; what they recommend is tuning.py's.
+"""Measures one form: tokens per batch x window length x concurrency. Gives figures; what they recommend is tuning.py's.
 
 Windows are real text, all of one length, so that nothing is padded. Cells are measured in rounds, one after the other:
 what else happens on the machine then hits all of them alike. The median counts.
@@ -29,7 +29,7 @@ Clock = Callable[[], float]
 class Cell:
     """One combination. `batch_tokens` is what was asked for; a batch has at least one window."""
 
-    lanes: int
+    concurrency: int
     length_tokens: int
     batch_tokens: int
 
@@ -46,7 +46,7 @@ class Measurement:
     cell: Cell
     tokens_per_s: float
     batch_ms: float
-    """From handing a batch to a lane until its labels are back, with all lanes busy."""
+    """From handing a batch to a thread until its labels are back, with all threads busy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +61,10 @@ class Sweep:
     def run(
         self, engines: Callable[[int], OnnxEngine], cells: Sequence[Cell], text_ids: Int32Array
     ) -> list[Measurement]:
-        """Measure all cells. `engines(lanes)` gives a warm engine; `text_ids` is `int32 [tokens]`, any text. Blocks."""
+        """Measure all cells. `engines(concurrency)` gives a warm engine; `text_ids` is `int32 [tokens]`, any text."""
         taken: dict[Cell, list[tuple[float, float]]] = {cell: [] for cell in cells}
         for done, (_, cell) in enumerate(itertools.product(range(self.rounds), cells), start=1):
-            taken[cell].append(self._measured(engines(cell.lanes), cell, text_ids))
+            taken[cell].append(self._measured(engines(cell.concurrency), cell, text_ids))
             self.progress(cell, done, self.rounds * len(cells))
         return [
             Measurement(cell, *(statistics.median(column) for column in zip(*rounds, strict=True)))
@@ -72,20 +72,20 @@ class Sweep:
         ]
 
     def _measured(self, engine: OnnxEngine, cell: Cell, text_ids: Int32Array) -> tuple[float, float]:
-        """Tokens per second and milliseconds per batch, all lanes busy for `seconds_per_cell`."""
+        """Tokens per second and milliseconds per batch, all threads busy for `seconds_per_cell`."""
         batch = batch_of(cell, text_ids)
-        with ThreadPoolExecutor(cell.lanes) as pool:
-            # A shape is slow the first time, on some providers on each lane.
-            list(pool.map(engine.run, [batch] * cell.lanes))
+        with ThreadPoolExecutor(cell.concurrency) as pool:
+            # A shape is slow the first time, on some providers on each thread.
+            list(pool.map(engine.run, [batch] * cell.concurrency))
             began_s = self.clock()
             stop_s = began_s + self.seconds_per_cell
-            lanes = [pool.submit(self._lane, engine, batch, stop_s) for _ in range(cell.lanes)]
-            took_s = [lane.result() for lane in lanes]
+            threads = [pool.submit(self._thread, engine, batch, stop_s) for _ in range(cell.concurrency)]
+            took_s = [thread.result() for thread in threads]
             elapsed_s = self.clock() - began_s
-        runs = [one for lane in took_s for one in lane]
+        runs = [one for thread in took_s for one in thread]
         return len(runs) * batch.real_tokens / elapsed_s, 1000 * statistics.median(runs)
 
-    def _lane(self, engine: OnnxEngine, batch: Batch, stop_s: float) -> list[float]:
+    def _thread(self, engine: OnnxEngine, batch: Batch, stop_s: float) -> list[float]:
         """Seconds of each run, until the time is over; at least one."""
         took_s: list[float] = []
         while not took_s or self.clock() < stop_s:

@@ -40,7 +40,7 @@ class Scale:
 
     shapes: tuple[str, ...]
     batch_tokens: tuple[int, ...]
-    lanes: tuple[int, ...]
+    concurrency: tuple[int, ...]
     windows: int
     passes: int
     peak_width: int
@@ -134,9 +134,9 @@ def _measure_leg(leg: Leg, name: str, todo: list[Case], scale: Scale) -> Iterato
     for case in todo:
         windows = case.windows(SHAPES[name].vocab_size)
         for batch_tokens in scale.batch_tokens:
-            for lanes in scale.lanes if leg.threads else scale.lanes[:1]:
-                say(f"{name}, {case.name}: {leg.name}, {batch_tokens} tokens, {lanes} at once")
-                plan = Plan(batch_tokens, lanes, scale.passes)
+            for concurrency in scale.concurrency if leg.threads else scale.concurrency[:1]:
+                say(f"{name}, {case.name}: {leg.name}, {batch_tokens} tokens, {concurrency} at once")
+                plan = Plan(batch_tokens, concurrency, scale.passes)
                 yield measure(leg, windows, plan, (name, case.name), SHAPES[name])
 
 

@@ -26,7 +26,7 @@ class Figure:
     case: str
     leg: str
     batch_tokens: int
-    lanes: int
+    concurrency: int
     windows_per_s: float
     tokens_per_s: float
     tflops: float
@@ -39,7 +39,7 @@ class Plan:
     """How a leg is run: tokens a batch may have, runs at once, and how many timed passes there are."""
 
     batch_tokens: int
-    lanes: int
+    concurrency: int
     passes: int
 
 
@@ -53,7 +53,7 @@ def measure(leg: Leg, windows: Sequence[Window], plan: Plan, names: tuple[str, s
         case=names[1],
         leg=leg.name,
         batch_tokens=plan.batch_tokens,
-        lanes=plan.lanes,
+        concurrency=plan.concurrency,
         windows_per_s=len(windows) / typical_s,
         tokens_per_s=int(lengths.sum()) / typical_s,
         tflops=shape.flops(lengths) / typical_s / 1e12,
@@ -62,7 +62,7 @@ def measure(leg: Leg, windows: Sequence[Window], plan: Plan, names: tuple[str, s
 
 
 def _passes(leg: Leg, feeds: list[Any], plan: Plan) -> list[float]:
-    together = Barrier(plan.lanes)
+    together = Barrier(plan.concurrency)
 
     def warm(_: int) -> None:
         """CuDNN keeps a plan for each thread and shape. The barrier keeps one thread from taking two turns."""
@@ -70,8 +70,8 @@ def _passes(leg: Leg, feeds: list[Any], plan: Plan) -> list[float]:
         for each in feeds:
             leg.run(each)
 
-    with ThreadPoolExecutor(plan.lanes) as pool:
-        list(pool.map(warm, range(plan.lanes)))
+    with ThreadPoolExecutor(plan.concurrency) as pool:
+        list(pool.map(warm, range(plan.concurrency)))
         return [_timed(pool, leg, feeds) for _ in range(plan.passes)]
 
 

@@ -12,7 +12,18 @@ from tools.bench.gpu.kernels import UNFUSED
 from tools.bench.gpu.measure import Figure
 
 NOT_A_MEASUREMENT = "**Dry run on a CPU, with tiny shapes: the figures below mean nothing.**"
-HEADER = ("shape", "case", "leg", "batch tokens", "lanes", "windows/s", "tokens/s", "TFLOP/s", "of peak", "packed is")
+HEADER = (
+    "shape",
+    "case",
+    "leg",
+    "batch tokens",
+    "concurrency",
+    "windows/s",
+    "tokens/s",
+    "TFLOP/s",
+    "of peak",
+    "packed is",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +69,7 @@ class Report:
             figure.case,
             figure.leg,
             str(figure.batch_tokens),
-            str(figure.lanes),
+            str(figure.concurrency),
             f"{figure.windows_per_s:.0f}",
             f"{figure.tokens_per_s:.0f}",
             f"{figure.tflops:.3g}",

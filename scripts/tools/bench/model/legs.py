@@ -47,10 +47,10 @@ class Timing:
 
 
 def our_leg(checkpoint: Checkpoint, form: Form, cache_dir: Path) -> Leg:
-    """A form as the worker runs it: a lane per core, one thread each."""
+    """A form as the worker runs it: a thread per core, one thread each."""
     cores = available_cores()
     path = prepare_form(checkpoint, form, "cpu", cache_dir=cache_dir).onnx_path
-    session = open_session(path, form.runtime, threads_per_run=1, lanes=cores)
+    session = open_session(path, form.runtime, threads_per_run=1, concurrency=cores)
     return Leg(
         form.name, lambda feeds: session.run(["labels", "scores"], feeds), lambda batch: form.feeds(batch, 0), cores
     )

@@ -1,4 +1,4 @@
-"""How long a batch takes, and which lanes are free. A run costs its fixed part and each token that the device computes."""
+"""How long a batch takes, and which threads are free. A run costs its fixed part and each token that the device computes."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from enricher.records import Batch
 
 @dataclass(frozen=True, slots=True)
 class EngineModel:
-    """`lane_tokens_per_s`: of each lane. `padding_cost`: of one padding token, as a share of a real one.
+    """`thread_tokens_per_s`: of each thread. `padding_cost`: of one padding token, as a share of a real one.
 
     1 where windows are padded, 0 where they are packed. The gathered form pads inside attention only: a tenth of the work.
     """
 
-    lanes: int
-    lane_tokens_per_s: float
+    concurrency: int
+    thread_tokens_per_s: float
     run_overhead_tokens: int
     padding_cost: float = 1.0
 
@@ -25,24 +25,24 @@ class EngineModel:
         return batch.real_tokens + self.padding_cost * (batch.padded_tokens - batch.real_tokens)
 
     def batch_s(self, batch: Batch) -> float:
-        """How long a lane is busy with it."""
-        return (self.run_overhead_tokens + self.computed_tokens(batch)) / self.lane_tokens_per_s
+        """How long a thread is busy with it."""
+        return (self.run_overhead_tokens + self.computed_tokens(batch)) / self.thread_tokens_per_s
 
     def longest_batch_s(self, max_batch_tokens: int) -> float:
         """How long it can be busy with one batch."""
-        return (self.run_overhead_tokens + max_batch_tokens) / self.lane_tokens_per_s
+        return (self.run_overhead_tokens + max_batch_tokens) / self.thread_tokens_per_s
 
     def capacity_tokens_per_s(self, max_batch_tokens: int) -> float:
-        """Real tokens per second of all lanes with full batches and no padding: no order gets more."""
-        return self.lanes * max_batch_tokens / self.longest_batch_s(max_batch_tokens)
+        """Real tokens per second of all threads with full batches and no padding: no order gets more."""
+        return self.concurrency * max_batch_tokens / self.longest_batch_s(max_batch_tokens)
 
 
-class Lanes:
+class WorkerPool:
     """Which are busy until when."""
 
     def __init__(self, model: EngineModel) -> None:
         self._model = model
-        self._free_s = [0.0] * model.lanes
+        self._free_s = [0.0] * model.concurrency
 
     @property
     def next_free_s(self) -> float:
@@ -50,8 +50,8 @@ class Lanes:
         return self._free_s[0]
 
     def start(self, batch: Batch, now_s: float) -> float:
-        """Run it on a free lane; when it ends."""
-        assert self.next_free_s <= now_s, "no lane is free"
+        """Run it on a free thread; when it ends."""
+        assert self.next_free_s <= now_s, "no thread is free"
         end_s = now_s + self._model.batch_s(batch)
         heapq.heapreplace(self._free_s, end_s)
         return end_s

@@ -78,9 +78,9 @@ def rules_for(max_batch_tokens: int) -> BatchRules:
 
 # Rates: the embedded model in fp32 on two CPU cores, and a large model on a large GPU, projected. Waits scale with them,
 # padding hardly. The CUDA form computes no padding.
-CPU = Setting("CPU, 2 lanes", EngineModel(2, 6_000, 16), rules_for(512), 600, 500_000)
-GPU = Setting("GPU, 2 lanes", EngineModel(2, 250_000, 16, 0.0), rules_for(8_192), 12, 4_000_000, packs=True)
-GPU_ONE = Setting("GPU, 1 lane", EngineModel(1, 500_000, 16, 0.0), rules_for(8_192), 12, 4_000_000, packs=True)
+CPU = Setting("CPU, 2 threads", EngineModel(2, 6_000, 16), rules_for(512), 600, 500_000)
+GPU = Setting("GPU, 2 threads", EngineModel(2, 250_000, 16, 0.0), rules_for(8_192), 12, 4_000_000, packs=True)
+GPU_ONE = Setting("GPU, 1 thread", EngineModel(1, 500_000, 16, 0.0), rules_for(8_192), 12, 4_000_000, packs=True)
 
 
 def backlog(setting: Setting, cut: Cut, articles_tokens: Sequence[int], order: str) -> Statistics:

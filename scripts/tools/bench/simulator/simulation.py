@@ -11,7 +11,7 @@ import numpy as np
 
 from enricher.records import Batch, Int32Array, Partition, RawRecord, Ticket, Window
 from tools.bench.simulator.arrivals import Arrival
-from tools.bench.simulator.engine import EngineModel, Lanes
+from tools.bench.simulator.engine import EngineModel, WorkerPool
 from tools.bench.simulator.statistics import Statistics
 
 
@@ -52,7 +52,7 @@ class Simulation:
         max_queued_tokens: float = inf,
     ) -> None:
         self.now_s = 0.0
-        self._scheduler, self._model, self._lanes = scheduler, model, Lanes(model)
+        self._scheduler, self._model, self._pool = scheduler, model, WorkerPool(model)
         self._arrivals = iter(arrivals)
         self._next = next(self._arrivals, None)
         self._max_queued_tokens = max_queued_tokens
@@ -81,19 +81,19 @@ class Simulation:
             self._next = next(self._arrivals, None)
 
     def _dispatch(self) -> None:
-        while self._lanes.next_free_s <= self.now_s and (batch := self._scheduler.next_batch(self.now_s)):
-            end_s = self._lanes.start(batch, self.now_s)
+        while self._pool.next_free_s <= self.now_s and (batch := self._scheduler.next_batch(self.now_s)):
+            end_s = self._pool.start(batch, self.now_s)
             behind_s = [self._behind_s.pop(id(window)) for window in batch.windows]
             computed = self._model.computed_tokens(batch)
             self._statistics.count(batch, behind_s, computed_tokens=computed, now_s=self.now_s, end_s=end_s)
 
     def _moments(self) -> Iterator[float]:
-        """When something can happen next. Where a lane is busy nothing is due before it is free."""
+        """When something can happen next. Where a thread is busy nothing is due before it is free."""
         if self._next and self._scheduler.queued_tokens < self._max_queued_tokens:
             yield self._next.at_s
-        if self._lanes.next_free_s > self.now_s:
+        if self._pool.next_free_s > self.now_s:
             if self._scheduler.queued_tokens or self._next:
-                yield self._lanes.next_free_s
+                yield self._pool.next_free_s
         elif (due_s := self._scheduler.next_due_s()) is not None:
             yield due_s
 

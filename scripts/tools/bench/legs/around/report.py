@@ -117,7 +117,7 @@ class Result:
 
 _THREADS = {
     "loop_s": "the loop",
-    "client_s": "the Kafka client, and the hand-over to the lanes",
+    "client_s": "the Kafka client, and the hand-over to the threads",
     "tokenizer_s": "the tokenizer",
     "broker_s": "the broker, another process",
 }

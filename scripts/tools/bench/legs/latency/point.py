@@ -104,7 +104,7 @@ class Measured:
 
 
 class TimedEngine:
-    """The model's engine, and how long each run took. Lanes append from their own threads, which a list takes."""
+    """The model's engine, and how long each run took. WorkerPool append from their own threads, which a list takes."""
 
     def __init__(self, engine: OnnxEngine) -> None:
         self._engine = engine

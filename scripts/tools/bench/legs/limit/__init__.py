@@ -10,9 +10,9 @@ from functools import partial
 from enricher.app import Model, window_cutter
 from enricher.codec import decode_article
 from enricher.records import Batch, BatchResult, Partition, RawRecord, Ticket, TokenizedArticle, Window
-from enricher.worker.pool import Lanes
+from enricher.worker.pool import WorkerPool
 from tools.bench.bench import Bench
-from tools.bench.legs.limit.result import Case, LaneTime, Result, lane_table, plot_of, processor_table, rates_table
+from tools.bench.legs.limit.result import Case, Result, ThreadTime, plot_of, processor_table, rates_table, thread_table
 from tools.bench.load import articles
 from tools.bench.machine import LoadMeter
 from tools.bench.outcome import Outcome
@@ -43,7 +43,7 @@ def measure(bench: Bench) -> Outcome:
     results = [Result(case, runs[f"{case.name}, bare"], runs[f"{case.name}, worker"]) for case in cases]
     return Outcome(
         figures={result.case.name: result.figures() for result in results},
-        tables=[rates_table(results), *map(lane_table, results), *map(processor_table, results)],
+        tables=[rates_table(results), *map(thread_table, results), *map(processor_table, results)],
         plots=[plot_of(results)],
         claims=[result.claim() for result in results],
     )
@@ -105,19 +105,19 @@ def _bare(model: Model, batches: Sequence[Batch], count: int) -> Run:
     """The engine alone, as many batches waiting as running. `count`: articles that the batches make."""
     wakeup = threading.Event()
     with calls_of(model.engine, "run") as runs:
-        lanes: Lanes[Batch, BatchResult] = Lanes(
-            model.engine.run, threads=model.lanes, waiting=model.lanes, wake=wakeup.set, name="bare"
+        pool: WorkerPool[Batch, BatchResult] = WorkerPool(
+            model.engine.run, threads=model.concurrency, waiting=model.concurrency, wake=wakeup.set, name="bare"
         )
         meter, began_s, done, todo = LoadMeter(), time.monotonic(), 0, iter(batches)
         while done < len(batches):
             wakeup.clear()
-            while lanes.room and (batch := next(todo, None)):
-                lanes.submit(batch)
-            done += len(lanes.completed()) or (wakeup.wait(1.0), 0)[1]
+            while pool.room and (batch := next(todo, None)):
+                pool.submit(batch)
+            done += len(pool.completed()) or (wakeup.wait(1.0), 0)[1]
         seconds = time.monotonic() - began_s
         load = meter.read()
-        lanes.close()
-    return Run(count / seconds, load, {"lanes": LaneTime.of(runs, model.lanes, seconds), "count": count})
+        pool.close()
+    return Run(count / seconds, load, {"threads": ThreadTime.of(runs, model.concurrency, seconds), "count": count})
 
 
 def _worker(bench: Bench, case: Case) -> Run:
@@ -125,7 +125,7 @@ def _worker(bench: Bench, case: Case) -> Run:
     with bench.topics(case.values) as topics:
         work = work_off(bench, case.model, bench.settings_for(topics))
     assert work.counters.records == len(case.values), "every article has its record"
-    lanes = LaneTime.of(work.runs, case.model.lanes, work.seconds)
+    times = ThreadTime.of(work.runs, case.model.concurrency, work.seconds)
     return Run(
-        work.counters.records / work.seconds, work.load, {"lanes": lanes, "work": work, "count": len(case.values)}
+        work.counters.records / work.seconds, work.load, {"threads": times, "work": work, "count": len(case.values)}
     )

@@ -17,8 +17,8 @@ AIMS = {"fp32": 0.97, "auto": 0.93}
 
 
 @dataclass(frozen=True, slots=True)
-class LaneTime:
-    """Where the time of the lanes went, in seconds of a lane. `between`: no run, after its first and before its last."""
+class ThreadTime:
+    """Where the time of the threads went, in seconds of a thread. `between`: no run, after its first and before its last."""
 
     computing: float
     held_up: float
@@ -37,13 +37,13 @@ class LaneTime:
         return active / (active + self.start_and_end)
 
     @classmethod
-    def of(cls, runs: Sequence[Call], lanes: int, seconds: float) -> LaneTime:
+    def of(cls, runs: Sequence[Call], concurrency: int, seconds: float) -> ThreadTime:
         """From the calls of the model, over `seconds` by the clock."""
         running = sum(call.ended_s - call.began_s for call in runs)
         computing = sum(call.cpu_s for call in runs)
         own = [[call for call in runs if call.thread == thread] for thread in {call.thread for call in runs}]
         active = sum(max(call.ended_s for call in each) - min(call.began_s for call in each) for each in own)
-        return cls(computing, running - computing, active - running, lanes * seconds - active)
+        return cls(computing, running - computing, active - running, concurrency * seconds - active)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,25 +75,27 @@ class Result:
         """The worker's rate over the bare one, repetition by repetition.
 
         `without_broker`: over the part of the bare rate that the cores which the broker left would have made.
-        `without_ends`: both rates while there was a backlog, from a lane's first run to the end of its last.
+        `without_ends`: both rates while there was a backlog, from a thread's first run to the end of its last.
         """
         cores, shares = available_cores(), []
         for bare, worker in zip(self.bare, self.worker, strict=True):
             work: Work = worker.detail["work"]
             left = (cores - work.broker_s / work.seconds) / cores if without_broker else 1.0
-            ends = worker.detail["lanes"].active_share / bare.detail["lanes"].active_share if without_ends else 1.0
+            ends = worker.detail["threads"].active_share / bare.detail["threads"].active_share if without_ends else 1.0
             shares.append(worker.rate / (bare.rate * left * ends))
         return Spread.of(shares)
 
-    def lane_ms(self, runs: Sequence[Run], part: str) -> float:
-        """Milliseconds of a lane per article, the median."""
-        return Spread.of([1000 * getattr(run.detail["lanes"], part) / run.detail["count"] for run in runs]).median
+    def thread_ms(self, runs: Sequence[Run], part: str) -> float:
+        """Milliseconds of a thread per article, the median."""
+        return Spread.of([1000 * getattr(run.detail["threads"], part) / run.detail["count"] for run in runs]).median
 
     @property
     def parts(self) -> tuple[dict[str, str], dict[str, str]]:
-        """What a lane's time and the processor's are told in. Only ONNX Runtime on a CPU computes on the calling thread."""
-        on_lanes = self.case.model.prepared.form.runtime == "cpu"
-        return (_LANE_PARTS, _PROCESSOR_PARTS) if on_lanes else (_LANE_PARTS_ELSEWHERE, _PROCESSOR_PARTS_ELSEWHERE)
+        """The parts of a thread's time and of the processor's. Only ONNX Runtime on a CPU computes on the calling thread."""
+        on_threads = self.case.model.prepared.form.runtime == "cpu"
+        return (
+            (_THREAD_PARTS, _PROCESSOR_PARTS) if on_threads else (_THREAD_PARTS_ELSEWHERE, _PROCESSOR_PARTS_ELSEWHERE)
+        )
 
     def processor_ms(self, part: str) -> float:
         """Milliseconds of a core per article, the median."""
@@ -102,7 +104,7 @@ class Result:
     def figures(self) -> dict[str, Any]:
         """For machines."""
         worker = self.worker[0].detail["work"].counters
-        lane_parts, processor_parts = self.parts
+        thread_parts, processor_parts = self.parts
         return {
             "form": self.case.model.prepared.form.name,
             "articles": len(self.case.values),
@@ -115,8 +117,8 @@ class Result:
             "efficiency_under_backlog": self.efficiency(without_broker=True, without_ends=True).as_dict(),
             "broker_cores": self.broker_cores.as_dict(),
             "others_cores_at_most": max(run.load.others_cores for run in (*self.bare, *self.worker)),
-            "lane_ms_per_article": {
-                who: {part: self.lane_ms(runs, part) for part in lane_parts}
+            "thread_ms_per_article": {
+                who: {part: self.thread_ms(runs, part) for part in thread_parts}
                 for who, runs in (("bare", self.bare), ("worker", self.worker))
             },
             "worker_processor_ms_per_article": {part: self.processor_ms(part) for part in processor_parts},
@@ -135,28 +137,28 @@ class Result:
         return Claim(text, held=share.median >= aim)
 
 
-_LANE_PARTS = {
+_THREAD_PARTS = {
     "computing": "the model, on the processor",
     "held_up": "in a run, but another thread had the core or the interpreter",
     "between": "no run, between its first and its last",
     "start_and_end": "before its first run, after its last",
 }
-_LANE_PARTS_ELSEWHERE = {
+_THREAD_PARTS_ELSEWHERE = {
     "running": "in a run of the model, which computes on threads of its own",
-    "between": _LANE_PARTS["between"],
-    "start_and_end": _LANE_PARTS["start_and_end"],
+    "between": _THREAD_PARTS["between"],
+    "start_and_end": _THREAD_PARTS["start_and_end"],
 }
 _PROCESSOR_PARTS = {
     "model_s": "the model",
     "tokenizer_s": "the tokenizer",
     "loop_s": "the loop",
-    "client_s": "the Kafka client's threads, and the hand-over to the lanes",
+    "client_s": "the Kafka client's threads, and the hand-over to the threads",
     "broker_s": "the broker",
 }
 _PROCESSOR_PARTS_ELSEWHERE = {
     "tokenizer_s": _PROCESSOR_PARTS["tokenizer_s"],
     "loop_s": _PROCESSOR_PARTS["loop_s"],
-    "model_and_client_s": "the model's own threads, the Kafka client's, and the hand-over to the lanes",
+    "model_and_client_s": "the model's own threads, the Kafka client's, and the hand-over to the threads",
     "broker_s": _PROCESSOR_PARTS["broker_s"],
 }
 
@@ -177,7 +179,7 @@ def rates_table(results: Sequence[Result]) -> Table:
     ]
     note = (
         "Median, lowest and highest. The broker counted apart: worker / (bare x cores that the broker left / cores); under "
-        "backlog: the same from the lanes' first runs to the ends of their last. Above 1 it says no more than that the "
+        "backlog: the same from the threads' first runs to the ends of their last. Above 1 it says no more than that the "
         "difference is within what else the machine did."
     )
     columns = (
@@ -192,16 +194,16 @@ def rates_table(results: Sequence[Result]) -> Table:
     return Table("The worker over its bare model", columns, rows, note)
 
 
-def lane_table(result: Result) -> Table:
-    """Where the time of the lanes went."""
+def thread_table(result: Result) -> Table:
+    """Where the time of the threads went."""
     rows = []
     for part, words in result.parts[0].items():
-        bare, worker = result.lane_ms(result.bare, part), result.lane_ms(result.worker, part)
+        bare, worker = result.thread_ms(result.bare, part), result.thread_ms(result.worker, part)
         rows.append((words, f"{bare:.2f}", f"{worker:.2f}", f"{worker - bare:+.2f}"))
     articles_, tokens = len(result.case.values), result.case.batch_tokens
-    note = f"{articles_} articles; bare in batches of {tokens} tokens. The lanes' time is all there is."
+    note = f"{articles_} articles; bare in batches of {tokens} tokens. The threads' time is all there is."
     return Table(
-        f"{result.case.name}: where a lane's time goes, ms per article", ("", "bare", "worker", "more"), rows, note
+        f"{result.case.name}: where a thread's time goes, ms per article", ("", "bare", "worker", "more"), rows, note
     )
 
 
