@@ -1,7 +1,7 @@
 # ruff: noqa: INP001  it is run, not imported
 """Image builds run this: the graphs that a worker can come to choose, put beside the embedded model.
 
-Which one it takes, it decides where it runs: bf16 where the processor has units for it, and so on. Only forms that may
+Which one it takes, it decides where it runs: bf16 where the processor has units for it, and so on. Only variants that may
 serve are built, so a reduced one needs a report that passed (`enricher model check`).
 """
 
@@ -16,19 +16,21 @@ from typing import TYPE_CHECKING
 from enricher.inference.gate.report import read_reports
 from enricher.inference.graph.builder import BUILDER_VERSION
 from enricher.inference.graph.cache import GRAPHS_FOLDER
-from enricher.inference.graph.catalogue import forms_for
-from enricher.inference.run.model import WEIGHTS_FILE, open_model, prepare_form
+from enricher.inference.graph.catalogue import variants_for
+from enricher.inference.run.model import WEIGHTS_FILE, open_model, prepare_variant
 
 if TYPE_CHECKING:
     from enricher.inference.checkpoint.folder import Checkpoint
-    from enricher.inference.graph.variants import Form
+    from enricher.inference.graph.variants import Variant
     from enricher.inference.run.device import Device
 
 
 def bake(checkpoint: Checkpoint, device: Device) -> list[Path]:
-    """The folders of the graphs, one for each form that may serve on `device`, readable by any user."""
+    """The folders of the graphs, one for each variant that may serve on `device`, readable by any user."""
     graphs = checkpoint.folder / GRAPHS_FOLDER
-    built = [prepare_form(checkpoint, form, device, cache_dir=graphs) for form in _eligible(checkpoint, device)]
+    built = [
+        prepare_variant(checkpoint, variant, device, cache_dir=graphs) for variant in _eligible(checkpoint, device)
+    ]
     folders = [each.onnx_path.parent for each in built]
     for folder in (graphs, *folders):
         folder.chmod(0o755)
@@ -36,28 +38,28 @@ def bake(checkpoint: Checkpoint, device: Device) -> list[Path]:
     return folders
 
 
-def _eligible(checkpoint: Checkpoint, device: Device) -> list[Form]:
-    """Reduced forms with a report that passed, and the first that needs none and runs: nothing behind it is ever chosen.
+def _eligible(checkpoint: Checkpoint, device: Device) -> list[Variant]:
+    """Reduced variants with a report that passed, and the first that needs none and runs: nothing behind it is ever chosen.
 
     Whether OpenVINO is there the build knows; which units the processor has is known only where the image runs.
     """
-    forms = forms_for(device)
-    reduced = takewhile(lambda form: form.reduced, forms)
-    plain = next(form for form in forms if not form.reduced and form.problem() is None)
-    return [*(form for form in reduced if _proven(checkpoint, form)), plain]
+    variants = variants_for(device)
+    reduced = takewhile(lambda variant: variant.reduced, variants)
+    plain = next(variant for variant in variants if not variant.reduced and variant.problem() is None)
+    return [*(variant for variant in reduced if _proven(checkpoint, variant)), plain]
 
 
-def _proven(checkpoint: Checkpoint, form: Form) -> bool:
+def _proven(checkpoint: Checkpoint, variant: Variant) -> bool:
     reports = [
         report
-        for report in read_reports([checkpoint.folder], form.name)
-        if report.counts_for(checkpoint.digest, form.name, BUILDER_VERSION)
+        for report in read_reports([checkpoint.folder], variant.name)
+        if report.counts_for(checkpoint.digest, variant.name, BUILDER_VERSION)
     ]
     return bool(reports) and max(reports, key=lambda report: report.bound_to.created_at).passed
 
 
 def _share_weights(folders: list[Path]) -> None:
-    """Forms that compute differently over the same weights: one file with several names, which a layer holds once."""
+    """Variants that compute differently over the same weights: one file with several names, which a layer holds once."""
     kept: dict[bytes, Path] = {}
     for path in (folder / WEIGHTS_FILE for folder in folders):
         if path.is_file() and (same := kept.setdefault(path.read_bytes(), path)) != path:

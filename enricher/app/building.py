@@ -131,7 +131,7 @@ def _worker(
         decode=_decoder(settings),
         tokenizer=_tokenizer_pool(settings, model.tokenizer, wakeup),
         cutter=window_cutter(settings, model),
-        scheduler=(ArrivalScheduler if model.prepared.form.packs else LengthBucketScheduler)(rules),
+        scheduler=(ArrivalScheduler if model.prepared.variant.packs else LengthBucketScheduler)(rules),
         scheme=LabelScheme.from_labels(model.engine.labels),
         chars_per_call=settings.worker.chars_per_tokenizer_call,
     )

@@ -92,7 +92,7 @@ def batch_rules(settings: Settings, model: Model) -> BatchRules:
     return BatchRules(
         bucket_edges=batching.bucket_edges or advice.bucket_edges or DEFAULT_BUCKET_EDGES,
         max_batch_tokens=(
-            batching.max_batch_tokens or advice.max_batch_tokens or DEFAULT_BATCH_TOKENS[model.prepared.form.runtime]
+            batching.max_batch_tokens or advice.max_batch_tokens or DEFAULT_BATCH_TOKENS[model.prepared.variant.runtime]
         ),
         max_wait_s=batching.max_wait_ms / 1000,
         run_overhead_tokens=_overhead_tokens(batching, advice),

@@ -1,4 +1,4 @@
-"""ArrivalScheduler: batches for a form that pads nothing, where any lengths go together at no cost.
+"""ArrivalScheduler: batches for a variant that pads nothing, where any lengths go together at no cost.
 
 Windows go in the order in which they came, as many as fit. A batch is ready when it is full, or when the oldest window
 has waited `max_wait_s` since its own arrival. Where padding is computed, batching.py's scheduler is the one.

@@ -76,8 +76,6 @@ class Worker:
         self._settled = True
         self._budget = Budget(self._scheduler)
 
-    # ---- the loop
-
     def run(self, connected: Callable[[], object] = lambda: None) -> None:
         """Connect, call `connected`, work until `stop` or the source's end, then finish what is on the device."""
         try:
@@ -115,8 +113,6 @@ class Worker:
         self.snapshots.stopping = True
         self._stopping.set()
         self._wakeup.set()
-
-    # ---- the phases, in the order of the data
 
     def _admit(self) -> bool:
         """Read no more than there is room for; a ticket for every record."""
@@ -188,8 +184,6 @@ class Worker:
     def _finished(self) -> bool:
         return self._tracker.in_flight == 0 and self._source.caught_up()
 
-    # ---- partitions come and go (called by the source, inside its poll)
-
     def assigned(self, partitions: Sequence[Partition]) -> None:
         """Ours now: their records will come."""
         self._tracker.assign(partitions)
@@ -219,8 +213,6 @@ class Worker:
         log.info(
             "partitions %s: %s; %d unpublished articles left to the next owner", how, names_of(partitions), forgotten
         )
-
-    # ---- trouble and the end
 
     def _recover(self, trouble: TransactionTrouble) -> None:
         """Forget everything in flight, settle the transaction, read again from the committed offsets."""

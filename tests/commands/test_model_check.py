@@ -20,7 +20,7 @@ from enricher.inference.graph import catalogue
 from enricher.inference.graph.int8 import PaddedInt8
 from enricher.inference.run.model import EMBEDDED, EMBEDDED_FOLDER
 
-SHIPPED = GateReport.model_validate_json((EMBEDDED_FOLDER / "gate-padded-bf16.json").read_bytes())
+SHIPPED = GateReport.model_validate_json((EMBEDDED_FOLDER / "gate-openvino-bf16.json").read_bytes())
 
 
 @pytest.fixture
@@ -76,12 +76,12 @@ def test_a_passed_check_ends_with_code_0_and_inspect_then_says_that_it_may_serve
     check = run_model("check", model, "--gold", gold, "--precision", "int8", "--limit-points", "100", cache_dir=cache)
     assert check.exit_code == 0, check.output
     inspect = run_model("inspect", model, "--device", "cpu", "--json", cache_dir=cache)
-    forms = {form["precision"]: form for form in json.loads(inspect.stdout)["forms"]}
-    assert forms["int8"]["may_serve"]
-    assert forms["fp32"]["may_serve"]
+    variants = {variant["precision"]: variant for variant in json.loads(inspect.stdout)["variants"]}
+    assert variants["int8"]["may_serve"]
+    assert variants["fp32"]["may_serve"]
 
 
-def test_fp32_needs_no_check_and_a_form_of_elsewhere_cannot_be_checked(
+def test_fp32_needs_no_check_and_a_variant_of_elsewhere_cannot_be_checked(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Usage, and the machine: two different exit codes."""
@@ -109,8 +109,10 @@ def test_inspect_tells_what_a_model_is(tmp_path: Path) -> None:
     assert (EMBEDDED, "bert", 6, 128, 16) == tuple(
         facts[name] for name in ("name", "family", "layers", "window_tokens", "overlap_tokens")
     )
-    assert [form.name for form in catalogue.forms_for("cpu")] == [form["form"] for form in facts["forms"]]
-    assert sum(form["chosen_by_auto"] for form in facts["forms"]) == 1
+    assert [variant.name for variant in catalogue.variants_for("cpu")] == [
+        variant["variant"] for variant in facts["variants"]
+    ]
+    assert sum(variant["chosen_by_auto"] for variant in facts["variants"]) == 1
 
 
 def test_the_limit_that_help_shows_is_the_gates() -> None:

@@ -11,8 +11,8 @@ from types import ModuleType
 
 import pytest
 
-from enricher.inference.graph.catalogue import form_named
-from enricher.inference.run.model import EMBEDDED_FOLDER, open_model, prepare_form
+from enricher.inference.graph.catalogue import variant_named
+from enricher.inference.run.model import EMBEDDED_FOLDER, open_model, prepare_variant
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "docker"
 LIBRARIES = (
@@ -103,12 +103,12 @@ def test_the_forms_that_may_serve_are_built_beside_the_model(tmp_path: Path) -> 
     folder = shutil.copytree(EMBEDDED_FOLDER, tmp_path / "model", ignore=shutil.ignore_patterns("graphs"))
     checkpoint = open_model(folder)
     built = module("bake_graphs").bake(checkpoint, "cpu")
-    plain = form_named("cpu", "fp32").name
-    assert ["padded-bf16", plain] == [path.name.split("-", 1)[1].rsplit("-", 1)[0] for path in built]
+    plain = variant_named("cpu", "fp32").name
+    assert ["openvino-bf16", plain] == [path.name.split("-", 1)[1].rsplit("-", 1)[0] for path in built]
     assert {0o755} == {path.stat().st_mode & 0o777 for path in (*built, *{path.parent for path in built})}
     weights = [path / "model.weights" for path in built]
     assert weights[0].samefile(weights[1])
-    form = module("bake_graphs")._eligible(checkpoint, "cpu")[-1]
+    variant = module("bake_graphs")._eligible(checkpoint, "cpu")[-1]
     cache = tmp_path / "cache"
-    assert built[-1] / "model.onnx" == prepare_form(checkpoint, form, "cpu", cache_dir=cache).onnx_path
+    assert built[-1] / "model.onnx" == prepare_variant(checkpoint, variant, "cpu", cache_dir=cache).onnx_path
     assert not cache.exists()

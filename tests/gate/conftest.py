@@ -1,4 +1,4 @@
-"""A small gold set, and forms whose quality is known: equal to fp32, and damaged on purpose."""
+"""A small gold set, and variants whose quality is known: equal to fp32, and damaged on purpose."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SENTENCES = 40
 
 @dataclass(frozen=True, slots=True)
 class Twin(PaddedFloat32):
-    """The float32 form, said to be a reduced one: it loses nothing."""
+    """The float32 variant, said to be a reduced one: it loses nothing."""
 
     precision = "bf16"
     reduced = True
@@ -41,7 +41,7 @@ class Twin(PaddedFloat32):
 
 @dataclass(frozen=True, slots=True)
 class Damaged(Twin):
-    """Weights cut to one bit of mantissa: a form that loses quality, as a careless quantisation would."""
+    """Weights cut to one bit of mantissa: a variant that loses quality, as a careless quantisation would."""
 
     precision = "int8"
 
@@ -58,7 +58,7 @@ class Damaged(Twin):
 
 
 class NotFinite:
-    """A session on a padded form that is right in every label, with one logit and one score of each window a NaN."""
+    """A session on a padded variant that is right in every label, with one logit and one score of each window a NaN."""
 
     def __init__(self, session: Session) -> None:
         self._session = session

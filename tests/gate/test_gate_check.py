@@ -13,9 +13,9 @@ from enricher.inference.gate.batches import COMPOSITIONS
 from enricher.inference.gate.check import Gate, Measured, keep
 from enricher.inference.gate.measure import compare
 from enricher.inference.gate.report import GateReport, read_reports
-from enricher.inference.gate.runs import FormRunner, tokenized, tokenizer_of
+from enricher.inference.gate.runs import VariantRunner, tokenized, tokenizer_of
 from enricher.inference.gate.verdict import Verdict, judge
-from enricher.inference.run.model import prepare_form
+from enricher.inference.run.model import prepare_variant
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,11 +47,11 @@ def reference(gate: Gate, embedded: Checkpoint) -> Measured:
 
 @pytest.fixture(scope="module")
 def twin(gate: Gate, embedded: Checkpoint, reference: Measured) -> GateReport:
-    """The report of a form that is float32 under another name."""
+    """The report of a variant that is float32 under another name."""
     return gate.check(embedded, Twin(), "cpu", reference)
 
 
-def test_a_form_that_computes_the_same_passes_without_any_difference(twin: GateReport) -> None:
+def test_a_variant_that_computes_the_same_passes_without_any_difference(twin: GateReport) -> None:
     """Not one logit, label or span differs, in sentences and in documents."""
     assert twin.passed
     for each in twin.comparisons:
@@ -65,13 +65,13 @@ def test_a_form_that_computes_the_same_passes_without_any_difference(twin: GateR
 
 def test_float32_does_not_depend_on_its_batch(twin: GateReport) -> None:
     """No label changes, and scores in the last digits only."""
-    assert {each.form for each in twin.compositions} == {"padded-fp32", "padded-twin"}
+    assert {each.variant for each in twin.compositions} == {"padded-fp32", "padded-twin"}
     for each in twin.compositions:
         assert each.changed_labels == 0
         assert each.largest_score_change < 1e-5
 
 
-def test_a_form_that_loses_quality_fails(gate: Gate, embedded: Checkpoint, reference: Measured) -> None:
+def test_a_variant_that_loses_quality_fails(gate: Gate, embedded: Checkpoint, reference: Measured) -> None:
     """The negative control: weights of one bit of mantissa lose more than the limit, and the report says so."""
     report = gate.check(embedded, Damaged(), "cpu", reference)
     assert not report.passed
@@ -85,7 +85,7 @@ def test_numbers_that_are_not_finite_fail_though_every_label_is_right(
 ) -> None:
     """A NaN where the label did not need it today is a wrong label tomorrow."""
     tokens = tokenized(embedded, tokenizer_of(embedded), gate.gold.texts)
-    runner = FormRunner(prepare_form(embedded, Twin(), "cpu", cache_dir=gate.cache_dir), gate.progress)
+    runner = VariantRunner(prepare_variant(embedded, Twin(), "cpu", cache_dir=gate.cache_dir), gate.progress)
     runner._session = NotFinite(runner._session)
     run = runner.run(tokens, COMPOSITIONS[1][1], "")
     sentences = compare("sentences", gate.gold.texts, tokens.lengths_tokens, reference.runs[1], run)
@@ -95,7 +95,7 @@ def test_numbers_that_are_not_finite_fail_though_every_label_is_right(
         sentences.not_finite_reduced,
     )
     verdict = judge([sentences], twin.compositions, "padded-twin", LIMIT_POINTS)
-    assert (f"sentences: {2 * run.windows} logits or scores of the form are NaN or infinite",) == verdict.reasons
+    assert (f"sentences: {2 * run.windows} logits or scores of the variant are NaN or infinite",) == verdict.reasons
 
 
 def test_progress_is_told_for_every_stage(twin: GateReport, steps: list[tuple[str, int, int]]) -> None:
@@ -161,10 +161,14 @@ def test_one_type_or_length_that_loses_beyond_chance_fails(twin: GateReport, row
 
 
 def test_one_composition_of_batches_that_loses_fails(twin: GateReport) -> None:
-    """A form must hold its quality in any company; what fp32 does there is not held against it."""
+    """A variant must hold its quality in any company; what fp32 does there is not held against it."""
     worse = [each.model_copy(update={"f1": each.f1 - 0.05}) for each in twin.compositions]
-    of_fp32 = [each if each.form == "padded-twin" else worse[number] for number, each in enumerate(twin.compositions)]
-    of_twin = [each if each.form != "padded-twin" else worse[number] for number, each in enumerate(twin.compositions)]
+    of_fp32 = [
+        each if each.variant == "padded-twin" else worse[number] for number, each in enumerate(twin.compositions)
+    ]
+    of_twin = [
+        each if each.variant != "padded-twin" else worse[number] for number, each in enumerate(twin.compositions)
+    ]
     assert judge(twin.comparisons, of_fp32, "padded-twin", LIMIT_POINTS).passed
     assert not judge(twin.comparisons, of_twin, "padded-twin", LIMIT_POINTS).passed
 
@@ -179,7 +183,7 @@ def test_a_loss_of_exactly_the_limit_passes_and_more_does_not(twin: GateReport) 
             assert passes == judge(changed, twin.compositions, "padded-twin", LIMIT_POINTS).passed
 
 
-def test_the_damaged_form_is_not_the_twin() -> None:
-    """Guards the control: two forms of one name would share a graph."""
+def test_the_damaged_variant_is_not_the_twin() -> None:
+    """Guards the control: two variants of one name would share a graph."""
     assert len({Twin().name, Damaged().name}) == 2
     assert replace(Twin(), runtime="cpu") == Twin()

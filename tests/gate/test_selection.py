@@ -1,4 +1,4 @@
-"""Which form serves: the fastest that runs and is proven, and why the others do not."""
+"""Which variant serves: the fastest that runs and is proven, and why the others do not."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from enricher.inference.gate.report import GateReport, report_path, report_schem
 from enricher.inference.graph import catalogue
 from enricher.inference.graph.builder import BUILDER_VERSION
 from enricher.inference.graph.int8 import PaddedInt8
-from enricher.inference.graph.openvino import PaddedBfloat16
+from enricher.inference.graph.openvino import OpenVinoBfloat16
 from enricher.inference.graph.padded import PaddedFloat32
 from enricher.inference.run import selection
 from enricher.inference.run.model import EMBEDDED_FOLDER
 from enricher.inference.run.selection import choose, missing_reports, report_folders
 
 if TYPE_CHECKING:
-    from enricher.inference.graph.variants import Form
+    from enricher.inference.graph.variants import Variant
 
-SHIPPED = json.loads(report_path(EMBEDDED_FOLDER, PaddedBfloat16().name).read_text())
+SHIPPED = json.loads(report_path(EMBEDDED_FOLDER, OpenVinoBfloat16().name).read_text())
 
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere(Twin):
-    """A form that this machine cannot run."""
+    """A variant that this machine cannot run."""
 
     precision = "fp16"
 
@@ -46,14 +46,14 @@ class Elsewhere(Twin):
 
 
 @pytest.fixture(autouse=True)
-def forms(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One form that does not run, one that is fast, one that is slower, and float32."""
+def variants(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One variant that does not run, one that is fast, one that is slower, and float32."""
 
-    def forms_for(_device: str) -> tuple[Form, ...]:
+    def variants_for(_device: str) -> tuple[Variant, ...]:
         return (Elsewhere(), Twin(), Damaged(), PaddedFloat32())
 
-    monkeypatch.setattr(catalogue, "forms_for", forms_for)
-    monkeypatch.setattr(selection, "forms_for", forms_for)
+    monkeypatch.setattr(catalogue, "variants_for", variants_for)
+    monkeypatch.setattr(selection, "variants_for", variants_for)
 
 
 @pytest.fixture
@@ -62,30 +62,30 @@ def checkpoint(model_folder: Path) -> Checkpoint:
     return Checkpoint.open(model_folder)
 
 
-def report(checkpoint: Checkpoint, about: Form, /, *, passed: bool = True, **bound_to: Any) -> GateReport:  # noqa: ANN401  any field
-    """A report about a form; what it is bound to can be changed."""
-    own = {"model_digest": checkpoint.digest, "form": about.name, "builder_version": BUILDER_VERSION}
+def report(checkpoint: Checkpoint, about: Variant, /, *, passed: bool = True, **bound_to: Any) -> GateReport:  # noqa: ANN401  any field
+    """A report about a variant; what it is bound to can be changed."""
+    own = {"model_digest": checkpoint.digest, "variant": about.name, "builder_version": BUILDER_VERSION}
     reasons = ["sentences: F1 -1.40 points, and 0.3 may be lost"]
     changed = {"passed": passed, "reasons": reasons, "bound_to": {**SHIPPED["bound_to"], **own, **bound_to}}
     return GateReport.model_validate_json(json.dumps({**SHIPPED, **changed}))
 
 
 def test_without_any_report_auto_takes_float32_and_says_why_nothing_faster(checkpoint: Checkpoint) -> None:
-    """Each faster form with its reason, and the command that would make a report."""
+    """Each faster variant with its reason, and the command that would make a report."""
     choice = choose(checkpoint, "cpu", "auto")
-    assert choice.form == PaddedFloat32()
-    reasons = {form.name: why for form, why in choice.rejected}
+    assert choice.variant == PaddedFloat32()
+    reasons = {variant.name: why for variant, why in choice.rejected}
     assert ["padded-elsewhere", "padded-twin", "padded-damaged"] == list(reasons)
     assert reasons["padded-elsewhere"] == "the processor has no wings"
     assert f"`enricher model check {checkpoint.folder} --precision bf16` makes one" in reasons["padded-twin"]
 
 
-def test_with_a_passing_report_auto_takes_the_reduced_form(checkpoint: Checkpoint) -> None:
+def test_with_a_passing_report_auto_takes_the_reduced_variant(checkpoint: Checkpoint) -> None:
     """The fastest that runs here; what is slower is not even looked at."""
     write_report(checkpoint.folder, report(checkpoint, Twin()))
     choice = choose(checkpoint, "cpu", "auto")
-    assert choice.form == Twin()
-    assert ["padded-elsewhere"] == [form.name for form, _ in choice.rejected]
+    assert choice.variant == Twin()
+    assert ["padded-elsewhere"] == [variant.name for variant, _ in choice.rejected]
     assert "passed its gate" in choice.reason
 
 
@@ -96,28 +96,29 @@ def test_a_report_in_the_cache_counts_where_the_folder_cannot_be_written(
     beside_graphs = report_folders(checkpoint, tmp_path / "cache")[-1]
     beside_graphs.mkdir(parents=True)
     write_report(beside_graphs, report(checkpoint, Twin()))
-    assert choose(checkpoint, "cpu", "auto").form == PaddedFloat32()
-    assert choose(checkpoint, "cpu", "auto", cache_dir=tmp_path / "cache").form == Twin()
+    assert choose(checkpoint, "cpu", "auto").variant == PaddedFloat32()
+    assert choose(checkpoint, "cpu", "auto", cache_dir=tmp_path / "cache").variant == Twin()
 
 
 @pytest.mark.parametrize(
-    "bound_to", [{"model_digest": "0" * 64}, {"form": "padded-other"}, {"builder_version": BUILDER_VERSION + 1}]
+    "bound_to", [{"model_digest": "0" * 64}, {"variant": "padded-other"}, {"builder_version": BUILDER_VERSION + 1}]
 )
 def test_a_report_about_something_else_is_none(checkpoint: Checkpoint, bound_to: dict[str, Any]) -> None:
-    """Another model, form or builder computes something else."""
+    """Another model, variant or builder computes something else."""
     path = report_path(checkpoint.folder, Twin().name)
     path.write_text(report(checkpoint, Twin(), **bound_to).model_dump_json())
     choice = choose(checkpoint, "cpu", "auto")
-    assert choice.form == PaddedFloat32()
+    assert choice.variant == PaddedFloat32()
     assert (
-        "no gate report of this model and builder" in {form.name: why for form, why in choice.rejected}["padded-twin"]
+        "no gate report of this model and builder"
+        in {variant.name: why for variant, why in choice.rejected}["padded-twin"]
     )
 
 
-def test_a_form_that_failed_its_gate_is_refused_with_the_reason(checkpoint: Checkpoint) -> None:
+def test_a_variant_that_failed_its_gate_is_refused_with_the_reason(checkpoint: Checkpoint) -> None:
     """By auto, and by name."""
     write_report(checkpoint.folder, report(checkpoint, Twin(), passed=False))
-    assert choose(checkpoint, "cpu", "auto").form == PaddedFloat32()
+    assert choose(checkpoint, "cpu", "auto").variant == PaddedFloat32()
     with pytest.raises(ModelError, match=r"bf16 is refused: padded-twin failed its gate: sentences: F1 -1\.40"):
         choose(checkpoint, "cpu", "bf16")
 
@@ -128,7 +129,7 @@ def test_the_newest_report_counts(checkpoint: Checkpoint, tmp_path: Path) -> Non
     beside_graphs.mkdir(parents=True)
     write_report(checkpoint.folder, report(checkpoint, Twin(), passed=False, created_at="2026-01-01T00:00:00+00:00"))
     write_report(beside_graphs, report(checkpoint, Twin(), created_at="2026-01-02T00:00:00+00:00"))
-    assert choose(checkpoint, "cpu", "auto", cache_dir=tmp_path / "cache").form == Twin()
+    assert choose(checkpoint, "cpu", "auto", cache_dir=tmp_path / "cache").variant == Twin()
 
 
 def test_a_precision_by_name_must_run_here_and_be_proven(checkpoint: Checkpoint) -> None:
@@ -139,12 +140,12 @@ def test_a_precision_by_name_must_run_here_and_be_proven(checkpoint: Checkpoint)
         ModelError, match=r"int8 is refused: there is no gate report .*enricher model check .* --precision int8"
     ):
         choose(checkpoint, "cpu", "int8")
-    assert choose(checkpoint, "cpu", "fp32").form == PaddedFloat32()
+    assert choose(checkpoint, "cpu", "fp32").variant == PaddedFloat32()
 
 
 def test_where_nothing_runs_every_reason_is_told(checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not the last one only."""
-    monkeypatch.setattr(selection, "forms_for", lambda _device: (Elsewhere(), Elsewhere()))
+    monkeypatch.setattr(selection, "variants_for", lambda _device: (Elsewhere(), Elsewhere()))
     with pytest.raises(ModelError, match="no wings; padded-elsewhere: the processor has no wings"):
         choose(checkpoint, "cpu", "auto")
 
@@ -157,17 +158,19 @@ def test_the_schema_that_ships_is_the_reports() -> None:
 
 
 def test_reports_that_are_missing_are_told_with_their_commands(checkpoint: Checkpoint) -> None:
-    """For forms that this machine runs; a failed report is a report."""
+    """For variants that this machine runs; a failed report is a report."""
     commands = missing_reports(checkpoint, "cpu", None)
     assert [f"enricher model check {checkpoint.folder} --precision {name}" for name in ("bf16", "int8")] == commands
     write_report(checkpoint.folder, report(checkpoint, Twin(), passed=False))
     assert commands[1:] == missing_reports(checkpoint, "cpu", None)
 
 
-@pytest.mark.parametrize(("form", "passes"), [(PaddedBfloat16(), True), (PaddedInt8(), False)], ids=["bf16", "int8"])
-def test_the_reports_that_ship_are_about_the_model_that_ships(form: Form, passes: bool) -> None:  # noqa: FBT001  a case
-    """Whoever changes model, form or builder must run `enricher model check` again."""
-    shipped = GateReport.model_validate_json(report_path(EMBEDDED_FOLDER, form.name).read_bytes())
-    assert shipped.counts_for(Checkpoint.open(EMBEDDED_FOLDER).digest, form.name, BUILDER_VERSION)
+@pytest.mark.parametrize(
+    ("variant", "passes"), [(OpenVinoBfloat16(), True), (PaddedInt8(), False)], ids=["bf16", "int8"]
+)
+def test_the_reports_that_ship_are_about_the_model_that_ships(variant: Variant, passes: bool) -> None:  # noqa: FBT001  a case
+    """Whoever changes model, variant or builder must run `enricher model check` again."""
+    shipped = GateReport.model_validate_json(report_path(EMBEDDED_FOLDER, variant.name).read_bytes())
+    assert shipped.counts_for(Checkpoint.open(EMBEDDED_FOLDER).digest, variant.name, BUILDER_VERSION)
     assert passes == shipped.passed
-    assert report_path(EMBEDDED_FOLDER, form.name).with_suffix(".html").is_file()
+    assert report_path(EMBEDDED_FOLDER, variant.name).with_suffix(".html").is_file()

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from enricher.inference.graph.packed_cpu import GatheredFloat32
+from enricher.inference.graph.packed_cpu import PackedFloat32
 from enricher.inference.run.engine import OnnxEngine
-from enricher.inference.run.model import PreparedModel, open_model, prepare_form
+from enricher.inference.run.model import PreparedModel, open_model, prepare_variant
 from enricher.inference.tokenizer.articles import ArticleTokenizer
 from enricher.records import Partition, RawRecord, Ticket, Window
 
@@ -29,7 +29,7 @@ def cache_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def embedded(cache_dir: Path) -> PreparedModel:
     """The model that comes with the package, as ONNX Runtime's own provider runs it on every CPU."""
-    return prepare_form(open_model(None), GatheredFloat32(), "cpu", cache_dir=cache_dir)
+    return prepare_variant(open_model(None), PackedFloat32(), "cpu", cache_dir=cache_dir)
 
 
 @pytest.fixture(scope="session")

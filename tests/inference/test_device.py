@@ -99,9 +99,9 @@ def test_cuda_is_tried_on_the_gpu_that_was_asked_for_and_on_no_other(two_gpus: O
 
 
 def test_a_prepared_model_knows_its_gpu_and_everyone_else_the_kind(two_gpus: Opened, tmp_path: Path) -> None:
-    """Forms and reports are those of `cuda`, whichever it is."""
+    """Variants and reports are those of `cuda`, whichever it is."""
     model = prepare(None, device="cuda:1", precision="fp32", cache_dir=tmp_path)
-    assert ("cuda", 1, "cuda") == (model.device, model.device_id, model.form.runtime)
+    assert ("cuda", 1, "cuda") == (model.device, model.device_id, model.variant.runtime)
     assert ["1"] == two_gpus.device_ids
 
 

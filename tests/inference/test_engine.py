@@ -18,7 +18,7 @@ from enricher.inference.checkpoint.folder import Checkpoint
 from enricher.inference.graph.padded import PaddedFloat32
 from enricher.inference.run import device
 from enricher.inference.run.engine import NOT_FINITE, OnnxEngine, default_concurrency
-from enricher.inference.run.model import prepare, prepare_form
+from enricher.inference.run.model import prepare, prepare_variant
 from enricher.records import Batch, WindowFailure
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ class _JunkAtPadding:
 
 def test_what_stands_at_padding_is_no_windows(tmp_path: Path, window: MakeWindow) -> None:
     """Scores that are not finite there fail nobody, and every window has the labels that it has alone."""
-    model = prepare_form(Checkpoint.open(REFERENCE / "bert"), PaddedFloat32(), "cpu", cache_dir=tmp_path)
+    model = prepare_variant(Checkpoint.open(REFERENCE / "bert"), PaddedFloat32(), "cpu", cache_dir=tmp_path)
     engine = OnnxEngine(model, threads_per_run=1, pad_id=0)
     windows = [window([2, 10, 3]), window([2, 10, 11, 12, 13, 3]), window([2, 3])]
     alone = [_labels(engine, [each])[0] for each in windows]
@@ -178,7 +178,7 @@ def test_warming_up_takes_no_more_threads_than_threads(
     engine, real = OnnxEngine(embedded, threads_per_run=1, pad_id=0, concurrency=2), device.open_session
     session = _Watched(real(embedded.onnx_path, "cpu", threads_per_run=1))
     monkeypatch.setattr(engine, "_session", session)
-    monkeypatch.setattr(type(embedded.form), "runtime", "cuda")  # which warms up with every shape
+    monkeypatch.setattr(type(embedded.variant), "runtime", "cuda")  # which warms up with every shape
     engine.warm_up([16, 32, 48, 64], batch_tokens=128)
     assert session.runs > 8
     assert 1 <= len(session.threads) <= 2

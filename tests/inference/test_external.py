@@ -1,4 +1,4 @@
-"""Models that already are ONNX: run as they are, by every padded form, and refused where they cannot be fed."""
+"""Models that already are ONNX: run as they are, by every padded variant, and refused where they cannot be fed."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from enricher.errors import ModelError
 from enricher.inference.checkpoint.families import FAMILIES
 from enricher.inference.checkpoint.folder import Checkpoint
 from enricher.inference.checkpoint.onnx_folder import OnnxModel, holds_onnx
-from enricher.inference.graph.catalogue import forms_for
+from enricher.inference.graph.catalogue import variants_for
 from enricher.inference.run.device import open_session
 from enricher.inference.run.engine import NOT_FINITE, OnnxEngine
-from enricher.inference.run.model import open_model, prepare, prepare_form
+from enricher.inference.run.model import open_model, prepare, prepare_variant
 from enricher.inference.tokenizer.articles import ArticleTokenizer
 from enricher.records import Batch, WindowFailure
 from tools.bench.model.plain import export
@@ -29,13 +29,13 @@ from tools.bench.model.plain import export
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from enricher.inference.graph.variants import Form
+    from enricher.inference.graph.variants import Variant
     from enricher.records import Window
 
     MakeWindow = Callable[[Sequence[int]], Window]
 
 REFERENCE = Path(__file__).parent.parent / "data" / "reference"
-FORMS = [form for form in forms_for("cpu") if form.problem() is None]
+VARIANTS = [variant for variant in variants_for("cpu") if variant.problem() is None]
 LIMITS = {"fp32": 1e-4, "bf16": 2e-2, "int8": 1.0}
 
 
@@ -52,22 +52,24 @@ def exported(family: str, folder: Path, *, subfolder: str = "") -> Path:
     return folder
 
 
-@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
 @pytest.mark.parametrize("family", sorted(FAMILIES))
-def test_an_exported_model_gives_its_own_logits(family: str, form: Form, tmp_path: Path, window: MakeWindow) -> None:
-    """Each family's plain export, by each form of the padded layout, against PyTorch's logits."""
+def test_an_exported_model_gives_its_own_logits(
+    family: str, variant: Variant, tmp_path: Path, window: MakeWindow
+) -> None:
+    """Each family's plain export, by each variant of the padded layout, against PyTorch's logits."""
     checkpoint = open_model(exported(family, tmp_path / "model"))
     reference = np.load(REFERENCE / family / "reference.npz")
     lengths = np.minimum(reference["lengths"], checkpoint.max_window_tokens)
     windows = [window(ids[:length].tolist()) for ids, length in zip(reference["input_ids"], lengths, strict=True)]
-    model = prepare_form(checkpoint, form, "cpu", cache_dir=tmp_path / "cache")
-    session = open_session(model.onnx_path, form.runtime, threads_per_run=1)
+    model = prepare_variant(checkpoint, variant, "cpu", cache_dir=tmp_path / "cache")
+    session = open_session(model.onnx_path, variant.runtime, threads_per_run=1)
     pad_id = checkpoint.config.pad_token_id or 0
-    logits, labels = session.run(["logits", "labels"], model.form.feeds(windows, pad_id))
+    logits, labels = session.run(["logits", "labels"], model.variant.feeds(windows, pad_id))
     whole = lengths == reference["lengths"]  # a window that was cut has other logits
     for index in np.flatnonzero(whole):
         expected, got = reference["logits"][index, : lengths[index]], logits[index, : lengths[index]]
-        assert np.abs(expected - got).max() < LIMITS[form.precision] * np.abs(reference["logits"]).max()
+        assert np.abs(expected - got).max() < LIMITS[variant.precision] * np.abs(reference["logits"]).max()
         np.testing.assert_array_equal(got.argmax(-1), labels[index, : lengths[index]])
 
 

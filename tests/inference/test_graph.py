@@ -17,7 +17,7 @@ from enricher.inference.checkpoint.families import FAMILIES
 from enricher.inference.checkpoint.folder import Checkpoint
 from enricher.inference.graph.padded import PaddedFloat32
 from enricher.inference.run.device import open_session
-from enricher.inference.run.model import PreparedModel, prepare, prepare_form
+from enricher.inference.run.model import PreparedModel, prepare, prepare_variant
 
 if TYPE_CHECKING:
     from enricher.records import Window
@@ -28,7 +28,7 @@ REFERENCE = Path(__file__).parent.parent / "data" / "reference"
 @pytest.mark.parametrize("family", sorted(FAMILIES))
 def test_each_family_gives_the_logits_of_its_reference(family: str, cache_dir: Path) -> None:
     """Float32 logits at real positions agree with PyTorch's to 1e-4 of the largest, in a batch of very mixed lengths."""
-    model = prepare_form(Checkpoint.open(REFERENCE / family), PaddedFloat32(), "cpu", cache_dir=cache_dir)
+    model = prepare_variant(Checkpoint.open(REFERENCE / family), PaddedFloat32(), "cpu", cache_dir=cache_dir)
     expected = np.load(REFERENCE / family / "reference.npz")
     session = open_session(model.onnx_path, "cpu", threads_per_run=2)
     feeds = {"input_ids": expected["input_ids"].astype(np.int32), "lengths": expected["lengths"].astype(np.int32)}
@@ -51,7 +51,7 @@ def test_the_comparison_catches_a_wrong_graph(damage: str, tmp_path: Path) -> No
     else:
         config = (folder / "config.json").read_text()
         (folder / "config.json").write_text(config.replace('"pad_token_id": 1', '"pad_token_id": 2'))
-    model = prepare_form(Checkpoint.open(folder), PaddedFloat32(), "cpu", cache_dir=tmp_path / "cache")
+    model = prepare_variant(Checkpoint.open(folder), PaddedFloat32(), "cpu", cache_dir=tmp_path / "cache")
     session = open_session(model.onnx_path, "cpu", threads_per_run=2)
     (logits,) = session.run(["logits"], {"input_ids": ids, "lengths": lengths})
     real = expected["attention_mask"].astype(bool)
@@ -69,8 +69,10 @@ def test_the_embedded_model_gives_its_reference_logits_in_mixed_batches(
     worst = 0.0
     for first in range(0, len(pud_windows), 16):
         windows = pud_windows[first : first + 16]
-        (logits,) = session.run(["logits"], embedded.form.feeds(windows, pad_id=0))
-        for row, reference in zip(rows_of(embedded.form, logits, windows), expected[first : first + 16], strict=True):
+        (logits,) = session.run(["logits"], embedded.variant.feeds(windows, pad_id=0))
+        for row, reference in zip(
+            rows_of(embedded.variant, logits, windows), expected[first : first + 16], strict=True
+        ):
             worst = max(worst, float(np.abs(reference - row[: len(reference)]).max()))
     assert worst < 1e-3
 

@@ -1,4 +1,4 @@
-"""The int8 form: what is quantised, where it is refused, and what sharing a batch does to it."""
+"""The int8 variant: what is quantised, where it is refused, and what sharing a batch does to it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import pytest
 from enricher.inference.checkpoint.folder import Checkpoint
 from enricher.inference.graph import int8
 from enricher.inference.graph.int8 import PaddedInt8
-from enricher.inference.run.model import prepare_form
+from enricher.inference.run.model import prepare_variant
 
 REFERENCE = Path(__file__).parent.parent / "data" / "reference"
 
 
-def _operators(form: PaddedInt8, cache_dir: Path, family: str = "bert") -> Counter[str]:
-    model = prepare_form(Checkpoint.open(REFERENCE / family), form, "cpu", cache_dir=cache_dir)
+def _operators(variant: PaddedInt8, cache_dir: Path, family: str = "bert") -> Counter[str]:
+    model = prepare_variant(Checkpoint.open(REFERENCE / family), variant, "cpu", cache_dir=cache_dir)
     return Counter(node.op_type for node in onnx.load(str(model.onnx_path), load_external_data=False).graph.node)
 
 
@@ -34,9 +34,9 @@ def test_products_are_quantised_and_nothing_else(family: str, tmp_path: Path) ->
 def test_what_is_excluded_stays_in_float32_and_is_in_the_name(tmp_path: Path) -> None:
     """The variants of the gate's table: each has a graph of its own."""
     layers = Checkpoint.open(REFERENCE / "bert").config.layers
-    form = PaddedInt8(per_channel=False, exclude=("classifier",), last_layers_in_float32=1)
-    assert form.name == "padded-int8-per-tensor-no-classifier-last-1-fp32"
-    assert (6 * (layers - 1), 7) == tuple(_operators(form, tmp_path)[name] for name in ("MatMulInteger", "MatMul"))
+    variant = PaddedInt8(per_channel=False, exclude=("classifier",), last_layers_in_float32=1)
+    assert variant.name == "padded-int8-per-tensor-no-classifier-last-1-fp32"
+    assert (6 * (layers - 1), 7) == tuple(_operators(variant, tmp_path)[name] for name in ("MatMulInteger", "MatMul"))
     assert (6 * layers, 1) == tuple(
         _operators(PaddedInt8(exclude=("classifier",)), tmp_path)[name] for name in ("MatMulInteger", "MatMul")
     )
@@ -45,7 +45,7 @@ def test_what_is_excluded_stays_in_float32_and_is_in_the_name(tmp_path: Path) ->
 
 def test_files_can_be_read_by_whoever_can_read_the_cache(tmp_path: Path) -> None:
     """The quantiser writes for its own user only; a cache is shared."""
-    path = prepare_form(Checkpoint.open(REFERENCE / "bert"), PaddedInt8(), "cpu", cache_dir=tmp_path).onnx_path
+    path = prepare_variant(Checkpoint.open(REFERENCE / "bert"), PaddedInt8(), "cpu", cache_dir=tmp_path).onnx_path
     assert {path.stat().st_mode} == {each.stat().st_mode for each in path.parent.iterdir()}
     assert {"model.onnx", "model.onnx.data"} >= {each.name for each in path.parent.iterdir()}
 

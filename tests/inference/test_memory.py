@@ -14,7 +14,7 @@ from onnxruntime.capi.onnxruntime_pybind11_state import EPFail, Fail, InvalidArg
 from support.answers import WindowLabels, by_window
 
 from enricher.errors import ModelError
-from enricher.inference.graph.catalogue import forms_for
+from enricher.inference.graph.catalogue import variants_for
 from enricher.inference.run.engine import OnnxEngine
 from enricher.inference.run.memory import OUT_OF_MEMORY, Turns, is_out_of_memory
 from enricher.records import Batch, WindowFailure
@@ -205,13 +205,13 @@ from pathlib import Path
 import numpy as np
 
 from enricher.inference.run.engine import OnnxEngine
-from enricher.inference.graph.catalogue import forms_for
-from enricher.inference.run.model import open_model, prepare_form
+from enricher.inference.graph.catalogue import variants_for
+from enricher.inference.run.model import open_model, prepare_variant
 from enricher.records import Batch, Ticket, Partition, RawRecord, Window
 
-form = next(each for each in forms_for("cpu") if each.name == sys.argv[3])
+variant = next(each for each in variants_for("cpu") if each.name == sys.argv[3])
 engine = OnnxEngine(
-    prepare_form(open_model(sys.argv[1]), form, "cpu", cache_dir=Path(sys.argv[2])), threads_per_run=1, pad_id=0
+    prepare_variant(open_model(sys.argv[1]), variant, "cpu", cache_dir=Path(sys.argv[2])), threads_per_run=1, pad_id=0
 )
 ticket = Ticket(RawRecord(Partition("", 0), 0, None, None), 0.0)
 ids = np.full(150, 7, np.int32)
@@ -228,13 +228,16 @@ print(answered, result.fits_tokens, again.fits_tokens)
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not hold a process to a limit of address space")
 @pytest.mark.parametrize(
-    "form", [form.name for form in forms_for("cpu") if form.problem() is None and not form.reduced]
+    "variant", [variant.name for variant in variants_for("cpu") if variant.problem() is None and not variant.reduced]
 )
-def test_a_real_lack_of_memory_on_the_cpu_costs_no_window(form: str, tmp_path: Path) -> None:
+def test_a_real_lack_of_memory_on_the_cpu_costs_no_window(variant: str, tmp_path: Path) -> None:
     """A process held to 200 MB more than it has gets 1,024 windows through, and what then fits, fits again."""
     model = Path(__file__).parent.parent / "data" / "reference" / "bert"
     done = subprocess.run(
-        [sys.executable, "-c", REALLY_OUT_OF_MEMORY, model, tmp_path, form], capture_output=True, text=True, check=False
+        [sys.executable, "-c", REALLY_OUT_OF_MEMORY, model, tmp_path, variant],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     answered, fits_tokens, again = done.stdout.split()

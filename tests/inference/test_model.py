@@ -20,7 +20,7 @@ from enricher.inference.graph.builder import BUILDER_VERSION
 from enricher.inference.graph.padded import PaddedFloat32
 from enricher.inference.run import model
 from enricher.inference.run.device import cuda_problem, open_session
-from enricher.inference.run.model import open_model, prepare, prepare_form
+from enricher.inference.run.model import open_model, prepare, prepare_variant
 
 if TYPE_CHECKING:
     from enricher.inference.run.model import PreparedModel
@@ -37,7 +37,7 @@ def _full_disk(*_: object) -> NoReturn:
 
 
 def test_the_second_time_nothing_is_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The graph is found by digest, form and builder."""
+    """The graph is found by digest, variant and builder."""
     first = _prepare(tmp_path)
     monkeypatch.setattr(model, "build", None)
     assert first == _prepare(tmp_path)
@@ -111,7 +111,7 @@ def test_a_graph_is_as_private_as_its_model(tmp_path: Path, name: str) -> None:
     """A file of the model that others may not read is in no graph that they may."""
     folder = Path(shutil.copytree(REFERENCE / "bert", tmp_path / "private"))
     (folder / name).chmod(0o600)
-    path = prepare_form(open_model(folder), PaddedFloat32(), "cpu", cache_dir=tmp_path / "cache").onnx_path
+    path = prepare_variant(open_model(folder), PaddedFloat32(), "cpu", cache_dir=tmp_path / "cache").onnx_path
     assert {0o600} == {stat.S_IMODE(each.stat().st_mode) for each in path.parent.iterdir()}
     assert [0o700, 0o700] == [stat.S_IMODE(each.stat().st_mode) for each in (path.parent, tmp_path / "cache")]
 

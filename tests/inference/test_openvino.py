@@ -1,4 +1,4 @@
-"""The bf16 form and OpenVINO, which runs it: where they are refused, and that what runs is bf16 and nothing else."""
+"""The bf16 variant and OpenVINO, which runs it: where they are refused, and that what runs is bf16 and nothing else."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from support.answers import WindowLabels, by_window
 
 from enricher.errors import ModelError
 from enricher.inference.checkpoint.folder import Checkpoint
-from enricher.inference.graph.catalogue import form_named
-from enricher.inference.graph.openvino import PaddedBfloat16, RoundedFloat32
-from enricher.inference.graph.packed_cpu import GatheredFloat32
+from enricher.inference.graph.catalogue import variant_named
+from enricher.inference.graph.openvino import OpenVinoBfloat16, OpenVinoFloat32
+from enricher.inference.graph.packed_cpu import PackedFloat32
 from enricher.inference.graph.padded import PaddedFloat32
 from enricher.inference.run import openvino_session
 from enricher.inference.run.device import open_session
 from enricher.inference.run.engine import OnnxEngine
-from enricher.inference.run.model import open_model, prepare_form
+from enricher.inference.run.model import open_model, prepare_variant
 from enricher.inference.run.selection import choose
 from enricher.records import Batch, WindowFailure
 
@@ -35,26 +35,26 @@ if TYPE_CHECKING:
     MakeWindow = Callable[[Sequence[int]], Window]
 
 REFERENCE = Path(__file__).parent.parent / "data" / "reference"
-needs_bf16 = pytest.mark.skipif(PaddedBfloat16().problem() is not None, reason=f"{PaddedBfloat16().problem()}")
+needs_bf16 = pytest.mark.skipif(OpenVinoBfloat16().problem() is not None, reason=f"{OpenVinoBfloat16().problem()}")
 
 
 @pytest.fixture(scope="module")
 def bf16_engine(tmp_path_factory: pytest.TempPathFactory) -> OnnxEngine:
     """The embedded model in bf16, two threads."""
-    model = prepare_form(open_model(None), PaddedBfloat16(), "cpu", cache_dir=tmp_path_factory.mktemp("bf16"))
+    model = prepare_variant(open_model(None), OpenVinoBfloat16(), "cpu", cache_dir=tmp_path_factory.mktemp("bf16"))
     return OnnxEngine(model, threads_per_run=1, pad_id=0, concurrency=2)
 
 
 def test_openvino_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """The message says what to install."""
     monkeypatch.setattr(openvino_session, "installed", lambda: False)
-    assert "pip install openvino" in (PaddedBfloat16().problem() or "")
+    assert "pip install openvino" in (OpenVinoBfloat16().problem() or "")
 
 
 def test_openvino_that_does_not_load_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """Installing it again would hardly help."""
     monkeypatch.setattr(openvino_session, "capabilities", lambda: None)
-    assert "does not load" in (PaddedBfloat16().problem() or "")
+    assert "does not load" in (OpenVinoBfloat16().problem() or "")
 
 
 needs_openvino = pytest.mark.skipif(not openvino_session.installed(), reason="OpenVINO is not installed")
@@ -76,36 +76,36 @@ def test_openvino_tells_nobody_that_it_runs(tmp_path: Path) -> None:
 def test_a_processor_without_bf16_units_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """OpenVINO would run bf16 there too, slower than float32."""
     monkeypatch.setattr(openvino_session, "capabilities", lambda: ["FP32", "INT8", "BIN"])
-    assert "no bf16 units" in (PaddedBfloat16().problem() or "")
+    assert "no bf16 units" in (OpenVinoBfloat16().problem() or "")
     monkeypatch.setattr(openvino_session, "capabilities", lambda: ["BF16", "FP32", "INT8", "BIN"])
-    assert PaddedBfloat16().problem() is None
+    assert OpenVinoBfloat16().problem() is None
 
 
 def test_float32_runs_without_openvino_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """By ONNX Runtime, a little slower: for auto and by name. With it, OpenVINO is the faster one."""
     monkeypatch.setattr(openvino_session, "installed", lambda: True)
     monkeypatch.setattr(openvino_session, "capabilities", lambda: ["FP32"])
-    assert form_named("cpu", "fp32") == RoundedFloat32()
+    assert variant_named("cpu", "fp32") == OpenVinoFloat32()
     monkeypatch.setattr(openvino_session, "installed", lambda: False)
-    assert form_named("cpu", "fp32") == GatheredFloat32()
-    assert "pip install openvino" in (RoundedFloat32().problem() or "")
-    assert choose(Checkpoint.open(REFERENCE / "bert"), "cpu", "fp32").form == GatheredFloat32()
+    assert variant_named("cpu", "fp32") == PackedFloat32()
+    assert "pip install openvino" in (OpenVinoFloat32().problem() or "")
+    assert choose(Checkpoint.open(REFERENCE / "bert"), "cpu", "fp32").variant == PackedFloat32()
 
 
 @pytest.mark.parametrize(
-    ("form", "longest", "rounded"),
-    [(PaddedBfloat16(), 17, 32), (RoundedFloat32(), 17, 20), (RoundedFloat32(), 65, 72)],
+    ("variant", "longest", "rounded"),
+    [(OpenVinoBfloat16(), 17, 32), (OpenVinoFloat32(), 17, 20), (OpenVinoFloat32(), 65, 72)],
 )
 def test_lengths_are_rounded_up_and_counted_so(
-    form: RoundedFloat32, longest: int, rounded: int, window: MakeWindow
+    variant: OpenVinoFloat32, longest: int, rounded: int, window: MakeWindow
 ) -> None:
     """What is fed, and what the counters is told, is what the device computes; answers are read past it."""
     windows = [window([2, 9, 3]), window([2] * longest)]
-    feeds = form.feeds(windows, pad_id=5)
+    feeds = variant.feeds(windows, pad_id=5)
     assert (2, rounded) == feeds["input_ids"].shape
-    assert 2 * rounded == form.padded_tokens(windows)
+    assert 2 * rounded == variant.padded_tokens(windows)
     assert ([3, longest], 5) == (feeds["lengths"].tolist(), feeds["input_ids"][1, longest])
-    assert [0, rounded] == list(form.starts(windows, (2, rounded)))
+    assert [0, rounded] == list(variant.starts(windows, (2, rounded)))
 
 
 _FIRST_RUNS = """
@@ -129,7 +129,7 @@ for thread in threads: thread.join()
 @needs_openvino
 def test_the_first_runs_of_a_process_may_begin_at_once(tmp_path: Path) -> None:
     """They hung for ever in two starts of five, each in the other's way. One process can begin only once: so several."""
-    model = prepare_form(Checkpoint.open(REFERENCE / "bert"), RoundedFloat32(), "cpu", cache_dir=tmp_path)
+    model = prepare_variant(Checkpoint.open(REFERENCE / "bert"), OpenVinoFloat32(), "cpu", cache_dir=tmp_path)
     command = [sys.executable, "-c", _FIRST_RUNS, str(model.onnx_path)]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     with ThreadPoolExecutor(2) as pool:
@@ -141,10 +141,10 @@ def test_the_first_runs_of_a_process_may_begin_at_once(tmp_path: Path) -> None:
 def test_what_runs_is_bf16(tmp_path: Path, window: MakeWindow) -> None:
     """Logits differ from float32's as bf16's do: by more than float32's own rounding, and by less than the tolerance."""
     logits = []
-    for form in (PaddedFloat32(), PaddedBfloat16()):
-        model = prepare_form(Checkpoint.open(REFERENCE / "bert"), form, "cpu", cache_dir=tmp_path)
-        session = open_session(model.onnx_path, form.runtime, threads_per_run=1)
-        logits.append(session.run(["logits"], form.feeds([window(range(16))], 0))[0])
+    for variant in (PaddedFloat32(), OpenVinoBfloat16()):
+        model = prepare_variant(Checkpoint.open(REFERENCE / "bert"), variant, "cpu", cache_dir=tmp_path)
+        session = open_session(model.onnx_path, variant.runtime, threads_per_run=1)
+        logits.append(session.run(["logits"], variant.feeds([window(range(16))], 0))[0])
     difference = np.abs(logits[0] - logits[1]).max() / np.abs(logits[0]).max()
     assert 1e-4 < difference < 2e-2
 

@@ -1,4 +1,4 @@
-"""The packed form on a real GPU. Not run by whoever has none: nothing here has a CPU in its place."""
+"""The packed variant on a real GPU. Not run by whoever has none: nothing here has a CPU in its place."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from enricher.inference.checkpoint.folder import Checkpoint
 from enricher.inference.graph.packed_cuda import PackedFloat16
 from enricher.inference.run.device import cuda_problem, open_session
 from enricher.inference.run.engine import OnnxEngine
-from enricher.inference.run.model import open_model, prepare_form
+from enricher.inference.run.model import open_model, prepare_variant
 from enricher.records import Batch
 from tools.bench.gpu.kernels import UNFUSED, kernels_of
 
@@ -39,10 +39,10 @@ def test_the_real_kernels_give_the_reference_logits(
     rows = zip(reference["input_ids"], reference["lengths"], strict=True)
     windows = [window(ids[:length].tolist()) for ids, length in rows]
     expected = reference["logits"][reference["attention_mask"].astype(bool)]
-    form = PackedFloat16(precision=precision)
-    path = prepare_form(Checkpoint.open(REFERENCE / family), form, "cuda", cache_dir=cache_dir).onnx_path
+    variant = PackedFloat16(precision=precision)
+    path = prepare_variant(Checkpoint.open(REFERENCE / family), variant, "cuda", cache_dir=cache_dir).onnx_path
     session = open_session(path, "cuda", threads_per_run=1)
-    logits, labels, scores = session.run(["logits", "labels", "scores"], form.feeds(windows, pad_id=0))
+    logits, labels, scores = session.run(["logits", "labels", "scores"], variant.feeds(windows, pad_id=0))
     largest, limit = np.abs(expected).max(), LIMITS[precision]
     assert np.isfinite(scores).all()
     assert np.abs(expected - logits).max() < limit * largest
@@ -52,16 +52,16 @@ def test_the_real_kernels_give_the_reference_logits(
 
 def test_attention_is_fused_in_every_layer(pud_windows: list[Window], cache_dir: Path) -> None:
     """ONNX Runtime names its kernels: one per layer, and none of them is the unfused one."""
-    checkpoint, form = open_model(None), PackedFloat16()
-    path = prepare_form(checkpoint, form, "cuda", cache_dir=cache_dir).onnx_path
-    kernels = kernels_of(path, form.feeds(pud_windows[:64], pad_id=0), dry=False)
+    checkpoint, variant = open_model(None), PackedFloat16()
+    path = prepare_variant(checkpoint, variant, "cuda", cache_dir=cache_dir).onnx_path
+    kernels = kernels_of(path, variant.feeds(pud_windows[:64], pad_id=0), dry=False)
     assert UNFUSED not in kernels
     assert sum(kernels.values()) >= checkpoint.config.layers
 
 
 def test_the_engine_answers_as_the_reference_does(pud_windows: list[Window], cache_dir: Path) -> None:
     """All gold sentences of the embedded model on two threads' session: at least 99.9 % of labels are PyTorch's."""
-    model = prepare_form(open_model(None), PackedFloat16(), "cuda", cache_dir=cache_dir)
+    model = prepare_variant(open_model(None), PackedFloat16(), "cuda", cache_dir=cache_dir)
     engine = OnnxEngine(model, threads_per_run=1, pad_id=0, concurrency=2)
     engine.warm_up()
     results = [

@@ -1,4 +1,4 @@
-"""Every form against PyTorch's float32 logits, for every family.
+"""Every variant against PyTorch's float32 logits, for every family.
 
 `scripts/test tests/inference/test_parity.py -s` prints the table.
 """
@@ -15,27 +15,27 @@ from support.layout import rows_of
 
 from enricher.inference.checkpoint.families import FAMILIES
 from enricher.inference.checkpoint.folder import Checkpoint
-from enricher.inference.graph.catalogue import forms_for
+from enricher.inference.graph.catalogue import variants_for
 from enricher.inference.run.device import open_session
-from enricher.inference.run.model import prepare_form
+from enricher.inference.run.model import prepare_variant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from enricher.inference.graph.variants import Form
+    from enricher.inference.graph.variants import Variant
     from enricher.records import Float32Array, Window
 
     MakeWindow = Callable[[Sequence[int]], Window]
 
 REFERENCE = Path(__file__).parent.parent / "data" / "reference"
-FORMS = [form for form in forms_for("cpu") if form.problem() is None]
+VARIANTS = [variant for variant in variants_for("cpu") if variant.problem() is None]
 LIMITS = {"fp32": 1e-4, "bf16": 2e-2, "int8": np.inf}
 """Largest difference of a logit allowed, relative to the largest one. int8 has none: its gate judges it by what it finds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One family in one form."""
+    """One family in one variant."""
 
     largest_difference: float
     other_labels: int
@@ -47,23 +47,23 @@ def table() -> Iterator[dict[tuple[str, str], Row]]:
     """Filled by the tests, printed when they are through."""
     rows: dict[tuple[str, str], Row] = {}
     yield rows
-    print(f"\n{'family':<12} {'form':<14} {'largest difference':>18}  labels that differ")
-    for (family, form), row in sorted(rows.items()):
-        print(f"{family:<12} {form:<14} {row.largest_difference:>18.1e}  {row.other_labels} of {row.tokens}")
+    print(f"\n{'family':<12} {'variant':<14} {'largest difference':>18}  labels that differ")
+    for (family, variant), row in sorted(rows.items()):
+        print(f"{family:<12} {variant:<14} {row.largest_difference:>18.1e}  {row.other_labels} of {row.tokens}")
 
 
-@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
 @pytest.mark.parametrize("family", sorted(FAMILIES))
-def test_a_form_gives_the_reference_logits_of_a_family(
-    family: str, form: Form, cache_dir: Path, window: MakeWindow, table: dict[tuple[str, str], Row]
+def test_a_variant_gives_the_reference_logits_of_a_family(
+    family: str, variant: Variant, cache_dir: Path, window: MakeWindow, table: dict[tuple[str, str], Row]
 ) -> None:
     """In one batch of lengths from 1 to the maximum; labels differ only where two logits are within the tolerance."""
     windows, expected = ragged(family, window)
-    logits, labels, scores = answers(family, form, windows, cache_dir)
+    logits, labels, scores = answers(family, variant, windows, cache_dir)
     assert all(np.isfinite(each).all() for each in (logits, scores))
-    largest, limit = np.abs(expected).max(), LIMITS[form.precision]
+    largest, limit = np.abs(expected).max(), LIMITS[variant.precision]
     difference, other = float(np.abs(expected - logits).max() / largest), labels != expected.argmax(-1)
-    table[family, form.name] = Row(difference, int(other.sum()), len(labels))
+    table[family, variant.name] = Row(difference, int(other.sum()), len(labels))
     assert difference < limit
     gap = np.diff(np.sort(expected, axis=-1)[:, -2:], axis=-1)[:, 0]
     assert (gap[other] < 2 * min(limit, 1.0) * largest).all()
@@ -85,9 +85,9 @@ def ragged(family: str, window: MakeWindow) -> tuple[list[Window], Float32Array]
     return [window(ids[:length].tolist()) for ids, length in rows], reference["logits"][real]
 
 
-def answers(family: str, form: Form, windows: list[Window], cache_dir: Path) -> list[Float32Array]:
+def answers(family: str, variant: Variant, windows: list[Window], cache_dir: Path) -> list[Float32Array]:
     """Logits, labels and scores of all tokens of one batch."""
-    model = prepare_form(Checkpoint.open(REFERENCE / family), form, "cpu", cache_dir=cache_dir)
-    session = open_session(model.onnx_path, form.runtime, threads_per_run=2)
-    outputs = session.run(["logits", "labels", "scores"], form.feeds(windows, pad_id=0))
-    return [np.concatenate(rows_of(form, output, windows)) for output in outputs]
+    model = prepare_variant(Checkpoint.open(REFERENCE / family), variant, "cpu", cache_dir=cache_dir)
+    session = open_session(model.onnx_path, variant.runtime, threads_per_run=2)
+    outputs = session.run(["logits", "labels", "scores"], variant.feeds(windows, pad_id=0))
+    return [np.concatenate(rows_of(variant, output, windows)) for output in outputs]

@@ -135,7 +135,7 @@ def entities_of(tokenizer: ArticleTokenizer, text: str, label: int) -> list[tupl
     ],
 )
 def test_words_of_one_character_are_one_word(text: str, expected: list[str], tmp_path: Path) -> None:
-    """U+FDFA is four words in Unicode's compatibility form: as four entities they would stand in one place."""
+    """U+FDFA is four words in Unicode's compatibility variant: as four entities they would stand in one place."""
     tokenizer = ours(tmp_path / "model", unigram())
     found = entities_of(tokenizer, text, label=1)
     assert expected == [each for _, _, each in found]

@@ -16,9 +16,9 @@ from enricher.core.decoding import LabelScheme
 from enricher.core.windowing import WindowCutter
 from enricher.errors import ModelError
 from enricher.inference.checkpoint.folder import Checkpoint
-from enricher.inference.graph.packed_cpu import GatheredFloat32
+from enricher.inference.graph.packed_cpu import PackedFloat32
 from enricher.inference.run.engine import OnnxEngine
-from enricher.inference.run.model import prepare_form
+from enricher.inference.run.model import prepare_variant
 from enricher.inference.tokenizer.articles import ArticleTokenizer
 from enricher.records import (
     Article,
@@ -177,7 +177,7 @@ def test_a_model_that_is_padded_by_its_file_runs_like_any_other(tmp_path: Path) 
     tokenizer.enable_truncation(max_length=4)
     ours = loaded(tmp_path / "model", tokenizer)
     assert ((2,), (3,)) == (ours.specials_before, ours.specials_after)
-    model = prepare_form(Checkpoint.open(tmp_path / "model"), GatheredFloat32(), "cpu", cache_dir=tmp_path / "cache")
+    model = prepare_variant(Checkpoint.open(tmp_path / "model"), PackedFloat32(), "cpu", cache_dir=tmp_path / "cache")
     article = Article("1", "", "Anna in Rom " * 5)
     (tokens,) = ours.tokenize([article])
     assert isinstance(tokens, TokenizedArticle)

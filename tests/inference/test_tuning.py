@@ -11,21 +11,21 @@ from enricher.inference.graph.padded import PaddedFloat32
 from enricher.inference.run import tuning as tuning_module
 from enricher.inference.run.advice import Advice
 from enricher.inference.run.device import available_cores
-from enricher.inference.run.model import PreparedModel, open_model, prepare_form
+from enricher.inference.run.model import PreparedModel, open_model, prepare_variant
 from enricher.inference.run.tuning import Tuning, tuning_for, write_tuning
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> PreparedModel:
     """The embedded model, padded."""
-    return prepare_form(open_model(None), PaddedFloat32(), "cpu", cache_dir=tmp_path_factory.mktemp("graphs"))
+    return prepare_variant(open_model(None), PaddedFloat32(), "cpu", cache_dir=tmp_path_factory.mktemp("graphs"))
 
 
 def _tuning(model: PreparedModel, **changes: object) -> Tuning:
     made = Tuning(
         model_name=model.checkpoint.name,
         model_digest=model.checkpoint.digest,
-        form=model.form.name,
+        variant=model.variant.name,
         device="cpu",
         provider=model.provider,
         processor=processor_name("cpu"),

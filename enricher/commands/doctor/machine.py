@@ -102,14 +102,14 @@ def _device(settings: Settings, model: Model) -> Finding:
 
 
 def _precision(settings: Settings, model: Model) -> Finding:
-    """Which form and why; a warning where something faster lacks nothing but its report."""
+    """Which variant and why; a warning where something faster lacks nothing but its report."""
     from enricher.inference.run.selection import missing_reports  # noqa: PLC0415  it imports ONNX Runtime
 
     prepared, asked = model.prepared, settings.model.precision
     faster = "".join(f"; not {name}: {why}" for name, why in prepared.rejected)
-    seen = f"{model.card.precision} ({prepared.form.name}; precision {asked}: {prepared.reason}){faster}"
+    seen = f"{model.card.precision} ({prepared.variant.name}; precision {asked}: {prepared.reason}){faster}"
     missing = missing_reports(prepared.checkpoint, prepared.device, settings.model.cache_dir)
-    if asked == "auto" and not prepared.form.reduced and missing:
+    if asked == "auto" and not prepared.variant.reduced and missing:
         advice = f"A faster precision runs here and was never checked: {missing[0]}"
         return _say.warn("precision", seen, advice)
     return _say.ok("precision", seen)

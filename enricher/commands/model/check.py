@@ -18,7 +18,7 @@ from enricher.commands.model.arguments import (
     LimitOption,
     Precision,
 )
-from enricher.commands.model.gating import Checked, check_form, read_gold_set, reasons_of, verdicts_table
+from enricher.commands.model.gating import Checked, check_variant, read_gold_set, reasons_of, verdicts_table
 from enricher.commands.model.kept import DryRunOption, UndoOption, folder_in_cache, remove_kept
 from enricher.errors import ModelError, SettingsError
 from enricher.runtime.devices import parse_device
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from enricher.inference.checkpoint.folder import Checkpoint
-    from enricher.inference.graph.variants import Form
+    from enricher.inference.graph.variants import Variant
     from enricher.inference.run.device import Device
 
 
@@ -65,11 +65,11 @@ def model_check(
         remove_kept(in_cache, "gate-*")
         return
     checked: list[Checked] = []
-    for form in _forms(checkpoint, on, precision):
+    for variant in _variants(checkpoint, on, precision):
         checked.append(
-            check_form(
+            check_variant(
                 checkpoint,
-                form,
+                variant,
                 on,
                 gold=gold_set,
                 limit_points=limit_points,
@@ -85,20 +85,20 @@ def model_check(
         raise typer.Exit(ModelError.exit_code)
 
 
-def _forms(checkpoint: Checkpoint, device: Device, precision: Precision) -> Sequence[Form]:
+def _variants(checkpoint: Checkpoint, device: Device, precision: Precision) -> Sequence[Variant]:
     """What to check, fastest first; at least one. Raises ModelError, SettingsError."""
-    from enricher.inference.graph.catalogue import forms_for  # noqa: PLC0415  it imports ONNX Runtime
-    from enricher.inference.run.selection import named_form, problem_of  # noqa: PLC0415  the same
+    from enricher.inference.graph.catalogue import variants_for  # noqa: PLC0415  it imports ONNX Runtime
+    from enricher.inference.run.selection import named_variant, problem_of  # noqa: PLC0415  the same
 
     if precision == "fp32":
         message = "fp32 is what the others are compared with: it needs no report"
         raise SettingsError(message)
-    asked = forms_for(device) if precision == "auto" else [named_form(checkpoint, device, precision)]
-    reduced = [form for form in asked if form.reduced]
-    runnable = [form for form in reduced if problem_of(checkpoint, form) is None]
+    asked = variants_for(device) if precision == "auto" else [named_variant(checkpoint, device, precision)]
+    reduced = [variant for variant in asked if variant.reduced]
+    runnable = [variant for variant in reduced if problem_of(checkpoint, variant) is None]
     if not runnable:
-        why = "; ".join(f"{form.name}: {problem_of(checkpoint, form)}" for form in reduced)
-        message = f"nothing to check on this machine: {why}. A report is made on a machine that runs the form."
+        why = "; ".join(f"{variant.name}: {problem_of(checkpoint, variant)}" for variant in reduced)
+        message = f"nothing to check on this machine: {why}. A report is made on a machine that runs the variant."
         raise ModelError(message)
     return runnable
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from enricher.inference.checkpoint.folder import Checkpoint
     from enricher.inference.gate.gold import GoldSet
     from enricher.inference.gate.report import GateReport
-    from enricher.inference.graph.variants import Form
+    from enricher.inference.graph.variants import Variant
     from enricher.inference.run.device import Device
 
 
@@ -29,9 +29,9 @@ class Checked:
     path: Path | None
 
 
-def check_form(
+def check_variant(
     checkpoint: Checkpoint,
-    form: Form,
+    variant: Variant,
     device: Device,
     *,
     gold: GoldSet,
@@ -49,7 +49,7 @@ def check_form(
             ticker.tick(lambda: f"{stage}: {done:,} of {windows:,} windows")
 
         gate = Gate(gold, limit_points, cache_dir, progress, device_id)
-        report = gate.check(checkpoint, form, device)
+        report = gate.check(checkpoint, variant, device)
     if keep_in is None:
         return Checked(report, None)
     path = keep(report, [keep_in])
@@ -59,7 +59,7 @@ def check_form(
 
 def reasons_of(report: GateReport) -> Iterator[str]:
     """The verdict in lines for people."""
-    yield f"{report.bound_to.form} {'passed' if report.passed else 'failed'}:"
+    yield f"{report.bound_to.variant} {'passed' if report.passed else 'failed'}:"
     for reason in report.reasons:
         yield f"  - {escape(reason)}"
 
@@ -73,12 +73,12 @@ def read_gold_set(path: Path | None) -> GoldSet:
 
 def verdicts_table(reports: Sequence[GateReport]) -> Table:
     """A line per set of texts of each report."""
-    table = Table("form", "text", "F1 fp32", "F1", "points", "labels equal", "spans", "largest logit", "verdict")
+    table = Table("variant", "text", "F1 fp32", "F1", "points", "labels equal", "spans", "largest logit", "verdict")
     for report in reports:
         verdict = "[green]passed[/]" if report.passed else "[bold red]failed[/]"
         for number, each in enumerate(report.comparisons):
             table.add_row(
-                report.bound_to.form if number == 0 else "",
+                report.bound_to.variant if number == 0 else "",
                 each.name,
                 f"{each.overall.reference.f1:.4f}",
                 f"{each.overall.reduced.f1:.4f}",

@@ -32,7 +32,7 @@ def model_inspect(
     from enricher.inference.run.model import open_model  # noqa: PLC0415  the same
 
     checkpoint = open_model(folder)
-    facts = {**_facts(checkpoint), "forms": _forms(checkpoint, resolve_device(device))}
+    facts = {**_facts(checkpoint), "variants": _variants(checkpoint, resolve_device(device))}
     if as_json:
         sys.stdout.write(orjson.dumps(facts, option=orjson.OPT_INDENT_2).decode() + "\n")
     else:
@@ -70,24 +70,25 @@ def _facts(checkpoint: Checkpoint) -> dict[str, Any]:
     }
 
 
-def _forms(checkpoint: Checkpoint, device: Device) -> list[dict[str, Any]]:
-    """Every form of the device: whether it may serve, and why (not)."""
-    from enricher.inference.graph.catalogue import forms_for  # noqa: PLC0415  it imports ONNX Runtime
+def _variants(checkpoint: Checkpoint, device: Device) -> list[dict[str, Any]]:
+    """Every variant of the device: whether it may serve, and why (not)."""
+    from enricher.inference.graph.catalogue import variants_for  # noqa: PLC0415  it imports ONNX Runtime
     from enricher.inference.run.selection import choose, obstacle_to  # noqa: PLC0415  the same
 
     cache_dir = load_settings().model.cache_dir
     chosen = choose(checkpoint, device, "auto", cache_dir=cache_dir)
-    obstacles = [(form, obstacle_to(checkpoint, device, form, cache_dir)) for form in forms_for(device)]
+    obstacles = [(variant, obstacle_to(checkpoint, device, variant, cache_dir)) for variant in variants_for(device)]
     return [
         {
-            "form": form.name,
-            "precision": form.precision,
+            "variant": variant.name,
+            "precision": variant.precision,
             "device": device,
             "may_serve": obstacle is None,
-            "chosen_by_auto": form.name == chosen.form.name,
-            "why": obstacle or (chosen.reason if form.name == chosen.form.name else "it may serve when asked for"),
+            "chosen_by_auto": variant.name == chosen.variant.name,
+            "why": obstacle
+            or (chosen.reason if variant.name == chosen.variant.name else "it may serve when asked for"),
         }
-        for form, obstacle in obstacles
+        for variant, obstacle in obstacles
     ]
 
 
@@ -95,13 +96,13 @@ def _print(facts: dict[str, Any]) -> None:
     console = data_console()
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     for name, value in facts.items():
-        if name not in {"forms", "manifest_problems"} and value is not None:
+        if name not in {"variants", "manifest_problems"} and value is not None:
             shown = ", ".join(value) if isinstance(value, list) else str(value)
             table.add_row(f"[cyan]{name.replace('_', ' ')}[/]", escape(shown))
     console.print(table)
-    forms = Table("form", "precision", "may serve", "auto", "why")
-    for form in facts["forms"]:
-        serves = "[green]yes[/]" if form["may_serve"] else "[yellow]no[/]"
-        star = "[green]*[/]" if form["chosen_by_auto"] else ""
-        forms.add_row(form["form"], form["precision"], serves, star, escape(form["why"]))
-    console.print(forms)
+    variants = Table("variant", "precision", "may serve", "auto", "why")
+    for variant in facts["variants"]:
+        serves = "[green]yes[/]" if variant["may_serve"] else "[yellow]no[/]"
+        star = "[green]*[/]" if variant["chosen_by_auto"] else ""
+        variants.add_row(variant["variant"], variant["precision"], serves, star, escape(variant["why"]))
+    console.print(variants)

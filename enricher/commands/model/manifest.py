@@ -32,7 +32,7 @@ class Manifest(BaseModel):
     revision: str | None = Field(description="Commit of the hub, where it came from there.")
     model_digest: str = Field(description="sha256 (hex) of config, weights and tokenizer, as in every record.")
     device: str
-    form: str = Field(description="What a worker's `auto` takes on the machine where it was prepared.")
+    variant: str = Field(description="What a worker's `auto` takes on the machine where it was prepared.")
     precision: str
     enricher: str
     created_at: str = Field(description="UTC, ISO 8601.")

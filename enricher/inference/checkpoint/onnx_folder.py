@@ -46,7 +46,7 @@ class OnnxModel(Checkpoint):
 
     @property
     def max_window_tokens(self) -> int:
-        """As config.json says, cut to a multiple of what forms round lengths up to, so that none goes beyond."""
+        """As config.json says, cut to a multiple of what variants round lengths up to, so that none goes beyond."""
         return (self.config.max_position_embeddings - self.first_position) // LENGTH_STEP_TOKENS * LENGTH_STEP_TOKENS
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Ways to put the same windows into batches: what a form answers must not depend on which one it is."""
+"""Ways to put the same windows into batches: what a variant answers must not depend on which one it is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gate: fp32 (plain and padded) and a reduced form of one checkpoint over the same gold set -> a report.
+"""The gate: fp32 (plain and padded) and a reduced variant of one checkpoint over the same gold set -> a report.
 
 Does the steps in order; what each does is in its own file. `keep` puts a report where a worker finds it.
 """
@@ -17,19 +17,19 @@ from enricher.inference.gate.gold import GoldSet, joined
 from enricher.inference.gate.machine import processor_features, processor_name
 from enricher.inference.gate.measure import compare, composition
 from enricher.inference.gate.report import Binding, Comparison, Composition, GateReport, write_report
-from enricher.inference.gate.runs import FormRunner, Progress, Run, tokenized, tokenizer_of
+from enricher.inference.gate.runs import Progress, Run, VariantRunner, tokenized, tokenizer_of
 from enricher.inference.gate.verdict import judge
 from enricher.inference.graph.builder import BUILDER_VERSION
 from enricher.inference.graph.cache import written_to_first
 from enricher.inference.graph.padded import PaddedFloat32
-from enricher.inference.run.model import prepare_form
+from enricher.inference.run.model import prepare_variant
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from enricher.inference.checkpoint.folder import Checkpoint
-    from enricher.inference.graph.variants import Form
+    from enricher.inference.graph.variants import Variant
     from enricher.inference.run.device import Device
     from enricher.inference.run.model import PreparedModel
     from enricher.records import Int32Array
@@ -40,7 +40,7 @@ _USUAL = 1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Measured:
-    """What one form says about the gold set: a run for each of COMPOSITIONS, and one on documents."""
+    """What one variant says about the gold set: a run for each of COMPOSITIONS, and one on documents."""
 
     model: PreparedModel
     runs: tuple[Run, ...]
@@ -51,7 +51,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """What a form is measured with. `cache_dir` takes the graphs; `progress` is called from the thread that checks."""
+    """What a variant is measured with. `cache_dir` takes the graphs; `progress` is called from the thread that checks."""
 
     gold: GoldSet
     limit_points: float
@@ -61,16 +61,16 @@ class Gate:
     """On which GPU, where there are several."""
 
     def reference(self, checkpoint: Checkpoint, device: Device) -> Measured:
-        """What fp32 says. Worth keeping where several forms of one model are checked."""
+        """What fp32 says. Worth keeping where several variants of one model are checked."""
         return self.measured(checkpoint, PaddedFloat32(runtime=device), device)
 
     def check(
-        self, checkpoint: Checkpoint, form: Form, device: Device, reference: Measured | None = None
+        self, checkpoint: Checkpoint, variant: Variant, device: Device, reference: Measured | None = None
     ) -> GateReport:
-        """Measure and judge `form`. Blocks: half a minute for a small model. Raises ModelError, FatalError."""
-        pair = (reference or self.reference(checkpoint, device), self.measured(checkpoint, form, device))
+        """Measure and judge `variant`. Blocks: half a minute for a small model. Raises ModelError, FatalError."""
+        pair = (reference or self.reference(checkpoint, device), self.measured(checkpoint, variant, device))
         comparisons, compositions = self._compared(*pair), self._composed(*pair)
-        verdict = judge(comparisons, compositions, form.name, self.limit_points)
+        verdict = judge(comparisons, compositions, variant.name, self.limit_points)
         return GateReport(
             passed=verdict.passed,
             reasons=verdict.reasons,
@@ -80,14 +80,14 @@ class Gate:
             compositions=compositions,
         )
 
-    def measured(self, checkpoint: Checkpoint, form: Form, device: Device) -> Measured:
-        """All runs of one form. Raises ModelError, FatalError."""
-        model = prepare_form(checkpoint, form, device, cache_dir=self.cache_dir, device_id=self.device_id)
-        runner, tokenizer = FormRunner(model, self.progress), tokenizer_of(checkpoint)
+    def measured(self, checkpoint: Checkpoint, variant: Variant, device: Device) -> Measured:
+        """All runs of one variant. Raises ModelError, FatalError."""
+        model = prepare_variant(checkpoint, variant, device, cache_dir=self.cache_dir, device_id=self.device_id)
+        runner, tokenizer = VariantRunner(model, self.progress), tokenizer_of(checkpoint)
         sentences = tokenized(checkpoint, tokenizer, self.gold.texts)
         documents = tokenized(checkpoint, tokenizer, joined(self.gold.texts))
-        runs = tuple(runner.run(sentences, batching, f"{form.name}, {name}") for name, batching in COMPOSITIONS)
-        on_documents = runner.run(documents, COMPOSITIONS[_USUAL][1], f"{form.name}, documents")
+        runs = tuple(runner.run(sentences, batching, f"{variant.name}, {name}") for name, batching in COMPOSITIONS)
+        on_documents = runner.run(documents, COMPOSITIONS[_USUAL][1], f"{variant.name}, documents")
         return Measured(model, runs, on_documents, (sentences.lengths_tokens, documents.lengths_tokens))
 
     def _compared(self, reference: Measured, reduced: Measured) -> tuple[Comparison, ...]:
@@ -98,10 +98,10 @@ class Gate:
             compare("documents", documents, of_documents, reference.documents, reduced.documents),
         )
 
-    def _composed(self, *forms: Measured) -> tuple[Composition, ...]:
+    def _composed(self, *variants: Measured) -> tuple[Composition, ...]:
         return tuple(
-            composition(name, each.model.form.name, self.gold.texts, each.runs[0], run)
-            for each in forms
+            composition(name, each.model.variant.name, self.gold.texts, each.runs[0], run)
+            for each in variants
             for (name, _), run in zip(COMPOSITIONS, each.runs, strict=True)
         )
 
@@ -114,10 +114,10 @@ def keep(report: GateReport, folders: Sequence[Path]) -> Path:
 def _binding(model: PreparedModel, gold: GoldSet) -> Binding:
     return Binding(
         model_digest=model.checkpoint.digest,
-        form=model.form.name,
+        variant=model.variant.name,
         builder_version=BUILDER_VERSION,
         model_name=model.checkpoint.name,
-        precision=model.form.precision,
+        precision=model.variant.precision,
         gold_digest=gold.digest,
         gold_name=gold.name,
         onnxruntime=ort.__version__,

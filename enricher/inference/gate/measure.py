@@ -35,7 +35,7 @@ LOWEST_POWER, POWER_STEP, HIGHEST_POWER = -8.0, 0.25, 2.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Both:
-    """Counts by text of both forms, against the same gold entities."""
+    """Counts by text of both variants, against the same gold entities."""
 
     reference: CountArray
     reduced: CountArray
@@ -88,13 +88,13 @@ def compare(
     )
 
 
-def composition(name: str, form: str, gold: Sequence[GoldText], alone: Run, other: Run) -> Composition:
+def composition(name: str, variant: str, gold: Sequence[GoldText], alone: Run, other: Run) -> Composition:
     """What differs when the same windows share batches in another way."""
     expected = [text.entities for text in gold]
     counts = total(count_by_text(_known(other, set(labels_of(expected))), expected))
     return Composition(
         name=name,
-        form=form,
+        variant=variant,
         runs=other.runs,
         changed_labels=int((alone.labels != other.labels).sum()),
         equal_labels=_equal(alone, other),

@@ -1,7 +1,7 @@
 """The gate's report: what is kept beside the model, its schema, and where it lies.
 
 Only data, reading and writing: measuring is measure.py's and judging verdict.py's. A report is bound to the model, the
-form and the builder by which it was measured; what else it names (ONNX Runtime, the processor) is there to be read.
+variant and the builder by which it was measured; what else it names (ONNX Runtime, the processor) is there to be read.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class Binding(_Part):
     """What was measured. A report counts for another run of the gate or of a worker where the first three are equal."""
 
     model_digest: str = Field(description="sha256 (hex) of config, weights and tokenizer, as in every record.")
-    form: str = Field(description="Name of the form, such as `padded-int8`.")
+    variant: str = Field(description="Name of the variant, such as `padded-int8`.")
     builder_version: int = Field(description="Version of the graph builder.")
     model_name: str
     precision: str
     gold_digest: str = Field(description="sha256 (hex) of the gold file.")
     gold_name: str
     onnxruntime: str = Field(description="Version of ONNX Runtime.")
-    provider: str = Field(description="Execution provider that ran the form.")
+    provider: str = Field(description="Execution provider that ran the variant.")
     processor: str = Field(description="Model name of the processor or GPU.")
     processor_features: tuple[str, ...] = Field(description="Those that decide how numbers are multiplied.")
     enricher: str = Field(description="Version of this package.")
@@ -52,18 +52,18 @@ class Agreement(_Part):
 
 
 class Row(_Part):
-    """One type, one length bucket, or everything: both forms and what lies between them."""
+    """One type, one length bucket, or everything: both variants and what lies between them."""
 
     name: str
     reference: Agreement
     reduced: Agreement
-    delta_points: float = Field(description="100 x (F1 of the reduced form - F1 of fp32): below zero is a loss.")
+    delta_points: float = Field(description="100 x (F1 of the reduced variant - F1 of fp32): below zero is a loss.")
     low_points: float = Field(description="2.5 % bound of delta_points, paired bootstrap over texts.")
     high_points: float = Field(description="97.5 % bound.")
 
 
 class Logits(_Part):
-    """The logits of both forms, token by token."""
+    """The logits of both variants, token by token."""
 
     largest_difference: float
     largest_relative: float = Field(description="The same, over the largest logit of fp32.")
@@ -75,7 +75,7 @@ class Logits(_Part):
 
 
 class Comparison(_Part):
-    """One set of texts through both forms."""
+    """One set of texts through both variants."""
 
     name: Literal["sentences", "documents"]
     texts: int
@@ -84,19 +84,19 @@ class Comparison(_Part):
     overall: Row
     by_type: tuple[Row, ...]
     by_length: tuple[Row, ...]
-    spans: Agreement = Field(description="The reduced form's entities against those of fp32.")
+    spans: Agreement = Field(description="The reduced variant's entities against those of fp32.")
     equal_labels: float = Field(description="Share of tokens with the same label.")
     changed_labels: int
     logits: Logits
     not_finite_reference: int = Field(description="NaN or infinite logits and scores of fp32.")
-    not_finite_reduced: int = Field(description="The same of the reduced form.")
+    not_finite_reduced: int = Field(description="The same of the reduced variant.")
 
 
 class Composition(_Part):
     """The same sentences in other batches: what differs from running each window alone."""
 
     name: str = Field(description="How batches were made.")
-    form: str = Field(description="Which form: fp32 is measured too.")
+    variant: str = Field(description="Which variant: fp32 is measured too.")
     runs: int
     changed_labels: int
     equal_labels: float
@@ -115,10 +115,10 @@ class GateReport(_Part):
     comparisons: tuple[Comparison, ...]
     compositions: tuple[Composition, ...]
 
-    def counts_for(self, model_digest: str, form: str, builder_version: int) -> bool:
-        """True where it was measured on this model, in this form, built by this builder."""
+    def counts_for(self, model_digest: str, variant: str, builder_version: int) -> bool:
+        """True where it was measured on this model, in this variant, built by this builder."""
         bound = self.bound_to
-        return (bound.model_digest, bound.form, bound.builder_version) == (model_digest, form, builder_version)
+        return (bound.model_digest, bound.variant, bound.builder_version) == (model_digest, variant, builder_version)
 
 
 def report_schema() -> dict[str, object]:
@@ -126,20 +126,20 @@ def report_schema() -> dict[str, object]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **GateReport.model_json_schema()}
 
 
-def report_path(folder: Path, form: str) -> Path:
-    """The JSON file of a form's report; the page lies beside it."""
-    return folder / f"gate-{form}.json"
+def report_path(folder: Path, variant: str) -> Path:
+    """The JSON file of a variant's report; the page lies beside it."""
+    return folder / f"gate-{variant}.json"
 
 
-def read_reports(folders: list[Path], form: str) -> Iterator[GateReport]:
-    """The readable reports of a form in `folders`. One of another schema, or a broken one, is as good as none."""
+def read_reports(folders: list[Path], variant: str) -> Iterator[GateReport]:
+    """The readable reports of a variant in `folders`. One of another schema, or a broken one, is as good as none."""
     for folder in folders:
         with contextlib.suppress(OSError, ValidationError):
-            yield GateReport.model_validate_json(report_path(folder, form).read_bytes())
+            yield GateReport.model_validate_json(report_path(folder, variant).read_bytes())
 
 
 def write_report(folder: Path, report: GateReport) -> Path:
     """Write the JSON file. Raises OSError where the folder cannot be written."""
-    path = report_path(folder, report.bound_to.form)
+    path = report_path(folder, report.bound_to.variant)
     path.write_text(report.model_dump_json(indent=1) + "\n", encoding="utf-8")
     return path

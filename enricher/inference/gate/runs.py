@@ -1,4 +1,4 @@
-"""Texts through one form, in the real pipeline: tokenizer, windows, the device, decoding. Keeps every number.
+"""Texts through one variant, in the real pipeline: tokenizer, windows, the device, decoding. Keeps every number.
 
 The engine is not used, because it gives labels and scores only, and hides a window that is not finite.
 """
@@ -36,7 +36,7 @@ _OUTPUTS = ["labels", "scores", "logits"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TokenizedTexts:
-    """Texts as every form gets them: tokens, and how windows are cut."""
+    """Texts as every variant gets them: tokens, and how windows are cut."""
 
     articles: tuple[Article, ...]
     tokens: tuple[TokenizedArticle, ...]
@@ -51,7 +51,7 @@ class TokenizedTexts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Run:
-    """What one form says. Arrays join the tokens of all texts, each as the window that owns it has it."""
+    """What one variant says. Arrays join the tokens of all texts, each as the window that owns it has it."""
 
     entities: tuple[tuple[EntitySpan, ...], ...]
     labels: Int32Array
@@ -88,8 +88,8 @@ def tokenized(checkpoint: Checkpoint, tokenizer: ArticleTokenizer, texts: Sequen
     return TokenizedTexts(articles, taken, cutter, tokenizer.pad_id)
 
 
-class FormRunner:
-    """One form of a checkpoint on its device. Raises ModelError where it does not run."""
+class VariantRunner:
+    """One variant of a checkpoint on its device. Raises ModelError where it does not run."""
 
     def __init__(self, model: PreparedModel, progress: Progress) -> None:
         self._model = model
@@ -97,7 +97,7 @@ class FormRunner:
         self._concurrency = default_concurrency(model.device)
         self._session = open_session(
             model.onnx_path,
-            model.form.runtime,
+            model.variant.runtime,
             threads_per_run=1,
             concurrency=self._concurrency,
             device_id=model.device_id,
@@ -125,13 +125,13 @@ class FormRunner:
 
     def _outputs(self, windows: list[Window], pad_id: int) -> tuple[RunLabels, Float32Array]:
         """Labels and scores, and the logits of the same tokens."""
-        form = self._model.form
+        variant = self._model.variant
         try:
-            labels, scores, logits = self._session.run(_OUTPUTS, form.feeds(windows, pad_id))
+            labels, scores, logits = self._session.run(_OUTPUTS, variant.feeds(windows, pad_id))
         except SESSION_ERRORS as error:
-            message = f"{form.name} does not run: {error}"
+            message = f"{variant.name} does not run: {error}"
             raise ModelError(message) from error
-        run = RunLabels(windows, form.starts(windows, labels.shape), labels.reshape(-1), scores.reshape(-1))
+        run = RunLabels(windows, variant.starts(windows, labels.shape), labels.reshape(-1), scores.reshape(-1))
         return run, logits.reshape(-1, logits.shape[-1])
 
     def _entities(self, ticket: Ticket) -> tuple[EntitySpan, ...]:

@@ -1,12 +1,12 @@
 """Figures -> passed or failed, with each reason. The rules are few, and all are here.
 
-A form fails where, against fp32 on the same texts:
+A variant fails where, against fp32 on the same texts:
 
 - its F1 is lower by more than the limit: on the sentences, on the longer documents, or in any composition of batches;
 - a type or a length bucket loses more than the limit beyond chance (the 97.5 % bound of a paired bootstrap is below it);
 - a number is NaN or infinite.
 
-Where the gold set cannot tell, the form fails too: fp32 itself does badly on it, or one entity weighs more than the limit.
+Where the gold set cannot tell, it fails too: fp32 itself does badly on it, or one entity weighs more than the limit.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class Verdict:
 
 
 def judge(
-    comparisons: Sequence[Comparison], compositions: Sequence[Composition], form: str, limit_points: float
+    comparisons: Sequence[Comparison], compositions: Sequence[Composition], variant: str, limit_points: float
 ) -> Verdict:
-    """The verdict on `form`. `compositions` holds those of fp32 as well."""
+    """The verdict on `variant`. `compositions` holds those of fp32 as well."""
     failures = [
         *(reason for each in comparisons for reason in _blind(each, limit_points)),
         *(reason for each in comparisons for reason in _losses(each, limit_points)),
-        *_composition_losses(comparisons[0].overall, compositions, form, limit_points),
+        *_composition_losses(comparisons[0].overall, compositions, variant, limit_points),
         *(reason for each in comparisons for reason in _not_finite(each)),
     ]
     if failures:
@@ -69,18 +69,18 @@ def _losses(comparison: Comparison, limit_points: float) -> Iterator[str]:
 
 
 def _composition_losses(
-    overall: Row, compositions: Sequence[Composition], form: str, limit_points: float
+    overall: Row, compositions: Sequence[Composition], variant: str, limit_points: float
 ) -> Iterator[str]:
     for each in compositions:
         delta_points = 100 * (each.f1 - overall.reference.f1)
-        if each.form == form and delta_points < -limit_points:
+        if each.variant == variant and delta_points < -limit_points:
             yield f"batches {each.name}: F1 {delta_points:+.2f} points, and {limit_points} may be lost"
 
 
 def _not_finite(comparison: Comparison) -> Iterator[str]:
-    for form, count in (("fp32", comparison.not_finite_reference), ("the form", comparison.not_finite_reduced)):
+    for variant, count in (("fp32", comparison.not_finite_reference), ("the variant", comparison.not_finite_reduced)):
         if count:
-            yield f"{comparison.name}: {count} logits or scores of {form} are NaN or infinite"
+            yield f"{comparison.name}: {count} logits or scores of {variant} are NaN or infinite"
 
 
 def _lost(where: str, row: Row, limit_points: float) -> str:

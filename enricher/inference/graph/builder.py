@@ -1,7 +1,7 @@
 """Checkpoint weights -> ONNX graph, operator by operator: no export, no patterns, so nothing fails to fuse in silence.
 
 The encoder is written once. What differs between devices (how tokens of several windows are laid out, how attention
-finds its windows, the type of the numbers) is asked of a `Form`. What each family calls its weights is families.py's.
+finds its windows, the type of the numbers) is asked of a `Variant`. What each family calls its weights is families.py's.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import onnx
 
     from enricher.inference.checkpoint.folder import Checkpoint
-    from enricher.inference.graph.variants import Form
+    from enricher.inference.graph.variants import Variant
     from enricher.records import Float32Array
 
 BUILDER_VERSION = 2
@@ -29,27 +29,27 @@ _HALF_PRECISIONS = frozenset({"fp16"})
 """Written as float16. bf16 and int8 are made of a float32 graph, by OpenVINO and by the quantiser."""
 
 
-def build(checkpoint: Checkpoint, form: Form, writer: OnnxWriter) -> onnx.ModelProto:
-    """The whole model in `form`, weights written as they are reached. Outputs: `logits`, `labels`, `scores`.
+def build(checkpoint: Checkpoint, variant: Variant, writer: OnnxWriter) -> onnx.ModelProto:
+    """The whole model in `variant`, weights written as they are reached. Outputs: `logits`, `labels`, `scores`.
 
-    Their shapes are the form's token dimensions (`[batch, length]` when padded), and `[..., labels]` for the logits.
+    Their shapes are the variant's token dimensions (`[batch, length]` when padded), and `[..., labels]` for the logits.
     Raises ModelError where a weight is missing or has another shape than the configuration says.
     """
-    element = np.dtype(np.float16 if form.precision in _HALF_PRECISIONS else np.float32)
-    builder = _Builder(checkpoint, form, writer, element)
+    element = np.dtype(np.float16 if variant.precision in _HALF_PRECISIONS else np.float32)
+    builder = _Builder(checkpoint, variant, writer, element)
     hidden = builder.embeddings()
     for index in range(checkpoint.config.layers):
         hidden = builder.layer(index, hidden)
     builder.answers(builder.classifier(hidden))
     return writer.model(
-        checkpoint.name, {"digest": checkpoint.digest, "form": form.name, "builder": str(BUILDER_VERSION)}
+        checkpoint.name, {"digest": checkpoint.digest, "variant": variant.name, "builder": str(BUILDER_VERSION)}
     )
 
 
 @dataclass(frozen=True, slots=True)
 class _Builder:
     checkpoint: Checkpoint
-    form: Form
+    variant: Variant
     writer: OnnxWriter
     element: np.dtype[Any]
     """The type of the numbers, weights and all between them."""
@@ -59,9 +59,9 @@ class _Builder:
         config, family = self.checkpoint.config, self.checkpoint.family
         width = config.embedding_size or config.hidden_size
         words = self._weight(family.embeddings("word_embeddings"), (config.vocab_size, width))
-        self.form.declare_inputs(self.writer)
+        self.variant.declare_inputs(self.writer)
         tokens = self.writer.node("Gather", [words, "input_ids"], "words")
-        positions = self.form.positions(self.writer, self._write("positions.table", self._position_table(width)))
+        positions = self.variant.positions(self.writer, self._write("positions.table", self._position_table(width)))
         total = self.writer.node("Add", [tokens, positions], "embeddings.sum")
         normed = self._norm(family.embeddings("LayerNorm"), total, width)
         if width == config.hidden_size:
@@ -87,7 +87,7 @@ class _Builder:
         return self._skip_norm(norm, narrowed, attended, bias=self._bias(outer, width))
 
     def classifier(self, hidden: str) -> str:
-        """The logits, in float32 whatever the form computes in."""
+        """The logits, in float32 whatever the variant computes in."""
         labels = len(self.checkpoint.labels)
         if self.element != np.float32:
             hidden = self.writer.node("Cast", [hidden], "hidden.float32", to=TensorProto.FLOAT)
@@ -106,7 +106,7 @@ class _Builder:
         powers = node("Exp", [node("Sub", [logits, highest], "logits.below")], "logits.exp")
         checked = node("Add", [powers, node("Sub", [logits, logits], "logits.finite")], "logits.checked")
         node("Reciprocal", [node("ReduceSum", [checked, last], "logits.total", keepdims=0)], "scores")
-        tokens = self.form.token_dimensions
+        tokens = self.variant.token_dimensions
         self.writer.output("logits", TensorProto.FLOAT, [*tokens, len(self.checkpoint.labels)])
         self.writer.output("labels", TensorProto.INT32, tokens)
         self.writer.output("scores", TensorProto.FLOAT, tokens)
@@ -123,7 +123,7 @@ class _Builder:
         query, key, value = (self._matmul(part, hidden, width, width) for part in parts)
         query = self._add_bias(parts[0], query)
         output = f"layer.{index}.attention"
-        return self.form.attention(self.writer, (query, key, value), heads=config.heads, output=output)
+        return self.variant.attention(self.writer, (query, key, value), heads=config.heads, output=output)
 
     def _output_bias(self, index: int) -> str:
         """The bias after attention: the output projection's own, and what it makes of the value's."""

@@ -3,7 +3,7 @@
 A folder with `model.onnx` (or `onnx/model.onnx`), config.json and a tokenizer, and without weights that we build from. Its
 graph takes `input_ids`, `attention_mask` and maybe `token_type_ids`, all `[batch, length]`, and gives logits. Nodes before
 it make those from `input_ids` and `lengths` as padded.py feeds them, and nodes after it make `labels` and `scores`, so every
-padded form takes it like a graph of our own. Opening such a folder is onnxfolder.py's.
+padded variant takes it like a graph of our own. Opening such a folder is onnxfolder.py's.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from enricher.inference.checkpoint.onnx_folder import OnnxModel
-    from enricher.inference.graph.variants import Form
+    from enricher.inference.graph.variants import Variant
 
 INSIDE = "exported/"
 """Prefix of every name inside the exported graph, so that none is ours."""
@@ -33,27 +33,27 @@ _AXES_ARE_AN_INPUT = {"ReduceSum": 13, "ReduceMax": 18}
 OLDEST_OPSET = 11
 
 
-def padded_form(form: Form) -> Form:
-    """`form`, or the padded one of the same precision. Raises ModelError where there is none."""
-    if form.precision == "fp32":
+def padded_variant(variant: Variant) -> Variant:
+    """`variant`, or the padded one of the same precision. Raises ModelError where there is none."""
+    if variant.precision == "fp32":
         # By ONNX Runtime in any case: nothing is proven of float32, and OpenVINO does not take every exporter's operators.
-        return PaddedFloat32(runtime="cuda" if form.runtime == "cuda" else "cpu")
-    if tuple(form.token_dimensions) == PaddedFloat32.token_dimensions:
-        return form
+        return PaddedFloat32(runtime="cuda" if variant.runtime == "cuda" else "cpu")
+    if tuple(variant.token_dimensions) == PaddedFloat32.token_dimensions:
+        return variant
     raise ModelError(
-        f"a model that is ONNX already runs padded, and {form.name} is not. Choose precision auto or fp32, or the "
+        f"a model that is ONNX already runs padded, and {variant.name} is not. Choose precision auto or fp32, or the "
         f"checkpoint that it was exported from."
     )
 
 
-def write(checkpoint: OnnxModel, form: Form, path: Path) -> None:
+def write(checkpoint: OnnxModel, variant: Variant, path: Path) -> None:
     """Write the wrapped graph to `path` and its weights beside it. Raises ModelError where we cannot feed it."""
     model = compose.add_prefix(read_graph(checkpoint.onnx_path), INSIDE)
     _Wrapping(checkpoint, model).wrap()
     for number, name in enumerate(external_files(model)):
         shutil.copyfile(checkpoint.onnx_path.parent / name, path.parent / f"{number}.weights")
         _rename_external(model, name, f"{number}.weights")
-    helper.set_model_props(model, {"digest": checkpoint.digest, "form": form.name})
+    helper.set_model_props(model, {"digest": checkpoint.digest, "variant": variant.name})
     path.write_bytes(model.SerializeToString())
 
 

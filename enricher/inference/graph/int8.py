@@ -1,4 +1,4 @@
-"""The int8 form for processors with VNNI or AMX: the padded graph, its matrix products quantised dynamically.
+"""The int8 variant for processors with VNNI or AMX: the padded graph, its matrix products quantised dynamically.
 
 Weights are int8, one scale per output channel. Activations are uint8 with **one scale per product over the whole batch**,
 which ONNX Runtime finds at every run from the largest and smallest value in it. So a window's labels depend, a little,
@@ -31,7 +31,7 @@ _LAYER = re.compile(r"\.layer\.(\d+)\.")
 
 @dataclass(frozen=True, slots=True)
 class PaddedInt8(PaddedFloat32):
-    """See the module. Implements `forms.Form`. What is not the default is in its name, for the gate's table."""
+    """See the module. Implements `variants.Variant`. What is not the default is in its name, for the gate's table."""
 
     precision = "int8"
     reduced = True

@@ -1,8 +1,8 @@
-"""The forms that OpenVINO runs: bfloat16 on processors with AMX or AVX512-BF16, and float32 on any of x86-64.
+"""The variants that OpenVINO runs: bfloat16 on processors with AMX or AVX512-BF16, and float32 on any of x86-64.
 
 Both have the graph that padded.py builds; what it is computed in is OpenVINO's to do. It prepares itself for each shape that
 it has not seen, and keeps what it prepared: half a megabyte and 4 ms for the embedded model. So lengths are rounded up, as
-each form says; the number of windows is not, which would cost more than it saves (scripts/tools/bench/model/README.md).
+each variant says; the number of windows is not, which would cost more than it saves (scripts/tools/bench/model/README.md).
 How a model is opened there is openvino_session.py's.
 """
 
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class RoundedFloat32(PaddedFloat32):
-    """float32 by OpenVINO: a tenth to a quarter faster than ONNX Runtime. Implements `forms.Form`."""
+class OpenVinoFloat32(PaddedFloat32):
+    """float32 by OpenVINO: a tenth to a quarter faster than ONNX Runtime. Implements `variants.Variant`."""
 
     runtime: Runtime = "openvino-fp32"
 
     @property
     def name(self) -> str:
-        """`rounded-fp32`."""
-        return "rounded-fp32"
+        """`openvino-fp32`."""
+        return "openvino-fp32"
 
     def problem(self) -> str | None:
         """OpenVINO is missing, or does not compute in that precision on this processor."""
@@ -56,8 +56,8 @@ class RoundedFloat32(PaddedFloat32):
 
 
 @dataclass(frozen=True, slots=True)
-class PaddedBfloat16(RoundedFloat32):
-    """bfloat16 by OpenVINO. Implements `forms.Form`. Its graph is the float32 one under another name."""
+class OpenVinoBfloat16(OpenVinoFloat32):
+    """bfloat16 by OpenVINO. Implements `variants.Variant`. Its graph is the float32 one under another name."""
 
     precision = "bf16"
     reduced = True
@@ -65,8 +65,8 @@ class PaddedBfloat16(RoundedFloat32):
 
     @property
     def name(self) -> str:
-        """`padded-bf16`."""
-        return "padded-bf16"
+        """`openvino-bf16`."""
+        return "openvino-bf16"
 
     def step_tokens(self, length_tokens: int) -> int:
         """Of so many in any case. With AMX it is the fastest too.

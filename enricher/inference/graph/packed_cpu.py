@@ -1,4 +1,4 @@
-"""The float32 form for ONNX Runtime's own CPU provider: no padding anywhere but inside attention.
+"""The float32 variant for ONNX Runtime's own CPU provider: no padding anywhere but inside attention.
 
 All that works token by token (embeddings, products, norms, GELU: nine tenths of the time) runs on the tokens of all windows
 in a row. Before attention they are laid out window by window, padded to the longest, and afterwards taken back, by index
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class GatheredFloat32(PaddedFloat32):
-    """See the module. Implements `forms.Form`."""
+class PackedFloat32(PaddedFloat32):
+    """See the module. Implements `variants.Variant`."""
 
     token_dimensions: ClassVar[tuple[str, ...]] = ("tokens",)
 
     @property
     def name(self) -> str:
-        """`gathered-fp32`."""
-        return "gathered-fp32"
+        """`packed-fp32`."""
+        return "packed-fp32"
 
     def declare_inputs(self, writer: OnnxWriter) -> None:
         """The five inputs."""

@@ -1,4 +1,4 @@
-"""The float16 form for CUDA: no padding anywhere, the tokens of all windows in a row.
+"""The float16 variant for CUDA: no padding anywhere, the tokens of all windows in a row.
 
 Inputs, all int32: `input_ids [tokens]`; `position_ids [tokens]`, counted from the window's first token; `cumulative_lengths
 [windows + 1]`; `token_offset [windows, longest]`: where each token would lie if windows were padded to `longest` and
@@ -36,7 +36,7 @@ deals windows out in blocks of 64 or 128 queries and a block beyond a window's e
 
 @dataclass(frozen=True, slots=True)
 class PackedFloat16:
-    """See the module. Implements `forms.Form`."""
+    """See the module. Implements `variants.Variant`."""
 
     precision: str = "fp16"
     """`fp32` builds the same graph in float32, to compare with."""

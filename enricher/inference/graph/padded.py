@@ -1,4 +1,4 @@
-"""The float32 form for ONNX Runtime's own CPU and CUDA providers: windows padded on the right to the longest.
+"""The float32 variant for ONNX Runtime's own CPU and CUDA providers: windows padded on the right to the longest.
 
 Inputs: `input_ids int32 [batch, length]`, `lengths int32 [batch]` (real tokens). Outputs are `[batch, length]`;
 what they hold at padding means nothing.
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PaddedFloat32:
-    """See the module. Implements `forms.Form`."""
+    """See the module. Implements `variants.Variant`."""
 
     precision = "fp32"
     reduced = False
     runtime: Runtime = "cpu"
-    """`cuda` for the same form on a GPU; nothing else differs, so both share a graph."""
+    """`cuda` for the same variant on a GPU; nothing else differs, so both share a graph."""
     packs: ClassVar[bool] = False
     token_dimensions: ClassVar[tuple[str, ...]] = ("batch", "length")
 

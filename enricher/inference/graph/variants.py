@@ -1,7 +1,7 @@
-"""What a form is: one way to lay windows out for a device, both in the graph and in the arrays that feed it.
+"""What a variant is: one way to lay windows out for a device, both in the graph and in the arrays that feed it.
 
-Each form is a class in a file of its own (padded.py, ...); catalogue.py lists them by device, selection.py chooses one.
-graph.py and engine.py know forms by this Protocol only, so a new one changes neither.
+Each variant is a class in a file of its own (padded.py, ...); catalogue.py lists them by device, selection.py chooses one.
+graph.py and engine.py know variants by this Protocol only, so a new one changes neither.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 Feeds = dict[str, "npt.NDArray[Any]"]
 Runtime = Literal["cpu", "cuda", "openvino-bf16", "openvino-fp32"]
-"""What runs a form: one of ONNX Runtime's own providers, or OpenVINO in one of its precisions."""
+"""What runs a variant: one of ONNX Runtime's own providers, or OpenVINO in one of its precisions."""
 
 
-class Form(Protocol):
+class Variant(Protocol):
     """A layout. Nothing here blocks. The graph side is asked once per model, the array side once per batch."""
 
     @property
     def name(self) -> str:
-        """Part of the file name in the cache: two forms never share one."""
+        """Part of the file name in the cache: two variants never share one."""
         ...
 
     @property
@@ -61,7 +61,7 @@ class Form(Protocol):
         ...
 
     def declare_inputs(self, writer: OnnxWriter) -> None:
-        """Declare `input_ids` and what else the form feeds, and compute what every layer shares."""
+        """Declare `input_ids` and what else the variant feeds, and compute what every layer shares."""
         ...
 
     def positions(self, writer: OnnxWriter, table: str) -> str:
@@ -73,7 +73,7 @@ class Form(Protocol):
         ...
 
     def finish(self, folder: Path) -> None:
-        """Change the built files in `folder` before they go into the cache. Blocks. Most forms have nothing to do."""
+        """Change the built files in `folder` before they go into the cache. Blocks. Most variants have nothing to do."""
         ...
 
     def feeds(self, windows: Sequence[Window], pad_id: int) -> Feeds:
@@ -93,5 +93,5 @@ class Form(Protocol):
 
 
 def starts_in_a_row(windows: Sequence[Window]) -> Sequence[int]:
-    """`Form.starts` where windows follow one another without anything between."""
+    """`Variant.starts` where windows follow one another without anything between."""
     return [*accumulate([len(window.ids) for window in windows[:-1]], initial=0)]

@@ -1,7 +1,7 @@
 """Batches of windows -> labels and scores, on one ONNX Runtime session that all threads share.
 
 A batch that fails is run again window by window, so that one bad window costs its own article only; one that runs out of
-memory is run in halves (memory.py). No error of ONNX Runtime leaves this file; how windows become arrays is the form's,
+memory is run in halves (memory.py). No error of ONNX Runtime leaves this file; how windows become arrays is the variant's,
 and threads are the pool's (worker/pool.py).
 """
 
@@ -62,7 +62,7 @@ class OnnxEngine:
     """
 
     def __init__(self, model: PreparedModel, *, threads_per_run: int, pad_id: int, concurrency: int = 1) -> None:
-        self._form = model.form
+        self._variant = model.variant
         self._pad_id = pad_id
         self._turns = Turns()
         self._concurrency = concurrency
@@ -70,7 +70,7 @@ class OnnxEngine:
         self._vocabulary = getattr(model.checkpoint.config, "vocab_size", None)
         self._session = open_session(
             model.onnx_path,
-            model.form.runtime,
+            model.variant.runtime,
             threads_per_run=threads_per_run,
             concurrency=concurrency,
             device_id=model.device_id,
@@ -93,8 +93,8 @@ class OnnxEngine:
         return result
 
     def padded_tokens(self, batch: Batch) -> int:
-        """The tokens that the device computes for a batch, in the form that runs. Never blocks."""
-        return self._form.padded_tokens(batch.windows)
+        """The tokens that the device computes for a batch, in the variant that runs. Never blocks."""
+        return self._variant.padded_tokens(batch.windows)
 
     def warm_up(self, lengths_tokens: Sequence[int] = (), *, batch_tokens: int = 0) -> None:
         """Run what will come, so that no article waits for first-time work: each length, alone and in full batches.
@@ -135,7 +135,7 @@ class OnnxEngine:
     def _shapes(self, lengths_tokens: Sequence[int], batch_tokens: int) -> list[Batch]:
         """Batches of padding to warm up with, the largest first: it decides how much memory is taken."""
         longest = min(max(lengths_tokens, default=LONG_TOKENS), self._max_window_tokens)
-        if not lengths_tokens or self._form.runtime == "cpu":
+        if not lengths_tokens or self._variant.runtime == "cpu":
             return [self._padding(length) for length in (longest, SHORT_TOKENS)]
         lengths = sorted({*lengths_tokens, SHORT_TOKENS}, reverse=True)
         rows = {length: {1, max(1, batch_tokens // length)} for length in lengths}
@@ -172,11 +172,11 @@ class OnnxEngine:
             return BatchResult(
                 batch, [], [WindowFailure(window, kind, str(error)[:MESSAGE_CHARS]) for window in windows]
             )
-        starts = self._form.starts(windows, labels.shape)
+        starts = self._variant.starts(windows, labels.shape)
         return _finite(batch, RunLabels(windows, starts, labels.reshape(-1), scores.reshape(-1)))
 
     def _feeds(self, windows: Sequence[Window]) -> Feeds:
-        feeds = self._form.feeds(windows, self._pad_id)
+        feeds = self._variant.feeds(windows, self._pad_id)
         longest, ids = max(window.length_tokens for window in windows), feeds["input_ids"]
         if longest > self._max_window_tokens:
             message = f"{longest} tokens, and the model takes {self._max_window_tokens}"

@@ -26,7 +26,7 @@ from enricher.records import ModelCard
 from enricher.runtime.devices import parse_device
 
 if TYPE_CHECKING:
-    from enricher.inference.graph.variants import Form
+    from enricher.inference.graph.variants import Variant
 
 EMBEDDED = "newswire-minilm"
 """The model that comes with the package."""
@@ -44,18 +44,18 @@ class PreparedModel:
     checkpoint: Checkpoint
     card: ModelCard
     device: Device
-    form: Form
+    variant: Variant
     reason: str = field(default="asked for", compare=False)
-    """Why this form, as selection.py says it."""
+    """Why this variant, as selection.py says it."""
     rejected: tuple[tuple[str, str], ...] = field(default=(), compare=False)
-    """Faster forms that do not run, by name, each with why."""
+    """Faster variants that do not run, by name, each with why."""
     device_id: int = 0
     """Which GPU, where `device` is `cuda`."""
 
     @property
     def provider(self) -> str:
         """What must run it: one of ONNX Runtime's execution providers, or OpenVINO."""
-        return PROVIDERS[self.form.runtime]
+        return PROVIDERS[self.variant.runtime]
 
 
 def open_model(source: str | Path | None) -> Checkpoint:
@@ -76,59 +76,59 @@ def prepare(
     precision: Precision,
     cache_dir: Path,
 ) -> PreparedModel:
-    """Open a model, choose its form and build its graph, unless `cache_dir` has it already. `device`: as devices.py has it.
+    """Open a model, choose its variant and build its graph, unless `cache_dir` has it. `device`: as devices.py has it.
 
     Takes about a second for a small model and a disk's time for a large one. Raises ModelError, saying what to do.
     """
     chosen = resolve_device(device)
     checkpoint = open_model(source)
     choice = choose(checkpoint, chosen, precision, cache_dir=cache_dir)
-    rejected = tuple((form.name, why) for form, why in choice.rejected)
+    rejected = tuple((variant.name, why) for variant, why in choice.rejected)
     missing = missing_reports(checkpoint, chosen, cache_dir)
-    for form, why in choice.rejected:
+    for variant, why in choice.rejected:
         # Only a report stands between the operator and a faster worker: that deserves more than a note.
-        unproven = check_command(checkpoint, chosen, form) in missing
-        _log.log(logging.WARNING if unproven else logging.INFO, "not %s: %s", form.name, why)
-    prepared = prepare_form(checkpoint, choice.form, chosen, cache_dir=cache_dir)
+        unproven = check_command(checkpoint, chosen, variant) in missing
+        _log.log(logging.WARNING if unproven else logging.INFO, "not %s: %s", variant.name, why)
+    prepared = prepare_variant(checkpoint, choice.variant, chosen, cache_dir=cache_dir)
     return replace(prepared, reason=choice.reason, rejected=rejected, device_id=parse_device(device).index)
 
 
-def prepare_form(
+def prepare_variant(
     checkpoint: Checkpoint,
-    form: Form,
+    variant: Variant,
     device: Device,
     *,
     cache_dir: Path,
     device_id: int = 0,
 ) -> PreparedModel:
-    """The graph of `checkpoint` in `form`, whether or not a gate report allows it. Raises ModelError."""
+    """The graph of `checkpoint` in `variant`, whether or not a gate report allows it. Raises ModelError."""
     if isinstance(checkpoint, OnnxModel):
-        form = external.padded_form(form)
-    card = ModelCard(name=checkpoint.name, digest=checkpoint.digest, precision=form.precision)
-    key = f"{checkpoint.digest[:32]}-{form.name}-{BUILDER_VERSION}"
+        variant = external.padded_variant(variant)
+    card = ModelCard(name=checkpoint.name, digest=checkpoint.digest, precision=variant.precision)
+    key = f"{checkpoint.digest[:32]}-{variant.name}-{BUILDER_VERSION}"
     shipped = checkpoint.folder / GRAPHS_FOLDER / key / MODEL_FILE
-    path = shipped if shipped.is_file() else _kept(cache_dir, key, checkpoint, form)
-    return PreparedModel(path, checkpoint, card, device, form, device_id=device_id)
+    path = shipped if shipped.is_file() else _kept(cache_dir, key, checkpoint, variant)
+    return PreparedModel(path, checkpoint, card, device, variant, device_id=device_id)
 
 
-def _kept(cache_dir: Path, key: str, checkpoint: Checkpoint, form: Form) -> Path:
+def _kept(cache_dir: Path, key: str, checkpoint: Checkpoint, variant: Variant) -> Path:
     try:
         mode = shared_mode(checkpoint.files)
     except OSError as error:
         raise ModelError(f"{checkpoint.folder}: a file of the model cannot be read: {error}") from error
-    return kept_graph(cache_dir, key, partial(_write, checkpoint, form), mode=mode)
+    return kept_graph(cache_dir, key, partial(_write, checkpoint, variant), mode=mode)
 
 
-def _write(checkpoint: Checkpoint, form: Form, path: Path) -> None:
+def _write(checkpoint: Checkpoint, variant: Variant, path: Path) -> None:
     """Write the graph to `path`, and its weights beside it."""
     try:
         if isinstance(checkpoint, OnnxModel):
-            external.write(checkpoint, form, path)
+            external.write(checkpoint, variant, path)
         else:
             with (path.parent / WEIGHTS_FILE).open("wb") as weights:
-                model = build(checkpoint, form, OnnxWriter(weights, WEIGHTS_FILE))
+                model = build(checkpoint, variant, OnnxWriter(weights, WEIGHTS_FILE))
             path.write_bytes(model.SerializeToString())
-        form.finish(path.parent)
+        variant.finish(path.parent)
     except OSError as error:
         raise ModelError(
             f"{path.parent}: the graph cannot be written: {error}. Free some space, or choose another cache."

@@ -1,6 +1,6 @@
 """What `enricher model tune` found for a model on a machine: the file that keeps it, and whether it counts here.
 
-A worker takes its recommendation as defaults, where it was made for the same weights, form and kind of machine. How it is
+A worker takes its recommendation as defaults, where it was made for the same weights, variant and kind of machine. How it is
 measured and recommended is the command's (commands/model/tune/).
 """
 
@@ -38,14 +38,14 @@ class TuningRow(BaseModel):
 
 
 class Tuning(BaseModel):
-    """`tuning-<device>-<form>.json`: what was measured, where, and what follows from it."""
+    """`tuning-<device>-<variant>.json`: what was measured, where, and what follows from it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     schema_version: int = SCHEMA_VERSION
     model_name: str
     model_digest: str
-    form: str
+    variant: str
     device: str
     provider: str
     processor: str
@@ -64,8 +64,8 @@ class Tuning(BaseModel):
 
     @property
     def file_name(self) -> str:
-        """One for each form and device: `tuning-cpu-gathered-fp32.json`."""
-        return _file_name(self.device, self.form)
+        """One for each variant and device: `tuning-cpu-packed-fp32.json`."""
+        return _file_name(self.device, self.variant)
 
     @property
     def settings(self) -> dict[str, str]:
@@ -92,7 +92,7 @@ def tuning_for(model: PreparedModel, window_tokens: int, folders: Sequence[Path]
     One that was made for something else, or cannot be read, is left out with a word in the log: it is advice.
     """
     for folder in folders:
-        path = folder / _file_name(model.device, model.form.name)
+        path = folder / _file_name(model.device, model.variant.name)
         if not path.is_file():
             continue
         try:
@@ -125,5 +125,5 @@ def _differences(tuning: Tuning, model: PreparedModel, window_tokens: int) -> li
     return [name for name, value in here.items() if tuned[name] != value]
 
 
-def _file_name(device: str, form: str) -> str:
-    return f"tuning-{device}-{form}.json"
+def _file_name(device: str, variant: str) -> str:
+    return f"tuning-{device}-{variant}.json"

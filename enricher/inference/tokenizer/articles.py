@@ -1,6 +1,6 @@
 """Article texts -> token ids and character spans, with the checkpoint's own fast tokenizer.
 
-Cuts nothing into windows, pads nothing and adds no special tokens: that is core/windowing.py's and a form's work. No
+Cuts nothing into windows, pads nothing and adds no special tokens: that is core/windowing.py's and a variant's work. No
 text of an article ever gets into a message.
 """
 
@@ -41,7 +41,7 @@ class EncodingSpans:
 
 
 class JoinedSpans:
-    """The same where one character may become several words, as U+FDFA does in Unicode's compatibility forms.
+    """The same where one character may become several words, as U+FDFA does in Unicode's compatibility variants.
 
     Words that share a character are one word: two would be two entities in one place.
     """

@@ -38,7 +38,7 @@ class Bench:
 
     @cached_property
     def model(self) -> Model:
-        """The configured model, in the form that the settings choose, warm."""
+        """The configured model, in the variant that the settings choose, warm."""
         self.say("loading the model")
         return load_model(self.settings)
 

@@ -62,7 +62,7 @@ def describe() -> dict[str, Any]:
 
 
 def processor() -> str:
-    """How many, their name, and the features that decide which form runs."""
+    """How many, their name, and the features that decide which variant runs."""
     known = set(processor_features())
     features = ", ".join(name for name in _FEATURES if name in known) or "none of ours"
     return f"{os.cpu_count()} x {processor_name('cpu')} ({features})"

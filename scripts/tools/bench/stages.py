@@ -1,4 +1,4 @@
-"""What the loop's thread does with its time, by stage: clocks around the functions of its parts, each stage without those inside.
+"""Where the loop's thread spends its time, by stage: clocks around functions, each stage without those inside.
 
 The clocks cost as much as the shortest stages, so a run with them is a run of its own: totals come from one without.
 What a pair of clocks itself takes is measured before, and taken off.

@@ -46,7 +46,7 @@ def test_a_batch_that_is_ready_waits_for_a_thread() -> None:
 
 
 def test_tokens_are_counted_real_padded_and_computed() -> None:
-    """15 and 16 in one batch: 31 real, 32 padded; packed computes 31, gathered a tenth of the one in between."""
+    """15 and 16 in one batch: 31 real, 32 padded; packed computes 31, packed a tenth of the one in between."""
     statistics = simulated([Arrival(0.0, (15, 16))], EngineModel(1, 100, 4, padding_cost=0.1))
     assert (1, 31, 32) == (statistics.runs, statistics.real_tokens, statistics.padded_tokens)
     assert statistics.computed_tokens == pytest.approx(31.1)
@@ -102,7 +102,7 @@ def test_less_is_padded_than_in_plain_buckets_and_less_there_than_without() -> N
 
 
 def test_where_nothing_is_padded_batches_are_full() -> None:
-    """The CUDA form takes windows as they come; buckets would leave part of each batch empty for nothing."""
+    """The CUDA variant takes windows as they come; buckets would leave part of each batch empty for nothing."""
     fills = {order: backlog(GPU_SHORT, Cut(128, 16), range(10, 75), order).fill for order in ORDERS}
     assert max(fills.values()) == fills[OURS] > 0.98
 

@@ -19,7 +19,7 @@ _FEW_ENTITIES = 20
 def gate_page(report: GateReport) -> str:
     """HTML, whole and self-contained."""
     bound = report.bound_to
-    title = f"{bound.model_name}: {bound.form} against fp32"
+    title = f"{bound.model_name}: {bound.variant} against fp32"
     subtitle = f"{bound.gold_name}, {report.comparisons[0].texts:,} sentences; {bound.processor}; {bound.created_at}"
     return page(title, subtitle, _parts(report), Badge("passed" if report.passed else "failed", good=report.passed))
 
@@ -60,7 +60,7 @@ def _parts(report: GateReport) -> Iterator[str]:
     )
     for comparison in report.comparisons:
         yield section(comparison.name.capitalize(), _about(comparison), _rows(comparison, precision))
-    yield section("Bound to", "Another model, form or builder needs a report of its own.", facts(_facts(report)))
+    yield section("Bound to", "Another model, variant or builder needs a report of its own.", facts(_facts(report)))
 
 
 def _figures(sentences: Comparison) -> list[tuple[str, str]]:
@@ -115,10 +115,10 @@ def _cells(row: Row) -> list[str]:
 
 
 def _compositions(report: GateReport) -> str:
-    columns = ["form and batches", "runs", "labels that change", "equal", "largest change of a score", "F1"]
+    columns = ["variant and batches", "runs", "labels that change", "equal", "largest change of a score", "F1"]
     rows = [
         [
-            f"{each.form}, {each.name}",
+            f"{each.variant}, {each.name}",
             f"{each.runs:,}",
             f"{each.changed_labels:,}",
             f"{100 * each.equal_labels:.3f} %",
@@ -134,7 +134,7 @@ def _facts(report: GateReport) -> list[tuple[str, str]]:
     bound = report.bound_to
     return [
         ("model", f"{bound.model_name}, sha256 {bound.model_digest}"),
-        ("form", f"{bound.form} ({bound.precision}), graph builder {bound.builder_version}"),
+        ("variant", f"{bound.variant} ({bound.precision}), graph builder {bound.builder_version}"),
         ("gold set", f"{bound.gold_name}, sha256 {bound.gold_digest}"),
         ("run by", f"{bound.provider}, ONNX Runtime {bound.onnxruntime}, enricher {bound.enricher}"),
         ("processor", f"{bound.processor} ({', '.join(bound.processor_features)})"),

@@ -16,7 +16,7 @@ _COLOURS = ("main", "second", "third", "fourth", "fifth")
 
 def tuning_page(tuning: Tuning) -> str:
     """HTML, whole and self-contained."""
-    title = f"{tuning.model_name}: {tuning.form} on {tuning.device}"
+    title = f"{tuning.model_name}: {tuning.variant} on {tuning.device}"
     subtitle = f"{tuning.processor}, {tuning.cores} cores; {tuning.provider}; {tuning.created_at}"
     return page(title, subtitle, _parts(tuning))
 

@@ -21,7 +21,7 @@ from enricher.commands.model.arguments import (
     LimitOption,
     Precision,
 )
-from enricher.commands.model.gating import check_form, read_gold_set, reasons_of, verdicts_table
+from enricher.commands.model.gating import check_variant, read_gold_set, reasons_of, verdicts_table
 from enricher.commands.model.manifest import Manifest, entries_of, write_manifest
 from enricher.commands.model.prepare.folder import copied, taking_the_place_of
 from enricher.commands.model.prepare.hub import fetched
@@ -31,7 +31,7 @@ from enricher.runtime.devices import parse_device
 if TYPE_CHECKING:
     from enricher.inference.checkpoint.folder import Checkpoint
     from enricher.inference.gate.gold import GoldSet
-    from enricher.inference.graph.variants import Form
+    from enricher.inference.graph.variants import Variant
     from enricher.inference.run.device import Device
 
 """Where in a prepared folder the built graph lies, so that a worker need not build it at its start."""
@@ -78,22 +78,22 @@ def model_prepare(
         raise ModelError(message)
     with taking_the_place_of(out.absolute()) as folder:
         copied(original, folder, lambda path: console.print(f"copying {path.name}"))
-        form = _proven(open_model(folder), wish, folder / GRAPHS_FOLDER, console)
-        write_manifest(folder, _manifest(source, found.revision, original.digest, wish, form, folder))
-    console.print(f"{out}: {form.name} on {wish.device}. To run it: ENRICHER_MODEL__SOURCE={out.absolute()}")
+        variant = _proven(open_model(folder), wish, folder / GRAPHS_FOLDER, console)
+        write_manifest(folder, _manifest(source, found.revision, original.digest, wish, variant, folder))
+    console.print(f"{out}: {variant.name} on {wish.device}. To run it: ENRICHER_MODEL__SOURCE={out.absolute()}")
 
 
-def _proven(checkpoint: Checkpoint, wish: _Wish, graphs: Path, console: Console) -> Form:
-    """The form that a worker will take, its graph built; checks what has no report yet. Raises ModelError."""
-    from enricher.inference.run.model import prepare_form  # noqa: PLC0415  it imports ONNX Runtime
+def _proven(checkpoint: Checkpoint, wish: _Wish, graphs: Path, console: Console) -> Variant:
+    """The variant that a worker will take, its graph built; checks what has no report yet. Raises ModelError."""
+    from enricher.inference.run.model import prepare_variant  # noqa: PLC0415  it imports ONNX Runtime
     from enricher.inference.run.selection import choose, obstacle_to  # noqa: PLC0415  the same
 
-    for form in _candidates(checkpoint, wish):
-        if obstacle_to(checkpoint, wish.device, form, None) is None:
+    for variant in _candidates(checkpoint, wish):
+        if obstacle_to(checkpoint, wish.device, variant, None) is None:
             break
-        checked = check_form(
+        checked = check_variant(
             checkpoint,
-            form,
+            variant,
             wish.device,
             gold=wish.gold,
             limit_points=wish.limit_points,
@@ -106,21 +106,21 @@ def _proven(checkpoint: Checkpoint, wish: _Wish, graphs: Path, console: Console)
             console.print(line)
         if checked.report.passed:
             break
-    chosen = choose(checkpoint, wish.device, wish.precision).form
+    chosen = choose(checkpoint, wish.device, wish.precision).variant
     console.print(f"building the graph of {chosen.name}")
-    kept = prepare_form(checkpoint, chosen, wish.device, cache_dir=graphs).onnx_path.parent
+    kept = prepare_variant(checkpoint, chosen, wish.device, cache_dir=graphs).onnx_path.parent
     _remove_others(graphs, kept)
     return chosen
 
 
-def _candidates(checkpoint: Checkpoint, wish: _Wish) -> Sequence[Form]:
-    """Forms to try, fastest first; what this machine cannot run it cannot check either."""
-    from enricher.inference.graph.catalogue import forms_for  # noqa: PLC0415  it imports ONNX Runtime
-    from enricher.inference.run.selection import named_form, problem_of  # noqa: PLC0415  the same
+def _candidates(checkpoint: Checkpoint, wish: _Wish) -> Sequence[Variant]:
+    """Variants to try, fastest first; what this machine cannot run it cannot check either."""
+    from enricher.inference.graph.catalogue import variants_for  # noqa: PLC0415  it imports ONNX Runtime
+    from enricher.inference.run.selection import named_variant, problem_of  # noqa: PLC0415  the same
 
     named = wish.precision != "auto"
-    asked = [named_form(checkpoint, wish.device, wish.precision)] if named else forms_for(wish.device)
-    return [form for form in asked if problem_of(checkpoint, form) is None]
+    asked = [named_variant(checkpoint, wish.device, wish.precision)] if named else variants_for(wish.device)
+    return [variant for variant in asked if problem_of(checkpoint, variant) is None]
 
 
 def _remove_others(graphs: Path, kept: Path) -> None:
@@ -132,14 +132,14 @@ def _remove_others(graphs: Path, kept: Path) -> None:
             shutil.rmtree(other)
 
 
-def _manifest(source: str, revision: str | None, digest: str, wish: _Wish, form: Form, folder: Path) -> Manifest:
+def _manifest(source: str, revision: str | None, digest: str, wish: _Wish, variant: Variant, folder: Path) -> Manifest:
     return Manifest(
         source=source,
         revision=revision,
         model_digest=digest,
         device=wish.device,
-        form=form.name,
-        precision=form.precision,
+        variant=variant.name,
+        precision=variant.precision,
         enricher=version("enricher"),
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
         files=entries_of(folder),

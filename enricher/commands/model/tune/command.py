@@ -155,7 +155,7 @@ def _tuning(
     return Tuning(
         model_name=model.checkpoint.name,
         model_digest=model.checkpoint.digest,
-        form=model.form.name,
+        variant=model.variant.name,
         device=model.device,
         provider=model.provider,
         processor=processor_name(model.device),

@@ -57,7 +57,7 @@ def overhead_tokens(measurements: Sequence[Measurement], concurrency: int) -> in
 def bucket_edges(window_tokens: int, overhead: int) -> tuple[int, ...]:
     """Edges up to the longest window: a window pays half a step in padding, and a further bucket is one more run.
 
-    Steps of 8 tokens where runs are cheap, else of 16, which some forms round to anyway; of 32 beyond 256 tokens, where a
+    Steps of 8 tokens where runs are cheap, else of 16, which some variants round to anyway; of 32 beyond 256 tokens, where a
     token of padding is a smaller share.
     """
     step = 8 if overhead < LEAST_EDGE_TOKENS // 2 else 16

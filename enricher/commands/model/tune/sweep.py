@@ -1,4 +1,4 @@
-"""Measures one form: tokens per batch x window length x concurrency. Gives figures; what they recommend is tuning.py's.
+"""Measures one variant: tokens per batch x window length x concurrency. Gives figures; what they recommend is tuning.py's.
 
 Windows are real text, all of one length, so that nothing is padded. Cells are measured in rounds, one after the other:
 what else happens on the machine then hits all of them alike. The median counts.

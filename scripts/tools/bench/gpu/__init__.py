@@ -1,1 +1,1 @@
-"""What the CUDA form is worth, on a machine that has a GPU (`scripts/bench-gpu --help`)."""
+"""What the CUDA variant is worth, on a machine that has a GPU (`scripts/bench-gpu --help`)."""

@@ -27,7 +27,7 @@ from tools.bench.gpu.kernels import kernels_of
 from tools.bench.gpu.legs import Leg, packed_leg, stock_leg
 from tools.bench.gpu.measure import Figure, Plan, measure
 from tools.bench.gpu.peak import matrix_peak_tflops
-from tools.bench.gpu.preparing import FORMS, prepare_apart
+from tools.bench.gpu.preparing import VARIANTS, prepare_apart
 from tools.bench.gpu.report import Report
 
 app = typer.Typer(add_completion=False, help=__doc__)
@@ -62,7 +62,7 @@ def measure_all(
 ) -> None:
     """Packed fp16 against padded fp16 and PyTorch: windows/s, share of the device's measured peak, attention kernels.
 
-    Minutes for each shape. Ends with 1 where unfused attention ran in our form, or no kernel was named.
+    Minutes for each shape. Ends with 1 where unfused attention ran in our variant, or no kernel was named.
     """
     logging.basicConfig(level=logging.ERROR)
     scale = DRY if dry_run else GPU
@@ -89,14 +89,14 @@ def prepare(
     limit_s: Annotated[float, typer.Option(help="Ends with 1 above it.")] = 120.0,
     limit_gib: Annotated[float, typer.Option(help="Ends with 1 above it.")] = 8.0,
 ) -> None:
-    """A random float16 checkpoint -> each form's graph, with seconds and peak memory. Needs 5 GB of disk for XLM-R-large."""
+    """A random float16 checkpoint -> each variant's graph, with seconds and peak memory. XLM-R-large needs 5 GB of disk."""
     within = True
     with tempfile.TemporaryDirectory() as scratch:
         say(f"writing a random {shape}")
         folder = write_checkpoint(Path(scratch) / "checkpoint", SHAPES[shape])
-        for form in FORMS:
-            done = prepare_apart(folder, form, Path(scratch) / "cache")
-            typer.echo(f"{form}: {done.seconds:.1f} s, peak {done.peak_gib:.2f} GiB, graph {done.graph_gib:.2f} GiB")
+        for variant in VARIANTS:
+            done = prepare_apart(folder, variant, Path(scratch) / "cache")
+            typer.echo(f"{variant}: {done.seconds:.1f} s, peak {done.peak_gib:.2f} GiB, graph {done.graph_gib:.2f} GiB")
             within = within and done.seconds <= limit_s and done.peak_gib <= limit_gib
             shutil.rmtree(Path(scratch) / "cache")
     raise typer.Exit(int(not within))

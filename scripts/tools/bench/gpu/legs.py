@@ -1,4 +1,4 @@
-"""What is compared on ONNX Runtime: our packed form, and the stock optimizer's padded float16 graph of the same weights."""
+"""The legs on ONNX Runtime: our packed variant, and the stock optimizer's padded float16 graph of the same weights."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from enricher.inference.checkpoint.folder import Checkpoint
 from enricher.inference.graph.packed_cuda import PackedFloat16
 from enricher.inference.graph.padded import PaddedFloat32
 from enricher.inference.run.device import open_session
-from enricher.inference.run.model import prepare_form
+from enricher.inference.run.model import prepare_variant
 from enricher.records import Window
 from tools.bench.gpu.cases import packed_batches, padded_batches
 from tools.bench.model.plain import export
 
 if TYPE_CHECKING:
-    from enricher.inference.graph.variants import Feeds, Form
+    from enricher.inference.graph.variants import Feeds, Variant
 
 Batches = list[list[Window]]
 
@@ -39,17 +39,17 @@ class Leg:
 
 
 def packed_leg(checkpoint: Checkpoint, scratch: Path, *, dry: bool) -> Leg:
-    """Ours. Where there is no GPU, its graph and its arrays are made, and the padded float32 form runs in its place."""
-    form = PackedFloat16()
-    path = prepare_form(checkpoint, form, "cuda", cache_dir=scratch / "cache").onnx_path
+    """Ours. Where there is no GPU, its graph and its arrays are made, and the padded float32 variant runs in its place."""
+    variant = PackedFloat16()
+    path = prepare_variant(checkpoint, variant, "cuda", cache_dir=scratch / "cache").onnx_path
     if not dry:
-        return _form_leg("packed fp16", form, path)
-    stand_in = prepare_form(checkpoint, PaddedFloat32(), "cpu", cache_dir=scratch / "cache")
-    leg = _form_leg("packed fp16 (stand-in)", stand_in.form, stand_in.onnx_path)
+        return _variant_leg("packed fp16", variant, path)
+    stand_in = prepare_variant(checkpoint, PaddedFloat32(), "cpu", cache_dir=scratch / "cache")
+    leg = _variant_leg("packed fp16 (stand-in)", stand_in.variant, stand_in.onnx_path)
 
     def both(windows: Sequence[Window]) -> Feeds:
-        form.feeds(windows, pad_id=0)
-        return stand_in.form.feeds(windows, pad_id=0)
+        variant.feeds(windows, pad_id=0)
+        return stand_in.variant.feeds(windows, pad_id=0)
 
     return Leg(leg.name, packed_batches, both, leg.run, path)
 
@@ -98,12 +98,12 @@ def stock_graph(checkpoint: Checkpoint, scratch: Path, *, half: bool) -> Path:
     return target / "model.onnx"
 
 
-def _form_leg(name: str, form: Form, path: Path) -> Leg:
-    session = open_session(path, form.runtime, threads_per_run=1)
+def _variant_leg(name: str, variant: Variant, path: Path) -> Leg:
+    session = open_session(path, variant.runtime, threads_per_run=1)
     return Leg(
         name,
         packed_batches,
-        lambda windows: form.feeds(windows, 0),
+        lambda windows: variant.feeds(windows, 0),
         lambda feeds: session.run(["labels", "scores"], feeds),
         path,
     )

@@ -1,6 +1,6 @@
 """How long a large checkpoint takes to become a graph, and how much memory: in a process of its own, whose peak is read.
 
-Run as a module it prepares one form: `python -m tools.bench.gpu.preparing FOLDER FORM CACHE`, and prints JSON.
+Run as a module it prepares one variant: `python -m tools.bench.gpu.preparing FOLDER VARIANT CACHE`, and prints JSON.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from pathlib import Path
 import orjson
 
 STATUS = Path("/proc/self/status")
-FORMS = ("packed-fp16", "padded-fp32")
+VARIANTS = ("packed-fp16", "padded-fp32")
 
 
 @dataclass(frozen=True, slots=True)
 class Preparation:
-    """One form of one checkpoint. The peak counts mapped pages of the checkpoint too."""
+    """One variant of one checkpoint. The peak counts mapped pages of the checkpoint too."""
 
-    form: str
+    variant: str
     seconds: float
     peak_gib: float
     graph_gib: float
 
 
-def prepare_apart(folder: Path, form: str, cache: Path) -> Preparation:
+def prepare_apart(folder: Path, variant: str, cache: Path) -> Preparation:
     """Prepare in a new process. Blocks until it is done."""
-    command = [sys.executable, "-m", "tools.bench.gpu.preparing", str(folder), form, str(cache)]
+    command = [sys.executable, "-m", "tools.bench.gpu.preparing", str(folder), variant, str(cache)]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
     return Preparation(**orjson.loads(done.stdout))
 
@@ -38,11 +38,11 @@ def _prepare(folder: str, name: str, cache: str) -> Preparation:
     began_s = time.perf_counter()
     from enricher.inference.graph.packed_cuda import PackedFloat16  # noqa: PLC0415  as above
     from enricher.inference.graph.padded import PaddedFloat32  # noqa: PLC0415  as above
-    from enricher.inference.run.model import open_model, prepare_form  # noqa: PLC0415  importing is counted
+    from enricher.inference.run.model import open_model, prepare_variant  # noqa: PLC0415  importing is counted
 
-    form = {each.name: each for each in (PackedFloat16(), PaddedFloat32())}[name]
+    variant = {each.name: each for each in (PackedFloat16(), PaddedFloat32())}[name]
     # As `enricher model prepare` does it, whatever device this machine has; opening digests every file.
-    path = prepare_form(open_model(folder), form, "cpu", cache_dir=Path(cache)).onnx_path
+    path = prepare_variant(open_model(folder), variant, "cpu", cache_dir=Path(cache)).onnx_path
     size = sum(each.stat().st_size for each in path.parent.iterdir())
     return Preparation(name, time.perf_counter() - began_s, _peak_bytes() / 2**30, size / 2**30)
 

@@ -38,7 +38,7 @@ class Report:
 
     @property
     def fused(self) -> bool:
-        """Whether our form ran fused attention only. No name at all is no proof."""
+        """Whether our variant ran fused attention only. No name at all is no proof."""
         ours = [found for legs in self.kernels.values() for leg, found in legs.items() if leg.startswith("packed")]
         return bool(ours) and all(found and UNFUSED not in found for found in ours)
 

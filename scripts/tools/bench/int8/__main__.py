@@ -14,17 +14,17 @@ from enricher.inference.gate.gold import DEFAULT_GOLD, read_gold
 from enricher.inference.gate.machine import processor_features, processor_name
 from enricher.inference.gate.verdict import DEFAULT_LIMIT_POINTS
 from enricher.inference.graph.int8 import PaddedInt8
-from enricher.inference.graph.openvino import PaddedBfloat16
+from enricher.inference.graph.openvino import OpenVinoBfloat16
 from enricher.inference.run.model import EMBEDDED_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from enricher.inference.gate.report import GateReport
-    from enricher.inference.graph.variants import Form
+    from enricher.inference.graph.variants import Variant
 
-FORMS: tuple[tuple[str, Form], ...] = (
-    ("bf16", PaddedBfloat16()),
+VARIANTS: tuple[tuple[str, Variant], ...] = (
+    ("bf16", OpenVinoBfloat16()),
     ("int8, per channel (the one that is built)", PaddedInt8()),
     ("int8, per tensor", PaddedInt8(per_channel=False)),
     ("int8, per channel, without the classifier", PaddedInt8(exclude=("classifier",))),
@@ -51,26 +51,28 @@ def main() -> None:
     limit_points: float = parser.parse_args().limit_points
     checkpoint = Checkpoint.open(EMBEDDED_FOLDER)
     sys.stdout.write(f"{processor_name('cpu')} ({', '.join(processor_features())})\n\n")
-    sys.stdout.write("| form | F1 | points | points, documents | worst composition | labels equal | verdict |\n")
+    sys.stdout.write("| variant | F1 | points | points, documents | worst composition | labels equal | verdict |\n")
     sys.stdout.write("|---|---|---|---|---|---|---|\n")
     with tempfile.TemporaryDirectory() as cache:
         gate = Gate(read_gold(DEFAULT_GOLD), limit_points, Path(cache), _progress)
         reference = gate.reference(checkpoint, "cpu")
-        for number, (title, form) in enumerate(FORMS):
-            if form.problem() is not None:
-                sys.stdout.write(f"| {title} | - | - | - | - | - | not measured: {form.problem()} |\n")
+        for number, (title, variant) in enumerate(VARIANTS):
+            if variant.problem() is not None:
+                sys.stdout.write(f"| {title} | - | - | - | - | - | not measured: {variant.problem()} |\n")
                 continue
-            for line in _lines(title, form, gate.check(checkpoint, form, "cpu", reference), with_reference=number == 0):
+            for line in _lines(
+                title, variant, gate.check(checkpoint, variant, "cpu", reference), with_reference=number == 0
+            ):
                 sys.stdout.write(line + "\n")
                 sys.stdout.flush()
 
 
-def _lines(title: str, form: Form, report: GateReport, *, with_reference: bool) -> Iterator[str]:
+def _lines(title: str, variant: Variant, report: GateReport, *, with_reference: bool) -> Iterator[str]:
     sentences, documents = report.comparisons
     reference = sentences.overall.reference.f1
     if with_reference:
         yield f"| fp32 | {reference:.4f} | | | | | the reference |"
-    worst = min(100 * (each.f1 - reference) for each in report.compositions if each.form == form.name)
+    worst = min(100 * (each.f1 - reference) for each in report.compositions if each.variant == variant.name)
     yield (
         f"| {title} | {sentences.overall.reduced.f1:.4f} | {sentences.overall.delta_points:+.2f} | "
         f"{documents.overall.delta_points:+.2f} | {worst:+.2f} | {100 * sentences.equal_labels:.2f} % | "

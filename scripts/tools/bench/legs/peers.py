@@ -73,7 +73,7 @@ def measure(bench: Bench) -> Outcome:
         line_up = start(bench, checkpoint, closing)
         short = _short(bench, line_up)
         contests = {mix: _contest(bench, mix, line_up, _ours(bench)) for mix in MIXES}
-    name = f"{OURS} ({bench.model.prepared.form.name})"
+    name = f"{OURS} ({bench.model.prepared.variant.name})"
     return Outcome(
         figures={mix: _figures(contest) for mix, contest in contests.items()}
         | {"same_entities_f1_in_headlines": short, "missing": line_up.missing},
@@ -95,7 +95,7 @@ def _short(bench: Bench, line_up: LineUp) -> dict[str, float]:
 
 
 def _ours(bench: Bench) -> dict[str, Model]:
-    """What ours runs: the form that the settings choose, and float32 where that is another."""
+    """What ours runs: the variant that the settings choose, and float32 where that is another."""
     plain = bench.float32_model
     return {OURS: bench.model} | ({} if plain is bench.model else {OURS_IN_FP32: plain})
 

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from enricher.commands.console import data_console
-from enricher.inference.graph.catalogue import forms_for
+from enricher.inference.graph.catalogue import variants_for
 from enricher.inference.run.model import open_model
 from tools.bench.machine import processor
 from tools.bench.model.cases import Case, cases
@@ -28,13 +28,13 @@ def main(
     repetitions: Annotated[int, typer.Option(min=1, help="How often each leg runs, in turn.")] = 5,
     json: Annotated[Path | None, typer.Option(help="Write the figures to this file.")] = None,
 ) -> None:
-    """Every form that this machine runs against ONNX Runtime's stock provider and optimizer, on the sample articles."""
+    """Every variant that this machine runs against ONNX Runtime's stock provider and optimizer, on the sample articles."""
     logging.basicConfig(level=logging.ERROR)
     console, checkpoint = Console(stderr=True), open_model(source)
-    forms = [form for form in forms_for("cpu") if form.problem() is None]
+    variants = [variant for variant in variants_for("cpu") if variant.problem() is None]
     with tempfile.TemporaryDirectory() as scratch, console.status("building the graphs") as status:
         folder = Path(scratch)
-        ours = [our_leg(checkpoint, form, folder / "cache") for form in forms]
+        ours = [our_leg(checkpoint, variant, folder / "cache") for variant in variants]
         stock = stock_legs(checkpoint, folder)
         results = []
         for case in cases(checkpoint):

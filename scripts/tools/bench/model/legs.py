@@ -1,4 +1,4 @@
-"""What is compared: our forms, and ONNX Runtime's stock provider on the plain export of the same weights."""
+"""What is compared: our variants, and ONNX Runtime's stock provider on the plain export of the same weights."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import numpy as np
 import onnxruntime as ort
 
 from enricher.inference.checkpoint.folder import Checkpoint
-from enricher.inference.graph.variants import Feeds, Form
+from enricher.inference.graph.variants import Feeds, Variant
 from enricher.inference.run.device import available_cores, open_session
-from enricher.inference.run.model import prepare_form
+from enricher.inference.run.model import prepare_variant
 from enricher.records import Window
 from tools.bench.machine import machine_cpu_s
 from tools.bench.model.cases import Batches, Case
@@ -46,13 +46,16 @@ class Timing:
     others_cores: float
 
 
-def our_leg(checkpoint: Checkpoint, form: Form, cache_dir: Path) -> Leg:
-    """A form as the worker runs it: a thread per core, one thread each."""
+def our_leg(checkpoint: Checkpoint, variant: Variant, cache_dir: Path) -> Leg:
+    """A variant as the worker runs it: a thread per core, one thread each."""
     cores = available_cores()
-    path = prepare_form(checkpoint, form, "cpu", cache_dir=cache_dir).onnx_path
-    session = open_session(path, form.runtime, threads_per_run=1, concurrency=cores)
+    path = prepare_variant(checkpoint, variant, "cpu", cache_dir=cache_dir).onnx_path
+    session = open_session(path, variant.runtime, threads_per_run=1, concurrency=cores)
     return Leg(
-        form.name, lambda feeds: session.run(["labels", "scores"], feeds), lambda batch: form.feeds(batch, 0), cores
+        variant.name,
+        lambda feeds: session.run(["labels", "scores"], feeds),
+        lambda batch: variant.feeds(batch, 0),
+        cores,
     )
 
 

@@ -12,7 +12,7 @@ from enricher.records import Batch
 class EngineModel:
     """`thread_tokens_per_s`: of each thread. `padding_cost`: of one padding token, as a share of a real one.
 
-    1 where windows are padded, 0 where they are packed. The gathered form pads inside attention only: a tenth of the work.
+    1 where windows are padded, 0 where they are packed. The packed variant pads inside attention only: a tenth of the work.
     """
 
     concurrency: int

@@ -16,7 +16,7 @@ CUT, OTHER_CUT = Cut(128, 16), Cut(256, 64)
 """The embedded model's windows, and those of a model without advice."""
 LOADS = (0.1, 0.3, 0.5, 0.7, 0.9)
 TABLE_LOADS = (0.1, 0.5, 0.9)
-GATHERED_COST = 0.1
+PACKED_COST = 0.1
 """What a padding token costs where it is computed inside attention only, as a share of a real one."""
 
 
@@ -49,16 +49,16 @@ class Load:
 
 def backlog_table(setting: Setting, backlogs: Sequence[Backlog]) -> Table:
     """Padding and fill, one row for each mix and cut."""
-    columns = ["articles, windows", *(f"padded / real, {order}" for order in ORDERS), "ours gathered", "our fill"]
+    columns = ["articles, windows", *(f"padded / real, {order}" for order in ORDERS), "ours packed", "our fill"]
     rows: dict[str, list[str]] = {}
     for each in backlogs:
         if each.setting.name == setting.name:
             name, statistics = f"{each.mix}, {each.cut}", each.statistics
             rows.setdefault(name, [name]).append(f"{statistics.padded_per_real:.3f}")
             if each.order == OURS:
-                gathered = 1 + GATHERED_COST * (statistics.padded_per_real - 1)
-                rows[name] += [f"{gathered:.4f}", f"{statistics.fill:.2f}"]
-    note = "gathered: what is computed where only attention pads. The packed CUDA form computes no padding."
+                packed = 1 + PACKED_COST * (statistics.padded_per_real - 1)
+                rows[name] += [f"{packed:.4f}", f"{statistics.fill:.2f}"]
+    note = "packed: what is computed where only attention pads. The packed CUDA variant computes no padding."
     return Table(
         f"Under backlog, {setting.name}, {setting.rules.max_batch_tokens} tokens", columns, [*rows.values()], note
     )

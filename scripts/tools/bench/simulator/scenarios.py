@@ -43,7 +43,7 @@ class Setting:
     simulated_s: float
     backlog_tokens: int
     packs: bool = False
-    """As the CUDA form: no padding, so our worker takes windows in the order of arrival."""
+    """As the CUDA variant: no padding, so our worker takes windows in the order of arrival."""
 
     def scheduler(self, order: str) -> Scheduler:
         """A scheduler of this kind, with the rules of this device."""
@@ -77,7 +77,7 @@ def rules_for(max_batch_tokens: int) -> BatchRules:
 
 
 # Rates: the embedded model in fp32 on two CPU cores, and a large model on a large GPU, projected. Waits scale with them,
-# padding hardly. The CUDA form computes no padding.
+# padding hardly. The CUDA variant computes no padding.
 CPU = Setting("CPU, 2 threads", EngineModel(2, 6_000, 16), rules_for(512), 600, 500_000)
 GPU = Setting("GPU, 2 threads", EngineModel(2, 250_000, 16, 0.0), rules_for(8_192), 12, 4_000_000, packs=True)
 GPU_ONE = Setting("GPU, 1 thread", EngineModel(1, 500_000, 16, 0.0), rules_for(8_192), 12, 4_000_000, packs=True)

@@ -47,7 +47,7 @@ class Statistics:
 
     @property
     def computed_per_real(self) -> float:
-        """What the form computes, per real token."""
+        """What the variant computes, per real token."""
         return self.computed_tokens / self.real_tokens
 
     @property

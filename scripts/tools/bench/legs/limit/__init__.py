@@ -50,7 +50,7 @@ def measure(bench: Bench) -> Outcome:
 
 
 def _models(bench: Bench) -> dict[str, Model]:
-    """fp32, and the form that the settings choose where that is another."""
+    """fp32, and the variant that the settings choose where that is another."""
     plain = bench.float32_model
     return {"fp32": plain} | ({} if plain is bench.model else {"auto": bench.model})
 

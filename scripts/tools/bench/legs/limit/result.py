@@ -48,7 +48,7 @@ class ThreadTime:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One form of the model, and what to compare it on."""
+    """One variant of the model, and what to compare it on."""
 
     name: str
     model: Model
@@ -59,7 +59,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Both contenders' runs in one form of the model."""
+    """Both contenders' runs in one variant of the model."""
 
     case: Case
     bare: Sequence[Run]
@@ -92,7 +92,7 @@ class Result:
     @property
     def parts(self) -> tuple[dict[str, str], dict[str, str]]:
         """The parts of a thread's time and of the processor's. Only ONNX Runtime on a CPU computes on the calling thread."""
-        on_threads = self.case.model.prepared.form.runtime == "cpu"
+        on_threads = self.case.model.prepared.variant.runtime == "cpu"
         return (
             (_THREAD_PARTS, _PROCESSOR_PARTS) if on_threads else (_THREAD_PARTS_ELSEWHERE, _PROCESSOR_PARTS_ELSEWHERE)
         )
@@ -106,7 +106,7 @@ class Result:
         worker = self.worker[0].detail["work"].counters
         thread_parts, processor_parts = self.parts
         return {
-            "form": self.case.model.prepared.form.name,
+            "variant": self.case.model.prepared.variant.name,
             "articles": len(self.case.values),
             "bare_batch_tokens": self.case.batch_tokens,
             "worker_padding_share": worker.padding_share,
@@ -167,7 +167,7 @@ def rates_table(results: Sequence[Result]) -> Table:
     """Rates, and one over the other."""
     rows = [
         (
-            f"{result.case.name} ({result.case.model.prepared.form.name})",
+            f"{result.case.name} ({result.case.model.prepared.variant.name})",
             f"{rates(result.bare)}",
             f"{rates(result.worker)}",
             f"{result.efficiency()}",
@@ -183,7 +183,7 @@ def rates_table(results: Sequence[Result]) -> Table:
         "difference is within what else the machine did."
     )
     columns = (
-        "form",
+        "variant",
         "bare, articles/s",
         "worker, articles/s",
         "worker / bare",
@@ -224,4 +224,4 @@ def plot_of(results: Sequence[Result]) -> Plot:
         Series(name, names, [s.median for s in each], [s.low for s in each], [s.high for s in each])
         for name, each in spreads.items()
     ]
-    return Plot("limit", "The worker, Kafka to Kafka, and its bare model", "bars", "form", "articles/s", series)
+    return Plot("limit", "The worker, Kafka to Kafka, and its bare model", "bars", "variant", "articles/s", series)

@@ -1,4 +1,4 @@
-"""The packed form: what is in its graph, what is fed to it, and what it computes, without a GPU.
+"""The packed variant: what is in its graph, what is fed to it, and what it computes, without a GPU.
 
 Arithmetic is that of the built graph on numpy (packed_reference.py). `test_packed_gpu.py` runs it on the real kernels.
 """
@@ -24,7 +24,7 @@ from enricher.inference.checkpoint.folder import Checkpoint
 from enricher.inference.graph.packed_cuda import LONGEST_STEP_TOKENS, PackedFloat16
 from enricher.inference.graph.padded import PaddedFloat32
 from enricher.inference.run.device import SESSION_ERRORS, open_session
-from enricher.inference.run.model import prepare_form
+from enricher.inference.run.model import prepare_variant
 from tools.bench.gpu.checkpoints import Shape, write_checkpoint
 
 if TYPE_CHECKING:
@@ -61,9 +61,9 @@ SHAPES = {
 }
 
 
-def graph_of(folder: Path, form: PackedFloat16, cache_dir: Path) -> Path:
+def graph_of(folder: Path, variant: PackedFloat16, cache_dir: Path) -> Path:
     """The path of the graph of a checkpoint."""
-    return prepare_form(Checkpoint.open(folder), form, "cuda", cache_dir=cache_dir).onnx_path
+    return prepare_variant(Checkpoint.open(folder), variant, "cuda", cache_dir=cache_dir).onnx_path
 
 
 def ragged(family: str, window: MakeWindow) -> tuple[list[Window], np.ndarray]:
@@ -76,42 +76,44 @@ def ragged(family: str, window: MakeWindow) -> tuple[list[Window], np.ndarray]:
 
 
 @pytest.mark.parametrize("strict_norm", [True, False], ids=["strict norm", "loose norm"])
-@pytest.mark.parametrize("form", [FP16, FP32], ids=lambda form: form.name)
+@pytest.mark.parametrize("variant", [FP16, FP32], ids=lambda variant: variant.name)
 @pytest.mark.parametrize("family", sorted(FAMILIES))
 def test_the_packed_graph_gives_the_reference_logits_of_a_family(
-    family: str, form: PackedFloat16, cache_dir: Path, window: MakeWindow, *, strict_norm: bool
+    family: str, variant: PackedFloat16, cache_dir: Path, window: MakeWindow, *, strict_norm: bool
 ) -> None:
     """In one batch of lengths from 1 to the maximum; labels differ only where two logits are within the tolerance."""
     windows, expected = ragged(family, window)
-    path = graph_of(REFERENCE / family, form, cache_dir)
-    feeds = form.feeds(windows, pad_id=0)
+    path = graph_of(REFERENCE / family, variant, cache_dir)
+    feeds = variant.feeds(windows, pad_id=0)
     names = ["logits", "labels", "scores"]
     logits, labels, scores = packed_reference.run(path, names, feeds, strict_norm=strict_norm)
     assert ["float32", "int32", "float32"] == [each.dtype.name for each in (logits, labels, scores)]
-    largest, limit = np.abs(expected).max(), LIMITS[form.precision]
+    largest, limit = np.abs(expected).max(), LIMITS[variant.precision]
     assert np.abs(expected - logits).max() < limit * largest
     other = labels != expected.argmax(-1)
     gap = np.diff(np.sort(expected, axis=-1)[:, -2:], axis=-1)[:, 0]
     assert (gap[other] < 2 * limit * largest).all()
-    assert np.cumsum([len(each.ids) for each in windows])[:-1].tolist() == list(form.starts(windows, labels.shape))[1:]
+    assert (
+        np.cumsum([len(each.ids) for each in windows])[:-1].tolist() == list(variant.starts(windows, labels.shape))[1:]
+    )
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
-def test_any_depth_width_and_number_of_heads_is_computed_as_the_padded_form_does(
+def test_any_depth_width_and_number_of_heads_is_computed_as_the_padded_variant_does(
     shape: Shape, tmp_path: Path, window: MakeWindow
 ) -> None:
-    """The padded form runs on ONNX Runtime, and is held to PyTorch by test_parity.py."""
+    """The padded variant runs on ONNX Runtime, and is held to PyTorch by test_parity.py."""
     checkpoint = Checkpoint.open(write_checkpoint(tmp_path / "odd", shape, spread=0.15))
     ids = np.random.default_rng(1).integers(2, shape.vocab_size, sum(RAGGED_TOKENS))
     windows = [window(part.tolist()) for part in np.split(ids, np.cumsum(RAGGED_TOKENS)[:-1])]
-    padded = prepare_form(checkpoint, PaddedFloat32(), "cpu", cache_dir=tmp_path / "cache")
+    padded = prepare_variant(checkpoint, PaddedFloat32(), "cpu", cache_dir=tmp_path / "cache")
     session = open_session(padded.onnx_path, "cpu", threads_per_run=1)
-    (rows,) = session.run(["logits"], padded.form.feeds(windows, pad_id=0))
-    expected = np.concatenate(rows_of(padded.form, rows, windows))
-    for form in (FP16, FP32):
-        path = graph_of(checkpoint.folder, form, tmp_path / "cache")
-        (logits,) = packed_reference.run(path, ["logits"], form.feeds(windows, pad_id=0))
-        assert np.abs(expected - logits).max() < LIMITS[form.precision] * np.abs(expected).max()
+    (rows,) = session.run(["logits"], padded.variant.feeds(windows, pad_id=0))
+    expected = np.concatenate(rows_of(padded.variant, rows, windows))
+    for variant in (FP16, FP32):
+        path = graph_of(checkpoint.folder, variant, tmp_path / "cache")
+        (logits,) = packed_reference.run(path, ["logits"], variant.feeds(windows, pad_id=0))
+        assert np.abs(expected - logits).max() < LIMITS[variant.precision] * np.abs(expected).max()
 
 
 @pytest.mark.parametrize("damage", ["cumulative_lengths", "position_ids", "token_offset"])
@@ -241,10 +243,12 @@ def test_a_weight_beyond_float16_is_refused_by_name(tmp_path: Path, monkeypatch:
         Checkpoint, "weight", lambda self, name: read(self, name) * (1e7 if ".0.output.dense" in name else 1)
     )
     with pytest.raises(ModelError, match=r"layer\.0\.output\.dense\.(weight|bias) reaches .*float16.*fp32"):
-        prepare_form(checkpoint, FP16, "cuda", cache_dir=tmp_path / "cache")
-    assert prepare_form(checkpoint, FP32, "cuda", cache_dir=tmp_path / "cache").onnx_path.is_file()
+        prepare_variant(checkpoint, FP16, "cuda", cache_dir=tmp_path / "cache")
+    assert prepare_variant(checkpoint, FP32, "cuda", cache_dir=tmp_path / "cache").onnx_path.is_file()
 
 
 def test_only_the_half_precision_one_needs_a_gate_report() -> None:
     """Names differ too, for the cache and the reports."""
-    assert [("packed-fp16", True), ("packed-fp32", False)] == [(form.name, form.reduced) for form in (FP16, FP32)]
+    assert [("packed-fp16", True), ("packed-fp32", False)] == [
+        (variant.name, variant.reduced) for variant in (FP16, FP32)
+    ]

@@ -1,4 +1,4 @@
-"""The float32 form that pads in attention only: its index arrays, and that windows stay apart."""
+"""The float32 variant that pads in attention only: its index arrays, and that windows stay apart."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from enricher.inference.checkpoint.folder import Checkpoint
-from enricher.inference.graph.packed_cpu import GatheredFloat32
+from enricher.inference.graph.packed_cpu import PackedFloat32
 from enricher.inference.run.device import open_session
-from enricher.inference.run.model import prepare_form
+from enricher.inference.run.model import prepare_variant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,8 +24,8 @@ REFERENCE = Path(__file__).parent.parent / "data" / "reference"
 
 def test_tokens_stand_in_a_row_and_know_their_place(window: MakeWindow) -> None:
     """Windows of 3 and 1 tokens: padding repeats a window's own first token."""
-    form, windows = GatheredFloat32(), [window([2, 9, 3]), window([7])]
-    feeds = {name: value.tolist() for name, value in form.feeds(windows, pad_id=0).items()}
+    variant, windows = PackedFloat32(), [window([2, 9, 3]), window([7])]
+    feeds = {name: value.tolist() for name, value in variant.feeds(windows, pad_id=0).items()}
     assert feeds == {
         "input_ids": [2, 9, 3, 7],
         "position_ids": [0, 1, 2, 0],
@@ -33,13 +33,13 @@ def test_tokens_stand_in_a_row_and_know_their_place(window: MakeWindow) -> None:
         "rows": [[0, 1, 2], [3, 3, 3]],
         "lengths": [3, 1],
     }
-    assert 4 == form.padded_tokens(windows)
-    assert [0, 3] == list(form.starts(windows, (4,)))
+    assert 4 == variant.padded_tokens(windows)
+    assert [0, 3] == list(variant.starts(windows, (4,)))
 
 
 def test_slots_skip_padding(window: MakeWindow) -> None:
     """The second window begins where the padded layout says, not where the first one ends."""
-    feeds = GatheredFloat32().feeds([window([7]), window([2, 9, 3])], pad_id=0)
+    feeds = PackedFloat32().feeds([window([7]), window([2, 9, 3])], pad_id=0)
     assert [0, 3, 4, 5] == feeds["slots"].tolist()
     assert [[0, 0, 0], [1, 2, 3]] == feeds["rows"].tolist()
 
@@ -47,13 +47,13 @@ def test_slots_skip_padding(window: MakeWindow) -> None:
 def test_a_window_that_is_not_finite_spoils_no_other(window: MakeWindow, tmp_path: Path) -> None:
     """Not even the ones behind it that are padded: masked places still take part in sums, as 0 x NaN."""
     checkpoint = Checkpoint.open(REFERENCE / "bert")
-    model = prepare_form(checkpoint, GatheredFloat32(), "cpu", cache_dir=tmp_path)
+    model = prepare_variant(checkpoint, PackedFloat32(), "cpu", cache_dir=tmp_path)
     row = checkpoint.weight("bert.embeddings.word_embeddings.weight")[77]
     weights = model.onnx_path.parent / "model.weights"
     weights.write_bytes(weights.read_bytes().replace(row.tobytes(), np.full_like(row, np.nan).tobytes()))
     session = open_session(model.onnx_path, "cpu", threads_per_run=1)
     windows = [window([77, 5, 3]), window([2])]
-    (scores,) = session.run(["scores"], model.form.feeds(windows, 0))
+    (scores,) = session.run(["scores"], model.variant.feeds(windows, 0))
     bad, good = scores[:3], scores[3:]
     assert np.isnan(bad).all()
     assert np.isfinite(good).all()
