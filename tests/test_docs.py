@@ -1,0 +1,138 @@
+"""The Markdown pages: their links, the paths and commands that they name, and their width."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SKIPPED = {"node_modules", "build", "dist", "chaos-report"}
+MAX_README_LINES = 120
+MAX_PROSE_CHARS = 100
+WRITTEN_BY_PROGRAMS = {
+    "deploy/metrics.md",
+    "deploy/monitoring/queries-seen.md",
+    "deploy/settings.md",
+    "scripts/tools/chaos/results/chaos.md",
+    "scripts/tools/soak/results/hostile.md",
+}
+"""Their generators decide how long a line is."""
+
+LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+NAMED_PATH = re.compile(r"`((?:enricher|scripts|deploy|schemas|tests|\.ci|\.github)/[\w./-]+)[^`]*`")
+MADE_BY_A_RUN = ("deploy/monitoring/queries-seen.md", "scripts/locked/base-image.txt", "scripts/tools/soak/results/")
+"""Files that a command writes where somebody runs it; they need not be in the repository."""
+
+
+def pages() -> list[Path]:
+    """Every Markdown page of the repository, hidden folders but `.github` left out."""
+    found: list[Path] = []
+    for folder, folders, files in os.walk(ROOT):
+        folders[:] = [name for name in folders if name == ".github" or not (name.startswith(".") or name in SKIPPED)]
+        found += [Path(folder, name) for name in files if name.endswith(".md")]
+    return sorted(found)
+
+
+def name_of(page: Path) -> str:
+    """A page's path in the repository."""
+    return page.relative_to(ROOT).as_posix()
+
+
+def prose_of(page: Path) -> str:
+    """A page without its blocks of code, in which the lines stay where they are."""
+    return re.sub(
+        r"^( *)```.*?^\1```",
+        lambda block: "\n" * block[0].count("\n"),
+        page.read_text("utf-8"),
+        flags=re.DOTALL | re.MULTILINE,
+    )
+
+
+def anchors_of(page: Path) -> set[str]:
+    """The anchors of a page's headings, by GitHub's rule: lower case, punctuation dropped, spaces to hyphens."""
+    headings = re.findall(r"^#+ (.+)$", prose_of(page), re.MULTILINE)
+    texts = (re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading) for heading in headings)
+    return {re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for text in texts} | set(
+        re.findall(r'<a (?:id|name)="([^"]+)"', page.read_text("utf-8"))
+    )
+
+
+def dead_links(page: Path) -> Iterator[str]:
+    """Links of a page that lead to no file, or to no heading of a page."""
+    for target in LINK.findall(prose_of(page)):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        if not file.exists() or (anchor and file.suffix == ".md" and anchor not in anchors_of(file)):
+            yield target
+
+
+def long_lines(page: Path) -> Iterator[str]:
+    """Lines of prose that are too long, though they could be broken. Tables and pictures cannot be."""
+    for number, line in enumerate(prose_of(page).splitlines(), 1):
+        unbreakable = line.lstrip().startswith(("|", "![", "<", "#")) or " " not in line[:MAX_PROSE_CHARS].strip()
+        if len(line) > MAX_PROSE_CHARS and not unbreakable:
+            yield f"{number}: {line}"
+
+
+def test_there_are_pages() -> None:
+    """Guards the tests below against a search that finds nothing."""
+    assert {"README.md", "CONTRIBUTING.md", "deploy/README.md", "enricher/README.md"} <= set(map(name_of, pages()))
+
+
+@pytest.mark.parametrize("page", pages(), ids=name_of)
+def test_links_lead_somewhere(page: Path) -> None:
+    """Every relative link leads to a file, and every anchor to a heading."""
+    assert list(dead_links(page)) == []
+
+
+def test_a_dead_link_is_found(tmp_path: Path) -> None:
+    """The negative control: a file, an anchor and a picture that are not there."""
+    (tmp_path / "other.md").write_text("# Some `heading`, here\n")
+    page = tmp_path / "page.md"
+    page.write_text("# One\n[a](gone.md) [b](other.md#no) ![c](no.png) [d](other.md#some-heading-here) [e](#one)\n")
+    assert list(dead_links(page)) == ["gone.md", "other.md#no", "no.png"]
+
+
+@pytest.mark.parametrize("page", [page for page in pages() if page.name != "CHANGELOG.md"], ids=name_of)
+def test_named_paths_exist(page: Path) -> None:
+    """A path of the repository in inline code is there. The change log also names what is gone."""
+    named = set(NAMED_PATH.findall(prose_of(page)))
+    gone = {path for path in named if not (ROOT / path).exists() and not (page.parent / path).exists()}
+    assert {path for path in gone if not path.startswith(MADE_BY_A_RUN)} == set()
+
+
+@pytest.mark.parametrize("page", [page for page in pages() if name_of(page) not in WRITTEN_BY_PROGRAMS], ids=name_of)
+def test_prose_is_wrapped(page: Path) -> None:
+    """At 100 characters; tables, code and pictures may be wider."""
+    assert list(long_lines(page)) == []
+
+
+def test_the_readme_is_short() -> None:
+    """What it is, how to run it, what it promises; the rest is on pages that it links."""
+    assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= MAX_README_LINES
+
+
+def test_commands_and_exit_codes_are_those_of_the_program() -> None:
+    """The page about running it names every command and exit code of `enricher --help`, and no other."""
+    page = (ROOT / "deploy" / "running.md").read_text("utf-8")
+    environment = {**os.environ, "COLUMNS": "1000", "NO_COLOR": "1", "TERM": "dumb"}
+    shown = subprocess.run(
+        [sys.executable, "-m", "enricher", "--help"],
+        capture_output=True,
+        text=True,
+        env=environment,
+        cwd=ROOT,
+        check=True,
+    ).stdout
+    listed, _, codes = shown.partition("Exit codes:")
+    commands = re.findall(r"^[^\w-]*([a-z]+) {2,}", listed, re.MULTILINE)
+    assert set(re.findall(r"^\| `enricher ([a-z]+)", page, re.MULTILINE)) == set(commands) != set()
+    assert set(re.findall(r"^\| (\d+) \|", page, re.MULTILINE)) == set(re.findall(r"\b\d+\b", codes)) != set()
