@@ -86,7 +86,8 @@ class Browser:
             "prefers-reduced-motion": "reduce" if still else "no-preference",
         }
         self.tell(
-            "Emulation.setEmulatedMedia", features=[{"name": name, "value": value} for name, value in preferences.items()]
+            "Emulation.setEmulatedMedia",
+            features=[{"name": name, "value": value} for name, value in preferences.items()],
         )
 
     def open(self, url: str) -> None:
