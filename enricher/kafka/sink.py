@@ -1,6 +1,6 @@
 """The producer: one transaction per call, opened and closed inside one function; a new producer after any trouble.
 
-None is ever open during a poll, so that a rebalance never meets one.
+None is ever open during a poll, so that a rebalance never meets one. One that failed is ended by the new producer alone.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextlib import suppress
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from enricher.codec import Encoder, Outgoing
-from enricher.errors import RefusedOutput, TransactionTrouble
+from enricher.errors import EnricherError, ProducerFenced, RefusedOutput, TransactionTrouble
 from enricher.kafka.border import border, connecting, constructing, mapped
 from enricher.kafka.client import KafkaConfig, LastWord
 from enricher.kafka.letters import log_dead_letters
@@ -22,7 +22,7 @@ from enricher.kafka.limits import TopicLimits
 from enricher.kafka.membership import Group
 from enricher.kafka.metadata import partitions_of
 from enricher.kafka.reports import Reports
-from enricher.kafka.retire import CLOSE_WAIT_S, retire
+from enricher.kafka.retire import CLOSE_WAIT_S, Unsettled, retire
 from enricher.kafka.stopwatch import Stopwatch
 from enricher.records import InFlight, Release
 from enricher.tally import Tally
@@ -59,6 +59,7 @@ class TransactionalSink:
         self._limits = limits or TopicLimits(config, lambda: group.watch.client)
         self._last_word = LastWord(config)
         self._producer: Producer | None = None
+        self._unsettled = Unsettled()
         self._partitions: Mapping[str, int] = {}
         self._reports = Reports()
 
@@ -82,8 +83,11 @@ class TransactionalSink:
                 border("a transaction", self._last_word, producer),
             ):
                 slow = self._transact(producer, release)
-        except BaseException:
+        except ProducerFenced:  # and whoever did it has ended its transaction
             retire(producer)
+            raise
+        except BaseException:
+            self._unsettled.put(producer)
             raise
         self._producer = producer
         self._group.committed(release)
@@ -93,21 +97,25 @@ class TransactionalSink:
 
     def recover(self) -> None:
         """A new producer under the same id: settles the old transaction and fences whatever is still under way."""
-        self._drop()
-        self._producer = self._connected()
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            self._unsettled.put(producer)
+        with self._unsettled.fenced_by_a_new_one():
+            self._producer = self._connected()
 
     def serve(self) -> None:
         """Let the client deliver its events, which it keeps until somebody does. Does not block."""
         self._limits.serve()
+        self._unsettled.serve()
         if self._producer is not None:
             with suppress(KafkaException):  # of a producer that broke meanwhile: the next transaction says so
                 self._producer.poll(0)
 
     def close(self) -> None:
-        """Let go of the producer, within a bound."""
-        closing = self._drop()
-        if closing:
-            closing.join(CLOSE_WAIT_S)
+        """Let go of the producer, within a bound. A transaction that failed is ended: else readers wait for its timeout."""
+        leaving = threading.Thread(target=self._leave, name="leave", daemon=True)
+        leaving.start()
+        leaving.join(CLOSE_WAIT_S)
 
     # ---- the transaction
 
@@ -234,6 +242,9 @@ class TransactionalSink:
         topics = (self._config.output_topic, self._config.dead_letter_topic)
         return {topic: len(partitions_of(producer, topic, self._config.request_timeout_s)) for topic in topics}
 
-    def _drop(self) -> threading.Thread | None:
-        producer, self._producer = self._producer, None
-        return retire(producer) if producer else None
+    def _leave(self) -> None:
+        if self._unsettled:
+            with suppress(EnricherError):  # then the next process ends it, or its timeout
+                self.recover()
+        if self._producer is not None:
+            retire(self._producer).join()
