@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -20,7 +20,7 @@ from enricher.kafka.client import KafkaConfig, LastWord
 from enricher.kafka.letters import log_dead_letters
 from enricher.kafka.limits import TopicLimits
 from enricher.kafka.membership import Group
-from enricher.kafka.metadata import partitions_of
+from enricher.kafka.placement import Placement
 from enricher.kafka.reports import Reports
 from enricher.kafka.retire import CLOSE_WAIT_S, Unsettled, retire
 from enricher.kafka.stopwatch import Stopwatch
@@ -32,8 +32,6 @@ log = logging.getLogger(__name__)
 
 # A retired producer aborts what it had open; that a newer one has done so already is what we want.
 warnings.filterwarnings("ignore", message="Producer abort_transaction failed during close", category=RuntimeWarning)
-
-_ANY_PARTITION = -1  # librdkafka's RD_KAFKA_PARTITION_UA: the partitioner decides, by the key
 
 
 class TransactionalSink:
@@ -57,10 +55,10 @@ class TransactionalSink:
         self._tally = tally
         self._producer_class = producer_class
         self._limits = limits or TopicLimits(config, lambda: group.watch.client)
+        self._placement = Placement(config, lambda: group.watch)
         self._last_word = LastWord(config)
         self._producer: Producer | None = None
         self._unsettled = Unsettled()
-        self._partitions: Mapping[str, int] = {}
         self._reports = Reports()
 
     def open(self) -> None:
@@ -122,6 +120,7 @@ class TransactionalSink:
     def _transact(self, producer: Producer, release: Release) -> str | None:
         """Begin, produce, flush, send offsets, commit. Returns the name of a step that was suspiciously slow."""
         timeout_s = self._config.transaction_timeout_s
+        self._placement.check(producer, release.tickets)
         steps = Stopwatch(self._config.retry_pause_s)
         self._group.watch.ask()  # answered while the records are on their way
         producer.begin_transaction()
@@ -177,9 +176,7 @@ class TransactionalSink:
 
     def _produce_one(self, producer: Producer, message: Outgoing) -> None:
         topic = self._config.dead_letter_topic if message.kind == "dead_letter" else self._config.output_topic
-        number = message.ticket.raw.partition.number
-        # The input's partition, wherever there is one: order per key is kept then, whatever partitions are added later.
-        partition = number if number < self._partitions[topic] else _ANY_PARTITION
+        partition = self._placement.partition_of(message.ticket, topic)
         delivered = self._reports.of(message.ticket)
         while True:
             try:
@@ -230,17 +227,12 @@ class TransactionalSink:
         try:
             with border("opening a transactional producer", self._last_word, producer):
                 # Metadata first: without it init_transactions now and then takes half a second longer.
-                self._partitions = self._counted(producer)
+                self._placement.learn(producer)
                 producer.init_transactions(2 * self._config.transaction_timeout_s)
         except BaseException:
             retire(producer)  # only now: the border polls the producer once more, for the reason
             raise
         return producer
-
-    def _counted(self, producer: Producer) -> dict[str, int]:
-        """How many partitions the topics have that we write. Raises BrokerError where one is missing."""
-        topics = (self._config.output_topic, self._config.dead_letter_topic)
-        return {topic: len(partitions_of(producer, topic, self._config.request_timeout_s)) for topic in topics}
 
     def _leave(self) -> None:
         if self._unsettled:
