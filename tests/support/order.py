@@ -1,5 +1,6 @@
-"""Which test files take longest. They begin first, so that no process is left alone with one at the end, and `--quick` leaves
-out those that take seconds without a broker too.
+"""Which test files take longest.
+
+They begin first, so that no process is left alone with one at the end; and `--quick` leaves out the slow ones without a broker.
 """
 
 LONGEST_FIRST = (
