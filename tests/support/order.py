@@ -1,6 +1,6 @@
 """Which test files take longest.
 
-They begin first, so that no process is left alone with one at the end; and `--quick` leaves out the slow ones without a broker.
+They begin first, so that no process is left alone with one at the end. `--quick` leaves out the slow ones without a broker.
 """
 
 LONGEST_FIRST = (
