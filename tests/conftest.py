@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from support.order import LONGEST_FIRST, SLOW
 from support.topics import Topics, make_topics
 
 from tools.kafka import Cluster
@@ -22,6 +23,7 @@ os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 # Timings never decide a test: a machine that others use is slow at any moment.
 settings.register_profile("timeless", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("quick", settings.get_profile("timeless"), max_examples=20)
 settings.load_profile("timeless")
 
 
@@ -39,6 +41,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--fuzz-records", default=3_000, type=int, help="hostile records of tests/fuzz/test_fuzz_broker.py"
     )
     parser.addoption("--kafka", default=DEFAULT, metavar="VERSION", help=f"version of the shared broker: {listed}")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what `--quick` leaves out, and begin with the longest files."""
+    tests = Path(__file__).parent
+    rank = {tests / name: place for place, name in enumerate(LONGEST_FIRST)}
+    slow = {tests / name for name in SLOW}
+    for item in items:
+        if item.path in slow:
+            item.add_marker(pytest.mark.slow)
+    items.sort(key=lambda item: rank.get(item.path, len(rank)))
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import median, quantiles
 
 import pytest
+from support.order import LONGEST_FIRST, SLOW
 
 PACKAGE = Path(__file__).parent.parent / "enricher"
 FILES = sorted(PACKAGE.rglob("*.py"))
@@ -117,3 +118,9 @@ def test_no_two_test_files_have_one_name() -> None:
     """Test folders are no packages, so pytest would take the second for the first."""
     names = [path.name for path in Path(__file__).parent.rglob("test_*.py")]
     assert sorted(names) == sorted(set(names))
+
+
+def test_the_lists_of_slow_tests_name_files_that_exist() -> None:
+    """A file that moved would be quick, or last, without a word."""
+    tests = Path(__file__).parent
+    assert [name for name in (*LONGEST_FIRST, *SLOW) if not (tests / name).is_file()] == []

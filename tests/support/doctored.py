@@ -90,5 +90,5 @@ def commit(topics: Topics, offset: int) -> None:
 
 
 def names_of(topics: Topics) -> Names:
-    """The topics as the nemesis calls them."""
+    """The topics as the fault matrix calls them."""
     return Names(topics.input, topics.output, topics.dead_letters, topics.group)

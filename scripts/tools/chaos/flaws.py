@@ -1,6 +1,6 @@
 """Defences of the worker, switched off: for negative controls, which show what each one is there for.
 
-Only the workers of the nemesis can be started like this (`tools.chaos.worker`); the product has no such switch.
+Only the workers of the fault matrix can be started like this (`tools.chaos.worker`); the product has no such switch.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _KINDS: tuple[Kind, ...] = get_args(Kind)
 _MOST_TIMES = 255
 LARGE_BYTES = 100_000
-"""A dead letter may leave out its value only from this size on: no topic of the nemesis refuses a smaller message."""
+"""A dead letter may leave out its value only from this size on: no topic of the fault matrix refuses a smaller message."""
 _ASK_S = 30.0
 
 

@@ -127,7 +127,7 @@ def play(asked: Plan, folder: Path, say: Callable[[str], None]) -> Run:
     """Set the scene, run the faults, tear it down. `folder` takes the workers' logs."""
     say("starting three brokers and three workers ...")
     with Scene(folder, rate_per_s=asked.rate_per_s, kafka=asked.kafka) as scene:
-        config = kafka_config(Settings(**settings_of(scene.cluster.bootstrap_servers, scene.names, "nemesis")))
+        config = kafka_config(Settings(**settings_of(scene.cluster.bootstrap_servers, scene.names, "chaos")))
         with watching(config, every_s=_SAMPLE_S) as went_back:
             campaign = Campaign(scene, say)
             scene.workload.resume()

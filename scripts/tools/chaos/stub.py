@@ -1,4 +1,4 @@
-"""A model whose every answer can be computed anew from the article alone: words are tokens, a word's hash is its label.
+"""A model whose every answer can be computed again from the article alone: words are tokens, a word's hash is its label.
 
 Tokenizer and engine here are what the worker gets in place of the real ones. What they must lead to, computed without any
 of the worker's code, is in `reference`.
@@ -128,7 +128,7 @@ class _Device:
     """All that is asked of a prepared model whose engine is not made from it."""
 
     device = "cpu"
-    form = PaddedFloat32()
+    variant = PaddedFloat32()
 
 
 def stub_model(engine: StubEngine) -> Model:

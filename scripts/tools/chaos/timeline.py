@@ -52,7 +52,7 @@ class Timeline:
         self._consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap_servers,
-                "group.id": "nemesis-timeline",
+                "group.id": "chaos-timeline",
                 "client.id": "timeline",
                 "isolation.level": "read_committed",
                 "enable.auto.commit": False,

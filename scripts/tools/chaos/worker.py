@@ -1,4 +1,4 @@
-"""One worker as the nemesis runs it: all of it is real but the model (`stub`).
+"""One worker of the fault matrix; everything in it is real except the model (`stub`).
 
     python -m tools.chaos.worker [FLAW ...]    # settings as one line of JSON on standard input, then commands, one a line
 

@@ -97,7 +97,7 @@ def build(
 
 @app.command()
 def schemas() -> None:
-    """Write tests/deploy/schemas/ anew.
+    """Write tests/deploy/schemas/ again.
 
     For maintainers: JSON schemas of custom resources, from the operators' own definitions.
     """

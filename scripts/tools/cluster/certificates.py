@@ -1,4 +1,4 @@
-"""The cluster's own certificate authority, and a certificate for each of those who speak TLS. Made anew at every start."""
+"""The cluster's certificate authority, and a certificate for everything that speaks TLS. Created at every start."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def verify(jar: Jar, path: Path) -> None:
     if found != jar.sha256:
         message = (
             f"{path} is not the file that the lock names: sha256 {found}, expected {jar.sha256}. "
-            f"Either the file is damaged or somebody changed it. Remove it and start again to fetch it anew."
+            f"Either the file is damaged or somebody changed it. Remove it and start again to fetch it again."
         )
         raise ClusterError(message)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 _START_S = (60.0, 90.0)
-"""From the wish to the first record: scheduling, the container, the model, its warm-up, the group."""
+"""From the request to the first record: scheduling, the container, the model, its warm-up, the group."""
 _REBALANCE_S = 2.0
 """So long nobody reads a partition that changes its worker (cooperative, measured 1.7 s with a heartbeat of 1 s)."""
 

@@ -77,16 +77,17 @@ class Browser:
         return result
 
     def size(self, width: int, height: int = 900, *, dark: bool = False, still: bool = False) -> None:
-        """A window of so many CSS pixels, its reader's wish for dark colours, and for no movement."""
+        """A window of so many CSS pixels, and whether its reader prefers dark colours and no movement."""
         self.tell(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 500
         )
-        wishes = {
+        preferences = {
             "prefers-color-scheme": "dark" if dark else "light",
             "prefers-reduced-motion": "reduce" if still else "no-preference",
         }
         self.tell(
-            "Emulation.setEmulatedMedia", features=[{"name": name, "value": wish} for name, wish in wishes.items()]
+            "Emulation.setEmulatedMedia",
+            features=[{"name": name, "value": value} for name, value in preferences.items()],
         )
 
     def open(self, url: str) -> None:

@@ -17,7 +17,7 @@ TIMEOUT_S = 60.0
 
 
 def names_of(topics: Topics) -> Names:
-    """The topics as the nemesis calls them."""
+    """The topics as the fault matrix calls them."""
     return Names(topics.input, topics.output, topics.dead_letters, topics.group)
 
 

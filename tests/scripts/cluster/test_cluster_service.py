@@ -48,7 +48,7 @@ def test_stop_ends_what_runs_and_removes_the_keys(tmp_path: Path) -> None:
 
 
 def test_a_cluster_of_which_a_part_has_died_does_not_run(tmp_path: Path) -> None:
-    """Tests would hang on it, so `up` starts it anew."""
+    """Tests would hang on it, so `up` starts it again."""
     own = Service(tmp_path / "own")
     own.folder.mkdir()
     (own.folder / "running.json").write_text('{"kubeconfig": "k", "api_server": "a"}')

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from enricher.records import Window
 
 COMPILED_STEP_TOKENS = 64
-"""Lengths are rounded up to it for the compiled model, which is compiled anew for each shape at first."""
+"""Lengths are rounded up to it for the compiled model, which is compiled once for each shape."""
 
 
 def installed() -> bool:

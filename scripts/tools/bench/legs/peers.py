@@ -28,7 +28,7 @@ from tools.bench.peers.orders import Options
 from tools.bench.repeating import Run, interleave, others, rates, ratios
 
 ABOUT = (
-    "Workers that a team would write in the place of ours, with the same weights: ONNX Runtime in the worker's process, the "
+    "Workers that a team would write instead of ours, with the same weights: ONNX Runtime in the worker's process, the "
     "same behind FastAPI, and the pipeline of Hugging Face. Each works from Kafka to Kafka with one transaction per poll, "
     "cuts nothing, writes the same JSON, and runs in that way, of those tried, which is fastest here. Articles per second, "
     "from the first record read to the last commit."

@@ -1,4 +1,4 @@
-"""Workers that a team would write in the place of ours: what the bench compares with.
+"""Workers that a team would write instead of ours: what the bench compares with.
 
 Each is written the way its libraries' own documentation shows it, and does the whole work: Kafka to Kafka, one
 transaction per poll, long articles in overlapping windows with nothing cut, every entity with its place in characters, the

@@ -24,7 +24,7 @@ _SETTLING_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """What readers saw around one event. `settling_s`: from its cause until the group had shared the partitions anew."""
+    """What readers saw around one event. `settling_s`: from its cause until the group had shared the partitions again."""
 
     settling_s: float
     longest_gap_s: float

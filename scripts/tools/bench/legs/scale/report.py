@@ -174,7 +174,7 @@ def _rebalance(pauses: Mapping[str, Pause]) -> Table:
             "worst from publish to visible, s",
         ),
         rows,
-        "Settled: from starting the process, or asking it to stop, until the group has shared the partitions anew.",
+        "Settled: from starting the process, or asking it to stop, until the group has shared the partitions again.",
     )
 
 

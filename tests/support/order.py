@@ -1,0 +1,50 @@
+"""Which test files take longest.
+
+They begin first, so that no process is left alone with one at the end. `--quick` leaves out the slow ones without a broker.
+"""
+
+LONGEST_FIRST = (
+    "deploy/test_prometheus_scrape.py",
+    "scripts/chaos/test_faults.py",
+    "security/test_rights.py",
+    "kafka/test_processes.py",
+    "kafka/test_crash_points.py",
+    "scripts/chaos/test_fencing.py",
+    "kafka/test_absent_brokers.py",
+    "health/test_health_run.py",
+    "kafka/test_exactly_once.py",
+    "scripts/kafka/test_service.py",
+    "kafka/test_killing_record.py",
+    "worker/test_worker_simulation.py",
+    "scripts/chaos/test_coordinator_gone.py",
+    "verify/test_verify_command.py",
+    "scaling/test_scaling_rights.py",
+    "scaling/test_scaler_service.py",
+    "kafka/test_topic_made_again.py",
+    "kafka/test_damaged_log.py",
+    "kafka/test_oldest_broker.py",
+    "kafka/test_hostile_sizes.py",
+    "scripts/kafka/test_cluster.py",
+    "scripts/chaos/test_trials_in_silence.py",
+)
+"""By measured time, longest first. Their order is all that this list decides."""
+
+SLOW = (
+    "commands/test_cli.py",
+    "commands/test_doctor.py",
+    "commands/test_enrich.py",
+    "commands/test_home.py",
+    "deploy/test_alerts.py",
+    "fuzz/test_fuzz_spans.py",
+    "gate/test_gate_check.py",
+    "health/test_health_run.py",
+    "inference/test_memory.py",
+    "inference/test_openvino.py",
+    "kafka/test_unreadable_batch.py",
+    "pipeline/test_decoding_rule.py",
+    "pipeline/test_invariance.py",
+    "scripts/soak/test_hostile.py",
+    "worker/test_worker_killing_record.py",
+    "worker/test_worker_simulation.py",
+)
+"""Tests without a broker that take whole processes, built tools, or many seconds: `scripts/test --quick` leaves them out."""
