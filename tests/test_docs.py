@@ -6,10 +6,11 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parent.parent
 SKIPPED = {"node_modules", "build", "dist", "chaos-report"}
@@ -153,3 +154,17 @@ def test_commands_and_exit_codes_are_those_of_the_program() -> None:
     commands = re.findall(r"^[^\w-]*([a-z]+) {2,}", listed, re.MULTILINE)
     assert set(re.findall(r"^\| `enricher ([a-z]+)", page, re.MULTILINE)) == set(commands) != set()
     assert set(re.findall(r"^\| (\d+) \|", page, re.MULTILINE)) == set(re.findall(r"\b\d+\b", codes)) != set()
+
+
+def tools_of(lines: Iterable[str]) -> set[str]:
+    """The tools that lines of a script or commands of hooks run out of .venv, with their subcommand."""
+    found = (re.search(r"(?:/|-m )(ruff|mypy|lint-imports)\b\"?(?: (?:format|check)\b)?", line) for line in lines)
+    return {each[0].lstrip("/").removeprefix("-m ").replace('"', "") for each in found if each}
+
+
+def test_the_hooks_run_what_the_check_runs() -> None:
+    """`.pre-commit-config.yaml` leaves out nothing that `scripts/check` runs."""
+    check = (ROOT / "scripts" / "check").read_text("utf-8").splitlines()
+    hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text("utf-8"))["repos"][0]["hooks"]
+    wanted = tools_of(line for line in check if line.startswith("run "))
+    assert wanted == tools_of(hook["entry"] for hook in hooks) == {"ruff format", "ruff check", "mypy", "lint-imports"}
