@@ -156,6 +156,18 @@ def test_commands_and_exit_codes_are_those_of_the_program() -> None:
     assert set(re.findall(r"^\| (\d+) \|", page, re.MULTILINE)) == set(re.findall(r"\b\d+\b", codes)) != set()
 
 
+def test_the_calls_that_one_article_takes_are_in_the_code() -> None:
+    """Every class, function and method of the list in `enricher/README.md` is there by that name."""
+    section = (ROOT / "enricher" / "README.md").read_text("utf-8").partition("## One article")[2].partition("\n## ")[0]
+    calls = re.findall(r"`(?:([A-Za-z]+)\.)?([a-z_]+|[A-Z][A-Za-z]+)(?:\(\.\.\.\))?`", section)
+    code = "\n".join(path.read_text("utf-8") for path in (ROOT / "enricher").rglob("*.py"))
+    owners = {owner for owner, _ in calls if owner[:1].isupper()} | {name for _, name in calls if name[:1].isupper()}
+    names = {name for _, name in calls if not name[:1].isupper()}
+    assert len(names) > 30
+    assert {owner for owner in owners if not re.search(rf"^class {owner}\b", code, re.MULTILINE)} == set()
+    assert {name for name in names if not re.search(rf"(?:\bdef |\.){name}\(", code)} == set()
+
+
 def tools_of(lines: Iterable[str]) -> set[str]:
     """The tools that lines of a script or commands of hooks run out of .venv, with their subcommand."""
     found = (re.search(r"(?:/|-m )(ruff|mypy|lint-imports)\b\"?(?: (?:format|check)\b)?", line) for line in lines)
