@@ -1,4 +1,4 @@
-"""The Markdown pages: their links, the paths and commands that they name, and their width."""
+"""The Markdown pages: their links, the paths, commands and calls that they name, their words and their width."""
 
 from __future__ import annotations
 
@@ -68,12 +68,7 @@ def name_of(page: Path) -> str:
 
 def prose_of(page: Path) -> str:
     """A page without its blocks of code, in which the lines stay where they are."""
-    return re.sub(
-        r"^( *)```.*?^\1```",
-        lambda block: "\n" * block[0].count("\n"),
-        page.read_text("utf-8"),
-        flags=re.DOTALL | re.MULTILINE,
-    )
+    return CODE.sub(lambda block: "\n" * block[0].count("\n"), page.read_text("utf-8"))
 
 
 def anchors_of(page: Path) -> set[str]:
