@@ -72,7 +72,7 @@ check_platform() {
 
 find_python() {
   local candidate
-  for candidate in ${PYTHON:+"$PYTHON"} python3.13 python3.12 python3.11 python3 python; do
+  for candidate in ${PYTHON:+"$PYTHON"} python3.14 python3.13 python3.12 python3.11 python3 python; do
     if "$candidate" -c "$python_rule" >/dev/null 2>&1; then
       command -v "$candidate"
       return
