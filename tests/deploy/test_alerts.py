@@ -13,7 +13,7 @@ import yaml
 
 from deploy.monitoring.generator.exported import instruments_by_series
 from deploy.monitoring.generator.expressions import labels_of, metrics_of
-from deploy.monitoring.generator.files import ALERTS, FOLDER, RECORDING, RULE_TESTS
+from deploy.monitoring.generator.files import ALERTS, RECORDING, ROOT, RULE_TESTS
 from enricher.telemetry.prometheus import label_name
 from tools.cluster import found, missing
 
@@ -66,12 +66,12 @@ def test_series_make_alerts_fire_or_not(path: Path) -> None:
 @with_promtool
 def test_an_alert_with_another_threshold_fails_its_tests(tmp_path: Path) -> None:
     """Negative control: the tests look at the rules."""
-    folder = tmp_path / "monitoring"
-    shutil.copytree(FOLDER, folder)
+    for folder in (ALERTS.parent, RULE_TESTS):
+        shutil.copytree(folder, tmp_path / folder.relative_to(ROOT))
     changed = ALERTS.read_text("utf-8").replace("> 0.95", "> 0.99")
     assert changed != ALERTS.read_text("utf-8")
-    (folder / "alerts.yaml").write_text(changed, "utf-8")
-    outcome = promtool("test", "rules", folder / "tests" / "device.yaml")
+    (tmp_path / ALERTS.relative_to(ROOT)).write_text(changed, "utf-8")
+    outcome = promtool("test", "rules", tmp_path / RULE_TESTS.relative_to(ROOT) / "device.yaml")
     assert outcome.returncode != 0
     assert "EnricherGpuMemoryFull" in outcome.stdout + outcome.stderr
 

@@ -11,7 +11,7 @@ import pytest
 from deploy.chart_rendering import CI_FILES, Values, values_of
 
 from deploy.chart.generator.comments import described, undescribed
-from deploy.chart.generator.layout import CHART, COPIES, ROOT, SCHEMA, VALUES
+from deploy.chart.generator.layout import CHART, ROOT, SCHEMA, VALUES
 from deploy.chart.generator.making import stale
 from deploy.chart.generator.schema import FOLLOWS, defaults, groups, open_fields
 from enricher.settings import Settings
@@ -41,14 +41,8 @@ def with_setting(group: str, field: str, value: object) -> dict[str, Any]:
 
 
 def test_nothing_is_stale() -> None:
-    """Schema, defaults, table and copies are what `scripts/chart` would write now."""
+    """Schema, defaults and table are what `scripts/chart` would write now."""
     assert [str(path.relative_to(ROOT)) for path in stale()] == []
-
-
-@pytest.mark.parametrize("source", COPIES, ids=lambda source: source.name)
-def test_the_chart_carries_the_same_rules_and_dashboard(source: Path) -> None:
-    """A chart cannot reach files beside it, so it has copies: byte by byte the same."""
-    assert source.read_bytes() == COPIES[source].read_bytes()
 
 
 def test_the_schema_is_one() -> None:

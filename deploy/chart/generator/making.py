@@ -1,4 +1,4 @@
-"""Everything of the chart that is made: path and text. Writes nothing."""
+"""The generated files of the chart, as path and text. Writes nothing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from deploy.chart.generator import schema
 from deploy.chart.generator.comments import described
-from deploy.chart.generator.layout import COPIES, DEFAULTS, README, SCHEMA, VALUES
+from deploy.chart.generator.layout import DEFAULTS, README, SCHEMA, VALUES
 from deploy.chart.generator.readme import with_table
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ def made() -> dict[Path, str]:
         SCHEMA: _json(schema.values_schema()),
         DEFAULTS: _json(schema.defaults()),
         README: with_table(README.read_text("utf-8"), described(VALUES.read_text("utf-8"))),
-        **{copy: source.read_text("utf-8") for source, copy in COPIES.items() if source.is_file()},
     }
 
 
