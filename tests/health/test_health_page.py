@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from health.looking import LOCALHOST, Gpu, health_of, served, serving, view_of
+from health.looking import GPU, LOCALHOST, health_of, served, serving, view_of
 from worker.world import INVALID, LONG, POISONED, SHORT, World
 
 from enricher.health import WorkerHealth, routes
 from enricher.health.page import PARENT_PAGE, PROCESS_PAGE, Page
-from enricher.health.replies import Asked, Reply
+from enricher.health.routes import Reply, Request
 from enricher.health.samples import EVERY_S
 from tools.status_page.browser import Browser, chromium
 
@@ -29,7 +29,7 @@ def busy_health() -> WorkerHealth:
     process = world.start()
     process.source.open(process.worker)
     health = health_of(world.clock)
-    health.shows(view_of(process, gpus=(Gpu(),)))
+    health.shows(view_of(process, gpus=(GPU,)))
     for value in [SHORT, LONG, INVALID, POISONED, None]:
         for _ in range(60):
             world.clock.sleep(EVERY_S)
@@ -179,7 +179,7 @@ def test_it_says_so_when_nobody_answers_and_goes_on_when_somebody_does(browser: 
     """Its last numbers stay, with the time; a worker that went away for good is missed like one that cannot answer."""
     health, broken = busy_health(), threading.Event()
 
-    def status(asked: Asked) -> Reply:
+    def status(asked: Request) -> Reply:
         assert not broken.is_set(), "as a proxy whose worker has gone"
         return routes(health)["/status.json"](asked)
 

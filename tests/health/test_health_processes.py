@@ -15,10 +15,9 @@ from prometheus_client.parser import text_string_to_metric_families as plain
 from worker.fake_clock import FakeClock
 from worker.world import LONG, SHORT, World
 
-from enricher.health import PARENT_PAGE, ProcessesHealth, Verdict, WorkerHealth, routes
-from enricher.health.asking import ask, ask_all
-from enricher.health.merging import merged
-from enricher.health.replies import Asked, Reply
+from enricher.health import PARENT_PAGE, ProbeResult, ProcessesHealth, WorkerHealth, routes
+from enricher.health.children import ask, ask_all, merged
+from enricher.health.routes import Reply, Request
 from enricher.processes import ProcessState
 from tools.status_page.browser import Browser, chromium
 
@@ -65,8 +64,7 @@ class Parent:
 
 def parent_health(parent: Parent, clock: FakeClock | None = None) -> ProcessesHealth:
     """Of a parent whose broker hands partitions out again after 20 s."""
-    oldest = "# HELP age_seconds Age.\n# TYPE age_seconds gauge\nage_seconds {}\n".format
-    return ProcessesHealth(FACTS, parent, handed_out_s=20.0, oldest_metric=oldest, clock=clock or time.monotonic)
+    return ProcessesHealth(FACTS, parent, handed_out_s=20.0, clock=clock or time.monotonic)
 
 
 def worker_health() -> WorkerHealth:
@@ -126,7 +124,7 @@ def test_without_processes_the_exposition_is_empty_and_valid() -> None:
 def test_who_does_not_answer_is_left_out() -> None:
     """Nobody there, an error, and one that answers."""
 
-    def broken(_asked: Asked) -> Reply:
+    def broken(_request: Request) -> Reply:
         raise ValueError
 
     with serving(routes(worker_health())) as port, serving({"/livez": broken}) as bad, serving({}) as empty:
@@ -154,23 +152,23 @@ STARTING, READY, _, _, DEAD = ProcessState
 )
 def test_the_parents_probes(parent: Parent, probe: str, reason: str, *, ok: bool) -> None:
     """A dead process is started again by the parent, so that only its own loop is a matter of life."""
-    assert Verdict(ok, reason) == getattr(parent_health(parent), probe)()
+    assert ProbeResult(ok, reason) == getattr(parent_health(parent), probe)()
 
 
 def test_the_parent_serves_everything_on_one_port(family: tuple[Parent, int]) -> None:
     """Probes, merged metrics, the status of all, and each process's own page, status and metrics."""
     _, port = family
     assert [200, 200, 200] == [get(port, path).status for path in ("/livez", "/readyz", "/startupz")]
-    assert ["0", "1"] == [
+    assert {"0", "1"} == {
         sample.labels["process"] for family in plain(get(port, "/metrics").text) for sample in family.samples
-    ]
+    }
     status = get(port, "/status.json").json
     assert [(0, "ready", 2), (1, "ready", 2)] == [
         (each["number"], each["state"], each["status"]["totals"]["published"]) for each in status["processes"]
     ]
     for number in (0, 1):
         assert 2 == get(port, f"/process/{number}/status.json").json["totals"]["published"]
-        assert "worker 1" in get(port, f"/process/{number}/metrics").text
+        assert "enricher_articles_total" in get(port, f"/process/{number}/metrics").text
         assert get(port, f"/process/{number}/").headers["Content-Security-Policy"]
     assert 404 == get(port, "/process/2/").status
 

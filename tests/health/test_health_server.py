@@ -17,7 +17,7 @@ from worker.world import World
 from enricher.errors import SettingsError
 from enricher.health import HealthServer, WorkerHealth, routes, slots, waiting
 from enricher.health import server as server_module
-from enricher.health.replies import Asked, Reply, line
+from enricher.health.routes import Reply, Request, line
 
 PATHS = ["/", "/livez", "/readyz", "/startupz", "/metrics", "/status.json"]
 
@@ -50,7 +50,7 @@ def test_a_worker_that_loads_its_model_lives_and_is_neither_started_nor_ready(po
     assert (200, "loading the model\n") == (get(port, "/livez").status, get(port, "/livez").text)
     for path in ("/readyz", "/startupz"):
         assert (503, "loading the model\n") == (get(port, path).status, get(port, path).text)
-    assert (200, "starting 1\n") == (get(port, "/metrics").status, get(port, "/metrics").text)
+    assert (200, True) == (get(port, "/metrics").status, 'enricher_state="starting"} 1.0' in get(port, "/metrics").text)
 
 
 def test_a_worker_that_works_is_all_three_until_it_drains(port: int, health: WorkerHealth) -> None:
@@ -137,7 +137,7 @@ def test_a_request_for_what_is_no_address_is_a_bad_one(port: int) -> None:
 def test_an_error_is_for_the_log_and_not_for_the_client(caplog: pytest.LogCaptureFixture) -> None:
     """500, and one line."""
 
-    def broken(_asked: Asked) -> Reply:
+    def broken(_request: Request) -> Reply:
         raise ValueError("the secret reason")
 
     caplog.set_level(logging.ERROR)
@@ -222,7 +222,7 @@ def test_too_many_at_once_are_turned_away_and_served_later(monkeypatch: pytest.M
     monkeypatch.setattr(slots, "MAX_REQUESTS", 2)
     hold = threading.Event()
 
-    def held(_asked: Asked) -> Reply:
+    def held(_request: Request) -> Reply:
         assert hold.wait(60)
         return line(HTTPStatus.OK, "done")
 

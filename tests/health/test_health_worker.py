@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import orjson
-from health.looking import EPOCH_S, FACTS, Gpu, health_of, view_of
+from health.looking import EPOCH_S, FACTS, GPU, health_of, view_of
 from worker.faults import Fault, Faults, no_fault
 from worker.world import INVALID, LONG, POISONED, SHORT, Process, World
 
 from enricher.errors import TransactionTrouble
-from enricher.health import Verdict, WorkerHealth
+from enricher.health import ProbeResult, WorkerHealth
 from enricher.health.liveness import TURN
 from enricher.health.samples import EVERY_S, KEPT_S, lag_of
 from enricher.runtime.watchdog import Watched
@@ -39,18 +39,18 @@ def scene(fault: Fault = no_fault) -> Scene:
     process = world.start(fault=fault)
     process.source.open(process.worker)
     health = health_of(world.clock)
-    health.shows(view_of(process, gpus=(Gpu(),)))
+    health.shows(view_of(process, gpus=(GPU,)))
     return Scene(world, process, health)
 
 
 def test_before_there_is_a_worker_it_lives_and_is_not_ready() -> None:
     """The startup probe is told what it waits for; the metrics say "starting"."""
     health = health_of(World().clock)
-    assert Verdict(ok=True, reason="loading the model") == health.live()
-    assert Verdict(ok=False, reason="loading the model") == health.ready() == health.started()
+    assert ProbeResult(ok=True, reason="loading the model") == health.live()
+    assert ProbeResult(ok=False, reason="loading the model") == health.ready() == health.started()
     health.starts("connecting with the brokers")
-    assert Verdict(ok=False, reason="connecting with the brokers") == health.ready() == health.started()
-    assert (b"starting 1\n", "text/plain") == health.metrics("")
+    assert ProbeResult(ok=False, reason="connecting with the brokers") == health.ready() == health.started()
+    assert b'enricher_state{enricher_state="starting"} 1.0\n' in health.metrics("")[0]
     status = health.status()
     assert ("starting", []) == (status["state"], status["history"]["rows"])
 
@@ -60,16 +60,16 @@ def test_a_worker_that_is_built_has_started_and_speaks_for_itself() -> None:
     here = scene()
     assert here.health.started().ok
     assert here.health.live().ok
-    assert (b"worker 1\n", "text/plain") == here.health.metrics("")
+    assert b'enricher_state{enricher_state="working"} 1.0\n' in here.health.metrics("")[0]
     assert "newswire-minilm" == here.health.status()["model"]["name"]
 
 
 def test_it_is_ready_as_a_member_and_not_while_it_drains() -> None:
     """Working, then asked to end."""
     here = scene()
-    assert Verdict(ok=True, reason="working") == here.health.ready()
+    assert ProbeResult(ok=True, reason="working") == here.health.ready()
     here.process.worker.stop()
-    assert Verdict(ok=False, reason="draining") == here.health.ready()
+    assert ProbeResult(ok=False, reason="draining") == here.health.ready()
     assert here.health.live().ok, "a pod that drains is not to be killed"
 
 
@@ -124,7 +124,7 @@ def test_a_turn_that_hangs_turns_it_dead() -> None:
     world = World()
     health = health_of(world.clock)
     health.shows(view_of(world.start(), watched=lambda: Watched(TURN, 60.0, 45.0)))
-    assert Verdict(ok=False, reason="no progress in 'one turn of the loop' for 45 s, bound 30 s") == health.live()
+    assert ProbeResult(ok=False, reason="no progress in 'one turn of the loop' for 45 s, bound 30 s") == health.live()
 
 
 def test_recoveries_are_told_with_their_kind_and_time_and_turn_no_probe() -> None:

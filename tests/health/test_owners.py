@@ -12,12 +12,12 @@ from health.test_health_processes import Parent, parent_health
 from prometheus_client.parser import text_string_to_metric_families as plain
 from worker.fake_clock import FakeClock
 
-from enricher.health import ProcessesHealth, Verdict
-from enricher.health.replies import Asked, Reply
+from enricher.health import ProbeResult, ProcessesHealth
+from enricher.health.routes import Reply, Request
 from enricher.processes import ProcessState
 
 READY, DONE = ProcessState.READY, ProcessState.DONE
-BOTH_READY = Verdict(ok=True, reason="2 ready")
+BOTH_READY = ProbeResult(ok=True, reason="2 ready")
 
 
 @dataclass(slots=True)
@@ -27,7 +27,7 @@ class Process:
     partitions: dict[int, int]
     oldest_age_s: float = 0.0
 
-    def route(self, _asked: Asked) -> Reply:
+    def route(self, _request: Request) -> Reply:
         """As `/status.json`; other keys are left out."""
         named = [{"topic": "articles", "number": number, "lag": lag} for number, lag in self.partitions.items()]
         body = orjson.dumps({"partitions": named, "oldest_age_s": self.oldest_age_s})
@@ -58,6 +58,7 @@ def test_partitions_of_a_killed_process_are_visible_until_somebody_has_them() ->
             sample.labels["process"]: sample.value
             for family in plain(health.metrics("")[0].decode())
             for sample in family.samples
+            if sample.name == "enricher_oldest_age_seconds"
         }
         assert {"none": 10.0} == samples
         clock.sleep(2.0)

@@ -7,7 +7,7 @@ from collections import Counter
 from enricher.records import Partition
 from enricher.stats.counters import Counters
 from enricher.stats.snapshot import Connection, Snapshot, Unstable, WorkerState
-from enricher.telemetry.observed import GpuUse, ModelFacts, Observed
+from enricher.telemetry.observed import GpuUse, ModelFacts, Observed, WorkerFacts
 
 LEVELS = Snapshot(
     state=WorkerState.WORKING,
@@ -46,11 +46,7 @@ def some_counters() -> Counters:
 def observed(snapshot: Snapshot = LEVELS, counters: Counters | None = None) -> Observed:
     """A worker with a GPU."""
     return Observed(
-        input_topic="articles",
-        output_topic="entities",
-        dead_letter_topic="dead",
-        group="enricher",
-        version="1.2.3",
+        worker=WorkerFacts("worker-0", "enricher", "articles", "entities", "dead", "1.2.3"),
         model=ModelFacts("newswire", "sha256:abc", "fp16", "CUDAExecutionProvider", "cuda"),
         counters=counters or some_counters(),
         snapshot=lambda: snapshot,

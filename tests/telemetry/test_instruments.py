@@ -10,7 +10,7 @@ from telemetry.building import observed
 
 from enricher.telemetry.instruments import INSTRUMENTS, Instrument, Kind
 from enricher.telemetry.page import markdown
-from enricher.telemetry.spans import SPANS
+from enricher.telemetry.tracing import SPANS
 
 PAGE = Path(__file__).resolve().parents[2] / "deploy" / "metrics.md"
 BOUNDED = re.compile(r"[\w.:/ -]{1,80}")

@@ -14,8 +14,7 @@ from opentelemetry.trace import SpanContext
 
 from enricher.errors import TransactionTrouble
 from enricher.records import Batch, DeadLetter, Headers, Partition, RawRecord, Ticket, Tombstone, Window
-from enricher.telemetry.spans import SPANS
-from enricher.telemetry.tracing import PassingOn, Spans
+from enricher.telemetry.tracing import SPANS, PassingOn, Spans
 from enricher.worker.ports import Tracing
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
