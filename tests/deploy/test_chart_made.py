@@ -74,7 +74,7 @@ def test_every_value_of_the_schema_is_in_the_values_and_the_other_way_round() ->
 
 def test_the_readme_shows_the_defaults() -> None:
     """Spot check of the table: a value, its default, its description."""
-    assert "| `autoscaling.targetAgeSeconds` | `60` | Seconds" in (CHART / "README.md").read_text("utf-8")
+    assert "| `autoscaling.targetAgeSeconds` | `60` | Target" in (CHART / "README.md").read_text("utf-8")
 
 
 def test_a_description_may_have_several_lines_and_ends_at_the_value() -> None:

@@ -200,4 +200,4 @@ def test_the_notes_warn_of_what_is_not_set(tmp_path: Path) -> None:
     said = notes(tmp_path, values)
     assert "Set capacity.gpus" in said
     assert "Set capacity.partitions" not in said
-    assert "Nobody collects its metrics yet" in said
+    assert "Its metrics are not collected yet" in said

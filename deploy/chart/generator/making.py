@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def made() -> dict[Path, str]:
-    """What each made file has to be."""
+    """The text that each generated file should have."""
     return {
         SCHEMA: _json(schema.values_schema()),
         DEFAULTS: _json(schema.defaults()),
@@ -24,7 +24,7 @@ def made() -> dict[Path, str]:
 
 
 def stale() -> list[Path]:
-    """Name the files that are not what they have to be."""
+    """The files whose text is not as it should be."""
     return [path for path, text in made().items() if not path.is_file() or path.read_text("utf-8") != text]
 
 
