@@ -1,4 +1,4 @@
-"""What the tests of health share: a worker of the fake world seen by health, and a plain HTTP client."""
+"""Shared by the health tests: a worker of the fake world as health sees it, and an HTTP client."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def health_of(clock: FakeClock) -> WorkerHealth:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back."""
+    """The response."""
 
     status: int
     body: bytes
@@ -60,17 +60,17 @@ class Answer:
 
     @property
     def text(self) -> str:
-        """For people."""
+        """The body as text."""
         return self.body.decode()
 
     @property
     def json(self) -> Any:  # noqa: ANN401  whatever it is
-        """For machines."""
+        """The body as JSON."""
         return orjson.loads(self.body)
 
 
 def get(port: int, path: str, *, method: str = "GET", accept: str = "*/*") -> Answer:
-    """One request. Raises OSError where nobody answers."""
+    """Send one request. Raises OSError if there is no answer."""
     connection = http.client.HTTPConnection(LOCALHOST, port, timeout=30)
     try:
         connection.request(method, path, headers={"Accept": accept})
@@ -82,20 +82,20 @@ def get(port: int, path: str, *, method: str = "GET", accept: str = "*/*") -> An
 
 @contextmanager
 def served(health: WorkerHealth) -> Iterator[int]:
-    """Its server, on a free port."""
+    """Serve this health on a free port."""
     with serving(routes(health)) as port:
         yield port
 
 
 @contextmanager
 def serving(paths: Mapping[str, Route]) -> Iterator[int]:
-    """A server of these paths, on a free port."""
+    """Serve these paths on a free port."""
     with HealthServer(paths, host=LOCALHOST, port=0) as server:
         yield server.port
 
 
 def until(holds: Callable[[], bool], what: str, timeout_s: float = 60.0) -> None:
-    """Look twenty times a second until it holds; a server that is not there yet does not."""
+    """Check twenty times per second until the condition holds. A server that does not answer counts as False."""
     deadline_s = time.monotonic() + timeout_s
     while not _holds(holds):
         assert time.monotonic() < deadline_s, f"not within {timeout_s:g} s: {what}"

@@ -1,4 +1,4 @@
-"""What the tests of telemetry look at: a worker's numbers, without the worker."""
+"""Shared by the telemetry tests: the numbers of a worker, without a worker."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LEVELS = Snapshot(
 
 
 def some_counters() -> Counters:
-    """Of a worker that has seen a little of everything."""
+    """Counters in which nearly everything has happened."""
     counters = Counters(
         read=60, repeated=4, records=40, entities=400, tombstones=2, transactions=5, recoveries=1, forgotten=6
     )
