@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 
 from enricher.stats.histogram import Histogram
 from enricher.telemetry import readings
-from enricher.telemetry.observed import Observed, cpu_s
+from enricher.telemetry.observed import Observed, cpu_s, resident_bytes
 from enricher.telemetry.readings import (
     DESTINATION,
     ERROR_TYPE,
@@ -31,7 +32,13 @@ from enricher.telemetry.readings import (
     TOKEN_KIND,
     Attributes,
     Numbers,
+    by,
+    by_partition,
+    gpus,
+    kafka,
+    known,
     one,
+    states_of,
 )
 
 OLDEST_AGE = "enricher.oldest.age"
@@ -61,16 +68,13 @@ class Instrument:
     histogram: Callable[[Observed], tuple[Histogram, Attributes]] | None = None
 
 
-def _counter(
-    name: str, unit: str, description: str, numbers: Callable[[Observed], Numbers], *attributes: str
+def _numbers(
+    kind: Kind, name: str, unit: str, description: str, numbers: Callable[[Observed], Numbers], *attributes: str
 ) -> Instrument:
-    return Instrument(name, Kind.COUNTER, unit, description, attributes, numbers=numbers)
+    return Instrument(name, kind, unit, description, attributes, numbers=numbers)
 
 
-def _gauge(
-    name: str, unit: str, description: str, numbers: Callable[[Observed], Numbers], *attributes: str
-) -> Instrument:
-    return Instrument(name, Kind.GAUGE, unit, description, attributes, numbers=numbers)
+_counter, _gauge = partial(_numbers, Kind.COUNTER), partial(_numbers, Kind.GAUGE)
 
 
 def _histogram(
@@ -86,14 +90,17 @@ def _histogram(
 INSTRUMENTS: tuple[Instrument, ...] = (
     # ---- messaging: names from the semantic conventions
     _counter("messaging.client.consumed.messages", "{message}", "Records read from the input topic.",
-             readings.consumed, SYSTEM, OPERATION, DESTINATION, GROUP),
+             lambda seen: one(seen.counters.read, **kafka("poll", **readings.source(seen))),
+             SYSTEM, OPERATION, DESTINATION, GROUP),
     _counter("messaging.client.sent.messages", "{message}", "Records written and committed.",
              readings.sent, SYSTEM, OPERATION, DESTINATION),
     _histogram("messaging.client.operation.duration", "s",
                "Duration of a transaction: writing records, sending offsets, commit.",
-               readings.transaction_time, SYSTEM, OPERATION, GROUP),
+               lambda seen: (seen.counters.transaction_s, kafka("commit", **{GROUP: seen.worker.group})),
+               SYSTEM, OPERATION, GROUP),
     _histogram("messaging.process.duration", "s", "Time from an article's arrival in the worker to its commit.",
-               readings.process_time, SYSTEM, OPERATION, DESTINATION, GROUP),
+               lambda seen: (seen.counters.process_s, kafka("process", **readings.source(seen))),
+               SYSTEM, OPERATION, DESTINATION, GROUP),
     # ---- articles
     _counter("enricher.articles", "{article}", "Inputs whose outcome is committed.", readings.articles, OUTCOME),
     _counter("enricher.dead_letters", "{article}", "Inputs that can never be enriched, by stage and error type.",
@@ -157,10 +164,12 @@ INSTRUMENTS: tuple[Instrument, ...] = (
     # ---- exactly once
     _counter("enricher.transactions", "{transaction}",
              "Transactions, committed or failed. A recovery follows each failed one.",
-             readings.transactions, OUTCOME),
+             lambda seen: by(OUTCOME, {"committed": seen.counters.transactions, "failed": seen.counters.recoveries}),
+             OUTCOME),
     _counter("enricher.producers.recreated", "{producer}",
              "Producers replaced, in a recovery or after a transaction that was suspiciously slow.",
-             readings.producers, REASON),
+             lambda seen: by(REASON, {"slow": seen.counters.producers_renewed, "recovery": seen.counters.recoveries}),
+             REASON),
     _counter("enricher.recoveries", "{recovery}",
              "Recoveries begun: everything in flight is dropped and read again.",
              lambda seen: one(seen.counters.recoveries)),
@@ -170,38 +179,44 @@ INSTRUMENTS: tuple[Instrument, ...] = (
              "Partitions whose articles were processed one at a time, because several processes had died at the "
              "same offset.", lambda seen: one(seen.counters.isolations)),
     _counter("enricher.rebalances", "{rebalance}", "Rebalances in which partitions were assigned, revoked or lost.",
-             readings.rebalances, REBALANCE),
+             lambda seen: by(REBALANCE, {kind: seen.counters.rebalances[kind] for kind in ("assigned", "revoked", "lost")}),
+             REBALANCE),
     # ---- the group and the broker
     _gauge("enricher.partitions", "{partition}", "Partitions of the input topic assigned to this worker.",
            lambda seen: one(seen.snapshot().partitions)),
     _gauge("enricher.partition.lag", "{record}",
            "Offsets between the committed one and the end. Transaction markers count, so it may stay above 0.",
-           readings.lags, DESTINATION, PARTITION),
+           lambda seen: by_partition(seen.snapshot().lags), DESTINATION, PARTITION),
     _gauge("enricher.partition.unstable", "{record}",
            "Offsets after the last stable one. Consumers with read_committed get them only when the publisher's "
-           "open transaction ends.", readings.unstable_offsets, DESTINATION, PARTITION),
+           "open transaction ends.",
+           lambda seen: by_partition({each: it.offsets for each, it in seen.snapshot().unstable.items()}),
+           DESTINATION, PARTITION),
     _gauge("enricher.partition.unstable.age", "s",
            "Time since the last stable offset moved, while there are offsets after it; 0 if there are none.",
-           readings.unstable_ages, DESTINATION, PARTITION),
+           lambda seen: by_partition({each: it.age_s for each, it in seen.snapshot().unstable.items()}),
+           DESTINATION, PARTITION),
     _gauge("enricher.topic.partitions", "{partition}",
            "Number of partitions of the input topic, the output topic and the dead-letter topic. All three should "
-           "have the same number.", readings.topic_partitions, DESTINATION),
-    _gauge("enricher.kafka.brokers", "{broker}", "Brokers to which the consumer is connected.", readings.brokers),
+           "have the same number.", lambda seen: by(DESTINATION, seen.snapshot().connection.topic_partitions), DESTINATION),
+    _gauge("enricher.kafka.brokers", "{broker}", "Brokers to which the consumer is connected.",
+           lambda seen: known(seen.snapshot().connection.brokers)),
     # ---- the process
     _gauge("enricher.state", "1", "1 for the current state of the worker, 0 for the others.",
-           readings.states, STATE),
+           lambda seen: states_of(seen.snapshot().state), STATE),
     _gauge("enricher.loop.turn.age", "s",
            "Time since the loop began its current turn; 0 during a recovery, whose attempts have their own bounds.",
            lambda seen: one(seen.snapshot().turn_age_s)),
     _counter("process.cpu.time", "s", "Processor time of the process, user and system.",
              lambda _seen: one(cpu_s())),
-    _gauge("process.memory.usage", "By", "Resident memory of the process (Linux only).", readings.resident),
+    _gauge("process.memory.usage", "By", "Resident memory of the process (Linux only).",
+           lambda _seen: known(resident_bytes())),
     # ---- the GPU, if NVML is available
     _gauge("hw.gpu.utilization", "1", "Share of time in which a kernel ran on the GPU.",
-           lambda seen: [(gpu.utilization, {GPU: gpu.name}) for gpu in seen.gpus()], GPU),
+           lambda seen: gpus(seen, "utilization"), GPU),
     _gauge("hw.gpu.memory.usage", "By", "Memory in use on the GPU, by all processes.",
-           lambda seen: [(gpu.used_bytes, {GPU: gpu.name}) for gpu in seen.gpus()], GPU),
+           lambda seen: gpus(seen, "used_bytes"), GPU),
     _gauge("hw.gpu.memory.limit", "By", "Total memory of the GPU.",
-           lambda seen: [(gpu.total_bytes, {GPU: gpu.name}) for gpu in seen.gpus()], GPU),
+           lambda seen: gpus(seen, "total_bytes"), GPU),
 )  # fmt: skip
 """In the order of the docs: what readers of the entities notice first, the machine last."""
