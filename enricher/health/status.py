@@ -73,11 +73,8 @@ def _totals(counters: Counters) -> dict[str, int]:
         "repeated",
         "out_of_memory",
     )
-    dead_letters = counters.dead_letters.total()
-    return {name: getattr(counters, name) for name in names} | {
-        "published": counters.published,
-        "dead_letters": dead_letters,
-    }
+    totals = {name: getattr(counters, name) for name in names}
+    return totals | {"published": counters.published, "dead_letters": counters.dead_letters.total()}
 
 
 def _batches(minute: Interval, snapshot: Snapshot) -> dict[str, float | None]:

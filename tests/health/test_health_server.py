@@ -231,7 +231,7 @@ def test_too_many_at_once_are_turned_away_and_served_later(monkeypatch: pytest.M
             until(lambda: raw(port, b"GET /metrics HTTP/1.1\r\n\r\n") == b"", "the third is turned away")
             assert 200 == get(port, "/livez").status, "a probe has its own"
             hold.set()
-        until(lambda: get(port, "/").status == 200, "there is room again")
+        until(lambda: get(port, "/").status == 200, "a slot is free again")
 
 
 def test_a_port_that_was_asked_for_must_be_free(health: WorkerHealth) -> None:

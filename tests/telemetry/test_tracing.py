@@ -22,7 +22,7 @@ PARENT = "b7ad6b7169203331"
 SAMPLED: Headers = (("traceparent", f"00-{TRACE}-{PARENT}-01".encode()), ("tracestate", b"shop=1"))
 UNSAMPLED: Headers = (("traceparent", f"00-{TRACE}-{PARENT}-00".encode()),)
 UNSAMPLED_BUT_RANDOM: Headers = (("traceparent", f"00-{TRACE}-{PARENT}-02".encode()),)
-"""A random trace id has a flag of its own (W3C Trace Context, level 2)."""
+"""The second flag marks a random trace id (W3C Trace Context, level 2)."""
 
 Traced = tuple[Spans, Callable[[], dict[str, list[ReadableSpan]]]]
 
