@@ -11,7 +11,7 @@ from enricher.app.model import (
     window_cutter,
     window_lengths,
 )
-from enricher.app.observing import observed
+from enricher.app.observing import observed, worker_facts
 
 __all__ = [
     "DEFAULT_BATCH_TOKENS",
@@ -30,4 +30,5 @@ __all__ = [
     "set_up_log",
     "window_cutter",
     "window_lengths",
+    "worker_facts",
 ]

@@ -1,4 +1,4 @@
-"""Settings -> what leaves the process besides records: the log's form, traces and metrics by OTLP."""
+"""Settings -> logs, and traces and metrics exported by OTLP."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from enricher.worker.ports import Tracing
 
 
 class Exports:
-    """What is exported while a process works. Made by `exports`."""
+    """The exporters of a running process. Created by `exports`."""
 
-    def __init__(self, settings: Settings, open_until_the_end: ExitStack) -> None:
+    def __init__(self, settings: Settings, stack: ExitStack) -> None:
         kafka = settings.kafka
-        self._stack = open_until_the_end
+        self._stack = stack
         self._resource = resource_of(version("enricher"), kafka.instance)
         spans = self._stack.enter_context(
             exported_spans(
@@ -35,28 +35,28 @@ class Exports:
         self.tracing: Tracing = spans or PassingOn()
 
     def metrics_of(self, observed: Observed) -> None:
-        """From now on the metrics of this worker go out, if any are wanted."""
+        """Export the metrics of this worker from now on, if the `OTEL_*` variables ask for it."""
         self._stack.enter_context(exported_metrics(observed, self._resource))
 
 
 def log_format(settings: Settings) -> str:
-    """What the log's form is here: `auto` depends on where it goes."""
+    """The format of the log, with `auto` resolved for this process."""
     return logs.resolved(settings.log.format)
 
 
 def set_early_log_form() -> None:
-    """The form that the environment says, before the settings are read: they may be what is wrong."""
+    """Set the format from the environment alone, because reading the settings may fail."""
     known: dict[str, Literal["json", "text"]] = {"json": "json", "text": "text"}
     logs.set_form(known.get(os.environ.get(variable_name("log", "format"), ""), "auto"))
 
 
 def set_up_log(settings: Settings, process: int | None = None) -> None:
-    """The log in the form that is wanted. `process`: the number of this one among several."""
+    """Set up the log as the settings say. `process`: number of this process among several."""
     logs.set_up(settings.log.format, repeats_per_minute=settings.log.repeats_per_minute, process=process)
 
 
 @contextmanager
 def exports(settings: Settings) -> Iterator[Exports]:
-    """Traces and metrics where the `OTEL_*` variables say. Raises SettingsError."""
+    """Export traces and metrics as the `OTEL_*` variables say while the body runs. Raises SettingsError."""
     with ExitStack() as stack:
         yield Exports(settings, stack)

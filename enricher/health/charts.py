@@ -1,11 +1,11 @@
-"""Samples -> the rows that the page draws: one per look, numbers or nothing, a column for each line of a chart."""
+"""Samples -> the rows that the page draws: one row per sample, one column per line of a chart, None for no value."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from enricher.health.samples import OVER_S, Sample, Span, quantile, span_to
+from enricher.health.samples import OVER_S, Interval, Sample, interval_to, quantile
 from enricher.stats.histogram import LATENCIES_S
 
 COLUMNS = (
@@ -23,11 +23,11 @@ COLUMNS = (
     "in_flight",
     "held_back",
 )
-"""`at` is Unix time; latencies are those of the minute before."""
+"""`at` is Unix time; latencies cover the minute before it."""
 
 
 def rows(samples: Sequence[Sample], since: float = 0.0) -> list[list[Any]]:
-    """The rows of the looks after `since` (Unix time). The first look has no rates yet."""
+    """The rows of the samples after `since` (Unix time). The first sample has none: rates need two."""
     return [
         _row(samples, number)
         for number in range(1, len(samples))
@@ -37,7 +37,7 @@ def rows(samples: Sequence[Sample], since: float = 0.0) -> list[list[Any]]:
 
 def _row(samples: Sequence[Sample], number: int) -> list[Any]:
     now = samples[number]
-    step, minute = Span(samples[number - 1], now), span_to(samples, now, OVER_S)
+    step, minute = Interval(samples[number - 1], now), interval_to(samples, now, OVER_S)
     return [
         round(now.epoch_s, 3),
         _short(step.rate("published")),
@@ -56,5 +56,5 @@ def _row(samples: Sequence[Sample], number: int) -> list[Any]:
 
 
 def _short(value: float | None) -> float | None:
-    """Four digits are more than a chart shows."""
+    """Round to four digits, more than a chart shows."""
     return None if value is None else float(f"{value:.4g}")

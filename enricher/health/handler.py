@@ -1,28 +1,29 @@
-"""One HTTP request whose headers have come: its path to its route, and the answer back. GET and HEAD, and nothing else.
+"""Answers one HTTP request whose headers have arrived. GET and HEAD only.
 
-It tells nobody about errors, files or versions, and repeats nothing that the client sent.
+Answers contain no error text, file name or version, and nothing that the client sent.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from io import BytesIO
 from urllib.parse import parse_qsl, urlsplit
 
-from enricher.health.replies import Asked, Reply, Route, line
+from enricher.health.routes import Reply, Request, Route, line
 from enricher.health.waiting import Connection
 
 log = logging.getLogger(__name__)
 
 _SILENCE_S = 5.0
-"""For which a client may take nothing of its answer."""
+"""How long a client may leave its answer unread."""
 
 
 class Handler(BaseHTTPRequestHandler):
-    """One request, whose head has come already: a path to its route."""
+    """Answers one request, whose head is complete, with the route of its path."""
 
     timeout = _SILENCE_S
     protocol_version = "HTTP/1.1"
@@ -30,11 +31,11 @@ class Handler(BaseHTTPRequestHandler):
     def __init__(self, connection: Connection, routes: Mapping[str, Route]) -> None:
         self._connection = connection
         self._routes = routes
-        # What the base class wants a server for is done here.
+        # The base class uses its server only for what is overridden here.
         super().__init__(connection.socket, (connection.peer, 0), None)  # type: ignore[arg-type]
 
     def setup(self) -> None:
-        """Reads what has come, and nothing behind it: a GET has no body."""
+        """Read from the bytes received so far: a GET has no body."""
         self.connection = self._connection.socket
         self.connection.settimeout(self.timeout)
         self.rfile = BytesIO(self._connection.head)
@@ -45,37 +46,36 @@ class Handler(BaseHTTPRequestHandler):
         self._send(self._reply())
 
     def do_HEAD(self) -> None:
-        """Answer without the body."""
+        """Answer, without the body."""
         self._send(self._reply())
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002
-        """What the base class refuses: in one line, and without what the client sent."""
-        # It says "not implemented" of every other method.
+        """Answer requests that the base class refuses, in one line that does not quote the client."""
+        # The base class answers "not implemented" to every other method.
         status = HTTPStatus.METHOD_NOT_ALLOWED if code == HTTPStatus.NOT_IMPLEMENTED else HTTPStatus(code)
         headers = {"Allow": "GET, HEAD"} if status is HTTPStatus.METHOD_NOT_ALLOWED else {}
-        told = line(status, status.phrase.lower())
-        self._send(Reply(told.status, told.content_type, told.body, headers))
+        self._send(replace(line(status, status.phrase.lower()), headers=headers))
 
     def version_string(self) -> str:
-        """Neither ours nor Python's version: it is nobody's business here."""
+        """Return a name without versions, which would help only an attacker."""
         return "enricher"
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the base class' own
-        """Probes come every few seconds."""
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the base class's name
+        """Log at level debug: probes come every few seconds."""
         log.debug(format, *args)
 
     def _reply(self) -> Reply:
         try:
             url = urlsplit(self.path)
-        except ValueError:  # an address in brackets that is none
+        except ValueError:  # brackets around something that is no address
             return line(HTTPStatus.BAD_REQUEST, "bad request")
         route = self._routes.get(url.path)
         if route is None:
             return line(HTTPStatus.NOT_FOUND, "not found; / is the status page")
         try:
-            return route(Asked(self.headers.get("Accept", ""), dict(parse_qsl(url.query))))
+            return route(Request(self.headers.get("Accept", ""), dict(parse_qsl(url.query))))
         except Exception:
-            log.exception("health cannot answer for %s", url.path)  # the path is one of ours
+            log.exception("health cannot answer %s", url.path)  # the path is one of ours
             return line(HTTPStatus.INTERNAL_SERVER_ERROR, "internal error, see the log")
 
     def _send(self, reply: Reply) -> None:

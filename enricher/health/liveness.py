@@ -1,8 +1,8 @@
-"""When a worker is not alive: its loop, or the model under it, has made no progress though it should have.
+"""The rule of the liveness probe: a worker is not alive if its loop, model or tokenizer makes no progress though it should.
 
-Pure. The watchdog ends such a process at the full bound anyway; here it is half of it, so that Kubernetes writes the reason
-into its events before. What waits for the broker counts only at its full bound: a restart would wait for the same broker,
-and begin with loading the model.
+The watchdog ends such a process at the full bound; the probe fails at half of it, so that Kubernetes records the reason
+before the process is gone. Steps that wait for the broker fail the probe only at their full bound: a new process would wait
+for the same broker, after loading the model again.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from enricher.runtime.watchdog import Watched
 
 TURN = "one turn of the loop"
-"""The guard around what depends on this process alone; all others wait for the broker."""
+"""Name of the guard around work that depends on this process alone. All other guards wait for the broker."""
 SHARE = 0.5
-"""Of a bound, for what does not wait for the broker."""
+"""Share of the bound at which the probe fails, for work that does not wait for the broker."""
 
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """For how long what has work has given nothing back, when the loop last looked; `limit_s` is the bound of both."""
+    """How long engine and tokenizer have had work without finishing any, as the loop last saw. `limit_s` bounds both."""
 
     engine_s: float
     tokenizer_s: float
@@ -27,7 +27,7 @@ class Waits:
 
 
 def stuck(watched: Watched | None, waits: Waits) -> str | None:
-    """Why the worker is not alive, in one line; None while it is."""
+    """Why the worker is not alive, in one line; None if it is."""
     if watched is not None:
         limit_s = watched.limit_s * (SHARE if watched.what == TURN else 1.0)
         if watched.since_s > limit_s:

@@ -1,7 +1,7 @@
-"""Which partitions a process left behind when it ended, until somebody has them.
+"""Partitions without an owner: those of a process that ended, until another process has them.
 
-A process that is killed stays a member of the group, for its broker, until the session timeout: its partitions are
-nobody's for so long, though every other process is ready and knows of no lag. Nobody reports them, so the parent remembers.
+A process that is killed stays a member of the group until the session timeout. Until then no process owns its partitions or
+reports their lag, although all others are ready. The parent therefore remembers which process owned what.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Names = Mapping[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What a process said at one look."""
+    """What a process reported at one moment."""
 
     pid: int
     partitions: Names
@@ -25,7 +25,7 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class Ownerless:
-    """Partitions without an owner, together. `lag` is what it was when they were last seen."""
+    """All partitions without an owner. `lag` is their total lag when they were last reported."""
 
     partitions: int = 0
     lag: int = 0
@@ -39,10 +39,10 @@ class _Left:
 
 
 class Owners:
-    """Remembers what each process held. `handed_out_s`: by then the broker has given the partitions to other members.
+    """Remembers which partitions each process owned.
 
-    What none of our processes has after that time belongs to a worker elsewhere, or the group has a trouble of which its
-    members tell. Safe for one thread; the callers take a lock.
+    `handed_out_s`: time after which the broker has assigned the partitions of a killed process to other members. Partitions
+    that none of our processes owns by then belong to a worker elsewhere. Not thread-safe.
     """
 
     def __init__(self, handed_out_s: float, clock: Callable[[], float]) -> None:
@@ -52,14 +52,14 @@ class Owners:
         self._left: dict[str, _Left] = {}
 
     def note(self, number: int, holding: Holding) -> None:
-        """What a process says that it holds: nobody has lost that."""
+        """Record what a process reports: these partitions have an owner."""
         self._check(number, holding.pid)
         self._holdings[number] = holding
         for name in holding.partitions:
             self._left.pop(name, None)
 
     def without_owner(self, pids: Mapping[int, int]) -> Ownerless:
-        """What nobody has now. `pids` are those of the processes that run."""
+        """The partitions without an owner now. `pids`: process ids of the running processes, by number."""
         for number in list(self._holdings):
             self._check(number, pids.get(number))
         now_s = self._clock()
@@ -69,16 +69,16 @@ class Owners:
         return Ownerless(
             partitions=len(self._left),
             lag=sum(left.holding.partitions[name] for name, left in self._left.items()),
-            # A record that came right after the last look is that old; one that was waiting then has got older.
+            # A record that waited at the last report has aged since; one that arrived just after it is at most that old.
             oldest_age_s=max(left.holding.oldest_age_s + now_s - left.holding.seen_s for left in self._left.values()),
         )
 
     def ended(self, number: int) -> None:
-        """A process ended in good order: it left the group, which has handed its partitions on."""
+        """A process ended in good order: it left the group, which assigned its partitions to others."""
         self._holdings.pop(number, None)
 
     def _check(self, number: int, pid: int | None) -> None:
-        """Where the process that held them is no more, nobody holds them."""
+        """If the process with this number is another one now, its partitions have lost their owner."""
         held = self._holdings.get(number)
         if held is not None and held.pid != pid:
             del self._holdings[number]

@@ -1,38 +1,106 @@
-"""Which path answers what."""
+"""What is served: requests, replies, and which path answers what. Knows nothing of sockets."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Protocol
 
+import orjson
+
 from enricher.health.page import PROCESS_PAGE, Page
-from enricher.health.probes import Probed
-from enricher.health.replies import Asked, Reply, Route, json_of, probe
 
 
-class Door(Probed, Protocol):
-    """What is behind the port: the probes, and what people and scrapers ask."""
+@dataclass(frozen=True, slots=True)
+class ProbeResult:
+    """The answer to a probe. `reason` is one line and contains no text of an article."""
+
+    ok: bool
+    reason: str
+
+
+class Health(Protocol):
+    """What the routes ask, from the server's threads. Probes do not block."""
+
+    def live(self) -> ProbeResult:
+        """Not ok if only a new process can help."""
+
+    def ready(self) -> ProbeResult:
+        """Ok while the worker processes articles, or would if there were any."""
+
+    def started(self) -> ProbeResult:
+        """Ok once the start is over."""
 
     def metrics(self, accept: str) -> tuple[bytes, str]:
         """The exposition, and its content type."""
 
     def status(self, since: float = 0.0) -> dict[str, Any]:
-        """Everything for the page, with the charts' rows after `since` (Unix time)."""
+        """Everything on the page, with the charts' rows after `since` (Unix time)."""
 
 
-def routes(door: Door, page: Page = PROCESS_PAGE) -> Mapping[str, Route]:
-    """The paths of a worker, or with another page those of the parent of several."""
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The parts of a request that are used: its `Accept` header, and its query with each name once."""
+
+    accept: str = ""
+    query: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def since(self) -> float:
+        """`?since=` as a number; 0, which means everything, if it is not a finite number."""
+        try:
+            since = float(self.query.get("since", "0"))
+        except ValueError:
+            return 0.0
+        return since if math.isfinite(since) else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A complete answer."""
+
+    status: HTTPStatus
+    content_type: str
+    body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+Route = Callable[[Request], Reply]
+"""Answers one path, in the thread of its request. An exception becomes a 500 that does not quote it."""
+
+
+def routes(health: Health, page: Page = PROCESS_PAGE) -> Mapping[str, Route]:
+    """The paths of a worker or, with `PARENT_PAGE`, of the parent of several."""
     return {
-        "/livez": lambda _asked: probe(door.live()),
-        "/readyz": lambda _asked: probe(door.ready()),
-        "/startupz": lambda _asked: probe(door.started()),
-        "/metrics": lambda asked: _metrics(door, asked),
-        "/status.json": lambda asked: json_of(door.status(asked.since)),
-        "/": lambda _asked: Reply(HTTPStatus.OK, "text/html; charset=utf-8", page.body, page.headers),
+        "/livez": lambda _request: _probe(health.live()),
+        "/readyz": lambda _request: _probe(health.ready()),
+        "/startupz": lambda _request: _probe(health.started()),
+        "/metrics": lambda request: _metrics(health, request),
+        "/status.json": lambda request: _json(health.status(request.since)),
+        "/": lambda _request: html(page),
     }
 
 
-def _metrics(door: Door, asked: Asked) -> Reply:
-    body, content_type = door.metrics(asked.accept)
+def line(status: HTTPStatus, text: str) -> Reply:
+    """One line of plain text."""
+    return Reply(status, "text/plain; charset=utf-8", f"{text}\n".encode())
+
+
+def html(page: Page) -> Reply:
+    """A page."""
+    return Reply(HTTPStatus.OK, "text/html; charset=utf-8", page.body, page.headers)
+
+
+def _probe(result: ProbeResult) -> Reply:
+    return line(HTTPStatus.OK if result.ok else HTTPStatus.SERVICE_UNAVAILABLE, result.reason)
+
+
+def _json(value: dict[str, Any]) -> Reply:
+    return Reply(HTTPStatus.OK, "application/json", orjson.dumps(value))
+
+
+def _metrics(health: Health, request: Request) -> Reply:
+    body, content_type = health.metrics(request.accept)
     return Reply(HTTPStatus.OK, content_type, body)

@@ -1,7 +1,6 @@
-"""The last quarter of an hour of a worker: one look every two seconds, so that the page's charts are full at once.
+"""The last 15 minutes of a worker, one sample every two seconds, so that the page can draw full charts at once.
 
-Looks are kept as counts; a rate or a quantile is what lies between two of them. Bounded, and of one thread: others get
-copies of what it has.
+Samples hold counts; rates and quantiles are differences between two samples. One thread adds samples, others get copies.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from enricher.stats.snapshot import Snapshot
 EVERY_S = 2.0
 KEPT_S = 900.0
 OVER_S = 60.0
-"""What "now" means in figures and in each point of the latency: shorter would jump, longer would hide."""
+"""The period of "current" figures and of each point of the latency: a shorter one is noisy, a longer one hides changes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One look, at `at_s` by a monotonic clock; counts are since the start."""
+    """The worker at `at_s` (monotonic clock). Counts are since the start."""
 
     at_s: float
     epoch_s: float
@@ -41,14 +40,14 @@ class Sample:
     concurrency: int
     oldest_age_s: float
     lag: int | None
-    """Of all our partitions; None while the client has not told of any."""
+    """Total lag; see `lag_of`."""
     in_flight: int
     held_back: int
     queued_tokens: int
 
 
 def look(counters: Counters, snapshot: Snapshot, at_s: float, epoch_s: float) -> Sample:
-    """A worker as it is now."""
+    """Take a sample of the worker as it is now."""
     return Sample(
         at_s=at_s,
         epoch_s=epoch_s,
@@ -73,79 +72,80 @@ def look(counters: Counters, snapshot: Snapshot, at_s: float, epoch_s: float) ->
 
 
 def lag_of(snapshot: Snapshot) -> int | None:
-    """Of all our partitions together: of none it is 0, and None while nothing is known of those that there are."""
+    """Total lag over the assigned partitions; 0 if none are assigned, None if unknown."""
     lags = snapshot.lags
     return sum(lags.values()) if lags or not snapshot.partitions else None
 
 
 def ratio(part: float, whole: float) -> float | None:
-    """A share, or None of nothing."""
+    """`part / whole`, or None if there is nothing to divide by."""
     return part / whole if whole > 0 else None
 
 
 def quantile(bounds: Sequence[float], before: Sequence[int], now: Sequence[int], share: float) -> float | None:
-    """Of the values that were counted between two looks."""
-    # A count may be one behind its neighbour, so that a difference is never quite taken at one instant.
+    """Quantile of the values counted between two samples, given their bucket counts."""
+    # The counters are read while they change, so a single difference may be negative by one.
     between = [max(0, late - early) for early, late in zip(before, now, strict=True)]
     return Histogram(bounds, between).quantile(share)
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
-    """What happened between two looks."""
+class Interval:
+    """What happened between two samples."""
 
     before: Sample
     now: Sample
 
     @property
     def seconds(self) -> float:
-        """Between them."""
+        """Length of the interval."""
         return self.now.at_s - self.before.at_s
 
     def rate(self, name: str) -> float:
-        """Of a count, per second."""
+        """Increase of the count `name` per second."""
         difference: float = getattr(self.now, name) - getattr(self.before, name)
         return max(0.0, difference / self.seconds) if self.seconds > 0 else 0.0
 
     def difference(self, name: str) -> float:
-        """Of a count."""
+        """Increase of the count `name`."""
         return float(getattr(self.now, name) - getattr(self.before, name))
 
     def padding_share(self) -> float | None:
-        """Of what was computed."""
+        """Padding as a share of the computed tokens."""
         padding = self.difference("padded_tokens") - self.difference("real_tokens")
         return ratio(padding, self.difference("padded_tokens"))
 
     def fill(self) -> float | None:
-        """How full batches were, 0 to 1."""
+        """Mean fill of the batches, 0 to 1."""
         return ratio(self.difference("fill_sum"), self.difference("batches"))
 
     def thread_share(self, name: str) -> float | None:
-        """Of the threads' time, for what is counted in seconds. A run counts when it ends: a short span may hold more."""
+        """The seconds counted in `name` as a share of the threads' time, at most 1."""
+        # A run is counted when it ends, so a short interval may count more time than it has.
         share = ratio(self.difference(name), self.seconds * self.now.concurrency)
         return share and min(1.0, share)
 
 
 class History:
-    """The looks of the last `KEPT_S`."""
+    """The samples of the last `KEPT_S` seconds."""
 
     def __init__(self) -> None:
         self._samples: deque[Sample] = deque(maxlen=int(KEPT_S / EVERY_S) + 1)
 
     def add(self, sample: Sample) -> None:
-        """One more; the oldest goes."""
+        """Add a sample; drop the oldest if there are too many."""
         self._samples.append(sample)
 
     def samples(self) -> Sequence[Sample]:
-        """All, oldest first."""
+        """All samples, oldest first."""
         return tuple(self._samples)
 
-    def span(self, now: Sample, over_s: float = OVER_S) -> Span:
-        """From `over_s` ago, or from the first look, to `now`."""
-        return span_to(self.samples(), now, over_s)
+    def interval(self, now: Sample, over_s: float = OVER_S) -> Interval:
+        """From `over_s` ago, or from the first sample, to `now`."""
+        return interval_to(self.samples(), now, over_s)
 
 
-def span_to(samples: Sequence[Sample], now: Sample, over_s: float) -> Span:
-    """From the first look that is not older than `over_s` to `now`, which need not be one of them."""
+def interval_to(samples: Sequence[Sample], now: Sample, over_s: float) -> Interval:
+    """From the first sample that is not older than `over_s` to `now`, which need not be one of `samples`."""
     first = bisect_left(samples, now.at_s - over_s, key=lambda sample: sample.at_s)
-    return Span(samples[first] if first < len(samples) else now, now)
+    return Interval(samples[first] if first < len(samples) else now, now)

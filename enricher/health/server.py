@@ -1,8 +1,8 @@
-"""The HTTP server: GET and HEAD of a fixed set of paths, each request in a daemon thread, all of it bounded.
+"""The HTTP server: GET and HEAD of a fixed set of paths, each request in a daemon thread, everything bounded.
 
-A connection is one request. It gets a thread when its headers are there (waiting.py), and threads are kept for probes, so
-that slow and idle clients, and any number of them, do not keep the kubelet from its answer. Beyond so many at once requests
-are turned away. No TLS and no passwords: a NetworkPolicy or a proxy does that.
+Each connection carries one request. It gets a thread when its headers are complete (waiting.py), and some threads are
+reserved for probes, so that no number of slow or idle clients delays the kubelet. Requests beyond the limits are closed
+unanswered. TLS and authentication are left to a NetworkPolicy or a proxy.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any, Self
 
 from enricher.errors import SettingsError
 from enricher.health.handler import Handler
-from enricher.health.replies import Route
+from enricher.health.routes import Route
 from enricher.health.slots import Slots
 from enricher.health.waiting import Connection, Waiting, hang_up
 
@@ -29,21 +29,21 @@ log = logging.getLogger(__name__)
 
 USUAL_PORT = 8080
 REQUEST_S = 10.0
-"""From the end of its headers to the end of the answer. The slowest, the metrics of many processes, takes far less."""
+"""From the end of the headers to the end of the answer. The slowest, the metrics of many processes, takes far less."""
 _TAKEN = {errno.EADDRINUSE, errno.EACCES}
-"""The second of a port that Windows keeps for itself."""
+"""EACCES: the port is reserved by Windows."""
 _LOOK_EVERY_S = 0.5
 _BACKLOG = 1024
-"""Connections that the kernel keeps until they are accepted: a probe must not be lost in somebody else's burst."""
+"""Connections that the kernel keeps until they are accepted: a probe must not be lost in a burst of others."""
 _ACCEPT_AT_ONCE = 64
 _NO_DESCRIPTOR_S = 0.1
 _PROBE = re.compile(rb"\s*(?:GET|HEAD) /(?:livez|readyz|startupz)[ ?]")
 
 
 class HealthServer:
-    """Serves `routes` from `start` to `close`. `port` None: 8080, or any free one where that is taken; 0: any free one.
+    """Serves `routes` from `start` to `close`. `port` None: 8080, or any free port if that is taken; 0: any free port.
 
-    Raises SettingsError where the address cannot be listened on.
+    Raises SettingsError if it cannot listen on the address.
     """
 
     def __init__(self, routes: Mapping[str, Route], *, host: str, port: int | None) -> None:
@@ -52,22 +52,22 @@ class HealthServer:
 
     @property
     def port(self) -> int:
-        """Where it listens really."""
+        """The port that it listens on."""
         return int(self._server.address[1])
 
     @property
     def url(self) -> str:
-        """For people: an address that stands for all of the machine's is named as its own."""
+        """The address as a URL, with `localhost` instead of a wildcard."""
         host = str(self._server.address[0])
         host = {"0.0.0.0": "localhost", "::": "localhost"}.get(host, host)  # noqa: S104  compared, not listened on
         return f"http://{f'[{host}]' if ':' in host else host}:{self.port}/"
 
     def start(self) -> None:
-        """Answer from now on."""
+        """Begin to answer."""
         self._thread.start()
 
     def close(self) -> None:
-        """Answer no more. Threads of requests are daemons, and left to themselves."""
+        """Stop answering. Requests that are being answered are not waited for."""
         self._server.stop()
         if self._thread.is_alive():
             self._thread.join()
@@ -85,19 +85,19 @@ def _listening(routes: Mapping[str, Route], host: str, port: int | None) -> _Ser
     wanted = USUAL_PORT if port is None else port
     try:
         return _Server(routes, host, wanted)
-    except (OSError, UnicodeError) as error:  # the latter of a name that cannot be one of a host
+    except (OSError, UnicodeError) as error:  # UnicodeError: the name cannot be a host name
         if port is not None or getattr(error, "errno", None) not in _TAKEN:
             reason = getattr(error, "strerror", None) or error
             message = f"health.host and health.port: cannot listen on {host}:{wanted}: {reason}"
             raise SettingsError(message) from error
-        log.warning("port %d is taken: health is served on another one (health.port)", USUAL_PORT)
+        log.warning("port %d is taken; serving health on another port (health.port)", USUAL_PORT)
         return _listening(routes, host, 0)
 
 
 class _Server:
-    """Listens, waits for requests in one thread, and answers each in a thread of its own.
+    """Listens and waits for requests in one thread, and answers each in its own thread.
 
-    `http.server`'s own gives each connection a thread before it has said anything, and asks the DNS for its name.
+    The server of `http.server` starts a thread for each connection before it has sent anything, and resolves its name.
     """
 
     def __init__(self, routes: Mapping[str, Route], host: str, port: int) -> None:
@@ -112,10 +112,10 @@ class _Server:
         self._stopping = threading.Event()
 
     def serve(self) -> None:
-        """Until `stop`. What goes wrong with one connection is not the others' trouble."""
+        """Serve until `stop`. An error in one connection does not affect others."""
         while not self._stopping.is_set():
             ready = [key.data for key, _ in self._selector.select(_LOOK_EVERY_S)]
-            # First those that are here: a newer connection may close one whose request has come.
+            # Requests first: accepting a new connection may close a waiting one.
             for connection in ready:
                 if connection is not None and self._waiting.read(connection):
                     self._answer(connection)
@@ -125,11 +125,11 @@ class _Server:
             self._cut_off()
 
     def stop(self) -> None:
-        """Let `serve` return, within half a second."""
+        """Make `serve` return within half a second."""
         self._stopping.set()
 
     def close(self) -> None:
-        """Let go of the port, and of who has asked nothing yet. Not while `serve` runs."""
+        """Close the port and the waiting connections. Only after `serve` has returned."""
         self._waiting.close()
         self._selector.close()
         self._listener.close()
@@ -140,15 +140,17 @@ class _Server:
                 accepted, address = self._listener.accept()
             except BlockingIOError:
                 return
-            except OSError as error:  # no descriptor is left, or the other side has gone already
+            except OSError as error:  # no descriptor is left, or the client is gone
                 log.debug("a connection for health was lost: %s", error.strerror)
-                self._stopping.wait(_NO_DESCRIPTOR_S)  # it is still there, and would be tried again at once
+                self._stopping.wait(
+                    _NO_DESCRIPTOR_S
+                )  # the connection is still pending and would be tried again at once
                 return
             accepted.settimeout(0)
             self._waiting.add(Connection(accepted, str(address[0]), time.monotonic()))
 
     def _answer(self, connection: Connection) -> None:
-        """In a thread of its own, where there is one left."""
+        """Answer in a new thread, or close the connection if no slot is left."""
         probe = _PROBE.match(connection.head) is not None
         if not self._slots.take(connection.peer, probe=probe):
             hang_up(connection.socket)
@@ -161,10 +163,10 @@ class _Server:
             self._done(connection, probe=probe)
 
     def _answered(self, connection: Connection, probe: bool) -> None:  # noqa: FBT001  a thread's argument
-        """To its end, whatever that is."""
+        """Answer, and close the connection whatever happens."""
         try:
             Handler(connection, self.routes)
-        except Exception:  # noqa: BLE001  a client that went away is nobody's trouble
+        except Exception:  # noqa: BLE001  usually a client that went away
             log.debug("a request for health ended early")
         finally:
             self._done(connection, probe=probe)
@@ -175,7 +177,7 @@ class _Server:
         hang_up(connection.socket)
 
     def _cut_off(self) -> None:
-        """End answers that nobody takes: their threads see the end of the connection."""
+        """Shut down connections whose answer takes too long, which ends their threads."""
         for connection, began_s in list(self._open.items()):
             if time.monotonic() - began_s > REQUEST_S:
                 with contextlib.suppress(OSError):
@@ -183,11 +185,11 @@ class _Server:
 
 
 def _listener(host: str, port: int) -> socket.socket:
-    """A socket that listens. Raises OSError, and UnicodeError for a name that cannot be one of a host."""
+    """Open a listening socket. Raises OSError, and UnicodeError for an impossible host name."""
     family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
-        if sys.platform != "win32":  # there it would let a second process take the port over
+        if sys.platform != "win32":  # on Windows it would let a second process take over the port
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((str(address[0]), int(address[1])))
         listener.listen(_BACKLOG)

@@ -1,4 +1,4 @@
-"""How many requests may be answered at once: of all peers, of one of them, and apart from those the probes."""
+"""Limits on the requests that are answered at once: in all, per peer, and separately for probes."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import threading
 from collections import Counter
 
 MAX_REQUESTS = 32
-"""Answered at the same time: a scraper and some people. Prometheus asks one at a time."""
+"""In all: a scraper and some people. Prometheus sends one request at a time."""
 MAX_REQUESTS_OF_PEER = 16
-"""So that one who does not take its answers leaves the others theirs."""
+"""Per peer, so that a client that does not read its answers cannot use all slots."""
 MAX_PROBES = 8
-"""Of these besides: an answer to a probe is short, and nobody can hold it up."""
+"""For probes only. Their answers fit into a socket's buffer, so no client can hold a slot for long."""
 
 
 class Slots:
-    """A slot for each request that is answered now. Any thread may take one or give one back."""
+    """Counts the requests that are being answered. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -22,7 +22,7 @@ class Slots:
         self._of_peer: Counter[str] = Counter()
 
     def take(self, peer: str, *, probe: bool) -> bool:
-        """Whether there is one left, which is taken then."""
+        """Take a slot; False if none is left."""
         with self._lock:
             if probe:
                 free = self._probes < MAX_PROBES
@@ -34,10 +34,10 @@ class Slots:
             return True
 
     def give_back(self, peer: str, *, probe: bool) -> None:
-        """One that was taken."""
+        """Return a slot that was taken."""
         with self._lock:
             if probe:
                 self._probes -= 1
                 return
             self._of_peer[peer] -= 1
-            self._of_peer += Counter()  # drops those that have none
+            self._of_peer += Counter()  # drops peers with a count of 0

@@ -1,25 +1,38 @@
-"""`/status.json`: everything that the page shows of one worker. Names and numbers only, nothing of an article."""
+"""`/status.json`: everything that the page shows of one worker. Names and numbers only, no text of an article."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from enricher.health.samples import Sample, Span, lag_of, quantile, ratio
-from enricher.health.view import GpuUse, ModelFacts, View
+from enricher.health.liveness import Waits
+from enricher.health.samples import Interval, Sample, lag_of, quantile, ratio
+from enricher.runtime.watchdog import Watched
 from enricher.stats.counters import Counters
 from enricher.stats.histogram import LATENCIES_S, SECONDS, WAITS_S
 from enricher.stats.snapshot import Snapshot
+from enricher.telemetry.observed import Observed
 from enricher.worker.recovery import RecoveryNote
 
 SHARES = {"p50_s": 0.5, "p90_s": 0.9, "p99_s": 0.99}
 
 
-def status_of(view: View, snapshot: Snapshot, now: Sample, minute: Span) -> dict[str, Any]:
-    """A worker that is built. `minute` ends with `now`."""
-    counters = view.counters
+@dataclass(frozen=True, slots=True)
+class View:
+    """A worker that is built. The callables do not block and may be called from any thread."""
+
+    observed: Observed
+    watched: Callable[[], Watched | None]
+    waits: Callable[[], Waits]
+    recoveries: Callable[[], Sequence[RecoveryNote]]
+
+
+def status_of(view: View, snapshot: Snapshot, now: Sample, minute: Interval) -> dict[str, Any]:
+    """The part of the status that needs a worker. `minute` ends with `now`."""
+    counters = view.observed.counters
     return {
-        "model": _model(view.model),
+        "model": asdict(view.observed.model),
         "rates": _rates(minute),
         "totals": _totals(counters),
         "batches": _batches(minute, snapshot),
@@ -36,15 +49,11 @@ def status_of(view: View, snapshot: Snapshot, now: Sample, minute: Span) -> dict
         "transactions": _transactions(counters, minute),
         "rebalances": dict(counters.rebalances),
         "recoveries": [_recovery(note, now) for note in reversed(view.recoveries())],
-        "gpus": [_gpu(gpu) for gpu in view.gpus()],
+        "gpus": [asdict(gpu) for gpu in view.observed.gpus()],
     }
 
 
-def _model(model: ModelFacts) -> dict[str, str]:
-    return {name: getattr(model, name) for name in ("name", "digest", "precision", "provider", "device")}
-
-
-def _rates(minute: Span) -> dict[str, float]:
+def _rates(minute: Interval) -> dict[str, float]:
     return {
         "articles_per_s": minute.rate("published"),
         "windows_per_s": minute.rate("windows"),
@@ -64,14 +73,11 @@ def _totals(counters: Counters) -> dict[str, int]:
         "repeated",
         "out_of_memory",
     )
-    dead_letters = counters.dead_letters.total()
-    return {name: getattr(counters, name) for name in names} | {
-        "published": counters.published,
-        "dead_letters": dead_letters,
-    }
+    totals = {name: getattr(counters, name) for name in names}
+    return totals | {"published": counters.published, "dead_letters": counters.dead_letters.total()}
 
 
-def _batches(minute: Span, snapshot: Snapshot) -> dict[str, float | None]:
+def _batches(minute: Interval, snapshot: Snapshot) -> dict[str, float | None]:
     batches = minute.difference("batches")
     return {
         "per_s": minute.rate("batches"),
@@ -83,7 +89,7 @@ def _batches(minute: Span, snapshot: Snapshot) -> dict[str, float | None]:
     }
 
 
-def _engine(minute: Span, snapshot: Snapshot) -> dict[str, float | None]:
+def _engine(minute: Interval, snapshot: Snapshot) -> dict[str, float | None]:
     return {
         "concurrency": snapshot.concurrency,
         "busy_share": minute.thread_share("engine_busy_s"),
@@ -114,7 +120,7 @@ def _dead_letters(counters: Counters) -> list[dict[str, Any]]:
     return found
 
 
-def _transactions(counters: Counters, minute: Span) -> dict[str, float | None]:
+def _transactions(counters: Counters, minute: Interval) -> dict[str, float | None]:
     return {
         "committed": counters.transactions,
         "failed": counters.recoveries,
@@ -132,10 +138,6 @@ def _recovery(note: RecoveryNote, now: Sample) -> dict[str, Any]:
     }
 
 
-def _gpu(gpu: GpuUse) -> dict[str, Any]:
-    return {name: getattr(gpu, name) for name in ("name", "utilization", "used_bytes", "total_bytes")}
-
-
 def _quantiles(bounds: Sequence[float], before: Sequence[int], now: Sequence[int]) -> dict[str, float | None]:
-    """And where the counting ends: what is as much may be more."""
+    """The quantiles, and the highest bound as `most_s`: a value that reaches it may be higher."""
     return {name: quantile(bounds, before, now, share) for name, share in SHARES.items()} | {"most_s": bounds[-1]}

@@ -1,4 +1,4 @@
-"""One worker's health, from the first line of its start to its end: what the probes are told, what is shown."""
+"""One worker's health, from the start of the process to its end."""
 
 from __future__ import annotations
 
@@ -10,89 +10,87 @@ from typing import Any
 
 from enricher.health.charts import COLUMNS, rows
 from enricher.health.liveness import stuck
-from enricher.health.probes import Verdict
+from enricher.health.routes import ProbeResult
 from enricher.health.samples import EVERY_S, History, look
-from enricher.health.status import status_of
-from enricher.health.view import Facts, View
+from enricher.health.status import View, status_of
 from enricher.stats.snapshot import Snapshot, WorkerState
+from enricher.telemetry.observed import WorkerFacts
+from enricher.telemetry.prometheus import exposition, starting_exposition
 
 LOADING = "loading the model"
 
 
 class WorkerHealth:
-    """Answers for a worker that may not be there yet. `starting_metrics` is what is exposed until it is."""
+    """Answers for a worker, also before it is built."""
 
     def __init__(
         self,
-        facts: Facts,
+        facts: WorkerFacts,
         *,
-        starting_metrics: Callable[[str], tuple[bytes, str]],
         clock: Callable[[], float] = time.monotonic,
         epoch_clock: Callable[[], float] = time.time,
     ) -> None:
         self._facts = facts
-        self._starting_metrics = starting_metrics
         self._clock, self._epoch_clock = clock, epoch_clock
         self._began_s = clock()
         self._step = LOADING
         self._view: View | None = None
         self._history = History()
-        self._over = threading.Event()
+        self._closed = threading.Event()
 
-    # ---- told by the command
+    # ---- called by the command
 
     def starts(self, step: str) -> None:
-        """What the start is at, for people."""
+        """Set which step of the start is under way: the reason that probes give."""
         self._step = step
 
     def shows(self, view: View) -> None:
-        """The worker is built: from now on it speaks for itself."""
+        """The worker is built: answer from it from now on."""
         self._view = view
         self.sample()
 
     def keep_looking(self) -> None:
-        """Take a look for the charts every now and then, until `close`: for a thread of its own."""
-        while not self._over.wait(EVERY_S):
+        """Take a sample for the charts every `EVERY_S` seconds until `close`. Runs in its own thread."""
+        while not self._closed.wait(EVERY_S):
             self.sample()
 
     def close(self) -> None:
-        """Look no more."""
-        self._over.set()
+        """End `keep_looking`."""
+        self._closed.set()
 
     def sample(self) -> None:
-        """Take one look for the charts."""
+        """Take one sample for the charts."""
         if self._view:
-            self._history.add(look(self._view.counters, self._view.snapshot(), self._clock(), self._epoch_clock()))
+            seen = self._view.observed
+            self._history.add(look(seen.counters, seen.snapshot(), self._clock(), self._epoch_clock()))
 
-    # ---- asked by the probes
+    # ---- called by the server
 
-    def live(self) -> Verdict:
-        """False where only a new process can help. A start has no bound of its own: the startup probe's is one."""
+    def live(self) -> ProbeResult:
+        """Not ok if only a new process can help. A start is not bounded here: the startup probe bounds it."""
         if not self._view:
-            return Verdict(ok=True, reason=self._step)
+            return ProbeResult(ok=True, reason=self._step)
         reason = stuck(self._view.watched(), self._view.waits())
-        return Verdict(ok=reason is None, reason=reason or "the loop turns")
+        return ProbeResult(ok=reason is None, reason=reason or "the loop turns")
 
-    def ready(self) -> Verdict:
-        """Model warm, provider proven (or it would not have loaded), group joined, not about to end."""
+    def ready(self) -> ProbeResult:
+        """Ok if the model is loaded and proven, the worker is a member of the group, and it is not draining."""
         if not self._view:
-            return Verdict(ok=False, reason=self._step)
-        return readiness(self._view.snapshot())
+            return ProbeResult(ok=False, reason=self._step)
+        return readiness(self._view.observed.snapshot())
 
-    def started(self) -> Verdict:
-        """Model loaded and warm, worker built."""
-        return Verdict(ok=True, reason="started") if self._view else Verdict(ok=False, reason=self._step)
-
-    # ---- asked by people and scrapers
+    def started(self) -> ProbeResult:
+        """Ok once the worker is built and connected."""
+        return ProbeResult(ok=True, reason="started") if self._view else ProbeResult(ok=False, reason=self._step)
 
     def metrics(self, accept: str) -> tuple[bytes, str]:
-        """The exposition and its content type."""
-        return self._view.metrics(accept) if self._view else self._starting_metrics(accept)
+        """The exposition, and its content type."""
+        return exposition(self._view.observed, accept) if self._view else starting_exposition(accept)
 
     def status(self, since: float = 0.0) -> dict[str, Any]:
-        """Everything for the page, with the charts' rows after `since` (Unix time)."""
+        """Everything on the page, with the charts' rows after `since` (Unix time)."""
         epoch_s, view = self._epoch_clock(), self._view
-        snapshot = view.snapshot() if view else None
+        snapshot = view.observed.snapshot() if view else None
         status: dict[str, Any] = {
             "now": epoch_s,
             "uptime_s": self._clock() - self._began_s,
@@ -103,15 +101,15 @@ class WorkerHealth:
             "history": {"columns": COLUMNS, "rows": rows(self._history.samples(), since)},
         }
         if view and snapshot:
-            now = look(view.counters, snapshot, self._clock(), epoch_s)
-            status |= status_of(view, snapshot, now, self._history.span(now))
+            now = look(view.observed.counters, snapshot, self._clock(), epoch_s)
+            status |= status_of(view, snapshot, now, self._history.interval(now))
         return status
 
 
-def readiness(snapshot: Snapshot) -> Verdict:
-    """Of a worker that is built. A broker that is away makes nobody unready: it is away for the next one too."""
+def readiness(snapshot: Snapshot) -> ProbeResult:
+    """Whether a worker that is built is ready. It stays ready while the brokers are away: they are away for others too."""
     if snapshot.state is WorkerState.DRAINING:
-        return Verdict(ok=False, reason="draining")
+        return ProbeResult(ok=False, reason="draining")
     if not snapshot.connection.joined:
-        return Verdict(ok=False, reason="not yet a member of the group")
-    return Verdict(ok=True, reason=snapshot.state.value)
+        return ProbeResult(ok=False, reason="not yet a member of the group")
+    return ProbeResult(ok=True, reason=snapshot.state.value)

@@ -1,7 +1,7 @@
-"""Connections whose request has not come yet: kept without a thread, for a short time, and few of each peer.
+"""Connections whose request has not arrived yet: kept without a thread, for a short time, a bounded number per peer.
 
-A probe sends its request at once. Whoever sends slowly, or nothing, takes no thread from it, and makes room for newer
-connections where there are too many. Knows sockets and bytes; what a request means is server.py's.
+A probe sends its request at once. Clients that send slowly, or nothing, occupy no thread, and the oldest of them are closed
+when there are too many. This module handles sockets and bytes; requests are interpreted elsewhere.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 MAX_WAITING = 256
-"""In all. Each costs a descriptor and at most `MAX_HEAD_BYTES`; Windows can watch 512 sockets."""
+"""In all. Each takes a file descriptor and at most `MAX_HEAD_BYTES`; `select` on Windows handles 512 sockets."""
 MAX_WAITING_OF_PEER = 128
 HEAD_S = 5.0
-"""From the connection to the end of the request's headers, however they trickle in."""
+"""From accepting the connection to the end of the request's headers."""
 MAX_HEAD_BYTES = 16_384
 """The request line and all headers; a browser with many cookies sends half as much."""
 _END_OF_HEAD = re.compile(rb"\r?\n\r?\n")
@@ -26,7 +26,7 @@ _AT_ONCE_BYTES = 4_096
 
 @dataclass(slots=True, eq=False)
 class Connection:
-    """An accepted connection, and what came through it so far."""
+    """An accepted connection, and the bytes received so far."""
 
     socket: socket.socket
     peer: str
@@ -36,7 +36,7 @@ class Connection:
 
 
 class Waiting:
-    """All of them. The selector gets each as the data of its key. Not safe for several threads."""
+    """The waiting connections. Each is registered with the selector as the data of its key. Not thread-safe."""
 
     def __init__(self, selector: selectors.BaseSelector) -> None:
         self._selector = selector
@@ -47,7 +47,7 @@ class Waiting:
         return len(self._connections)
 
     def add(self, connection: Connection) -> None:
-        """Wait for its request. Where there are too many, the oldest of the peer that has most is closed for it."""
+        """Wait for its request. If there are too many, close the oldest connection of the peer that has most."""
         if self._of_peer[connection.peer] >= MAX_WAITING_OF_PEER:
             self._close_oldest(connection.peer)
         elif len(self._connections) >= MAX_WAITING:
@@ -57,12 +57,12 @@ class Waiting:
         self._selector.register(connection.socket, selectors.EVENT_READ, connection)
 
     def read(self, connection: Connection) -> bool:
-        """Take what has come; True once the whole head is there, and the connection is the caller's then.
+        """Read what has arrived; True once the head is complete, and then the caller owns the connection.
 
-        One that has ended, or sends too much, is closed.
+        A connection that has ended or sends too much is closed.
         """
         if connection not in self._connections:
-            return False  # closed for a newer one since the selector spoke of it
+            return False  # closed in favour of a newer one since the selector returned
         try:
             part = connection.socket.recv(_AT_ONCE_BYTES)
         except BlockingIOError:
@@ -79,14 +79,14 @@ class Waiting:
         return True
 
     def close_late(self, now_s: float) -> None:
-        """Close those that have taken longer than `HEAD_S`."""
+        """Close the connections that have waited longer than `HEAD_S`."""
         for connection in list(self._connections):
             if now_s - connection.since_s < HEAD_S:
                 return
             self._close(connection)
 
     def close(self) -> None:
-        """Close all."""
+        """Close all connections."""
         for connection in list(self._connections):
             self._close(connection)
 
@@ -106,7 +106,7 @@ class Waiting:
 
 
 def hang_up(connection: socket.socket) -> None:
-    """Send what is still to be sent, and close."""
-    with contextlib.suppress(OSError):  # the other side may have done so before
+    """Send what is buffered, and close."""
+    with contextlib.suppress(OSError):  # the client may have closed it already
         connection.shutdown(socket.SHUT_WR)
     connection.close()

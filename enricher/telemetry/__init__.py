@@ -1,1 +1,1 @@
-"""Metrics, traces and logs: one list of instruments, and the ways out of the process. The worker knows none of it."""
+"""Metrics, traces and logs: the list of instruments, and how they leave the process."""

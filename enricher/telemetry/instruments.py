@@ -1,8 +1,8 @@
-"""Every instrument: name, kind, unit, description, attributes, and what it reads. The only list of them.
+"""The list of all instruments: name, kind, unit, description, attributes, and what each reads.
 
-The pages, the dashboard, the alerts and the tests are made from it or compared with it. Names of messaging, processes and
-GPUs are those of OpenTelemetry's semantic conventions; ours begin with `enricher.`. No value of an attribute comes from
-an article: each is one of a few that the program, its settings or its topics know.
+Docs, dashboard, alerts and tests are generated from this list or compared with it. Instruments for messaging, processes and
+GPUs have the names of OpenTelemetry's semantic conventions; our own begin with `enricher.`. No attribute value comes from an
+article, so their number is bounded by the program, its settings and its topics.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 
 from enricher.stats.histogram import Histogram
 from enricher.telemetry import readings
-from enricher.telemetry.observed import Observed, cpu_s
+from enricher.telemetry.observed import Observed, cpu_s, resident_bytes
 from enricher.telemetry.readings import (
     DESTINATION,
     ERROR_TYPE,
@@ -31,12 +32,20 @@ from enricher.telemetry.readings import (
     TOKEN_KIND,
     Attributes,
     Numbers,
+    by,
+    by_partition,
+    gpus,
+    kafka,
+    known,
     one,
+    states_of,
 )
+
+OLDEST_AGE = "enricher.oldest.age"
 
 
 class Kind(Enum):
-    """As OpenTelemetry names them."""
+    """Kinds of instruments, by OpenTelemetry's names."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -45,10 +54,9 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Instrument:
-    """One metric. `unit` is in UCUM, with `{...}` around what is merely counted.
+    """One metric. `unit` is in UCUM, with `{...}` around things that are counted.
 
-    `numbers` reads a counter or a gauge, `histogram` a histogram: one of them is there. `attributes` are the names of
-    all that its numbers carry.
+    Counters and gauges have `numbers`, histograms have `histogram`. `attributes` names the attributes of every number.
     """
 
     name: str
@@ -60,16 +68,13 @@ class Instrument:
     histogram: Callable[[Observed], tuple[Histogram, Attributes]] | None = None
 
 
-def _counter(
-    name: str, unit: str, description: str, numbers: Callable[[Observed], Numbers], *attributes: str
+def _numbers(
+    kind: Kind, name: str, unit: str, description: str, numbers: Callable[[Observed], Numbers], *attributes: str
 ) -> Instrument:
-    return Instrument(name, Kind.COUNTER, unit, description, attributes, numbers=numbers)
+    return Instrument(name, kind, unit, description, attributes, numbers=numbers)
 
 
-def _gauge(
-    name: str, unit: str, description: str, numbers: Callable[[Observed], Numbers], *attributes: str
-) -> Instrument:
-    return Instrument(name, Kind.GAUGE, unit, description, attributes, numbers=numbers)
+_counter, _gauge = partial(_numbers, Kind.COUNTER), partial(_numbers, Kind.GAUGE)
 
 
 def _histogram(
@@ -83,96 +88,135 @@ def _histogram(
 
 
 INSTRUMENTS: tuple[Instrument, ...] = (
-    # ---- messaging, by the semantic conventions
-    _counter("messaging.client.consumed.messages", "{message}", "Records read from the input topic.", readings.consumed,
+    # ---- messaging: names from the semantic conventions
+    _counter("messaging.client.consumed.messages", "{message}", "Records read from the input topic.",
+             lambda seen: one(seen.counters.read, **kafka("poll", **readings.source(seen))),
              SYSTEM, OPERATION, DESTINATION, GROUP),
-    _counter("messaging.client.sent.messages", "{message}", "Records written and committed.", readings.sent,
-             SYSTEM, OPERATION, DESTINATION),
-    _histogram("messaging.client.operation.duration", "s", "A whole transaction: records, offsets, commit.",
-               readings.transaction_time, SYSTEM, OPERATION, GROUP),
-    _histogram("messaging.process.duration", "s", "An article, from its arrival in the worker to its commit.",
-               readings.process_time, SYSTEM, OPERATION, DESTINATION, GROUP),
+    _counter("messaging.client.sent.messages", "{message}", "Records written and committed.",
+             readings.sent, SYSTEM, OPERATION, DESTINATION),
+    _histogram("messaging.client.operation.duration", "s",
+               "Duration of a transaction: writing records, sending offsets, commit.",
+               lambda seen: (seen.counters.transaction_s, kafka("commit", **{GROUP: seen.worker.group})),
+               SYSTEM, OPERATION, GROUP),
+    _histogram("messaging.process.duration", "s", "Time from an article's arrival in the worker to its commit.",
+               lambda seen: (seen.counters.process_s, kafka("process", **readings.source(seen))),
+               SYSTEM, OPERATION, DESTINATION, GROUP),
     # ---- articles
-    _counter("enricher.articles", "{article}", "Inputs dealt with for good, and committed.", readings.articles, OUTCOME),
-    _counter("enricher.dead_letters", "{article}", "Inputs that can never be enriched, by reason.", readings.dead_letters,
-             STAGE, ERROR_TYPE),
-    _counter("enricher.entities", "{entity}", "Entities found.", lambda seen: one(seen.counters.entities)),
-    _histogram("enricher.article.latency", "s", "An article, from its timestamp in Kafka to the commit of its record.",
+    _counter("enricher.articles", "{article}", "Inputs whose outcome is committed.", readings.articles, OUTCOME),
+    _counter("enricher.dead_letters", "{article}", "Inputs that can never be enriched, by stage and error type.",
+             readings.dead_letters, STAGE, ERROR_TYPE),
+    _counter("enricher.entities", "{entity}", "Entities in committed records.",
+             lambda seen: one(seen.counters.entities)),
+    _histogram("enricher.article.latency", "s",
+               "Time from an article's timestamp in Kafka to the commit of its record.",
                lambda seen: (seen.counters.latency_s, {})),
-    _gauge("enricher.oldest.age", "s", "Age of the oldest unprocessed record that the worker knows of; it grows while no "
-           "broker answers, and is 0 at the end of the topic.", lambda seen: one(seen.snapshot().oldest_age_s)),
-    _counter("enricher.articles.forgotten", "{article}", "Read, and left to be read again: by this worker after trouble, "
-             "by the next owner after a rebalance.", lambda seen: one(seen.counters.forgotten)),
-    _counter("enricher.articles.repeated", "{article}", "Read again by this process.",
+    _gauge(OLDEST_AGE, "s",
+           "Age of the oldest unprocessed record that the worker knows of. It grows while no broker answers, and "
+           "is 0 when the worker has reached the end of the topic.",
+           lambda seen: one(seen.snapshot().oldest_age_s)),
+    _counter("enricher.articles.forgotten", "{article}",
+             "Articles read and dropped before their commit: this worker reads them again after a recovery, the "
+             "next owner after a rebalance.", lambda seen: one(seen.counters.forgotten)),
+    _counter("enricher.articles.repeated", "{article}", "Articles that this process has read more than once.",
              lambda seen: one(seen.counters.repeated)),
     # ---- batches and the model
-    _counter("enricher.windows", "{window}", "Windows that went to the model.", lambda seen: one(seen.counters.windows)),
-    _counter("enricher.batches", "{batch}", "Batches that went to the model.", lambda seen: one(seen.counters.batches)),
-    _counter("enricher.tokens", "{token}", "Tokens that the device computed: of texts, and padding.", readings.tokens,
-             TOKEN_KIND),
-    _histogram("enricher.batch.fill", "1", "Tokens of a batch, padding included, over the most that one may have.",
+    _counter("enricher.windows", "{window}", "Windows submitted to the model.",
+             lambda seen: one(seen.counters.windows)),
+    _counter("enricher.batches", "{batch}", "Batches submitted to the model.",
+             lambda seen: one(seen.counters.batches)),
+    _counter("enricher.tokens", "{token}",
+             "Tokens that the device computed, split into tokens of texts and padding.",
+             readings.tokens, TOKEN_KIND),
+    _histogram("enricher.batch.fill", "1",
+               "Tokens of a batch, padding included, divided by the token budget of a batch.",
                lambda seen: (seen.counters.batch_fill, {})),
-    _histogram("enricher.batch.wait", "s", "Wait of a batch's oldest window in its bucket.",
+    _histogram("enricher.batch.wait", "s",
+               "Time that a batch's oldest window waited for the batch to be submitted.",
                lambda seen: (seen.counters.batch_wait_s, {})),
-    _gauge("enricher.batch.budget", "{token}", "The most that a batch may have now; lower after the device ran out of "
-           "memory.", lambda seen: one(seen.snapshot().budget_tokens)),
-    _counter("enricher.engine.busy.time", "s", "Time of runs of the model, summed over its threads.",
+    _gauge("enricher.batch.budget", "{token}",
+           "Most tokens that a batch may have now. It is lowered when the device runs out of memory.",
+           lambda seen: one(seen.snapshot().budget_tokens)),
+    _counter("enricher.engine.busy.time", "s", "Time spent running the model, summed over the worker threads.",
              lambda seen: one(seen.snapshot().engine_busy_s)),
-    _counter("enricher.engine.starved.time", "s", "Time of threads without work though there was a backlog.",
+    _counter("enricher.engine.starved.time", "s",
+             "Time that worker threads had no batch although there was a backlog.",
              lambda seen: one(seen.snapshot().engine_starved_s)),
-    _counter("enricher.engine.out_of_memory", "{batch}", "Batches that the device had no memory for, and that went "
-             "through in parts.", lambda seen: one(seen.counters.out_of_memory)),
-    _gauge("enricher.engine.concurrency", "{run}", "Runs at the same time.", lambda seen: one(seen.snapshot().concurrency)),
-    _gauge("enricher.model.info", "1", "Always 1: which model serves, in which precision, and on what.", readings.model,
-           *MODEL),
+    _counter("enricher.engine.out_of_memory", "{batch}",
+             "Batches that did not fit into the device's memory and were run in parts.",
+             lambda seen: one(seen.counters.out_of_memory)),
+    _gauge("enricher.engine.concurrency", "{run}", "Runs of the model that may be in progress at once.",
+           lambda seen: one(seen.snapshot().concurrency)),
+    _gauge("enricher.model.info", "1",
+           "Always 1; the attributes say which model runs, in which precision, on which device.",
+           readings.model, *MODEL),
     # ---- queues
-    _gauge("enricher.queue.windows", "{window}", "Windows that wait for a batch.",
+    _gauge("enricher.queue.windows", "{window}", "Windows waiting for a batch.",
            lambda seen: one(seen.snapshot().queued_windows)),
-    _gauge("enricher.queue.tokens", "{token}", "Their tokens.", lambda seen: one(seen.snapshot().queued_tokens)),
-    _gauge("enricher.in_flight.articles", "{article}", "Read, and not yet committed.",
+    _gauge("enricher.queue.tokens", "{token}", "Tokens of the windows waiting for a batch.",
+           lambda seen: one(seen.snapshot().queued_tokens)),
+    _gauge("enricher.in_flight.articles", "{article}", "Articles read and not yet committed.",
            lambda seen: one(seen.snapshot().in_flight_articles)),
-    _gauge("enricher.in_flight.size", "By", "What their keys, values and headers take in memory.",
+    _gauge("enricher.in_flight.size", "By", "Memory held by keys, values and headers of the articles in flight.",
            lambda seen: one(seen.snapshot().in_flight_bytes)),
-    _gauge("enricher.held_back.articles", "{article}", "Finished, but behind an unfinished offset of their partition.",
+    _gauge("enricher.held_back.articles", "{article}",
+           "Finished articles that wait for an earlier offset of their partition.",
            lambda seen: one(seen.snapshot().held_back_articles)),
     # ---- exactly once
-    _counter("enricher.transactions", "{transaction}", "Transactions: committed, or failed and followed by a recovery.",
-             readings.transactions, OUTCOME),
-    _counter("enricher.producers.recreated", "{producer}", "Producers replaced: after trouble, or after a transaction "
-             "that succeeded slowly.", readings.producers, REASON),
-    _counter("enricher.recoveries", "{recovery}", "Ways back from trouble that were begun.",
+    _counter("enricher.transactions", "{transaction}",
+             "Transactions, committed or failed. A recovery follows each failed one.",
+             lambda seen: by(OUTCOME, {"committed": seen.counters.transactions, "failed": seen.counters.recoveries}),
+             OUTCOME),
+    _counter("enricher.producers.recreated", "{producer}",
+             "Producers replaced, in a recovery or after a transaction that was suspiciously slow.",
+             lambda seen: by(REASON, {"slow": seen.counters.producers_renewed, "recovery": seen.counters.recoveries}),
+             REASON),
+    _counter("enricher.recoveries", "{recovery}",
+             "Recoveries begun: everything in flight is dropped and read again.",
              lambda seen: one(seen.counters.recoveries)),
-    _histogram("enricher.recovery.duration", "s", "A recovery, all its attempts.",
+    _histogram("enricher.recovery.duration", "s", "Duration of a recovery with all its attempts.",
                lambda seen: (seen.counters.recovery_s, {})),
-    _counter("enricher.isolations", "{partition}", "Partitions whose articles were taken one at a time, because processes "
-             "had ended there again and again.", lambda seen: one(seen.counters.isolations)),
-    _counter("enricher.rebalances", "{rebalance}", "Partitions came, were taken in order, or were lost.",
-             readings.rebalances, REBALANCE),
+    _counter("enricher.isolations", "{partition}",
+             "Partitions whose articles were processed one at a time, because several processes had died at the "
+             "same offset.", lambda seen: one(seen.counters.isolations)),
+    _counter("enricher.rebalances", "{rebalance}", "Rebalances in which partitions were assigned, revoked or lost.",
+             lambda seen: by(REBALANCE, {kind: seen.counters.rebalances[kind] for kind in ("assigned", "revoked", "lost")}),
+             REBALANCE),
     # ---- the group and the broker
-    _gauge("enricher.partitions", "{partition}", "Partitions of the input topic that are this worker's.",
+    _gauge("enricher.partitions", "{partition}", "Partitions of the input topic assigned to this worker.",
            lambda seen: one(seen.snapshot().partitions)),
-    _gauge("enricher.partition.lag", "{record}", "Offsets between the committed one and the end; transaction markers count, "
-           "so it may stay above 0.", readings.lags, DESTINATION, PARTITION),
-    _gauge("enricher.partition.unstable", "{record}", "Offsets behind the last stable one: no reader of committed records "
-           "gets them before an open transaction of the publisher ends.", readings.unstable_offsets, DESTINATION,
-           PARTITION),
-    _gauge("enricher.partition.unstable.age", "s", "For how long the last stable offset has not moved, though there are "
-           "offsets behind it; 0 where there are none.", readings.unstable_ages, DESTINATION, PARTITION),
-    _gauge("enricher.topic.partitions", "{partition}", "Partitions of the input topic and of the two output topics; the "
-           "three should have the same number.", readings.topic_partitions, DESTINATION),
-    _gauge("enricher.kafka.brokers", "{broker}", "Brokers that the consumer is connected with.", readings.brokers),
+    _gauge("enricher.partition.lag", "{record}",
+           "Offsets between the committed one and the end. Transaction markers count, so it may stay above 0.",
+           lambda seen: by_partition(seen.snapshot().lags), DESTINATION, PARTITION),
+    _gauge("enricher.partition.unstable", "{record}",
+           "Offsets after the last stable one. Consumers with read_committed get them only when the publisher's "
+           "open transaction ends.",
+           lambda seen: by_partition({each: it.offsets for each, it in seen.snapshot().unstable.items()}),
+           DESTINATION, PARTITION),
+    _gauge("enricher.partition.unstable.age", "s",
+           "Time since the last stable offset moved, while there are offsets after it; 0 if there are none.",
+           lambda seen: by_partition({each: it.age_s for each, it in seen.snapshot().unstable.items()}),
+           DESTINATION, PARTITION),
+    _gauge("enricher.topic.partitions", "{partition}",
+           "Number of partitions of the input topic, the output topic and the dead-letter topic. All three should "
+           "have the same number.", lambda seen: by(DESTINATION, seen.snapshot().connection.topic_partitions), DESTINATION),
+    _gauge("enricher.kafka.brokers", "{broker}", "Brokers to which the consumer is connected.",
+           lambda seen: known(seen.snapshot().connection.brokers)),
     # ---- the process
-    _gauge("enricher.state", "1", "1 for the state that the worker is in, 0 for the others.", readings.states, STATE),
-    _gauge("enricher.loop.turn.age", "s", "Since the loop began a turn; 0 in a recovery, whose attempts have bounds of "
-           "their own.", lambda seen: one(seen.snapshot().turn_age_s)),
-    _counter("process.cpu.time", "s", "Processor time of the process.", lambda _seen: one(cpu_s())),
-    _gauge("process.memory.usage", "By", "Memory of the process that is in RAM (Linux).", readings.resident),
-    # ---- the GPU, where NVML is there
-    _gauge("hw.gpu.utilization", "1", "Share of time in which a kernel ran.",
-           lambda seen: [(gpu.utilization, {GPU: gpu.name}) for gpu in seen.gpus()], GPU),
+    _gauge("enricher.state", "1", "1 for the current state of the worker, 0 for the others.",
+           lambda seen: states_of(seen.snapshot().state), STATE),
+    _gauge("enricher.loop.turn.age", "s",
+           "Time since the loop began its current turn; 0 during a recovery, whose attempts have their own bounds.",
+           lambda seen: one(seen.snapshot().turn_age_s)),
+    _counter("process.cpu.time", "s", "Processor time of the process, user and system.",
+             lambda _seen: one(cpu_s())),
+    _gauge("process.memory.usage", "By", "Resident memory of the process (Linux only).",
+           lambda _seen: known(resident_bytes())),
+    # ---- the GPU, if NVML is available
+    _gauge("hw.gpu.utilization", "1", "Share of time in which a kernel ran on the GPU.",
+           lambda seen: gpus(seen, "utilization"), GPU),
     _gauge("hw.gpu.memory.usage", "By", "Memory in use on the GPU, by all processes.",
-           lambda seen: [(gpu.used_bytes, {GPU: gpu.name}) for gpu in seen.gpus()], GPU),
-    _gauge("hw.gpu.memory.limit", "By", "Memory of the GPU.",
-           lambda seen: [(gpu.total_bytes, {GPU: gpu.name}) for gpu in seen.gpus()], GPU),
+           lambda seen: gpus(seen, "used_bytes"), GPU),
+    _gauge("hw.gpu.memory.limit", "By", "Total memory of the GPU.",
+           lambda seen: gpus(seen, "total_bytes"), GPU),
 )  # fmt: skip
-"""In the order in which people look."""
+"""In the order of the docs: what readers of the entities notice first, the machine last."""

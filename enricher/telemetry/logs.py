@@ -1,4 +1,4 @@
-"""The log on standard error: a line per event, as JSON or for people, with trace ids, and without floods of one kind."""
+"""The log on standard error: one line per event, as JSON or as text, with trace ids, and with repeated lines limited."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from opentelemetry.trace import format_span_id, format_trace_id, get_current_spa
 _TEXT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 _PERIOD_S = 60.0
 _TRACEBACK = "  | "
-"""Before each line of a traceback: what stands in an exception cannot pass for a line of the log."""
-# Controls of ASCII and of Latin-1, and the marks that break lines or turn the direction of what follows.
+"""Prefix of each line of a traceback, so that text in an exception cannot look like a line of the log."""
+# Control characters of ASCII and Latin-1, and the marks that break lines or change the writing direction.
 _CONTROLS = [*range(0x20), *range(0x7F, 0xA0), 0x61C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A)]
 _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _ESCAPES = {code: _NAMED.get(chr(code)) or (f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}") for code in _CONTROLS}
 _ESCAPES_BUT_LINES = {code: text for code, text in _ESCAPES.items() if chr(code) != "\n"}
 _ESCAPES_OF_JSON = {code: f"\\u{code:04x}" for code in _CONTROLS if code >= 0x7F}
-"""Those that orjson leaves as they are; they stand in strings only."""
+"""Those that orjson does not escape. In JSON they occur only inside strings."""
 
 
 def set_up(form: Literal["auto", "json", "text"], *, repeats_per_minute: int, process: int | None = None) -> None:
-    """Give all handlers of the root logger this form. `auto` is text on a terminal, else JSON.
+    """Set the format of all handlers of the root logger, and limit repeated lines. `auto`: text on a terminal, else JSON.
 
-    `process`: the number of this one among several, for lines of JSON; before lines of text their parent writes it.
+    `process`: number of this process among several, added to JSON lines; the parent prefixes it to text lines.
     """
     set_form(form, process=process)
     for handler in logging.getLogger().handlers:
@@ -37,40 +37,40 @@ def set_up(form: Literal["auto", "json", "text"], *, repeats_per_minute: int, pr
 
 
 def set_form(form: Literal["auto", "json", "text"], *, process: int | None = None) -> None:
-    """The form alone: for what is told before the other settings are known."""
+    """Set the format only: used before the other settings are known."""
     as_json = resolved(form) == "json"
     for handler in logging.getLogger().handlers:
         handler.setFormatter(JsonLines(process) if as_json else TextLines())
 
 
 def is_json() -> bool:
-    """Whether the log of this process is lines of JSON, so that nothing else may be written among them."""
+    """Whether this process logs JSON lines, so that nothing else may be written to standard error."""
     return any(isinstance(handler.formatter, JsonLines) for handler in logging.getLogger().handlers)
 
 
 def resolved(form: Literal["auto", "json", "text"]) -> Literal["json", "text"]:
-    """What `auto` means for this process."""
+    """The format, with `auto` resolved for this process."""
     if form != "auto":
         return form
     return "text" if sys.stderr.isatty() else "json"
 
 
 def escaped(text: str, *, lines: bool = False) -> str:
-    """`text` without what a terminal obeys or what ends a line: control characters become escapes.
+    """`text` with control characters escaped; `lines` keeps line ends.
 
-    Names of topics and groups come from outside, and would forge lines or move the cursor. `lines`: line ends are kept.
+    Names of topics and groups come from outside: unescaped, they could forge log lines or control the terminal.
     """
     return text.translate(_ESCAPES_BUT_LINES if lines else _ESCAPES)
 
 
 class TextLines(logging.Formatter):
-    """A line for people: time, level, logger, message. A traceback stands below it, each line behind a bar."""
+    """A text line: time, level, logger, message. A traceback follows it, each line prefixed by a bar."""
 
     def __init__(self) -> None:
         super().__init__(_TEXT)
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line, without its end."""
+        """Return the line without its line end."""
         record.message = escaped(record.getMessage())
         record.asctime = self.formatTime(record)
         line = self.formatMessage(record)
@@ -81,20 +81,20 @@ class TextLines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """One object per line: `time`, `level`, `logger`, `message`, and where there are such `process`, trace ids, `error`."""
+    """One object per line: `time`, `level`, `logger`, `message`; if present also `process`, trace ids and `error`."""
 
     def __init__(self, process: int | None = None) -> None:
         super().__init__()
-        self._whose = {} if process is None else {"process": process}
+        self._process = {} if process is None else {"process": process}
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line, without its end."""
+        """Return the line without its line end."""
         line = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": _utf8(record.getMessage()),
-            **self._whose,
+            **self._process,
         }
         context = get_current_span().get_span_context()
         if context.is_valid:
@@ -105,22 +105,22 @@ class JsonLines(logging.Formatter):
 
 
 def _utf8(text: str) -> str:
-    """Without the lone surrogates that the name of a file has which is not UTF-8: JSON has none."""
+    """Escape lone surrogates, which file names that are not UTF-8 contain and JSON cannot."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 @dataclass(slots=True)
 class _Kind:
-    """Lines of one kind in the running minute."""
+    """Lines of one kind in the current minute."""
 
     since_s: float
     count: int = 0
 
 
 class Repeats(logging.Filter):
-    """Lets so many lines of a kind (logger, level, wording) through in a minute, and counts the others.
+    """Passes at most `per_minute` lines of a kind (logger, level, template) per minute and counts the others.
 
-    The first line after that minute says how many there were.
+    The first line of that kind after the minute says how many were dropped.
     """
 
     def __init__(self, per_minute: int, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -130,7 +130,7 @@ class Repeats(logging.Filter):
         self._kinds: dict[tuple[str, int, str], _Kind] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether this line is written. Wordings are templates of the program, so there are few."""
+        """Whether this line is written. Kinds are few, because templates are part of the program."""
         key, now_s = (record.name, record.levelno, str(record.msg)), self._clock()
         kind = self._kinds.setdefault(key, _Kind(now_s))
         if now_s - kind.since_s >= _PERIOD_S:

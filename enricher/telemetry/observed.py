@@ -1,4 +1,4 @@
-"""What the instruments read: a worker's counts and snapshot, its model, its process and its GPU."""
+"""What instruments and the status page read: the worker's identity, model, counters, snapshot, process and GPU."""
 
 from __future__ import annotations
 
@@ -13,20 +13,35 @@ from enricher.stats.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
+class WorkerFacts:
+    """Which worker this is. Known before anything is loaded, and never changes."""
+
+    instance: str
+    group: str
+    input_topic: str
+    output_topic: str
+    dead_letter_topic: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """Which model, and how it runs."""
+    """Which model runs, and how."""
 
     name: str
     digest: str
+    """SHA-256 of its weights and labels."""
     precision: str
+    """Such as `fp16`."""
     provider: str
-    """As ONNX Runtime names it."""
+    """ONNX Runtime's name for what executes the graph."""
     device: str
+    """`cpu` or `cuda`."""
 
 
 @dataclass(frozen=True, slots=True)
 class GpuUse:
-    """One GPU at this moment. `utilization`: share of the last sample period in which a kernel ran, 0 to 1."""
+    """One GPU at this moment. `utilization`: share of NVML's last sample period in which a kernel ran, 0 to 1."""
 
     name: str
     utilization: float
@@ -36,13 +51,9 @@ class GpuUse:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """A worker that is looked at. `snapshot` and `gpus` are asked when somebody scrapes or exports, in that thread."""
+    """A worker that is built. `snapshot` and `gpus` do not block; any thread may call them."""
 
-    input_topic: str
-    output_topic: str
-    dead_letter_topic: str
-    group: str
-    version: str
+    worker: WorkerFacts
     model: ModelFacts
     counters: Counters
     snapshot: Callable[[], Snapshot]
@@ -50,13 +61,13 @@ class Observed:
 
 
 def cpu_s() -> float:
-    """Processor seconds of this process, user and system."""
+    """Processor time of this process in seconds, user and system."""
     times = os.times()
     return times.user + times.system
 
 
 def resident_bytes() -> int | None:
-    """Memory of this process that is in RAM; None where the system does not say it in `/proc`."""
+    """Resident memory of this process; None on systems without `/proc`."""
     if sys.platform != "linux":
         return None
     pages = Path("/proc/self/statm").read_text("ascii").split()[1]

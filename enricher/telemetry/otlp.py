@@ -1,8 +1,8 @@
-"""Metrics and traces by OTLP, as the standard `OTEL_*` variables say. The only file that knows OpenTelemetry's SDK.
+"""Exports metrics and traces by OTLP, configured by the standard `OTEL_*` variables. The only user of OpenTelemetry's SDK.
 
-Off unless an endpoint is named (`OTEL_EXPORTER_OTLP_ENDPOINT`, or the one for metrics or traces alone). Counters and gauges
-are observable instruments. Histograms are counted by the worker (`histogram.py`: recording in the SDK takes 6 µs, which
-is a tenth of all that a headline costs), and are put among the others on their way to the exporter.
+Off unless an endpoint is set (`OTEL_EXPORTER_OTLP_ENDPOINT`, or the one for metrics or traces alone). Counters and gauges
+are observable instruments. Histograms are counted by the worker (`stats/histogram.py`, because recording in the SDK takes
+6 µs, a tenth of what a headline costs in all) and added to the others just before the export.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ SCOPE = "enricher"
 
 
 def wanted(signal: str, environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether `signal` ("metrics", "traces") is to be exported, by the standard variables."""
+    """Whether the standard variables ask for the export of `signal` ("metrics" or "traces")."""
     if environment.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return False
     chosen = environment.get(f"OTEL_{signal.upper()}_EXPORTER")
@@ -57,25 +57,25 @@ def wanted(signal: str, environment: Mapping[str, str] = os.environ) -> bool:
 
 
 def resource_of(version: str, instance: str) -> Resource:
-    """Who sends; `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` have the last word."""
+    """Attributes of this process; `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` override ours."""
     own = {"service.name": "enricher", "service.version": version, "service.instance.id": instance}
     return Resource.create(own).merge(OTELResourceDetector().detect())
 
 
 @contextmanager
 def exported_metrics(observed: Observed, resource: Resource) -> Iterator[None]:
-    """Send them while the body runs (each minute, or `OTEL_METRIC_EXPORT_INTERVAL`), and once more at its end."""
+    """Export metrics every minute (`OTEL_METRIC_EXPORT_INTERVAL`) while the body runs, and once at its end."""
     if not wanted("metrics"):
         yield
         return
-    with _told_as_settings():
+    with _as_settings_errors():
         exporter = _WithHistograms(_exporter("metrics"), observed)
         provider = MeterProvider([PeriodicExportingMetricReader(exporter)], resource)
-    meter = provider.get_meter(SCOPE, observed.version)
+    meter = provider.get_meter(SCOPE, observed.worker.version)
     for instrument in INSTRUMENTS:
         if instrument.numbers:
             _register(meter, instrument, observed)
-    log.info("metrics go out by OTLP")
+    log.info("exporting metrics by OTLP")
     try:
         yield
     finally:
@@ -86,14 +86,14 @@ def exported_metrics(observed: Observed, resource: Resource) -> Iterator[None]:
 def exported_spans(
     resource: Resource, *, version: str, input_topic: str, output_topic: str, group: str
 ) -> Iterator[Spans | None]:
-    """What makes spans while the body runs, sampled as `OTEL_TRACES_SAMPLER` says; None where no traces are wanted."""
+    """Yield a maker of spans, sampled as `OTEL_TRACES_SAMPLER` says, or None if traces are off. Flushes them at the end."""
     if not wanted("traces"):
         yield None
         return
-    with _told_as_settings():
+    with _as_settings_errors():
         provider = TracerProvider(resource=resource)
         provider.add_span_processor(BatchSpanProcessor(_exporter("traces")))
-    log.info("traces go out by OTLP, sampler %s", provider.sampler.get_description())
+    log.info("exporting traces by OTLP, sampler %s", provider.sampler.get_description())
     try:
         yield Spans(
             provider.get_tracer(SCOPE, version),
@@ -107,8 +107,8 @@ def exported_spans(
 
 
 @contextmanager
-def _told_as_settings() -> Iterator[None]:
-    """What the SDK does not take of its variables; of most mistakes it only logs a word, and goes on with its default."""
+def _as_settings_errors() -> Iterator[None]:
+    """Raise SettingsError for values of `OTEL_*` that the SDK refuses. For most mistakes it only logs a warning."""
     try:
         yield
     except SettingsError:
@@ -118,7 +118,7 @@ def _told_as_settings() -> Iterator[None]:
 
 
 def _unquoted(record: logging.LogRecord) -> bool:
-    """What the SDK says of `OTEL_EXPORTER_OTLP_HEADERS`, without the header that it cannot read: there is a token in it."""
+    """Hide the malformed header that the SDK quotes from `OTEL_EXPORTER_OTLP_HEADERS`: it may be a token."""
     if record.args:
         record.args = ("(not shown: it may hold a secret)",) * len(record.args)
     return True
@@ -128,7 +128,7 @@ logging.getLogger("opentelemetry.util.re").addFilter(_unquoted)
 
 
 def _exporter(signal: str) -> Any:  # noqa: ANN401  one of four classes
-    """By HTTP, which is always there, or gRPC, which is an extra. Imported here: the other one need not be installed."""
+    """An exporter over HTTP or, with the extra `grpc`, over gRPC. Imported here, since gRPC need not be installed."""
     general = os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
     protocol = os.environ.get(f"OTEL_EXPORTER_OTLP_{signal.upper()}_PROTOCOL", general)
     if protocol == "http/protobuf":
@@ -168,16 +168,16 @@ def _observing(instrument: Instrument, observed: Observed) -> Callable[[Callback
 
 
 class _WithHistograms(MetricExporter):
-    """An exporter that adds the histograms to what the SDK has collected. They are cumulative, whatever the others are."""
+    """Adds our histograms to what the SDK has collected. They are always cumulative."""
 
     def __init__(self, exporter: MetricExporter, observed: Observed) -> None:
-        super().__init__(exporter._preferred_temporality, exporter._preferred_aggregation)  # noqa: SLF001  the SDK's own way
+        super().__init__(exporter._preferred_temporality, exporter._preferred_aggregation)  # noqa: SLF001  as the SDK's reader reads them
         self._exporter = exporter
         self._observed = observed
         self._started_ns = time.time_ns()
 
     def export(self, metrics_data: MetricsData, timeout_millis: float = 10_000, **named: Any) -> MetricExportResult:  # noqa: ANN401  the SDK's
-        """Send, with the histograms in the worker's own scope."""
+        """Export, with our histograms added to our own scope."""
         complete = [
             ResourceMetrics(
                 each.resource, [_with(scope, self._histograms()) for scope in each.scope_metrics], each.schema_url
@@ -187,11 +187,11 @@ class _WithHistograms(MetricExporter):
         return self._exporter.export(MetricsData(complete), timeout_millis, **named)
 
     def force_flush(self, timeout_millis: float = 10_000) -> bool:
-        """As the exporter does."""
+        """Flush the wrapped exporter."""
         return self._exporter.force_flush(timeout_millis)
 
     def shutdown(self, timeout_millis: float = 30_000, **named: Any) -> None:  # noqa: ANN401  the SDK's
-        """As the exporter does."""
+        """Shut the wrapped exporter down."""
         self._exporter.shutdown(timeout_millis, **named)
 
     def _histograms(self) -> list[Metric]:
@@ -212,7 +212,9 @@ def _histogram(instrument: Instrument, observed: Observed, started_ns: int, now_
     assert instrument.histogram is not None
     histogram, attributes = instrument.histogram(observed)
     counts = list(histogram.counts)
-    unknown = cast("float", None)  # the smallest and the largest are not kept, and left out of the message
+    unknown = cast(
+        "float", None
+    )  # the smallest and the largest value are not recorded; None leaves them out of the message
     point = HistogramDataPoint(
         attributes=dict(attributes),
         start_time_unix_nano=started_ns,

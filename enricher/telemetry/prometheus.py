@@ -1,30 +1,34 @@
-"""The instruments in Prometheus' text form. The client library writes it; nothing here counts anything.
+"""The instruments as Prometheus or OpenMetrics text. The client library writes it; nothing is counted here.
 
-Names follow OpenTelemetry's rules (its page "Prometheus and OpenMetrics Compatibility").
+Names follow OpenTelemetry's page "Prometheus and OpenMetrics Compatibility".
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
+from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
 
 from enricher.stats.histogram import Histogram
-from enricher.telemetry.exposition import exposed
-from enricher.telemetry.instruments import INSTRUMENTS, Instrument, Kind
+from enricher.stats.snapshot import WorkerState
+from enricher.telemetry.instruments import INSTRUMENTS, OLDEST_AGE, Instrument, Kind
 from enricher.telemetry.observed import Observed
-from enricher.telemetry.readings import Attributes
+from enricher.telemetry.readings import STATE, Attributes, Numbers, states_of
 
+PLAIN = "text/plain"
 _UNITS = {"s": "seconds", "By": "bytes", "1": "ratio"}
 _INFO = "info"
 
 
 def prometheus_name(instrument: Instrument) -> str:
-    """The name of its family: the unit is part of it, except where things are merely counted; counters end in `_total`.
+    """The name of its metric family. It ends in the unit, except for plain counts; counters end in `_total`.
 
-    A histogram's series have `_bucket`, `_sum` and `_count` behind it.
+    A histogram's series append `_bucket`, `_sum` and `_count`.
     """
     name = _legal(instrument.name)
     unit = _UNITS.get(instrument.unit, "")
@@ -35,40 +39,81 @@ def prometheus_name(instrument: Instrument) -> str:
 
 
 def label_name(attribute: str) -> str:
-    """An attribute's name as a label."""
+    """The label that an attribute becomes."""
     return _legal(attribute)
 
 
 def exposition(seen: Observed, accept: str) -> tuple[bytes, str]:
-    """All instruments in the form that `accept` (an HTTP header) asks for, and its content type."""
-    return exposed(lambda: _families(seen), accept)
+    """All instruments in the format that the HTTP header `accept` asks for, and its content type."""
+    return encoded(lambda: _families(seen), accept)
+
+
+def starting_exposition(accept: str) -> tuple[bytes, str]:
+    """What is served before there is a worker: its state."""
+    return encoded(lambda: [_family(_named(STATE), states_of(WorkerState.STARTING))], accept)
+
+
+def oldest_age_exposition(age_s: float) -> str:
+    """The age of the oldest unprocessed record alone, as plain text."""
+    return encoded(lambda: [_family(_named(OLDEST_AGE), [(age_s, {})])], PLAIN)[0].decode()
+
+
+def encoded(families: Callable[[], Iterable[Metric]], accept: str) -> tuple[bytes, str]:
+    """These families in the format that `accept` asks for, and its content type."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Families(families))
+    try:
+        encode, content_type = choose_encoder(accept)
+    except TypeError:  # the library compares version numbers, and a client may send one that is none
+        encode, content_type = choose_encoder("")
+    return encode(registry), content_type
+
+
+class _Families(Collector):
+    def __init__(self, families: Callable[[], Iterable[Metric]]) -> None:
+        self._families = families
+
+    def describe(self) -> Iterable[Metric]:
+        """Return nothing: otherwise the registry would collect to find out."""
+        return ()
+
+    def collect(self) -> Iterable[Metric]:
+        """Return each family once, as the format requires."""
+        return self._families()
+
+
+def _named(name: str) -> Instrument:
+    return next(instrument for instrument in INSTRUMENTS if instrument.name == name)
 
 
 def _families(seen: Observed) -> Iterator[Metric]:
-    """One per instrument, all of one look at the snapshot."""
+    """One family per instrument, all from one snapshot."""
     snapshot = seen.snapshot()
     seen = replace(seen, snapshot=lambda: snapshot)
     for instrument in INSTRUMENTS:
-        yield _histogram(instrument, seen) if instrument.histogram else _family(instrument, seen)
+        if instrument.histogram:
+            yield _histogram(instrument, *instrument.histogram(seen))
+        else:
+            assert instrument.numbers is not None
+            yield _family(instrument, instrument.numbers(seen))
 
 
-def _family(instrument: Instrument, seen: Observed) -> Metric:
-    assert instrument.numbers is not None
+def _family(instrument: Instrument, numbers: Numbers) -> Metric:
     kind = CounterMetricFamily if instrument.kind is Kind.COUNTER else GaugeMetricFamily
-    labels = [label_name(attribute) for attribute in instrument.attributes]
-    family = kind(prometheus_name(instrument), instrument.description, labels=labels)
-    for number, attributes in instrument.numbers(seen):
+    family = kind(prometheus_name(instrument), instrument.description, labels=_labels(instrument))
+    for number, attributes in numbers:
         family.add_metric(_values(instrument, attributes), number)
     return family
 
 
-def _histogram(instrument: Instrument, seen: Observed) -> Metric:
-    assert instrument.histogram is not None
-    histogram, attributes = instrument.histogram(seen)
-    labels = [label_name(attribute) for attribute in instrument.attributes]
-    family = HistogramMetricFamily(prometheus_name(instrument), instrument.description, labels=labels)
+def _histogram(instrument: Instrument, histogram: Histogram, attributes: Attributes) -> Metric:
+    family = HistogramMetricFamily(prometheus_name(instrument), instrument.description, labels=_labels(instrument))
     family.add_metric(_values(instrument, attributes), _buckets(histogram), histogram.sum)
     return family
+
+
+def _labels(instrument: Instrument) -> list[str]:
+    return [label_name(attribute) for attribute in instrument.attributes]
 
 
 def _values(instrument: Instrument, attributes: Attributes) -> list[str]:
@@ -76,7 +121,7 @@ def _values(instrument: Instrument, attributes: Attributes) -> list[str]:
 
 
 def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
-    """Cumulative, with `le` as text."""
+    """Cumulative counts, each with its bound `le` as text."""
     total, buckets = 0, []
     for bound, count in zip([*histogram.bounds, float("inf")], list(histogram.counts), strict=True):
         total += count

@@ -1,8 +1,8 @@
-"""Traces: a span per article as child of its publisher's, linked with the spans of its batches and of its transaction.
+"""Traces: one span per article, a child of the publisher's span, with links to the spans of its batches and transaction.
 
-The context comes in the record's headers and goes on in its output's (W3C Trace Context). Only OpenTelemetry's API is used
-here: which spans are kept, and where they go, `otlp.py` decides. An article that is forgotten gets no span; the process
-that publishes it makes one.
+The trace context is read from the record's headers and written to the output's (W3C Trace Context). Only OpenTelemetry's API
+is used here; `otlp.py` decides which spans are kept and where they are sent. A forgotten article gets no span; the process
+that publishes it in the end creates one.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import cast
 
 from opentelemetry.context import Context
@@ -18,23 +19,43 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from enricher.records import Batch, DeadLetter, EnrichedRecord, Headers, RawRecord, Ticket
 from enricher.telemetry.readings import DESTINATION, ERROR_TYPE, GROUP, OPERATION, OUTCOME, SYSTEM
-from enricher.telemetry.spans import MESSAGES, TOKENS, WINDOWS
 
 TRACE_HEADERS = frozenset({"traceparent", "tracestate"})
+MESSAGES = "messaging.batch.message_count"
+WINDOWS = "enricher.windows"
+TOKENS = "enricher.tokens"
 _FLAGS_AT, _EVEN = 54, b"02468aceACE"
-"""Where a traceparent has the last digit of its flags, whose lowest bit says that its sender keeps the trace."""
+"""Index of the last hex digit of a traceparent's flags, and the digits whose lowest bit, "sampled", is 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpanName:
+    """One kind of span, for the docs. Spans of a topic append its name; `kind` is OpenTelemetry's."""
+
+    name: str
+    kind: str
+    description: str
+    attributes: tuple[str, ...]
+
+
+SPANS: tuple[SpanName, ...] = (
+    SpanName("process", "consumer", "An article from its arrival to its commit: child of the publisher's span, linked "
+             "with its batches and its transaction.", (SYSTEM, OPERATION, DESTINATION, GROUP, OUTCOME, ERROR_TYPE)),
+    SpanName("infer", "internal", "A batch from its submission to its labels.", (WINDOWS, TOKENS)),
+    SpanName("commit", "client", "A transaction.", (SYSTEM, OPERATION, DESTINATION, GROUP, MESSAGES, ERROR_TYPE)),
+)  # fmt: skip
 
 
 def trace_of(raw: RawRecord) -> Headers:
-    """The headers of a record that are its trace context."""
+    """The headers of a record that carry its trace context."""
     return tuple(header for header in raw.headers if header[0] in TRACE_HEADERS) if raw.headers else ()
 
 
 class PassingOn:
-    """No spans of our own: the publisher's context goes on to the output as it came."""
+    """Makes no spans: the publisher's trace context is copied to the output."""
 
     def arrived(self, tickets: Sequence[Ticket]) -> None:
-        """Note the context of each."""
+        """Keep the trace context of each record."""
         for ticket in tickets:
             ticket.trace = trace_of(ticket.raw)
 
@@ -54,8 +75,7 @@ class PassingOn:
 class Spans:
     """Makes spans with `tracer`.
 
-    `honours_parents`: its sampler keeps nothing whose parent is not kept, so that such an article costs a look at its
-    headers and no more.
+    `honours_parents`: the sampler drops every span whose parent is not sampled, so no span is made for such an article.
     """
 
     def __init__(
@@ -70,10 +90,10 @@ class Spans:
         self._process_attributes = shared | {OPERATION: "process", DESTINATION: input_topic}
         self._commit_attributes = shared | {OPERATION: "commit", DESTINATION: output_topic}
         self._batches: dict[int, Span] = {}
-        """By the batch's `id`: from the engine's door to its labels."""
+        """The open span of each submitted batch, by the batch's `id()`."""
 
     def arrived(self, tickets: Sequence[Ticket]) -> None:
-        """A span for each article that is traced; its context goes on with the output, else the publisher's does."""
+        """Start a span for each sampled article. The output carries its context, or else the publisher's."""
         now_ns = time.time_ns()
         for ticket in tickets:
             ticket.trace = trace_of(ticket.raw)
@@ -81,7 +101,7 @@ class Spans:
                 self._begin(ticket, now_ns)
 
     def submitted(self, batch: Batch) -> None:
-        """A span for the batch, if an article in it is traced: each of these is linked with it."""
+        """Start a span for the batch if it contains a traced article, and link it from those articles' spans."""
         traced = _spans_of(batch)
         if not traced:
             return
@@ -92,20 +112,20 @@ class Spans:
             article.add_link(span.get_span_context())
 
     def completed(self, batch: Batch) -> None:
-        """Its labels are there."""
+        """End the span of a batch whose labels have arrived."""
         if span := self._batches.pop(id(batch), None):
             span.end()
 
     @contextmanager
     def transaction(self, tickets: Sequence[Ticket]) -> Iterator[None]:
-        """A span around it. When it was committed the articles' own end, each linked with it; else nobody hears of them."""
+        """Run the body in a span. On commit, link it from the articles' spans and end those; on failure, drop them."""
         traced = [ticket for ticket in tickets if ticket.span is not None]
         if not traced:
             yield
             return
         attributes = self._commit_attributes | {MESSAGES: len(tickets)}
         span = self._tracer.start_span(self._commit, Context(), SpanKind.CLIENT, attributes)
-        # Its message may quote the broker, but the class says enough: no text that we do not know goes into a span.
+        # Only the error's class goes into the span: its message may quote the broker.
         with use_span(span, end_on_exit=True, record_exception=False, set_status_on_exception=False):
             try:
                 yield
@@ -146,17 +166,17 @@ def _failed(span: Span, error_type: str) -> None:
 
 
 def _spans_of(batch: Batch) -> list[Span]:
-    """Of the articles in it, each once."""
+    """The spans of the articles in a batch, each once."""
     tickets = {id(window.ticket): window.ticket for window in batch.windows if window.ticket.span is not None}
     return [cast("Span", ticket.span) for ticket in tickets.values()]
 
 
 def _unsampled(trace: Headers) -> bool:
-    """Whether its sender keeps nothing. Of one that is too short to be a context the propagator makes none."""
+    """Whether the publisher's span is not sampled. A header that is too short is left to the propagator, which drops it."""
     value = dict(trace).get("traceparent") or b""
     return len(value) > _FLAGS_AT and value[_FLAGS_AT] in _EVEN
 
 
 def _text(trace: Headers) -> Mapping[str, str]:
-    """As the propagator reads it. What is no ASCII is no context."""
+    """The headers as text for the propagator, which rejects values that are not ASCII."""
     return {name: value.decode("ascii", "replace") for name, value in trace if value is not None}

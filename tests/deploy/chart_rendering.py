@@ -1,4 +1,4 @@
-"""Renders the chart with Helm, and finds things in what came out."""
+"""Renders the chart with Helm, and finds objects in the output."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ APP_VERSION: str = _METADATA["appVersion"]
 
 
 def helm(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    """Run Helm, which reaches no cluster here."""
+    """Run Helm, without a cluster."""
     return subprocess.run([str(HELM), *arguments], input=stdin, capture_output=True, text=True, check=False)
 
 
@@ -53,25 +53,25 @@ class Rendered:
 
     @property
     def pods(self) -> list[Object]:
-        """What every pod of the release looks like."""
+        """The specs of all pods of the release."""
         return [each["spec"]["template"]["spec"] for kind in ("StatefulSet", "Deployment") for each in self.all(kind)]
 
     @property
     def pod(self) -> Object:
-        """What a worker's pod looks like."""
+        """The spec of a worker's pod."""
         spec: Object = self.one("StatefulSet")["spec"]["template"]["spec"]
         return spec
 
     @property
     def worker(self) -> Object:
-        """The container that works."""
+        """The container of the worker."""
         (container,) = self.pod["containers"]
         assert isinstance(container, dict)
         return container
 
 
 def containers_of(pod: Object) -> Iterator[Object]:
-    """All containers of a pod, those that prepare it as well."""
+    """All containers of a pod, including init containers."""
     yield from pod.get("initContainers", ())
     yield from pod["containers"]
 
@@ -88,14 +88,14 @@ def values_of(path: Path) -> Values:
 
 
 def render(values: Values | None = None, *, kubernetes: str = NEWEST) -> Rendered:
-    """Render with these values on top of the chart's own."""
+    """Render with these values over the chart's defaults."""
     answer = _template(json.dumps(values or {}), kubernetes)
     assert answer.returncode == 0, answer.stderr
     return Rendered(tuple(each for each in yaml.safe_load_all(answer.stdout) if each))
 
 
 def refusal(values: Values) -> str:
-    """What Helm says when it does not render these values."""
+    """Helm's message when it refuses these values."""
     answer = _template(json.dumps(values), NEWEST)
     assert answer.returncode != 0, "it was rendered"
     return answer.stderr

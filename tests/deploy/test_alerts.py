@@ -1,4 +1,4 @@
-"""The alerts and the recorded series: promtool runs their unit tests, and each alert has a case on either side."""
+"""The alerts and recording rules: promtool runs their unit tests, and each alert has a positive and a negative case."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import yaml
 
 from deploy.monitoring.generator.exported import instruments_by_series
 from deploy.monitoring.generator.expressions import labels_of, metrics_of
-from deploy.monitoring.generator.files import ALERTS, FOLDER, RECORDING, RULE_TESTS
+from deploy.monitoring.generator.files import ALERTS, RECORDING, ROOT, RULE_TESTS
 from enricher.telemetry.prometheus import label_name
 from tools.cluster import found, missing
 
 PROMTOOL = found("promtool")
 TESTS = sorted(RULE_TESTS.glob("*.yaml"))
 OF_THE_SCRAPE = {"namespace", "job", "instance", "le", "within"}
-"""Labels that Prometheus adds, a histogram's edge, and the one that a recording rule adds."""
+"""Labels that Prometheus adds, a histogram's bound, and the label that a recording rule adds."""
 SEVERITIES = {"critical", "warning", "info"}
 
 with_promtool = pytest.mark.skipif(PROMTOOL is None, reason=missing("promtool"))
@@ -32,13 +32,13 @@ def rules_of(path: Path) -> list[dict[str, Any]]:
 
 
 def cases() -> Iterator[dict[str, Any]]:
-    """All groups of series of all test files, with what is expected of them."""
+    """All cases of all test files."""
     for path in TESTS:
         yield from yaml.safe_load(path.read_text("utf-8"))["tests"]
 
 
 def promtool(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """Run it."""
+    """Run promtool."""
     assert PROMTOOL is not None
     return subprocess.run([PROMTOOL, *arguments], capture_output=True, text=True, check=False)
 
@@ -50,7 +50,7 @@ NAMES = [rule["alert"] for rule in ALERT_RULES]
 
 @with_promtool
 def test_the_rules_pass_the_lint() -> None:
-    """All that promtool knows how to find fault with."""
+    """All of promtool's lints are errors."""
     outcome = promtool("check", "rules", "--lint=all", "--lint-fatal", ALERTS, RECORDING)
     assert outcome.returncode == 0, outcome.stdout + outcome.stderr
 
@@ -58,7 +58,7 @@ def test_the_rules_pass_the_lint() -> None:
 @with_promtool
 @pytest.mark.parametrize("path", TESTS, ids=lambda path: path.stem)
 def test_series_make_alerts_fire_or_not(path: Path) -> None:
-    """With time series that must and must not."""
+    """Each file has time series that must and must not make alerts fire."""
     outcome = promtool("test", "rules", path)
     assert outcome.returncode == 0, outcome.stdout + outcome.stderr
 
@@ -66,18 +66,18 @@ def test_series_make_alerts_fire_or_not(path: Path) -> None:
 @with_promtool
 def test_an_alert_with_another_threshold_fails_its_tests(tmp_path: Path) -> None:
     """Negative control: the tests look at the rules."""
-    folder = tmp_path / "monitoring"
-    shutil.copytree(FOLDER, folder)
+    for folder in (ALERTS.parent, RULE_TESTS):
+        shutil.copytree(folder, tmp_path / folder.relative_to(ROOT))
     changed = ALERTS.read_text("utf-8").replace("> 0.95", "> 0.99")
     assert changed != ALERTS.read_text("utf-8")
-    (folder / "alerts.yaml").write_text(changed, "utf-8")
-    outcome = promtool("test", "rules", folder / "tests" / "device.yaml")
+    (tmp_path / ALERTS.relative_to(ROOT)).write_text(changed, "utf-8")
+    outcome = promtool("test", "rules", tmp_path / RULE_TESTS.relative_to(ROOT) / "device.yaml")
     assert outcome.returncode != 0
     assert "EnricherGpuMemoryFull" in outcome.stdout + outcome.stderr
 
 
 def test_every_alert_has_a_case_in_which_it_fires_and_one_in_which_it_never_does() -> None:
-    """The second is a case of its own, not the time before the first one fires."""
+    """The second is a separate case, not the time before the alert fires."""
     fires, silent = set(), set()
     for case in cases():
         expected = [(each["alertname"], bool(each["exp_alerts"])) for each in case.get("alert_rule_test", ())]
@@ -88,7 +88,7 @@ def test_every_alert_has_a_case_in_which_it_fires_and_one_in_which_it_never_does
 
 
 def test_every_recorded_series_is_tested() -> None:
-    """With a value, not with its absence alone."""
+    """The test expects a value, not only its absence."""
     asked = [test for case in cases() for test in case.get("promql_expr_test", ()) if test["exp_samples"]]
     assert set(RECORDED) == {name for test in asked for name in metrics_of(test["expr"])}
 
@@ -97,7 +97,7 @@ def test_every_recorded_series_is_tested() -> None:
     "rule", [*ALERT_RULES, *rules_of(RECORDING)], ids=lambda rule: rule.get("alert") or rule["record"]
 )
 def test_a_rule_reads_only_what_there_is(rule: dict[str, Any]) -> None:
-    """Metrics that a worker exports, or that are recorded; labels that they have."""
+    """Metrics are exported or recorded, and labels are theirs."""
     exported = instruments_by_series()
     used = metrics_of(rule["expr"])
     assert used - exported.keys() - set(RECORDED) - {"up"} == set()
@@ -107,7 +107,7 @@ def test_a_rule_reads_only_what_there_is(rule: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("rule", ALERT_RULES, ids=lambda rule: rule["alert"])
 def test_an_alert_says_what_a_person_needs(rule: dict[str, Any]) -> None:
-    """How urgent it is, of which workers it speaks, what happened, and where to read on."""
+    """It has a severity, the job, a description and a link to the runbook."""
     assert rule["labels"]["severity"] in SEVERITIES
     annotations = rule["annotations"]
     assert annotations.keys() == {"summary", "description", "runbook_url"}

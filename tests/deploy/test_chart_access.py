@@ -1,4 +1,4 @@
-"""Who may reach what: secrets by reference, the network, the rights in Kafka."""
+"""Access: secrets by reference, network policies, permissions in Kafka."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def properties_of(values: Object) -> Object:
 
 
 def test_tls_with_an_authority() -> None:
-    """The file that is named is one that is mounted."""
+    """The file in the settings is mounted."""
     values = {"kafka": {"tls": {"enabled": True, "ca": {"existingSecret": "ca", "key": "root.pem"}}}}
     assert properties_of(values) == {"security.protocol": "SSL", "ssl.ca.location": "/run/secrets/kafka-ca/root.pem"}
 
 
 def test_mutual_tls_with_a_key_under_a_password() -> None:
-    """Certificate and key are files anyway; the password is one too."""
+    """Certificate, key and password are files."""
     client = {"existingSecret": "client", "passwordKey": "password"}
     found = properties_of({"kafka": {"tls": {"enabled": True, "client": client}}})
     assert found["ssl.certificate.location"] == "/run/secrets/kafka-client/tls.crt"
@@ -49,7 +49,7 @@ def test_mutual_tls_with_a_key_under_a_password() -> None:
 
 @pytest.mark.parametrize(("tls", "protocol"), [(True, "SASL_SSL"), (False, "SASL_PLAINTEXT")])
 def test_a_password_is_read_from_a_file(tls: bool, protocol: str) -> None:  # noqa: FBT001  a parameter
-    """The user too, where it is not named."""
+    """So does the user name, unless it is among the values."""
     found = properties_of({"kafka": {"tls": {"enabled": tls}, "sasl": SASL}})
     assert found == {
         "security.protocol": protocol,
@@ -61,7 +61,7 @@ def test_a_password_is_read_from_a_file(tls: bool, protocol: str) -> None:  # no
 
 
 def test_properties_of_ones_own_stand_beside_and_above() -> None:
-    """A mechanism that the values do not know is a property."""
+    """Other mechanisms can be set as properties."""
     own = {"settings": {"kafka": {"properties": {"sasl.mechanism": "OAUTHBEARER", "client.rack": "a"}}}}
     found = properties_of({**own, "kafka": {"sasl": SASL}})
     assert [found["sasl.mechanism"], found["client.rack"]] == ["OAUTHBEARER", "a"]
@@ -70,7 +70,7 @@ def test_properties_of_ones_own_stand_beside_and_above() -> None:
 
 @pytest.mark.parametrize("path", CI_FILES, ids=lambda path: path.stem)
 def test_every_file_that_a_setting_names_is_mounted(path: Path) -> None:
-    """By volume, key and place, in every pod."""
+    """Volume, key and path agree in every pod."""
     for pod in render(values_of(path)).pods:
         volumes = {volume["name"]: volume for volume in pod["volumes"]}
         for container in containers_of(pod):
@@ -103,7 +103,7 @@ def test_a_secret_in_a_volume_of_ones_own_is_there_wherever_kafka_is_asked() -> 
 
 @pytest.mark.parametrize("path", CI_FILES, ids=lambda path: path.stem)
 def test_the_chart_makes_no_secret(path: Path) -> None:
-    """It only names them."""
+    """The chart only refers to Secrets."""
     rendered = render(values_of(path))
     assert not rendered.all("Secret")
     variables = [entry for pod in rendered.pods for each in containers_of(pod) for entry in each["env"]]
@@ -111,7 +111,7 @@ def test_the_chart_makes_no_secret(path: Path) -> None:
 
 
 def test_a_password_in_the_values_is_refused_by_helm() -> None:
-    """Before it is anywhere, and without being repeated."""
+    """It is refused before it is stored, and the message does not repeat it."""
     said = refusal({"settings": {"kafka": {"properties": {"sasl.password": "canary"}}}})
     assert "/settings/kafka/properties/sasl.password" in said
     assert "canary" not in said
@@ -131,7 +131,7 @@ def test_a_password_in_the_values_is_refused_by_helm() -> None:
     ids=str,
 )
 def test_half_a_wish_is_refused_with_what_is_missing(values: Object, said: str) -> None:
-    """Rather than pods that cannot start."""
+    """Otherwise the pods could not start."""
     assert said in refusal(values)
 
 
@@ -142,7 +142,7 @@ def egress_ports(values: Object) -> set[int]:
 
 
 def test_a_worker_reaches_kafka_dns_and_the_collector() -> None:
-    """Ports follow from the settings; where the brokers listen elsewhere, they can be named."""
+    """Ports follow from the settings, and can be set if the brokers listen on others."""
     kafka = {"settings": {"kafka": {"bootstrap_servers": "a:9093, b:9094,c"}}}
     assert egress_ports({}) == {53, 9092}
     assert egress_ports(kafka) == {53, 9092, 9093, 9094}
@@ -158,7 +158,7 @@ def namespace(name: str) -> Object:
 
 
 def test_a_worker_is_reached_only_on_its_health_port() -> None:
-    """By its own namespace and Prometheus', by those who are named, or by anyone in the cluster where the list is empty."""
+    """By default its own namespace and Prometheus'; otherwise the listed peers, or with an empty list the whole cluster."""
     usual = render({}).one("NetworkPolicy", FULL_NAME)["spec"]["ingress"][0]["from"]
     assert [{"podSelector": {}}, namespace("monitoring")] == usual
     anyone = render({"networkPolicy": {"health": {"from": []}}}).one("NetworkPolicy", FULL_NAME)["spec"]
@@ -170,7 +170,7 @@ def test_a_worker_is_reached_only_on_its_health_port() -> None:
 
 
 def rights(values: Object) -> set[tuple[str, str, str, str]]:
-    """What Strimzi's user may do: operation, kind, name, pattern."""
+    """The permissions of Strimzi's user: operation, kind, name, pattern."""
     acls = render(values).one("KafkaUser")["spec"]["authorization"]["acls"]
     found = {
         (each["operations"][0], *(each["resource"][part] for part in ("type", "name", "patternType"))) for each in acls
@@ -200,7 +200,7 @@ def test_strimzis_user_has_the_documented_rights_and_no_more() -> None:
 
 
 def test_the_rights_follow_the_names_in_the_settings() -> None:
-    """Topics, group, and the prefix of the transactional ids, as the worker encodes it."""
+    """They name the topics, the group, and the prefix of the transactional ids as the worker encodes it."""
     kafka = {"group_id": "g/1%", "input_topic": "i", "output_topic": "o", "dead_letter_topic": "d"}
     values = {"settings": {"kafka": kafka}, "strimzi": {"cluster": "main", "user": {"enabled": True}}}
     assert {("i", "literal"), ("g/1%", "literal"), ("o", "literal"), ("d", "literal"), ("g%2F1%25/", "prefix")} == {
@@ -209,7 +209,7 @@ def test_the_rights_follow_the_names_in_the_settings() -> None:
 
 
 def test_strimzis_topics_fit_one_another_and_the_largest_record() -> None:
-    """Equal partition counts, and room for what the worker may write; they stay when the release goes."""
+    """Partition counts are equal, records fit, and topics are kept when the release is uninstalled."""
     values: Object = {
         "settings": {"kafka": {"input_topic": "News_Articles"}, "articles": {"max_record_bytes": 2_000_000}},
         "strimzi": {"cluster": "main", "topics": {"enabled": True, "inputConfig": {"retention.ms": 604_800_000}}},

@@ -1,4 +1,4 @@
-"""What of the chart is made from something else is up to date, and the schema says what it should. Needs no Helm."""
+"""The generated files of the chart are up to date, and the schema accepts and refuses what it should. Needs no Helm."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from deploy.chart_rendering import CI_FILES, Values, values_of
 
 from deploy.chart.generator.comments import described, undescribed
-from deploy.chart.generator.layout import CHART, COPIES, ROOT, SCHEMA, VALUES
+from deploy.chart.generator.layout import CHART, ROOT, SCHEMA, VALUES
 from deploy.chart.generator.making import stale
 from deploy.chart.generator.schema import FOLLOWS, defaults, groups, open_fields
 from enricher.settings import Settings
@@ -30,7 +30,7 @@ SECRETS = [
 
 
 def problems(values: object) -> list[str]:
-    """What the schema has against these values."""
+    """The schema's errors for these values."""
     schema = json.loads(SCHEMA.read_text("utf-8"))
     return [error.message for error in jsonschema.Draft202012Validator(schema).iter_errors(values)]
 
@@ -41,29 +41,23 @@ def with_setting(group: str, field: str, value: object) -> dict[str, Any]:
 
 
 def test_nothing_is_stale() -> None:
-    """Schema, defaults, table and copies are what `scripts/chart` would write now."""
+    """Schema, defaults and table are what `scripts/chart` would write now."""
     assert [str(path.relative_to(ROOT)) for path in stale()] == []
 
 
-@pytest.mark.parametrize("source", COPIES, ids=lambda source: source.name)
-def test_the_chart_carries_the_same_rules_and_dashboard(source: Path) -> None:
-    """A chart cannot reach files beside it, so it has copies: byte by byte the same."""
-    assert source.read_bytes() == COPIES[source].read_bytes()
-
-
 def test_the_schema_is_one() -> None:
-    """Of the draft that it names."""
+    """It is valid for the draft that it names."""
     jsonschema.Draft202012Validator.check_schema(json.loads(SCHEMA.read_text("utf-8")))
 
 
 def test_the_charts_own_values_are_valid() -> None:
-    """Also without Helm."""
+    """This does not need Helm."""
     assert problems(values_of(VALUES)) == []
 
 
 @pytest.mark.parametrize("path", CI_FILES, ids=lambda path: path.stem)
 def test_the_values_of_each_option_are_valid(path: Path) -> None:
-    """Those that the other tests render."""
+    """These are the values that the other tests render."""
     assert problems(values_of(path)) == []
 
 
@@ -73,18 +67,18 @@ def test_every_value_is_described() -> None:
 
 
 def test_every_value_of_the_schema_is_in_the_values_and_the_other_way_round() -> None:
-    """Otherwise one of them could be set and would do nothing, or stand there and be refused."""
+    """Otherwise a value could be set without effect, or exist and be refused."""
     own = {name for name in json.loads(SCHEMA.read_text("utf-8"))["properties"] if name != "global"}
     assert own == set(values_of(VALUES))
 
 
 def test_the_readme_shows_the_defaults() -> None:
     """Spot check of the table: a value, its default, its description."""
-    assert "| `autoscaling.targetAgeSeconds` | `60` | Seconds" in (CHART / "README.md").read_text("utf-8")
+    assert "| `autoscaling.targetAgeSeconds` | `60` | Target" in (CHART / "README.md").read_text("utf-8")
 
 
 def test_a_description_may_have_several_lines_and_ends_at_the_value() -> None:
-    """The parser of the comments, by itself."""
+    """This tests the parser of the comments alone."""
     text = "# free\n\n# -- first\n# second\na:\n  # not a description\n  b: 1\n  # -- third\n  c: [1]\nd: {}\n"
     assert [(("a",), "first second"), (("a", "c"), "third")] == [(e.path, e.description) for e in described(text)]
     assert [[1]] == [e.default for e in described(text) if e.path == ("a", "c")]
@@ -92,19 +86,19 @@ def test_a_description_may_have_several_lines_and_ends_at_the_value() -> None:
 
 
 def test_every_group_of_settings_can_be_set() -> None:
-    """But those whose every setting follows from something else."""
+    """Except groups whose settings all follow from other values."""
     assert {name for name in groups() if open_fields(name)} == set(values_of(VALUES)["settings"])
 
 
 @pytest.mark.parametrize("group", sorted(set(Settings.model_fields)))
 def test_the_defaults_of_the_settings_are_accepted_as_values(group: str) -> None:
-    """Each setting with its own default: the schema is that of the settings."""
+    """The schema accepts every setting with its default."""
     assert problems({"settings": {group: defaults()[group]} if open_fields(group) else {}}) == []
 
 
 @pytest.mark.parametrize(("group", "field"), [(group, field) for group in FOLLOWS for field in FOLLOWS[group]])
 def test_what_follows_from_something_else_cannot_be_set(group: str, field: str) -> None:
-    """The pod's name, the device, the folders: set twice they could contradict each other."""
+    """Pod name, device and folders could contradict each other if they were set twice."""
     assert field in groups()[group].model_fields, "there is such a setting"
     assert problems(with_setting(group, field, "x")) != []
 
@@ -149,12 +143,12 @@ def test_a_property_that_is_no_secret_is_accepted(name: str) -> None:
     ids=json.dumps,
 )
 def test_a_misspelt_or_impossible_value_is_refused(values: dict[str, Any]) -> None:
-    """Before anything reaches a cluster."""
+    """It is refused before anything reaches a cluster."""
     assert problems(values) != []
 
 
 def test_no_file_of_values_is_left_out() -> None:
-    """Every file in `ci/` is called so that it is found."""
+    """Every file in `ci/` has a name that the tests find."""
     assert {path.name for path in (CHART / "ci").iterdir()} == {path.name for path in CI_FILES}
     assert len(CI_FILES) >= 15
 
@@ -171,14 +165,14 @@ def test_no_file_of_values_is_left_out() -> None:
     ],
 )
 def test_each_option_has_values_that_are_rendered(path: str) -> None:
-    """At least two settings of each switch are in the files that the other tests render."""
+    """The files that the other tests render have at least two settings of each switch."""
     own = chosen_by(values_of(VALUES), path)
     chosen = {json.dumps(chosen_by(values_of(file), path, own)) for file in CI_FILES}
     assert len(chosen) >= 2
 
 
 def chosen_by(values: Values, path: str, otherwise: object = None) -> object:
-    """What stands in values at a path, or something else where they say nothing."""
+    """The value at a path, or `otherwise` if there is none."""
     *above, last = path.split(".")
     for name in above:
         values = values.get(name, {})

@@ -1,4 +1,4 @@
-"""What a worker runs the model on, and where it finds the model: GPU or cores, image, claim, or a container before it."""
+"""Where a worker runs the model (GPU or cores), and where the model comes from (image, claim or init container)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = needs_helm
 
 
 def test_one_gpu_per_pod() -> None:
-    """Asked for in the limits, with what goes with it; without, none of it."""
+    """The GPU is set as a limit, with tolerations and runtime class; without a GPU, none of these is set."""
     values: Object = {"gpu": {"enabled": True, "runtimeClassName": "nvidia", "nodeSelector": {"gpu": "l4"}}}
     rendered = render({**values, "nodeSelector": {"zone": "a"}, "tolerations": [{"operator": "Exists", "key": "own"}]})
     assert rendered.worker["resources"]["limits"]["nvidia.com/gpu"] == "1"
@@ -43,7 +43,7 @@ def test_one_gpu_per_pod() -> None:
     ids=str,
 )
 def test_a_worker_on_a_cpu_takes_the_cores_that_it_asks_for(values: Object, concurrency: str | None) -> None:
-    """Not all that the node has, each with memory of its own; a limit and a GPU it counts by itself."""
+    """Not all cores of the node, each of which needs memory. With a limit or a GPU the worker decides itself."""
     assert environment_of(render(values).worker).get("ENRICHER_MODEL__CONCURRENCY") == concurrency
 
 
@@ -68,7 +68,7 @@ def test_the_image_fits_the_device_unless_it_is_named() -> None:
     ids=str,
 )
 def test_the_model_is_looked_for_where_it_is_put(model: Object, source: str | None) -> None:
-    """In the image, on a claim, or where a container before the worker put it."""
+    """It is in the image, on a claim, or where the init container put it."""
     rendered = render({"model": model})
     assert environment_of(rendered.worker).get("ENRICHER_MODEL__SOURCE") == source
     mounts = [mount for mount in rendered.worker["volumeMounts"] if mount["name"] == "model"]
@@ -79,7 +79,7 @@ def test_the_model_is_looked_for_where_it_is_put(model: Object, source: str | No
 
 
 def test_a_model_is_prepared_where_there_is_room_for_it() -> None:
-    """`model prepare` writes its folder beside where it shall be, and downloads more than `/tmp` holds."""
+    """`model prepare` writes next to the final folder, and downloads more than `/tmp` holds."""
     (path,) = (path for path in CI_FILES if path.stem == "model-prepare-values")
     rendered = render(values_of(path))
     (container,) = rendered.pod["initContainers"]

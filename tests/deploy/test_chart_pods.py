@@ -1,4 +1,4 @@
-"""The pods of the chart: restricted, stable, and told only settings that exist."""
+"""The pods of the chart: restricted, stable, and with existing settings only."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ each_option = pytest.mark.parametrize("rendered_from", CI_FILES, ids=lambda path
 
 
 def settings_of(container: Object, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    """What a container's worker would be set to; raises SettingsError for what a worker would refuse."""
+    """The settings of a container's worker. Raises SettingsError for what a worker would refuse."""
     for name, value in environment_of(container).items():
         monkeypatch.setenv(name, value)
     return load_settings()
@@ -63,7 +63,7 @@ def test_every_container_has_requests_and_a_bound_on_memory(rendered_from: Path)
 
 @each_option
 def test_what_is_written_goes_into_volumes_with_a_bound(rendered_from: Path) -> None:
-    """The root is read-only, and an empty volume without a bound fills the node."""
+    """The root is read-only, and an empty volume without a size limit could fill the node."""
     for pod in render(values_of(rendered_from)).pods:
         assert all("sizeLimit" in volume["emptyDir"] for volume in pod["volumes"] if "emptyDir" in volume)
         names = {volume["name"] for volume in pod["volumes"]}
@@ -74,7 +74,7 @@ def test_what_is_written_goes_into_volumes_with_a_bound(rendered_from: Path) -> 
 
 @each_option
 def test_no_service_slips_variables_into_a_pod(rendered_from: Path) -> None:
-    """A Service named `enricher` would make ENRICHER_PORT, and the worker refuses settings that it does not know."""
+    """A Service named `enricher` would add ENRICHER_PORT, and the worker refuses unknown settings."""
     assert all(pod["enableServiceLinks"] is False for pod in render(values_of(rendered_from)).pods)
 
 
@@ -100,7 +100,7 @@ def test_a_variable_that_is_no_setting_would_be_noticed(monkeypatch: pytest.Monk
 
 
 def test_the_instance_is_left_to_the_name_of_the_pod() -> None:
-    """A StatefulSet's pod has its name as host name, which stands behind the transactional id."""
+    """A StatefulSet's pod has its name as host name, from which the transactional id is made."""
     rendered = render()
     assert "ENRICHER_KAFKA__INSTANCE" not in environment_of(rendered.worker)
     assert "hostname" not in rendered.pod
@@ -121,12 +121,12 @@ def test_the_instance_is_left_to_the_name_of_the_pod() -> None:
     ids=str,
 )
 def test_the_grace_period_follows_from_the_settings(values: Object, seconds: int) -> None:
-    """Drain, one transaction, and what the watchdog allows: rounded up, then nothing more can come."""
+    """It is the sum of drain, one transaction and the watchdog's bound, rounded up."""
     assert render(values).pod["terminationGracePeriodSeconds"] == seconds
 
 
 def test_the_grace_period_follows_from_the_defaults_of_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of the code, not a copy that may age."""
+    """They come from the code."""
     settings = settings_of(render().worker, monkeypatch)
     derived = settings.worker.drain_timeout_s + settings.kafka.transaction_timeout_s + settings.worker.stall_timeout_s
     assert render().pod["terminationGracePeriodSeconds"] == derived
@@ -134,7 +134,7 @@ def test_the_grace_period_follows_from_the_defaults_of_the_settings(monkeypatch:
 
 @pytest.mark.parametrize("port", [8080, 9001])
 def test_probes_and_services_ask_where_the_worker_answers(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One port, by name."""
+    """They use one port, by name."""
     rendered = render({"health": {"port": port}})
     assert settings_of(rendered.worker, monkeypatch).health.port == port
     assert {"name": "health", "containerPort": port, "protocol": "TCP"} in rendered.worker["ports"]
@@ -147,7 +147,7 @@ def test_probes_and_services_ask_where_the_worker_answers(port: int, monkeypatch
 
 
 def test_a_model_may_take_its_time_to_load() -> None:
-    """Liveness begins when the start is over; the bound is what the values say, rounded up."""
+    """Liveness begins after the start, whose bound comes from the values, rounded up."""
     probe = render({"probes": {"startup": {"timeoutSeconds": 601, "periodSeconds": 5}}}).worker["startupProbe"]
     assert probe["failureThreshold"] == 121
 
@@ -159,7 +159,7 @@ def roll(before: Rendered, after: Rendered) -> bool:
 
 
 def test_a_changed_setting_rolls_the_workers_and_what_is_not_theirs_does_not() -> None:
-    """Each start loads a model: only what a worker reads may cost one."""
+    """Every start loads a model, so only changes that a worker reads may cause one."""
     assert roll(render(), render({"settings": {"worker": {"backlog_batches": 8}}}))
     assert roll(render(), render({"image": {"tag": "0.2.0-cpu"}}))
     unrelated = {"replicas": 5, "monitoring": {"podMonitor": {"enabled": True}}, "networkPolicy": {"enabled": False}}
@@ -168,13 +168,13 @@ def test_a_changed_setting_rolls_the_workers_and_what_is_not_theirs_does_not() -
 
 
 def test_a_chart_of_another_version_does_not_roll_the_workers() -> None:
-    """No version stands in a pod's labels."""
+    """A pod's labels contain no version."""
     labels = render().one("StatefulSet")["spec"]["template"]["metadata"]["labels"]
     assert not any("chart" in name or "version" in name for name in labels)
 
 
 def test_processes_are_the_workers_own() -> None:
-    """Its own option, and nothing of it where one process is wanted."""
+    """The option is set only for several processes."""
     assert ["run"] == render().worker["args"]
     arguments = render({"processes": 4}).worker["args"]
     assert ["run", "--processes=4"] == arguments
@@ -182,7 +182,7 @@ def test_processes_are_the_workers_own() -> None:
 
 
 def test_metrics_and_traces_go_where_the_values_say() -> None:
-    """By the standard variables; without an endpoint there are none of them."""
+    """The standard variables are set, but only with an endpoint."""
     assert not any(name.startswith("OTEL_") for name in environment_of(render().worker))
     values = {"endpoint": "http://collector:4318", "traces": False, "resourceAttributes": {"a": "b"}}
     environment = environment_of(render({"otlp": values}).worker)
@@ -192,13 +192,13 @@ def test_metrics_and_traces_go_where_the_values_say() -> None:
 
 
 def test_several_processes_send_their_metrics_under_names_of_their_own() -> None:
-    """Each names itself by its instance, unless the resource's attributes name all of them."""
+    """Each process sets its instance id, unless the resource attributes set one for all."""
     environment = environment_of(render({"processes": 2, "otlp": {"endpoint": "http://collector:4318"}}).worker)
     assert environment["OTEL_RESOURCE_ATTRIBUTES"].endswith("k8s.pod.name=$(POD_NAME)")
 
 
 def test_workers_are_spread_without_being_kept_from_running() -> None:
-    """Over zones and nodes, each with the selector of the workers."""
+    """They are spread over zones and nodes, with the workers' selector."""
     spread = render().pod["topologySpreadConstraints"]
     assert ["topology.kubernetes.io/zone", "kubernetes.io/hostname"] == [each["topologyKey"] for each in spread]
     labels = render().one("StatefulSet")["spec"]["selector"]
@@ -206,7 +206,7 @@ def test_workers_are_spread_without_being_kept_from_running() -> None:
 
 
 def test_a_long_name_still_fits_into_labels() -> None:
-    """A StatefulSet's pods carry its name and a hash in one label of at most 63 characters."""
+    """A StatefulSet labels its pods with its name and a hash, in at most 63 characters."""
     name = render({"fullnameOverride": "n" * 70}).one("StatefulSet")["metadata"]["name"]
     assert len(f"{name}-0123456789") <= 63
     assert render().one("StatefulSet")["metadata"]["name"] == FULL_NAME

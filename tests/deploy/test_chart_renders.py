@@ -47,7 +47,7 @@ NATIVE = {
 
 @cache
 def everything(kubernetes: str) -> tuple[Object, ...]:
-    """All objects of all files of values, those that are the same only once."""
+    """The objects of all files of values, without duplicates."""
     objects = (each for path in CI_FILES for each in render(values_of(path), kubernetes=kubernetes).objects)
     return tuple({json.dumps(each, sort_keys=True): each for each in objects}.values())
 
@@ -73,7 +73,7 @@ def _schemas_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("kubernetes", [OLDEST, NEWEST])
 def test_kubernetes_own_objects_are_valid(kubernetes: str) -> None:
-    """Strictly, for the oldest and the newest version; the count is checked, since nothing checked is nothing shown."""
+    """They are validated strictly for the oldest and the newest version; the count guards against checking nothing."""
     checked: Counter[str] = Counter()
     for each in everything(kubernetes):
         if each["kind"] not in CUSTOM:
@@ -96,7 +96,7 @@ def test_custom_resources_are_valid() -> None:
 
 @pytest.mark.skipif(PROMTOOL is None, reason=missing("promtool"))
 def test_prometheus_takes_the_rules(tmp_path: Path) -> None:
-    """Every PrometheusRule as a file of rules: its own checker parses the expressions."""
+    """Each PrometheusRule is checked as a file of rules by promtool."""
     rules = [each for each in everything(NEWEST) if each["kind"] == "PrometheusRule"]
     names = set()
     for number, each in enumerate(rules):
@@ -122,7 +122,7 @@ def test_the_checks_catch_what_they_are_for() -> None:
 
 
 def test_the_versions_are_those_that_the_chart_claims() -> None:
-    """The newest is the newest that can be checked; one older than the oldest is turned away."""
+    """The newest is the newest that can be validated; a version before the oldest is refused."""
     assert utils.major_minor(utils.all_versions()[-1]) == NEWEST
     answer = helm("template", "news", str(CHART), "--kube-version", "1.29")
     assert "is incompatible with Kubernetes v1.29" in answer.stderr
@@ -139,7 +139,7 @@ def test_helm_finds_nothing_to_say() -> None:
 
 @pytest.mark.parametrize("path", CI_FILES, ids=lambda path: path.stem)
 def test_no_two_objects_are_the_same(path: Path) -> None:
-    """By kind and name; all in the release's namespace, but for Strimzi's where it is told another."""
+    """Kind and name are unique; all are in the release's namespace, except Strimzi's if another is set."""
     objects = render(values_of(path)).objects
     names = Counter((each["kind"], each["metadata"]["name"]) for each in objects)
     assert [name for name, count in names.items() if count > 1] == []
@@ -149,7 +149,7 @@ def test_no_two_objects_are_the_same(path: Path) -> None:
 
 @pytest.mark.parametrize("path", CI_FILES, ids=lambda path: path.stem)
 def test_every_selector_finds_the_pods_that_it_is_for(path: Path) -> None:
-    """A Service, a budget or a policy that selects nothing says nothing."""
+    """A Service, budget or policy that selects nothing would have no effect."""
     rendered = render(values_of(path))
     pods = [each["spec"]["template"] for kind in ("StatefulSet", "Deployment") for each in rendered.all(kind)]
     for each in rendered.objects:
@@ -168,7 +168,7 @@ def test_a_misspelt_value_is_refused_by_name() -> None:
 
 
 def notes(folder: Path, values: str) -> str:
-    """What Helm prints after an installation; without a cluster it does not, so a copy of the chart has it as an object."""
+    """Helm prints the notes only with a cluster, so a copy of the chart renders them as an object."""
     copy = folder / "chart"
     shutil.copytree(CHART, copy)
     (copy / "templates" / "NOTES.txt").rename(copy / "files" / "notes.txt")
@@ -180,7 +180,7 @@ def notes(folder: Path, values: str) -> str:
 
 
 def test_the_notes_say_how_to_see_it_work(tmp_path: Path) -> None:
-    """Only commands that there are, and the names of this release."""
+    """The notes contain only existing commands, and the names of this release."""
     said = notes(tmp_path, "{}")
     for part in (
         "port-forward news-enricher-0 8080:8080",
@@ -195,9 +195,9 @@ def test_the_notes_say_how_to_see_it_work(tmp_path: Path) -> None:
 
 
 def test_the_notes_warn_of_what_is_not_set(tmp_path: Path) -> None:
-    """What would be missed later: partitions, GPUs, metrics."""
+    """These would be missed later: partitions, GPUs, metrics."""
     values = '{"gpu": {"enabled": true}, "capacity": {"partitions": 8}}'
     said = notes(tmp_path, values)
     assert "Set capacity.gpus" in said
     assert "Set capacity.partitions" not in said
-    assert "Nobody collects its metrics yet" in said
+    assert "Its metrics are not collected yet" in said

@@ -1,4 +1,4 @@
-"""How many workers there are: by number, by KEDA, by a HorizontalPodAutoscaler; and what is refused."""
+"""The number of workers: fixed, by KEDA or by a HorizontalPodAutoscaler; and which values are refused."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def with_scaling(mode: str, **others: object) -> Object:
 
 
 def test_without_autoscaling_the_number_is_the_values() -> None:
-    """And nothing else changes it."""
+    """Nothing else changes it."""
     rendered = render({"replicas": 3})
     assert rendered.one("StatefulSet")["spec"]["replicas"] == 3
     assert not rendered.all("ScaledObject") + rendered.all("HorizontalPodAutoscaler") + rendered.all("Deployment")
@@ -45,7 +45,7 @@ def test_without_autoscaling_the_number_is_the_values() -> None:
 
 @pytest.mark.parametrize(("values", "scaler"), [(KEDA, "ScaledObject"), (HPA, "HorizontalPodAutoscaler")], ids=str)
 def test_an_upgrade_does_not_undo_what_the_autoscaler_chose(values: Object, scaler: str) -> None:
-    """The StatefulSet leaves its number open, and one autoscaler points at it."""
+    """The StatefulSet has no number of replicas, and one autoscaler targets it."""
     rendered = render(values)
     assert "replicas" not in rendered.one("StatefulSet")["spec"]
     target = rendered.one(scaler)["spec"]["scaleTargetRef"]
@@ -54,13 +54,13 @@ def test_an_upgrade_does_not_undo_what_the_autoscaler_chose(values: Object, scal
 
 @pytest.mark.parametrize("path", CI_FILES, ids=lambda path: path.stem)
 def test_there_are_never_two_autoscalers(path: Path) -> None:
-    """They would fight over one number."""
+    """Both would set the same number."""
     rendered = render(values_of(path))
     assert len(rendered.all("ScaledObject") + rendered.all("HorizontalPodAutoscaler")) <= 1
 
 
 def test_two_autoscalers_cannot_even_be_asked_for() -> None:
-    """The mode is one word of three."""
+    """The mode is one of three words."""
     for mode in ("both", ["keda", "hpa"], "keda,hpa"):
         assert "/autoscaling/mode" in refusal({"autoscaling": {"mode": mode}})
 
@@ -102,7 +102,7 @@ def test_gpus_count_only_where_workers_take_them() -> None:
 
 
 def test_keda_asks_the_scaler_where_it_listens() -> None:
-    """Address, port, Service, container and network policy are one chain."""
+    """Address, port, Service, container and network policy agree."""
     rendered = render(with_scaling("keda", keda={"scaler": {"port": 6001}}))
     service = rendered.one("Service", f"{FULL_NAME}-scaler")
     trigger = rendered.one("ScaledObject")["spec"]["triggers"][0]
@@ -120,7 +120,7 @@ def test_keda_asks_the_scaler_where_it_listens() -> None:
 
 
 def test_the_scaler_understands_what_it_is_asked() -> None:
-    """Its own reader of the metadata, which refuses names that it does not know."""
+    """The scaler's own parser, which refuses unknown names, reads the metadata."""
     rendered = render(with_scaling("keda", targetAgeSeconds=20.5, maxReplicas=6, keda={"catchUpSeconds": 90}))
     metadata = rendered.one("ScaledObject")["spec"]["triggers"][0]["metadata"]
     asked = Asked("group", "topic", Rules()).changed_by(metadata)
@@ -131,7 +131,7 @@ def test_the_scaler_understands_what_it_is_asked() -> None:
     "values", [KEDA, with_scaling("keda", keda={"scaler": {"tls": {"existingSecret": "tls"}}})], ids=str
 )
 def test_the_scalers_command_line_is_one(values: Object) -> None:
-    """The command itself reads it; `--help` in the end keeps it from starting."""
+    """The command parses them; a final `--help` keeps it from starting."""
     (container,) = render(values).one("Deployment")["spec"]["template"]["spec"]["containers"]
     for argument in container["args"][1:]:
         assert argument.split("=")[0] in CliRunner().invoke(app, ["scaler", "--help"], terminal_width=200).output
@@ -139,7 +139,7 @@ def test_the_scalers_command_line_is_one(values: Object) -> None:
 
 
 def test_the_scaler_sees_what_the_workers_see() -> None:
-    """The same settings of Kafka, the same secrets."""
+    """It has the same Kafka settings and secrets."""
     path = next(path for path in CI_FILES if path.stem == "production-values")
     rendered = render(values_of(path))
     (scaler,) = containers_of(rendered.one("Deployment")["spec"]["template"]["spec"])
@@ -173,7 +173,7 @@ def test_keda_and_the_scaler_may_prove_who_they_are() -> None:
 
 
 def test_the_hpa_takes_the_number_of_workers_that_is_wanted() -> None:
-    """With a target of 1 each its own formula gives the number back; a bare age would make it swing."""
+    """With an average of 1 the autoscaler's formula returns the metric; scaling on the age itself would oscillate."""
     metric = render(HPA).one("HorizontalPodAutoscaler")["spec"]["metrics"][0]["external"]
     assert metric["target"] == {"type": "AverageValue", "averageValue": "1"}
     selector = {"matchLabels": {"job": FULL_NAME}}
@@ -195,7 +195,7 @@ def test_the_rule_is_the_query_of_the_documentation() -> None:
 
 @pytest.mark.parametrize("values", [{}, {"fullnameOverride": "news"}], ids=str)
 def test_the_hpa_the_podmonitor_and_the_traces_call_the_release_the_same(values: Object) -> None:
-    """The job of its metrics, whose name always says whose they are, as the alerts expect."""
+    """The job's name always contains "enricher", as the alerts expect."""
     both = {**values, **HPA, "monitoring": {"podMonitor": {"enabled": True}}, "otlp": {"endpoint": "http://c:4318"}}
     rendered = render(both)
     metric = rendered.one("HorizontalPodAutoscaler")["spec"]["metrics"][0]["external"]["metric"]
@@ -208,7 +208,7 @@ def test_the_hpa_the_podmonitor_and_the_traces_call_the_release_the_same(values:
 
 @pytest.mark.parametrize(("values", "kind"), [(KEDA, "ScaledObject"), (HPA, "HorizontalPodAutoscaler")], ids=str)
 def test_workers_are_taken_away_slowly(values: Object, kind: str) -> None:
-    """A few at a time, after a lull that is longer than the start of a model is by default."""
+    """A few at a time, after a lull longer than a model's start."""
     spec = render(values).one(kind)["spec"]
     behavior = spec.get("behavior") or spec["advanced"]["horizontalPodAutoscalerConfig"]["behavior"]
     assert [("Pods", 1, 120), ("Percent", 25, 120)] == [
@@ -219,7 +219,7 @@ def test_workers_are_taken_away_slowly(values: Object, kind: str) -> None:
 
 
 def test_the_budget_never_keeps_a_broken_worker() -> None:
-    """One that is not ready may go, however few are ready."""
+    """A worker that is not ready may be evicted, however few are ready."""
     budget = render().one("PodDisruptionBudget")["spec"]
     assert budget["maxUnavailable"] == 1
     assert budget["unhealthyPodEvictionPolicy"] == "AlwaysAllow"

@@ -1,4 +1,4 @@
-"""The Grafana dashboard: made from the instruments, all of them in it, and nothing that no worker exports."""
+"""The Grafana dashboard: it shows all instruments, and only what a worker exports."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ OF_THE_SCRAPE = {"namespace", "job", "instance", "le"}
 
 
 def test_the_file_is_what_the_script_writes() -> None:
-    """Nobody edits it by hand, and nobody forgets to write it anew: `scripts/dashboard`."""
+    """It was not edited by hand, and `scripts/dashboard` was run after the last change."""
     assert as_text(MODEL) == DASHBOARD.read_text("utf-8")
 
 
 @pytest.mark.parametrize("expression", EXPRESSIONS)
 def test_a_query_reads_only_what_there_is(expression: str) -> None:
-    """Metrics that a worker exports, or that are recorded from them; labels that they have."""
+    """Metrics are exported or recorded, and labels are theirs."""
     exported = instruments_by_series()
     used = metrics_of(expression)
     assert used
@@ -45,23 +45,23 @@ def test_a_query_reads_only_what_there_is(expression: str) -> None:
 
 @pytest.mark.parametrize("instrument", INSTRUMENTS, ids=lambda instrument: instrument.name)
 def test_every_instrument_is_in_a_panel(instrument: Instrument) -> None:
-    """What is worth exporting is worth seeing; no exceptions."""
+    """No instrument is left out."""
     shown = {name for expression in EXPRESSIONS for name in metrics_of(expression)}
     assert shown & set(series_of(instrument))
 
 
 def test_every_panel_says_what_it_shows() -> None:
-    """In the words of the instruments, or of its own where it reads recorded series."""
+    """It comes from the instruments, or from a note for recorded series."""
     assert [panel.title for panel in PANELS if not panel.description] == []
 
 
 def test_titles_are_different() -> None:
-    """People name panels when they talk."""
+    """The runbook refers to panels by title."""
     assert len({panel.title for panel in PANELS}) == len(PANELS)
 
 
 def test_panels_have_stable_ids_and_do_not_overlap() -> None:
-    """Ids are numbers in order, places are inside the grid."""
+    """Ids are consecutive numbers, and positions are inside the grid."""
     placed = MODEL["panels"]
     assert list(range(1, len(placed) + 1)) == [panel["id"] for panel in placed]
     for panel in placed:
@@ -72,7 +72,7 @@ def test_panels_have_stable_ids_and_do_not_overlap() -> None:
 
 
 def test_queries_use_the_variables_that_there_are() -> None:
-    """Data source, namespace, group and worker can be chosen, and nothing else is assumed."""
+    """Data source, namespace, group and worker can be selected, and nothing else is assumed."""
     names = {variable["name"] for variable in MODEL["templating"]["list"]}
     used = set(re.findall(r"\$\{?([a-z_]+)", json.dumps(MODEL["panels"])))
     assert {"datasource", "namespace", "job", "instance"} == names
@@ -81,20 +81,20 @@ def test_queries_use_the_variables_that_there_are() -> None:
 
 
 def test_it_can_be_found_again() -> None:
-    """The same identity in every Grafana, and a schema that current ones take."""
+    """It has the same identity in every Grafana, and a schema that current versions accept."""
     assert MODEL["uid"] == "enricher"
     assert MODEL["schemaVersion"] == 39
 
 
 def test_exceptions_are_metrics_that_are_shown() -> None:
-    """A list of what may be silent does not outlive what it speaks of."""
+    """The list of metrics without answers names only metrics that are shown."""
     shown = {name for question in questions() for name in metrics_of(question.expression)}
     assert SILENT.keys() <= shown
 
 
 @pytest.mark.skipif(found("promtool") is None, reason=missing("promtool"))
 def test_every_query_is_promql(tmp_path: Path) -> None:
-    """Promtool reads each as it would a rule's."""
+    """Promtool accepts each as the expression of a rule."""
     rules = [{"record": f"query:{number}", "expr": question.expression} for number, question in enumerate(questions())]
     path = tmp_path / "queries.yaml"
     path.write_text(yaml.safe_dump({"groups": [{"name": "queries", "rules": rules}]}), "utf-8")
@@ -121,6 +121,6 @@ def test_every_query_is_promql(tmp_path: Path) -> None:
     ],
 )
 def test_metrics_and_labels_are_found_in_expressions(expression: str, metrics: set[str], labels: set[str]) -> None:
-    """The checks above stand on it."""
+    """The checks above depend on this."""
     assert metrics == metrics_of(expression)
     assert labels == labels_of(expression)

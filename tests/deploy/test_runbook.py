@@ -1,4 +1,4 @@
-"""The runbook has one entry for each alert, and speaks only of what there is."""
+"""The runbook has one entry per alert, and names only metrics, panels, settings and codes that exist."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ OF_OTHER_COMMANDS = {8, 9, 10, 130}
 
 
 def alerts() -> list[str]:
-    """Their names, in the order of the file."""
+    """The names of the alerts, in the order of the file."""
     groups = yaml.safe_load(ALERTS.read_text("utf-8"))["groups"]
     return [rule["alert"] for group in groups for rule in group["rules"]]
 
 
 def test_there_is_one_entry_for_every_alert_and_none_for_others() -> None:
-    """In the order of the alerts."""
+    """They are in the same order."""
     assert alerts() == list(ENTRIES)
 
 
 def test_an_entry_says_what_it_means_what_to_look_at_and_what_to_do() -> None:
-    """Three parts, each with something in it, in this order."""
+    """Three parts in this order, none of them empty."""
     for name, entry in ENTRIES.items():
         parts = re.findall(r"^(\*\*[A-Z][a-z ]+\.\*\*) \S", entry, flags=re.MULTILINE)
         assert list(PARTS) == parts, name
 
 
 def test_metrics_that_it_names_exist() -> None:
-    """At three in the morning nobody looks for a metric that was renamed."""
+    """A renamed metric would mislead whoever is on call."""
     named = set(re.findall(r"`((?:job:|enricher_|messaging_|process_|hw_)[\w:]+)`", TEXT))
     assert named
     assert named - instruments_by_series().keys() - set(recorded_names()) == set()
 
 
 def test_panels_that_it_names_are_on_the_dashboard() -> None:
-    """What stands in quotation marks is a panel's title."""
+    """Text in quotation marks is a panel's title."""
     titles = {panel.title for row in ROWS for panel in row.panels}
     named = set(re.findall(r'"([^"]+)"', " ".join(TEXT.split())))
     assert named
@@ -54,7 +54,7 @@ def test_panels_that_it_names_are_on_the_dashboard() -> None:
 
 
 def test_settings_that_it_names_exist() -> None:
-    """As `deploy/settings.md` has them, which is compared with the code."""
+    """They are in `deploy/settings.md`, which is compared with the code."""
     settings = (RUNBOOK.parent.parent / "settings.md").read_text("utf-8")
     named = set(re.findall(r"`(ENRICHER_[A-Z_]+)`", TEXT))
     assert named
@@ -62,6 +62,6 @@ def test_settings_that_it_names_exist() -> None:
 
 
 def test_every_exit_code_of_a_worker_has_its_line() -> None:
-    """A worker that keeps restarting says why with its code."""
+    """A worker that keeps restarting gives the reason in its exit code."""
     told = {int(code) for code in re.findall(r"^\| (\d+) \|", TEXT, flags=re.MULTILINE)}
     assert EXIT_CODES.keys() - {0} - OF_OTHER_COMMANDS == told

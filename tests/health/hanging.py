@@ -1,8 +1,8 @@
-"""`enricher`, in a process of its own, whose model waits while a file is there.
+"""`enricher` in a separate process, whose model waits while a file exists.
 
     python tests/health/hanging.py FOLDER run ...    # FOLDER/loading: it does not load; FOLDER/running: it does not run
 
-All else is as ever: a thread inside a run that does not come back is what a hung device looks like.
+Everything else is unchanged: a hung device looks like a run that does not return.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from enricher.inference.run.engine import OnnxEngine
 
 
 def main(folder: Path) -> None:
-    """Put the gates in place, and be the command line."""
+    """Install the gates, and run the command line."""
     load, run = command.load_model, OnnxEngine.run  # type: ignore[attr-defined]
 
     def slow_load(*arguments: Any, **named: Any) -> Any:  # noqa: ANN401  whatever it takes and gives

@@ -1,4 +1,4 @@
-"""What the tests of health share: a worker of the fake world seen by health, and a plain HTTP client."""
+"""Shared by the health tests: a worker of the fake world as health sees it, and an HTTP client."""
 
 from __future__ import annotations
 
@@ -13,66 +13,46 @@ import orjson
 from worker.fake_clock import FakeClock
 from worker.world import Process
 
-from enricher.health import Facts, HealthServer, View, Waits, WorkerHealth, routes
-from enricher.health.replies import Route
+from enricher.health import HealthServer, Route, View, Waits, WorkerHealth, routes
 from enricher.runtime.watchdog import Watched
+from enricher.telemetry.observed import GpuUse, ModelFacts, Observed, WorkerFacts
 
-FACTS = Facts("worker-0", "enricher", "articles", "entities", "articles.dead-letters", "1.2.3")
+FACTS = WorkerFacts("worker-0", "enricher", "articles", "entities", "articles.dead-letters", "1.2.3")
 EPOCH_S = 1_700_000_000.0
 LOCALHOST = "127.0.0.1"
 
 
-@dataclass(frozen=True, slots=True)
-class Model:
-    """As telemetry describes one."""
-
-    name: str = "newswire-minilm"
-    digest: str = "8f192d9fa757ed4e252af8528649dac5e2e14cf934dbe2064d5c748ad0059551"
-    precision: str = "fp32"
-    provider: str = "CPUExecutionProvider"
-    device: str = "cpu"
-
-
-@dataclass(frozen=True, slots=True)
-class Gpu:
-    """As telemetry describes one."""
-
-    name: str = "NVIDIA H200"
-    utilization: float = 0.9
-    used_bytes: int = 3 * 2**30
-    total_bytes: int = 141 * 2**30
+MODEL = ModelFacts(
+    name="newswire-minilm",
+    digest="8f192d9fa757ed4e252af8528649dac5e2e14cf934dbe2064d5c748ad0059551",
+    precision="fp32",
+    provider="CPUExecutionProvider",
+    device="cpu",
+)
+GPU = GpuUse("NVIDIA H200", utilization=0.9, used_bytes=3 * 2**30, total_bytes=141 * 2**30)
 
 
 def view_of(
-    process: Process, *, watched: Callable[[], Watched | None] = lambda: None, gpus: tuple[Gpu, ...] = ()
+    process: Process, *, watched: Callable[[], Watched | None] = lambda: None, gpus: tuple[GpuUse, ...] = ()
 ) -> View:
     """A worker of the fake world, as health sees it."""
     pacing, recovery = process.worker.pacing, process.worker.recovery
     return View(
-        model=Model(),
-        counters=process.counters,
-        snapshot=process.worker.snapshots.read,
+        observed=Observed(FACTS, MODEL, process.counters, process.worker.snapshots.read, gpus=lambda: gpus),
         watched=watched,
         waits=lambda: Waits(pacing.engine_waits_s, pacing.tokenizer_waits_s, pacing.engine_timeout_s),
         recoveries=lambda: tuple(recovery.noted),
-        metrics=lambda _accept: (b"worker 1\n", "text/plain"),
-        gpus=lambda: gpus,
     )
 
 
 def health_of(clock: FakeClock) -> WorkerHealth:
-    """Health of a worker that is not there yet, on the clock of its world."""
-    return WorkerHealth(
-        FACTS,
-        starting_metrics=lambda _accept: (b"starting 1\n", "text/plain"),
-        clock=clock,
-        epoch_clock=lambda: EPOCH_S + clock(),
-    )
+    """Health of a worker that is not built yet, on the clock of its world."""
+    return WorkerHealth(FACTS, clock=clock, epoch_clock=lambda: EPOCH_S + clock())
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back."""
+    """The response."""
 
     status: int
     body: bytes
@@ -80,17 +60,17 @@ class Answer:
 
     @property
     def text(self) -> str:
-        """For people."""
+        """The body as text."""
         return self.body.decode()
 
     @property
     def json(self) -> Any:  # noqa: ANN401  whatever it is
-        """For machines."""
+        """The body as JSON."""
         return orjson.loads(self.body)
 
 
 def get(port: int, path: str, *, method: str = "GET", accept: str = "*/*") -> Answer:
-    """One request. Raises OSError where nobody answers."""
+    """Send one request. Raises OSError if there is no answer."""
     connection = http.client.HTTPConnection(LOCALHOST, port, timeout=30)
     try:
         connection.request(method, path, headers={"Accept": accept})
@@ -102,20 +82,20 @@ def get(port: int, path: str, *, method: str = "GET", accept: str = "*/*") -> An
 
 @contextmanager
 def served(health: WorkerHealth) -> Iterator[int]:
-    """Its server, on a free port."""
+    """Serve this health on a free port."""
     with serving(routes(health)) as port:
         yield port
 
 
 @contextmanager
 def serving(paths: Mapping[str, Route]) -> Iterator[int]:
-    """A server of these paths, on a free port."""
+    """Serve these paths on a free port."""
     with HealthServer(paths, host=LOCALHOST, port=0) as server:
         yield server.port
 
 
 def until(holds: Callable[[], bool], what: str, timeout_s: float = 60.0) -> None:
-    """Look twenty times a second until it holds; a server that is not there yet does not."""
+    """Check twenty times per second until the condition holds. A server that does not answer counts as False."""
     deadline_s = time.monotonic() + timeout_s
     while not _holds(holds):
         assert time.monotonic() < deadline_s, f"not within {timeout_s:g} s: {what}"

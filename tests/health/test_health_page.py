@@ -1,4 +1,4 @@
-"""The status page in a real browser: what it shows, in light and dark, on a phone and wide, and that it asks nobody else."""
+"""The status page in a real browser: its content, in light and dark, on a phone and a wide screen, and its requests."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from health.looking import LOCALHOST, Gpu, health_of, served, serving, view_of
+from health.looking import GPU, LOCALHOST, health_of, served, serving, view_of
 from worker.world import INVALID, LONG, POISONED, SHORT, World
 
 from enricher.health import WorkerHealth, routes
 from enricher.health.page import PARENT_PAGE, PROCESS_PAGE, Page
-from enricher.health.replies import Asked, Reply
+from enricher.health.routes import Reply, Request
 from enricher.health.samples import EVERY_S
 from tools.status_page.browser import Browser, chromium
 
@@ -24,12 +24,12 @@ CONTRAST = Path(__file__).with_name("contrast.js").read_text("utf-8")
 
 
 def busy_health() -> WorkerHealth:
-    """Of a worker that has published five articles of all kinds over ten minutes."""
+    """Health of a worker that has published five articles of all kinds over ten minutes."""
     world = World()
     process = world.start()
     process.source.open(process.worker)
     health = health_of(world.clock)
-    health.shows(view_of(process, gpus=(Gpu(),)))
+    health.shows(view_of(process, gpus=(GPU,)))
     for value in [SHORT, LONG, INVALID, POISONED, None]:
         for _ in range(60):
             world.clock.sleep(EVERY_S)
@@ -43,13 +43,13 @@ def busy_health() -> WorkerHealth:
 
 @pytest.fixture(scope="module")
 def health() -> WorkerHealth:
-    """Looked at, and not changed, by all tests."""
+    """A server that all tests share and none changes."""
     return busy_health()
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """One for all tests."""
+    """One browser for all tests."""
     assert PROGRAM is not None
     with Browser(PROGRAM) as browser:
         yield browser
@@ -71,7 +71,7 @@ def opened(browser: Browser, port: int) -> None:
 
 
 def said(browser: Browser) -> str:
-    """Everything that can be read on the page."""
+    """The visible text of the page."""
     return str(browser.value("document.body.innerText"))
 
 
@@ -95,7 +95,7 @@ def test_the_page_shows_the_workers_numbers(page: Browser) -> None:
 
 @in_a_browser
 def test_the_charts_are_full_at_once(page: Browser) -> None:
-    """What happened before the page was opened is drawn, in each chart."""
+    """Each chart shows what happened before the page was opened."""
     assert CHARTS == page.value("document.querySelectorAll('#charts svg').length")
     drawn = "[...document.querySelectorAll('#charts svg')].filter(svg => svg.querySelector('path.line')).length"
     assert CHARTS == page.value(drawn)
@@ -105,7 +105,7 @@ def test_the_charts_are_full_at_once(page: Browser) -> None:
 
 @in_a_browser
 def test_pointing_at_a_chart_tells_the_time(page: Browser) -> None:
-    """And a line shows where; away from it the last figure stands there again."""
+    """A line marks the point; without the pointer, the last figure is shown again."""
     first = "document.querySelector('#charts figure')"
     box = page.value(
         f"(r => ({{x: r.x + r.width * .9, y: r.y + r.height / 2}}))({first}.querySelector('svg').getBoundingClientRect())"
@@ -119,7 +119,7 @@ def test_pointing_at_a_chart_tells_the_time(page: Browser) -> None:
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [320, 390, 768, 1240, 1920])
 def test_it_fits_every_width_in_light_and_dark(page: Browser, width: int, *, dark: bool) -> None:
-    """Nothing sticks out sideways, and every text stands out enough."""
+    """Nothing overflows sideways, and every text has enough contrast."""
     page.size(width, dark=dark)
     page.until(lambda: page.value("innerWidth") == width, "the window has its size")
     assert width >= page.value("document.documentElement.scrollWidth")
@@ -131,7 +131,7 @@ def test_it_fits_every_width_in_light_and_dark(page: Browser, width: int, *, dar
 
 @in_a_browser
 def test_it_asks_nobody_else_and_complains_of_nothing(page: Browser, health: WorkerHealth) -> None:
-    """One document, its status again and again, and a clean console."""
+    """It requests only its document and the status, and logs nothing to the console."""
     page.until(lambda: sum("status.json" in url for url in page.requested) >= 3, "it asks again")
     foreign = [url for url in page.requested if not url.startswith((f"http://{LOCALHOST}:", "data:image/svg+xml"))]
     assert [] == foreign
@@ -141,7 +141,7 @@ def test_it_asks_nobody_else_and_complains_of_nothing(page: Browser, health: Wor
 
 @in_a_browser
 def test_it_moves_for_nobody_who_does_not_want_it(page: Browser) -> None:
-    """`prefers-reduced-motion` takes the transitions away."""
+    """`prefers-reduced-motion` switches the transitions off."""
     duration = "getComputedStyle(document.getElementById('state')).transitionDuration"
     assert page.value(duration).startswith("0.4s")
     page.size(1240, still=True)
@@ -168,7 +168,7 @@ def test_it_can_be_read_without_eyes_and_without_a_mouse(page: Browser) -> None:
 
 @in_a_browser
 def test_no_text_of_an_article_is_on_it(page: Browser) -> None:
-    """Neither of those that were enriched nor of those that were refused."""
+    """Neither enriched nor refused articles are quoted."""
     markup = page.value("document.documentElement.outerHTML")
     for word in ("Ada", "Lovelace", "London", "poison", "Mister", "second line"):
         assert word not in markup
@@ -176,10 +176,10 @@ def test_no_text_of_an_article_is_on_it(page: Browser) -> None:
 
 @in_a_browser
 def test_it_says_so_when_nobody_answers_and_goes_on_when_somebody_does(browser: Browser) -> None:
-    """Its last numbers stay, with the time; a worker that went away for good is missed like one that cannot answer."""
+    """The last numbers stay, and a notice has the time, whether the worker has ended or only does not answer."""
     health, broken = busy_health(), threading.Event()
 
-    def status(asked: Asked) -> Reply:
+    def status(asked: Request) -> Reply:
         assert not broken.is_set(), "as a proxy whose worker has gone"
         return routes(health)["/status.json"](asked)
 
@@ -219,5 +219,5 @@ def test_the_document_names_no_other_place(page: Page) -> None:
 
 
 def found(text: str, words: Sequence[str]) -> list[str]:
-    """Those that are in it."""
+    """The addresses in the page."""
     return [word for word in words if word in text]

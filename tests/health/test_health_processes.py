@@ -1,4 +1,4 @@
-"""The parent's health: its own loop, the processes' metrics as one exposition, and their pages behind its port."""
+"""The parent's health: its own loop, the processes' metrics as one exposition, and their pages on its port."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from prometheus_client.parser import text_string_to_metric_families as plain
 from worker.fake_clock import FakeClock
 from worker.world import LONG, SHORT, World
 
-from enricher.health import PARENT_PAGE, ProcessesHealth, Verdict, WorkerHealth, routes
-from enricher.health.asking import ask, ask_all
-from enricher.health.merging import merged
-from enricher.health.replies import Asked, Reply
+from enricher.health import PARENT_PAGE, ProbeResult, ProcessesHealth, WorkerHealth, routes
+from enricher.health.children import ask, ask_all, merged
+from enricher.health.routes import Reply, Request
 from enricher.processes import ProcessState
 from tools.status_page.browser import Browser, chromium
 
@@ -40,7 +39,7 @@ SECOND = (
 
 @dataclass(slots=True)
 class Parent:
-    """As a supervisor stands at some moment."""
+    """A supervisor at one moment."""
 
     processes: dict[int, ProcessState]
     ports: dict[int, int] = field(default_factory=dict)
@@ -51,26 +50,25 @@ class Parent:
     first_pid: int = 1_000
 
     def states(self) -> dict[int, ProcessState]:
-        """Told."""
+        """As set by the test."""
         return self.processes
 
     def pids(self) -> dict[int, int]:
-        """Made up."""
+        """Invented process ids."""
         return {number: self.first_pid + number for number in self.ports}
 
     def health_ports(self) -> dict[int, int]:
-        """Where they are."""
+        """As set by the test."""
         return self.ports
 
 
 def parent_health(parent: Parent, clock: FakeClock | None = None) -> ProcessesHealth:
-    """Of a parent whose broker hands partitions out again after 20 s."""
-    oldest = "# HELP age_seconds Age.\n# TYPE age_seconds gauge\nage_seconds {}\n".format
-    return ProcessesHealth(FACTS, parent, handed_out_s=20.0, oldest_metric=oldest, clock=clock or time.monotonic)
+    """Health of a parent whose broker assigns partitions again after 20 s."""
+    return ProcessesHealth(FACTS, parent, handed_out_s=20.0, clock=clock or time.monotonic)
 
 
 def worker_health() -> WorkerHealth:
-    """Of a process that has published two articles."""
+    """Health of a process that has published two articles."""
     world = World()
     process = world.start()
     process.source.open(process.worker)
@@ -95,7 +93,7 @@ def family() -> Iterator[tuple[Parent, int]]:
 
 
 def test_every_sample_gets_the_number_of_its_process() -> None:
-    """Each family once, with the samples of all, by the client library's own parser."""
+    """Each family appears once with the samples of all processes, as the client library's parser reads it."""
     body, content_type = merged({"0": FIRST, "1": SECOND}, "")
     assert content_type.startswith("text/plain")
     families = {family.name: family for family in plain(body.decode())}
@@ -111,7 +109,7 @@ def test_every_sample_gets_the_number_of_its_process() -> None:
 
 
 def test_all_of_it_can_be_had_as_openmetrics() -> None:
-    """Where the scraper asks for that; its parser is the stricter one."""
+    """If the scraper asks for OpenMetrics, it gets it; that parser is stricter."""
     body, content_type = merged({"0": FIRST, "1": SECOND}, "application/openmetrics-text; version=1.0.0")
     assert content_type.startswith("application/openmetrics-text")
     families = openmetrics.text_string_to_metric_families(body.decode())  # type: ignore[no-untyped-call]
@@ -119,14 +117,14 @@ def test_all_of_it_can_be_had_as_openmetrics() -> None:
 
 
 def test_without_processes_the_exposition_is_empty_and_valid() -> None:
-    """A scrape that comes early is no error."""
+    """An early scrape is no error."""
     assert b"" == merged({}, "")[0]
 
 
 def test_who_does_not_answer_is_left_out() -> None:
-    """Nobody there, an error, and one that answers."""
+    """Of a closed port, a server error and a good answer, only the last counts."""
 
-    def broken(_asked: Asked) -> Reply:
+    def broken(_request: Request) -> Reply:
         raise ValueError
 
     with serving(routes(worker_health())) as port, serving({"/livez": broken}) as bad, serving({}) as empty:
@@ -153,30 +151,30 @@ STARTING, READY, _, _, DEAD = ProcessState
     ],
 )
 def test_the_parents_probes(parent: Parent, probe: str, reason: str, *, ok: bool) -> None:
-    """A dead process is started again by the parent, so that only its own loop is a matter of life."""
-    assert Verdict(ok, reason) == getattr(parent_health(parent), probe)()
+    """The parent restarts dead processes, so liveness depends only on its own loop."""
+    assert ProbeResult(ok, reason) == getattr(parent_health(parent), probe)()
 
 
 def test_the_parent_serves_everything_on_one_port(family: tuple[Parent, int]) -> None:
-    """Probes, merged metrics, the status of all, and each process's own page, status and metrics."""
+    """It serves probes, merged metrics, the status of all, and each process's page, status and metrics."""
     _, port = family
     assert [200, 200, 200] == [get(port, path).status for path in ("/livez", "/readyz", "/startupz")]
-    assert ["0", "1"] == [
+    assert {"0", "1"} == {
         sample.labels["process"] for family in plain(get(port, "/metrics").text) for sample in family.samples
-    ]
+    }
     status = get(port, "/status.json").json
     assert [(0, "ready", 2), (1, "ready", 2)] == [
         (each["number"], each["state"], each["status"]["totals"]["published"]) for each in status["processes"]
     ]
     for number in (0, 1):
         assert 2 == get(port, f"/process/{number}/status.json").json["totals"]["published"]
-        assert "worker 1" in get(port, f"/process/{number}/metrics").text
+        assert "enricher_articles_total" in get(port, f"/process/{number}/metrics").text
         assert get(port, f"/process/{number}/").headers["Content-Security-Policy"]
     assert 404 == get(port, "/process/2/").status
 
 
 def test_a_process_that_is_not_there_is_a_line_in_the_table(family: tuple[Parent, int]) -> None:
-    """The others are shown as ever."""
+    """The others are shown as before."""
     parent, port = family
     del parent.ports[1]
     parent.processes[1] = ProcessState.DEAD
@@ -193,7 +191,7 @@ def test_a_process_that_is_not_there_is_a_line_in_the_table(family: tuple[Parent
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [320, 1240])
 def test_the_parents_page_shows_all_processes(family: tuple[Parent, int], width: int, *, dark: bool) -> None:
-    """A line, a chart and a link for each; a link leads to that process."""
+    """Each has a row, a chart and a link to its own page."""
     program = chromium()
     assert program is not None
     with Browser(program) as browser:

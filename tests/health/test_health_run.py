@@ -23,32 +23,32 @@ from tools.kafka import Cluster
 from tools.kafka.properties import QUICK_TO_NOTICE
 
 CANARY = "Quarkelfink"
-"""A word that is in every article here, and must be nowhere else."""
+"""A word in every article, which must appear nowhere else."""
 PROBES = ("/livez", "/readyz", "/startupz")
 START_S, WORK_S = 120.0, 180.0
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """`enricher run` in a process of its own. `folder`: its gates (see `hanging`), and its log."""
+    """A process of `enricher run`. `folder` has its gates (see `hanging`) and its log."""
 
     process: subprocess.Popen[bytes]
     folder: Path
 
     @property
     def port(self) -> int:
-        """Where it says that its status page is."""
+        """The address of the status page, from the log."""
         said = re.search(r"http://127\.0\.0\.1:(\d+)/", (self.folder / "log").read_text())
         if said is None:
             raise ConnectionError("not said yet")
         return int(said[1])
 
     def get(self, path: str) -> Answer:
-        """Ask. Raises OSError where nobody answers."""
+        """Send a request. Raises OSError if there is no answer."""
         return get(self.port, path)
 
     def probes(self) -> tuple[int, ...]:
-        """Live, ready, started."""
+        """The status codes of /livez, /readyz and /startupz."""
         return tuple(self.get(path).status for path in PROBES)
 
     def metric(self, name: str, **labels: str) -> float:
@@ -59,7 +59,7 @@ class Running:
         return sum(values) if values else math.nan
 
     def gate(self, name: str) -> Path:
-        """The file that stops it."""
+        """The file whose existence makes it wait."""
         return self.folder / name
 
 
@@ -67,7 +67,7 @@ class Running:
 def running(
     folder: Path, environment: Mapping[str, str], *arguments: str, gates: Sequence[str] = ()
 ) -> Iterator[Running]:
-    """Start it; it is killed at the end if it still runs."""
+    """Start it, and kill it at the end if it still runs."""
     for gate in gates:
         (folder / gate).touch()
     with (folder / "log").open("wb") as log:
@@ -84,7 +84,7 @@ def running(
 
 
 def articles(count: int, seed: int = 1) -> list[Sent]:
-    """Short ones, each with the canary in its text, its id and its key."""
+    """Short articles with the canary in text, id and key."""
     return [
         as_sent({**article, "id": f"{CANARY}-{seed}-{number}", "body": f"{CANARY} said: {article['body']}"})
         for number, article in enumerate(short_articles(count, seed))
@@ -92,7 +92,7 @@ def articles(count: int, seed: int = 1) -> list[Sent]:
 
 
 def everything_said(worker: Running) -> str:
-    """All that can be had from the port, and the log."""
+    """Everything that the port serves, and the log."""
     answers = [worker.get(path).text for path in (*PROBES, "/metrics", "/status.json", "/")]
     return "\n".join([*answers, (worker.folder / "log").read_text()])
 
@@ -100,7 +100,7 @@ def everything_said(worker: Running) -> str:
 @pytest.mark.broker
 @pytest.mark.timeout(600)
 def test_under_load_it_becomes_ready_and_counts_what_was_published(topics: Topics, tmp_path: Path) -> None:
-    """Not before it is a member; then its metrics are the true numbers, and no word of an article is anywhere."""
+    """It is ready once it is a member; then its metrics are correct, and no text of an article appears anywhere."""
     bad = [Sent(CANARY.encode(), f'{{"body": "{CANARY}"}}'.encode()), Sent(CANARY.encode(), CANARY.encode())]
     publish(topics.bootstrap_servers, topics.input, [*articles(300), *bad, Sent(b"gone", None)])
     with running(tmp_path, topics.environment, gates=["loading"]) as worker:
@@ -128,7 +128,7 @@ def test_under_load_it_becomes_ready_and_counts_what_was_published(topics: Topic
 
 @pytest.mark.broker
 def test_while_it_drains_it_is_alive_and_not_ready(topics: Topics, tmp_path: Path) -> None:
-    """SIGTERM takes it out of the service at once, and it finishes what is on the device."""
+    """After SIGTERM it is not ready at once, and it finishes what is on the device."""
     environment = {**topics.environment, "ENRICHER_WORKER__DRAIN_TIMEOUT_S": "120"}
     publish(topics.bootstrap_servers, topics.input, articles(20))
     with running(tmp_path, environment, gates=["running"]) as worker:
@@ -143,7 +143,7 @@ def test_while_it_drains_it_is_alive_and_not_ready(topics: Topics, tmp_path: Pat
 
 @pytest.mark.broker
 def test_a_model_that_hangs_turns_livez_false_before_the_process_ends(topics: Topics, tmp_path: Path) -> None:
-    """At half of its bound; ready and started it is still, and the reason is one line."""
+    """This happens at half of the bound; it stays ready and started, and the reason is one line."""
     environment = {**topics.environment, "ENRICHER_WORKER__ENGINE_TIMEOUT_S": "50"}
     publish(topics.bootstrap_servers, topics.input, articles(20))
     with running(tmp_path, environment, gates=["running"]) as worker:
@@ -158,7 +158,7 @@ def test_a_model_that_hangs_turns_livez_false_before_the_process_ends(topics: To
 @pytest.mark.broker
 @pytest.mark.timeout(900)
 def test_a_broker_that_goes_away_turns_no_probe_and_raises_the_age(tmp_path: Path) -> None:
-    """A restart would not help; that the work grows old is what is told. When the broker is back all is well again."""
+    """A restart would not help, so the probes stay green and the age grows. When the broker is back, work continues."""
     with Cluster(nodes=1, properties=QUICK_TO_NOTICE) as cluster:
         topics = make_topics(cluster.bootstrap_servers)
         publish(topics.bootstrap_servers, topics.input, articles(50))
@@ -187,7 +187,7 @@ def test_a_broker_that_goes_away_turns_no_probe_and_raises_the_age(tmp_path: Pat
 @pytest.mark.broker
 @pytest.mark.timeout(600)
 def test_several_processes_have_one_port(topics: Topics, tmp_path: Path) -> None:
-    """The parent answers for all: ready when all are, metrics by process that add up, every process's own page."""
+    """The parent is ready when all processes are, merges their metrics, and serves each one's page."""
     publish(topics.bootstrap_servers, topics.input, articles(400))
     with running(tmp_path, topics.environment, "--processes", "2") as parent:
         until(lambda: parent.probes()[0] == 200, "the parent answers", START_S)
@@ -204,7 +204,7 @@ def test_several_processes_have_one_port(topics: Topics, tmp_path: Path) -> None
 
 
 def test_a_model_that_cannot_be_loaded_never_started(tmp_path: Path) -> None:
-    """The startup probe is false until the end, which has the model's exit code."""
+    """The startup probe fails until the process ends with the model's exit code."""
     environment = {"ENRICHER_MODEL__SOURCE": str(tmp_path / "nothing")}
     with running(tmp_path, environment, gates=["loading"]) as worker:
         until(lambda: worker.probes() == (200, 503, 503), "it loads its model", START_S)
@@ -213,7 +213,7 @@ def test_a_model_that_cannot_be_loaded_never_started(tmp_path: Path) -> None:
 
 
 def test_a_port_that_is_taken_is_a_mistake_in_the_settings(tmp_path: Path) -> None:
-    """Where it was asked for: exit code 2, and the setting is named; nothing was loaded."""
+    """If the port was set explicitly, it ends with exit code 2, names the setting, and loads nothing."""
     with running(tmp_path, {}, gates=["loading"]) as first:
         until(lambda: first.probes() == (200, 503, 503), "the first one has a port", START_S)
         second = subprocess.run(
@@ -229,7 +229,7 @@ def test_a_port_that_is_taken_is_a_mistake_in_the_settings(tmp_path: Path) -> No
 
 
 def test_health_can_be_switched_off(tmp_path: Path) -> None:
-    """Then nothing listens."""
+    """Nothing listens then."""
     environment = {"ENRICHER_HEALTH__ENABLED": "false", "ENRICHER_MODEL__SOURCE": str(tmp_path / "nothing")}
     with running(tmp_path, environment) as worker:
         assert worker.process.wait(60) == 3

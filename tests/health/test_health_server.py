@@ -1,4 +1,4 @@
-"""The server: what it answers, what it refuses, and that nobody can hold it up."""
+"""The server: what it answers, what it refuses, and that no client can block it."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from worker.world import World
 from enricher.errors import SettingsError
 from enricher.health import HealthServer, WorkerHealth, routes, slots, waiting
 from enricher.health import server as server_module
-from enricher.health.replies import Asked, Reply, line
+from enricher.health.routes import Reply, Request, line
 
 PATHS = ["/", "/livez", "/readyz", "/startupz", "/metrics", "/status.json"]
 
 
 @pytest.fixture
 def health() -> WorkerHealth:
-    """Of a worker that is not there yet."""
+    """Health of a worker that is not built yet."""
     return health_of(World().clock)
 
 
 @pytest.fixture
 def port(health: WorkerHealth) -> Iterator[int]:
-    """Where it is served."""
+    """The port that serves it."""
     with served(health) as port:
         yield port
 
 
 def raw(port: int, request: bytes) -> bytes:
-    """What a server says to these bytes, until it hangs up."""
+    """The server's answer to these bytes, until it closes the connection."""
     with socket.create_connection((LOCALHOST, port), timeout=30) as connection:
         connection.sendall(request)
         answer = b""
@@ -50,11 +50,11 @@ def test_a_worker_that_loads_its_model_lives_and_is_neither_started_nor_ready(po
     assert (200, "loading the model\n") == (get(port, "/livez").status, get(port, "/livez").text)
     for path in ("/readyz", "/startupz"):
         assert (503, "loading the model\n") == (get(port, path).status, get(port, path).text)
-    assert (200, "starting 1\n") == (get(port, "/metrics").status, get(port, "/metrics").text)
+    assert (200, True) == (get(port, "/metrics").status, 'enricher_state="starting"} 1.0' in get(port, "/metrics").text)
 
 
 def test_a_worker_that_works_is_all_three_until_it_drains(port: int, health: WorkerHealth) -> None:
-    """One after the other, as Kubernetes would ask."""
+    """In each state of a start, the probes answer as Kubernetes expects."""
     process = World().start()
     process.source.open(process.worker)
     health.shows(view_of(process))
@@ -76,19 +76,19 @@ def test_head_says_what_get_says_without_the_body(port: int, path: str) -> None:
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "BREW"])
 def test_nothing_can_be_changed(port: int, method: str) -> None:
-    """Any other method is refused, and told which there are."""
+    """Other methods are refused with a list of the allowed ones."""
     answer = get(port, "/livez", method=method)
     assert (405, "GET, HEAD", "method not allowed\n") == (answer.status, answer.headers["Allow"], answer.text)
 
 
 @pytest.mark.parametrize("path", ["/livez/", "/etc/passwd", "/../status.py", "/%2e%2e/", "/process/0/"])
 def test_there_are_no_other_paths(port: int, path: str) -> None:
-    """No folder is behind them."""
+    """The server does not serve files."""
     assert 404 == get(port, path).status
 
 
 def test_every_answer_is_fresh_and_closes_its_connection(port: int) -> None:
-    """One request each: an idle connection holds no thread."""
+    """Each connection carries one request, so an idle one occupies no thread."""
     for path in PATHS:
         headers = get(port, path).headers
         assert ("no-store", "close", "nosniff") == (
@@ -100,7 +100,7 @@ def test_every_answer_is_fresh_and_closes_its_connection(port: int) -> None:
 
 
 def test_the_page_may_load_nothing_from_elsewhere(port: int) -> None:
-    """Its policy names its own style and script by their hashes."""
+    """The policy allows its own style and script by their hashes."""
     policy = get(port, "/").headers["Content-Security-Policy"]
     assert policy.startswith("default-src 'none'; style-src 'sha256-")
     assert "unsafe" not in policy
@@ -118,7 +118,7 @@ def test_the_page_may_load_nothing_from_elsewhere(port: int) -> None:
     ],
 )
 def test_nonsense_is_not_repeated(port: int, request_bytes: bytes) -> None:
-    """Whatever comes is refused in a line of our own, or by hanging up; the next request is served."""
+    """Anything else is refused with our own line or by closing the connection; the next request is served."""
     try:
         answer = raw(port, request_bytes)
     except ConnectionError:  # it hung up on what it did not read
@@ -130,14 +130,14 @@ def test_nonsense_is_not_repeated(port: int, request_bytes: bytes) -> None:
 
 
 def test_a_request_for_what_is_no_address_is_a_bad_one(port: int) -> None:
-    """It is answered, as every whole request is."""
+    """It is answered like every complete request."""
     assert raw(port, b"GET http://[a HTTP/1.1\r\n\r\n").startswith(b"HTTP/1.1 400 ")
 
 
 def test_an_error_is_for_the_log_and_not_for_the_client(caplog: pytest.LogCaptureFixture) -> None:
-    """500, and one line."""
+    """The answer is 500 and one line."""
 
-    def broken(_asked: Asked) -> Reply:
+    def broken(_request: Request) -> Reply:
         raise ValueError("the secret reason")
 
     caplog.set_level(logging.ERROR)
@@ -151,7 +151,7 @@ def test_an_error_is_for_the_log_and_not_for_the_client(caplog: pytest.LogCaptur
 def test_who_dribbles_or_says_nothing_is_cut_off(
     monkeypatch: pytest.MonkeyPatch, health: WorkerHealth, more: bytes
 ) -> None:
-    """Its time is from the connection to the end of its headers, whatever it sends meanwhile."""
+    """The time is measured from accepting the connection to the end of its headers."""
     monkeypatch.setattr(waiting, "HEAD_S", 0.5)
     with served(health) as port, socket.create_connection((LOCALHOST, port), timeout=30) as slow:
         slow.sendall(b"GET /livez HT")
@@ -167,7 +167,7 @@ def test_who_dribbles_or_says_nothing_is_cut_off(
 
 
 def test_a_head_that_does_not_end_is_cut_off_by_its_size(port: int) -> None:
-    """Long before it fills the memory."""
+    """The limit is far below what would fill the memory."""
     with socket.create_connection((LOCALHOST, port), timeout=30) as endless:
         endless.sendall(b"GET / HTTP/1.1\r\nX: ")
         with pytest.raises(ConnectionError):
@@ -176,7 +176,7 @@ def test_a_head_that_does_not_end_is_cut_off_by_its_size(port: int) -> None:
 
 @contextmanager
 def connected(port: int, count: int, said: bytes = b"") -> Iterator[list[socket.socket]]:
-    """So many connections, each with these first bytes."""
+    """Open this many connections, each with these first bytes."""
     with ExitStack() as open_ones:
         connections = []
         for _ in range(count):
@@ -189,13 +189,13 @@ def connected(port: int, count: int, said: bytes = b"") -> Iterator[list[socket.
 
 @pytest.mark.parametrize("said", [b"", b"GET /", b"GET / HTTP/1.1\r\nX: "])
 def test_the_kubelet_is_answered_under_64_slow_connections(port: int, said: bytes) -> None:
-    """Every one of its probes, though all come from one address here: one who has not asked yet holds no thread."""
+    """Every probe is answered although all clients share an address: waiting connections occupy no thread."""
     with connected(port, 64, said):
         assert [200] * 21 == [get(port, "/livez").status for _ in range(21)]
 
 
 def test_the_kubelet_is_answered_while_nobody_takes_the_answers(health: WorkerHealth) -> None:
-    """Whole requests for a page that is larger than what the system buffers: threads for probes are kept."""
+    """The requested page is larger than the system's buffers; threads for probes are reserved."""
     large = Reply(HTTPStatus.OK, "text/plain", b"x" * 50_000_000)
     with (
         serving({**routes(health), "/": lambda _asked: large}) as port,
@@ -206,7 +206,7 @@ def test_the_kubelet_is_answered_while_nobody_takes_the_answers(health: WorkerHe
 
 @pytest.mark.skipif(sys.platform == "win32", reason="asks for a limit that Windows does not have")
 def test_the_kubelet_is_answered_under_10000_idle_connections(port: int) -> None:
-    """As many of them as this process may open; the server keeps few."""
+    """The test opens as many as the process may; the server keeps few."""
     import resource  # noqa: PLC0415  there is none on Windows
 
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -218,11 +218,11 @@ def test_the_kubelet_is_answered_under_10000_idle_connections(port: int) -> None
 
 
 def test_too_many_at_once_are_turned_away_and_served_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two may be answered here; when they have gone the next one is."""
+    """Two are answered at once here; when they are done, the next one is."""
     monkeypatch.setattr(slots, "MAX_REQUESTS", 2)
     hold = threading.Event()
 
-    def held(_asked: Asked) -> Reply:
+    def held(_request: Request) -> Reply:
         assert hold.wait(60)
         return line(HTTPStatus.OK, "done")
 
@@ -231,17 +231,17 @@ def test_too_many_at_once_are_turned_away_and_served_later(monkeypatch: pytest.M
             until(lambda: raw(port, b"GET /metrics HTTP/1.1\r\n\r\n") == b"", "the third is turned away")
             assert 200 == get(port, "/livez").status, "a probe has its own"
             hold.set()
-        until(lambda: get(port, "/").status == 200, "there is room again")
+        until(lambda: get(port, "/").status == 200, "a slot is free again")
 
 
 def test_a_port_that_was_asked_for_must_be_free(health: WorkerHealth) -> None:
-    """A settings error that names the setting, before anything is loaded."""
+    """It is a settings error that names the setting, before anything is loaded."""
     with served(health) as taken, pytest.raises(SettingsError, match=rf"health\.port.*{LOCALHOST}:{taken}"):
         HealthServer({}, host=LOCALHOST, port=taken)
 
 
 def test_the_usual_port_may_be_taken(monkeypatch: pytest.MonkeyPatch, health: WorkerHealth) -> None:
-    """Then any free one is, and the log says which."""
+    """Then any free port is used, and the log names it."""
     with served(health) as taken:
         monkeypatch.setattr(server_module, "USUAL_PORT", taken)
         with HealthServer({}, host=LOCALHOST, port=None) as second:
@@ -253,7 +253,7 @@ def test_the_usual_port_may_be_taken(monkeypatch: pytest.MonkeyPatch, health: Wo
 
 @pytest.mark.parametrize("host", ["no.such.host.invalid", "203.0.113.7", "no..host", "a" * 64])
 def test_an_address_that_is_not_ours_is_a_settings_error(host: str, caplog: pytest.LogCaptureFixture) -> None:
-    """With the setting's name in it, and no word of a port that was taken."""
+    """The message names the setting, and does not claim that a port is taken."""
     caplog.set_level(logging.INFO)
     with pytest.raises(SettingsError, match=rf"health\.host.*{host}:8080"):
         HealthServer({}, host=host, port=None)
@@ -261,7 +261,7 @@ def test_an_address_that_is_not_ours_is_a_settings_error(host: str, caplog: pyte
 
 
 def test_an_address_for_all_is_shown_as_our_own() -> None:
-    """A person cannot click on 0.0.0.0."""
+    """0.0.0.0 is no address that a browser can open."""
     server = HealthServer({}, host="0.0.0.0", port=0)
     assert f"http://localhost:{server.port}/" == server.url
     server.close()

@@ -1,16 +1,16 @@
-"""What probes and page are told of a worker: a whole one, on the fake log and the fake clock, in each of its states."""
+"""What probes and page say about a complete worker on the fake log and the fake clock, in each of its states."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
 import orjson
-from health.looking import EPOCH_S, FACTS, Gpu, health_of, view_of
+from health.looking import EPOCH_S, FACTS, GPU, health_of, view_of
 from worker.faults import Fault, Faults, no_fault
 from worker.world import INVALID, LONG, POISONED, SHORT, Process, World
 
 from enricher.errors import TransactionTrouble
-from enricher.health import Verdict, WorkerHealth
+from enricher.health import ProbeResult, WorkerHealth
 from enricher.health.liveness import TURN
 from enricher.health.samples import EVERY_S, KEPT_S, lag_of
 from enricher.runtime.watchdog import Watched
@@ -25,7 +25,7 @@ class Scene:
     health: WorkerHealth
 
     def work(self, *values: bytes | None) -> None:
-        """Put articles and let the worker publish them, with a look every now and then."""
+        """Put articles and let the worker publish them, taking samples on the way."""
         self.world.put(*values)
         while not self.world.done():
             self.world.steps(self.process, until=lambda: True)
@@ -34,47 +34,47 @@ class Scene:
 
 
 def scene(fault: Fault = no_fault) -> Scene:
-    """A worker that is built, and has its partitions."""
+    """A worker that is built and owns its partitions."""
     world = World()
     process = world.start(fault=fault)
     process.source.open(process.worker)
     health = health_of(world.clock)
-    health.shows(view_of(process, gpus=(Gpu(),)))
+    health.shows(view_of(process, gpus=(GPU,)))
     return Scene(world, process, health)
 
 
 def test_before_there_is_a_worker_it_lives_and_is_not_ready() -> None:
-    """The startup probe is told what it waits for; the metrics say "starting"."""
+    """The startup probe gives the step as reason, and the metrics say "starting"."""
     health = health_of(World().clock)
-    assert Verdict(ok=True, reason="loading the model") == health.live()
-    assert Verdict(ok=False, reason="loading the model") == health.ready() == health.started()
+    assert ProbeResult(ok=True, reason="loading the model") == health.live()
+    assert ProbeResult(ok=False, reason="loading the model") == health.ready() == health.started()
     health.starts("connecting with the brokers")
-    assert Verdict(ok=False, reason="connecting with the brokers") == health.ready() == health.started()
-    assert (b"starting 1\n", "text/plain") == health.metrics("")
+    assert ProbeResult(ok=False, reason="connecting with the brokers") == health.ready() == health.started()
+    assert b'enricher_state{enricher_state="starting"} 1.0\n' in health.metrics("")[0]
     status = health.status()
     assert ("starting", []) == (status["state"], status["history"]["rows"])
 
 
 def test_a_worker_that_is_built_has_started_and_speaks_for_itself() -> None:
-    """Model and metrics are its own from then on."""
+    """From then on model and metrics are its own."""
     here = scene()
     assert here.health.started().ok
     assert here.health.live().ok
-    assert (b"worker 1\n", "text/plain") == here.health.metrics("")
+    assert b'enricher_state{enricher_state="working"} 1.0\n' in here.health.metrics("")[0]
     assert "newswire-minilm" == here.health.status()["model"]["name"]
 
 
 def test_it_is_ready_as_a_member_and_not_while_it_drains() -> None:
-    """Working, then asked to end."""
+    """It is ready while it works, and not when it was asked to end."""
     here = scene()
-    assert Verdict(ok=True, reason="working") == here.health.ready()
+    assert ProbeResult(ok=True, reason="working") == here.health.ready()
     here.process.worker.stop()
-    assert Verdict(ok=False, reason="draining") == here.health.ready()
+    assert ProbeResult(ok=False, reason="draining") == here.health.ready()
     assert here.health.live().ok, "a pod that drains is not to be killed"
 
 
 def test_a_model_that_hangs_turns_it_dead_and_back_when_it_goes_on() -> None:
-    """Beyond half of the bound of 30 s here; what comes back late is progress all the same."""
+    """It fails after half of the bound of 30 s; a late result counts as progress."""
     here = scene()
     here.process.engine.hangs = True
     here.world.put(SHORT)
@@ -91,7 +91,7 @@ def test_a_model_that_hangs_turns_it_dead_and_back_when_it_goes_on() -> None:
 
 
 def test_a_tokenizer_that_hangs_turns_it_dead() -> None:
-    """By the same bound."""
+    """The bound is the same."""
     here = scene()
     here.process.tokenizer.hangs = True
     here.world.put(SHORT)
@@ -100,7 +100,7 @@ def test_a_tokenizer_that_hangs_turns_it_dead() -> None:
 
 
 def test_what_the_engine_finished_while_the_broker_was_away_is_no_hang() -> None:
-    """The loop did not look for so long, because it waited for the broker."""
+    """The loop did not check for so long because it waited for the broker."""
     here = scene()
     here.world.put(SHORT)
     here.world.steps(here.process, until=lambda: here.process.engine.busy > 0)
@@ -111,7 +111,7 @@ def test_what_the_engine_finished_while_the_broker_was_away_is_no_hang() -> None
 
 
 def test_an_idle_worker_is_alive_for_ever() -> None:
-    """Nothing to do is no hang."""
+    """Having nothing to do is not hanging."""
     here = scene()
     for _ in range(1_000):
         here.process.worker.step()
@@ -120,15 +120,15 @@ def test_an_idle_worker_is_alive_for_ever() -> None:
 
 
 def test_a_turn_that_hangs_turns_it_dead() -> None:
-    """As the watchdog sees it."""
+    """The watchdog's guard provides the time."""
     world = World()
     health = health_of(world.clock)
     health.shows(view_of(world.start(), watched=lambda: Watched(TURN, 60.0, 45.0)))
-    assert Verdict(ok=False, reason="no progress in 'one turn of the loop' for 45 s, bound 30 s") == health.live()
+    assert ProbeResult(ok=False, reason="no progress in 'one turn of the loop' for 45 s, bound 30 s") == health.live()
 
 
 def test_recoveries_are_told_with_their_kind_and_time_and_turn_no_probe() -> None:
-    """The kind is the name of a class: its message may say what a broker said."""
+    """Only the class of the error is shown, because its message may quote the broker."""
     here = scene(fault=Faults("commit", TransactionTrouble("what a broker said"), 1))
     here.work(SHORT, LONG)
     status = here.health.status()
@@ -142,7 +142,7 @@ def test_recoveries_are_told_with_their_kind_and_time_and_turn_no_probe() -> Non
 
 
 def test_the_status_counts_what_was_published() -> None:
-    """The same numbers as the counters's, by reason where there are reasons."""
+    """The status has the same numbers as the counters, and dead letters by reason."""
     here = scene()
     here.work(SHORT, LONG, INVALID, POISONED, None)
     status = here.health.status()
@@ -158,7 +158,7 @@ def test_the_status_counts_what_was_published() -> None:
 
 
 def test_the_status_is_json_without_a_word_of_an_article() -> None:
-    """Whatever happens to an article, good or bad."""
+    """This holds for enriched and for refused articles."""
     here = scene()
     here.work(SHORT, LONG, INVALID, POISONED, None)
     text = orjson.dumps(here.health.status()).decode()
@@ -167,7 +167,7 @@ def test_the_status_is_json_without_a_word_of_an_article() -> None:
 
 
 def test_the_charts_have_a_row_for_each_look_and_no_more_than_a_quarter_of_an_hour() -> None:
-    """Old looks go; a page that has some asks for the rest."""
+    """Old samples are dropped; a page that has some requests only the rest."""
     here = scene()
     for _ in range(int(KEPT_S / EVERY_S) + 100):
         here.world.clock.sleep(EVERY_S)
@@ -182,7 +182,7 @@ def test_the_charts_have_a_row_for_each_look_and_no_more_than_a_quarter_of_an_ho
 
 
 def test_a_rate_is_what_happened_between_two_looks() -> None:
-    """Ten articles in two seconds are five a second, and then none."""
+    """Ten articles in two seconds are five per second, and then none."""
     here = scene()
     here.health.sample()
     here.process.counters.records += 10
@@ -194,7 +194,7 @@ def test_a_rate_is_what_happened_between_two_looks() -> None:
 
 
 def test_a_lag_that_nobody_knows_yet_is_none_and_that_of_no_partition_is_zero() -> None:
-    """Nought would say that there is nothing to do."""
+    """0 would mean that there is nothing to do."""
     here = scene()
     here.process.worker.step()
     snapshot = here.process.worker.snapshots.read()

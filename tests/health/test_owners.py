@@ -1,4 +1,4 @@
-"""Partitions that a killed process left behind: who has them is not known until the broker hands them out."""
+"""Partitions of a killed process: they have no owner until the broker assigns them again."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ from health.test_health_processes import Parent, parent_health
 from prometheus_client.parser import text_string_to_metric_families as plain
 from worker.fake_clock import FakeClock
 
-from enricher.health import ProcessesHealth, Verdict
-from enricher.health.replies import Asked, Reply
+from enricher.health import ProbeResult, ProcessesHealth
+from enricher.health.routes import Reply, Request
 from enricher.processes import ProcessState
 
 READY, DONE = ProcessState.READY, ProcessState.DONE
-BOTH_READY = Verdict(ok=True, reason="2 ready")
+BOTH_READY = ProbeResult(ok=True, reason="2 ready")
 
 
 @dataclass(slots=True)
 class Process:
-    """What a process says of itself: its partitions, each with its lag."""
+    """What a process reports: its partitions and their lag."""
 
     partitions: dict[int, int]
     oldest_age_s: float = 0.0
 
-    def route(self, _asked: Asked) -> Reply:
-        """As `/status.json`; other keys are left out."""
+    def route(self, _request: Request) -> Reply:
+        """As in `/status.json`, without the other keys."""
         named = [{"topic": "articles", "number": number, "lag": lag} for number, lag in self.partitions.items()]
         body = orjson.dumps({"partitions": named, "oldest_age_s": self.oldest_age_s})
         return Reply(HTTPStatus.OK, "application/json", body)
 
 
 def without_owner(health: ProcessesHealth) -> tuple[int, int, float]:
-    """How many, how far behind, how old."""
+    """Their number, lag and age."""
     found = health.status()["without_owner"]
     return found["partitions"], found["lag"], found["oldest_age_s"]
 
 
 def test_partitions_of_a_killed_process_are_visible_until_somebody_has_them() -> None:
-    """Not ready, with their lag, and an age that grows; one goes to the neighbour, the other elsewhere."""
+    """The parent is not ready and reports lag and age, until both have another owner, one of them elsewhere."""
     parent = Parent({0: READY, 1: READY}, ready=True, started=True)
     clock, first, second = FakeClock(), Process({0: 0, 1: 0}), Process({2: 5, 3: 0}, 7.0)
     health = parent_health(parent, clock)
@@ -58,6 +58,7 @@ def test_partitions_of_a_killed_process_are_visible_until_somebody_has_them() ->
             sample.labels["process"]: sample.value
             for family in plain(health.metrics("")[0].decode())
             for sample in family.samples
+            if sample.name == "enricher_oldest_age_seconds"
         }
         assert {"none": 10.0} == samples
         clock.sleep(2.0)
@@ -69,7 +70,7 @@ def test_partitions_of_a_killed_process_are_visible_until_somebody_has_them() ->
 
 
 def test_a_new_process_in_its_place_does_not_hide_them() -> None:
-    """It is ready at once, and gets its partitions only when the broker has given up the dead one."""
+    """The new process is ready at once, but gets partitions only after the session timeout of the dead one."""
     parent = Parent({0: READY}, ready=True, started=True)
     clock, process = FakeClock(), Process({0: 0, 1: 0})
     health = parent_health(parent, clock)
@@ -87,7 +88,7 @@ def test_a_new_process_in_its_place_does_not_hide_them() -> None:
 
 @pytest.mark.parametrize("state", [READY, DONE])
 def test_partitions_that_were_given_up_in_good_order_are_not_counted(state: ProcessState) -> None:
-    """In a rebalance, or by a process that had nothing left to do: the group hands these on by itself."""
+    """In a rebalance, or when a process had nothing left to do, the group assigns them to others."""
     parent = Parent({0: READY, 1: READY}, ready=True, started=True)
     clock, process = FakeClock(), Process({0: 0, 1: 0})
     health = parent_health(parent, clock)

@@ -1,4 +1,4 @@
-"""Connections that have not asked yet: who makes room for whom."""
+"""Connections without a complete request: which are closed in favour of which."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from enricher.health.waiting import Connection, Waiting
 
 
 class Pairs:
-    """Connections of made-up peers, with their other ends."""
+    """Connections of invented peers, with the clients' ends."""
 
     def __init__(self) -> None:
         self.others: list[socket.socket] = []
@@ -21,7 +21,7 @@ class Pairs:
         self.waiting = Waiting(self.selector)
 
     def add(self, peer: str, since_s: float = 0.0) -> tuple[Connection, socket.socket]:
-        """One that waits, and the client's end of it."""
+        """Add a waiting connection; return it and the client's end."""
         ours, other = socket.socketpair()
         ours.settimeout(0)
         self.others.append(other)
@@ -32,7 +32,7 @@ class Pairs:
 
 @pytest.fixture
 def pairs() -> Iterator[Pairs]:
-    """None yet; all are closed in the end."""
+    """No connections yet; all are closed at the end."""
     made = Pairs()
     yield made
     made.waiting.close()
@@ -42,7 +42,7 @@ def pairs() -> Iterator[Pairs]:
 
 
 def test_a_crowd_makes_room_by_its_own(monkeypatch: pytest.MonkeyPatch, pairs: Pairs) -> None:
-    """The oldest of the peer that has most is closed, and not the kubelet's, which is older."""
+    """The oldest connection of the peer that has most is closed, not the kubelet's, which is older."""
     monkeypatch.setattr(waiting, "MAX_WAITING", 4)
     _, probe = pairs.add("kubelet")
     crowd = [pairs.add("crowd")[1] for _ in range(4)]
@@ -55,7 +55,7 @@ def test_a_crowd_makes_room_by_its_own(monkeypatch: pytest.MonkeyPatch, pairs: P
 
 
 def test_one_peer_has_few(monkeypatch: pytest.MonkeyPatch, pairs: Pairs) -> None:
-    """Its next one closes its oldest, though there is room for others."""
+    """Its next connection closes its oldest, although others would fit."""
     monkeypatch.setattr(waiting, "MAX_WAITING_OF_PEER", 2)
     first, *_ = [pairs.add("one")[1] for _ in range(3)]
     assert b"" == first.recv(1)
@@ -64,7 +64,7 @@ def test_one_peer_has_few(monkeypatch: pytest.MonkeyPatch, pairs: Pairs) -> None
 
 
 def test_a_head_may_come_in_parts(pairs: Pairs) -> None:
-    """It is whole at the first empty line; then the connection waits no more."""
+    """The request is complete at the first empty line; then the connection is not waiting any more."""
     connection, other = pairs.add("one")
     for part in (b"GET / HTTP/1.1\r\n", b"A: b\r\n"):
         other.sendall(part)
@@ -77,7 +77,7 @@ def test_a_head_may_come_in_parts(pairs: Pairs) -> None:
 
 
 def test_those_who_take_too_long_are_closed(pairs: Pairs) -> None:
-    """Whatever they have sent; younger ones go on waiting."""
+    """This does not depend on what they have sent; younger ones keep waiting."""
     _, old = pairs.add("one", since_s=0.0)
     pairs.add("one", since_s=3.0)
     pairs.waiting.close_late(now_s=waiting.HEAD_S)

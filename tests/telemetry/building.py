@@ -1,4 +1,4 @@
-"""What the tests of telemetry look at: a worker's numbers, without the worker."""
+"""Shared by the telemetry tests: the numbers of a worker, without a worker."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import Counter
 from enricher.records import Partition
 from enricher.stats.counters import Counters
 from enricher.stats.snapshot import Connection, Snapshot, Unstable, WorkerState
-from enricher.telemetry.observed import GpuUse, ModelFacts, Observed
+from enricher.telemetry.observed import GpuUse, ModelFacts, Observed, WorkerFacts
 
 LEVELS = Snapshot(
     state=WorkerState.WORKING,
@@ -30,7 +30,7 @@ LEVELS = Snapshot(
 
 
 def some_counters() -> Counters:
-    """Of a worker that has seen a little of everything."""
+    """Counters in which nearly everything has happened."""
     counters = Counters(
         read=60, repeated=4, records=40, entities=400, tombstones=2, transactions=5, recoveries=1, forgotten=6
     )
@@ -46,11 +46,7 @@ def some_counters() -> Counters:
 def observed(snapshot: Snapshot = LEVELS, counters: Counters | None = None) -> Observed:
     """A worker with a GPU."""
     return Observed(
-        input_topic="articles",
-        output_topic="entities",
-        dead_letter_topic="dead",
-        group="enricher",
-        version="1.2.3",
+        worker=WorkerFacts("worker-0", "enricher", "articles", "entities", "dead", "1.2.3"),
         model=ModelFacts("newswire", "sha256:abc", "fp16", "CUDAExecutionProvider", "cuda"),
         counters=counters or some_counters(),
         snapshot=lambda: snapshot,

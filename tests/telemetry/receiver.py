@@ -1,4 +1,4 @@
-"""A real receiver of OTLP, by HTTP and by gRPC: keeps what comes, decoded by OpenTelemetry's own protocol classes."""
+"""A real OTLP receiver, over HTTP and gRPC, that decodes requests with OpenTelemetry's protocol classes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import (
 
 @dataclass(slots=True)
 class Received:
-    """What came, in its order. `raw` is the bytes, for those who look for what must not be in them."""
+    """The requests, in order of arrival. `raw` has their bytes, to search for what must not be in them."""
 
     metrics: list[Any] = field(default_factory=list)
     traces: list[Any] = field(default_factory=list)
@@ -36,7 +36,7 @@ class Received:
     endpoint: str = ""
 
     def spans(self) -> list[Any]:
-        """All of them."""
+        """All received spans."""
         return [
             span
             for request in list(self.traces)
@@ -55,13 +55,13 @@ class Received:
         }
 
     def resource(self) -> dict[str, str]:
-        """Who sent the last metrics."""
+        """The resource attributes of the last metrics."""
         return {each.key: each.value.string_value for each in self.metrics[-1].resource_metrics[0].resource.attributes}
 
 
 @contextmanager
 def http_receiver() -> Iterator[Received]:
-    """Listens on loopback while the body runs."""
+    """Listen on loopback over HTTP while the body runs."""
     received = Received()
 
     class Handler(BaseHTTPRequestHandler):
@@ -76,7 +76,7 @@ def http_receiver() -> Iterator[Received]:
             self.end_headers()
 
         def log_message(self, *_arguments: object) -> None:
-            """Not on the test's terminal."""
+            """Suppress the log on the test's terminal."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     received.endpoint = f"http://127.0.0.1:{server.server_port}"
@@ -92,7 +92,7 @@ def http_receiver() -> Iterator[Received]:
 
 @contextmanager
 def grpc_receiver() -> Iterator[Received]:
-    """The same by gRPC."""
+    """Listen on loopback over gRPC while the body runs."""
     received = Received()
 
     class MetricsService(MetricsServiceServicer):

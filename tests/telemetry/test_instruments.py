@@ -1,4 +1,4 @@
-"""The list of instruments: whole, without doubles, and telling what it says it tells."""
+"""The list of instruments: complete, without duplicates, and with the attributes that it names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from telemetry.building import observed
 
 from enricher.telemetry.instruments import INSTRUMENTS, Instrument, Kind
 from enricher.telemetry.page import markdown
-from enricher.telemetry.spans import SPANS
+from enricher.telemetry.tracing import SPANS
 
 PAGE = Path(__file__).resolve().parents[2] / "deploy" / "metrics.md"
 BOUNDED = re.compile(r"[\w.:/ -]{1,80}")
@@ -18,14 +18,14 @@ each = pytest.mark.parametrize("instrument", INSTRUMENTS, ids=lambda instrument:
 
 
 def test_no_name_stands_twice() -> None:
-    """Of instruments, and of spans."""
+    """This holds for instruments and for spans."""
     for names in ([each.name for each in INSTRUMENTS], [each.name for each in SPANS]):
         assert len(names) == len(set(names))
 
 
 @each
 def test_numbers_carry_the_attributes_that_the_list_names(instrument: Instrument) -> None:
-    """No more and no fewer, with values of a few short words; every instrument says something of a worker that worked."""
+    """An instrument has exactly the listed attributes, with short values; each has a number for a worker that has worked."""
     seen = observed()
     if instrument.histogram:
         told = [instrument.histogram(seen)[1]]
@@ -40,7 +40,7 @@ def test_numbers_carry_the_attributes_that_the_list_names(instrument: Instrument
 
 @each
 def test_an_instrument_is_one_thing(instrument: Instrument) -> None:
-    """A histogram has a histogram, everything else has numbers; a sentence says what it is."""
+    """Histograms read a histogram, all others numbers, and each has a sentence as description."""
     assert (instrument.histogram is None) == (instrument.kind is not Kind.HISTOGRAM)
     assert (instrument.numbers is None) == (instrument.kind is Kind.HISTOGRAM)
     assert instrument.description.endswith(".")

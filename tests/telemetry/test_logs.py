@@ -1,4 +1,4 @@
-"""The log: a JSON object per line, with trace ids where there is a trace, and no floods."""
+"""The log: a JSON object per line, with trace ids inside a span, and repeated lines limited."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from enricher.telemetry.logs import JsonLines, Repeats, TextLines
 
 
 def record(message: str, *arguments: object, level: int = logging.WARNING) -> logging.LogRecord:
-    """A line before it is written."""
+    """A log record."""
     return logging.LogRecord("enricher.worker.loop", level, __file__, 1, message, arguments, None)
 
 
 def raise_error(message: str) -> None:
-    """For its traceback."""
+    """Raise, for the traceback."""
     raise ValueError(message)
 
 
 def test_a_line_is_an_object() -> None:
-    """One line whatever the message holds."""
+    """A message with line ends is still one line."""
     text = JsonLines().format(record("partitions %s:\n%d left", "lost", 3))
     assert "\n" not in text
     line = orjson.loads(text)
@@ -37,18 +37,18 @@ def test_a_line_is_an_object() -> None:
 
 
 def test_a_name_that_is_not_utf8_does_not_cost_the_line() -> None:
-    """Python has the bytes of such a file's name as lone surrogates, which JSON does not have."""
+    """Python represents such a name with lone surrogates, which JSON does not allow."""
     line = orjson.loads(JsonLines().format(record("cannot write %s", "/cache/\udcff")))
     assert r"cannot write /cache/\udcff" == line["message"]
 
 
 def test_a_line_of_one_of_several_processes_says_which() -> None:
-    """As the number that its parent gave it."""
+    """It is the number that the parent gave the process."""
     assert 3 == orjson.loads(JsonLines(3).format(record("ready")))["process"]
 
 
 def test_a_line_within_a_span_has_its_ids() -> None:
-    """So that a log can be found from a trace, and the other way round."""
+    """Logs can then be found from a trace, and traces from a log."""
     with use_span(TracerProvider().get_tracer("test").start_span("commit")) as span:
         line = orjson.loads(JsonLines().format(record("slow")))
     assert format_trace_id(span.get_span_context().trace_id) == line["trace_id"]
@@ -56,7 +56,7 @@ def test_a_line_within_a_span_has_its_ids() -> None:
 
 
 def test_an_error_is_in_its_line() -> None:
-    """With its type and where it was raised."""
+    """The line has the type of the error and where it was raised."""
     try:
         int("seven")
     except ValueError:
@@ -67,7 +67,7 @@ def test_an_error_is_in_its_line() -> None:
 @pytest.mark.parametrize("control", ["\n", "\r", "\x1b[2K", "\x7f", "\x9b2J", "\u2028", "\u202e", "\x00"])
 @pytest.mark.parametrize("form", [TextLines(), JsonLines()], ids=["text", "json"])
 def test_no_name_forges_a_line_or_moves_the_cursor(form: logging.Formatter, control: str) -> None:
-    """A topic may be called anything by who asks for it: control characters are written as escapes."""
+    """Topic names come from outside: control characters in them are escaped."""
     forged = f"articles{control}2026-01-01 00:00:00,000 INFO    enricher: all is well"
     line = form.format(record("group %s: gone", forged))
     assert control[0] not in line
@@ -76,7 +76,7 @@ def test_no_name_forges_a_line_or_moves_the_cursor(form: logging.Formatter, cont
 
 
 def test_a_traceback_in_text_stays_one_and_forges_nothing() -> None:
-    """Line by line as Python writes it, behind a bar; what the exception says has no escapes of a terminal."""
+    """Each line of the traceback is prefixed with a bar, and its control characters are escaped."""
     try:
         raise_error("bad\n2026-01-01 00:00:00,000 INFO    enricher: all is well\x1b[2J")
     except ValueError:
@@ -90,7 +90,7 @@ def test_a_traceback_in_text_stays_one_and_forges_nothing() -> None:
 
 
 def test_repeats_are_left_out_and_counted() -> None:
-    """So many a minute of each wording, whatever stands in it; the first line of the next minute says how many it missed."""
+    """The limit is per template and minute; the first line of the next minute says how many were dropped."""
     now_s = [0.0]
     repeats = Repeats(2, clock=lambda: now_s[0])
     assert [True, True, False, False, False] == [repeats.filter(record("lag of %d", n)) for n in range(5)]

@@ -29,7 +29,7 @@ def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def one_article() -> Ticket:
-    """As it was read."""
+    """A record as the source reads it."""
     return Ticket(RawRecord(Partition("articles", 0), 5, b"k", b"v"), 0.0)
 
 
@@ -49,7 +49,7 @@ def export_all() -> None:
 
 @both
 def test_every_instrument_arrives(receiver: Receiver, protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As its kind, with its unit, description and numbers; and who sent it."""
+    """Each arrives with its kind, unit, description and numbers, and with the resource of the sender."""
     with receiver() as received:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", received.endpoint)
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
@@ -74,7 +74,7 @@ def test_every_instrument_arrives(receiver: Receiver, protocol: str, monkeypatch
 
 @both
 def test_spans_arrive(receiver: Receiver, protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before the process ends, though they are sent in batches."""
+    """They are flushed before the process ends, although they are sent in batches."""
     with receiver() as received:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", received.endpoint)
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
@@ -94,19 +94,19 @@ def test_spans_arrive(receiver: Receiver, protocol: str, monkeypatch: pytest.Mon
     ],
 )
 def test_the_standard_variables_decide(environment: dict[str, str], expected: tuple[bool, bool]) -> None:
-    """Nothing is sent unless somebody says where to, or says `otlp`."""
+    """Nothing is sent without an endpoint or the exporter `otlp`."""
     assert expected == (wanted("metrics", environment), wanted("traces", environment))
 
 
 def test_no_receiver_is_no_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The worker works on, and ends."""
+    """An unreachable receiver does not stop the worker."""
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
     export_all()
 
 
 def test_an_unknown_protocol_is_a_mistake_in_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Said before anything is read."""
+    """It is reported before anything is read."""
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "carrier-pigeon")
     with pytest.raises(SettingsError, match="carrier-pigeon"), exported_metrics(observed(), resource_of("1", "w")):
@@ -114,7 +114,7 @@ def test_an_unknown_protocol_is_a_mistake_in_the_settings(monkeypatch: pytest.Mo
 
 
 def test_without_the_extra_grpc_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And does not fall back to anything."""
+    """There is no silent fallback."""
     real_import = builtins.__import__
 
     def without_grpc(name: str, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401  as import is
@@ -133,7 +133,7 @@ def test_without_the_extra_grpc_says_what_to_install(monkeypatch: pytest.MonkeyP
 def test_a_header_that_cannot_be_read_is_told_without_its_secret(
     header: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A colon in the place of `=` is the most likely slip, and the log goes where the token must not."""
+    """A colon instead of `=` is the most likely mistake, and the token must not get into the log."""
     with http_receiver() as received:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", received.endpoint)
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", header)
@@ -148,7 +148,7 @@ def test_a_header_that_cannot_be_read_is_told_without_its_secret(
 def test_a_variable_that_the_sdk_refuses_is_a_mistake_in_the_settings(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before anything is read, and without a traceback."""
+    """It is reported before anything is read, without a traceback."""
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://localhost:1")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
     monkeypatch.setenv(name, "-1")

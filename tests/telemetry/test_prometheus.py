@@ -1,4 +1,4 @@
-"""What Prometheus reads: its own parser understands it, and finds the worker's numbers under the names of the list."""
+"""The exposition: a parser of the format reads it, and finds the worker's numbers under the listed names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 
 
 def samples(accept: str = "") -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
-    """Name and labels -> value, as a parser of the format reads them."""
+    """The values by name and labels, as a parser of the format reads them."""
     body, content_type = exposition(observed(), accept)
     parser = openmetrics if "openmetrics" in content_type else text_format
     families = parser.text_string_to_metric_families(body.decode())
@@ -25,7 +25,7 @@ def samples(accept: str = "") -> dict[tuple[str, tuple[tuple[str, str], ...]], f
 
 @pytest.mark.parametrize("accept", ["", "*/*", OPENMETRICS, "text/plain;version=0.0.4", "text/plain;version=x"])
 def test_every_instrument_is_there_in_every_form(accept: str) -> None:
-    """With the labels that the list names."""
+    """The samples have exactly the labels that the list names."""
     found = {(name, frozenset(dict(labels))) for name, labels in samples(accept)}
     for instrument in INSTRUMENTS:
         labels = {label_name(attribute) for attribute in instrument.attributes}
@@ -34,7 +34,7 @@ def test_every_instrument_is_there_in_every_form(accept: str) -> None:
 
 
 def test_numbers_are_the_workers() -> None:
-    """Some of each kind."""
+    """Spot checks of each kind of instrument."""
     read = samples()
     assert 40 == read["enricher_articles_total", (("enricher_outcome", "enriched"),)]
     assert 100 == read["enricher_tokens_total", (("enricher_token_kind", "padding"),)]
@@ -53,7 +53,7 @@ def test_numbers_are_the_workers() -> None:
 
 
 def test_buckets_are_cumulative() -> None:
-    """Each counts everything up to its bound, the last one everything."""
+    """Each bucket counts all values up to its bound, the last one all values."""
     read = samples()
     assert 1 == read["enricher_article_latency_seconds_bucket", (("le", "0.1"),)]
     assert 3 == read["enricher_article_latency_seconds_bucket", (("le", "0.25"),)]
@@ -63,7 +63,7 @@ def test_buckets_are_cumulative() -> None:
 
 
 def test_names_are_legal_and_no_two_are_one() -> None:
-    """In Prometheus' alphabet; a counter ends in `_total`, a time in `_seconds`, a size in `_bytes`."""
+    """Names use Prometheus' characters; counters end in `_total`, times in `_seconds`, sizes in `_bytes`."""
     names = [prometheus_name(instrument) for instrument in INSTRUMENTS]
     assert len(names) == len(set(names))
     for instrument, name in zip(INSTRUMENTS, names, strict=True):

@@ -1,4 +1,4 @@
-"""An article's span is its publisher's child, linked with its batches and its transaction; its context goes on."""
+"""An article's span is a child of the publisher's, linked with batches and transaction; the output carries its context."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from opentelemetry.trace import SpanContext
 
 from enricher.errors import TransactionTrouble
 from enricher.records import Batch, DeadLetter, Headers, Partition, RawRecord, Ticket, Tombstone, Window
-from enricher.telemetry.spans import SPANS
-from enricher.telemetry.tracing import PassingOn, Spans
+from enricher.telemetry.tracing import SPANS, PassingOn, Spans
 from enricher.worker.ports import Tracing
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -23,13 +22,13 @@ PARENT = "b7ad6b7169203331"
 SAMPLED: Headers = (("traceparent", f"00-{TRACE}-{PARENT}-01".encode()), ("tracestate", b"shop=1"))
 UNSAMPLED: Headers = (("traceparent", f"00-{TRACE}-{PARENT}-00".encode()),)
 UNSAMPLED_BUT_RANDOM: Headers = (("traceparent", f"00-{TRACE}-{PARENT}-02".encode()),)
-"""A random trace id has a flag of its own (W3C Trace Context, level 2)."""
+"""The second flag marks a random trace id (W3C Trace Context, level 2)."""
 
 Traced = tuple[Spans, Callable[[], dict[str, list[ReadableSpan]]]]
 
 
 def tracing(sampler: Sampler = DEFAULT_ON) -> Traced:
-    """The tracing, and the finished spans by the first word of their names."""
+    """A tracing, and the finished spans by the first word of their names."""
     exporter = InMemorySpanExporter()
     provider = TracerProvider(sampler=sampler)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
@@ -57,14 +56,14 @@ def batch_of(*tickets: Ticket) -> Batch:
 
 
 def context_of(span: ReadableSpan) -> SpanContext:
-    """Its ids."""
+    """The ids of a span."""
     context = span.get_span_context()
     assert context is not None
     return context
 
 
 def through(spans: Tracing, *tickets: Ticket) -> None:
-    """All the way: two batches each, then the transaction."""
+    """Take articles through two batches each and one transaction."""
     spans.arrived(tickets)
     batches = [batch_of(*tickets), batch_of(*tickets)]
     for batch in batches:
@@ -78,7 +77,7 @@ def through(spans: Tracing, *tickets: Ticket) -> None:
 
 
 def test_an_article_is_its_publishers_child() -> None:
-    """In the publisher's trace; its own context, with the publisher's state, goes on with the output."""
+    """The span is in the publisher's trace, and the output carries its context with the publisher's state."""
     spans, finished = tracing()
     traced = ticket(SAMPLED)
     through(spans, traced)
@@ -90,7 +89,7 @@ def test_an_article_is_its_publishers_child() -> None:
 
 
 def test_an_article_is_linked_with_its_batches_and_its_transaction() -> None:
-    """Each once, though it had two windows in each batch."""
+    """Each batch is linked once, although it had two windows of the article."""
     spans, finished = tracing()
     through(spans, ticket(SAMPLED), ticket(offset=1))
     found = finished()
@@ -102,7 +101,7 @@ def test_an_article_is_linked_with_its_batches_and_its_transaction() -> None:
 
 
 def test_spans_are_named_and_attributed_as_the_list_says() -> None:
-    """No attribute beyond it: no id, key, offset or text."""
+    """Spans have no other attribute: no id, key, offset or text."""
     spans, finished = tracing()
     through(spans, ticket(SAMPLED))
     listed = {span.name: span for span in SPANS}
@@ -119,7 +118,7 @@ def test_spans_are_named_and_attributed_as_the_list_says() -> None:
     ids=["publisher does not sample", "nor does this one", "we do not"],
 )
 def test_what_is_not_sampled_is_passed_on_as_it_came(headers: Headers, sampler: Sampler) -> None:
-    """And costs no span."""
+    """No span is created."""
     spans, finished = tracing(sampler)
     untraced = ticket(headers)
     through(spans, untraced)
@@ -129,7 +128,7 @@ def test_what_is_not_sampled_is_passed_on_as_it_came(headers: Headers, sampler: 
 
 
 def test_without_a_publisher_the_trace_begins_here() -> None:
-    """As a root."""
+    """Its span is a root."""
     spans, finished = tracing()
     through(spans, ticket())
     (span,) = finished()["process"]
@@ -138,7 +137,7 @@ def test_without_a_publisher_the_trace_begins_here() -> None:
 
 @pytest.mark.parametrize("value", [b"nonsense", b"\xff\xfe", b"", None, b"00-" + b"0" * 32 + b"-" + b"0" * 16 + b"-01"])
 def test_a_broken_context_is_none(value: bytes | None) -> None:
-    """The article is traced as one without."""
+    """The article is traced as if it had no context."""
     spans, finished = tracing()
     through(spans, ticket((("traceparent", value),)))
     (span,) = finished()["process"]
@@ -146,7 +145,7 @@ def test_a_broken_context_is_none(value: bytes | None) -> None:
 
 
 def test_a_dead_letter_is_an_error_by_its_kind() -> None:
-    """Not by its message."""
+    """The error's message is not used."""
     spans, finished = tracing()
     dead = ticket(SAMPLED)
     spans.arrived([dead])
@@ -160,7 +159,7 @@ def test_a_dead_letter_is_an_error_by_its_kind() -> None:
 
 
 def test_an_article_of_a_failed_transaction_is_told_when_it_is_published() -> None:
-    """The failed transaction is a span with its kind of error, without words of it."""
+    """The span of a failed transaction has the class of the error, but not its message."""
     spans, finished = tracing()
     forgotten = ticket(SAMPLED)
     spans.arrived([forgotten])
@@ -175,7 +174,7 @@ def test_an_article_of_a_failed_transaction_is_told_when_it_is_published() -> No
 
 
 def test_without_tracing_the_context_goes_on_untouched() -> None:
-    """Only the context: other headers are not the trace's."""
+    """Only the context is copied, no other headers."""
     passed = ticket((*SAMPLED, ("shop-order", b"7")))
     through(PassingOn(), passed)
     assert SAMPLED == passed.trace

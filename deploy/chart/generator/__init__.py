@@ -1,1 +1,1 @@
-"""What of the Helm chart is made from something else: schema, defaults, table of values, copies of rules and dashboard."""
+"""Generates the Helm chart's schema, its copy of the settings' defaults, and the table of values in its README."""

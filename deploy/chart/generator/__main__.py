@@ -1,4 +1,4 @@
-"""Writes the made files of the chart, or says which are stale."""
+"""Writes the generated files of the chart, or reports which are stale."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from deploy.chart.generator.making import made, stale
 
 
 def main() -> int:
-    """Run the command line."""
+    """The command line."""
     parser = argparse.ArgumentParser(prog="scripts/chart", description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 where a file is stale")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if a file is stale")
     arguments = parser.parse_args()
     wanted, old = made(), stale()
     for path in old:

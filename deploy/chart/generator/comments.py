@@ -1,4 +1,4 @@
-"""Reads the descriptions in values.yaml: the comment above a value that begins with `# --`. Knows nothing of schemas."""
+"""Reads the descriptions in values.yaml: comments above a value that begin with `# --`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MARK = "# --"
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A value that is described: its path, what it is without being set, and what it is for."""
+    """A value with a description."""
 
     path: tuple[str, ...]
     default: Any
@@ -23,14 +23,14 @@ class Described:
 
 
 def described(text: str) -> list[Described]:
-    """Find all described values, in the file's order."""
+    """All values with a description, in the order of the file."""
     root = yaml.compose(text, Loader=yaml.SafeLoader)
     assert isinstance(root, yaml.MappingNode)
     return list(_described(root, text.splitlines(), ()))
 
 
 def undescribed(text: str) -> list[str]:
-    """Name the values that neither are described nor stand below a described one nor hold described ones."""
+    """The values without a description, neither their own nor one of a value above them."""
     known = [each.path for each in described(text)]
     return [
         ".".join(path)
@@ -49,7 +49,7 @@ def _described(node: yaml.MappingNode, lines: list[str], above: tuple[str, ...])
 
 
 def _comment_above(lines: list[str], line: int) -> str:
-    """The described comment that ends right above a line; empty where there is none."""
+    """The description that ends directly above a line; empty if there is none."""
     block: list[str] = []
     while line > 0 and (text := lines[line - 1].strip()).startswith("#"):
         block.insert(0, text)

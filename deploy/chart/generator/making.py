@@ -1,4 +1,4 @@
-"""Everything of the chart that is made: path and text. Writes nothing."""
+"""The generated files of the chart, as path and text. Writes nothing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from deploy.chart.generator import schema
 from deploy.chart.generator.comments import described
-from deploy.chart.generator.layout import COPIES, DEFAULTS, README, SCHEMA, VALUES
+from deploy.chart.generator.layout import DEFAULTS, README, SCHEMA, VALUES
 from deploy.chart.generator.readme import with_table
 
 if TYPE_CHECKING:
@@ -15,17 +15,16 @@ if TYPE_CHECKING:
 
 
 def made() -> dict[Path, str]:
-    """What each made file has to be."""
+    """The text that each generated file should have."""
     return {
         SCHEMA: _json(schema.values_schema()),
         DEFAULTS: _json(schema.defaults()),
         README: with_table(README.read_text("utf-8"), described(VALUES.read_text("utf-8"))),
-        **{copy: source.read_text("utf-8") for source, copy in COPIES.items() if source.is_file()},
     }
 
 
 def stale() -> list[Path]:
-    """Name the files that are not what they have to be."""
+    """The files whose text is not as it should be."""
     return [path for path, text in made().items() if not path.is_file() or path.read_text("utf-8") != text]
 
 

@@ -1,4 +1,4 @@
-"""The table of values in the chart's README, between two marks."""
+"""Writes the table of values in the chart's README, between two marks."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ END = "<!-- end of values -->"
 
 
 def with_table(readme: str, values: Iterable[Described]) -> str:
-    """Replace what stands between the marks."""
+    """Replace the text between the marks."""
     before, _, rest = readme.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n\n{table(values)}\n{END}{after}"
 
 
 def table(values: Iterable[Described]) -> str:
-    """One row for each described value."""
+    """A table with one row per described value."""
     rows = [f"| `{'.'.join(each.path)}` | {_default(each.default)} | {_cell(each.description)} |" for each in values]
-    return "\n".join(["| value | default | what it is for |", "|---|---|---|", *rows, ""])
+    return "\n".join(["| value | default | description |", "|---|---|---|", *rows, ""])
 
 
 def _default(value: Any) -> str:  # noqa: ANN401  whatever the file holds

@@ -1,4 +1,4 @@
-"""values.schema.json: the worker's settings as their own classes describe them, the rest of the values from rest.yaml."""
+"""Builds values.schema.json: the worker's settings from their classes, all other values from rest.yaml."""
 
 from __future__ import annotations
 
@@ -28,27 +28,27 @@ FOLLOWS: dict[str, dict[str, str]] = {
         "port": "it follows from `health.port`",
     },
 }
-"""Settings that cannot be set among `settings`, and why."""
+"""Settings that cannot be set in `settings`, and why."""
 
-# Client properties that hold a secret: in a value it would be readable in the pod and in the release. Narrower than what
-# `enricher settings` masks, because paths and addresses have to be written as they are.
+# Client properties that contain a secret, which as a value would be readable in the pod and in the release. Fewer than
+# `enricher settings` masks, because paths and addresses are no secrets here.
 SECRET_NAMES = r"password|passphrase|client\.secret|\.pem$|oauthbearer\.config"  # noqa: S105  names
 
 
 def groups() -> dict[str, type[BaseModel]]:
-    """The classes of the settings, by name of the group."""
+    """The classes of the settings, by group."""
     found = {name: info.annotation for name, info in Settings.model_fields.items()}
     return {name: group for name, group in found.items() if isinstance(group, type)}
 
 
 def open_fields(group: str) -> dict[str, Schema]:
-    """The fields of a group that values may set, each with its schema."""
+    """The fields of a group that may be set as values, each with its schema."""
     fields = groups()[group].model_json_schema()["properties"]
     return {name: part for name, part in fields.items() if name not in FOLLOWS.get(group, {})}
 
 
 def defaults() -> dict[str, dict[str, Any]]:
-    """What holds where a setting is not set, but for what depends on the machine: templates compute with it."""
+    """The settings' defaults, with which templates compute, except those that depend on the machine."""
     return {
         name: {field: part["default"] for field, part in open_fields(name).items() if "default" in part}
         for name in groups()
@@ -56,7 +56,7 @@ def defaults() -> dict[str, dict[str, Any]]:
 
 
 def values_schema() -> Schema:
-    """Make the schema of all values."""
+    """The schema of all values."""
     rest = yaml.safe_load(REST.read_text("utf-8"))
     schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -71,7 +71,7 @@ def values_schema() -> Schema:
 
 
 def _settings_schema() -> Schema:
-    """Only groups that have something to set."""
+    """The schema of `settings`: only groups with a field that may be set."""
     made = {name: _strict({"properties": open_fields(name)}) for name in groups() if open_fields(name)}
     properties = made["kafka"]["properties"]["properties"]
     properties["patternProperties"] = {SECRET_NAMES: {"$ref": "#/$defs/FromFile"}}
@@ -79,7 +79,7 @@ def _settings_schema() -> Schema:
 
 
 def _definitions() -> Schema:
-    """What the settings' schemas refer to."""
+    """The definitions to which the settings' schemas refer."""
     found: Schema = {}
     for group in groups().values():
         found |= group.model_json_schema().get("$defs", {})
@@ -87,7 +87,7 @@ def _definitions() -> Schema:
 
 
 def _strict(schema: Schema) -> Schema:
-    """An object that lists its properties allows no others."""
+    """Forbid properties that an object does not list, at every level."""
     if "properties" not in schema:
         return {**schema, "items": _strict(schema["items"])} if "items" in schema else schema
     properties = {name: _strict(part) for name, part in schema["properties"].items()}
@@ -95,7 +95,7 @@ def _strict(schema: Schema) -> Schema:
 
 
 def _describe(schema: Schema, path: tuple[str, ...], description: str) -> None:
-    """Put a description where it belongs; a copy, since parts of rest.yaml are used many times."""
+    """Add a description at a path, in a copy, because parts of rest.yaml are shared."""
     *above, last = path
     for name in above:
         schema = schema["properties"][name]

@@ -1,14 +1,14 @@
 {{/* Names and labels. */}}
 
 {{- define "enricher.fullname" -}}
-{{- /* 52: a StatefulSet's pods carry `<name>-<hash>` in a label, which may have 63 characters. */ -}}
+{{- /* 52: a StatefulSet labels its pods with `<name>-<hash>`, and a label may have 63 characters. */ -}}
 {{- $name := default .Chart.Name .Values.nameOverride -}}
 {{- $full := ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name) -}}
 {{- default $full .Values.fullnameOverride | trunc 52 | trimSuffix "-" -}}
 {{- end }}
 
 {{- define "enricher.job" -}}
-{{- /* What metrics call this release. The alerts know the worker's processes by a job whose name contains "enricher". */ -}}
+{{- /* The release's job in metrics. The alerts select jobs whose name contains "enricher". */ -}}
 {{- $full := include "enricher.fullname" . -}}
 {{- ternary $full (printf "enricher-%s" $full) (contains "enricher" $full) -}}
 {{- end }}
@@ -33,7 +33,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
 {{- define "enricher.podLabels" -}}
-{{- /* No versions: a new chart with the same pods must not roll them, each would load its model again. */ -}}
+{{- /* No versions: a new version of the chart must not roll unchanged pods, which would all load their model again. */ -}}
 {{ include "enricher.selector" . }}
 {{- with .Values.commonLabels }}
 {{ toYaml . }}

@@ -1,4 +1,4 @@
-{{/* What every pod of the chart has: the restricted security of Kubernetes' own standard, and Kafka's secrets as files. */}}
+{{/* Parts of every pod: Kubernetes' restricted security standard, and Kafka's secrets as files. */}}
 
 {{- define "enricher.podSecurity" -}}
 runAsNonRoot: true
@@ -24,7 +24,7 @@ seccompProfile:
 {{- define "enricher.podBasics" -}}
 serviceAccountName: {{ include "enricher.serviceAccountName" . }}
 automountServiceAccountToken: false
-{{- /* The variables of a Service named `enricher` would begin with ENRICHER_, and the worker refuses settings it does not know. */}}
+{{- /* The variables of a Service named `enricher` would begin with ENRICHER_, and the worker refuses unknown settings. */}}
 enableServiceLinks: false
 {{- with .Values.image.pullSecrets }}
 imagePullSecrets:
@@ -51,7 +51,7 @@ securityContext:
 {{- end }}
 
 {{- define "enricher.secretVolume" -}}
-{{- /* No more of a Secret than is used: (list "volume" "secret" keys). */ -}}
+{{- /* Mounts only the keys that are used. Arguments: (list "volume" "secret" keys). */ -}}
 - name: {{ index . 0 }}
   secret:
     secretName: {{ index . 1 }}

@@ -1,4 +1,4 @@
-{{/* What the schema cannot say: values that contradict one another. Included by the StatefulSet, which is always rendered. */}}
+{{/* Refuses values that contradict one another, which the schema cannot express. Included by the StatefulSet, which is always rendered. */}}
 
 {{- define "enricher.refuse" -}}
 {{- $most := include "enricher.mostWorkers" . | int -}}
@@ -49,7 +49,7 @@
 {{- end }}
 
 {{- define "enricher.partitions" -}}
-{{- /* Of the input topic; empty where nobody said. */ -}}
+{{- /* Partitions of the input topic; empty if unknown. */ -}}
 {{- if .Values.capacity.partitions -}}
 {{- int .Values.capacity.partitions -}}
 {{- else if .Values.strimzi.topics.enabled -}}

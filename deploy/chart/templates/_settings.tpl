@@ -1,4 +1,4 @@
-{{/* The worker's settings: what values say, what follows from other values, and what holds where nothing is said. */}}
+{{/* The worker's settings: those in the values, those that follow from other values, and the defaults. */}}
 
 {{- define "enricher.modelSource" -}}
 {{- $model := .Values.model -}}
@@ -10,8 +10,8 @@
 {{- end }}
 
 {{- define "enricher.concurrency" -}}
-{{- /* Of a worker on a CPU. By itself it makes one of each core that it sees, with memory for each, and without a limit on its
-CPU it sees all cores of the node: so one for each whole CPU that it asks for. At most as many as the setting takes. */ -}}
+{{- /* Concurrency on CPU. By default a worker uses every core that it sees, with memory for each, and without a CPU limit it sees
+all cores of the node. So it gets one run per requested whole CPU, at most the setting's maximum. */ -}}
 {{- $asked := get (default dict .Values.resources.requests) "cpu" | toString -}}
 {{- $limited := hasKey (default dict .Values.resources.limits) "cpu" -}}
 {{- if and $asked (not $limited) (not .Values.gpu.enabled) (kindIs "invalid" (dig "model" "concurrency" nil .Values.settings)) -}}
@@ -49,7 +49,7 @@ CPU it sees all cores of the node: so one for each whole CPU that it asks for. A
 {{- end }}
 
 {{- define "enricher.settings" -}}
-{{- /* All settings that are not left to the worker's defaults, as JSON. */ -}}
+{{- /* All settings that differ from the worker's defaults, as JSON. */ -}}
 {{- $made := dict -}}
 {{- $kafka := include "enricher.kafkaProperties" . | fromJson -}}
 {{- if $kafka }}{{- $_ := set $made "kafka" (dict "properties" $kafka) -}}{{- end -}}
@@ -62,7 +62,7 @@ CPU it sees all cores of the node: so one for each whole CPU that it asks for. A
 {{- end }}
 
 {{- define "enricher.setting" -}}
-{{- /* One setting that is in force: (list . "group" "field"). */ -}}
+{{- /* The value of one setting that is in force. Arguments: (list . "group" "field"). */ -}}
 {{- $root := index . 0 -}}{{- $group := index . 1 -}}{{- $field := index . 2 -}}
 {{- $defaults := $root.Files.Get "files/settings-defaults.json" | fromJson -}}
 {{- $said := dig $group $field nil $root.Values.settings -}}
@@ -85,7 +85,7 @@ CPU it sees all cores of the node: so one for each whole CPU that it asks for. A
 {{- range $field, $value := $fields }}
 {{- if not (kindIs "invalid" $value) }}
 - name: {{ printf "ENRICHER_%s__%s" $group $field | upper }}
-  {{- /* As JSON: Helm would write a large number as 1.6e+07. */}}
+  {{- /* As JSON, because Helm would write a large number as 1.6e+07. */}}
   value: {{ ternary $value (toJson $value) (kindIs "string" $value) | quote }}
 {{- end }}
 {{- end }}
@@ -123,7 +123,7 @@ CPU it sees all cores of the node: so one for each whole CPU that it asks for. A
 - name: OTEL_SERVICE_NAME
   value: {{ include "enricher.job" $ | quote }}
 - name: OTEL_RESOURCE_ATTRIBUTES
-  {{- /* Each of several processes names itself: under one name for all their numbers would overwrite one another. */}}
+  {{- /* With several processes, each sets its own instance id: with a common one, their metrics would overwrite one another. */}}
   value: "k8s.namespace.name=$(POD_NAMESPACE),k8s.pod.name=$(POD_NAME)
     {{- if eq (int $.Values.processes) 1 }},service.instance.id=$(POD_NAMESPACE).$(POD_NAME){{ end }}
     {{- range $name, $value := .resourceAttributes }},{{ $name }}={{ $value }}{{ end }}"

@@ -4,7 +4,7 @@
 - name: worker
   image: {{ include "enricher.image" . | quote }}
   imagePullPolicy: {{ .Values.image.pullPolicy }}
-  {{- /* `command` is left to the image, whose entry point is `enricher`. */}}
+  {{- /* No `command`: the image's entry point is `enricher`. */}}
   args: [run{{ if gt (int .Values.processes) 1 }}, --processes={{ int .Values.processes }}{{ end }}]
   env:
     {{- include "enricher.telemetryEnv" . | nindent 4 }}
@@ -67,7 +67,7 @@ livenessProbe:
 {{- end }}
 
 {{- define "enricher.workerResources" -}}
-{{- /* A GPU is asked for in the limits; what is limited is requested. */ -}}
+{{- /* GPUs are set as limits; Kubernetes uses the limit as the request. */ -}}
 {{- $resources := deepCopy .Values.resources -}}
 {{- if .Values.gpu.enabled -}}
 {{- $gpus := dict .Values.gpu.resource (toString (int .Values.gpu.count)) -}}

@@ -1,1 +1,1 @@
-"""Makes the Grafana dashboard from the list of instruments, and shows its queries answered by a real Prometheus."""
+"""Generates the Grafana dashboard from the list of instruments, and runs its queries against a real Prometheus."""

@@ -1,4 +1,4 @@
-"""Writes the dashboard, or says that the file is not what would be written."""
+"""Writes the dashboard, or checks that the file is up to date."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(prog="scripts/dashboard", description=__doc__)
     choice = parser.add_mutually_exclusive_group()
-    choice.add_argument("--check", action="store_true", help="write nothing; exit 1 where the file is out of date")
+    choice.add_argument("--check", action="store_true", help="write nothing; exit with 1 if the file is out of date")
     choice.add_argument(
         "--seen",
         action="store_true",
-        help="start Kafka, a worker under load and a Prometheus (its program has to be there); ask every query of the "
-        f"dashboard and of the rules, and write {QUERIES_SEEN.relative_to(ROOT)}",
+        help="start Kafka, a worker under load and Prometheus (which must be installed), run every query of the dashboard "
+        f"and the rules, and write {QUERIES_SEEN.relative_to(ROOT)}",
     )
     arguments = parser.parse_args()
     text = as_text(dashboard(ROWS))
@@ -35,16 +35,16 @@ def main() -> None:
 def _out_of_date(text: str) -> int:
     if DASHBOARD.is_file() and DASHBOARD.read_text("utf-8") == text:
         return 0
-    sys.stderr.write(f"{DASHBOARD.relative_to(ROOT)} is out of date: scripts/dashboard writes it anew\n")
+    sys.stderr.write(f"{DASHBOARD.relative_to(ROOT)} is out of date: run scripts/dashboard\n")
     return 1
 
 
 def _see() -> None:
-    # Only here: without it the script needs neither Kafka nor Prometheus.
+    # Imported here, because the other options need neither Kafka nor Prometheus.
     from deploy.monitoring.generator.scene import under_load  # noqa: PLC0415
     from deploy.monitoring.generator.seen import answers, page  # noqa: PLC0415
 
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that what was started is stopped
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that Kafka, worker and Prometheus are stopped
     with under_load() as prometheus:
         QUERIES_SEEN.write_text(page(answers(prometheus), prometheus.version()), "utf-8")
 

@@ -1,4 +1,4 @@
-"""What a worker exports: the series behind each instrument, and the instrument behind each series."""
+"""The Prometheus series of each instrument, and the instrument of each series."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enricher.telemetry.prometheus import prometheus_name
 
 
 def series_of(instrument: Instrument) -> tuple[str, ...]:
-    """The names of its series in Prometheus."""
+    """The names of an instrument's series in Prometheus."""
     name = prometheus_name(instrument)
     return (f"{name}_bucket", f"{name}_sum", f"{name}_count") if instrument.kind is Kind.HISTOGRAM else (name,)
 

@@ -1,6 +1,6 @@
-"""Which metrics and which labels a PromQL expression uses.
+"""The metrics and labels in a PromQL expression.
 
-Not a parser: everything that cannot be a metric's name is taken away. Whether it is PromQL at all, `promtool` says.
+This is no parser: it removes everything that cannot be a metric's name. `promtool` checks the syntax.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MATCHER_LABEL = re.compile(r"([a-zA-Z_]\w*)\s*(?:=~|!~|!=|=)")
 
 
 def metrics_of(expression: str) -> set[str]:
-    """The names of all series that it reads."""
+    """The names of all series that the expression reads."""
     bare = _STRING.sub("", expression)
     for pattern in (_MATCHERS, _RANGE, _LABEL_LIST, _OFFSET):
         bare = pattern.sub(" ", bare)
@@ -26,7 +26,7 @@ def metrics_of(expression: str) -> set[str]:
 
 
 def labels_of(expression: str) -> set[str]:
-    """The names of all labels that it selects, groups or joins by."""
+    """The names of all labels that the expression selects, groups or joins by."""
     bare = _STRING.sub("", expression)
     selected = {label for inside in _MATCHERS.findall(bare) for label in _MATCHER_LABEL.findall(inside)}
     listed = {

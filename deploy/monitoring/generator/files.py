@@ -1,4 +1,4 @@
-"""Where the files of `deploy/monitoring/` are."""
+"""Where the monitoring files are. Rules and dashboard are in the chart, since Helm cannot read files outside of it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "deploy" / "monitoring"
-DASHBOARD = FOLDER / "dashboard.json"
-ALERTS = FOLDER / "alerts.yaml"
-RECORDING = FOLDER / "recording.yaml"
+IN_CHART = ROOT / "deploy" / "chart" / "files"
+DASHBOARD = IN_CHART / "dashboard.json"
+ALERTS = IN_CHART / "alerts.yaml"
+RECORDING = IN_CHART / "recording.yaml"
 RUNBOOK = FOLDER / "runbook.md"
 QUERIES_SEEN = FOLDER / "queries-seen.md"
 RULE_TESTS = FOLDER / "tests"

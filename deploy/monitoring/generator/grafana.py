@@ -1,4 +1,4 @@
-"""Grafana's JSON model of the dashboard: nothing but dictionaries. Ids are numbers in order: what is not changed stays."""
+"""Grafana's JSON model of the dashboard, as dictionaries. Panels are numbered in order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from deploy.monitoring.generator.panels import Look, Panel, Query, Row
 
 UID = "enricher"
 SCHEMA_VERSION = 39
-"""Grafana 11's. Newer ones migrate it when they load it."""
+"""Of Grafana 11; newer versions migrate it when they load it."""
 _GRID_WIDTH = 24
 _SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 
@@ -19,7 +19,7 @@ Json = dict[str, Any]
 
 
 def dashboard(rows: Sequence[Row]) -> Json:
-    """The whole model, to be written as a file."""
+    """The whole model."""
     return {
         "uid": UID,
         "title": "enricher",
@@ -40,7 +40,7 @@ def dashboard(rows: Sequence[Row]) -> Json:
 
 
 def as_text(model: Json) -> str:
-    """As it stands in the file."""
+    """The model as the text of the file."""
     return json.dumps(model, indent=2, ensure_ascii=False) + "\n"
 
 
@@ -60,9 +60,9 @@ def _variable(name: str, label: str, query: str) -> Json:
         "datasource": _SOURCE,
         "definition": query,
         "query": {"query": query, "refId": name},
-        "refresh": 2,  # whenever the time range changes: workers come and go
+        "refresh": 2,  # when the time range changes, because workers come and go
         "includeAll": True,
-        "allValue": ".*",  # takes series without the label too: outside Kubernetes there is no namespace
+        "allValue": ".*",  # also matches series without the label: outside Kubernetes there is no namespace
         "multi": True,
         "sort": 1,
         "current": {"text": "All", "value": "$__all"},
@@ -70,7 +70,7 @@ def _variable(name: str, label: str, query: str) -> Json:
 
 
 def _placed(rows: Sequence[Row]) -> Iterator[Json]:
-    """Rows from top to bottom, panels from left to right; a panel that does not fit begins a new line."""
+    """Place rows from top to bottom and panels from left to right; a panel that does not fit begins a new line."""
     number, top = 0, 0
     for row in rows:
         number += 1
@@ -133,7 +133,7 @@ def _defaults(panel: Panel) -> Json:
 
 
 def _steps(panel: Panel) -> list[Json]:
-    """The first step has no value of its own: it is the colour of whatever is below the second."""
+    """The first step has no value: its colour applies to everything below the second step."""
     first, *others = panel.thresholds or ((0.0, "text"),)
     return [{"color": first[1], "value": None}, *({"color": colour, "value": value} for value, colour in others)]
 
@@ -150,7 +150,7 @@ def _lines(panel: Panel) -> Json:
 
 
 def _transformations(panel: Panel) -> list[Json]:
-    """A table shows labels as columns; the time of the query is of no interest."""
+    """Show labels as columns, and hide the time of the query."""
     if panel.look is not Look.TABLE:
         return []
     return [{"id": "organize", "options": {"excludeByName": {"Time": True}, "renameByName": {"Value": "workers"}}}]

@@ -1,4 +1,4 @@
-"""The dashboard: which rows, which panels, which queries. Names of metrics are checked against the instruments by a test."""
+"""The dashboard: its rows, panels and queries. A test checks the metrics' names against the instruments."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ SERVICE = Row(
             "Error budget left, 4 weeks",
             Unit.SHARE,
             "min(job:enricher_error_budget_left:ratio_rate4w{@@})",
-            note="Of the 1 % of articles that may be late; negative: overdrawn.",
+            note="Share of the error budget (1 % of the articles may be late) that is left; negative if overspent.",
             thresholds=((-1e6, _RED), (0.0, _ORANGE), (0.25, _GREEN)),
         ),
         number(
-            "Oldest record waits",
+            "Age of the oldest record",
             Unit.SECONDS,
             "max(job:enricher_oldest_age_seconds:max{@@})",
-            note="Age of the oldest record without an outcome, over all workers.",
+            note="Age of the oldest record without a committed outcome, over all workers.",
             thresholds=((0.0, _GREEN), (300.0, _ORANGE), (1800.0, _RED)),
         ),
         number("Articles per second", Unit.PER_SECOND, "sum(rate(enricher_articles_total{@}[~]))"),
-        number("Workers at work", Unit.NUMBER, 'sum(enricher_state{@, enricher_state="working"})'),
+        number("Working workers", Unit.NUMBER, 'sum(enricher_state{@, enricher_state="working"})'),
         number(
             "Dead letters, 15 minutes",
             Unit.SHARE,
@@ -43,7 +43,7 @@ SERVICE = Row(
             "Visible within",
             Unit.SHARE,
             ("job:enricher_articles_visible:ratio_rate5m{@@}", "{{job}} {{within}}"),
-            note="Share of articles whose record was committed within so many seconds of their Kafka timestamp.",
+            note="Share of articles whose record was committed within this time of their Kafka timestamp.",
             top=1.0,
         ),
         quantiles("Article to committed record", "enricher_article_latency_seconds"),
@@ -97,7 +97,7 @@ THROUGHPUT = Row(
                 ),
                 "entities",
             ),
-            note="A drop without a change of sources is a model that does not work.",
+            note="If it drops although the sources did not change, the model does not work.",
         ),
         lines(
             "Dead letters by reason",
@@ -123,18 +123,18 @@ MODEL = Row(
                     "enricher_device, service_version) (enricher_model_info{@})"
                 ),
             ),
-            note="How many workers run which model, and how. More than one line outside a rollout is an alert.",
+            note="Workers by model, precision and device. Outside a rollout, more than one line fires an alert.",
             look=Look.TABLE,
             width=24,
             height=5,
         ),
         lines(
-            "Time of the model threads",
+            "Use of the model threads",
             Unit.SHARE,
             ("sum(rate(enricher_engine_busy_time_seconds_total{@}[~])) / sum(enricher_engine_concurrency{@})", "busy"),
             (
                 "sum(rate(enricher_engine_starved_time_seconds_total{@}[~])) / sum(enricher_engine_concurrency{@})",
-                "without work though there was a backlog",
+                "idle despite a backlog",
             ),
             top=1.0,
         ),
@@ -167,7 +167,7 @@ MODEL = Row(
             ("sum(enricher_queue_tokens{@})", "tokens"),
         ),
         lines(
-            "Most tokens of a batch",
+            "Token budget of a batch",
             Unit.NUMBER,
             ("enricher_batch_budget{@}", "{{instance}}"),
             ("sum by (instance) (increase(enricher_engine_out_of_memory_total{@}[~]))", "{{instance}} out of memory"),
@@ -183,7 +183,7 @@ EXACTLY_ONCE = Row(
             Unit.PER_SECOND,
             ("sum by (enricher_outcome) (rate(enricher_transactions_total{@}[~]))", "{{enricher_outcome}}"),
         ),
-        quantiles("Time of a transaction", "messaging_client_operation_duration_seconds"),
+        quantiles("Duration of a transaction", "messaging_client_operation_duration_seconds"),
         lines(
             "Recoveries and producers",
             Unit.NUMBER,
@@ -192,10 +192,10 @@ EXACTLY_ONCE = Row(
                 "sum by (enricher_reason) (increase(enricher_producers_recreated_total{@}[~]))",
                 "new producer: {{enricher_reason}}",
             ),
-            ("sum(increase(enricher_isolations_total{@}[~]))", "partitions taken one article at a time"),
+            ("sum(increase(enricher_isolations_total{@}[~]))", "partitions processed one article at a time"),
         ),
         lines(
-            "Mean time of a recovery",
+            "Mean duration of a recovery",
             Unit.SECONDS,
             (
                 ratio(
@@ -214,11 +214,11 @@ EXACTLY_ONCE = Row(
             ),
         ),
         lines(
-            "Work that is done again",
+            "Repeated work",
             Unit.PER_SECOND,
             ("sum(rate(enricher_articles_forgotten_total{@}[~]))", "forgotten"),
             ("sum(rate(enricher_articles_repeated_total{@}[~]))", "repeated"),
-            note="None of it is published twice.",
+            note="Nothing is published twice.",
         ),
         lines(
             "In flight",
@@ -250,7 +250,7 @@ BACKLOG = Row(
                 "max by (messaging_destination_name, messaging_destination_partition_id) (enricher_partition_unstable{@})",
                 "{{messaging_destination_name}}[{{messaging_destination_partition_id}}]",
             ),
-            note="Written by publishers in or behind a transaction that has not ended; nobody reads them before it does.",
+            note="Records written in or after a publisher's open transaction. Consumers get them when it ends.",
         ),
         lines(
             "Age of the last stable offset",
@@ -262,13 +262,13 @@ BACKLOG = Row(
                 ),
                 "{{messaging_destination_name}}[{{messaging_destination_partition_id}}]",
             ),
-            note="For how long it has not moved, though there is more behind it. No lag and no age of a record shows that.",
+            note="Time since it moved, although there are offsets after it. Neither lag nor age of records shows this.",
         ),
         lines(
             "Partitions of the topics",
             Unit.NUMBER,
             ("max by (messaging_destination_name) (enricher_topic_partitions{@})", "{{messaging_destination_name}}"),
-            note="The input topic and the two output topics should have the same number.",
+            note="The input topic, the output topic and the dead-letter topic should have the same number.",
         ),
         lines(
             "Partitions",
@@ -285,7 +285,7 @@ MACHINE = Row(
         lines(
             "State", Unit.NUMBER, ("sum by (enricher_state) (enricher_state{@})", "{{enricher_state}}"), stacked=True
         ),
-        lines("Turn of the loop", Unit.SECONDS, ("enricher_loop_turn_age_seconds{@}", "{{instance}}")),
+        lines("Duration of the loop's turn", Unit.SECONDS, ("enricher_loop_turn_age_seconds{@}", "{{instance}}")),
         lines("Processor", Unit.CORES, ("rate(process_cpu_time_seconds_total{@}[~])", "{{instance}}")),
         lines("Memory", Unit.BYTES, ("process_memory_usage_bytes{@}", "{{instance}}")),
         lines("GPU", Unit.SHARE, ("hw_gpu_utilization_ratio{@}", "{{instance}} {{hw_name}}"), top=1.0),
@@ -293,10 +293,10 @@ MACHINE = Row(
             "GPU memory",
             Unit.BYTES,
             ("hw_gpu_memory_usage_bytes{@}", "{{instance}} in use"),
-            ("hw_gpu_memory_limit_bytes{@}", "{{instance}} there is"),
+            ("hw_gpu_memory_limit_bytes{@}", "{{instance}} total"),
         ),
     ),
 )
 
 ROWS = (SERVICE, THROUGHPUT, MODEL, EXACTLY_ONCE, BACKLOG, MACHINE)
-"""From what the readers of the entities notice down to the machine."""
+"""What readers of the entities notice comes first, the machine last."""

@@ -1,7 +1,7 @@
-"""What a panel is, before it is Grafana's: a title, queries, a unit, and what the instruments say about it.
+"""Panels, independent of Grafana's JSON: a title, queries, a unit, and the descriptions of the instruments.
 
-Queries are written short: `@` stands for the labels that choose workers, `@@` for those that choose whole groups (recorded
-series know no single worker), `[~]` for the range that suits the picture's resolution.
+Queries are abbreviated: `@` stands for the labels that select workers, `@@` for those that select whole groups (recorded
+series have no label for the worker), `[~]` for the range that fits the panel's resolution.
 """
 
 from __future__ import annotations
@@ -42,21 +42,21 @@ class Look(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One expression, and what its lines are called (`{{label}}` is filled in)."""
+    """One expression and the legend of its lines, in which Grafana fills in `{{label}}`."""
 
     short: str
     legend: str = ""
 
     @property
     def expression(self) -> str:
-        """As Grafana gets it."""
+        """The expression in the dashboard, with Grafana's variables."""
         text = self.short
         for sign, meaning in _REPLACED:
             text = text.replace(sign, meaning)
         return text
 
     def asked(self, range_s: int = 60) -> str:
-        """As Prometheus gets it from Grafana, with all groups and workers chosen."""
+        """The expression that Grafana sends to Prometheus when all groups and workers are selected."""
         text = self.expression.replace("$__rate_interval", f"{range_s}s")
         for variable, value in _SHOWN.items():
             text = text.replace(variable, value)
@@ -65,7 +65,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One picture. `width` of 24, `height` in rows of Grafana's grid. `thresholds`: value and colour from there on."""
+    """One panel. `width` in 24ths, `height` in rows of Grafana's grid. `thresholds`: a value, and the colour from it on."""
 
     title: str
     unit: Unit
@@ -80,7 +80,7 @@ class Panel:
 
     @property
     def description(self) -> str:
-        """Its own note, then the descriptions of the instruments that it reads."""
+        """The note, then the descriptions of the instruments in the queries."""
         known = instruments_by_series()
         names = [name for query in self.queries for name in sorted(metrics_of(query.expression))]
         said = dict.fromkeys(known[name].description for name in names if name in known)
@@ -96,7 +96,7 @@ class Row:
 
 
 class Details(TypedDict, total=False):
-    """What a panel may have besides; see `Panel`."""
+    """Optional fields of `Panel`."""
 
     note: str
     thresholds: tuple[tuple[float, str], ...]
@@ -105,17 +105,17 @@ class Details(TypedDict, total=False):
 
 
 def lines(title: str, unit: Unit, *queries: tuple[str, str], **details: Unpack[Details]) -> Panel:
-    """Lines over time; each query with its legend."""
+    """A panel with lines over time, one query and legend per line."""
     return Panel(title, unit, tuple(Query(*query) for query in queries), **details)
 
 
 def number(title: str, unit: Unit, short: str, **details: Unpack[Details]) -> Panel:
-    """One large number."""
+    """A panel with one large number."""
     return Panel(title, unit, (Query(short),), look=Look.NUMBER, width=4, height=4, **details)
 
 
 def quantiles(title: str, series: str, unit: Unit = Unit.SECONDS, **details: Unpack[Details]) -> Panel:
-    """Median, 90th and 99th percentile of a histogram."""
+    """A panel with median, 90th and 99th percentile of a histogram."""
     shares = (("p50", 0.5), ("p90", 0.9), ("p99", 0.99))
     queries = tuple(
         Query(f"histogram_quantile({share}, sum by (le) (rate({series}_bucket{{@}}[~])))", name)
@@ -125,11 +125,11 @@ def quantiles(title: str, series: str, unit: Unit = Unit.SECONDS, **details: Unp
 
 
 def heatmap(title: str, series: str, unit: Unit, **details: Unpack[Details]) -> Panel:
-    """A histogram over the whole width, a column for each moment."""
+    """A panel with a histogram over time, over the whole width."""
     query = Query(f"sum by (le) (increase({series}_bucket{{@}}[~]))", "{{le}}")
     return Panel(title, unit, (query,), look=Look.HEATMAP, width=24, **details)
 
 
 def ratio(upper: str, lower: str) -> str:
-    """One query over another."""
+    """One query divided by another."""
     return f"{upper} / {lower}"

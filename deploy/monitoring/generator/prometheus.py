@@ -1,4 +1,4 @@
-"""A real Prometheus that scrapes one worker every second and evaluates our rules; gone at the end, with all it stored."""
+"""A real Prometheus that scrapes one worker every second and evaluates our rules. Its data is temporary."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ from tools.cluster import found, missing
 PROGRAM = "prometheus"
 JOB = "enricher"
 EVERY_S = 1
-"""Between scrapes, and between evaluations of rules."""
+"""Seconds between scrapes, and between evaluations of rules."""
+WAIT_S = 5
+"""The `for` of alerts in a test: several scrapes, so that a late one on a busy machine fires nothing."""
 _START_S = 60.0
 _STOP_S = 20.0
 _STARTS = 3
@@ -33,19 +35,19 @@ _PAUSE_S = 0.1
 
 
 class PrometheusError(Exception):
-    """It did not start, or refused a query."""
+    """Prometheus did not start, or refused a query."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One series of an answer, at one moment."""
+    """The value of one series at one moment."""
 
     labels: tuple[tuple[str, str], ...]
     value: float
 
 
 class Prometheus:
-    """A context manager: it answers from `__enter__` on. Raises PrometheusError where it cannot be started."""
+    """A context manager: it is ready when `__enter__` returns. Raises PrometheusError if it cannot be started."""
 
     def __init__(self, target: str, rules: Sequence[Path]) -> None:
         self._target = target
@@ -72,22 +74,22 @@ class Prometheus:
         self._opened.close()
 
     def ask(self, expression: str) -> list[Sample]:
-        """What an expression is now: its series that have a value, sorted by their labels."""
+        """Evaluate an expression now: the series that have a value, sorted by their labels."""
         result = self._get(f"query?query={quote(expression)}")["result"]
         samples = [Sample(tuple(sorted(each["metric"].items())), float(each["value"][1])) for each in result]
         return sorted((sample for sample in samples if not math.isnan(sample.value)), key=lambda sample: sample.labels)
 
     def firing(self) -> set[str]:
-        """The names of the alerts that fire now."""
+        """The names of the firing alerts."""
         return {each["labels"]["alertname"] for each in self._get("alerts")["alerts"] if each["state"] == "firing"}
 
     def healthy_rules(self) -> dict[str, str]:
-        """Every rule by its name, and how its last evaluation went: `ok`, or what was wrong with it."""
+        """The result of each rule's last evaluation, by name: `ok`, or the error."""
         groups = self._get("rules")["groups"]
         return {rule["name"]: rule.get("lastError") or rule["health"] for group in groups for rule in group["rules"]}
 
     def version(self) -> str:
-        """Its own."""
+        """The version of the program."""
         return str(self._get("status/buildinfo")["version"])
 
     def _configuration(self) -> dict[str, Any]:
@@ -100,7 +102,7 @@ class Prometheus:
         }
 
     def _start(self, program: Path, folder: Path) -> None:
-        """Nobody can hold a port for it: where somebody was faster, it is tried again with another one."""
+        """Start it on a free port. Another program may take the port first, so this is tried several times."""
         log = folder / "log"
         for _ in range(_STARTS):
             self._address = f"127.0.0.1:{_free_port()}"
@@ -138,9 +140,10 @@ class Prometheus:
             raise PrometheusError(f"{path}: {error}") from error
 
 
-def rules_at_once(source: Path, target: Path) -> Path:
-    """Our alerts without their waiting times, for whoever cannot wait."""
-    target.write_text(re.sub(r"^( +for:) .*$", r"\1 0s", source.read_text("utf-8"), flags=re.MULTILINE), "utf-8")
+def impatient_rules(source: Path, target: Path) -> Path:
+    """Write our alerts to `target` with every `for` shortened to `WAIT_S`."""
+    text = re.sub(r"^( +for:) .*$", rf"\1 {WAIT_S}s", source.read_text("utf-8"), flags=re.MULTILINE)
+    target.write_text(text, "utf-8")
     return target
 
 

@@ -1,4 +1,4 @@
-"""Every query of the dashboard and every recorded series, asked of a Prometheus, and a page with what it answered."""
+"""Runs every query of the dashboard and of the recorded series against a Prometheus, and writes a page of the answers."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ SILENT: Mapping[str, str] = {
     "hw_gpu_memory_limit_bytes": "without a GPU",
     "enricher_recovery_duration_seconds_sum": "without a recovery",
 }
-"""Metrics whose queries may have no answer while all is well, and when that is."""
+"""Metrics whose queries may have no answer although all is well, and the reason."""
 _RANGE_S = 15
-"""What Grafana would choose for `$__rate_interval` is at least four scrapes."""
+"""Value of `$__rate_interval`; Grafana chooses at least four scrape intervals."""
 _PATIENCE_S = 150.0
-"""Until the worker has loaded its model, has joined and has published."""
+"""How long the worker may take to load its model, join the group and publish."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One query, and where it stands."""
+    """One query, and the panel that it is from."""
 
     place: str
     expression: str
 
     @property
     def may_be_silent(self) -> str:
-        """When it has no answer though all is well; empty where it must have one."""
+        """Why it may have no answer although all is well; empty if it must have one."""
         return next((reason for metric, reason in SILENT.items() if metric in self.expression), "")
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What Prometheus said."""
+    """The series that Prometheus returned for a query."""
 
     question: Question
     samples: Sequence[Sample]
 
 
 def questions() -> Iterator[Question]:
-    """All of them: panels from top to bottom, then the recorded series."""
+    """All queries: panels from top to bottom, then the recorded series."""
     for row in ROWS:
         for panel in row.panels:
             for query in panel.queries:
@@ -57,13 +57,13 @@ def questions() -> Iterator[Question]:
 
 
 def recorded_names() -> list[str]:
-    """The series that `recording.yaml` makes."""
+    """The names of the series in `recording.yaml`, with repetitions."""
     groups = yaml.safe_load(RECORDING.read_text("utf-8"))["groups"]
     return [rule["record"] for group in groups for rule in group["rules"]]
 
 
 def answers(prometheus: Prometheus, patience_s: float = _PATIENCE_S) -> list[Answer]:
-    """Ask all until all have answered that must, at most for so long; the last answers, empty ones included."""
+    """Repeat all queries until none is unanswered, or for `patience_s` seconds. Returns the last answers, empty ones too."""
     deadline_s = time.monotonic() + patience_s
     while True:
         heard = [Answer(question, prometheus.ask(question.expression)) for question in questions()]
@@ -73,19 +73,19 @@ def answers(prometheus: Prometheus, patience_s: float = _PATIENCE_S) -> list[Ans
 
 
 def unanswered(heard: Sequence[Answer]) -> list[Question]:
-    """Those without data that should have some."""
+    """The queries that have no data although they should."""
     return [each.question for each in heard if not each.samples and not each.question.may_be_silent]
 
 
 def page(heard: Sequence[Answer], version: str) -> str:
-    """All answers as a page in Markdown."""
+    """The answers as a Markdown page."""
     lines = [
         "# The queries of the dashboard, answered",
         "",
-        "Written by `scripts/dashboard --seen`: a worker with the embedded model under load (headlines, and one input in",
-        f"fifty that is no article) on a real broker, scraped every second by Prometheus {version}, with the recording",
-        f"rules loaded. Ranges that Grafana would choose are {_RANGE_S} s here. Of several series the smallest and the",
-        "largest value are shown.",
+        "Written by `scripts/dashboard --seen`: a worker with the embedded model runs under load (headlines,",
+        f"and one input in fifty that is no article) on a real broker. Prometheus {version} scrapes it every",
+        f"second and evaluates the recording rules. `$__rate_interval` is {_RANGE_S} s. For several series, the",
+        "smallest and the largest value are shown.",
         "",
         "| where | query | series | value |",
         "|---|---|---|---|",

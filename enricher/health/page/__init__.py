@@ -1,6 +1,6 @@
-"""The status page: one document with its style and its script inside, made once from the files beside this one.
+"""The status page: one document with inline style and script, assembled at import from the files in this folder.
 
-Its policy lets it run exactly these, and ask nobody but the server that it came from.
+Its content security policy allows exactly this style and this script, and requests to its own server only.
 """
 
 from __future__ import annotations
@@ -16,14 +16,13 @@ _FOLDER = Path(__file__).parent
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A document, and the headers that go with it."""
+    """A document and its HTTP headers."""
 
     body: bytes
     headers: Mapping[str, str]
 
 
-def made_of(markup: str, scripts: Sequence[str]) -> Page:
-    """A page of files of this folder: what stands in `frame.html` in the place of `@body`, and its scripts in order."""
+def _assembled(markup: str, scripts: Sequence[str]) -> Page:
     style = _read("status.css")
     script = "'use strict';\n" + "".join(map(_read, scripts))
     document = _read("frame.html").replace("@body\n", _read(markup))
@@ -43,7 +42,7 @@ def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-PROCESS_PAGE = made_of("status.html", ["common.js", "charts.js", "status.js"])
-"""Of one worker."""
-PARENT_PAGE = made_of("processes.html", ["common.js", "charts.js", "processes.js"])
-"""Of the parent of several."""
+PROCESS_PAGE = _assembled("status.html", ["common.js", "charts.js", "status.js"])
+"""The page of one worker."""
+PARENT_PAGE = _assembled("processes.html", ["common.js", "charts.js", "processes.js"])
+"""The page of the parent of several workers."""

@@ -1,8 +1,8 @@
-// Small charts of the last quarter of an hour, drawn as SVG at the size that they have.
+// Small charts of the last 15 minutes, drawn as SVG at their actual size.
 
 const SVG = 'http://www.w3.org/2000/svg';
 const HEIGHT = 118, LEFT = 46, RIGHT = 6, TOP = 10, BOTTOM = 20;
-const GAP_S = 7;  // more between two rows than that, and nobody was there to look
+const GAP_S = 7;  // a longer time between two rows is a gap in the samples
 
 function drawn(name, attributes, text = '') {
   const element = document.createElementNS(SVG, name);
@@ -11,7 +11,7 @@ function drawn(name, attributes, text = '') {
   return element;
 }
 
-// The next round number above whose half is round too, so that the scale stands still while values dance.
+// The next higher round number whose half is round too, so that the scale does not change with every value.
 function roundUp(value, as) {
   if (value <= 0) return 1;
   if (as === 'seconds' && value > 60) return 60 * roundUp(value / 60);
@@ -20,7 +20,7 @@ function roundUp(value, as) {
 }
 
 class Chart {
-  // `lines`: [column, name, colour's class]; `top`: where the scale ends at least.
+  // `lines`: [column, name, class of the colour]; `top`: least maximum of the scale.
   constructor(host, {title, lines, as, top = 0}) {
     Object.assign(this, {title, lines, as, top, rows: [], columns: [], nowS: 0});
     this.figure = document.createElement('figure');
@@ -87,7 +87,7 @@ class Chart {
     });
   }
 
-  // The figures beside the title: those that are pointed at, or the last ones.
+  // Write the figures beside the title: those at the pointer, or else the last ones.
   say(series, highest, pointed) {
     const said = this.lines.map(([column, name, colour], i) => {
       const value = pointed ? pointed[this.columns.indexOf(column)] : series[i].length ? series[i][series[i].length - 1][1] : null;

@@ -1,4 +1,4 @@
-// What both pages share: numbers for people, filling in, asking again and again, saying that nobody answers.
+// Shared by both pages: formats of numbers, filling in the status, polling, and the notice when there is no answer.
 
 const ASK_EVERY_MS = 2000, ANSWER_MS = 8000, KEPT_S = 900;
 const NONE = '–';
@@ -29,7 +29,7 @@ const shown = (value, as = 'text') => value === null || value === undefined ? NO
 const at = (status, path) => path.split('.').reduce((value, name) => value?.[name], status);
 const clock = unixS => new Date(1000 * unixS).toLocaleTimeString('en-GB');
 
-function put(element, text) {  // only what changed, so that a reader's selection stays
+function put(element, text) {  // only if it changed, so that a reader's selection is kept
   if (element.textContent !== text) element.textContent = text;
 }
 
@@ -40,7 +40,7 @@ function made(name, text = '', classes = '') {
   return element;
 }
 
-// Whatever has `data-show` shows that part of the status; `data-most` is where the counting of it ends.
+// An element with `data-show` shows that part of the status; `data-most` names the highest value that can be measured.
 function fill(status) {
   for (const element of document.querySelectorAll('[data-show]')) {
     const {show, as, most} = element.dataset, value = at(status, show);
@@ -49,7 +49,7 @@ function fill(status) {
   }
 }
 
-// Rows of cells, each a text or an element; a sentence where there are none.
+// Fill a table with rows of cells (texts or elements), or with the text `none` if there are no rows.
 function fillTable(id, rows, none) {
   const body = byId(id), key = JSON.stringify(rows.map(row => row.map(cell => cell.outerHTML ?? cell)));
   if (body.dataset.key === key) return;
@@ -85,20 +85,20 @@ function notice(text, bad = false) {
   put(element, text);
 }
 
-// The line of trouble, if there is some, for what answers.
-function verdicts(status) {
+// Show why the worker is not alive or not ready, if so.
+function probes(status) {
   if (!status.live.ok) notice(`not alive: ${status.live.reason}`, true);
   else if (!status.ready.ok) notice(`not ready: ${status.ready.reason}`);
   else notice('');
 }
 
-// Rows of a chart: new ones behind those that are there, old ones gone.
+// Rows of a chart: append new ones, drop old ones.
 function joined(kept, history, nowS) {
   const newest = kept.length ? kept[kept.length - 1][0] : 0;
   return kept.concat(history.rows.filter(row => row[0] > newest)).filter(row => row[0] > nowS - KEPT_S);
 }
 
-// Ask for the status, show it, ask again; `newest()` is where the charts end.
+// Poll the status and show it; `newest()` is the time of the charts' last row.
 function follow(newest, show) {
   let answeredMs = Date.now(), timer = 0;
   const ask = async () => {
@@ -113,7 +113,7 @@ function follow(newest, show) {
     } catch {
       document.body.classList.add('away');
       badge(byId('state'), 'no answer');
-      notice(`no answer since ${clock(answeredMs / 1000)}: it has ended, or cannot be reached`, true);
+      notice(`no answer since ${clock(answeredMs / 1000)}: the worker has ended, or cannot be reached`, true);
     }
     clearTimeout(timer);
     if (!document.hidden) timer = setTimeout(ask, ASK_EVERY_MS);

@@ -1,15 +1,15 @@
-// The page of the parent of several workers: a line and a chart for each, and their sums.
+// The page of the parent of several workers: a row and a chart for each, and their totals.
 
 const rowsOf = new Map(), chartOf = new Map();
 const sum = numbers => numbers.reduce((total, number) => total + (number ?? 0), 0);
 
-// What no process has is behind by what it was when it was last seen, and its age goes on.
-function together(statuses, nobodys) {
-  const known = statuses.some(({lag}) => lag !== null && lag !== undefined) || nobodys.partitions > 0;
+// Partitions without an owner count with the lag that was last reported, and with an age that grows.
+function totals(statuses, ownerless) {
+  const known = statuses.some(({lag}) => lag !== null && lag !== undefined) || ownerless.partitions > 0;
   return {
     articles_per_s: sum(statuses.map(status => status.rates?.articles_per_s)),
-    oldest_age_s: Math.max(nobodys.oldest_age_s, ...statuses.map(status => status.oldest_age_s ?? 0)),
-    lag: known ? sum([nobodys.lag, ...statuses.map(({lag}) => lag)]) : null,
+    oldest_age_s: Math.max(ownerless.oldest_age_s, ...statuses.map(status => status.oldest_age_s ?? 0)),
+    lag: known ? sum([ownerless.lag, ...statuses.map(({lag}) => lag)]) : null,
     assigned: sum(statuses.map(status => status.assigned)),
     dead_letters: sum(statuses.map(status => status.totals?.dead_letters)),
     published: sum(statuses.map(status => status.totals?.published)),
@@ -39,7 +39,7 @@ function chart({number, status}, nowS) {
   chartOf.get(number).show(status.history.columns, rowsOf.get(number), nowS);
 }
 
-// The charts of all are asked for together: from where the one ends that is furthest behind.
+// One request serves all charts: from the end of the chart that is furthest behind.
 function newest() {
   const ends = [...rowsOf.values()].map(rows => rows.length ? rows[rows.length - 1][0] : 0);
   return ends.length ? Math.min(...ends) : 0;
@@ -47,10 +47,10 @@ function newest() {
 
 function show(status) {
   const {processes, worker} = status, answering = processes.flatMap(({status}) => status ?? []);
-  status.all = together(answering, status.without_owner);
+  status.all = totals(answering, status.without_owner);
   fill(status);
   badge(byId('state'), status.ready.ok ? 'ready' : status.ready.reason === 'draining' ? 'draining' : 'starting');
-  verdicts(status);
+  probes(status);
   put(byId('about'), `${processes.length} processes · enricher ${worker.version} · up ${FORMATS.seconds(status.uptime_s)}`);
   put(byId('route'), `${worker.input_topic} → ${worker.output_topic}, group ${worker.group}`);
   document.title = `${worker.instance}: ${processes.length} processes`;

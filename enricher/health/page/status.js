@@ -1,12 +1,12 @@
 // The page of one worker.
 
 const CHARTS = [
-  {title: 'Articles a second', as: 'rate', lines: [['articles_per_s', 'articles', 'main']]},
+  {title: 'Articles per second', as: 'rate', lines: [['articles_per_s', 'articles', 'main']]},
   {title: 'Publish to commit', as: 'seconds', lines: [['latency_p50_s', 'p50', 'main'], ['latency_p99_s', 'p99', 'second']]},
   {title: 'Oldest record', as: 'seconds', lines: [['oldest_age_s', 'age', 'main']], top: 1},
-  {title: 'Offsets behind', as: 'count', lines: [['lag', 'lag', 'main']], top: 10},
+  {title: 'Lag', as: 'count', lines: [['lag', 'lag', 'main']], top: 10},
   {title: 'In flight', as: 'count', lines: [['in_flight', 'articles', 'main'], ['held_back', 'held back', 'second']], top: 10},
-  {title: 'Tokens a second', as: 'rate', lines: [['tokens_per_s', 'tokens', 'main']]},
+  {title: 'Tokens per second', as: 'rate', lines: [['tokens_per_s', 'tokens', 'main']]},
   {title: 'Batches', as: 'share', lines: [['fill', 'fill', 'main'], ['padding_share', 'padding', 'second']], top: 1},
   {title: 'Model threads', as: 'share', lines: [['busy_share', 'busy', 'main'], ['starved_share', 'starved', 'second']], top: 1},
 ].map(wanted => new Chart(byId('charts'), wanted));
@@ -48,7 +48,7 @@ function show(status) {
   status.rebalanced = Object.entries(status.rebalances ?? {}).map(([how, count]) => `${count} ${how}`).join(', ') || '0';
   fill(status);
   badge(byId('state'), status.state);
-  verdicts(status);
+  probes(status);
   put(byId('about'), about(status));
   put(byId('route'), `${status.worker.input_topic} → ${status.worker.output_topic}, group ${status.worker.group}`);
   document.title = `${status.worker.instance}: ${status.state}`;
