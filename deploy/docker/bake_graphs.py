@@ -13,7 +13,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from enricher.inference.gate.report import read_reports
+from enricher.inference.checkpoint.gate_report import read_reports
 from enricher.inference.graph.builder import BUILDER_VERSION
 from enricher.inference.graph.cache import GRAPHS_FOLDER
 from enricher.inference.graph.catalogue import variants_for
@@ -21,8 +21,8 @@ from enricher.inference.run.model import WEIGHTS_FILE, open_model, prepare_varia
 
 if TYPE_CHECKING:
     from enricher.inference.checkpoint.folder import Checkpoint
+    from enricher.inference.device.session import Device
     from enricher.inference.graph.variants import Variant
-    from enricher.inference.run.device import Device
 
 
 def bake(checkpoint: Checkpoint, device: Device) -> list[Path]:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from enricher.core.batching import BatchRules
 from enricher.core.windowing import WindowCutter
 from enricher.errors import SettingsError
-from enricher.inference.graph.variants import Runtime
+from enricher.inference.device.cores import default_concurrency
+from enricher.inference.device.session import Runtime
 from enricher.inference.run.advice import Advice, advice_for
-from enricher.inference.run.device import default_concurrency
 from enricher.inference.run.engine import OnnxEngine
 from enricher.inference.run.model import PreparedModel, prepare
 from enricher.inference.run.selection import report_folders

@@ -13,8 +13,8 @@ from commands.model_app import run_model, tiny_model
 from enricher.commands.model import arguments
 from enricher.commands.model.pages.gate import gate_page
 from enricher.errors import FatalError, ModelError, SettingsError
+from enricher.inference.checkpoint.gate_report import GateReport
 from enricher.inference.gate.gold import DEFAULT_GOLD
-from enricher.inference.gate.report import GateReport
 from enricher.inference.gate.verdict import DEFAULT_LIMIT_POINTS
 from enricher.inference.graph import catalogue
 from enricher.inference.graph.int8 import PaddedInt8

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from enricher.inference.graph.variants import Feeds
-    from enricher.inference.run.device import Session
+    from enricher.inference.device.session import Feeds, Session
 
 SENTENCES = 40
 

@@ -9,10 +9,10 @@ import pytest
 from gate.conftest import Damaged, NotFinite, Twin
 
 from enricher.errors import ModelError
+from enricher.inference.checkpoint.gate_report import GateReport, read_reports
 from enricher.inference.gate.batches import COMPOSITIONS
 from enricher.inference.gate.check import Gate, Measured, keep
 from enricher.inference.gate.measure import compare
-from enricher.inference.gate.report import GateReport, read_reports
 from enricher.inference.gate.runs import VariantRunner, tokenized, tokenizer_of
 from enricher.inference.gate.verdict import Verdict, judge
 from enricher.inference.run.model import prepare_variant

@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 
 from enricher.errors import ModelError
 from enricher.inference.checkpoint.folder import Checkpoint
-from enricher.inference.gate.report import GateReport, report_path, report_schema, write_report
+from enricher.inference.checkpoint.gate_report import GateReport, report_path, report_schema, write_report
 from enricher.inference.graph import catalogue
 from enricher.inference.graph.builder import BUILDER_VERSION
 from enricher.inference.graph.int8 import PaddedInt8

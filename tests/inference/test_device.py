@@ -15,8 +15,10 @@ from typer.testing import CliRunner
 
 from enricher.cli import app
 from enricher.errors import ModelError, SettingsError
-from enricher.inference.run import device
-from enricher.inference.run.device import cuda_problem, open_session, resolve_device
+from enricher.inference.device import cuda
+from enricher.inference.device.cuda import cuda_problem
+from enricher.inference.device.opening import open_session
+from enricher.inference.device.resolution import resolve_device
 from enricher.inference.run.model import prepare
 
 if TYPE_CHECKING:
@@ -62,20 +64,20 @@ class Opened:
 def two_gpus(monkeypatch: pytest.MonkeyPatch) -> Opened:
     """A machine on which CUDA works, with two GPUs, as far as one can pretend on a CPU."""
     opened = Opened()
-    monkeypatch.setattr(device, "_working", set())
+    monkeypatch.setattr(cuda, "_working", set())
     monkeypatch.setattr(ort, "get_available_providers", lambda: ["CUDAExecutionProvider", "CPUExecutionProvider"])
     monkeypatch.setattr(ort, "InferenceSession", opened)
-    monkeypatch.setattr(device, "_driver_present", lambda: True)
-    monkeypatch.setattr(device, "_preload_cuda_libraries", lambda: "")
-    monkeypatch.setattr(device, "_gpus", lambda: 2)
+    monkeypatch.setattr(cuda, "_driver", object)
+    monkeypatch.setattr(cuda, "_preload_cuda_libraries", lambda: "")
+    monkeypatch.setattr(cuda, "gpu_count", lambda: 2)
     return opened
 
 
 @pytest.fixture
 def no_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine without an NVIDIA driver."""
-    monkeypatch.setattr(device, "_working", set())
-    monkeypatch.setattr(device, "_driver", lambda: None)
+    monkeypatch.setattr(cuda, "_working", set())
+    monkeypatch.setattr(cuda, "_driver", lambda: None)
 
 
 @pytest.mark.parametrize(("runtime", "device_id"), [("cuda", "0"), ("cuda", "1"), ("cpu", None)])
@@ -114,7 +116,7 @@ def test_a_gpu_that_is_not_there_is_refused_with_those_that_are(
         raise ModelError("CUDA failure 101: invalid device ordinal")
 
     del two_gpus
-    monkeypatch.setattr(device, "open_session", refuse)
+    monkeypatch.setattr(cuda, "open_session", refuse)
     with pytest.raises(
         ModelError, match=r"device cuda:2 was asked for, and this process sees 2 GPU\(s\): cuda:0, cuda:1"
     ):

@@ -15,11 +15,12 @@ import onnxruntime as ort
 import pytest
 
 from enricher.errors import ModelError
+from enricher.inference.device.cuda import cuda_problem
+from enricher.inference.device.opening import open_session
 from enricher.inference.graph import cache
 from enricher.inference.graph.builder import BUILDER_VERSION
 from enricher.inference.graph.padded import PaddedFloat32
 from enricher.inference.run import model
-from enricher.inference.run.device import cuda_problem, open_session
 from enricher.inference.run.model import open_model, prepare, prepare_variant
 
 if TYPE_CHECKING:

@@ -21,9 +21,10 @@ from support.layout import rows_of
 from enricher.errors import ModelError
 from enricher.inference.checkpoint.families import FAMILIES
 from enricher.inference.checkpoint.folder import Checkpoint
+from enricher.inference.device.opening import open_session
+from enricher.inference.device.session import SESSION_ERRORS
 from enricher.inference.graph.packed_cuda import LONGEST_STEP_TOKENS, PackedFloat16
 from enricher.inference.graph.padded import PaddedFloat32
-from enricher.inference.run.device import SESSION_ERRORS, open_session
 from enricher.inference.run.model import prepare_variant
 from tools.bench.gpu.checkpoints import Shape, write_checkpoint
 

@@ -11,8 +11,9 @@ from support.answers import WindowLabels, by_window
 
 from enricher.inference.checkpoint.families import FAMILIES
 from enricher.inference.checkpoint.folder import Checkpoint
+from enricher.inference.device.cuda import cuda_problem
+from enricher.inference.device.opening import open_session
 from enricher.inference.graph.packed_cuda import PackedFloat16
-from enricher.inference.run.device import cuda_problem, open_session
 from enricher.inference.run.engine import OnnxEngine
 from enricher.inference.run.model import open_model, prepare_variant
 from enricher.records import Batch

@@ -59,7 +59,7 @@ def _windows(error: SettingsError) -> Finding:
 
 def machine_findings(settings: Settings) -> Iterator[Finding]:
     """Cores and memory, after the model was loaded: what it takes is then known."""
-    from enricher.inference.run.device import available_cores  # noqa: PLC0415  it imports ONNX Runtime
+    from enricher.inference.device.cores import available_cores  # noqa: PLC0415  it imports ONNX Runtime
 
     yield _say_machine.ok("cores", f"{available_cores()} that this process may use")
     limit_bytes, peak_bytes = memory_limit_bytes(), _peak_bytes()
@@ -88,7 +88,7 @@ def memory_limit_bytes() -> int | None:
 
 
 def _device(settings: Settings, model: Model) -> Finding:
-    from enricher.inference.run.device import cuda_problem  # noqa: PLC0415  it imports ONNX Runtime
+    from enricher.inference.device.cuda import cuda_problem  # noqa: PLC0415  it imports ONNX Runtime
 
     asked, used = settings.model.device, model.prepared.device
     problem = cuda_problem() if (asked, used) == ("auto", "cpu") else None

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from enricher.inference.checkpoint.folder import Checkpoint
+    from enricher.inference.device.session import Device
     from enricher.inference.graph.variants import Variant
-    from enricher.inference.run.device import Device
 
 
 def model_check(
@@ -54,7 +54,7 @@ def model_check(
 
     Workers with the same cache go by the newest report from their next start on; --undo takes those in the cache back.
     """
-    from enricher.inference.run.device import resolve_device  # noqa: PLC0415  it imports ONNX Runtime
+    from enricher.inference.device.resolution import resolve_device  # noqa: PLC0415  it imports ONNX Runtime
     from enricher.inference.run.model import open_model  # noqa: PLC0415  the same
 
     gold_set, cache_dir = read_gold_set(gold), load_settings().model.cache_dir

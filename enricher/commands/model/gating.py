@@ -15,10 +15,10 @@ from enricher.commands.model.pages.gate import gate_page
 
 if TYPE_CHECKING:
     from enricher.inference.checkpoint.folder import Checkpoint
+    from enricher.inference.checkpoint.gate_report import GateReport
+    from enricher.inference.device.session import Device
     from enricher.inference.gate.gold import GoldSet
-    from enricher.inference.gate.report import GateReport
     from enricher.inference.graph.variants import Variant
-    from enricher.inference.run.device import Device
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from enricher.settings import load_settings
 
 if TYPE_CHECKING:
     from enricher.inference.checkpoint.folder import Checkpoint
-    from enricher.inference.run.device import Device
+    from enricher.inference.device.session import Device
 
 
 def model_inspect(
@@ -28,7 +28,7 @@ def model_inspect(
     as_json: Annotated[bool, typer.Option("--json", help="As JSON, for machines.")] = False,
 ) -> None:
     """Show a model: family, sizes, labels, digest, which precisions this machine runs, and their gate reports."""
-    from enricher.inference.run.device import resolve_device  # noqa: PLC0415  it imports ONNX Runtime
+    from enricher.inference.device.resolution import resolve_device  # noqa: PLC0415  it imports ONNX Runtime
     from enricher.inference.run.model import open_model  # noqa: PLC0415  the same
 
     checkpoint = open_model(folder)

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import onnxruntime as ort
 
+from enricher.inference.checkpoint.gate_report import Binding, Comparison, Composition, GateReport, write_report
+from enricher.inference.device.processor import processor_features, processor_name
 from enricher.inference.gate.batches import COMPOSITIONS
 from enricher.inference.gate.gold import GoldSet, joined
-from enricher.inference.gate.machine import processor_features, processor_name
 from enricher.inference.gate.measure import compare, composition
-from enricher.inference.gate.report import Binding, Comparison, Composition, GateReport, write_report
 from enricher.inference.gate.runs import Progress, Run, VariantRunner, tokenized, tokenizer_of
 from enricher.inference.gate.verdict import judge
 from enricher.inference.graph.builder import BUILDER_VERSION
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from enricher.inference.checkpoint.folder import Checkpoint
+    from enricher.inference.device.session import Device
     from enricher.inference.graph.variants import Variant
-    from enricher.inference.run.device import Device
     from enricher.inference.run.model import PreparedModel
     from enricher.records import Int32Array
 

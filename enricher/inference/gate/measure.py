@@ -18,7 +18,7 @@ from enricher.core.scoring import (
     labels_of,
     total,
 )
-from enricher.inference.gate.report import Agreement, Comparison, Composition, Logits, Row
+from enricher.inference.checkpoint.gate_report import Agreement, Comparison, Composition, Logits, Row
 
 if TYPE_CHECKING:
     import numpy.typing as npt

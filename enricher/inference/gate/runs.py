@@ -17,8 +17,10 @@ from enricher.core.decoding import LabelScheme
 from enricher.core.scoring import EntitySpan
 from enricher.core.windowing import WindowCutter
 from enricher.errors import FatalError, ModelError
+from enricher.inference.device.cores import default_concurrency
+from enricher.inference.device.opening import open_session
+from enricher.inference.device.session import SESSION_ERRORS
 from enricher.inference.run.advice import advice_for
-from enricher.inference.run.device import SESSION_ERRORS, default_concurrency, open_session
 from enricher.inference.tokenizer.articles import ArticleTokenizer
 from enricher.records import Article, EnrichedRecord, Partition, RawRecord, RunLabels, Ticket, TokenizedArticle
 

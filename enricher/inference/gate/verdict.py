@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from enricher.inference.gate.report import Comparison, Composition, Row
+from enricher.inference.checkpoint.gate_report import Comparison, Composition, Row
 
 DEFAULT_LIMIT_POINTS = 0.3
 """F1 points that a reduced precision may lose. Below what a reader of the output could notice."""

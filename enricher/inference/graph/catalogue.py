@@ -14,8 +14,8 @@ from enricher.inference.graph.padded import PaddedFloat32
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from enricher.inference.device.session import Device
     from enricher.inference.graph.variants import Variant
-    from enricher.inference.run.device import Device
 
 
 def variants_for(device: Device) -> Sequence[Variant]:

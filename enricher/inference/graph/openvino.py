@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from enricher.core.windowing import LENGTH_STEP_TOKENS
+from enricher.inference.device.openvino_session import openvino_problem
 from enricher.inference.graph.padded import PaddedFloat32
-from enricher.inference.run import openvino_session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from enricher.inference.device.session import Runtime
     from enricher.inference.graph.onnx_file import OnnxWriter
-    from enricher.inference.graph.variants import Runtime
     from enricher.records import Window
 
 
@@ -38,7 +38,7 @@ class OpenVinoFloat32(PaddedFloat32):
 
     def problem(self) -> str | None:
         """OpenVINO is missing, or does not compute in that precision on this processor."""
-        return openvino_session.problem(self.precision)
+        return openvino_problem(self.precision)
 
     def positions(self, writer: OnnxWriter, table: str) -> str:
         """As padded.py; a length may be rounded up beyond the table, so rows for padding are put behind it."""

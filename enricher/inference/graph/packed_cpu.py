@@ -22,7 +22,7 @@ from enricher.inference.graph.variants import starts_in_a_row
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from enricher.inference.graph.variants import Feeds
+    from enricher.inference.device.session import Feeds
     from enricher.records import Window
 
 

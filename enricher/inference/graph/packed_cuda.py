@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from onnx import TensorProto
 
+from enricher.inference.device.cuda import cuda_problem
 from enricher.inference.graph.onnx_file import MICROSOFT, OnnxWriter
 from enricher.inference.graph.variants import starts_in_a_row
-from enricher.inference.run import device
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from enricher.inference.graph.variants import Feeds, Runtime
+    from enricher.inference.device.session import Feeds, Runtime
     from enricher.records import Window
 
 LONGEST_STEP_TOKENS = 64
@@ -105,4 +105,4 @@ class PackedFloat16:
 @cache
 def _cuda_problem() -> str | None:
     """Asked once per process: it opens a session."""
-    return device.cuda_problem()
+    return cuda_problem()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from enricher.inference.graph.variants import Feeds, Runtime
+    from enricher.inference.device.session import Feeds, Runtime
     from enricher.records import Window
 
 

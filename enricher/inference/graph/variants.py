@@ -7,20 +7,15 @@ graph.py and engine.py know variants by this Protocol only, so a new one changes
 from __future__ import annotations
 
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    import numpy.typing as npt
-
+    from enricher.inference.device.session import Feeds, Runtime
     from enricher.inference.graph.onnx_file import OnnxWriter
     from enricher.records import Window
-
-Feeds = dict[str, "npt.NDArray[Any]"]
-Runtime = Literal["cpu", "cuda", "openvino-bf16", "openvino-fp32"]
-"""What runs a variant: one of ONNX Runtime's own providers, or OpenVINO in one of its precisions."""
 
 
 class Variant(Protocol):

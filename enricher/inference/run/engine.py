@@ -17,17 +17,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from enricher.errors import ModelError
-from enricher.inference.run.device import SESSION_ERRORS, default_concurrency, open_session
+from enricher.inference.device.opening import open_session
+from enricher.inference.device.session import SESSION_ERRORS
 from enricher.inference.run.memory import OUT_OF_MEMORY, Turns, in_halves, is_out_of_memory, joined, ran_out
 from enricher.records import Batch, BatchResult, Partition, RawRecord, RunLabels, Ticket, Window, WindowFailure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from enricher.inference.graph.variants import Feeds
+    from enricher.inference.device.session import Feeds
     from enricher.inference.run.model import PreparedModel
-
-__all__ = ["NOT_FINITE", "OnnxEngine", "default_concurrency"]
 
 NOT_FINITE = "NotFinite"
 """The `error_type` of a window whose scores are NaN or infinite. Every other type is the name of what was raised."""

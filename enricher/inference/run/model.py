@@ -16,11 +16,12 @@ from enricher.errors import ModelError
 from enricher.inference.checkpoint.folder import Checkpoint
 from enricher.inference.checkpoint.links import refuse_outside_links, shared_mode
 from enricher.inference.checkpoint.onnx_folder import OnnxModel, holds_onnx
+from enricher.inference.device.resolution import resolve_device
+from enricher.inference.device.session import PROVIDERS, Device
 from enricher.inference.graph import external
 from enricher.inference.graph.builder import BUILDER_VERSION, build
 from enricher.inference.graph.cache import GRAPHS_FOLDER, MODEL_FILE, kept_graph
 from enricher.inference.graph.onnx_file import OnnxWriter
-from enricher.inference.run.device import PROVIDERS, Device, resolve_device
 from enricher.inference.run.selection import Precision, check_command, choose, missing_reports
 from enricher.records import ModelCard
 from enricher.runtime.devices import parse_device

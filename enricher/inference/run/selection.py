@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from enricher.errors import ModelError
+from enricher.inference.checkpoint.gate_report import read_reports
 from enricher.inference.checkpoint.onnx_folder import OnnxModel
-from enricher.inference.gate.report import read_reports
 from enricher.inference.graph.builder import BUILDER_VERSION
 from enricher.inference.graph.catalogue import variant_named, variants_for
 from enricher.inference.graph.external import padded_variant
 
 if TYPE_CHECKING:
     from enricher.inference.checkpoint.folder import Checkpoint
-    from enricher.inference.gate.report import GateReport
+    from enricher.inference.checkpoint.gate_report import GateReport
+    from enricher.inference.device.session import Device
     from enricher.inference.graph.variants import Variant
-    from enricher.inference.run.device import Device
 
 Precision = Literal["auto", "fp16", "bf16", "fp32", "int8"]
 

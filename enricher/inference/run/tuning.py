@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from enricher.inference.gate.machine import processor_name
-from enricher.inference.run.device import available_cores
+from enricher.inference.device.cores import available_cores
+from enricher.inference.device.processor import processor_name
 
 if TYPE_CHECKING:
     from enricher.inference.run.model import PreparedModel

@@ -10,7 +10,7 @@ from enricher.commands.model.pages.plots import Pair, Range, histogram_plot, pai
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from enricher.inference.gate.report import Comparison, GateReport, Row
+    from enricher.inference.checkpoint.gate_report import Comparison, GateReport, Row
 
 _FEW_ENTITIES = 20
 """A bucket with fewer is in the tables, and not in the plots: one entity would be a mountain there."""

@@ -30,9 +30,9 @@ from enricher.runtime.devices import parse_device
 
 if TYPE_CHECKING:
     from enricher.inference.checkpoint.folder import Checkpoint
+    from enricher.inference.device.session import Device
     from enricher.inference.gate.gold import GoldSet
     from enricher.inference.graph.variants import Variant
-    from enricher.inference.run.device import Device
 
 """Where in a prepared folder the built graph lies, so that a worker need not build it at its start."""
 
@@ -63,9 +63,9 @@ def model_prepare(
     revision: Annotated[str | None, typer.Option(help="Branch, tag or commit on the hub.")] = None,
 ) -> None:
     """Make a self-contained folder of a model: files, graph, gate report, digests. A worker runs it by its path."""
+    from enricher.inference.device.resolution import resolve_device  # noqa: PLC0415  the same
     from enricher.inference.gate.runs import tokenizer_of  # noqa: PLC0415  the same
     from enricher.inference.graph.cache import GRAPHS_FOLDER  # noqa: PLC0415  a room that imports ONNX Runtime
-    from enricher.inference.run.device import resolve_device  # noqa: PLC0415  the same
     from enricher.inference.run.model import open_model  # noqa: PLC0415  the same
 
     console = remark_console()

@@ -22,7 +22,7 @@ from enricher.commands.model.tune.sweep import Cell, Measurement, Sweep
 from enricher.settings import load_settings
 
 if TYPE_CHECKING:
-    from enricher.inference.run.device import Device
+    from enricher.inference.device.session import Device
     from enricher.inference.run.engine import OnnxEngine
     from enricher.inference.run.model import PreparedModel
     from enricher.inference.run.tuning import Tuning
@@ -92,7 +92,7 @@ def _cells(
     device: Device, window_tokens: int, concurrency: Sequence[int] | None, batch_tokens: Sequence[int] | None
 ) -> list[Cell]:
     """Every combination worth a try: a batch smaller than a window is a window alone, and one of those is enough."""
-    from enricher.inference.run.device import default_concurrency  # noqa: PLC0415  it imports ONNX Runtime
+    from enricher.inference.device.cores import default_concurrency  # noqa: PLC0415  it imports ONNX Runtime
 
     counts = sorted(set(concurrency or (1, default_concurrency(device))))
     lengths = [*[length for length in _LENGTHS_TOKENS if length < window_tokens][-2:], window_tokens]
@@ -146,8 +146,8 @@ def _tuning(
 ) -> Tuning:
     import onnxruntime as ort  # noqa: PLC0415  a third of a second
 
-    from enricher.inference.gate.machine import processor_name  # noqa: PLC0415  the same
-    from enricher.inference.run.device import available_cores  # noqa: PLC0415  it imports ONNX Runtime
+    from enricher.inference.device.cores import available_cores  # noqa: PLC0415  it imports ONNX Runtime
+    from enricher.inference.device.processor import processor_name  # noqa: PLC0415  the same
     from enricher.inference.run.tuning import Tuning  # noqa: PLC0415  the same
 
     best = recommended(measurements, window_tokens)

@@ -19,7 +19,7 @@ import typer
 from rich.console import Console
 
 from enricher.inference.checkpoint.folder import Checkpoint
-from enricher.inference.run.device import cuda_problem
+from enricher.inference.device.cuda import cuda_problem
 from tools.bench.gpu import pytorch
 from tools.bench.gpu.cases import Case, cases
 from tools.bench.gpu.checkpoints import SHAPES, write_checkpoint

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from enricher.inference.graph.variants import Feeds
+    from enricher.inference.device.session import Feeds
 
 SWITCH = "ORT_ENABLE_ATTENTION_KERNEL_DEBUG_INFO"
 UNFUSED = "MATH"

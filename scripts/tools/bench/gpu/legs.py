@@ -12,16 +12,17 @@ import numpy as np
 import onnx
 
 from enricher.inference.checkpoint.folder import Checkpoint
+from enricher.inference.device.opening import open_session
 from enricher.inference.graph.packed_cuda import PackedFloat16
 from enricher.inference.graph.padded import PaddedFloat32
-from enricher.inference.run.device import open_session
 from enricher.inference.run.model import prepare_variant
 from enricher.records import Window
 from tools.bench.gpu.cases import packed_batches, padded_batches
 from tools.bench.model.plain import export
 
 if TYPE_CHECKING:
-    from enricher.inference.graph.variants import Feeds, Variant
+    from enricher.inference.device.session import Feeds
+    from enricher.inference.graph.variants import Variant
 
 Batches = list[list[Window]]
 

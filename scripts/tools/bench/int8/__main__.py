@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from enricher.inference.checkpoint.folder import Checkpoint
+from enricher.inference.device.processor import processor_features, processor_name
 from enricher.inference.gate.check import Gate
 from enricher.inference.gate.gold import DEFAULT_GOLD, read_gold
-from enricher.inference.gate.machine import processor_features, processor_name
 from enricher.inference.gate.verdict import DEFAULT_LIMIT_POINTS
 from enricher.inference.graph.int8 import PaddedInt8
 from enricher.inference.graph.openvino import OpenVinoBfloat16
@@ -20,7 +20,7 @@ from enricher.inference.run.model import EMBEDDED_FOLDER
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from enricher.inference.gate.report import GateReport
+    from enricher.inference.checkpoint.gate_report import GateReport
     from enricher.inference.graph.variants import Variant
 
 VARIANTS: tuple[tuple[str, Variant], ...] = (

@@ -14,8 +14,10 @@ import numpy as np
 import onnxruntime as ort
 
 from enricher.inference.checkpoint.folder import Checkpoint
-from enricher.inference.graph.variants import Feeds, Variant
-from enricher.inference.run.device import available_cores, open_session
+from enricher.inference.device.cores import available_cores
+from enricher.inference.device.opening import open_session
+from enricher.inference.device.session import Feeds
+from enricher.inference.graph.variants import Variant
 from enricher.inference.run.model import prepare_variant
 from enricher.records import Window
 from tools.bench.machine import machine_cpu_s
