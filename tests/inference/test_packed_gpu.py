@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from inference.packed_reference import PackedCudaFloat32
 from support.answers import WindowLabels, by_window
 
 from enricher.inference.checkpoint.families import FAMILIES
@@ -40,7 +41,7 @@ def test_the_real_kernels_give_the_reference_logits(
     rows = zip(reference["input_ids"], reference["lengths"], strict=True)
     windows = [window(ids[:length].tolist()) for ids, length in rows]
     expected = reference["logits"][reference["attention_mask"].astype(bool)]
-    variant = PackedFloat16(precision=precision)
+    variant = PackedFloat16() if precision == "fp16" else PackedCudaFloat32()
     path = prepare_variant(Checkpoint.open(REFERENCE / family), variant, "cuda", cache_dir=cache_dir).onnx_path
     session = open_session(path, "cuda", threads_per_run=1)
     logits, labels, scores = session.run(["logits", "labels", "scores"], variant.feeds(windows, pad_id=0))
