@@ -42,13 +42,13 @@ def test_what_tuning_recommends_can_be_kept_with_the_model(tmp_path: Path) -> No
     assert Advice(64, 16, 512, 2, (64, 128)) == advice_for(folder, 64)
 
 
-def test_windows_without_room_for_text_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_windows_that_hold_no_text_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two tokens are what stands around a window; the first article would end the worker."""
     folder = write(tiny_model(tmp_path / "model"), max_window_tokens=2)
     monkeypatch.setenv("ENRICHER_MODEL__SOURCE", str(folder))
     monkeypatch.setenv("ENRICHER_MODEL__PRECISION", "fp32")
     monkeypatch.setenv("ENRICHER_MODEL__CACHE_DIR", str(tmp_path / "cache"))
-    with pytest.raises(SettingsError, match="a window of 2 tokens has no room for text"):
+    with pytest.raises(SettingsError, match="a window of 2 tokens holds no text"):
         load_model(Settings())
 
 
@@ -59,7 +59,7 @@ def test_windows_without_room_for_text_are_refused(tmp_path: Path, monkeypatch: 
         ({"max_window_tokens": "128"}, "whole numbers"),
         ({"concurrency": 0}, "whole numbers"),
         ({"max_batch_tokens": 1.5}, "whole numbers"),
-        ({"bucket_edges": [64, 32]}, "bucket_edges is a list of whole numbers that grow"),
+        ({"bucket_edges": [64, 32]}, "bucket_edges is a list of increasing whole numbers"),
         ({"bucket_edges": 64}, "bucket_edges"),
     ],
 )

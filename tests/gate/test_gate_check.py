@@ -13,9 +13,10 @@ from enricher.inference.checkpoint.gate_report import GateReport, read_reports
 from enricher.inference.gate.batches import COMPOSITIONS
 from enricher.inference.gate.check import Gate, Measured, keep
 from enricher.inference.gate.measure import compare
-from enricher.inference.gate.runs import VariantRunner, tokenized, tokenizer_of
+from enricher.inference.gate.runs import VariantRunner, tokenized
 from enricher.inference.gate.verdict import Verdict, judge
 from enricher.inference.run.model import prepare_variant
+from enricher.inference.tokenizer.articles import ArticleTokenizer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -84,7 +85,7 @@ def test_numbers_that_are_not_finite_fail_though_every_label_is_right(
     gate: Gate, embedded: Checkpoint, reference: Measured, twin: GateReport
 ) -> None:
     """A NaN where the label did not need it today is a wrong label tomorrow."""
-    tokens = tokenized(embedded, tokenizer_of(embedded), gate.gold.texts)
+    tokens = tokenized(embedded, ArticleTokenizer(embedded), gate.gold.texts)
     runner = VariantRunner(prepare_variant(embedded, Twin(), "cpu", cache_dir=gate.cache_dir), gate.progress)
     runner._session = NotFinite(runner._session)
     run = runner.run(tokens, COMPOSITIONS[1][1], "")

@@ -44,11 +44,11 @@ def model_inspect(
 
 def _facts(checkpoint: Checkpoint) -> dict[str, Any]:
     from enricher.inference.checkpoint.onnx_folder import OnnxModel  # noqa: PLC0415  the same
-    from enricher.inference.gate.runs import tokenizer_of  # noqa: PLC0415  the same
     from enricher.inference.run.advice import advice_for  # noqa: PLC0415  it comes with ONNX Runtime
+    from enricher.inference.tokenizer.articles import ArticleTokenizer  # noqa: PLC0415  the same
 
     config = checkpoint.config
-    most_window_tokens = tokenizer_of(checkpoint).max_window_tokens
+    most_window_tokens = ArticleTokenizer(checkpoint).max_window_tokens
     advice = advice_for(checkpoint.folder, most_window_tokens)
     exported = isinstance(checkpoint, OnnxModel)
     problems = problems_of_manifest(checkpoint.folder)

@@ -17,12 +17,13 @@ from enricher.inference.device.processor import processor_features, processor_na
 from enricher.inference.gate.batches import COMPOSITIONS
 from enricher.inference.gate.gold import GoldSet, joined
 from enricher.inference.gate.measure import compare, composition
-from enricher.inference.gate.runs import Progress, Run, VariantRunner, tokenized, tokenizer_of
+from enricher.inference.gate.runs import Progress, VariantRun, VariantRunner, tokenized
 from enricher.inference.gate.verdict import judge
 from enricher.inference.graph.builder import BUILDER_VERSION
 from enricher.inference.graph.cache import written_to_first
 from enricher.inference.graph.padded import PaddedFloat32
 from enricher.inference.run.model import prepare_variant
+from enricher.inference.tokenizer.articles import ArticleTokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,8 +44,8 @@ class Measured:
     """What one variant says about the gold set: a run for each of COMPOSITIONS, and one on documents."""
 
     model: PreparedModel
-    runs: tuple[Run, ...]
-    documents: Run
+    runs: tuple[VariantRun, ...]
+    documents: VariantRun
     lengths_tokens: tuple[Int32Array, Int32Array]
     """Of sentences and of documents, `int32 [texts]` each."""
 
@@ -83,7 +84,7 @@ class Gate:
     def measured(self, checkpoint: Checkpoint, variant: Variant, device: Device) -> Measured:
         """All runs of one variant. Raises ModelError, FatalError."""
         model = prepare_variant(checkpoint, variant, device, cache_dir=self.cache_dir, device_id=self.device_id)
-        runner, tokenizer = VariantRunner(model, self.progress), tokenizer_of(checkpoint)
+        runner, tokenizer = VariantRunner(model, self.progress), ArticleTokenizer(checkpoint)
         sentences = tokenized(checkpoint, tokenizer, self.gold.texts)
         documents = tokenized(checkpoint, tokenizer, joined(self.gold.texts))
         runs = tuple(runner.run(sentences, batching, f"{variant.name}, {name}") for name, batching in COMPOSITIONS)

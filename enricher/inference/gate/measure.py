@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from enricher.inference.gate.gold import GoldText
-    from enricher.inference.gate.runs import Run
+    from enricher.inference.gate.runs import VariantRun
     from enricher.records import Float32Array, Int32Array
 
 LENGTH_EDGES_TOKENS = (16, 32, 64, 128, 256, 512, 1024)
@@ -59,8 +59,8 @@ def compare(
     name: Literal["sentences", "documents"],
     gold: Sequence[GoldText],
     lengths_tokens: Int32Array,
-    reference: Run,
-    reduced: Run,
+    reference: VariantRun,
+    reduced: VariantRun,
 ) -> Comparison:
     """All figures of one set of texts; entities of labels that the gold set does not have are left out of F1."""
     expected = [text.entities for text in gold]
@@ -88,7 +88,7 @@ def compare(
     )
 
 
-def composition(name: str, variant: str, gold: Sequence[GoldText], alone: Run, other: Run) -> Composition:
+def composition(name: str, variant: str, gold: Sequence[GoldText], alone: VariantRun, other: VariantRun) -> Composition:
     """What differs when the same windows share batches in another way."""
     expected = [text.entities for text in gold]
     counts = total(count_by_text(_known(other, set(labels_of(expected))), expected))
@@ -115,12 +115,12 @@ def agreement(counts: Counts) -> Agreement:
     )
 
 
-def _known(run: Run, labels: set[str]) -> list[list[EntitySpan]]:
+def _known(run: VariantRun, labels: set[str]) -> list[list[EntitySpan]]:
     """The gold set cannot say whether entities of other labels are right."""
     return [[span for span in spans if span.label in labels] for spans in run.entities]
 
 
-def _equal(reference: Run, other: Run) -> float:
+def _equal(reference: VariantRun, other: VariantRun) -> float:
     return float((reference.labels == other.labels).mean()) if len(reference.labels) else 1.0
 
 

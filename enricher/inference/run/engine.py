@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from enricher.errors import ModelError
-from enricher.inference.device.opening import open_session
 from enricher.inference.device.session import SESSION_ERRORS
 from enricher.inference.run.memory import OUT_OF_MEMORY, Turns, in_halves, is_out_of_memory, joined, ran_out
 from enricher.records import Batch, BatchResult, Partition, RawRecord, RunLabels, Ticket, Window, WindowFailure
@@ -67,13 +66,7 @@ class OnnxEngine:
         self._concurrency = concurrency
         self._max_window_tokens = model.checkpoint.max_window_tokens
         self._vocabulary = getattr(model.checkpoint.config, "vocab_size", None)
-        self._session = open_session(
-            model.onnx_path,
-            model.variant.runtime,
-            threads_per_run=threads_per_run,
-            concurrency=concurrency,
-            device_id=model.device_id,
-        )
+        self._session = model.open_session(threads_per_run=threads_per_run, concurrency=concurrency)
         self.labels = model.checkpoint.labels
         """Label names by id."""
         self.card = model.card

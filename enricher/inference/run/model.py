@@ -16,6 +16,7 @@ from enricher.errors import ModelError
 from enricher.inference.checkpoint.folder import Checkpoint
 from enricher.inference.checkpoint.links import refuse_outside_links, shared_mode
 from enricher.inference.checkpoint.onnx_folder import OnnxModel, holds_onnx
+from enricher.inference.device.opening import open_session
 from enricher.inference.device.resolution import resolve_device
 from enricher.inference.device.session import PROVIDERS, Device
 from enricher.inference.graph import external
@@ -27,6 +28,7 @@ from enricher.records import ModelCard
 from enricher.runtime.devices import parse_device
 
 if TYPE_CHECKING:
+    from enricher.inference.device.session import Session
     from enricher.inference.graph.variants import Variant
 
 EMBEDDED = "newswire-minilm"
@@ -57,6 +59,16 @@ class PreparedModel:
     def provider(self) -> str:
         """What must run it: one of ONNX Runtime's execution providers, or OpenVINO."""
         return PROVIDERS[self.variant.runtime]
+
+    def open_session(self, *, threads_per_run: int, concurrency: int) -> Session:
+        """Open the graph on its device. Raises ModelError."""
+        return open_session(
+            self.onnx_path,
+            self.variant.runtime,
+            threads_per_run=threads_per_run,
+            concurrency=concurrency,
+            device_id=self.device_id,
+        )
 
 
 def open_model(source: str | Path | None) -> Checkpoint:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from enricher.inference.checkpoint.folder import Checkpoint
     from enricher.records import FieldName, TokenSpans
 
+NO_LIMIT_TOKENS = 1_000_000
+"""More than any text of a gold set or a benchmark has."""
 _WORD = re.compile(r"\S+")
 
 
@@ -98,7 +100,11 @@ class ArticleTokenizer:
     """
 
     def __init__(
-        self, checkpoint: Checkpoint, *, max_article_tokens: int, too_long: Literal["truncate", "dead_letter"]
+        self,
+        checkpoint: Checkpoint,
+        *,
+        max_article_tokens: int = NO_LIMIT_TOKENS,
+        too_long: Literal["truncate", "dead_letter"] = "truncate",
     ) -> None:
         tokenizer = load_tokenizer(checkpoint)
         self._max_article_tokens = max_article_tokens

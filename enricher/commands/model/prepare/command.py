@@ -64,15 +64,15 @@ def model_prepare(
 ) -> None:
     """Make a self-contained folder of a model: files, graph, gate report, digests. A worker runs it by its path."""
     from enricher.inference.device.resolution import resolve_device  # noqa: PLC0415  the same
-    from enricher.inference.gate.runs import tokenizer_of  # noqa: PLC0415  the same
     from enricher.inference.graph.cache import GRAPHS_FOLDER  # noqa: PLC0415  a room that imports ONNX Runtime
     from enricher.inference.run.model import open_model  # noqa: PLC0415  the same
+    from enricher.inference.tokenizer.articles import ArticleTokenizer  # noqa: PLC0415  the same
 
     console = remark_console()
     wish = _Wish(precision, resolve_device(device), parse_device(device).index, read_gold_set(gold), limit_points)
     found = fetched(source, revision)
     original = open_model(source if source == EMBEDDED else found.folder)
-    tokenizer_of(original)  # what cannot run is refused before it is copied, also where no gate will need one
+    ArticleTokenizer(original)  # what cannot run is refused before it is copied, also where no gate will need one
     if out.resolve() == original.folder.resolve():
         message = f"{out} is the source itself: choose another --out"
         raise ModelError(message)

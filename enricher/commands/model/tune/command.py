@@ -118,7 +118,7 @@ def _engines(model: PreparedModel, tokenizer: ArticleTokenizer) -> Callable[[int
 def _tokenizer(model: PreparedModel) -> ArticleTokenizer:
     from enricher.inference.tokenizer.articles import ArticleTokenizer  # noqa: PLC0415  it imports the tokenizer library
 
-    return ArticleTokenizer(model.checkpoint, max_article_tokens=1_000_000, too_long="truncate")
+    return ArticleTokenizer(model.checkpoint)
 
 
 def _window_tokens(model: PreparedModel, tokenizer: ArticleTokenizer) -> int:

@@ -67,7 +67,7 @@ def padded_batches(windows: Iterable[Window], max_tokens: int) -> list[list[Wind
 
 def _news_lengths() -> list[int]:
     """Of the sample articles' windows, as the embedded model's tokenizer counts, cut at 512."""
-    tokenizer = ArticleTokenizer(open_model(None), max_article_tokens=1_000_000, too_long="truncate")
+    tokenizer = ArticleTokenizer(open_model(None))
     cutter = WindowCutter(LONGEST_TOKENS, OVERLAP_TOKENS, tokenizer.specials_before, tokenizer.specials_after)
     articles = [decode_article(line, max_article_chars=1_000_000) for line in ARTICLES.read_bytes().splitlines()]
     lengths: list[int] = []

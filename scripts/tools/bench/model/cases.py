@@ -10,10 +10,9 @@ import numpy as np
 from enricher.app import DEFAULT_BUCKET_EDGES
 from enricher.codec import decode_article
 from enricher.core.batching import BatchRules, LengthBucketScheduler
-from enricher.core.windowing import WindowCutter
 from enricher.errors import InvalidArticle
 from enricher.inference.checkpoint.folder import Checkpoint
-from enricher.inference.run.advice import advice_for
+from enricher.inference.run.advice import advice_for, cutter_for
 from enricher.inference.tokenizer.articles import ArticleTokenizer
 from enricher.records import Partition, RawRecord, Ticket, Window
 from tools import ARTICLES
@@ -74,11 +73,9 @@ def as_they_come(windows: Sequence[Window], batch_tokens: int) -> Batches:
 
 def _windows(checkpoint: Checkpoint) -> list[Window]:
     """All windows of the sample articles, cut as a worker cuts them by default."""
-    tokenizer = ArticleTokenizer(checkpoint, max_article_tokens=1_000_000, too_long="truncate")
+    tokenizer = ArticleTokenizer(checkpoint)
     advice = advice_for(checkpoint.folder, tokenizer.max_window_tokens)
-    cutter = WindowCutter(
-        advice.max_window_tokens, advice.overlap_tokens, tokenizer.specials_before, tokenizer.specials_after
-    )
+    cutter = cutter_for(tokenizer, advice.max_window_tokens, advice.overlap_tokens)
     windows: list[Window] = []
     for number, value in enumerate(ARTICLES.read_bytes().splitlines()):
         article = decode_article(value, max_article_chars=1_000_000)
