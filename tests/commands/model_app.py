@@ -16,7 +16,10 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 from tokenizers.processors import TemplateProcessing
 from typer.testing import CliRunner, Result
 
-from enricher.commands.model import model_check, model_inspect, model_prepare, model_tune
+from enricher.commands.model.check import model_check
+from enricher.commands.model.inspect import model_inspect
+from enricher.commands.model.prepare.command import model_prepare
+from enricher.commands.model.tune.command import model_tune
 
 REFERENCE = Path(__file__).parents[1] / "data" / "reference"
 
