@@ -61,7 +61,7 @@ COMMANDS = {
     },
     "model": {
         "prepare": Command(
-            "enricher.commands.model.prepare.command:model_prepare",
+            "enricher.commands.model.prepare:model_prepare",
             "Make a self-contained folder of a model: files, graph, gate report, digests. A worker runs it by its path.",
         ),
         "check": Command(
@@ -73,7 +73,7 @@ COMMANDS = {
             "Show a model: family, sizes, labels, digest, which precisions this machine runs, and their gate reports.",
         ),
         "tune": Command(
-            "enricher.commands.model.tune.command:model_tune",
+            "enricher.commands.model.tune:model_tune",
             "Measure throughput and batch time over batch size, window length and concurrency; recommend settings.",
         ),
     },

@@ -18,8 +18,8 @@ from typer.testing import CliRunner, Result
 
 from enricher.commands.model.check import model_check
 from enricher.commands.model.inspect import model_inspect
-from enricher.commands.model.prepare.command import model_prepare
-from enricher.commands.model.tune.command import model_tune
+from enricher.commands.model.prepare import model_prepare
+from enricher.commands.model.tune import model_tune
 
 REFERENCE = Path(__file__).parents[1] / "data" / "reference"
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from commands.model_app import run_model, tiny_model
 
+from enricher.commands.model.hub import ALLOWED, fetched
 from enricher.commands.model.manifest import Manifest
-from enricher.commands.model.prepare.hub import ALLOWED, fetched
 from enricher.errors import ModelError
 from enricher.inference.checkpoint.folder import Checkpoint
 from enricher.inference.run.model import prepare
@@ -172,7 +172,7 @@ def test_offline_without_a_copy_the_error_says_what_to_do(tmp_path: Path, monkey
     """No traceback of an HTTP client."""
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    with pytest.raises(ModelError, match=r"cannot be had from the hub: .*hf download someone/model"):
+    with pytest.raises(ModelError, match=r"cannot be fetched from the hub: .*hf download someone/model"):
         fetched("someone/model", None)
 
 

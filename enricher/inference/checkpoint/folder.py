@@ -99,8 +99,9 @@ class Checkpoint:
 
     @property
     def files(self) -> list[Path]:
-        """The configuration, and the files with the weights."""
-        return [self.folder / "config.json", *sorted(set(self._file_of.values()))]
+        """The configuration, and the files with the weights, with their index if there is one."""
+        index = [self.folder / SHARD_INDEX] if is_sharded(self.folder) else []
+        return [self.folder / "config.json", *index, *sorted(set(self._file_of.values()))]
 
     @property
     def first_position(self) -> int:

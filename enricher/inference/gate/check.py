@@ -1,6 +1,6 @@
 """The gate: fp32 (plain and padded) and a reduced variant of one checkpoint over the same gold set -> a report.
 
-Does the steps in order; what each does is in its own file. `keep` puts a report where a worker finds it.
+Does the steps in order; what each does is in its own file.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import onnxruntime as ort
 
-from enricher.inference.checkpoint.gate_report import Binding, Comparison, Composition, GateReport, write_report
+from enricher.inference.checkpoint.gate_report import Binding, Comparison, Composition, GateReport
 from enricher.inference.device.processor import processor_features, processor_name
 from enricher.inference.gate.batches import COMPOSITIONS
 from enricher.inference.gate.gold import GoldSet, joined
@@ -20,13 +20,11 @@ from enricher.inference.gate.measure import compare, composition
 from enricher.inference.gate.runs import Progress, VariantRun, VariantRunner, tokenized
 from enricher.inference.gate.verdict import judge
 from enricher.inference.graph.builder import BUILDER_VERSION
-from enricher.inference.graph.cache import written_to_first
 from enricher.inference.graph.padded import PaddedFloat32
 from enricher.inference.run.model import prepare_variant
 from enricher.inference.tokenizer.articles import ArticleTokenizer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     from enricher.inference.checkpoint.folder import Checkpoint
@@ -105,11 +103,6 @@ class Gate:
             for each in variants
             for (name, _), run in zip(COMPOSITIONS, each.runs, strict=True)
         )
-
-
-def keep(report: GateReport, folders: Sequence[Path]) -> Path:
-    """Write the report into the first of `folders` that can be written. Raises ModelError where none can."""
-    return written_to_first(folders, lambda folder: write_report(folder, report), "the report")
 
 
 def _binding(model: PreparedModel, gold: GoldSet) -> Binding:

@@ -23,7 +23,7 @@ LEAST_REFERENCE_F1 = 0.3
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class GateVerdict:
     """`reasons` of a failure; of a pass, what was looked at."""
 
     passed: bool
@@ -32,7 +32,7 @@ class Verdict:
 
 def judge(
     comparisons: Sequence[Comparison], compositions: Sequence[Composition], variant: str, limit_points: float
-) -> Verdict:
+) -> GateVerdict:
     """The verdict on `variant`. `compositions` holds those of fp32 as well."""
     failures = [
         *(reason for each in comparisons for reason in _blind(each, limit_points)),
@@ -41,8 +41,8 @@ def judge(
         *(reason for each in comparisons for reason in _not_finite(each)),
     ]
     if failures:
-        return Verdict(passed=False, reasons=tuple(failures))
-    return Verdict(passed=True, reasons=tuple(_looked_at(each, limit_points) for each in comparisons))
+        return GateVerdict(passed=False, reasons=tuple(failures))
+    return GateVerdict(passed=True, reasons=tuple(_looked_at(each, limit_points) for each in comparisons))
 
 
 def _blind(comparison: Comparison, limit_points: float) -> Iterator[str]:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from enricher.errors import ModelError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
 MODEL_FILE = "model.onnx"
 GRAPHS_FOLDER = "graphs"
@@ -109,21 +109,3 @@ def _temporary_folder() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="enricher-model-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
-
-
-def written_to_first(folders: Sequence[Path], write: Callable[[Path], Path], what: str) -> Path:
-    """`write` into the first of `folders` that can be written. Raises ModelError where none can.
-
-    For what is found out about a model: it lies beside it, else in the cache. `what`: for messages, such as "the report".
-    """
-    *others, last = folders
-    for folder in others:
-        try:
-            return write(folder)
-        except OSError as error:
-            _log.warning("%s cannot be written to %s: %s", what, folder, error.strerror)
-    try:
-        last.mkdir(parents=True, exist_ok=True)
-        return write(last)
-    except OSError as error:
-        raise ModelError(f"{what} cannot be written: {error}. Choose another cache (model.cache_dir).") from error
