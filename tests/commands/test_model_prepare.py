@@ -99,7 +99,7 @@ def test_a_link_out_of_the_folder_is_refused_and_nothing_is_copied(source: Path,
     (source / "LICENSE").symlink_to(tmp_path / "secret")
     result = run_model("prepare", source, "--out", tmp_path / "out", "--device", "cpu", cache_dir=tmp_path / "cache")
     assert isinstance(result.exception, ModelError)
-    assert "LICENSE is a link to a file outside of the model's folder" in str(result.exception)
+    assert "LICENSE is a link to a file outside the model's folder" in str(result.exception)
     assert not (tmp_path / "out").exists()
 
 

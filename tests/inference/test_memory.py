@@ -142,7 +142,7 @@ def test_warming_up_and_probing_go_on_in_parts_too(
     monkeypatch.setattr(short, "_shapes", lambda *_: [short._padding(16, 16)])
     short.warm_up()
     assert short.probe(16, batch_tokens=256) > 0
-    assert "out of memory: of 16 windows at once only 64 tokens fit" in caplog.text
+    assert "out of memory: a batch of 16 windows does not fit, one of 64 tokens does" in caplog.text
 
 
 def test_a_window_that_ran_out_of_memory_is_tried_again_without_the_other_threads(

@@ -135,7 +135,7 @@ def test_a_tokenizer_that_does_not_load_is_refused_with_the_way_out(tmp_path: Pa
     """A SentencePiece model needs a library that is not here; what transformers says of it is about another."""
     folder = Path(shutil.copytree(REFERENCE / "xlm-roberta", tmp_path / "model"))
     (folder / "sentencepiece.bpe.model").write_bytes(b"model")
-    with pytest.raises(ModelError, match=r"There is no tokenizer\.json; where this tokenizer loads, .*save_pretrained"):
+    with pytest.raises(ModelError, match=r"There is no tokenizer\.json; on a machine that loads this tokenizer, .*save_pretrained"):
         ArticleTokenizer(Checkpoint.open(folder), max_article_tokens=100, too_long="truncate")
 
 

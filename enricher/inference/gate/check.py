@@ -1,6 +1,6 @@
-"""The gate: fp32 (plain and padded) and a reduced variant of one checkpoint over the same gold set -> a report.
+"""The quality gate: padded fp32 and a reduced variant of one checkpoint over the same gold set -> a report.
 
-Does the steps in order; what each does is in its own file.
+Runs the steps in order; each step has its own file.
 """
 
 from __future__ import annotations
@@ -34,33 +34,33 @@ if TYPE_CHECKING:
     from enricher.records import Int32Array
 
 _USUAL = 1
-"""Which of COMPOSITIONS F1 is measured in: the one nearest to a worker's own."""
+"""The index in COMPOSITIONS of the batches for F1: those nearest to a worker's."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Measured:
-    """What one variant says about the gold set: a run for each of COMPOSITIONS, and one on documents."""
+    """The answers of one variant on the gold set: a run for each of COMPOSITIONS, and one on documents."""
 
     model: PreparedModel
     runs: tuple[VariantRun, ...]
     documents: VariantRun
     lengths_tokens: tuple[Int32Array, Int32Array]
-    """Of sentences and of documents, `int32 [texts]` each."""
+    """Lengths of sentences and of documents, `int32 [texts]` each."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """What a variant is measured with. `cache_dir` takes the graphs; `progress` is called from the thread that checks."""
+    """Measures and judges variants. Graphs are kept in `cache_dir`; `progress` is called from the checking thread."""
 
     gold: GoldSet
     limit_points: float
     cache_dir: Path
     progress: Progress
     device_id: int = 0
-    """On which GPU, where there are several."""
+    """The number of the GPU."""
 
     def reference(self, checkpoint: Checkpoint, device: Device) -> Measured:
-        """What fp32 says. Worth keeping where several variants of one model are checked."""
+        """The answers of fp32, which checks of several variants of one model can share."""
         return self.measured(checkpoint, PaddedFloat32(runtime=device), device)
 
     def check(

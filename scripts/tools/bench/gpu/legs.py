@@ -29,7 +29,7 @@ Batches = list[list[Window]]
 
 @dataclass(frozen=True, slots=True)
 class Leg:
-    """One way to run batches; `run` may be called from several threads at once if `threads` says so."""
+    """One way to run batches; several threads may call `run` at once if `threads` is true."""
 
     name: str
     batching: Callable[[Sequence[Window], int], Batches]
@@ -40,7 +40,7 @@ class Leg:
 
 
 def packed_leg(checkpoint: Checkpoint, scratch: Path, *, dry: bool) -> Leg:
-    """Ours. Where there is no GPU, its graph and its arrays are made, and the padded float32 variant runs in its place."""
+    """Ours. In a dry run its graph and arrays are made, and the padded float32 variant runs instead."""
     variant = PackedFloat16()
     path = prepare_variant(checkpoint, variant, "cuda", cache_dir=scratch / "cache").onnx_path
     if not dry:
@@ -92,7 +92,7 @@ def stock_graph(checkpoint: Checkpoint, scratch: Path, *, half: bool) -> Path:
     fused = model.get_fused_operator_statistics()
     assert checkpoint.config.layers == fused["Attention"], f"the optimizer missed attention: {fused}"
     if half:
-        # The optimizer's own method infers shapes first, which needs no more than 2 GB of model and is not needed here.
+        # The optimizer's own method infers shapes first, which fails above 2 GB and is not needed here.
         model.model = float16.convert_float_to_float16(model.model, keep_io_types=False, disable_shape_infer=True)
     model.save_model_to_file(str(target / "model.onnx"), use_external_data_format=True)
     logging.disable(logging.NOTSET)
