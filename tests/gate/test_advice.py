@@ -1,4 +1,4 @@
-"""`enricher.json`: what is known to suit a model."""
+"""`enricher.json`: the windows and batches that suit a model."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_without_a_file_there_are_defaults_within_what_the_model_takes(tmp_path:
     assert Advice(160, 40) == advice_for(tmp_path, 160)
 
 
-def test_an_overlap_that_nobody_chose_suits_short_windows(tmp_path: Path) -> None:
+def test_the_default_overlap_suits_short_windows(tmp_path: Path) -> None:
     """A model of 128 positions, or whose tokenizer says so, starts without further settings."""
     assert Advice(128, 32) == advice_for(tmp_path, 128)
     assert Advice(100, 25) == advice_for(write(tmp_path, max_window_tokens=100), 512)
@@ -43,7 +43,7 @@ def test_what_tuning_recommends_can_be_kept_with_the_model(tmp_path: Path) -> No
 
 
 def test_windows_that_hold_no_text_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two tokens are what stands around a window; the first article would end the worker."""
+    """Two tokens are the special ones of a window; the first article would end the worker."""
     folder = write(tiny_model(tmp_path / "model"), max_window_tokens=2)
     monkeypatch.setenv("ENRICHER_MODEL__SOURCE", str(folder))
     monkeypatch.setenv("ENRICHER_MODEL__PRECISION", "fp32")
@@ -64,6 +64,6 @@ def test_windows_that_hold_no_text_are_refused(tmp_path: Path, monkeypatch: pyte
     ],
 )
 def test_a_malformed_file_is_refused_with_the_reason(tmp_path: Path, values: dict[str, object], problem: str) -> None:
-    """Not ignored: somebody meant something by it."""
+    """It is not ignored, because its author wanted it to have an effect."""
     with pytest.raises(ModelError, match=problem):
         advice_for(write(tmp_path, **values), 512)

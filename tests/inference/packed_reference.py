@@ -30,13 +30,9 @@ Array = npt.NDArray[Any]
 class PackedCudaFloat32(PackedFloat16):
     """The same graph in float32, to compare with."""
 
+    name = "packed-cuda-fp32"
     precision = "fp32"
     reduced = False
-
-    @property
-    def name(self) -> str:
-        """Its own place in the cache: `packed-fp32` is another variant, for CPUs."""
-        return "packed-cuda-fp32"
 
 
 def run(path: Path, outputs: list[str], feeds: dict[str, Array], *, strict_norm: bool = True) -> list[Array]:
@@ -155,8 +151,8 @@ class MatMul(OpRun):
 def _sum_in_type(values: Array) -> Array:
     """Over the last axis, kept; every intermediate sum is rounded to the type."""
     width = values.shape[-1]
-    room = (1 << (width - 1).bit_length()) - width
-    parts = np.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, room)])
+    padding = (1 << (width - 1).bit_length()) - width
+    parts = np.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, padding)])
     parts = parts.reshape(*parts.shape[:-1], -1, min(4, parts.shape[-1]))
     sums = parts[..., 0]
     for index in range(1, parts.shape[-1]):

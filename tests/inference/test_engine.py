@@ -134,7 +134,7 @@ class _JunkAtPadding:
 
 
 def test_what_stands_at_padding_is_no_windows(tmp_path: Path, window: MakeWindow) -> None:
-    """Scores that are not finite there fail nobody, and every window has the labels that it has alone."""
+    """Scores that are not finite there fail no window, and every window has the labels that it has alone."""
     model = prepare_variant(Checkpoint.open(REFERENCE / "bert"), PaddedFloat32(), "cpu", cache_dir=tmp_path)
     engine = OnnxEngine(model, threads_per_run=1, pad_id=0)
     windows = [window([2, 10, 3]), window([2, 10, 11, 12, 13, 3]), window([2, 3])]
@@ -189,7 +189,7 @@ def test_warming_up_takes_no_more_threads_than_threads(
 def test_a_thread_is_opened_with_a_run_in_its_own_thread(
     embedded: PreparedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A device that fails then says so at the first batch, where somebody listens."""
+    """A device that fails here fails again at the first batch, which reports it."""
     engine = OnnxEngine(embedded, threads_per_run=1, pad_id=0)
     session = _Watched(open_session(embedded.onnx_path, "cpu", threads_per_run=1))
     monkeypatch.setattr(engine, "_session", session)

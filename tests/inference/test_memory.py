@@ -61,7 +61,7 @@ class ShortOfMemory:
         self.runs: list[int] = []
 
     def run(self, outputs: Sequence[str], feeds: dict[str, Any]) -> list[npt.NDArray[Any]]:
-        """What the real one answers, if there is room."""
+        """The real session's answer, if memory suffices."""
         self.runs.append(feeds["input_ids"].size)
         if self.runs[-1] > self._max_ids:
             raise self._error
@@ -87,7 +87,7 @@ def labels_of(result: BatchResult) -> list[list[int]]:
 def test_a_batch_that_runs_out_of_memory_is_answered_in_full_by_parts(
     embedded: PreparedModel, engine: OnnxEngine, window: MakeWindow, error: Exception
 ) -> None:
-    """Eight windows of ten tokens, and room for 25: four runs of two, the same labels, and what did fit is told."""
+    """Eight windows of ten tokens, and memory for 25: four runs of two, equal labels, and a warning that says what fits."""
     windows = [window([101, *range(1000 + first, 1008 + first), 102]) for first in range(8)]
     short, session = short_of_memory(embedded, 25, error)
     result = short.run(Batch(tuple(windows)))

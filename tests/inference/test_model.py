@@ -84,7 +84,7 @@ def test_a_full_disk_is_a_model_error_and_leaves_nothing(tmp_path: Path, monkeyp
 
 
 def test_a_graph_of_which_a_part_was_removed_is_built_again(tmp_path: Path) -> None:
-    """As by who removes what nobody has used for a while."""
+    """For example by a clean-up of unused files."""
     path = _prepare(tmp_path).onnx_path
     path.unlink()
     assert path == _prepare(tmp_path).onnx_path
@@ -118,7 +118,7 @@ def test_a_graph_is_as_private_as_its_model(tmp_path: Path, name: str) -> None:
 
 
 def test_two_at_once_get_the_same_complete_graph(tmp_path: Path) -> None:
-    """Whoever is second takes what the first put there."""
+    """The second takes what the first has built."""
     with ThreadPoolExecutor(4) as pool:
         paths = {each.onnx_path for each in pool.map(lambda _: _prepare(tmp_path), range(4))}
     (path,) = paths

@@ -1,4 +1,4 @@
-"""The packed variant on a real GPU. Not run by whoever has none: nothing here has a CPU in its place."""
+"""The packed variant on a real GPU; skipped without one."""
 
 from __future__ import annotations
 

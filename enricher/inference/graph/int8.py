@@ -30,13 +30,9 @@ INT8_FLAGS = frozenset({"avx512_vnni", "avx_vnni", "amx_int8"})
 class PaddedInt8(PaddedFloat32):
     """See the module. Implements `variants.Variant`."""
 
+    name = "padded-int8"
     precision = "int8"
     reduced = True
-
-    @property
-    def name(self) -> str:
-        """`padded-int8`."""
-        return "padded-int8"
 
     def problem(self) -> str | None:
         """The processor has no int8 products, or the system does not say whether it has."""

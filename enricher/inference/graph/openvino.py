@@ -28,12 +28,8 @@ if TYPE_CHECKING:
 class OpenVinoFloat32(PaddedFloat32):
     """float32 by OpenVINO: a tenth to a quarter faster than ONNX Runtime. Implements `variants.Variant`."""
 
+    name = "openvino-fp32"
     runtime: Runtime = "openvino-fp32"
-
-    @property
-    def name(self) -> str:
-        """`openvino-fp32`."""
-        return "openvino-fp32"
 
     def problem(self) -> str | None:
         """OpenVINO is missing, or cannot compute in that precision on this processor."""
@@ -58,14 +54,10 @@ class OpenVinoFloat32(PaddedFloat32):
 class OpenVinoBfloat16(OpenVinoFloat32):
     """bfloat16 by OpenVINO. Implements `variants.Variant`. Its graph is a copy of the float32 one."""
 
+    name = "openvino-bf16"
     precision = "bf16"
     reduced = True
     runtime: Runtime = "openvino-bf16"
-
-    @property
-    def name(self) -> str:
-        """`openvino-bf16`."""
-        return "openvino-bf16"
 
     def step_tokens(self, length_tokens: int) -> int:
         """16 for every length, the fastest step with AMX.

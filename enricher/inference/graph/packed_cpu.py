@@ -30,12 +30,8 @@ if TYPE_CHECKING:
 class PackedFloat32(PaddedFloat32):
     """See the module. Implements `variants.Variant`."""
 
+    name = "packed-fp32"
     token_dimensions: ClassVar[tuple[str, ...]] = ("tokens",)
-
-    @property
-    def name(self) -> str:
-        """`packed-fp32`."""
-        return "packed-fp32"
 
     def declare_inputs(self, writer: OnnxWriter) -> None:
         """The five inputs."""

@@ -38,16 +38,12 @@ FlashAttention splits windows into blocks of 64 or 128 queries, and a block beyo
 class PackedFloat16:
     """See the module. Implements `variants.Variant`."""
 
+    name = "packed-fp16"
     precision = "fp16"
     reduced = True
     runtime: Runtime = "cuda"
     packs = True
     token_dimensions = ("tokens",)
-
-    @property
-    def name(self) -> str:
-        """`packed-fp16`."""
-        return "packed-fp16"
 
     def problem(self) -> str | None:
         """CUDA does not work here."""

@@ -26,17 +26,13 @@ if TYPE_CHECKING:
 class PaddedFloat32:
     """See the module. Implements `variants.Variant`."""
 
+    name = "padded-fp32"
     precision = "fp32"
     reduced = False
     runtime: Runtime = "cpu"
     """`cuda` for the same variant on a GPU. Nothing else differs, so both share a graph."""
     packs: ClassVar[bool] = False
     token_dimensions: ClassVar[tuple[str, ...]] = ("batch", "length")
-
-    @property
-    def name(self) -> str:
-        """`padded-fp32`."""
-        return "padded-fp32"
 
     def problem(self) -> str | None:
         """None: it runs wherever ONNX Runtime runs."""

@@ -28,7 +28,7 @@ class OtherInt8(PaddedInt8):
     last_layers_in_float32: int = 0
 
     @property
-    def name(self) -> str:
+    def name(self) -> str:  # type: ignore[override]
         """`padded-int8` and the options."""
         parts = ["padded-int8", *([] if self.per_channel else ["per-tensor"]), *(f"no-{part}" for part in self.exclude)]
         return "-".join(
