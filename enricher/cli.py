@@ -1,62 +1,67 @@
-"""The command line: which commands there are, logging, exit codes. What a command does is in its own room."""
+"""The command line: options before the command, logging, exit codes. The commands are in `enricher.commands`.
+
+Imports little: a command's module is imported when the command is called, so `enricher --help` and completion are quick.
+"""
 
 from __future__ import annotations
 
 import errno
-import logging
 import os
 import signal
 import sys
-from importlib.metadata import version
+from collections.abc import Iterator
+from contextlib import contextmanager
 from io import TextIOWrapper
-from typing import Annotated
+from pkgutil import resolve_name
+from typing import Annotated, Any
 
-# The first process of a container ignores signals that it has no handler for, and importing takes a second.
+# The kernel drops signals to process 1 (a container's first) that have no handler; a command installs its own later.
 if os.getpid() == 1:
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
-# Meanwhile Ctrl-C has nothing to end in good order, and a trace through imports tells nobody anything.
-if interruptible := signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-    signal.signal(signal.SIGINT, lambda *_: os._exit(130))
 
-# Read by the tokenizer library when it is loaded: our own threads share the work, its thread pool would fight them.
+# The tokenizer library reads this when it is loaded: our worker threads tokenize, and its own thread pool would compete.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
-import typer
 
-from enricher.commands.console import reader_gone
-from enricher.commands.doctor import doctor
-from enricher.commands.enrich import enrich
-from enricher.commands.lag import lag
-from enricher.commands.model import model_check, model_inspect, model_prepare, model_tune
-from enricher.commands.publish import publish
-from enricher.commands.run import run
-from enricher.commands.scaler import scaler
-from enricher.commands.settings import show_settings
-from enricher.commands.tail import tail
-from enricher.commands.topics import topics_create
-from enricher.commands.verify import verify
-from enricher.errors import FatalError
-from enricher.files.sink import abandon
-from enricher.telemetry import logs
+@contextmanager
+def _exiting_on_ctrl_c() -> Iterator[None]:
+    """While modules load, Ctrl-C ends the process at once: there is nothing to clean up, and no traceback to read."""
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    signal.signal(signal.SIGINT, lambda *_: os._exit(130))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+with _exiting_on_ctrl_c():
+    import logging
+
+    import typer
+    from typer.core import TyperCommand, TyperGroup
+    from typer.main import get_command
+
+    from enricher.commands import COMMANDS, Command
+    from enricher.errors import FatalError
+    from enricher.telemetry import logs
 
 log = logging.getLogger("enricher")
-
-if interruptible:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 EXIT_CODES = {
     0: "done, or stopped on request",
     1: "a bug, or an input or output that cannot be used",
     2: "settings or usage",
     3: "the model or its device",
-    4: "the broker refuses (a right, a topic, a password), or does not answer",
+    4: "the broker refuses (a right, a topic, a password) or does not answer",
     5: "fenced by a newer process of the same name",
-    6: "the broker is not there, or did not come back (run)",
-    7: "no progress (the watchdog's)",
-    8: "what was promised does not hold (verify)",
-    9: "further behind than asked (lag)",
-    10: "lines that could not be enriched: all, or with --strict any (enrich)",
-    130: "ended by Ctrl-C before it was done (143: by SIGTERM)",
+    6: "the broker is not reachable, or did not come back (run)",
+    7: "no progress (the watchdog ended the process)",
+    8: "the exactly-once promise does not hold (verify)",
+    9: "further behind than allowed (lag)",
+    10: "lines could not be enriched: all of them, or with --strict any (enrich)",
+    130: "ended by Ctrl-C before the work was done (143: by SIGTERM)",
 }
 _EPILOG = "Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items()) + "."
 _HELP = (
@@ -65,36 +70,50 @@ _HELP = (
     "`enricher settings` lists them."
 )
 
+
+class _LazyCommand(TyperCommand):
+    """Stands for a command in its group's help; the command itself is imported when it is called or completed."""
+
+    def __init__(self, name: str, entry: Command) -> None:
+        super().__init__(name, help=entry.summary)
+        self._target = entry.target
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:  # noqa: ANN401  classes of typer that it does not export
+        with _exiting_on_ctrl_c():
+            function = resolve_name(self._target)
+        alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+        alone.command(self.name)(function)
+        return get_command(alone).make_context(info_name, args, parent, **extra)
+
+
+class _LazyGroup(TyperGroup):
+    """A group of the commands that `COMMANDS` has under its name, before those that are registered with typer."""
+
+    def __init__(self, *, name: str, commands: dict[str, Any], **settings: Any) -> None:  # noqa: ANN401  typer's own arguments
+        lazy = {key: _LazyCommand(key, entry) for key, entry in COMMANDS[name].items()}
+        super().__init__(name=name, commands={**lazy, **commands}, **settings)
+
+
 app = typer.Typer(
     name="enricher",
     help=_HELP,
     epilog=_EPILOG,
+    cls=_LazyGroup,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-topics = typer.Typer(help="The topics that a worker needs.", no_args_is_help=True)
-app.add_typer(topics, name="topics")
-models = typer.Typer(help="Models: prepare a folder, check a precision, look inside, tune.", no_args_is_help=True)
-app.add_typer(models, name="model")
-app.command("run")(run)
-app.command("enrich")(enrich)
-app.command("publish")(publish)
-app.command("tail")(tail)
-app.command("verify")(verify)
-app.command("lag")(lag)
-app.command("scaler")(scaler)
-app.command("doctor")(doctor)
-app.command("settings")(show_settings)
-topics.command("create")(topics_create)
-models.command("prepare")(model_prepare)
-models.command("check")(model_check)
-models.command("inspect")(model_inspect)
-models.command("tune")(model_tune)
+for _name, _help in (
+    ("topics", "Create the topics that a worker needs."),
+    ("model", "Prepare a model folder, check a precision, look inside a model, tune batches."),
+):
+    app.add_typer(typer.Typer(), name=_name, help=_help, cls=_LazyGroup, no_args_is_help=True)
 
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001  typer calls it so
     if wanted:
+        from importlib.metadata import version  # noqa: PLC0415  40 ms that --help need not wait for
+
         sys.stdout.write(f"enricher {version('enricher')}\n")
         raise typer.Exit
 
@@ -102,8 +121,8 @@ def _print_version(wanted: bool) -> None:  # noqa: FBT001  typer calls it so
 @app.callback()
 def _options(
     *,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say more about what happens inside.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Warnings and errors only.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log at debug level too.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log warnings and errors only.")] = False,
     _version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
@@ -112,7 +131,7 @@ def _options(
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logs.TextLines())
     logging.basicConfig(level=level, handlers=[handler])
-    # The client repeats itself while a broker is away; its last word is in our own errors anyway.
+    # The client repeats itself while a broker is away; our own errors carry its latest reason.
     logging.getLogger("librdkafka").setLevel(logging.DEBUG if verbose else logging.ERROR)
     for noisy in ("httpx", "transformers", "urllib3"):
         logging.getLogger(noisy).setLevel(logging.ERROR)
@@ -125,7 +144,7 @@ def main() -> None:
         _run()
     except FatalError as error:
         if error.exit_code:
-            _tell_end(error)
+            _log_end(error)
         sys.exit(error.exit_code)
     except Exception:
         if not logs.is_json():
@@ -134,8 +153,8 @@ def main() -> None:
         sys.exit(1)
 
 
-def _tell_end(error: FatalError) -> None:
-    """The last line: for who reads a terminal, or in the form of the log where that is read by machines."""
+def _log_end(error: FatalError) -> None:
+    """The last line: plain text for a terminal, a line of JSON where the log is JSON."""
     if logs.is_json():
         log.error("ending with code %d: %s", error.exit_code, error)
     else:
@@ -143,25 +162,24 @@ def _tell_end(error: FatalError) -> None:
 
 
 def _run() -> None:
-    """The command, and what it wrote. Raises FatalError where that cannot be written."""
+    """Run the command and flush its output. Raises FatalError if the output cannot be written."""
     try:
         try:
             app()
         finally:
             sys.stdout.flush()
     except OSError as error:
-        if error.errno == errno.EPIPE:
-            raise reader_gone() from error
-        if error.errno == errno.ENOSPC:
-            abandon(sys.stdout.buffer)
-            raise FatalError(f"cannot write the output: {error.strerror}") from error
-        raise
+        if error.errno not in {errno.EPIPE, errno.ENOSPC}:
+            raise
+        from enricher.files.sink import output_error  # noqa: PLC0415  --help need not wait for it
+
+        raise output_error(sys.stdout.buffer, error) from error
 
 
 def _prepare_streams() -> None:
-    """A stream that is closed (`>&-`) is one to nowhere, or the next file that is opened would get its number.
+    """Open what the caller closed (`>&-`) on the null device, or the next file opened would take its number.
 
-    What the encoding of the output does not have is written as an escape, as standard error does.
+    Characters that the output's encoding lacks are written as escapes, as Python does on standard error.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:

@@ -21,10 +21,12 @@ A room maps foreign errors (`KafkaException`, ONNX Runtime's) to these at its bo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-from enricher.records import Ticket
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from enricher.records import Ticket
 
 
 class EnricherError(Exception):

@@ -15,7 +15,7 @@ from enricher.core.batching import BatchRules, LengthBucketScheduler
 from enricher.core.decoding import LabelScheme
 from enricher.core.packing import ArrivalScheduler
 from enricher.files import LineSink, LineSource
-from enricher.inference.run.device import available_cores
+from enricher.inference.device.cores import available_cores
 from enricher.inference.tokenizer.articles import ArticleTokenizer
 from enricher.kafka.client import KafkaConfig
 from enricher.kafka.rivals import LOOK_S, Rivals

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 
 from enricher.core.batching import BatchRules
 from enricher.core.windowing import WindowCutter
-from enricher.errors import SettingsError
-from enricher.inference.graph.variants import Runtime
-from enricher.inference.run.advice import Advice, advice_for
-from enricher.inference.run.device import default_concurrency
+from enricher.inference.device.cores import default_concurrency
+from enricher.inference.device.session import Runtime
+from enricher.inference.run.advice import Advice, advice_for, cutter_for
 from enricher.inference.run.engine import OnnxEngine
 from enricher.inference.run.model import PreparedModel, prepare
 from enricher.inference.run.selection import report_folders
@@ -106,22 +105,9 @@ def _overhead_tokens(batching: BatchingSettings, advice: Advice) -> int:
 
 def window_cutter(settings: Settings, model: Model) -> WindowCutter:
     """How this model's windows are cut. Raises SettingsError where the model has no such windows."""
-    batching, tokenizer = settings.batching, model.tokenizer
-    length = batching.max_window_tokens or model.advice.max_window_tokens
-    overlap = model.advice.overlap_tokens if batching.overlap_tokens is None else batching.overlap_tokens
-    if length > tokenizer.max_window_tokens:
-        message = f"batching.max_window_tokens is {length}, but the model takes {tokenizer.max_window_tokens} at most"
-        raise SettingsError(message)
-    cutter = WindowCutter(length, overlap, tokenizer.specials_before, tokenizer.specials_after)
-    if cutter.content_tokens < 1:
-        message = (
-            f"a window of {length} tokens has no room for text: it needs more, in settings, enricher.json or the model"
-        )
-        raise SettingsError(message)
-    if overlap > cutter.content_tokens // 2:
-        message = f"batching.overlap_tokens is {overlap}: more than half of a window of {length} tokens"
-        raise SettingsError(message)
-    return cutter
+    batching, advice = settings.batching, model.advice
+    overlap_tokens = advice.overlap_tokens if batching.overlap_tokens is None else batching.overlap_tokens
+    return cutter_for(model.tokenizer, batching.max_window_tokens or advice.max_window_tokens, overlap_tokens)
 
 
 def window_lengths(settings: Settings, model: Model) -> list[int]:

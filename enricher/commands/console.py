@@ -1,6 +1,6 @@
-"""The two streams of a command: data on standard output, progress and remarks on standard error.
+"""The two streams of a command: results on standard output, progress and remarks on standard error.
 
-Colours and moving lines only on a terminal. Nothing about Kafka, models or settings belongs here.
+Colours and live updates appear only on a terminal. Nothing about Kafka, models or settings belongs here.
 """
 
 from __future__ import annotations
@@ -9,66 +9,53 @@ import sys
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import ClassVar, NoReturn, Self
+from typing import NoReturn, Self
 
 from rich.console import Console
 from rich.status import Status
 from rich.table import Table
 
-from enricher.errors import FatalError
-from enricher.files.sink import abandon
+from enricher.files.sink import output_error
 
 _LINE_EVERY_S = 5.0
 _DRAW_EVERY_S = 0.2
 _WIDE = 120
-"""Columns of a table that goes to a file or a pipe, where nobody tells how wide it is."""
-
-
-class ReaderGone(FatalError):
-    """The reader of our output has gone (`| head`): it has seen enough, so this is a clean end."""
-
-    exit_code: ClassVar[int] = 0
+"""Columns of a table in a file or a pipe, which have no width."""
 
 
 class _DataConsole(Console):
     def on_broken_pipe(self) -> NoReturn:
-        """Rich's own would end the process with code 1."""
-        raise reader_gone()
+        """Rich would end the process with exit code 1."""
+        raise output_error(sys.stdout.buffer, BrokenPipeError())
 
 
 def data_console() -> Console:
-    """For results."""
+    """The console for results."""
     return _DataConsole(highlight=False, width=None if sys.stdout.isatty() else _WIDE)
 
 
 def remark_console() -> Console:
-    """For progress and remarks."""
+    """The console for progress and remarks."""
     return Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 def remark_table(table: Table) -> None:
-    """A table among the remarks; as wide as it needs where nobody tells how wide a line may be."""
+    """Print a table on standard error."""
     width = None if sys.stderr.isatty() else _WIDE
     Console(stderr=True, highlight=False, width=width).print(table)
 
 
 def write_line(line: bytes) -> None:
-    """One line of machine-readable data, at once. Raises ReaderGone."""
+    """Write and flush one line of machine-readable data. Raises OutputClosed if its reader has gone."""
     try:
         sys.stdout.buffer.write(line + b"\n")
         sys.stdout.buffer.flush()
-    except BrokenPipeError as error:
-        raise reader_gone() from error
-
-
-def reader_gone() -> ReaderGone:
-    """What to raise; sends what is still buffered to nowhere, or closing the stream would fail again at exit."""
-    abandon(sys.stdout.buffer)
-    return ReaderGone("the reader of the output has gone")
+    except OSError as error:
+        raise output_error(sys.stdout.buffer, error) from error
 
 
 class Ticker:
-    """Shows how far a command is: a moving line on a terminal, elsewhere a line every few seconds."""
+    """Shows the progress of a command: a live line on a terminal, a line every 5 s elsewhere."""
 
     def __init__(self, console: Console, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._console = console
@@ -78,7 +65,7 @@ class Ticker:
         self._next_s = clock() + self._every_s
 
     def tick(self, text: Callable[[], str]) -> None:
-        """Show `text` if it is time to; may be called often."""
+        """Show `text` if the last line is old enough; may be called often."""
         now_s = self._clock()
         if now_s < self._next_s:
             return

@@ -14,7 +14,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from enricher.app import file_worker, load_model
-from enricher.commands.run import describe, interrupted, progress_lines, repeated, stopped_by_signals
+from enricher.commands.progress import describe, progress_lines, repeated
+from enricher.commands.signals import interrupted, stopped_by_signals
 from enricher.errors import FatalError, NotEnriched, SettingsError
 from enricher.files import STDIN, LineSink, LineSource, partial_name, whole_file
 from enricher.settings import load_settings

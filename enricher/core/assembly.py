@@ -32,8 +32,7 @@ def take(run: RunLabels, scheme: LabelScheme, keep: Keep | None = None) -> None:
         ticket = window.ticket
         if not ticket.live:
             continue
-        shift = start + window.specials_before - window.start
-        owned = slice(window.own_start + shift, window.own_stop + shift)
+        owned = window.owned_tokens(start)
         ticket.answers.append(OwnedLabels(window.own_start, labels[owned], scores[owned]))
         ticket.windows_left -= 1
         if ticket.windows_left == 0:

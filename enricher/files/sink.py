@@ -100,18 +100,18 @@ def _write(stream: BinaryIO, lines: bytes) -> None:
     try:
         stream.write(lines)
         stream.flush()
-    except BrokenPipeError as error:
-        abandon(stream)
-        raise OutputClosed("the reader of the output has gone") from error
     except OSError as error:
-        abandon(stream)
-        raise FatalError(f"cannot write the output: {error.strerror}") from error
+        raise output_error(stream, error) from error
 
 
-def abandon(stream: BinaryIO) -> None:
-    """Send what the stream still buffers to nowhere, or closing it would fail again at exit.
+def output_error(stream: BinaryIO, error: OSError) -> FatalError:
+    """The error to raise where `stream` cannot be written: `OutputClosed` if its reader has gone.
 
-    As Python's signal module documentation advises ("Note on SIGPIPE").
+    Discards what the stream still buffers, or closing it would fail again at exit ("Note on SIGPIPE" in the documentation
+    of Python's signal module).
     """
-    with suppress(UnsupportedOperation), open(os.devnull, "wb") as nowhere:  # noqa: PTH123  a device, not a path of ours
-        os.dup2(nowhere.fileno(), stream.fileno())
+    with suppress(UnsupportedOperation), open(os.devnull, "wb") as null:  # noqa: PTH123  a device, not a path of ours
+        os.dup2(null.fileno(), stream.fileno())
+    if isinstance(error, BrokenPipeError):
+        return OutputClosed("the reader of the output has gone")
+    return FatalError(f"cannot write the output: {error.strerror}")

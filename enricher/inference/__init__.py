@@ -1,10 +1,12 @@
 """Articles to tokens, checkpoints to ONNX graphs, batches of windows to labels.
 
-Knows nothing of Kafka, settings or articles' fate. No error of ONNX Runtime, tokenizers or safetensors leaves it unmapped.
+Knows nothing of Kafka, settings or what becomes of an article. No error of ONNX Runtime, tokenizers or safetensors leaves
+this package unmapped. Imports go up this list only:
 
-    checkpoint/  a model's folder as it lies on disk
+    checkpoint/  a model's folder on disk: configuration, labels, weights, digest, gate reports
+    device/      which device, how many cores, sessions on it
     tokenizer/   article texts -> token ids and character spans
     graph/       checkpoint -> ONNX graph, in one of several variants
-    run/         device, sessions, and the engine that turns batches into labels
-    gate/        what a reduced precision must pass before it may serve
+    run/         which variant serves, and the engine that turns batches into labels
+    gate/        the check that a reduced precision loses no quality
 """

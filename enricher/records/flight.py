@@ -88,6 +88,11 @@ class Window:
         """Tokens of the window, special tokens included."""
         return len(self.ids)
 
+    def owned_tokens(self, first: int) -> slice:
+        """The tokens that the window owns, in an array where the window's first token is at index `first`."""
+        shift = first + self.specials_before - self.start
+        return slice(self.own_start + shift, self.own_stop + shift)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:

@@ -1,4 +1,4 @@
-"""The commands about models by themselves, and a small folder of a model to try them on."""
+"""The commands about models as an app, and a small model to run them on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 from tokenizers.processors import TemplateProcessing
 from typer.testing import CliRunner, Result
 
-from enricher.commands.model import model_check, model_inspect, model_prepare, model_tune
+from enricher.commands.model.check import model_check
+from enricher.commands.model.inspect import model_inspect
+from enricher.commands.model.prepare import model_prepare
+from enricher.commands.model.tune import model_tune
 
 REFERENCE = Path(__file__).parents[1] / "data" / "reference"
 
@@ -31,7 +34,7 @@ for name, command in (
 
 
 def run_model(*arguments: str | Path, cache_dir: Path, env: Mapping[str, str] | None = None) -> Result:
-    """Run a command; an error of ours is the result's `exception`."""
+    """Run a command; its FatalError is the result's `exception`."""
     environment = {"ENRICHER_MODEL__CACHE_DIR": str(cache_dir), **(env or {})}
     return CliRunner().invoke(app, [str(argument) for argument in arguments], env=environment)
 

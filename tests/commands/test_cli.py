@@ -1,14 +1,21 @@
-"""The command line as a shell sees it: its streams closed, full or of an old encoding, and Ctrl-C while it loads."""
+"""The command line as a shell sees it: closed or full streams, an old encoding, Ctrl-C while it loads, help, completion."""
 
 from __future__ import annotations
 
+import inspect
+import os
 import subprocess
 import sys
 from pathlib import Path
+from pkgutil import resolve_name
 
 import pytest
+from commands.support import run
+
+from enricher.commands import COMMANDS
 
 ENRICHER = [sys.executable, "-m", "enricher"]
+WORDS = [(name,) if group == "enricher" else (group, name) for group, names in COMMANDS.items() for name in names]
 posix = pytest.mark.skipif(sys.platform == "win32", reason="as a POSIX shell does it")
 
 
@@ -54,3 +61,63 @@ def test_ctrl_c_while_it_loads_ends_it_without_a_word(tmp_path: Path) -> None:
     program = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import enricher.cli"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60, check=False)
     assert (130, b"", b"") == (done.returncode, done.stdout, done.stderr)
+
+
+def test_ctrl_c_while_a_command_s_module_loads_ends_it_without_a_word(tmp_path: Path) -> None:
+    """The modules of a command are loaded when it is called, and may take seconds."""
+    (tmp_path / "pydantic_settings.py").write_text(
+        "import signal, time\nsignal.raise_signal(signal.SIGINT)\ntime.sleep(60)\n", "utf-8"
+    )
+    program = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from enricher.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", program, "settings"], capture_output=True, timeout=60, check=False)
+    assert (130, b"", b"") == (done.returncode, done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize("words", WORDS, ids=" ".join)
+def test_the_summary_of_a_command_is_the_first_paragraph_of_its_docstring(words: tuple[str, ...]) -> None:
+    """The summary stands in the help of the group, which does not import the command."""
+    group, name = ("enricher", *words)[-2:]
+    command = COMMANDS[group][name]
+    first, *_ = inspect.cleandoc(resolve_name(command.target).__doc__).split("\n\n")
+    assert " ".join(first.split()) == command.summary
+
+
+@pytest.mark.parametrize("words", WORDS, ids=" ".join)
+def test_every_command_has_help_and_its_group_tells_of_it(words: tuple[str, ...]) -> None:
+    """`-h` is `--help`, also after a command."""
+    wide = {"COLUMNS": "300", "NO_COLOR": "1"}
+    result = run(*words, "-h", env=wide)
+    assert 0 == result.exit_code
+    assert f"{' '.join(words)} [OPTIONS]" in result.stdout
+    assert words[-1] in run(*words[:-1], "--help", env=wide).stdout
+
+
+def test_help_loads_no_command_and_no_slow_library() -> None:
+    """Or `enricher --help` and completion would take a second."""
+    program = (
+        "import sys; from enricher.cli import app; app(['--help'], standalone_mode=False); "
+        "sys.stderr.write(' '.join(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    loaded = set(done.stderr.split())
+    assert set() == {"confluent_kafka", "numpy", "onnxruntime", "pydantic", "transformers"} & loaded
+    assert {"enricher.commands"} == {module for module in loaded if module.startswith("enricher.commands")}
+
+
+@pytest.mark.parametrize(
+    ("line", "completed"),
+    [("enricher ver", "verify"), ("enricher model in", "inspect"), ("enricher --quiet model check --und", "--undo")],
+)
+def test_the_shell_completes_commands_and_their_options(line: str, completed: str) -> None:
+    """The words of a group from the table, the options of a command from the command itself."""
+    words = line.split()
+    completion = {"_ENRICHER_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
+    done = subprocess.run(
+        [sys.executable, "-c", "from enricher.cli import app; app(prog_name='enricher')"],
+        env=os.environ | completion,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert [completed] == done.stdout.split()

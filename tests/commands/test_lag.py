@@ -15,8 +15,7 @@ from confluent_kafka.admin import AdminClient
 from scaling.topic_side import commit, transaction, write
 from support.topics import Topics
 
-from enricher.commands.lag.limits import Limits
-from enricher.commands.lag.show import age_text, summary
+from enricher.commands.lag import LagLimits, age_text, summary
 from enricher.scaling.backlog import Backlog, PartitionBacklog
 
 pytestmark = pytest.mark.timeout(120)
@@ -220,8 +219,8 @@ def test_a_broker_that_is_not_there_is_told_within_the_bound() -> None:
 def test_an_unknown_age_is_an_alarm_where_an_age_was_asked_for() -> None:
     """A record without a timestamp may be any age."""
     backlog = Backlog("group", "topic", [PartitionBacklog(0, 0, 0, 5, 5, None)], 1)
-    assert Limits(max_age_s=1e9).exceeded(backlog) != []
-    assert Limits(max_lag=5).exceeded(backlog) == []
+    assert LagLimits(max_age_s=1e9).exceeded(backlog) != []
+    assert LagLimits(max_lag=5).exceeded(backlog) == []
     assert "unknown" in summary(backlog)
 
 

@@ -10,12 +10,10 @@ from pathlib import Path
 import pytest
 from commands.model_app import run_model, tiny_model
 
-from enricher.commands.model import arguments
 from enricher.commands.model.pages.gate import gate_page
 from enricher.errors import FatalError, ModelError, SettingsError
+from enricher.inference.checkpoint.gate_report import GateReport
 from enricher.inference.gate.gold import DEFAULT_GOLD
-from enricher.inference.gate.report import GateReport
-from enricher.inference.gate.verdict import DEFAULT_LIMIT_POINTS
 from enricher.inference.graph import catalogue
 from enricher.inference.graph.int8 import PaddedInt8
 from enricher.inference.run.model import EMBEDDED, EMBEDDED_FOLDER
@@ -113,12 +111,6 @@ def test_inspect_tells_what_a_model_is(tmp_path: Path) -> None:
         variant["variant"] for variant in facts["variants"]
     ]
     assert sum(variant["chosen_by_auto"] for variant in facts["variants"]) == 1
-
-
-def test_the_limit_that_help_shows_is_the_gates() -> None:
-    """It is written twice, so that --help need not load the gate."""
-    assert arguments.DEFAULT_LIMIT_POINTS == DEFAULT_LIMIT_POINTS
-    assert arguments.EMBEDDED == EMBEDDED
 
 
 class _Assets(HTMLParser):

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from commands.model_app import run_model, tiny_model
 
+from enricher.commands.model.hub import ALLOWED, fetched
 from enricher.commands.model.manifest import Manifest
-from enricher.commands.model.prepare.hub import ALLOWED, fetched
 from enricher.errors import ModelError
 from enricher.inference.checkpoint.folder import Checkpoint
 from enricher.inference.run.model import prepare
@@ -94,12 +94,12 @@ def test_inspect_shows_the_windows_that_a_worker_cuts(source: Path, tmp_path: Pa
 
 
 def test_a_link_out_of_the_folder_is_refused_and_nothing_is_copied(source: Path, tmp_path: Path) -> None:
-    """Its licence might be somebody's private key, which others could read in what is prepared."""
+    """The link could lead to a private key, which others could read in the prepared folder."""
     (tmp_path / "secret").write_text("PRIVATE KEY")
     (source / "LICENSE").symlink_to(tmp_path / "secret")
     result = run_model("prepare", source, "--out", tmp_path / "out", "--device", "cpu", cache_dir=tmp_path / "cache")
     assert isinstance(result.exception, ModelError)
-    assert "LICENSE is a link to a file outside of the model's folder" in str(result.exception)
+    assert "LICENSE is a link to a file outside the model's folder" in str(result.exception)
     assert not (tmp_path / "out").exists()
 
 
@@ -113,7 +113,7 @@ def test_a_copy_is_not_more_readable_than_the_file(source: Path, tmp_path: Path)
 
 
 def test_only_a_prepared_folder_is_replaced(source: Path, tmp_path: Path) -> None:
-    """What somebody else put there stays, and so does the source."""
+    """Other people's files stay, and so does the source."""
     out = prepared(source, tmp_path / "out")
     prepared(source, out)
     (tmp_path / "photos").mkdir()
@@ -139,7 +139,7 @@ def test_a_precision_that_fails_its_gate_leaves_no_folder(
     assert isinstance(result.exception, ModelError)
     assert "int8 is refused: padded-int8 failed its gate" in str(result.exception)
     assert "padded-int8 failed:\n  - " in result.stderr
-    assert "largest logit" in result.stderr, "all columns, though nobody tells how wide a line may be"
+    assert "largest logit" in result.stderr, "all columns, although the width of a line is unknown"
     assert not out.exists()
 
 
@@ -172,14 +172,14 @@ def test_offline_without_a_copy_the_error_says_what_to_do(tmp_path: Path, monkey
     """No traceback of an HTTP client."""
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    with pytest.raises(ModelError, match=r"cannot be had from the hub: .*hf download someone/model"):
+    with pytest.raises(ModelError, match=r"cannot be fetched from the hub: .*hf download someone/model"):
         fetched("someone/model", None)
 
 
 def test_a_folder_wins_over_a_hub_id_and_a_path_is_never_looked_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A mistyped path must not become a request to somebody else's repository."""
+    """A mistyped path must not become a request to another repository."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "someone" / "model").mkdir(parents=True)
     assert Path("someone/model") == fetched("someone/model", None).folder

@@ -12,9 +12,9 @@ from commands.model_app import run_model, tiny_model
 from commands.test_model_check import assert_self_contained
 
 from enricher.app import batch_rules, load_model
-from enricher.commands.model.tune import command
-from enricher.commands.model.tune.recommend import bucket_edges, overhead_tokens, recommended
-from enricher.commands.model.tune.sweep import Cell, Measurement, Sweep, batch_of
+from enricher.commands.model import tune
+from enricher.commands.model.recommend import bucket_edges, overhead_tokens, recommended
+from enricher.commands.model.sweep import Cell, Measurement, Sweep, batch_of
 from enricher.inference.run.engine import OnnxEngine
 from enricher.inference.run.tuning import Tuning
 from enricher.records import Batch
@@ -159,7 +159,7 @@ def test_what_was_measured_on_a_busy_machine_is_not_put_in_force(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, load: float, option: str | None, *, written: bool
 ) -> None:
     """Unless it is asked for; and nothing is ever written beside the model, which may be the installed package."""
-    monkeypatch.setattr(command, "_load_average", lambda: load)
+    monkeypatch.setattr(tune, "_load_average", lambda: load)
     folder, cache = tiny_model(tmp_path / "tiny"), tmp_path / "cache"
     before = sorted(folder.rglob("*"))
     result = run_model("tune", folder, *QUICK, *filter(None, [option]), cache_dir=cache)
@@ -171,7 +171,7 @@ def test_what_was_measured_on_a_busy_machine_is_not_put_in_force(
 
 def test_a_tuning_can_be_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is beside the model counts again then; a report in the same place stays."""
-    monkeypatch.setattr(command, "_load_average", lambda: 0.0)
+    monkeypatch.setattr(tune, "_load_average", lambda: 0.0)
     folder, cache = tiny_model(tmp_path / "tiny"), tmp_path / "cache"
     run_model("tune", folder, *QUICK, cache_dir=cache)
     (path,) = cache.rglob("tuning-*.json")
@@ -180,4 +180,4 @@ def test_a_tuning_can_be_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     result = run_model("tune", folder, "--undo", cache_dir=cache)
     assert result.exit_code == 0, (result.output, result.exception)
     assert [report] == list(path.parent.iterdir())
-    assert "nothing to take back" in run_model("tune", folder, "--undo", cache_dir=cache).stderr
+    assert "nothing to remove" in run_model("tune", folder, "--undo", cache_dir=cache).stderr

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from commands.support import run
 
-from enricher.commands.run.parent import Wish, command_of, summary_of
+from enricher.commands.run import share
+from enricher.commands.run.parent import RunOptions, command_of, summary_of
 from enricher.commands.run.share import Share
 from enricher.errors import SettingsError
-from enricher.inference.run import device
 from enricher.settings import Settings, load_settings
 
-PLAIN = Wish(until_caught_up=False, summary=None, report_every_s=10.0)
+PLAIN = RunOptions(until_caught_up=False, summary=None, report_every_s=10.0)
 
 
 def share_of(settings: Settings, index: int, count: int) -> tuple[str, int | None, int | None]:
@@ -30,7 +30,7 @@ def share_of(settings: Settings, index: int, count: int) -> tuple[str, int | Non
 @pytest.fixture
 def eight_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine with eight cores and no GPU."""
-    monkeypatch.setattr(device, "available_cores", lambda: 8)
+    monkeypatch.setattr(share, "available_cores", lambda: 8)
     monkeypatch.setenv("ENRICHER_KAFKA__INSTANCE", "worker-7")
     monkeypatch.setenv("ENRICHER_MODEL__DEVICE", "cpu")
 
@@ -54,7 +54,7 @@ def test_what_is_set_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_threads_of_a_gpu_are_not_counted_in_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each process keeps the default of the device."""
     monkeypatch.setenv("ENRICHER_MODEL__DEVICE", "cuda:1")
-    monkeypatch.setattr(device, "resolve_device", lambda _name: "cuda")
+    monkeypatch.setattr(share, "resolve_device", lambda _name: "cuda")
     assert ("worker-7-0", None, 2) == share_of(load_settings(), 0, 2)
 
 
@@ -65,7 +65,7 @@ def test_a_child_is_called_as_its_parent_was(monkeypatch: pytest.MonkeyPatch) ->
         command_of(Share(1, 4), PLAIN)
     )
     monkeypatch.setattr(logging.getLogger(), "level", logging.WARNING)
-    everything = Wish(until_caught_up=True, summary=Path("out") / "counts.json", report_every_s=2.5)
+    everything = RunOptions(until_caught_up=True, summary=Path("out") / "counts.json", report_every_s=2.5)
     wished = command_of(Share(0, 2), everything)
     assert [sys.executable, "-m", "enricher", "--quiet", "run", "--process", "0/2"] == list(wished[:7])
     assert ["--report-every-s", "2.5", "--until-caught-up", "--summary", str(Path("out") / "counts-0.json")] == list(

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from commands.support import run
 
-from enricher.commands.settings.markdown import COMMAND, settings_page
-from enricher.commands.settings.rows import all_rows, masked
+from enricher.commands.settings import COMMAND, all_rows, masked, settings_page
 from enricher.errors import SettingsError
 from enricher.settings import Settings
 

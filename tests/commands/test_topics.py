@@ -13,7 +13,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from enricher.commands.topics.plan import Wanted, plan_topics
+from enricher.commands.topics import Wanted, plan_topics
 from enricher.kafka.admin import TopicView
 
 if TYPE_CHECKING:

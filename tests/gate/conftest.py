@@ -20,35 +20,26 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from enricher.inference.graph.variants import Feeds
-    from enricher.inference.run.device import Session
+    from enricher.inference.device.session import Feeds, Session
 
 SENTENCES = 40
 
 
 @dataclass(frozen=True, slots=True)
 class Twin(PaddedFloat32):
-    """The float32 variant, said to be a reduced one: it loses nothing."""
+    """The float32 variant, declared as reduced: it loses nothing."""
 
+    name = "padded-twin"
     precision = "bf16"
     reduced = True
-
-    @property
-    def name(self) -> str:
-        """Its own place in the cache."""
-        return "padded-twin"
 
 
 @dataclass(frozen=True, slots=True)
 class Damaged(Twin):
     """Weights cut to one bit of mantissa: a variant that loses quality, as a careless quantisation would."""
 
+    name = "padded-damaged"
     precision = "int8"
-
-    @property
-    def name(self) -> str:
-        """Its own place in the cache."""
-        return "padded-damaged"
 
     def finish(self, folder: Path) -> None:
         """Damage the weights."""
@@ -58,13 +49,13 @@ class Damaged(Twin):
 
 
 class NotFinite:
-    """A session on a padded variant that is right in every label, with one logit and one score of each window a NaN."""
+    """A session of a padded variant with all labels right, and a NaN among the logits and scores of each window."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
 
     def run(self, outputs: Sequence[str], feeds: Feeds, /) -> list[npt.NDArray[Any]]:
-        """As the real one, and then the damage."""
+        """The real outputs, damaged."""
         labels, scores, logits = (each.copy() for each in self._session.run(outputs, feeds))
         scores[:, 1], logits[:, 1, 0] = np.nan, np.nan
         return [labels, scores, logits]

@@ -1,4 +1,4 @@
-"""`enricher.json`: what is known to suit a model."""
+"""`enricher.json`: the windows and batches that suit a model."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_without_a_file_there_are_defaults_within_what_the_model_takes(tmp_path:
     assert Advice(160, 40) == advice_for(tmp_path, 160)
 
 
-def test_an_overlap_that_nobody_chose_suits_short_windows(tmp_path: Path) -> None:
+def test_the_default_overlap_suits_short_windows(tmp_path: Path) -> None:
     """A model of 128 positions, or whose tokenizer says so, starts without further settings."""
     assert Advice(128, 32) == advice_for(tmp_path, 128)
     assert Advice(100, 25) == advice_for(write(tmp_path, max_window_tokens=100), 512)
@@ -42,13 +42,13 @@ def test_what_tuning_recommends_can_be_kept_with_the_model(tmp_path: Path) -> No
     assert Advice(64, 16, 512, 2, (64, 128)) == advice_for(folder, 64)
 
 
-def test_windows_without_room_for_text_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two tokens are what stands around a window; the first article would end the worker."""
+def test_windows_that_hold_no_text_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two tokens are the special ones of a window; the first article would end the worker."""
     folder = write(tiny_model(tmp_path / "model"), max_window_tokens=2)
     monkeypatch.setenv("ENRICHER_MODEL__SOURCE", str(folder))
     monkeypatch.setenv("ENRICHER_MODEL__PRECISION", "fp32")
     monkeypatch.setenv("ENRICHER_MODEL__CACHE_DIR", str(tmp_path / "cache"))
-    with pytest.raises(SettingsError, match="a window of 2 tokens has no room for text"):
+    with pytest.raises(SettingsError, match="a window of 2 tokens holds no text"):
         load_model(Settings())
 
 
@@ -59,11 +59,11 @@ def test_windows_without_room_for_text_are_refused(tmp_path: Path, monkeypatch: 
         ({"max_window_tokens": "128"}, "whole numbers"),
         ({"concurrency": 0}, "whole numbers"),
         ({"max_batch_tokens": 1.5}, "whole numbers"),
-        ({"bucket_edges": [64, 32]}, "bucket_edges is a list of whole numbers that grow"),
+        ({"bucket_edges": [64, 32]}, "bucket_edges is a list of increasing whole numbers"),
         ({"bucket_edges": 64}, "bucket_edges"),
     ],
 )
 def test_a_malformed_file_is_refused_with_the_reason(tmp_path: Path, values: dict[str, object], problem: str) -> None:
-    """Not ignored: somebody meant something by it."""
+    """It is not ignored, because its author wanted it to have an effect."""
     with pytest.raises(ModelError, match=problem):
         advice_for(write(tmp_path, **values), 512)

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING
 import pytest
 from gate.conftest import Damaged, NotFinite, Twin
 
+from enricher.commands.model.kept import keep
 from enricher.errors import ModelError
+from enricher.inference.checkpoint.gate_report import GateReport, read_reports, write_report
 from enricher.inference.gate.batches import COMPOSITIONS
-from enricher.inference.gate.check import Gate, Measured, keep
+from enricher.inference.gate.check import Gate, Measured
 from enricher.inference.gate.measure import compare
-from enricher.inference.gate.report import GateReport, read_reports
-from enricher.inference.gate.runs import VariantRunner, tokenized, tokenizer_of
-from enricher.inference.gate.verdict import Verdict, judge
+from enricher.inference.gate.runs import VariantRunner, tokenized
+from enricher.inference.gate.verdict import GateVerdict, judge
 from enricher.inference.run.model import prepare_variant
+from enricher.inference.tokenizer.articles import ArticleTokenizer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -84,7 +86,7 @@ def test_numbers_that_are_not_finite_fail_though_every_label_is_right(
     gate: Gate, embedded: Checkpoint, reference: Measured, twin: GateReport
 ) -> None:
     """A NaN where the label did not need it today is a wrong label tomorrow."""
-    tokens = tokenized(embedded, tokenizer_of(embedded), gate.gold.texts)
+    tokens = tokenized(embedded, ArticleTokenizer(embedded), gate.gold.texts)
     runner = VariantRunner(prepare_variant(embedded, Twin(), "cpu", cache_dir=gate.cache_dir), gate.progress)
     runner._session = NotFinite(runner._session)
     run = runner.run(tokens, COMPOSITIONS[1][1], "")
@@ -108,20 +110,20 @@ def test_progress_is_told_for_every_stage(twin: GateReport, steps: list[tuple[st
 
 def test_a_report_survives_being_written(twin: GateReport, tmp_path: Path) -> None:
     """What is read is what was measured; a broken file is as good as none."""
-    path = keep(twin, [tmp_path / "not" / "there", tmp_path])
+    path = write_report(tmp_path, twin)
     assert [twin] == list(read_reports([tmp_path / "nowhere", tmp_path], "padded-twin"))
     path.write_text('{"passed": true}')
     assert [] == list(read_reports([tmp_path], "padded-twin"))
 
 
-def test_a_report_that_can_be_written_nowhere_is_a_model_error(twin: GateReport, tmp_path: Path) -> None:
-    """In a container that is read-only as a whole."""
+def test_a_report_that_cannot_be_written_is_a_model_error(twin: GateReport, tmp_path: Path) -> None:
+    """As in a container whose file system is read-only."""
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(ModelError, match=r"the report cannot be written: .*model\.cache_dir"):
-        keep(twin, [tmp_path / "file", tmp_path / "file" / "reports"])
+        keep(tmp_path / "file" / "reports", lambda folder: write_report(folder, twin), "", "the report")
 
 
-def judged(report: GateReport, limit_points: float) -> Verdict:
+def judged(report: GateReport, limit_points: float) -> GateVerdict:
     """The verdict on a report's own figures."""
     return judge(report.comparisons, report.compositions, "padded-twin", limit_points)
 
@@ -151,7 +153,7 @@ def test_one_type_or_length_that_loses_beyond_chance_fails(twin: GateReport, row
     sentences = twin.comparisons[0]
     first, *others = getattr(sentences, rows)
 
-    def with_high(high_points: float) -> Verdict:
+    def with_high(high_points: float) -> GateVerdict:
         lost = first.model_copy(update={"delta_points": -9.0, "low_points": -15.0, "high_points": high_points})
         changed = sentences.model_copy(update={rows: (lost, *others)})
         return judged(twin.model_copy(update={"comparisons": (changed,)}), LIMIT_POINTS)

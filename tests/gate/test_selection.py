@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 
 from enricher.errors import ModelError
 from enricher.inference.checkpoint.folder import Checkpoint
-from enricher.inference.gate.report import GateReport, report_path, report_schema, write_report
+from enricher.inference.checkpoint.gate_report import GateReport, report_path, report_schema, write_report
 from enricher.inference.graph import catalogue
 from enricher.inference.graph.builder import BUILDER_VERSION
 from enricher.inference.graph.int8 import PaddedInt8
@@ -33,12 +33,8 @@ SHIPPED = json.loads(report_path(EMBEDDED_FOLDER, OpenVinoBfloat16().name).read_
 class Elsewhere(Twin):
     """A variant that this machine cannot run."""
 
+    name = "padded-elsewhere"
     precision = "fp16"
-
-    @property
-    def name(self) -> str:
-        """Its own name."""
-        return "padded-elsewhere"
 
     def problem(self) -> str | None:
         """Always."""
@@ -169,7 +165,7 @@ def test_reports_that_are_missing_are_told_with_their_commands(checkpoint: Check
     ("variant", "passes"), [(OpenVinoBfloat16(), True), (PaddedInt8(), False)], ids=["bf16", "int8"]
 )
 def test_the_reports_that_ship_are_about_the_model_that_ships(variant: Variant, passes: bool) -> None:  # noqa: FBT001  a case
-    """Whoever changes model, variant or builder must run `enricher model check` again."""
+    """After a change of model, variant or builder, `enricher model check` must run again."""
     shipped = GateReport.model_validate_json(report_path(EMBEDDED_FOLDER, variant.name).read_bytes())
     assert shipped.counts_for(Checkpoint.open(EMBEDDED_FOLDER).digest, variant.name, BUILDER_VERSION)
     assert passes == shipped.passed

@@ -1,4 +1,4 @@
-"""Prepared models and windows for the tests of the inference room."""
+"""Prepared models and windows for the tests of inference."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def cache_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def embedded(cache_dir: Path) -> PreparedModel:
-    """The model that comes with the package, as ONNX Runtime's own provider runs it on every CPU."""
+    """The built-in model, in the variant that ONNX Runtime's own provider runs on every CPU."""
     return prepare_variant(open_model(None), PackedFloat32(), "cpu", cache_dir=cache_dir)
 
 
@@ -40,7 +40,7 @@ def engine(embedded: PreparedModel) -> OnnxEngine:
 
 @pytest.fixture(scope="session")
 def tokenizer(embedded: PreparedModel) -> ArticleTokenizer:
-    """The embedded model's tokenizer, without a limit that matters."""
+    """The embedded model's tokenizer, without an effective limit."""
     return ArticleTokenizer(embedded.checkpoint, max_article_tokens=100_000, too_long="truncate")
 
 

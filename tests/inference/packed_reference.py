@@ -9,6 +9,7 @@ graph's type too (skip_layer_norm_impl.cu).
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,18 @@ from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
 from enricher.inference.graph.onnx_file import MICROSOFT
+from enricher.inference.graph.packed_cuda import PackedFloat16
 
 Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class PackedCudaFloat32(PackedFloat16):
+    """The same graph in float32, to compare with."""
+
+    name = "packed-cuda-fp32"
+    precision = "fp32"
+    reduced = False
 
 
 def run(path: Path, outputs: list[str], feeds: dict[str, Array], *, strict_norm: bool = True) -> list[Array]:
@@ -140,8 +151,8 @@ class MatMul(OpRun):
 def _sum_in_type(values: Array) -> Array:
     """Over the last axis, kept; every intermediate sum is rounded to the type."""
     width = values.shape[-1]
-    room = (1 << (width - 1).bit_length()) - width
-    parts = np.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, room)])
+    padding = (1 << (width - 1).bit_length()) - width
+    parts = np.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, padding)])
     parts = parts.reshape(*parts.shape[:-1], -1, min(4, parts.shape[-1]))
     sums = parts[..., 0]
     for index in range(1, parts.shape[-1]):

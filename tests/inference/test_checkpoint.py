@@ -147,7 +147,7 @@ def test_the_digest_is_of_what_the_model_is_made_from(folder: Path) -> None:
         ({"position_embedding_type": "relative_key"}, "position embeddings 'relative_key'"),
         ({"is_decoder": True}, "a decoder"),
         ({"num_attention_heads": 5}, "5 heads over width 64"),
-        ({"hidden_size": "wide"}, "not a configuration that we can read"),
+        ({"hidden_size": "wide"}, "this configuration cannot be read"),
         ({"id2label": {}}, "id2label must name every label"),
         ({"id2label": {"0": "O", "2": "B-PER"}}, "id2label must name every label"),
         ({"id2label": {"0": "LABEL_0", "1": "LABEL_1"}}, "only placeholders"),
@@ -174,7 +174,7 @@ def test_missing_and_broken_files_are_named(folder: Path) -> None:
     (folder / "model.safetensors").unlink()
     assert "no model.safetensors" in _refusal(folder)
     (folder / "config.json").write_text("[]")
-    assert "not a configuration that we can read" in _refusal(folder)
+    assert "this configuration cannot be read" in _refusal(folder)
     (folder / "config.json").unlink()
     assert "no config.json" in _refusal(folder)
 

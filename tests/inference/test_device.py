@@ -1,4 +1,4 @@
-"""Which device is taken, how it is handed to ONNX Runtime, and how one that is not there is refused."""
+"""Which device is chosen, how ONNX Runtime gets it, and how a missing one is refused."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from typer.testing import CliRunner
 
 from enricher.cli import app
 from enricher.errors import ModelError, SettingsError
-from enricher.inference.run import device
-from enricher.inference.run.device import cuda_problem, open_session, resolve_device
+from enricher.inference.device import cuda
+from enricher.inference.device.cuda import cuda_problem
+from enricher.inference.device.opening import open_session
+from enricher.inference.device.resolution import resolve_device
 from enricher.inference.run.model import prepare
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Opened:
-    """In the place of ONNX Runtime's sessions: notes what they are opened with, and is on CUDA where that was asked for."""
+    """Stands for ONNX Runtime's sessions: records how they are opened, and reports CUDA if it was asked for."""
 
     providers: list[tuple[str, dict[str, str]]]
 
@@ -36,46 +38,46 @@ class Opened:
     def __call__(
         self, _model: object, _options: object, providers: list[tuple[str, dict[str, str]]], *, enable_fallback: bool
     ) -> Opened:
-        """Open, or say why not; with its fallback ONNX Runtime would keep that to itself."""
+        """Open, or raise; with its fallback ONNX Runtime would not raise."""
         self.providers += providers
         if self.broken is not None and not enable_fallback:
             raise self.broken
         return self
 
     def get_providers(self) -> list[str]:
-        """Where it runs."""
+        """The provider that runs it."""
         return [self.providers[-1][0] if self.broken is None else "CPUExecutionProvider"]
 
     def run(self, _outputs: Sequence[str], _feeds: object) -> list[object]:
-        """Nothing, or what it must raise."""
+        """Return nothing, or raise `cannot_run`."""
         if self.cannot_run is not None:
             raise self.cannot_run
         return []
 
     @property
     def device_ids(self) -> list[str]:
-        """Of all sessions, in order."""
+        """The devices of all sessions, in order."""
         return [options["device_id"] for _, options in self.providers]
 
 
 @pytest.fixture
 def two_gpus(monkeypatch: pytest.MonkeyPatch) -> Opened:
-    """A machine on which CUDA works, with two GPUs, as far as one can pretend on a CPU."""
+    """A machine with two GPUs on which CUDA seems to work."""
     opened = Opened()
-    monkeypatch.setattr(device, "_working", set())
+    monkeypatch.setattr(cuda, "_working", set())
     monkeypatch.setattr(ort, "get_available_providers", lambda: ["CUDAExecutionProvider", "CPUExecutionProvider"])
     monkeypatch.setattr(ort, "InferenceSession", opened)
-    monkeypatch.setattr(device, "_driver_present", lambda: True)
-    monkeypatch.setattr(device, "_preload_cuda_libraries", lambda: "")
-    monkeypatch.setattr(device, "_gpus", lambda: 2)
+    monkeypatch.setattr(cuda, "_driver", object)
+    monkeypatch.setattr(cuda, "_preload_cuda_libraries", lambda: "")
+    monkeypatch.setattr(cuda, "gpu_count", lambda: 2)
     return opened
 
 
 @pytest.fixture
 def no_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine without an NVIDIA driver."""
-    monkeypatch.setattr(device, "_working", set())
-    monkeypatch.setattr(device, "_driver", lambda: None)
+    monkeypatch.setattr(cuda, "_working", set())
+    monkeypatch.setattr(cuda, "_driver", lambda: None)
 
 
 @pytest.mark.parametrize(("runtime", "device_id"), [("cuda", "0"), ("cuda", "1"), ("cpu", None)])
@@ -114,7 +116,7 @@ def test_a_gpu_that_is_not_there_is_refused_with_those_that_are(
         raise ModelError("CUDA failure 101: invalid device ordinal")
 
     del two_gpus
-    monkeypatch.setattr(device, "open_session", refuse)
+    monkeypatch.setattr(cuda, "open_session", refuse)
     with pytest.raises(
         ModelError, match=r"device cuda:2 was asked for, and this process sees 2 GPU\(s\): cuda:0, cuda:1"
     ):
@@ -178,7 +180,7 @@ def test_a_cpu_session_needs_no_first_run_alone(two_gpus: Opened) -> None:
 
 
 def test_a_first_run_that_fails_leaves_the_next_one_alone_too(two_gpus: Opened) -> None:
-    """What it would have made is not there yet; nobody waits for ever."""
+    """Its kernel was not created; no later run waits for ever."""
     session = open_session(b"", "cuda", threads_per_run=1)
     two_gpus.cannot_run = OTHER_GPU
     for _ in range(2):
@@ -208,7 +210,7 @@ def test_the_commands_about_models_refuse_what_is_no_device(command: tuple[str, 
 @pytest.mark.usefixtures("no_cuda")
 @pytest.mark.parametrize("command", [("check",), ("inspect",), ("prepare", "--out", "out"), ("tune",)])
 def test_the_commands_about_models_take_a_numbered_gpu(command: tuple[str, ...]) -> None:
-    """And say here, where there is none, that there is none."""
+    """And report that this machine has none."""
     result = CliRunner().invoke(app, ["model", *command, "--device", "cuda:1"])
     assert isinstance(result.exception, ModelError)
     assert "device cuda:1 was asked for" in str(result.exception)

@@ -15,9 +15,12 @@ from support.answers import WindowLabels, by_window
 
 from enricher.errors import ModelError
 from enricher.inference.checkpoint.folder import Checkpoint
+from enricher.inference.device import cores
+from enricher.inference.device.cores import default_concurrency
+from enricher.inference.device.opening import open_session
+from enricher.inference.device.session import SESSION_ERRORS
 from enricher.inference.graph.padded import PaddedFloat32
-from enricher.inference.run import device
-from enricher.inference.run.engine import NOT_FINITE, OnnxEngine, default_concurrency
+from enricher.inference.run.engine import NOT_FINITE, OnnxEngine
 from enricher.inference.run.model import prepare, prepare_variant
 from enricher.records import Batch, WindowFailure
 
@@ -26,8 +29,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from enricher.inference.graph.variants import Feeds
-    from enricher.inference.run.device import Session
+    from enricher.inference.device.session import Feeds, Session
     from enricher.inference.run.model import PreparedModel
     from enricher.records import Window
 
@@ -132,7 +134,7 @@ class _JunkAtPadding:
 
 
 def test_what_stands_at_padding_is_no_windows(tmp_path: Path, window: MakeWindow) -> None:
-    """Scores that are not finite there fail nobody, and every window has the labels that it has alone."""
+    """Scores that are not finite there fail no window, and every window has the labels that it has alone."""
     model = prepare_variant(Checkpoint.open(REFERENCE / "bert"), PaddedFloat32(), "cpu", cache_dir=tmp_path)
     engine = OnnxEngine(model, threads_per_run=1, pad_id=0)
     windows = [window([2, 10, 3]), window([2, 10, 11, 12, 13, 3]), window([2, 3])]
@@ -175,7 +177,7 @@ def test_warming_up_takes_no_more_threads_than_threads(
     embedded: PreparedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each thread that ever ran keeps a stream of the device, however many shapes are tried."""
-    engine, real = OnnxEngine(embedded, threads_per_run=1, pad_id=0, concurrency=2), device.open_session
+    engine, real = OnnxEngine(embedded, threads_per_run=1, pad_id=0, concurrency=2), open_session
     session = _Watched(real(embedded.onnx_path, "cpu", threads_per_run=1))
     monkeypatch.setattr(engine, "_session", session)
     monkeypatch.setattr(type(embedded.variant), "runtime", "cuda")  # which warms up with every shape
@@ -187,9 +189,9 @@ def test_warming_up_takes_no_more_threads_than_threads(
 def test_a_thread_is_opened_with_a_run_in_its_own_thread(
     embedded: PreparedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A device that fails then says so at the first batch, where somebody listens."""
+    """A device that fails here fails again at the first batch, which reports it."""
     engine = OnnxEngine(embedded, threads_per_run=1, pad_id=0)
-    session = _Watched(device.open_session(embedded.onnx_path, "cpu", threads_per_run=1))
+    session = _Watched(open_session(embedded.onnx_path, "cpu", threads_per_run=1))
     monkeypatch.setattr(engine, "_session", session)
     engine.open_thread()
     assert session.threads == {threading.get_ident()}
@@ -208,7 +210,7 @@ def test_the_engine_says_what_it_runs(engine: OnnxEngine) -> None:
 def test_every_error_of_onnx_runtime_is_mapped() -> None:
     """Each kind that the binding defines is in the list that the engine catches."""
     assert {"Fail", "InvalidArgument", "EPFail", "RuntimeException", "NotImplemented"} <= {
-        kind.__name__ for kind in device.SESSION_ERRORS
+        kind.__name__ for kind in SESSION_ERRORS
     }
 
 
@@ -216,7 +218,7 @@ def test_a_cpu_has_a_thread_for_each_core_that_the_container_may_use(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A quota below the number of cores counts, rounded down, in both versions of cgroups."""
-    monkeypatch.setattr(device, "_CGROUP", tmp_path)
+    monkeypatch.setattr(cores, "_CGROUP", tmp_path)
     everything = default_concurrency("cpu")
     assert everything >= 1
     (tmp_path / "cpu.max").write_text("150000 100000\n")

@@ -18,8 +18,8 @@ from enricher.errors import ModelError
 from enricher.inference.checkpoint.families import FAMILIES
 from enricher.inference.checkpoint.folder import Checkpoint
 from enricher.inference.checkpoint.onnx_folder import OnnxModel, holds_onnx
+from enricher.inference.device.opening import open_session
 from enricher.inference.graph.catalogue import variants_for
-from enricher.inference.run.device import open_session
 from enricher.inference.run.engine import NOT_FINITE, OnnxEngine
 from enricher.inference.run.model import open_model, prepare, prepare_variant
 from enricher.inference.tokenizer.articles import ArticleTokenizer

@@ -15,8 +15,8 @@ from support.layout import rows_of
 from enricher.errors import ModelError
 from enricher.inference.checkpoint.families import FAMILIES
 from enricher.inference.checkpoint.folder import Checkpoint
+from enricher.inference.device.opening import open_session
 from enricher.inference.graph.padded import PaddedFloat32
-from enricher.inference.run.device import open_session
 from enricher.inference.run.model import PreparedModel, prepare, prepare_variant
 
 if TYPE_CHECKING:

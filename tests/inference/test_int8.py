@@ -12,6 +12,7 @@ from enricher.inference.checkpoint.folder import Checkpoint
 from enricher.inference.graph import int8
 from enricher.inference.graph.int8 import PaddedInt8
 from enricher.inference.run.model import prepare_variant
+from tools.bench.int8.variants import OtherInt8
 
 REFERENCE = Path(__file__).parent.parent / "data" / "reference"
 
@@ -32,13 +33,13 @@ def test_products_are_quantised_and_nothing_else(family: str, tmp_path: Path) ->
 
 
 def test_what_is_excluded_stays_in_float32_and_is_in_the_name(tmp_path: Path) -> None:
-    """The variants of the gate's table: each has a graph of its own."""
+    """The variants of scripts/int8-table: each has its own graph."""
     layers = Checkpoint.open(REFERENCE / "bert").config.layers
-    variant = PaddedInt8(per_channel=False, exclude=("classifier",), last_layers_in_float32=1)
+    variant = OtherInt8(per_channel=False, exclude=("classifier",), last_layers_in_float32=1)
     assert variant.name == "padded-int8-per-tensor-no-classifier-last-1-fp32"
     assert (6 * (layers - 1), 7) == tuple(_operators(variant, tmp_path)[name] for name in ("MatMulInteger", "MatMul"))
     assert (6 * layers, 1) == tuple(
-        _operators(PaddedInt8(exclude=("classifier",)), tmp_path)[name] for name in ("MatMulInteger", "MatMul")
+        _operators(OtherInt8(exclude=("classifier",)), tmp_path)[name] for name in ("MatMulInteger", "MatMul")
     )
     assert 2 == len(list(tmp_path.iterdir()))
 

@@ -99,7 +99,7 @@ def test_a_folder_that_looks_like_the_hub_cache_gives_nothing_else_away(
 
 
 def test_what_is_made_of_files_may_be_read_by_those_who_may_read_all(folder: Path) -> None:
-    """By nobody else; and nobody may run or write it."""
+    """Nobody else may read it, and nobody may run or write it."""
     first, second = folder / "config.json", folder / "model.safetensors"
     first.chmod(0o664)
     second.chmod(0o755)

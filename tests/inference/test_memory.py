@@ -61,7 +61,7 @@ class ShortOfMemory:
         self.runs: list[int] = []
 
     def run(self, outputs: Sequence[str], feeds: dict[str, Any]) -> list[npt.NDArray[Any]]:
-        """What the real one answers, if there is room."""
+        """The real session's answer, if memory suffices."""
         self.runs.append(feeds["input_ids"].size)
         if self.runs[-1] > self._max_ids:
             raise self._error
@@ -87,7 +87,7 @@ def labels_of(result: BatchResult) -> list[list[int]]:
 def test_a_batch_that_runs_out_of_memory_is_answered_in_full_by_parts(
     embedded: PreparedModel, engine: OnnxEngine, window: MakeWindow, error: Exception
 ) -> None:
-    """Eight windows of ten tokens, and room for 25: four runs of two, the same labels, and what did fit is told."""
+    """Eight windows of ten tokens, and memory for 25: four runs of two, equal labels, and a warning that says what fits."""
     windows = [window([101, *range(1000 + first, 1008 + first), 102]) for first in range(8)]
     short, session = short_of_memory(embedded, 25, error)
     result = short.run(Batch(tuple(windows)))
@@ -142,7 +142,7 @@ def test_warming_up_and_probing_go_on_in_parts_too(
     monkeypatch.setattr(short, "_shapes", lambda *_: [short._padding(16, 16)])
     short.warm_up()
     assert short.probe(16, batch_tokens=256) > 0
-    assert "out of memory: of 16 windows at once only 64 tokens fit" in caplog.text
+    assert "out of memory: a batch of 16 windows does not fit, one of 64 tokens does" in caplog.text
 
 
 def test_a_window_that_ran_out_of_memory_is_tried_again_without_the_other_threads(

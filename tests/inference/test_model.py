@@ -15,11 +15,12 @@ import onnxruntime as ort
 import pytest
 
 from enricher.errors import ModelError
+from enricher.inference.device.cuda import cuda_problem
+from enricher.inference.device.opening import open_session
 from enricher.inference.graph import cache
 from enricher.inference.graph.builder import BUILDER_VERSION
 from enricher.inference.graph.padded import PaddedFloat32
 from enricher.inference.run import model
-from enricher.inference.run.device import cuda_problem, open_session
 from enricher.inference.run.model import open_model, prepare, prepare_variant
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def test_a_full_disk_is_a_model_error_and_leaves_nothing(tmp_path: Path, monkeyp
 
 
 def test_a_graph_of_which_a_part_was_removed_is_built_again(tmp_path: Path) -> None:
-    """As by who removes what nobody has used for a while."""
+    """For example by a clean-up of unused files."""
     path = _prepare(tmp_path).onnx_path
     path.unlink()
     assert path == _prepare(tmp_path).onnx_path
@@ -117,7 +118,7 @@ def test_a_graph_is_as_private_as_its_model(tmp_path: Path, name: str) -> None:
 
 
 def test_two_at_once_get_the_same_complete_graph(tmp_path: Path) -> None:
-    """Whoever is second takes what the first put there."""
+    """The second takes what the first has built."""
     with ThreadPoolExecutor(4) as pool:
         paths = {each.onnx_path for each in pool.map(lambda _: _prepare(tmp_path), range(4))}
     (path,) = paths

@@ -11,7 +11,7 @@ import orjson
 import pytest
 from typer.testing import CliRunner
 
-from enricher.inference.run.device import cuda_problem
+from enricher.inference.device.cuda import cuda_problem
 from tools.bench.gpu.__main__ import app
 from tools.bench.gpu.cases import cases, packed_batches, padded_batches
 from tools.bench.gpu.checkpoints import SHAPES

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from enricher.inference.checkpoint.folder import Checkpoint
+from enricher.inference.device.opening import open_session
 from enricher.inference.graph.packed_cpu import PackedFloat32
-from enricher.inference.run.device import open_session
 from enricher.inference.run.model import prepare_variant
 
 if TYPE_CHECKING:

@@ -21,9 +21,11 @@ from support.layout import rows_of
 from enricher.errors import ModelError
 from enricher.inference.checkpoint.families import FAMILIES
 from enricher.inference.checkpoint.folder import Checkpoint
+from enricher.inference.device.opening import open_session
+from enricher.inference.device.session import SESSION_ERRORS
+from enricher.inference.graph.catalogue import variants_for
 from enricher.inference.graph.packed_cuda import LONGEST_STEP_TOKENS, PackedFloat16
 from enricher.inference.graph.padded import PaddedFloat32
-from enricher.inference.run.device import SESSION_ERRORS, open_session
 from enricher.inference.run.model import prepare_variant
 from tools.bench.gpu.checkpoints import Shape, write_checkpoint
 
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     MakeWindow = Callable[[Sequence[int]], Window]
 
 REFERENCE = Path(__file__).parent.parent / "data" / "reference"
-FP16, FP32 = PackedFloat16(), PackedFloat16(precision="fp32")
+FP16, FP32 = PackedFloat16(), packed_reference.PackedCudaFloat32()
 LIMITS = {"fp16": 2e-2, "fp32": 1e-4}
 """Largest difference of a logit allowed, relative to the largest one."""
 RAGGED_TOKENS = (1, 2, 63, 64, 65, 130, 7, 100)
@@ -247,8 +249,14 @@ def test_a_weight_beyond_float16_is_refused_by_name(tmp_path: Path, monkeypatch:
     assert prepare_variant(checkpoint, FP32, "cuda", cache_dir=tmp_path / "cache").onnx_path.is_file()
 
 
+def test_no_two_graphs_have_the_same_name() -> None:
+    """Graphs and reports are found by it. Only the padded float32 graph runs on both devices."""
+    variants = [*variants_for("cpu"), *variants_for("cuda"), FP32]
+    assert len({type(variant) for variant in variants}) == len({variant.name for variant in variants})
+
+
 def test_only_the_half_precision_one_needs_a_gate_report() -> None:
-    """Names differ too, for the cache and the reports."""
-    assert [("packed-fp16", True), ("packed-fp32", False)] == [
+    """A float32 graph is never gated."""
+    assert [("packed-fp16", True), ("packed-cuda-fp32", False)] == [
         (variant.name, variant.reduced) for variant in (FP16, FP32)
     ]

@@ -1,4 +1,4 @@
-"""The packed variant on a real GPU. Not run by whoever has none: nothing here has a CPU in its place."""
+"""The packed variant on a real GPU; skipped without one."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from inference.packed_reference import PackedCudaFloat32
 from support.answers import WindowLabels, by_window
 
 from enricher.inference.checkpoint.families import FAMILIES
 from enricher.inference.checkpoint.folder import Checkpoint
+from enricher.inference.device.cuda import cuda_problem
+from enricher.inference.device.opening import open_session
 from enricher.inference.graph.packed_cuda import PackedFloat16
-from enricher.inference.run.device import cuda_problem, open_session
 from enricher.inference.run.engine import OnnxEngine
 from enricher.inference.run.model import open_model, prepare_variant
 from enricher.records import Batch
@@ -39,7 +41,7 @@ def test_the_real_kernels_give_the_reference_logits(
     rows = zip(reference["input_ids"], reference["lengths"], strict=True)
     windows = [window(ids[:length].tolist()) for ids, length in rows]
     expected = reference["logits"][reference["attention_mask"].astype(bool)]
-    variant = PackedFloat16(precision=precision)
+    variant = PackedFloat16() if precision == "fp16" else PackedCudaFloat32()
     path = prepare_variant(Checkpoint.open(REFERENCE / family), variant, "cuda", cache_dir=cache_dir).onnx_path
     session = open_session(path, "cuda", threads_per_run=1)
     logits, labels, scores = session.run(["logits", "labels", "scores"], variant.feeds(windows, pad_id=0))

@@ -15,8 +15,8 @@ from support.layout import rows_of
 
 from enricher.inference.checkpoint.families import FAMILIES
 from enricher.inference.checkpoint.folder import Checkpoint
+from enricher.inference.device.opening import open_session
 from enricher.inference.graph.catalogue import variants_for
-from enricher.inference.run.device import open_session
 from enricher.inference.run.model import prepare_variant
 
 if TYPE_CHECKING:

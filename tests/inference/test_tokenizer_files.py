@@ -111,7 +111,7 @@ def test_a_special_token_that_no_window_has_needs_no_embedding(tmp_path: Path) -
 
 @pytest.mark.parametrize(("said", "first"), [({"do_lower_case": False}, "Anna"), ({"do_lower_case": True}, "anna")])
 def test_a_vocabulary_with_capitals_needs_a_word_on_case(said: dict[str, object], first: str, tmp_path: Path) -> None:
-    """By its default the text of a cased model would be put into lower case, and nobody would see it."""
+    """By default a cased model would silently get lower-case text."""
     folder = Path(shutil.copytree(REFERENCE / "bert", tmp_path / "model"))
     (folder / "vocab.txt").write_text("\n".join(PIECES), encoding="utf-8")
     with pytest.raises(ModelError, match='"do_lower_case": false'):
@@ -135,7 +135,7 @@ def test_a_tokenizer_that_does_not_load_is_refused_with_the_way_out(tmp_path: Pa
     """A SentencePiece model needs a library that is not here; what transformers says of it is about another."""
     folder = Path(shutil.copytree(REFERENCE / "xlm-roberta", tmp_path / "model"))
     (folder / "sentencepiece.bpe.model").write_bytes(b"model")
-    with pytest.raises(ModelError, match=r"There is no tokenizer\.json; where this tokenizer loads, .*save_pretrained"):
+    with pytest.raises(ModelError, match=r"There is no tokenizer\.json; .* loads this tokenizer, .*save_pretrained"):
         ArticleTokenizer(Checkpoint.open(folder), max_article_tokens=100, too_long="truncate")
 
 

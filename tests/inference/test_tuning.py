@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from enricher.inference.gate.machine import processor_name
+from enricher.inference.device.cores import available_cores
+from enricher.inference.device.processor import processor_name
 from enricher.inference.graph.padded import PaddedFloat32
 from enricher.inference.run import tuning as tuning_module
 from enricher.inference.run.advice import Advice
-from enricher.inference.run.device import available_cores
 from enricher.inference.run.model import PreparedModel, open_model, prepare_variant
 from enricher.inference.run.tuning import Tuning, tuning_for, write_tuning
 

@@ -14,7 +14,7 @@ import sys
 from zlib import crc32
 
 from enricher.app import kafka_worker
-from enricher.commands.run.signals import stopped_by_signals
+from enricher.commands.signals import stopped_by_signals
 from enricher.errors import FatalError
 from enricher.records import Batch, BatchResult
 from enricher.settings import load_settings

@@ -22,7 +22,7 @@ from scaling.topic_side import commit, write
 from support.topics import Topics
 
 from enricher.app import kafka_config
-from enricher.commands.scaler.command import address_of
+from enricher.commands.scaler import address_of
 from enricher.scaling.asked import Asked
 from enricher.scaling.health import Answer, Request
 from enricher.scaling.keda import externalscaler_pb2 as messages

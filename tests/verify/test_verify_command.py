@@ -11,7 +11,7 @@ from rich.console import Console
 from support.topics import Topics
 from verify.pair import complete, transaction
 
-from enricher.commands.verify.show import show
+from enricher.commands.verify import show
 from enricher.kafka.client import KafkaConfig
 from enricher.verify import Check, Place, Report
 

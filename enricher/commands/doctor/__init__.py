@@ -1,8 +1,4 @@
-"""`enricher doctor`: can this worker run here? `broker`, `trials` and `machine` look, `findings` is what they say.
+"""`enricher doctor`: can this worker run here? `command` runs the checks, `findings` is what they return.
 
-`transactions` is for `--transactions`, which tries the broker more deeply.
+`broker`, `trials` and `machine` hold the usual checks, `transactions` those of `--transactions`.
 """
-
-from enricher.commands.doctor.command import doctor
-
-__all__ = ["doctor"]

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from enricher.app import kafka_config
 from enricher.commands.console import Ticker, data_console, remark_console
 from enricher.commands.doctor.broker import Sizes, broker_findings
 from enricher.commands.doctor.findings import Finding, Voice, as_json, as_table, exit_code
@@ -31,13 +32,13 @@ def doctor(
     transactions: Annotated[bool, typer.Option("--transactions", help=_TRANSACTIONS)] = False,
     as_json_: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
-    """Can a worker run here? Tries settings, broker, topics, rights, model and device, and changes nothing.
+    """Check whether a worker can run here: settings, broker, topics, rights, model, device. Changes nothing.
 
-    No record is written, not even one that is aborted: whether writing is allowed the broker is asked. Exit code: 0 if
-    nothing failed, 2 for settings, 4 for the broker's side, 3 for the model's. Takes no lock: a worker may be running.
+    No record is written, not even an aborted one: the broker is asked whether writing is allowed. A worker may be running
+    meanwhile. Exit code: 0 if nothing failed, 2 for settings, 4 for the broker, 3 for the model.
 
-    With --transactions it tries the broker alone, and more deeply: exit code 4 if a promise that exactly-once stands on
-    does not hold or could not be tried. The topics and groups that it makes are deleted, also after Ctrl-C.
+    With --transactions only the broker is checked, in more depth: exit code 4 if a guarantee that exactly-once depends on
+    does not hold or could not be tested. The topics and groups it creates are deleted, also after Ctrl-C.
     """
     if transactions:
         raise typer.Exit(_try_transactions(for_machines=as_json_))
@@ -95,8 +96,6 @@ def _about_broker(settings: Settings) -> Iterator[Finding]:
 
 
 def _config(settings: Settings) -> KafkaConfig:
-    from enricher.app import kafka_config  # noqa: PLC0415  it loads the inference room, which --help need not wait for
-
     return kafka_config(settings)
 
 

@@ -8,17 +8,17 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from enricher.app import Model, load_model, window_cutter
 from enricher.commands.doctor.findings import Finding, Voice
 from enricher.core.assembly import settle
 from enricher.core.decoding import LabelScheme
 from enricher.errors import ModelError, SettingsError
+from enricher.inference.device.cores import available_cores
+from enricher.inference.device.cuda import cuda_problem
+from enricher.inference.run.selection import missing_reports
 from enricher.records import Article, Batch, EnrichedRecord, Partition, RawRecord, Ticket
 from enricher.settings import Settings
-
-if TYPE_CHECKING:
-    from enricher.app import Model
 
 _SENTENCE = "Angela Merkel met Siemens engineers in Berlin."
 _GPU = Path("/dev/nvidia0")
@@ -30,8 +30,6 @@ _say_machine = Voice("machine")
 
 def model_findings(settings: Settings) -> Iterator[Finding]:
     """Load, warm up, run. ONNX Runtime and the tokenizer are imported only here."""
-    from enricher.app import load_model  # noqa: PLC0415  the broker's findings need not wait for it
-
     began_s = time.monotonic()
     try:
         model = load_model(settings)
@@ -59,8 +57,6 @@ def _windows(error: SettingsError) -> Finding:
 
 def machine_findings(settings: Settings) -> Iterator[Finding]:
     """Cores and memory, after the model was loaded: what it takes is then known."""
-    from enricher.inference.run.device import available_cores  # noqa: PLC0415  it imports ONNX Runtime
-
     yield _say_machine.ok("cores", f"{available_cores()} that this process may use")
     limit_bytes, peak_bytes = memory_limit_bytes(), _peak_bytes()
     if limit_bytes is None or peak_bytes is None:
@@ -88,8 +84,6 @@ def memory_limit_bytes() -> int | None:
 
 
 def _device(settings: Settings, model: Model) -> Finding:
-    from enricher.inference.run.device import cuda_problem  # noqa: PLC0415  it imports ONNX Runtime
-
     asked, used = settings.model.device, model.prepared.device
     problem = cuda_problem() if (asked, used) == ("auto", "cpu") else None
     why = f"device auto: no CUDA, {problem}" if problem else f"device {asked}"
@@ -103,8 +97,6 @@ def _device(settings: Settings, model: Model) -> Finding:
 
 def _precision(settings: Settings, model: Model) -> Finding:
     """Which variant and why; a warning where something faster lacks nothing but its report."""
-    from enricher.inference.run.selection import missing_reports  # noqa: PLC0415  it imports ONNX Runtime
-
     prepared, asked = model.prepared, settings.model.precision
     faster = "".join(f"; not {name}: {why}" for name, why in prepared.rejected)
     seen = f"{model.card.precision} ({prepared.variant.name}; precision {asked}: {prepared.reason}){faster}"
@@ -116,8 +108,6 @@ def _precision(settings: Settings, model: Model) -> Finding:
 
 
 def _sentence(settings: Settings, model: Model) -> Finding:
-    from enricher.app import window_cutter  # noqa: PLC0415  it imports ONNX Runtime
-
     article = Article("doctor", "", _SENTENCE)
     ticket = Ticket(RawRecord(Partition("", 0), 0, None, None), 0.0, article=article)
     tokens = model.tokenizer.tokenize([article])[0]

@@ -1,4 +1,4 @@
-"""`enricher model check`: measures what a reduced precision loses, and writes the report that a worker asks for."""
+"""`enricher model check`: measures what a reduced precision loses, and writes the report that a worker requires."""
 
 from __future__ import annotations
 
@@ -10,17 +10,22 @@ from rich.markup import escape
 
 from enricher.commands.console import data_console, remark_console
 from enricher.commands.model.arguments import (
-    DEFAULT_LIMIT_POINTS,
-    EMBEDDED,
     DeviceOption,
+    DryRunOption,
     FolderArgument,
     GoldOption,
     LimitOption,
-    Precision,
+    UndoOption,
 )
-from enricher.commands.model.gating import Checked, check_variant, read_gold_set, reasons_of, verdicts_table
-from enricher.commands.model.kept import DryRunOption, UndoOption, folder_in_cache, remove_kept
+from enricher.commands.model.gating import Checked, check_variant, reasons_of, verdicts_table
+from enricher.commands.model.kept import remove_kept
 from enricher.errors import ModelError, SettingsError
+from enricher.inference.device.resolution import resolve_device
+from enricher.inference.gate.gold import DEFAULT_GOLD, read_gold
+from enricher.inference.gate.verdict import DEFAULT_LIMIT_POINTS
+from enricher.inference.graph.catalogue import variants_for
+from enricher.inference.run.model import EMBEDDED, open_model
+from enricher.inference.run.selection import Precision, cache_folder, named_variant, problem_of
 from enricher.runtime.devices import parse_device
 from enricher.settings import load_settings
 
@@ -28,8 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from enricher.inference.checkpoint.folder import Checkpoint
+    from enricher.inference.device.session import Device
     from enricher.inference.graph.variants import Variant
-    from enricher.inference.run.device import Device
 
 
 def model_check(
@@ -44,7 +49,7 @@ def model_check(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Folder for the report. Default: the model's place in the cache; a worker looks there and in FOLDER."
+            help="Folder for the report. Default: the model's place in the cache; a worker looks there and in DIR."
         ),
     ] = None,
     dry_run: DryRunOption = False,
@@ -52,25 +57,22 @@ def model_check(
 ) -> None:
     """Measure what a reduced precision loses against fp32, and write the report. Exit code 0 passed, 3 failed.
 
-    Workers with the same cache go by the newest report from their next start on; --undo takes those in the cache back.
+    Workers with the same cache use the newest report from their next start on; --undo removes those in the cache.
     """
-    from enricher.inference.run.device import resolve_device  # noqa: PLC0415  it imports ONNX Runtime
-    from enricher.inference.run.model import open_model  # noqa: PLC0415  the same
-
-    gold_set, cache_dir = read_gold_set(gold), load_settings().model.cache_dir
-    on, device_id = resolve_device(device), parse_device(device).index
+    gold_set, cache_dir = read_gold(gold or DEFAULT_GOLD), load_settings().model.cache_dir
+    kind, device_id = resolve_device(device), parse_device(device).index
     checkpoint = open_model(folder)
-    in_cache = folder_in_cache(checkpoint, cache_dir)
+    in_cache = cache_folder(checkpoint, cache_dir)
     if undo:
         remove_kept(in_cache, "gate-*")
         return
     checked: list[Checked] = []
-    for variant in _variants(checkpoint, on, precision):
+    for variant in _variants(checkpoint, kind, precision):
         checked.append(
             check_variant(
                 checkpoint,
                 variant,
-                on,
+                kind,
                 gold=gold_set,
                 limit_points=limit_points,
                 cache_dir=cache_dir,
@@ -80,16 +82,13 @@ def model_check(
         )
         if checked[-1].report.passed:
             break
-    _say(checked)
+    _print(checked)
     if not checked[-1].report.passed:
         raise typer.Exit(ModelError.exit_code)
 
 
 def _variants(checkpoint: Checkpoint, device: Device, precision: Precision) -> Sequence[Variant]:
-    """What to check, fastest first; at least one. Raises ModelError, SettingsError."""
-    from enricher.inference.graph.catalogue import variants_for  # noqa: PLC0415  it imports ONNX Runtime
-    from enricher.inference.run.selection import named_variant, problem_of  # noqa: PLC0415  the same
-
+    """The variants to check, fastest first; at least one. Raises ModelError, SettingsError."""
     if precision == "fp32":
         message = "fp32 is what the others are compared with: it needs no report"
         raise SettingsError(message)
@@ -103,7 +102,7 @@ def _variants(checkpoint: Checkpoint, device: Device, precision: Precision) -> S
     return runnable
 
 
-def _say(checked: Sequence[Checked]) -> None:
+def _print(checked: Sequence[Checked]) -> None:
     data_console().print(verdicts_table([each.report for each in checked]))
     remarks = remark_console()
     for line in (line for each in checked for line in _lines(each)):
@@ -116,4 +115,4 @@ def _lines(checked: Checked) -> Iterator[str]:
         yield "  not written (--dry-run)"
         return
     yield f"  report: {escape(str(checked.path))}, and as a page: {escape(checked.path.with_suffix('.html').name)}"
-    yield "  Workers that find it there go by it from their next start on. To take it back: --undo, or remove it."
+    yield "  Workers that find it use it from their next start on. To withdraw it: --undo, or remove the file."

@@ -1,4 +1,4 @@
-"""The gate as commands run it: with progress, the report written as JSON and as a page, and a table for people."""
+"""The quality gate as commands run it: with progress, the report as JSON and as a page, and a table for people."""
 
 from __future__ import annotations
 
@@ -11,19 +11,22 @@ from rich.markup import escape
 from rich.table import Table
 
 from enricher.commands.console import Ticker, remark_console
+from enricher.commands.model.kept import keep
 from enricher.commands.model.pages.gate import gate_page
+from enricher.inference.checkpoint.gate_report import write_report
+from enricher.inference.gate.check import Gate
 
 if TYPE_CHECKING:
     from enricher.inference.checkpoint.folder import Checkpoint
+    from enricher.inference.checkpoint.gate_report import GateReport
+    from enricher.inference.device.session import Device
     from enricher.inference.gate.gold import GoldSet
-    from enricher.inference.gate.report import GateReport
     from enricher.inference.graph.variants import Variant
-    from enricher.inference.run.device import Device
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A report, and where it was written; None where it was not to be."""
+    """A report and its path; None if it was not written."""
 
     report: GateReport
     path: Path | None
@@ -40,21 +43,16 @@ def check_variant(
     keep_in: Path | None,
     device_id: int = 0,
 ) -> Checked:
-    """Run the gate and keep its report in that folder. `cache_dir` is for graphs. Raises ModelError, FatalError."""
-    from enricher.inference.gate.check import Gate, keep  # noqa: PLC0415  it imports ONNX Runtime
-
+    """Run the gate and write its report to `keep_in`. `cache_dir` is for graphs. Raises ModelError, FatalError."""
     with Ticker(remark_console()) as ticker:
 
         def progress(stage: str, done: int, windows: int) -> None:
             ticker.tick(lambda: f"{stage}: {done:,} of {windows:,} windows")
 
-        gate = Gate(gold, limit_points, cache_dir, progress, device_id)
-        report = gate.check(checkpoint, variant, device)
+        report = Gate(gold, limit_points, cache_dir, progress, device_id).check(checkpoint, variant, device)
     if keep_in is None:
         return Checked(report, None)
-    path = keep(report, [keep_in])
-    path.with_suffix(".html").write_text(gate_page(report), encoding="utf-8")
-    return Checked(report, path)
+    return Checked(report, keep(keep_in, lambda folder: write_report(folder, report), gate_page(report), "the report"))
 
 
 def reasons_of(report: GateReport) -> Iterator[str]:
@@ -62,13 +60,6 @@ def reasons_of(report: GateReport) -> Iterator[str]:
     yield f"{report.bound_to.variant} {'passed' if report.passed else 'failed'}:"
     for reason in report.reasons:
         yield f"  - {escape(reason)}"
-
-
-def read_gold_set(path: Path | None) -> GoldSet:
-    """The gold set of a command. Raises FatalError."""
-    from enricher.inference.gate.gold import DEFAULT_GOLD, read_gold  # noqa: PLC0415  it imports pydantic models
-
-    return read_gold(path or DEFAULT_GOLD)
 
 
 def verdicts_table(reports: Sequence[GateReport]) -> Table:

@@ -1,4 +1,4 @@
-"""`enricher model inspect`: what a model is, what of it runs here, and why not the rest."""
+"""`enricher model inspect`: what a model is, which variants run here, and why the others do not."""
 
 from __future__ import annotations
 
@@ -11,26 +11,30 @@ from rich.markup import escape
 from rich.table import Table
 
 from enricher.commands.console import data_console
-from enricher.commands.model.arguments import EMBEDDED, DeviceOption, FolderArgument
+from enricher.commands.model.arguments import DeviceOption, FolderArgument
 from enricher.commands.model.manifest import problems_of_manifest
 from enricher.errors import ModelError
+from enricher.inference.checkpoint.onnx_folder import OnnxModel
+from enricher.inference.device.resolution import resolve_device
+from enricher.inference.graph.catalogue import variants_for
+from enricher.inference.run.advice import advice_for
+from enricher.inference.run.model import EMBEDDED, open_model
+from enricher.inference.run.selection import choose, obstacle_to
+from enricher.inference.tokenizer.articles import ArticleTokenizer
 from enricher.settings import load_settings
 
 if TYPE_CHECKING:
     from enricher.inference.checkpoint.folder import Checkpoint
-    from enricher.inference.run.device import Device
+    from enricher.inference.device.session import Device
 
 
 def model_inspect(
     folder: FolderArgument = EMBEDDED,
     *,
     device: DeviceOption = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON, for machines.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show a model: family, sizes, labels, digest, which precisions this machine runs, and their gate reports."""
-    from enricher.inference.run.device import resolve_device  # noqa: PLC0415  it imports ONNX Runtime
-    from enricher.inference.run.model import open_model  # noqa: PLC0415  the same
-
     checkpoint = open_model(folder)
     facts = {**_facts(checkpoint), "variants": _variants(checkpoint, resolve_device(device))}
     if as_json:
@@ -38,17 +42,13 @@ def model_inspect(
     else:
         _print(facts)
     if facts["manifest_problems"]:
-        message = f"{checkpoint.folder}: not as its manifest says: {'; '.join(facts['manifest_problems'])}"
+        message = f"{checkpoint.folder}: it differs from its manifest: {'; '.join(facts['manifest_problems'])}"
         raise ModelError(message)
 
 
 def _facts(checkpoint: Checkpoint) -> dict[str, Any]:
-    from enricher.inference.checkpoint.onnx_folder import OnnxModel  # noqa: PLC0415  the same
-    from enricher.inference.gate.runs import tokenizer_of  # noqa: PLC0415  the same
-    from enricher.inference.run.advice import advice_for  # noqa: PLC0415  it comes with ONNX Runtime
-
     config = checkpoint.config
-    most_window_tokens = tokenizer_of(checkpoint).max_window_tokens
+    most_window_tokens = ArticleTokenizer(checkpoint).max_window_tokens
     advice = advice_for(checkpoint.folder, most_window_tokens)
     exported = isinstance(checkpoint, OnnxModel)
     problems = problems_of_manifest(checkpoint.folder)
@@ -71,10 +71,7 @@ def _facts(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def _variants(checkpoint: Checkpoint, device: Device) -> list[dict[str, Any]]:
-    """Every variant of the device: whether it may serve, and why (not)."""
-    from enricher.inference.graph.catalogue import variants_for  # noqa: PLC0415  it imports ONNX Runtime
-    from enricher.inference.run.selection import choose, obstacle_to  # noqa: PLC0415  the same
-
+    """Every variant for the device: whether it may serve, and why or why not."""
     cache_dir = load_settings().model.cache_dir
     chosen = choose(checkpoint, device, "auto", cache_dir=cache_dir)
     obstacles = [(variant, obstacle_to(checkpoint, device, variant, cache_dir)) for variant in variants_for(device)]
@@ -86,7 +83,7 @@ def _variants(checkpoint: Checkpoint, device: Device) -> list[dict[str, Any]]:
             "may_serve": obstacle is None,
             "chosen_by_auto": variant.name == chosen.variant.name,
             "why": obstacle
-            or (chosen.reason if variant.name == chosen.variant.name else "it may serve when asked for"),
+            or (chosen.reason if variant.name == chosen.variant.name else "it may serve if its precision is set"),
         }
         for variant, obstacle in obstacles
     ]

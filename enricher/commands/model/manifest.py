@@ -23,16 +23,16 @@ class FileEntry(BaseModel):
 
 
 class Manifest(BaseModel):
-    """What `enricher model prepare` writes last."""
+    """The file, which `enricher model prepare` writes last."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     schema_version: int = SCHEMA_VERSION
-    source: str = Field(description="Folder or hub id that it was made from.")
-    revision: str | None = Field(description="Commit of the hub, where it came from there.")
+    source: str = Field(description="The folder or hub id that was given.")
+    revision: str | None = Field(description="Commit on the hub; null for a folder.")
     model_digest: str = Field(description="sha256 (hex) of config, weights and tokenizer, as in every record.")
     device: str
-    variant: str = Field(description="What a worker's `auto` takes on the machine where it was prepared.")
+    variant: str = Field(description="The variant that precision `auto` takes on the machine where it was prepared.")
     precision: str
     enricher: str
     created_at: str = Field(description="UTC, ISO 8601.")
@@ -40,18 +40,18 @@ class Manifest(BaseModel):
 
 
 def entries_of(folder: Path) -> dict[str, FileEntry]:
-    """Every file below `folder` but the manifest itself."""
+    """Every file below `folder` except the manifest."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST_FILE)
     return {path.relative_to(folder).as_posix(): _entry(path) for path in paths}
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Write it, last of all files."""
+    """Write it after all other files."""
     (folder / MANIFEST_FILE).write_text(manifest.model_dump_json(indent=1) + "\n", encoding="utf-8")
 
 
 def problems_of_manifest(folder: Path) -> list[str] | None:
-    """What is missing or differs from what was recorded; None without a manifest. Raises ModelError for a broken one."""
+    """The files that are missing or differ; None without a manifest. Raises ModelError for a broken one."""
     path = folder / MANIFEST_FILE
     if not path.is_file():
         return None

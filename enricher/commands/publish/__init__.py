@@ -1,5 +1,1 @@
-"""`enricher publish`: JSON lines into the input topic. `lines` reads, `command` sends and counts."""
-
-from enricher.commands.publish.command import publish
-
-__all__ = ["publish"]
+"""`enricher publish`: JSON lines into the input topic. `lines` reads, `rate` limits, `command` sends and counts."""

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from enricher.app import kafka_config
 from enricher.commands.console import Ticker, remark_console
 from enricher.commands.publish.lines import Inputs, Line, check_lines, keyed
 from enricher.commands.publish.rate import TokenBucket
@@ -47,8 +48,6 @@ def publish(
     Lines that are no valid articles are published as they are (the worker makes dead letters of them), unless --check
     is given. Standard input is first copied to a temporary file with --check or --repeat.
     """
-    from enricher.app import kafka_config  # noqa: PLC0415  it loads the inference room, which --help need not wait for
-
     settings = load_settings()
     inputs = Inputs(files, several_passes=check or repeat > 1)
     inputs.require()

@@ -24,11 +24,11 @@ from enricher.app import (
     set_early_log_form,
     set_up_log,
 )
+from enricher.commands.progress import describe, progress_lines
 from enricher.commands.run.health import parent_health, view_of, worker_health
-from enricher.commands.run.parent import Wish, supervisor
-from enricher.commands.run.reporting import describe, progress_lines
+from enricher.commands.run.parent import RunOptions, supervisor
 from enricher.commands.run.share import Share
-from enricher.commands.run.signals import stopped_by_signals
+from enricher.commands.signals import stopped_by_signals
 from enricher.errors import SettingsError
 from enricher.health import LOADING, WorkerHealth
 from enricher.kafka.precheck import check_start
@@ -69,14 +69,14 @@ def run(
 ) -> None:
     """Read articles from Kafka, enrich them, write the records and commit, exactly once."""
     set_early_log_form()
-    wish = Wish(until_caught_up, summary, report_every_s)
+    options = RunOptions(until_caught_up, summary, report_every_s)
     _require_writable(summary)
     if process:
-        _run_child(Share.parse(process), wish)
+        _run_child(Share.parse(process), options)
     elif processes > 1:
-        _run_parent(processes, wish)
+        _run_parent(processes, options)
     else:
-        _run_alone(_settings(), wish)
+        _run_alone(_settings(), options)
 
 
 def _settings() -> Settings:
@@ -98,23 +98,23 @@ def _require_writable(summary: Path | None) -> None:
         raise SettingsError(f"--summary: {summary} cannot be written, or its folder is not there")
 
 
-def _run_alone(settings: Settings, wish: Wish) -> None:
+def _run_alone(settings: Settings, options: RunOptions) -> None:
     with (
         stopped_by_signals() as signals,
         exports(settings) as leaving,
         _watching() as watchdog,
         worker_health(settings) as health,
     ):
-        worker, connected = _built(settings, wish, watchdog, health, leaving)
+        worker, connected = _built(settings, options, watchdog, health, leaving)
         signals.stop(worker)
-        _run(worker, wish, connected)
+        _run(worker, options, connected)
 
 
-def _run_parent(count: int, wish: Wish) -> None:
+def _run_parent(count: int, options: RunOptions) -> None:
     settings = _settings()
     # The children write into pipes of ours: only we know whether a person reads it.
     os.environ[variable_name("log", "format")] = log_format(settings)
-    parent = supervisor(settings, count, wish)
+    parent = supervisor(settings, count, options)
     with stopped_by_signals() as signals, parent_health(settings, parent):
         signals.stop(parent)
         code = parent.run()
@@ -122,7 +122,7 @@ def _run_parent(count: int, wish: Wish) -> None:
         raise typer.Exit(code)
 
 
-def _run_child(share: Share, wish: Wish) -> None:
+def _run_child(share: Share, options: RunOptions) -> None:
     """A worker that tells its parent how it stands, and ends with it."""
     link = ParentLink()
     with stopped_by_signals() as signals, _watching() as watchdog:
@@ -131,10 +131,10 @@ def _run_child(share: Share, wish: Wish) -> None:
         set_up_log(whole, share.index)
         settings = share.of(whole)
         with exports(settings) as leaving, worker_health(settings, link) as health:
-            worker, connected = _built(settings, wish, watchdog, health, leaving)
+            worker, connected = _built(settings, options, watchdog, health, leaving)
             telling = _Telling(link, worker, connected)
             signals.stop(telling)
-            _run(worker, wish, telling.connected)
+            _run(worker, options, telling.connected)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,7 @@ def _watching() -> Iterator[Watchdog]:
 
 
 def _built(
-    settings: Settings, wish: Wish, watchdog: Watchdog, health: WorkerHealth, leaving: Exports
+    settings: Settings, options: RunOptions, watchdog: Watchdog, health: WorkerHealth, leaving: Exports
 ) -> tuple[Worker, Callable[[], None]]:
     """A worker, and what it calls once it has connected: until then it is seen as starting."""
     health.starts("looking at topics and rights")
@@ -174,7 +174,7 @@ def _built(
     model = load_model(settings)
     health.starts("connecting with the brokers")
     worker = kafka_worker(
-        settings, model, until_caught_up=wish.until_caught_up, watchdog=watchdog, tracing=leaving.tracing
+        settings, model, until_caught_up=options.until_caught_up, watchdog=watchdog, tracing=leaving.tracing
     )
 
     def connected() -> None:
@@ -185,17 +185,17 @@ def _built(
     return worker, connected
 
 
-def _run(worker: Worker, wish: Wish, connected: Callable[[], None]) -> None:
+def _run(worker: Worker, options: RunOptions, connected: Callable[[], None]) -> None:
     def begin() -> None:
         connected()
-        reporting.enter_context(progress_lines(worker.counters, wish.report_every_s))
+        reporting.enter_context(progress_lines(worker.counters, options.report_every_s))
 
     try:
         with ExitStack() as reporting:
             worker.run(begin)
     finally:
-        if wish.summary:
-            _write(wish.summary, orjson.dumps(worker.counters.as_dict()))
+        if options.summary:
+            _write(options.summary, orjson.dumps(worker.counters.as_dict()))
     log.info("done: %s", describe(worker.counters))
 
 

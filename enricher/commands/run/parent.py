@@ -14,7 +14,7 @@ from enricher.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class RunOptions:
     """What was asked for on the command line; all of it is handed on to the children."""
 
     until_caught_up: bool
@@ -22,7 +22,7 @@ class Wish:
     report_every_s: float
 
 
-def supervisor(settings: Settings, count: int, wish: Wish) -> Supervisor:
+def supervisor(settings: Settings, count: int, options: RunOptions) -> Supervisor:
     """A parent of `count` workers, which start when it runs."""
     worker = settings.worker
     restarts = RestartLimits(worker.max_restarts_in_a_row, worker.restart_pause_s, worker.restart_stable_s)
@@ -30,17 +30,17 @@ def supervisor(settings: Settings, count: int, wish: Wish) -> Supervisor:
     grace_s = worker.drain_timeout_s + settings.kafka.transaction_timeout_s
     limits = SupervisorLimits(restarts, grace_s)
     return Supervisor(
-        lambda index: command_of(Share(index, count), wish), count, limits, until_done=wish.until_caught_up
+        lambda index: command_of(Share(index, count), options), count, limits, until_done=options.until_caught_up
     )
 
 
-def command_of(share: Share, wish: Wish) -> Sequence[str]:
+def command_of(share: Share, options: RunOptions) -> Sequence[str]:
     """The command line of one child."""
     return [
         *(sys.executable, "-m", "enricher", *_verbosity()),
-        *("run", "--process", str(share), "--report-every-s", str(wish.report_every_s)),
-        *(["--until-caught-up"] if wish.until_caught_up else []),
-        *(["--summary", str(summary_of(wish.summary, share.index))] if wish.summary else []),
+        *("run", "--process", str(share), "--report-every-s", str(options.report_every_s)),
+        *(["--until-caught-up"] if options.until_caught_up else []),
+        *(["--summary", str(summary_of(options.summary, share.index))] if options.summary else []),
     ]
 
 

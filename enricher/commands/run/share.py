@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from enricher.errors import SettingsError
+from enricher.inference.device.cores import available_cores
+from enricher.inference.device.resolution import resolve_device
 from enricher.settings import Settings
 
 
@@ -29,8 +31,6 @@ class Share:
 
     def of(self, settings: Settings) -> Settings:
         """The settings of this process: an instance name of its own, and by default only its part of the cores."""
-        from enricher.inference.run.device import available_cores, resolve_device  # noqa: PLC0415  it imports ONNX Runtime
-
         kafka, model, worker = settings.kafka, settings.model, settings.worker
         cores, concurrency = available_cores(), model.concurrency
         if concurrency is None and resolve_device(model.device) == "cpu":

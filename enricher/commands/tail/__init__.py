@@ -1,5 +1,1 @@
-"""`enricher tail`: records as they appear. `excerpts` finds what to show, `show` draws it, `command` follows the topic."""
-
-from enricher.commands.tail.command import tail
-
-__all__ = ["tail"]
+"""`enricher tail`: records as they appear. `command` follows the topic, `excerpts` chooses the text, `show` draws it."""

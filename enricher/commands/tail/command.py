@@ -10,6 +10,7 @@ import orjson
 import typer
 from rich.console import Console
 
+from enricher.app import kafka_config
 from enricher.codec import decode_article
 from enricher.commands.console import data_console, remark_console, write_line
 from enricher.commands.tail import show
@@ -37,8 +38,6 @@ def tail(
 
     Joins no group and commits nothing. The texts come from the input topic, for as long as it keeps them.
     """
-    from enricher.app import kafka_config  # noqa: PLC0415  it loads the inference room, which --help need not wait for
-
     config = kafka_config(load_settings())
     topic = config.dead_letter_topic if dead_letters else config.output_topic
     with (

@@ -1,7 +1,7 @@
-"""What each encoder family calls its weights: one table, no code that knows a family by name.
+"""What each encoder family calls its weights: one table; no other code knows a family by name.
 
-All of them are the same post-norm encoder (Devlin et al. 2019); they differ in names, in whether token types exist, in
-where position ids begin, and in whether the embeddings are narrower than the encoder. Nothing about ONNX belongs here.
+All of them are the same post-norm encoder (Devlin et al. 2019). They differ in names, in whether token types exist, in the
+first position id, and in whether the embeddings are narrower than the encoder. Nothing about ONNX belongs here.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class Family:
     """Prefix of layer `{}`, after `base`."""
     layer: LayerNames
     token_types: bool = True
-    """False where the family has no token type embeddings."""
+    """False if the family has no token type embeddings."""
     positions_after_padding: bool = False
-    """True where position ids begin at `pad_token_id + 1`, as in fairseq, instead of 0."""
+    """True if position ids begin at `pad_token_id + 1`, as in fairseq, instead of 0."""
 
     def embeddings(self, part: str) -> str:
         """The full name of an embedding module, such as `word_embeddings`."""
@@ -47,7 +47,7 @@ class Family:
 
     @property
     def projection(self) -> str:
-        """The module between narrow embeddings and the encoder; present only where the widths differ."""
+        """The module between narrow embeddings and the encoder; present only if the widths differ."""
         return f"{self.base}.embeddings_project"
 
 

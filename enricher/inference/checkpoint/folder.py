@@ -1,7 +1,6 @@
 """A Hugging Face token classification folder: its config, its labels, its digest, and its weights one at a time.
 
-Reads files and nothing else: no hub, no PyTorch, no pickles (which run code when opened). What the weights mean is
-graph.py's.
+Reads files only: no hub, no PyTorch, no pickles (which run code when opened).
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ HEAD = "ForTokenClassification"
 SINGLE_FILE = "model.safetensors"
 SHARD_INDEX = "model.safetensors.index.json"
 VOCABULARY_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
-"""Where a tokenizer's vocabulary may lie; one of these must be there."""
+"""The files that may hold a tokenizer's vocabulary; one of them is required."""
 TOKENIZER_FILES = (
     *VOCABULARY_FILES,
     "merges.txt",
@@ -37,13 +36,13 @@ TOKENIZER_FILES = (
     "special_tokens_map.json",
     "added_tokens.json",
 )
-"""Every file that a fast tokenizer of the supported families may be read from."""
-_NAMES_OF_OLD = (("LayerNorm.weight", "LayerNorm.gamma"), ("LayerNorm.bias", "LayerNorm.beta"))
-"""Checkpoints converted from TensorFlow carry its names for these two; transformers renames them too."""
+"""Every file that a fast tokenizer of the supported families may use."""
+_OLD_NAMES = (("LayerNorm.weight", "LayerNorm.gamma"), ("LayerNorm.bias", "LayerNorm.beta"))
+"""Checkpoints converted from TensorFlow keep its names for these two; transformers renames them too."""
 
 
 class EncoderConfig(BaseModel):
-    """The parts of config.json that the graph is made from. DistilBERT has names of its own for some."""
+    """The parts of config.json that determine the graph. DistilBERT has its own names for some."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, protected_namespaces=())
 
@@ -57,9 +56,9 @@ class EncoderConfig(BaseModel):
     activation: str = Field(validation_alias=AliasChoices("hidden_act", "activation"))
     max_position_embeddings: int = Field(gt=0)
     layer_norm_eps: float = 1e-12
-    """DistilBERT has no such key: it is fixed to this in its code."""
+    """DistilBERT has no such key; its code uses this value."""
     embedding_size: int | None = None
-    """ELECTRA's narrower embeddings; None where they are as wide as the encoder."""
+    """ELECTRA's narrower embeddings; None if they are as wide as the encoder."""
     pad_token_id: int | None = None
     position_embedding_type: str = "absolute"
     is_decoder: bool = False
@@ -68,7 +67,7 @@ class EncoderConfig(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """An opened folder. Everything in it was checked but the shapes of the weights."""
+    """An opened folder. Everything in it was checked except the shapes of the weights."""
 
     folder: Path
     name: str
@@ -77,12 +76,12 @@ class Checkpoint:
     labels: tuple[str, ...]
     """Label names by id."""
     digest: str
-    """sha256 (hex) over config, weights and tokenizer files: the same digest is the same model."""
+    """sha256 (hex) over configuration, weights and tokenizer files: equal digests mean the same model."""
     _file_of: Mapping[str, Path] = field(repr=False)
 
     @classmethod
     def open(cls, folder: Path) -> Checkpoint:
-        """Read and check a folder. Raises ModelError, saying what to do, where it cannot be used."""
+        """Read and check a folder. Raises ModelError, which says what to do, if it cannot be used."""
         config = _read_config(folder)
         files = _weight_files(folder)
         tokenizer = [folder / name for name in TOKENIZER_FILES if (folder / name).is_file()]
@@ -99,8 +98,9 @@ class Checkpoint:
 
     @property
     def files(self) -> list[Path]:
-        """The configuration, and the files with the weights."""
-        return [self.folder / "config.json", *sorted(set(self._file_of.values()))]
+        """The configuration, and the files with the weights, with their index if there is one."""
+        index = [self.folder / SHARD_INDEX] if is_sharded(self.folder) else []
+        return [self.folder / "config.json", *index, *sorted(set(self._file_of.values()))]
 
     @property
     def first_position(self) -> int:
@@ -115,7 +115,7 @@ class Checkpoint:
         return self.config.max_position_embeddings - self.first_position
 
     def weight(self, name: str) -> Float32Array:
-        """Read one weight, as float32. Raises ModelError where it is missing or of a type that we do not read."""
+        """Read one weight as float32. Raises ModelError if it is missing or of an unsupported type."""
         stored = self._stored_name(name)
         try:
             with safe_open(self._file_of[stored], framework="np") as file:
@@ -132,7 +132,7 @@ class Checkpoint:
     def _stored_name(self, name: str) -> str:
         if name in self._file_of:
             return name
-        for new, old in _NAMES_OF_OLD:
+        for new, old in _OLD_NAMES:
             if name.endswith(new) and (renamed := name.replace(new, old)) in self._file_of:
                 return renamed
         raise ModelError(
@@ -153,17 +153,19 @@ def _read_config(folder: Path) -> EncoderConfig:
     try:
         return _supported(EncoderConfig.model_validate_json(_known_architecture(path)), folder)
     except (ValidationError, ValueError) as error:
-        raise ModelError(f"{path}: not a configuration that we can read: {error}") from error
+        raise ModelError(f"{path}: this configuration cannot be read: {error}") from error
 
 
 def _known_architecture(path: Path) -> bytes:
-    """The file's bytes, if its architecture is one of ours: others lack the keys that are checked next."""
+    """The file's bytes. Raises ModelError for an unknown architecture, which may lack the keys that are checked next."""
     content = path.read_bytes()
     config = json.loads(content)
     if not isinstance(config, dict):
         raise ValueError("it is not a JSON object")  # noqa: TRY004  the caller maps ValueError
     model_type, architectures = config.get("model_type"), config.get("architectures")
-    architecture = str(architectures[0]) if isinstance(architectures, list) and architectures else "model of no name"
+    architecture = (
+        str(architectures[0]) if isinstance(architectures, list) and architectures else "model without a name"
+    )
     if model_type not in FAMILIES:
         raise ModelError(
             f"{path.parent}: {architecture} ({model_type}) is not supported. Supported are token classification "
@@ -199,12 +201,12 @@ def _family(config: EncoderConfig) -> Family:
 
 
 def is_sharded(folder: Path) -> bool:
-    """True where the weights are in several files. An index beside a single one is an earlier save's."""
+    """True if the weights are in several files. An index beside a single file is left over from an earlier save."""
     return (folder / SHARD_INDEX).is_file() and not (folder / SINGLE_FILE).is_file()
 
 
 def _weight_files(folder: Path) -> dict[str, Path]:
-    """The file of each weight. A sharded checkpoint has an index; a single file lists its own."""
+    """The file of each weight, from the index or from the single file."""
     try:
         if is_sharded(folder):
             shards = json.loads((folder / SHARD_INDEX).read_bytes())["weight_map"]

@@ -1,6 +1,7 @@
 """The label names of config.json -> the names that decoding reads: `O`, and `B-` or `I-` before a kind.
 
-Models of the hub write the same in other ways. What cannot be read is refused: a wrong reading would not be seen.
+Models on the hub write label names in many ways. Names that cannot be read are refused, because nobody would notice a
+wrong reading.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
 
 OUTSIDE = "O"
 _IN_IOB2 = {"B": "B", "I": "I", "E": "I", "S": "B", "L": "I", "U": "B", "M": "I"}
-"""BIOES, BILOU and BMES also mark the middle (M), the last word (E, L) and a single one (S, U). What follows opens by its
-own letter anyway. In IOB1 only the second of two neighbours of a kind has a `B`: the same rule reads it."""
+"""BIOES, BILOU and BMES also mark the middle (M), the last word (E, L) and a single word (S, U); the next entity begins with
+its own letter anyway. In IOB1 only the second of two adjacent entities of a kind has a `B`: the same rule reads it."""
 _LETTERS = "".join(_IN_IOB2)
 _SCHEMES = ({"B", "I", "E", "S"}, {"B", "I", "L", "U"}, {"B", "M", "E", "S"})
 _PREFIXED = re.compile(rf"(?P<letter>[{_LETTERS}])[\W_]+(?P<kind>.+)", re.IGNORECASE)
@@ -25,7 +26,7 @@ _SUFFIXED = re.compile(rf"(?P<kind>.+?)[\W_]+(?P<letter>[{_LETTERS}])", re.IGNOR
 _OF_SPECIAL_TOKENS = re.compile(r"[\W_]*(PAD|PADDING|CLS|SEP)[\W_]*|[\[<]/?(S|BOS|EOS|UNK|MASK)[\]>]", re.IGNORECASE)
 _WITHOUT_KIND = re.compile(rf"|[{_LETTERS}][\W_]+|[\W_]+[{_LETTERS}]", re.IGNORECASE)
 _OF_LATER_PIECES = "X"
-"""What BERT's first taggers call every piece of a word but the first, beside names with positions."""
+"""Early BERT taggers give it to every piece of a word except the first."""
 _SHOWN = 5
 
 
@@ -37,7 +38,7 @@ class _Tag(NamedTuple):
 
 
 def label_names(id2label: Mapping[int, str]) -> tuple[str, ...]:
-    """Label names by id, as IOB2. Raises ModelError where config.json does not name them, or they cannot be read."""
+    """Label names by id, as IOB2. Raises ModelError if config.json does not name them, or they cannot be read."""
     names = tuple(id2label[index].strip() for index in sorted(id2label))
     if sorted(id2label) != list(range(len(names))) or len(names) < 2:
         raise ModelError(
@@ -65,7 +66,7 @@ def label_names(id2label: Mapping[int, str]) -> tuple[str, ...]:
 
 
 def _in_iob2(names: Sequence[str]) -> Mapping[str, str]:
-    """The IOB2 name of each; without what is outside. Names without any position are kinds, and stay as they are."""
+    """The IOB2 name of each label inside entities. Names without positions are kinds and stay unchanged."""
     for pattern, proving in ((_PREFIXED, {"B", "I"}), (_SUFFIXED, set[str]())):
         tags = _tags(names, pattern, proving)
         if not tags:
@@ -82,9 +83,9 @@ def _in_iob2(names: Sequence[str]) -> Mapping[str, str]:
 
 
 def _tags(names: Sequence[str], pattern: re.Pattern[str], proving: Collection[str]) -> dict[str, _Tag]:
-    """The names that are made of a letter and a kind. Empty where that is not proved: `E-MAIL` only looks like it.
+    """The names that consist of a letter and a kind. Empty if that is not proved: `E-MAIL` only looks like it.
 
-    A kind that has several letters proves them, and their schemes; and so does one that has a letter of `proving`.
+    A kind with several letters proves these letters and their schemes; so does a kind with a letter of `proving`.
     """
     found = {name: _Tag(part["letter"].upper(), part["kind"]) for name in names if (part := pattern.fullmatch(name))}
     proved = {letter for its in _letters(found).values() if len(its) > 1 or its & set(proving) for letter in its}
@@ -93,7 +94,7 @@ def _tags(names: Sequence[str], pattern: re.Pattern[str], proving: Collection[st
 
 
 def _letters(tags: Mapping[str, _Tag]) -> Mapping[str, set[str]]:
-    """The letters that each kind has."""
+    """The letters of each kind."""
     letters: defaultdict[str, set[str]] = defaultdict(set)
     for letter, kind in tags.values():
         letters[kind].add(letter)
@@ -101,7 +102,7 @@ def _letters(tags: Mapping[str, _Tag]) -> Mapping[str, set[str]]:
 
 
 def _never_opened(tags: Mapping[str, _Tag]) -> list[str]:
-    """Where ends are marked too, a kind without a begin is read wrongly: in IOE `E` is what parts two neighbours."""
+    """If ends are marked too, the labels whose kind has no begin. They would be misread: IOE separates neighbours by `E`."""
     if {tag.letter for tag in tags.values()} <= {"B", "I"}:
         return []
     opened = {tag.kind for tag in tags.values() if _IN_IOB2[tag.letter] == "B"}
@@ -109,7 +110,7 @@ def _never_opened(tags: Mapping[str, _Tag]) -> list[str]:
 
 
 def _require_kinds(names: Sequence[str]) -> None:
-    """Raises ModelError where plain names may be positions after all."""
+    """Raise ModelError if plain names may be positions after all."""
     bare = {name.upper() for name in names} & _IN_IOB2.keys()
     if bare & {"B", "I"} or len(bare) == len(names):
         raise ModelError(
@@ -124,5 +125,5 @@ def _require_kinds(names: Sequence[str]) -> None:
 
 
 def _shown(names: Sequence[str]) -> str:
-    """The first few, for a message."""
+    """The first few names, for a message."""
     return ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")

@@ -1,7 +1,7 @@
-"""A model's folder may come from anybody: no link in it leads to a file elsewhere, and what is kept of it is as private.
+"""Links in a model's folder must not point outside, and copies of its files are as private as the originals.
 
-A link would be followed, and what it points to copied into a cache or a prepared folder, where others may read it. Hard
-links, and a folder that is changed meanwhile, are not seen: that takes rights on this machine.
+The folder may come from anyone. A link would be followed, and its target copied into a cache or a prepared folder, where
+others may read it. Hard links and concurrent changes are not detected: both need access to this machine.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ _READABLE_BY_OTHERS = 0o044
 
 
 def refuse_outside_links(folder: Path) -> None:
-    """Raise ModelError where a link in `folder` points out of it; those of the hub's cache to its own blobs may.
+    """Raise ModelError if a link in `folder` points outside. In the hub's cache, links to its blobs are allowed.
 
-    Where the folder itself is a link, what it points to counts.
+    The folder itself may be a link.
     """
     root = folder.resolve()
     # ~/.cache/huggingface/hub/models--owner--name/snapshots/COMMIT/config.json -> ../../blobs/DIGEST
@@ -29,13 +29,13 @@ def refuse_outside_links(folder: Path) -> None:
             if path.is_symlink() and not any(_target(path).is_relative_to(each) for each in allowed):
                 found = folder / path.relative_to(root)
                 raise ModelError(
-                    f"{found} is a link to a file outside of the model's folder, and is not followed. "
-                    f"Copy the folder with what it points to (`cp -rL`) if you trust where it came from."
+                    f"{found} is a link to a file outside the model's folder and is not followed. "
+                    f"If you trust its origin, copy the folder with the targets of its links (`cp -rL`)."
                 )
 
 
 def shared_mode(files: Iterable[Path]) -> int:
-    """The mode of a file made from all of `files`: others may read it where they may read each of them."""
+    """The mode of a file made from `files`: others may read it if they may read all of them."""
     mode = 0o644
     for path in files:
         mode &= 0o600 | (path.stat().st_mode & _READABLE_BY_OTHERS)

@@ -1,6 +1,6 @@
-"""A folder with a model that already is ONNX: its labels, limits and digest, as the rest knows them from a checkpoint.
+"""A folder whose model is ONNX already: its labels, limits and digest, like those of a checkpoint.
 
-Only reads. What its graph must look like, and how it is wrapped, is external.py's.
+Only reads. graph/external.py checks and wraps the graph.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from enricher.inference.checkpoint.labels import label_names
 
 ONNX_FILES = ("model.onnx", "onnx/model.onnx")
 DEFAULT_POSITIONS = 512
-"""Where config.json does not say how many positions there are: the least that the usual encoders have."""
+"""If config.json gives no number of positions: the fewest that common encoders have."""
 _NUMBERS = ("max_position_embeddings", "vocab_size", "pad_token_id")
-"""What the engine and the tokenizer read of config.json, None where it does not say."""
+"""The numbers of config.json that the engine and the tokenizer use; None if absent."""
 
 
 @dataclass(frozen=True, slots=True)
 class OnnxModel(Checkpoint):
-    """An opened folder with an ONNX model. `config` holds only what was found; there are no weights to read."""
+    """An opened folder with an ONNX model. `config` holds only the values that were found; `weight` cannot be used."""
 
     onnx_path: Path
 
@@ -46,12 +46,12 @@ class OnnxModel(Checkpoint):
 
     @property
     def max_window_tokens(self) -> int:
-        """As config.json says, cut to a multiple of what variants round lengths up to, so that none goes beyond."""
+        """config.json's limit, rounded down to the step to which variants round lengths up, so that none exceeds it."""
         return (self.config.max_position_embeddings - self.first_position) // LENGTH_STEP_TOKENS * LENGTH_STEP_TOKENS
 
     @classmethod
     def open(cls, folder: Path) -> OnnxModel:
-        """Read and check a folder. Raises ModelError, saying what to do, where it cannot be used."""
+        """Read and check a folder. Raises ModelError, which says what to do, if it cannot be used."""
         path = next(folder / name for name in ONNX_FILES if (folder / name).is_file())
         config = _config(folder)
         tokenizer = [folder / name for name in TOKENIZER_FILES if (folder / name).is_file()]
@@ -75,7 +75,7 @@ class OnnxModel(Checkpoint):
 
 
 def holds_onnx(folder: Path) -> bool:
-    """True for a folder with an ONNX model, unless it also has weights of a family that we build a graph from."""
+    """True for a folder with an ONNX model, unless it also has weights that we can build a graph from."""
     if not any((folder / name).is_file() for name in ONNX_FILES):
         return False
     if not ((folder / SINGLE_FILE).is_file() or (folder / SHARD_INDEX).is_file()):
@@ -84,10 +84,10 @@ def holds_onnx(folder: Path) -> bool:
 
 
 def read_graph(path: Path) -> onnx.ModelProto:
-    """The model without its weights, where those lie in other files. Raises ModelError."""
+    """The model without the weights that are in other files. Raises ModelError."""
     try:
         model: onnx.ModelProto = onnx.load(str(path), load_external_data=False)
-    except Exception as error:  # protobuf's own kinds among them
+    except Exception as error:  # including protobuf's own classes
         raise ModelError(
             f"{path}: it cannot be read as ONNX: {error}. Copy it again, completely (from a clone: `git lfs pull`)."
         ) from error
@@ -97,13 +97,13 @@ def read_graph(path: Path) -> onnx.ModelProto:
 
 
 def external_files(model: onnx.ModelProto) -> list[str]:
-    """The files that hold weights of the model, relative to its own."""
+    """The files with weights of the model, relative to its folder."""
     entries = [entry for tensor in model.graph.initializer for entry in tensor.external_data]
     return sorted({entry.value for entry in entries if entry.key == "location"})
 
 
 def _config(folder: Path) -> EncoderConfig:
-    """What the tokenizer and the labels need; the rest is in the graph."""
+    """The values that the tokenizer and the labels need; the rest is in the graph."""
     values = _read_json(folder)
     known = {name: values[name] for name in EncoderConfig.model_fields if name in values}
     try:

@@ -1,5 +1,9 @@
-"""The gate that a reduced precision passes before it may serve: fp32 against the variant, on labelled text.
+"""The quality gate: a reduced precision against fp32, on labelled text.
 
-A room of small files: `gold` reads the labelled text, `runs` sends it through the real pipeline, `measure` compares two
-runs, `verdict` says what the figures mean, `check` does all of it, `report` is what is kept, `page` shows it.
+gold.py     reads the labelled text
+batches.py  ways to put the same windows into batches
+runs.py     runs the text through one variant, in the worker's own pipeline
+measure.py  compares two runs
+verdict.py  what the figures mean: passed or failed, with reasons
+check.py    does all of it, and makes the report (checkpoint/gate_report.py)
 """

@@ -1,4 +1,4 @@
-"""Ways to put the same windows into batches: what a variant answers must not depend on which one it is."""
+"""Ways to put the same windows into batches; the answers of a variant must not depend on them."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ Batching = Callable[[Sequence[Window]], Batches]
 
 
 def alone(windows: Sequence[Window]) -> Batches:
-    """Every window by itself."""
+    """Every window in its own batch."""
     return [[window] for window in windows]
 
 
 def by_length(windows: Sequence[Window], max_tokens: int) -> Batches:
-    """Windows of similar length together, up to `max_tokens` with padding: what a worker does under load."""
+    """Windows of similar length together, up to `max_tokens` with padding, like a worker under load."""
     return _filled(sorted(windows, key=lambda window: window.length_tokens), max_tokens)
 
 
 def mixed(windows: Sequence[Window], max_tokens: int) -> Batches:
-    """Short and long ones together, with much padding: what a worker does at its worst. Always the same mix."""
+    """Short and long windows together, with much padding: the worst case of a worker. Always the same mix."""
     order = np.random.default_rng(0).permutation(len(windows))
     return _filled((windows[index] for index in order), max_tokens)
 
@@ -47,4 +47,4 @@ COMPOSITIONS: tuple[tuple[str, Batching], ...] = (
     ("by length, 4,096 tokens", lambda windows: by_length(windows, 4096)),
     ("mixed lengths, 2,048 tokens", lambda windows: mixed(windows, 2048)),
 )
-"""The first is what the others are compared with."""
+"""The others are compared with the first."""

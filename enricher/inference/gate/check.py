@@ -1,6 +1,6 @@
-"""The gate: fp32 (plain and padded) and a reduced variant of one checkpoint over the same gold set -> a report.
+"""The quality gate: padded fp32 and a reduced variant of one checkpoint over the same gold set -> a report.
 
-Does the steps in order; what each does is in its own file. `keep` puts a report where a worker finds it.
+Runs the steps in order; each step has its own file.
 """
 
 from __future__ import annotations
@@ -12,56 +12,55 @@ from typing import TYPE_CHECKING
 
 import onnxruntime as ort
 
+from enricher.inference.checkpoint.gate_report import Binding, Comparison, Composition, GateReport
+from enricher.inference.device.processor import processor_features, processor_name
 from enricher.inference.gate.batches import COMPOSITIONS
 from enricher.inference.gate.gold import GoldSet, joined
-from enricher.inference.gate.machine import processor_features, processor_name
 from enricher.inference.gate.measure import compare, composition
-from enricher.inference.gate.report import Binding, Comparison, Composition, GateReport, write_report
-from enricher.inference.gate.runs import Progress, Run, VariantRunner, tokenized, tokenizer_of
+from enricher.inference.gate.runs import Progress, VariantRun, VariantRunner, tokenized
 from enricher.inference.gate.verdict import judge
 from enricher.inference.graph.builder import BUILDER_VERSION
-from enricher.inference.graph.cache import written_to_first
 from enricher.inference.graph.padded import PaddedFloat32
 from enricher.inference.run.model import prepare_variant
+from enricher.inference.tokenizer.articles import ArticleTokenizer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     from enricher.inference.checkpoint.folder import Checkpoint
+    from enricher.inference.device.session import Device
     from enricher.inference.graph.variants import Variant
-    from enricher.inference.run.device import Device
     from enricher.inference.run.model import PreparedModel
     from enricher.records import Int32Array
 
 _USUAL = 1
-"""Which of COMPOSITIONS F1 is measured in: the one nearest to a worker's own."""
+"""The index in COMPOSITIONS of the batches for F1: those nearest to a worker's."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Measured:
-    """What one variant says about the gold set: a run for each of COMPOSITIONS, and one on documents."""
+    """The answers of one variant on the gold set: a run for each of COMPOSITIONS, and one on documents."""
 
     model: PreparedModel
-    runs: tuple[Run, ...]
-    documents: Run
+    runs: tuple[VariantRun, ...]
+    documents: VariantRun
     lengths_tokens: tuple[Int32Array, Int32Array]
-    """Of sentences and of documents, `int32 [texts]` each."""
+    """Lengths of sentences and of documents, `int32 [texts]` each."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """What a variant is measured with. `cache_dir` takes the graphs; `progress` is called from the thread that checks."""
+    """Measures and judges variants. Graphs are kept in `cache_dir`; `progress` is called from the checking thread."""
 
     gold: GoldSet
     limit_points: float
     cache_dir: Path
     progress: Progress
     device_id: int = 0
-    """On which GPU, where there are several."""
+    """The number of the GPU."""
 
     def reference(self, checkpoint: Checkpoint, device: Device) -> Measured:
-        """What fp32 says. Worth keeping where several variants of one model are checked."""
+        """The answers of fp32, which checks of several variants of one model can share."""
         return self.measured(checkpoint, PaddedFloat32(runtime=device), device)
 
     def check(
@@ -83,7 +82,7 @@ class Gate:
     def measured(self, checkpoint: Checkpoint, variant: Variant, device: Device) -> Measured:
         """All runs of one variant. Raises ModelError, FatalError."""
         model = prepare_variant(checkpoint, variant, device, cache_dir=self.cache_dir, device_id=self.device_id)
-        runner, tokenizer = VariantRunner(model, self.progress), tokenizer_of(checkpoint)
+        runner, tokenizer = VariantRunner(model, self.progress), ArticleTokenizer(checkpoint)
         sentences = tokenized(checkpoint, tokenizer, self.gold.texts)
         documents = tokenized(checkpoint, tokenizer, joined(self.gold.texts))
         runs = tuple(runner.run(sentences, batching, f"{variant.name}, {name}") for name, batching in COMPOSITIONS)
@@ -104,11 +103,6 @@ class Gate:
             for each in variants
             for (name, _), run in zip(COMPOSITIONS, each.runs, strict=True)
         )
-
-
-def keep(report: GateReport, folders: Sequence[Path]) -> Path:
-    """Write the report into the first of `folders` that can be written. Raises ModelError where none can."""
-    return written_to_first(folders, lambda folder: write_report(folder, report), "the report")
 
 
 def _binding(model: PreparedModel, gold: GoldSet) -> Binding:

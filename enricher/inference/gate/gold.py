@@ -1,7 +1,7 @@
-"""Labelled text: read from JSON lines, and joined to longer documents. Knows no model.
+"""Labelled text: read from JSON lines, and joined to form longer documents. Knows no model.
 
 A line is `{"id": ..., "text": ..., "entities": [{"start": ..., "end": ..., "label": ...}]}`, offsets half-open in Unicode
-code points; further keys are ignored. enricher/models/gold/ has the default.
+code points; other keys are ignored. enricher/models/gold/ has the default.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 DEFAULT_GOLD = Path(__file__).parents[2] / "models" / "gold" / "pud.jsonl"
 DOCUMENT_CHARS = (300, 800, 2000, 5000)
-"""Lengths of joined documents: a brief, a short, a usual and a long article, of one window to about ten."""
+"""Lengths of joined documents: from a brief to a long article, of one window to about ten."""
 
 
 @dataclass(frozen=True, slots=True)
 class GoldText:
-    """A text and its entities, all of them in the field `body`."""
+    """A text and its entities, all in the field `body`."""
 
     text: str
     entities: tuple[EntitySpan, ...]
@@ -35,7 +35,7 @@ class GoldText:
 
 @dataclass(frozen=True, slots=True)
 class GoldSet:
-    """Labelled texts, and the digest (sha256, hex) of the file that they came from."""
+    """Labelled texts, and the digest (sha256, hex) of their file."""
 
     name: str
     digest: str
@@ -43,13 +43,8 @@ class GoldSet:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The labels that occur; what the set does not label it cannot judge."""
+        """The labels that occur; the set cannot judge other labels."""
         return labels_of([text.entities for text in self.texts])
-
-    @property
-    def entities(self) -> int:
-        """How many there are."""
-        return sum(len(text.entities) for text in self.texts)
 
 
 class _Entity(BaseModel):
@@ -68,7 +63,7 @@ class _Line(BaseModel):
 
 
 def read_gold(path: Path) -> GoldSet:
-    """Read a gold set. Raises FatalError, with the line, where it cannot be used."""
+    """Read a gold set. Raises FatalError, with the line, if it cannot be used."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -77,13 +72,13 @@ def read_gold(path: Path) -> GoldSet:
     lines = [(number, line) for number, line in enumerate(content.splitlines(), start=1) if line.strip()]
     texts = tuple(_read_line(path, number, line) for number, line in lines)
     if not any(text.entities for text in texts):
-        message = f"the gold set {path} has no entities: nothing can be measured with it"
+        message = f"the gold set {path} has no entities, so it cannot measure anything"
         raise FatalError(message)
     return GoldSet(path.stem, hashlib.sha256(content).hexdigest(), texts)
 
 
 def joined(texts: Sequence[GoldText]) -> tuple[GoldText, ...]:
-    """The same texts as longer documents: neighbours, with a space between them, up to each of DOCUMENT_CHARS in turn."""
+    """Adjacent texts, joined by spaces, as documents of each length of DOCUMENT_CHARS in turn."""
     documents: list[GoldText] = []
     waiting: list[GoldText] = []
     lengths = cycle(DOCUMENT_CHARS)
@@ -115,7 +110,7 @@ def _read_line(path: Path, number: int, line: bytes) -> GoldText:
         raise FatalError(message) from error
     for entity in parsed.entities:
         if not entity.start < entity.end <= len(parsed.text):
-            message = f"the gold set {path}, line {number}: [{entity.start}, {entity.end}) is no span of its text"
+            message = f"the gold set {path}, line {number}: [{entity.start}, {entity.end}) is not a span of its text"
             raise FatalError(message)
     return GoldText(
         parsed.text, tuple(EntitySpan("body", each.start, each.end, each.label) for each in parsed.entities)

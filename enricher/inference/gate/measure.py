@@ -1,4 +1,4 @@
-"""Two runs -> figures: F1 against the gold set, agreement, equal labels, logits. Judges nothing: that is verdict.py's."""
+"""Two runs -> figures: F1 against the gold set, agreement, equal labels, logits. verdict.py judges them."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from enricher.core.scoring import (
     labels_of,
     total,
 )
-from enricher.inference.gate.report import Agreement, Comparison, Composition, Logits, Row
+from enricher.inference.checkpoint.gate_report import Agreement, Comparison, Composition, Logits, Row
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from enricher.inference.gate.gold import GoldText
-    from enricher.inference.gate.runs import Run
+    from enricher.inference.gate.runs import VariantRun
     from enricher.records import Float32Array, Int32Array
 
 LENGTH_EDGES_TOKENS = (16, 32, 64, 128, 256, 512, 1024)
-"""Longest text of each length bucket, special tokens not counted; one more bucket is above the last."""
+"""Longest text of each length bucket, special tokens not counted; one more bucket holds longer texts."""
 LOWEST_POWER, POWER_STEP, HIGHEST_POWER = -8.0, 0.25, 2.0
-"""Bins of the histogram of logit differences: from below float32's last digit up to far beyond use."""
+"""Bins of the histogram of logit differences, as powers of ten: from below float32's precision to far beyond usable."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Both:
-    """Counts by text of both variants, against the same gold entities."""
+    """Counts per text of both variants, against the same gold entities."""
 
     reference: CountArray
     reduced: CountArray
 
     def row(self, name: str, texts: npt.NDArray[np.bool_] | None = None) -> Row:
-        """Figures of all texts, or of some."""
+        """Figures of all texts, or of those selected by `texts`."""
         mine = slice(None) if texts is None else texts
         reference, reduced = self.reference[mine], self.reduced[mine]
         interval = delta_interval(reference, reduced)
@@ -59,10 +59,10 @@ def compare(
     name: Literal["sentences", "documents"],
     gold: Sequence[GoldText],
     lengths_tokens: Int32Array,
-    reference: Run,
-    reduced: Run,
+    reference: VariantRun,
+    reduced: VariantRun,
 ) -> Comparison:
-    """All figures of one set of texts; entities of labels that the gold set does not have are left out of F1."""
+    """All figures of one set of texts. F1 ignores entities whose labels the gold set does not have."""
     expected = [text.entities for text in gold]
     known = set(labels_of(expected))
     judged = [_known(run, known) for run in (reference, reduced)]
@@ -88,8 +88,8 @@ def compare(
     )
 
 
-def composition(name: str, variant: str, gold: Sequence[GoldText], alone: Run, other: Run) -> Composition:
-    """What differs when the same windows share batches in another way."""
+def composition(name: str, variant: str, gold: Sequence[GoldText], alone: VariantRun, other: VariantRun) -> Composition:
+    """What changes when the same windows are batched in another way."""
     expected = [text.entities for text in gold]
     counts = total(count_by_text(_known(other, set(labels_of(expected))), expected))
     return Composition(
@@ -104,7 +104,7 @@ def composition(name: str, variant: str, gold: Sequence[GoldText], alone: Run, o
 
 
 def agreement(counts: Counts) -> Agreement:
-    """Counts and what follows from them, as the report has it."""
+    """Counts and derived figures, as in the report."""
     return Agreement(
         precision=counts.precision,
         recall=counts.recall,
@@ -115,17 +115,17 @@ def agreement(counts: Counts) -> Agreement:
     )
 
 
-def _known(run: Run, labels: set[str]) -> list[list[EntitySpan]]:
-    """The gold set cannot say whether entities of other labels are right."""
+def _known(run: VariantRun, labels: set[str]) -> list[list[EntitySpan]]:
+    """Drop entities with labels that the gold set cannot judge."""
     return [[span for span in spans if span.label in labels] for spans in run.entities]
 
 
-def _equal(reference: Run, other: Run) -> float:
+def _equal(reference: VariantRun, other: VariantRun) -> float:
     return float((reference.labels == other.labels).mean()) if len(reference.labels) else 1.0
 
 
 def _buckets(lengths_tokens: Int32Array) -> Iterator[tuple[str, npt.NDArray[np.bool_]]]:
-    """Name and members of each length bucket that has any."""
+    """Name and members of each bucket that is not empty."""
     index = np.searchsorted(np.array(LENGTH_EDGES_TOKENS), lengths_tokens)
     lower = (1, *(edge + 1 for edge in LENGTH_EDGES_TOKENS))
     names = [f"{low}-{high}" for low, high in zip(lower, LENGTH_EDGES_TOKENS, strict=False)] + [f"{lower[-1]}+"]
@@ -135,7 +135,7 @@ def _buckets(lengths_tokens: Int32Array) -> Iterator[tuple[str, npt.NDArray[np.b
 
 
 def _logits(reference: Float32Array, reduced: Float32Array) -> Logits:
-    """Differences where both are finite; what is not finite is counted elsewhere."""
+    """Differences between finite logits; the others are counted elsewhere."""
     finite = np.isfinite(reference) & np.isfinite(reduced)
     differences = np.abs(reference[finite].astype(np.float64) - reduced[finite])
     scale = _largest(np.abs(reference[finite]))
@@ -158,5 +158,5 @@ def _histogram(differences: npt.NDArray[np.float64]) -> tuple[int, ...]:
 
 
 def _largest(values: npt.NDArray[np.floating]) -> float:
-    """The largest finite value; 0 where there is none."""
+    """The largest finite value; 0 if there is none."""
     return float(np.max(values, initial=0.0, where=np.isfinite(values)))

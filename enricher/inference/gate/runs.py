@@ -1,6 +1,6 @@
-"""Texts through one variant, in the real pipeline: tokenizer, windows, the device, decoding. Keeps every number.
+"""Texts through one variant, in the worker's own pipeline: tokenizer, windows, device, decoding. Keeps every number.
 
-The engine is not used, because it gives labels and scores only, and hides a window that is not finite.
+The engine is not used, because it returns no logits and turns a window that is not finite into a failure.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from enricher.core.decoding import LabelScheme
 from enricher.core.scoring import EntitySpan
 from enricher.core.windowing import WindowCutter
 from enricher.errors import FatalError, ModelError
-from enricher.inference.run.advice import advice_for
-from enricher.inference.run.device import SESSION_ERRORS, default_concurrency, open_session
-from enricher.inference.tokenizer.articles import ArticleTokenizer
+from enricher.inference.device.cores import default_concurrency
+from enricher.inference.device.session import SESSION_ERRORS
+from enricher.inference.run.advice import advice_for, cutter_for
 from enricher.records import Article, EnrichedRecord, Partition, RawRecord, RunLabels, Ticket, TokenizedArticle
 
 if TYPE_CHECKING:
@@ -27,16 +27,17 @@ if TYPE_CHECKING:
     from enricher.inference.gate.batches import Batching
     from enricher.inference.gate.gold import GoldText
     from enricher.inference.run.model import PreparedModel
+    from enricher.inference.tokenizer.articles import ArticleTokenizer
     from enricher.records import Float32Array, Int32Array, Window
 
 Progress = Callable[[str, int, int], None]
-"""Called with what runs, how many windows are done, and how many there are."""
+"""Called with the name of the stage, the windows that are done, and all windows."""
 _OUTPUTS = ["labels", "scores", "logits"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TokenizedTexts:
-    """Texts as every variant gets them: tokens, and how windows are cut."""
+    """Texts as every variant gets them: their tokens, and how windows are cut."""
 
     articles: tuple[Article, ...]
     tokens: tuple[TokenizedArticle, ...]
@@ -50,8 +51,8 @@ class TokenizedTexts:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Run:
-    """What one variant says. Arrays join the tokens of all texts, each as the window that owns it has it."""
+class VariantRun:
+    """The answers of one variant. Arrays join the tokens of all texts, each token from the window that owns it."""
 
     entities: tuple[tuple[EntitySpan, ...], ...]
     labels: Int32Array
@@ -60,7 +61,7 @@ class Run:
     """`float32 [tokens, labels]`."""
     windows: int
     runs: int
-    """How many batches there were."""
+    """The number of batches."""
 
     @property
     def not_finite(self) -> int:
@@ -68,17 +69,13 @@ class Run:
         return sum(int((~np.isfinite(values)).sum()) for values in (self.logits, self.scores))
 
 
-def tokenizer_of(checkpoint: Checkpoint) -> ArticleTokenizer:
-    """The checkpoint's tokenizer, without a limit that matters. Raises ModelError."""
-    return ArticleTokenizer(checkpoint, max_article_tokens=1_000_000, too_long="truncate")
-
-
 def tokenized(checkpoint: Checkpoint, tokenizer: ArticleTokenizer, texts: Sequence[GoldText]) -> TokenizedTexts:
-    """Tokenise `texts` for a checkpoint, its windows cut as a worker cuts them by default. Raises FatalError."""
+    """Tokenise `texts`, with the windows that a worker serves unless its settings say otherwise.
+
+    Raises FatalError for texts that the tokenizer refuses, SettingsError for windows that a worker would refuse.
+    """
     advice = advice_for(checkpoint.folder, tokenizer.max_window_tokens)
-    # A model of very short windows would have more overlap than window.
-    overlap = min(advice.overlap_tokens, advice.max_window_tokens // 4)
-    cutter = WindowCutter(advice.max_window_tokens, overlap, tokenizer.specials_before, tokenizer.specials_after)
+    cutter = cutter_for(tokenizer, advice.max_window_tokens, advice.overlap_tokens)
     articles = tuple(Article(str(number), "", text.text) for number, text in enumerate(texts))
     tokens = tokenizer.tokenize(articles)
     taken = tuple(each for each in tokens if isinstance(each, TokenizedArticle))
@@ -89,23 +86,17 @@ def tokenized(checkpoint: Checkpoint, tokenizer: ArticleTokenizer, texts: Sequen
 
 
 class VariantRunner:
-    """One variant of a checkpoint on its device. Raises ModelError where it does not run."""
+    """One variant of a checkpoint on its device. Raises ModelError if it does not run."""
 
     def __init__(self, model: PreparedModel, progress: Progress) -> None:
         self._model = model
         self._progress = progress
         self._concurrency = default_concurrency(model.device)
-        self._session = open_session(
-            model.onnx_path,
-            model.variant.runtime,
-            threads_per_run=1,
-            concurrency=self._concurrency,
-            device_id=model.device_id,
-        )
+        self._session = model.open_session(threads_per_run=1, concurrency=self._concurrency)
         self._scheme = LabelScheme.from_labels(model.checkpoint.labels)
 
-    def run(self, texts: TokenizedTexts, batching: Batching, stage: str) -> Run:
-        """All texts, in batches as `batching` makes them. Blocks, for seconds."""
+    def run(self, texts: TokenizedTexts, batching: Batching, stage: str) -> VariantRun:
+        """Run all texts, in the batches that `batching` makes. Blocks for seconds."""
         tickets = [_ticket(article) for article in texts.articles]
         answers = _Answers(texts, tickets, len(self._model.checkpoint.labels))
         pairs = zip(tickets, texts.tokens, strict=True)
@@ -116,12 +107,12 @@ class VariantRunner:
             outputs = pool.map(lambda batch: self._outputs(batch, texts.pad_id), batches)
             for batch, (run, logits) in zip(batches, outputs, strict=True):
                 answers.take(run, logits)
-                # Scores that are not finite are counted (`Run.not_finite`), and are no reason to end here.
+                # Scores that are not finite are counted (`VariantRun.not_finite`) and do not end the run.
                 take(replace(run, scores=np.nan_to_num(run.scores)), self._scheme)
                 done += len(batch)
                 self._progress(stage, done, len(windows))
         entities = tuple(self._entities(ticket) for ticket in tickets)
-        return Run(entities, answers.labels, answers.scores, answers.logits, len(windows), len(batches))
+        return VariantRun(entities, answers.labels, answers.scores, answers.logits, len(windows), len(batches))
 
     def _outputs(self, windows: list[Window], pad_id: int) -> tuple[RunLabels, Float32Array]:
         """Labels and scores, and the logits of the same tokens."""
@@ -142,7 +133,7 @@ class VariantRunner:
 
 
 class _Answers:
-    """The arrays of a run while it fills: each token from the window that owns it."""
+    """The arrays of a `VariantRun` while they are filled."""
 
     def __init__(self, texts: TokenizedTexts, tickets: Sequence[Ticket], labels: int) -> None:
         lengths = texts.lengths_tokens
@@ -153,10 +144,9 @@ class _Answers:
         self.logits = np.zeros((tokens, labels), np.float32)
 
     def take(self, run: RunLabels, logits: Float32Array) -> None:
-        """Of the answer for each window the part that it owns."""
+        """Store the part of each window's answer that the window owns."""
         for window, start in zip(run.windows, run.starts, strict=True):
-            shift, first = start + window.specials_before - window.start, self._first[window.ticket]
-            owned = slice(window.own_start + shift, window.own_stop + shift)
+            owned, first = window.owned_tokens(start), self._first[window.ticket]
             here = slice(window.own_start + first, window.own_stop + first)
             self.labels[here], self.scores[here] = run.labels[owned], run.scores[owned]
             self.logits[here] = logits[owned]

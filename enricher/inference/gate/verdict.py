@@ -1,12 +1,12 @@
-"""Figures -> passed or failed, with each reason. The rules are few, and all are here.
+"""Figures -> passed or failed, with every reason. All rules of the gate are here.
 
-A variant fails where, against fp32 on the same texts:
+A variant fails if, against fp32 on the same texts:
 
 - its F1 is lower by more than the limit: on the sentences, on the longer documents, or in any composition of batches;
 - a type or a length bucket loses more than the limit beyond chance (the 97.5 % bound of a paired bootstrap is below it);
 - a number is NaN or infinite.
 
-Where the gold set cannot tell, it fails too: fp32 itself does badly on it, or one entity weighs more than the limit.
+It also fails if the gold set cannot tell: fp32 itself does badly on it, or one entity weighs more than the limit.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from enricher.inference.gate.report import Comparison, Composition, Row
+from enricher.inference.checkpoint.gate_report import Comparison, Composition, Row
 
 DEFAULT_LIMIT_POINTS = 0.3
-"""F1 points that a reduced precision may lose. Below what a reader of the output could notice."""
+"""F1 points that a reduced precision may lose; a reader of the output would not notice such a loss."""
 LEAST_REFERENCE_F1 = 0.3
-"""Below this, fp32 itself finds hardly anything: the gold set is in another language, or labels other things."""
+"""Below this, fp32 itself finds little: the gold set is in another language, or labels other things."""
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """`reasons` of a failure; of a pass, what was looked at."""
+class GateVerdict:
+    """`reasons` say why it failed; after a pass, what was compared."""
 
     passed: bool
     reasons: tuple[str, ...]
@@ -32,29 +32,29 @@ class Verdict:
 
 def judge(
     comparisons: Sequence[Comparison], compositions: Sequence[Composition], variant: str, limit_points: float
-) -> Verdict:
-    """The verdict on `variant`. `compositions` holds those of fp32 as well."""
+) -> GateVerdict:
+    """The verdict on `variant`. `compositions` also has those of fp32."""
     failures = [
-        *(reason for each in comparisons for reason in _blind(each, limit_points)),
+        *(reason for each in comparisons for reason in _inconclusive(each, limit_points)),
         *(reason for each in comparisons for reason in _losses(each, limit_points)),
         *_composition_losses(comparisons[0].overall, compositions, variant, limit_points),
         *(reason for each in comparisons for reason in _not_finite(each)),
     ]
     if failures:
-        return Verdict(passed=False, reasons=tuple(failures))
-    return Verdict(passed=True, reasons=tuple(_looked_at(each, limit_points) for each in comparisons))
+        return GateVerdict(passed=False, reasons=tuple(failures))
+    return GateVerdict(passed=True, reasons=tuple(_compared(each, limit_points) for each in comparisons))
 
 
-def _blind(comparison: Comparison, limit_points: float) -> Iterator[str]:
+def _inconclusive(comparison: Comparison, limit_points: float) -> Iterator[str]:
     overall = comparison.overall
     if overall.reference.f1 < LEAST_REFERENCE_F1:
         yield (
-            f"{comparison.name}: fp32 itself reaches an F1 of {overall.reference.f1:.3f} only: this gold set does not fit "
-            f"the model (language, labels); give one that does with --gold"
+            f"{comparison.name}: fp32 itself reaches an F1 of only {overall.reference.f1:.3f}: this gold set does not fit "
+            f"the model (language, labels); name one that does with --gold"
         )
     if comparison.name == "sentences" and overall.reference.expected * limit_points < 100:
         yield (
-            f"the gold set has {overall.reference.expected} entities, so that one alone is more than {limit_points} points: "
+            f"the gold set has {overall.reference.expected} entities, so one of them is more than {limit_points} points: "
             f"at least {100 / limit_points:.0f} are needed"
         )
 
@@ -87,7 +87,7 @@ def _lost(where: str, row: Row, limit_points: float) -> str:
     return f"{where}: F1 {row.delta_points:+.2f} points, and {limit_points} may be lost"
 
 
-def _looked_at(comparison: Comparison, limit_points: float) -> str:
+def _compared(comparison: Comparison, limit_points: float) -> str:
     overall = comparison.overall
     return (
         f"{comparison.texts} {comparison.name}: F1 {overall.reduced.f1:.4f}, {overall.delta_points:+.2f} points against "

@@ -1,14 +1,14 @@
 """Checkpoint -> ONNX graph, in one of several variants: a layout of windows and a precision for one runtime.
 
-builder.py      weights -> graph, operator by operator; asks the variant for what differs
-variants.py     what a variant must say (`Variant`)
+builder.py      weights -> graph, operator by operator; the variant supplies what differs
+variants.py     the Protocol of a variant
 catalogue.py    the variants for each device, fastest first
 packed_cuda.py  packed-fp16: CUDA, no padding
 openvino.py     openvino-bf16 and openvino-fp32: CPUs, through OpenVINO
-packed_cpu.py   packed-fp32: CPUs without OpenVINO, padded in attention only
+packed_cpu.py   packed-fp32: CPUs without OpenVINO, padded only inside attention
 padded.py       padded-fp32: windows padded to the longest
 int8.py         padded-int8: CPUs with VNNI or AMX
-external.py     a model that is ONNX already, between our inputs and our outputs
+external.py     a model that is ONNX already, wrapped to have our inputs and outputs
 onnx_file.py    writes the ONNX file, and its weights beside it
-cache.py        where built graphs are kept
+cache.py        built graphs on disk
 """

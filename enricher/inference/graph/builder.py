@@ -1,7 +1,7 @@
-"""Checkpoint weights -> ONNX graph, operator by operator: no export, no patterns, so nothing fails to fuse in silence.
+"""Checkpoint weights -> ONNX graph, operator by operator. No export and no pattern matching can fail silently.
 
-The encoder is written once. What differs between devices (how tokens of several windows are laid out, how attention
-finds its windows, the type of the numbers) is asked of a `Variant`. What each family calls its weights is families.py's.
+The encoder is written once. A `Variant` supplies what differs between devices: the layout of tokens, how attention finds
+its windows, the type of the numbers. checkpoint/families.py knows the names of the weights.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from enricher.records import Float32Array
 
 BUILDER_VERSION = 2
-"""Raise it with every change to what is built: graphs in people's caches carry it in their names."""
+"""Increase it with every change to the graph: cached graphs and gate reports are bound to it."""
 _HALF_PRECISIONS = frozenset({"fp16"})
-"""Written as float16. bf16 and int8 are made of a float32 graph, by OpenVINO and by the quantiser."""
+"""Written as float16. OpenVINO and the quantiser make bf16 and int8 from a float32 graph."""
 
 
 def build(checkpoint: Checkpoint, variant: Variant, writer: OnnxWriter) -> onnx.ModelProto:
-    """The whole model in `variant`, weights written as they are reached. Outputs: `logits`, `labels`, `scores`.
+    """The whole model in `variant`; each weight is written when it is reached. Outputs: `logits`, `labels`, `scores`.
 
     Their shapes are the variant's token dimensions (`[batch, length]` when padded), and `[..., labels]` for the logits.
-    Raises ModelError where a weight is missing or has another shape than the configuration says.
+    Raises ModelError if a weight is missing or its shape differs from the configuration.
     """
     element = np.dtype(np.float16 if variant.precision in _HALF_PRECISIONS else np.float32)
     builder = _Builder(checkpoint, variant, writer, element)
@@ -52,10 +52,10 @@ class _Builder:
     variant: Variant
     writer: OnnxWriter
     element: np.dtype[Any]
-    """The type of the numbers, weights and all between them."""
+    """The type of weights and intermediate values."""
 
     def embeddings(self) -> str:
-        """Word + position (+ type 0) -> norm (-> projection where the embeddings are narrower than the encoder)."""
+        """Word + position (+ type 0) -> norm (-> projection if the embeddings are narrower than the encoder)."""
         config, family = self.checkpoint.config, self.checkpoint.family
         width = config.embedding_size or config.hidden_size
         words = self._weight(family.embeddings("word_embeddings"), (config.vocab_size, width))
@@ -87,18 +87,18 @@ class _Builder:
         return self._skip_norm(norm, narrowed, attended, bias=self._bias(outer, width))
 
     def classifier(self, hidden: str) -> str:
-        """The logits, in float32 whatever the variant computes in."""
+        """The logits, in float32 for every variant."""
         labels = len(self.checkpoint.labels)
         if self.element != np.float32:
             hidden = self.writer.node("Cast", [hidden], "hidden.float32", to=TensorProto.FLOAT)
         exact = replace(self, element=np.dtype(np.float32))
-        raw = exact._matmul(CLASSIFIER, hidden, self.checkpoint.config.hidden_size, labels)  # noqa: SLF001  it is this class
+        raw = exact._matmul(CLASSIFIER, hidden, self.checkpoint.config.hidden_size, labels)  # noqa: SLF001  the same class
         return exact._add_bias(CLASSIFIER, raw, output="logits", width=labels)  # noqa: SLF001  as above
 
     def answers(self, logits: str) -> None:
-        """Label ids and the probability of each: `1 / sum(exp(logits - highest))`.
+        """Label ids and their probabilities: `1 / sum(exp(logits - highest))`.
 
-        `logits - logits` adds nothing to the sum unless one of them is NaN or infinite; then the score is NaN too.
+        `logits - logits` adds zero to the sum unless a logit is NaN or infinite; then the score is NaN too.
         """
         node, last = self.writer.node, self.writer.constant("last_axis", np.array([-1], np.int64))
         node("Cast", [node("ArgMax", [logits], "labels.int64", axis=-1, keepdims=0)], "labels", to=TensorProto.INT32)
@@ -112,10 +112,10 @@ class _Builder:
         self.writer.output("scores", TensorProto.FLOAT, tokens)
 
     def _attention(self, index: int, hidden: str) -> str:
-        """Of the three biases only the query's is added.
+        """Of the three biases only the query's is added here.
 
-        The key's adds the same number to all scores of a query, which softmax takes out again. The value's comes out of
-        attention as it went in, for the weights of a query sum to one: it is in the output projection's bias.
+        The key's bias adds the same number to all scores of a query, which softmax cancels. The value's bias passes through
+        attention unchanged, because the weights of a query sum to one: it is folded into the output projection's bias.
         """
         config, family = self.checkpoint.config, self.checkpoint.family
         width = config.hidden_size
@@ -126,7 +126,7 @@ class _Builder:
         return self.variant.attention(self.writer, (query, key, value), heads=config.heads, output=output)
 
     def _output_bias(self, index: int) -> str:
-        """The bias after attention: the output projection's own, and what it makes of the value's."""
+        """The output projection's bias, plus its projection of the value's bias."""
         family, width = self.checkpoint.family, self.checkpoint.config.hidden_size
         value, output = (family.in_layer(index, part) for part in (family.layer.value, family.layer.attention_output))
         projection = self._read(f"{output}.weight", (width, width)).astype(np.float64)
@@ -134,7 +134,7 @@ class _Builder:
         return self._write(f"{output}.bias", folded.astype(np.float32))
 
     def _position_table(self, width: int) -> Float32Array:
-        """Positions from the first one used. Every token has type 0, so its embedding is added here, once."""
+        """Positions from the first used one on. Every token has type 0, so that embedding is added here, once."""
         family = self.checkpoint.family
         name = f"{family.embeddings('position_embeddings')}.weight"
         table = self._read(name, (self.checkpoint.config.max_position_embeddings, width))
@@ -143,7 +143,7 @@ class _Builder:
         return np.ascontiguousarray(table[self.checkpoint.first_position :])
 
     def _matmul(self, name: str, value: str, width_in: int, width_out: int) -> str:
-        """PyTorch keeps `[out, in]`; MatMul wants `[in, out]`."""
+        """PyTorch stores `[out, in]`; MatMul takes `[in, out]`."""
         transposed = np.ascontiguousarray(self._read(f"{name}.weight", (width_out, width_in)).T)
         return self.writer.node("MatMul", [value, self._write(f"{name}.weight", transposed)], f"{name}.matmul")
 
@@ -175,7 +175,7 @@ class _Builder:
         if not np.isfinite(narrowed).all():
             largest = np.abs(value).max()
             raise ModelError(
-                f"{self.checkpoint.folder}: {name} reaches {largest:g}, which {self.element} does not hold. "
+                f"{self.checkpoint.folder}: {name} reaches {largest:g}, which {self.element} cannot represent. "
                 f"Choose precision fp32."
             )
         return self.writer.weight(name, narrowed)

@@ -1,7 +1,7 @@
-"""Where graphs made from models are kept: a folder per graph, named by everything that it depends on.
+"""Built graphs on disk: one folder per graph, named after everything that the graph depends on.
 
-A graph is written aside and renamed into place, so that what is found is complete, whoever else builds the same at the
-same time. What is in a graph is model.py's.
+A graph is written to a temporary folder and renamed into place, so a graph that is found is complete, even if several
+processes build it at the same time.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from typing import TYPE_CHECKING
 from enricher.errors import ModelError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
 MODEL_FILE = "model.onnx"
 GRAPHS_FOLDER = "graphs"
-"""In a prepared model's own folder: graphs that came with it."""
+"""The subfolder of a prepared model with the graphs that come with it."""
 ASIDE = ".building-"
 ABANDONED_AFTER_S = 3600.0
-"""A build takes seconds, on a slow disk minutes: one that is this old belongs to a process that was killed."""
+"""A build takes seconds, on a slow disk minutes: an older one belongs to a process that was killed."""
 
 _log = logging.getLogger(__name__)
 
 
 def kept_graph(cache_dir: Path, key: str, write: Callable[[Path], None], *, mode: int = 0o600) -> Path:
-    """The path of the graph of that key; where it is not there yet, `write` writes it, and more files beside it.
+    """The path of the graph with that key. If it is missing, `write` writes it, with other files beside it.
 
-    `mode`: of its files, at most; a folder that is made here is as private.
-    Raises ModelError where the disk does not take it, and what `write` raises.
+    `mode` limits the permissions of its files and of folders that are made here.
+    Raises ModelError if the disk refuses it, and what `write` raises.
     """
     wanted = cache_dir / key
     if (wanted / MODEL_FILE).is_file():
@@ -45,9 +45,7 @@ def kept_graph(cache_dir: Path, key: str, write: Callable[[Path], None], *, mode
         _sweep(cache_dir, before_s=time.time() - ABANDONED_AFTER_S)
         aside = Path(tempfile.mkdtemp(prefix=ASIDE, dir=cache_dir))
     except OSError as error:
-        _log.warning(
-            "the model cache %s cannot be written (%s): the graph is built again at every start", cache_dir, error
-        )
+        _log.warning("the model cache %s cannot be written (%s): the graph is built at every start", cache_dir, error)
         return _written(_temporary_folder(), write)
     try:
         _written(aside, write)
@@ -58,7 +56,7 @@ def kept_graph(cache_dir: Path, key: str, write: Callable[[Path], None], *, mode
 
 
 def _written(folder: Path, write: Callable[[Path], None]) -> Path:
-    """Write, and on to the disk: a rename must not outlive the bytes that it announces."""
+    """Write and fsync, so that a rename cannot survive a crash without its data."""
     _log.info("building the graph")
     write(folder / MODEL_FILE)
     try:
@@ -73,21 +71,21 @@ def _written(folder: Path, write: Callable[[Path], None]) -> Path:
 
 
 def _give_mode(folder: Path, mode: int) -> None:
-    """A temporary folder is private; a graph is as private as its model, and a pod's user may be another."""
+    """A temporary folder is private; a graph is only as private as its model, because a pod may run as another user."""
     for path in folder.iterdir():
         path.chmod(path.stat().st_mode & mode)
     folder.chmod(_folder_mode(mode))
 
 
 def _folder_mode(mode: int) -> int:
-    """May be searched by those who may read its files."""
+    """Whoever may read the files may search the folder."""
     return 0o700 | (mode & 0o044) | (mode & 0o044) >> 2
 
 
 def _move_into_place(aside: Path, wanted: Path) -> Path:
-    """One rename. Where another process was faster, its graph is as good as ours."""
+    """One rename. If another process was faster, its graph is used."""
     if not (wanted / MODEL_FILE).is_file():
-        # What comes here is whole: of one that is not, somebody has removed a part, as those do who clean up by age.
+        # Graphs are moved here complete, so files of an incomplete one were deleted later, for example by a clean-up by age.
         shutil.rmtree(wanted, ignore_errors=True)
     try:
         aside.rename(wanted)
@@ -98,7 +96,7 @@ def _move_into_place(aside: Path, wanted: Path) -> Path:
 
 
 def _sweep(cache_dir: Path, *, before_s: float) -> None:
-    """Remove what killed processes left: a crash loop must not fill the disk."""
+    """Remove what killed processes left behind: a crash loop must not fill the disk."""
     for folder in cache_dir.glob(f"{ASIDE}*"):
         with contextlib.suppress(OSError):
             if folder.stat().st_mtime < before_s:
@@ -109,21 +107,3 @@ def _temporary_folder() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="enricher-model-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
-
-
-def written_to_first(folders: Sequence[Path], write: Callable[[Path], Path], what: str) -> Path:
-    """`write` into the first of `folders` that can be written. Raises ModelError where none can.
-
-    For what is found out about a model: it lies beside it, else in the cache. `what`: for messages, such as "the report".
-    """
-    *others, last = folders
-    for folder in others:
-        try:
-            return write(folder)
-        except OSError as error:
-            _log.warning("%s cannot be written to %s: %s", what, folder, error.strerror)
-    try:
-        last.mkdir(parents=True, exist_ok=True)
-        return write(last)
-    except OSError as error:
-        raise ModelError(f"{what} cannot be written: {error}. Choose another cache (model.cache_dir).") from error

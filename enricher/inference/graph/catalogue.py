@@ -1,4 +1,4 @@
-"""Which variants there are for a device, fastest first. A list, and how to look into it: choosing is selection.py's."""
+"""The variants for each device, fastest first. Chooses none: that is the job of run/selection.py."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from enricher.inference.graph.padded import PaddedFloat32
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from enricher.inference.device.session import Device
     from enricher.inference.graph.variants import Variant
-    from enricher.inference.run.device import Device
 
 
 def variants_for(device: Device) -> Sequence[Variant]:
-    """Every variant for `device`, fastest first (scripts/tools/bench/model), whether or not this machine runs it."""
+    """Every variant for `device`, fastest first (measured: scripts/tools/bench/model), even those that do not run here."""
     if device == "cuda":
         return (PackedFloat16(), PaddedFloat32(runtime="cuda"))
-    # The last is for models that are ONNX already: those run padded only.
+    # The last is for models that are ONNX already, which only padded variants can run.
     return (OpenVinoBfloat16(), PaddedInt8(), OpenVinoFloat32(), PackedFloat32(), PaddedFloat32())
 
 
 def variant_named(device: Device, precision: str, *, padded: bool = False) -> Variant:
     """The fastest variant for `device` of `precision` (fp32, fp16, bf16, int8) that runs here; else the fastest.
 
-    `padded` leaves out all that a model which is ONNX already cannot take. Raises ModelError for an unknown precision.
+    `padded` leaves out the variants that cannot run a model that is ONNX already. Raises ModelError if none is left.
     """
     variants = [variant for variant in variants_for(device) if not padded or is_padded(variant)]
     if suitable := [variant for variant in variants if variant.precision == precision]:
@@ -41,5 +41,5 @@ def variant_named(device: Device, precision: str, *, padded: bool = False) -> Va
 
 
 def is_padded(variant: Variant) -> bool:
-    """True for a variant that lays windows out as `[batch, length]`, as exported models take them."""
+    """True if windows are laid out as `[batch, length]`, which is what exported models take."""
     return tuple(variant.token_dimensions) == PaddedFloat32.token_dimensions

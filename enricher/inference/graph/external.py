@@ -1,9 +1,9 @@
-"""Models that already are ONNX, from any exporter: run as they are, padded, between our inputs and our answers.
+"""Models that are ONNX already, from any exporter: run unchanged, padded, between our inputs and outputs.
 
-A folder with `model.onnx` (or `onnx/model.onnx`), config.json and a tokenizer, and without weights that we build from. Its
-graph takes `input_ids`, `attention_mask` and maybe `token_type_ids`, all `[batch, length]`, and gives logits. Nodes before
-it make those from `input_ids` and `lengths` as padded.py feeds them, and nodes after it make `labels` and `scores`, so every
-padded variant takes it like a graph of our own. Opening such a folder is onnxfolder.py's.
+The folder has `model.onnx` (or `onnx/model.onnx`), config.json and a tokenizer, and no weights that we build a graph from.
+Its graph takes `input_ids`, `attention_mask` and maybe `token_type_ids`, all `[batch, length]`, and returns logits. Nodes
+before it compute those from padded.py's `input_ids` and `lengths`, and nodes after it compute `labels` and `scores`, so
+every padded variant takes it like a graph of ours. checkpoint/onnx_folder.py opens such a folder.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     from enricher.inference.graph.variants import Variant
 
 INSIDE = "exported/"
-"""Prefix of every name inside the exported graph, so that none is ours."""
+"""Prefix of every name inside the exported graph, so that none equals one of ours."""
 _AXES_ARE_AN_INPUT = {"ReduceSum": 13, "ReduceMax": 18}
-"""From this opset on; an attribute before. The exporter chose the opset."""
+"""The axes are an input from this opset on, and an attribute before. The exporter chose the opset."""
 OLDEST_OPSET = 11
 
 
 def padded_variant(variant: Variant) -> Variant:
-    """`variant`, or the padded one of the same precision. Raises ModelError where there is none."""
+    """`variant`, or the padded one of the same precision. Raises ModelError if there is none."""
     if variant.precision == "fp32":
-        # By ONNX Runtime in any case: nothing is proven of float32, and OpenVINO does not take every exporter's operators.
+        # Always by ONNX Runtime: float32 has no gate, and OpenVINO does not know every exporter's operators.
         return PaddedFloat32(runtime="cuda" if variant.runtime == "cuda" else "cpu")
     if tuple(variant.token_dimensions) == PaddedFloat32.token_dimensions:
         return variant
@@ -47,7 +47,7 @@ def padded_variant(variant: Variant) -> Variant:
 
 
 def write(checkpoint: OnnxModel, variant: Variant, path: Path) -> None:
-    """Write the wrapped graph to `path` and its weights beside it. Raises ModelError where we cannot feed it."""
+    """Write the wrapped graph to `path` and its weights beside it. Raises ModelError if its inputs or outputs do not fit."""
     model = compose.add_prefix(read_graph(checkpoint.onnx_path), INSIDE)
     _Wrapping(checkpoint, model).wrap()
     for number, name in enumerate(external_files(model)):
@@ -58,7 +58,7 @@ def write(checkpoint: OnnxModel, variant: Variant, path: Path) -> None:
 
 
 class _Wrapping:
-    """Adds nodes to one model. They use only what has been the same since opset 11, but for the axes of sums."""
+    """Adds nodes to one model. Except for the axes of sums, the operators are unchanged since opset 11."""
 
     def __init__(self, checkpoint: OnnxModel, model: onnx.ModelProto) -> None:
         self._checkpoint = checkpoint
@@ -68,10 +68,10 @@ class _Wrapping:
         self._after: list[onnx.NodeProto] = []
 
     def wrap(self) -> None:
-        """Both sides."""
+        """Add the nodes before and after the graph, and replace its inputs and outputs."""
         if self._opset < OLDEST_OPSET:
             raise self._refusal(f"its opset is {self._opset}; export it with {OLDEST_OPSET} or later")
-        # Old exporters list the weights among the inputs, as defaults for whoever feeds none.
+        # Old exporters list the weights among the inputs, as defaults.
         weights = {each.name for each in self._graph.initializer}
         inner = {each.name.removeprefix(INSIDE): each for each in self._graph.input if each.name not in weights}
         self._feed(inner)
@@ -88,7 +88,7 @@ class _Wrapping:
         self._graph.output.extend(_value(name, *kind) for name, kind in dimensions.items())
 
     def _feed(self, inner: dict[str, onnx.ValueInfoProto]) -> None:
-        """Ids as the exporter wanted them; the mask is `position < length`; every token has type 0."""
+        """Ids in the exporter's type; the mask is `position < length`; every token has type 0."""
         self._require_inputs(inner)
         node, before = self._node, self._before
         length = node(
@@ -106,7 +106,7 @@ class _Wrapping:
             before.append(helper.make_node("Cast", [made[name]], [INSIDE + name], to=value.type.tensor_type.elem_type))
 
     def _answer(self) -> None:
-        """As graph.py computes them: see there why `logits - logits` is added."""
+        """Like builder.py, which says why `logits - logits` is added."""
         node, after = self._node, self._after
         after.append(helper.make_node("Cast", [self._logits()], ["logits"], to=TensorProto.FLOAT))
         best = node(after, "ArgMax", ["logits"], "labels.int64", axis=-1, keepdims=0)
@@ -131,7 +131,7 @@ class _Wrapping:
         if len(outputs) > 1 and name != "logits":
             raise self._refusal(f"its outputs are {', '.join(outputs)}; one of them must be called logits")
         dimensions = outputs[name].type.tensor_type.shape.dim
-        if len(dimensions) not in {0, 3}:  # 0: it is not known
+        if len(dimensions) not in {0, 3}:  # 0: unknown
             raise self._refusal(
                 f"its {name} have {len(dimensions)} dimensions, not batch, length and labels: it does not classify tokens"
             )

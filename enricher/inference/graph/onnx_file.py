@@ -1,7 +1,7 @@
-"""Writes one ONNX graph: nodes in memory, weights straight into a file beside it, so that only one is held at a time.
+"""Writes one ONNX graph: nodes in memory, weights straight into a file beside it, so only one weight is held at a time.
 
-Knows ONNX, and nothing about encoders. Weights live outside the model file because protobuf ends at 2 GB, and because
-ONNX Runtime then maps them instead of reading them.
+Knows nothing about encoders. Weights are outside the model file because protobuf is limited to 2 GB, and because ONNX
+Runtime then maps them instead of reading them.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 OPSET = 18
 MICROSOFT_OPSET = 1
 IR_VERSION = 10
-"""Of ONNX 1.16: old enough for every ONNX Runtime that we take, whatever `onnx` writes by default."""
+"""That of ONNX 1.16, which every supported ONNX Runtime reads; `onnx` itself would write its newest."""
 MICROSOFT = "com.microsoft"
 """The domain of ONNX Runtime's fused operators (its ContribOperators.md)."""
 ALIGNMENT_BYTES = 64 * 1024
-"""Where a tensor may begin in the weights file: the coarsest that mapping asks for (Windows)."""
+"""Alignment of large tensors in the weights file: the coarsest that mapping requires (Windows)."""
 SMALLEST_ALIGNED_BYTES = 1024 * 1024
-"""Smaller tensors are read, not mapped, and sit side by side."""
+"""Smaller tensors are read, not mapped, and are not aligned."""
 
 
 class OnnxWriter:
-    """Collects inputs, nodes and outputs; `weight` writes to `data` at once. A node is named after its output."""
+    """Collects inputs, nodes and outputs; `weight` writes to `data` immediately. A node has the name of its output."""
 
     def __init__(self, data: BinaryIO, data_name: str) -> None:
         self._data = data
@@ -46,11 +46,11 @@ class OnnxWriter:
         return name
 
     def output(self, name: str, element_type: int, shape: Sequence[str | int]) -> None:
-        """Declare an existing value an output."""
+        """Declare that an existing value is an output."""
         self._outputs.append(helper.make_tensor_value_info(name, element_type, list(shape)))
 
     def constant(self, name: str, value: npt.NDArray[Any]) -> str:
-        """A small tensor kept in the model file, where shape inference sees it."""
+        """A small tensor in the model file, where shape inference sees it."""
         self._tensors.setdefault(name, numpy_helper.from_array(value, name))
         return name
 
@@ -70,7 +70,7 @@ class OnnxWriter:
         return output
 
     def model(self, name: str, metadata: Mapping[str, str]) -> onnx.ModelProto:
-        """The finished model; its weights are in the file that was given."""
+        """The finished model, without its weights."""
         graph = helper.make_graph(self._nodes, name, self._inputs, self._outputs, list(self._tensors.values()))
         domains = [helper.make_opsetid("", OPSET), helper.make_opsetid(MICROSOFT, MICROSOFT_OPSET)]
         model = helper.make_model(graph, opset_imports=domains, ir_version=IR_VERSION, producer_name="enricher")

@@ -1,9 +1,9 @@
 """The float32 variant for ONNX Runtime's own CPU provider: no padding anywhere but inside attention.
 
-All that works token by token (embeddings, products, norms, GELU: nine tenths of the time) runs on the tokens of all windows
-in a row. Before attention they are laid out window by window, padded to the longest, and afterwards taken back, by index
+Everything that works token by token (embeddings, products, norms, GELU: nine tenths of the time) runs on the tokens of all
+windows in a row. For attention they are gathered into windows, padded to the longest, and taken back afterwards, by index
 arrays that are made here. Inputs: `input_ids`, `position_ids`, `slots` (the place of each token in the padded layout), all
-`int32 [tokens]`; `rows int32 [batch, length]` (the token at each place; at padding the window's own first one, so that no
+`int32 [tokens]`; `rows int32 [batch, length]` (the token at each place; at padding the window's own first token, so that no
 window's numbers reach another); `lengths int32 [batch]`. Outputs are `[tokens]`.
 """
 
@@ -22,7 +22,7 @@ from enricher.inference.graph.variants import starts_in_a_row
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from enricher.inference.graph.variants import Feeds
+    from enricher.inference.device.session import Feeds
     from enricher.records import Window
 
 
@@ -30,12 +30,8 @@ if TYPE_CHECKING:
 class PackedFloat32(PaddedFloat32):
     """See the module. Implements `variants.Variant`."""
 
+    name = "packed-fp32"
     token_dimensions: ClassVar[tuple[str, ...]] = ("tokens",)
-
-    @property
-    def name(self) -> str:
-        """`packed-fp32`."""
-        return "packed-fp32"
 
     def declare_inputs(self, writer: OnnxWriter) -> None:
         """The five inputs."""
@@ -49,7 +45,7 @@ class PackedFloat32(PaddedFloat32):
         return writer.node("Gather", [table, "position_ids"], "positions")
 
     def attention(self, writer: OnnxWriter, projected: tuple[str, str, str], *, heads: int, output: str) -> str:
-        """Laid out, one fused operator, taken back."""
+        """Pads, runs one fused operator, and removes the padding."""
         padded = [writer.node("Gather", [part, "rows"], f"{part}.padded") for part in projected]
         mixed = writer.node(
             "MultiHeadAttention", [*padded, "", "lengths"], f"{output}.padded", domain=MICROSOFT, num_heads=heads
@@ -58,11 +54,11 @@ class PackedFloat32(PaddedFloat32):
         return writer.node("Gather", [flat, "slots"], output)
 
     def padded_tokens(self, windows: Sequence[Window]) -> int:
-        """The real tokens: what is padded inside attention is a tenth of the work."""
+        """The real tokens: only attention is padded, a tenth of the work."""
         return sum([len(window.ids) for window in windows])
 
     def feeds(self, windows: Sequence[Window], pad_id: int) -> Feeds:
-        """The five arrays; nothing is padded with an id."""
+        """The five arrays; no padding ids are needed."""
         del pad_id
         lengths = np.array([window.length_tokens for window in windows], np.int32)
         places = np.arange(lengths.max(), dtype=np.int32)
@@ -77,6 +73,6 @@ class PackedFloat32(PaddedFloat32):
         }
 
     def starts(self, windows: Sequence[Window], shape: Sequence[int]) -> Sequence[int]:
-        """One behind the other."""
+        """Windows follow one another."""
         del shape
         return starts_in_a_row(windows)

@@ -1,12 +1,12 @@
 """The float16 variant for CUDA: no padding anywhere, the tokens of all windows in a row.
 
 Inputs, all int32: `input_ids [tokens]`; `position_ids [tokens]`, counted from the window's first token; `cumulative_lengths
-[windows + 1]`; `token_offset [windows, longest]`: where each token would lie if windows were padded to `longest` and
-laid end to end, the places of real tokens first, in order, then those of the padding. Outputs are `[tokens]`.
+[windows + 1]`; `token_offset [windows, longest]`: the position of each token if windows were padded to `longest` and laid
+end to end, first the positions of real tokens in order, then those of the padding. Outputs are `[tokens]`.
 
-Attention is ONNX Runtime's PackedMultiHeadAttention over separate query, key and value without a bias: so they go into
-FlashAttention-2 as they are, where packed ones, or a bias, are copied first. It takes the number of windows and `longest`
-from the *shape* of `token_offset`, and only its unfused route reads the values (packed_multihead_attention.cc).
+Attention is ONNX Runtime's PackedMultiHeadAttention over separate query, key and value without a bias. FlashAttention-2
+takes those as they are; a packed projection or a bias would be copied first. The operator reads the number of windows and
+`longest` from the *shape* of `token_offset`; only its unfused route reads the values (packed_multihead_attention.cc).
 """
 
 from __future__ import annotations
@@ -18,44 +18,35 @@ from typing import TYPE_CHECKING
 import numpy as np
 from onnx import TensorProto
 
+from enricher.inference.device.cuda import cuda_problem
 from enricher.inference.graph.onnx_file import MICROSOFT, OnnxWriter
 from enricher.inference.graph.variants import starts_in_a_row
-from enricher.inference.run import device
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from enricher.inference.graph.variants import Feeds, Runtime
+    from enricher.inference.device.session import Feeds, Runtime
     from enricher.records import Window
 
 LONGEST_STEP_TOKENS = 64
-"""`longest` is rounded up to a multiple of this: few sizes of workspace to allocate, and no work more, for FlashAttention
-deals windows out in blocks of 64 or 128 queries and a block beyond a window's end returns at once."""
+"""`longest` is rounded up to a multiple of this, so that few sizes of workspace are allocated. It costs nothing:
+FlashAttention splits windows into blocks of 64 or 128 queries, and a block beyond a window's end returns at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class PackedFloat16:
     """See the module. Implements `variants.Variant`."""
 
-    precision: str = "fp16"
-    """`fp32` builds the same graph in float32, to compare with."""
+    name = "packed-fp16"
+    precision = "fp16"
+    reduced = True
     runtime: Runtime = "cuda"
     packs = True
     token_dimensions = ("tokens",)
 
-    @property
-    def name(self) -> str:
-        """`packed-fp16`; `packed-fp32` for the one that comparisons are made with."""
-        return f"packed-{self.precision}"
-
-    @property
-    def reduced(self) -> bool:
-        """True for float16."""
-        return self.precision != "fp32"
-
     def problem(self) -> str | None:
-        """There is no CUDA."""
+        """CUDA does not work here."""
         return _cuda_problem()
 
     def declare_inputs(self, writer: OnnxWriter) -> None:
@@ -78,11 +69,11 @@ class PackedFloat16:
         """Nothing to do."""
 
     def padded_tokens(self, windows: Sequence[Window]) -> int:
-        """The real tokens: there are no others."""
+        """The real tokens: nothing is padded."""
         return sum(window.length_tokens for window in windows)
 
     def feeds(self, windows: Sequence[Window], pad_id: int) -> Feeds:
-        """The four arrays; nothing is padded with an id."""
+        """The four arrays; no padding ids are needed."""
         del pad_id
         lengths = np.array([window.length_tokens for window in windows], np.int32)
         longest = -(-int(lengths.max()) // LONGEST_STEP_TOKENS) * LONGEST_STEP_TOKENS
@@ -97,12 +88,12 @@ class PackedFloat16:
         }
 
     def starts(self, windows: Sequence[Window], shape: Sequence[int]) -> Sequence[int]:
-        """One behind the other."""
+        """Windows follow one another."""
         del shape
         return starts_in_a_row(windows)
 
 
 @cache
 def _cuda_problem() -> str | None:
-    """Asked once per process: it opens a session."""
-    return device.cuda_problem()
+    """Asked once per process, because it opens a session."""
+    return cuda_problem()

@@ -1,7 +1,7 @@
 """The float32 variant for ONNX Runtime's own CPU and CUDA providers: windows padded on the right to the longest.
 
-Inputs: `input_ids int32 [batch, length]`, `lengths int32 [batch]` (real tokens). Outputs are `[batch, length]`;
-what they hold at padding means nothing.
+Inputs: `input_ids int32 [batch, length]`, `lengths int32 [batch]` (real tokens). Outputs are `[batch, length]`; their
+values at padding are meaningless.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from enricher.inference.graph.variants import Feeds, Runtime
+    from enricher.inference.device.session import Feeds, Runtime
     from enricher.records import Window
 
 
@@ -26,24 +26,20 @@ if TYPE_CHECKING:
 class PaddedFloat32:
     """See the module. Implements `variants.Variant`."""
 
+    name = "padded-fp32"
     precision = "fp32"
     reduced = False
     runtime: Runtime = "cpu"
-    """`cuda` for the same variant on a GPU; nothing else differs, so both share a graph."""
+    """`cuda` for the same variant on a GPU. Nothing else differs, so both share a graph."""
     packs: ClassVar[bool] = False
     token_dimensions: ClassVar[tuple[str, ...]] = ("batch", "length")
 
-    @property
-    def name(self) -> str:
-        """`padded-fp32`."""
-        return "padded-fp32"
-
     def problem(self) -> str | None:
-        """None: it runs wherever ONNX Runtime does."""
+        """None: it runs wherever ONNX Runtime runs."""
         return None
 
     def declare_inputs(self, writer: OnnxWriter) -> None:
-        """The two inputs, and the length that positions are cut to."""
+        """The two inputs, and the length to which positions are cut."""
         writer.input("input_ids", TensorProto.INT32, self.token_dimensions)
         writer.input("lengths", TensorProto.INT32, ["batch"])
         writer.node("Shape", ["input_ids"], "length", start=1, end=2)
@@ -62,7 +58,7 @@ class PaddedFloat32:
         """Nothing to do."""
 
     def padded_tokens(self, windows: Sequence[Window]) -> int:
-        """Windows x what they are padded to."""
+        """Windows x the length that they are padded to."""
         rows, length_tokens = self._shape(windows)
         return rows * length_tokens
 
@@ -75,11 +71,11 @@ class PaddedFloat32:
         return {"input_ids": ids, "lengths": lengths}
 
     def _shape(self, windows: Sequence[Window]) -> tuple[int, int]:
-        """Windows, and the length that they are padded to: that of the longest."""
+        """The number of windows, and the length of the longest."""
         return len(windows), max(window.length_tokens for window in windows)
 
     def starts(self, windows: Sequence[Window], shape: Sequence[int]) -> Sequence[int]:
-        """A row each, padding at its end."""
+        """One row per window."""
         count, length_tokens = shape[:2]
         assert count == len(windows), "a row for each window"
         return range(0, count * length_tokens, length_tokens)

@@ -1,79 +1,74 @@
-"""What a variant is: one way to lay windows out for a device, both in the graph and in the arrays that feed it.
+"""The Protocol of a variant: one layout and precision, both in the graph and in the arrays that feed it.
 
-Each variant is a class in a file of its own (padded.py, ...); catalogue.py lists them by device, selection.py chooses one.
-graph.py and engine.py know variants by this Protocol only, so a new one changes neither.
+Each variant is a class in its own file (padded.py, ...); catalogue.py lists them by device, run/selection.py chooses one.
+builder.py and the engine know only this Protocol, so a new variant changes neither.
 """
 
 from __future__ import annotations
 
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    import numpy.typing as npt
-
+    from enricher.inference.device.session import Feeds, Runtime
     from enricher.inference.graph.onnx_file import OnnxWriter
     from enricher.records import Window
 
-Feeds = dict[str, "npt.NDArray[Any]"]
-Runtime = Literal["cpu", "cuda", "openvino-bf16", "openvino-fp32"]
-"""What runs a variant: one of ONNX Runtime's own providers, or OpenVINO in one of its precisions."""
-
 
 class Variant(Protocol):
-    """A layout. Nothing here blocks. The graph side is asked once per model, the array side once per batch."""
+    """Graph methods are called once per model, array methods once per batch. Only `finish` blocks."""
 
     @property
     def name(self) -> str:
-        """Part of the file name in the cache: two variants never share one."""
+        """Names its graph in the cache and its report, so no two variants share a name."""
         ...
 
     @property
     def precision(self) -> str:
-        """What the encoder computes in, as the model card says it."""
+        """The precision of the encoder, as in the model card."""
         ...
 
     @property
     def reduced(self) -> bool:
-        """True where it computes in less than float32: it then needs a passing gate report before it may serve."""
+        """True if it computes in less than float32: it may then serve only with a passing gate report."""
         ...
 
     @property
     def runtime(self) -> Runtime:
-        """Which provider opens the session."""
+        """What opens the session."""
         ...
 
     def problem(self) -> str | None:
-        """Why this machine cannot run it, as a clause for a message ("the processor has no VNNI"); None where it can."""
+        """Why this machine cannot run it, as a clause for a message ("the processor has no VNNI"); None if it can."""
         ...
 
     @property
     def packs(self) -> bool:
-        """True where nothing is padded anywhere: windows of any lengths go together at no cost."""
+        """True if nothing is padded anywhere: windows of any lengths can share a batch at no cost."""
         ...
 
     @property
     def token_dimensions(self) -> Sequence[str]:
-        """The names of the dimensions that lay tokens out."""
+        """The names of the dimensions over tokens."""
         ...
 
     def declare_inputs(self, writer: OnnxWriter) -> None:
-        """Declare `input_ids` and what else the variant feeds, and compute what every layer shares."""
+        """Declare `input_ids` and the variant's other inputs, and compute what all layers share."""
         ...
 
     def positions(self, writer: OnnxWriter, table: str) -> str:
-        """The row of `table` (`[positions, width]`, first used position first) for each token, or what broadcasts to it."""
+        """The row of `table` (`[positions, width]`, first used position first) per token, or a value that broadcasts."""
         ...
 
     def attention(self, writer: OnnxWriter, projected: tuple[str, str, str], *, heads: int, output: str) -> str:
-        """Attention within each window, over query, key and value; their biases are dealt with already."""
+        """Attention within each window, over query, key and value, which include their biases."""
         ...
 
     def finish(self, folder: Path) -> None:
-        """Change the built files in `folder` before they go into the cache. Blocks. Most variants have nothing to do."""
+        """Change the built files in `folder` before they go into the cache. Blocks."""
         ...
 
     def feeds(self, windows: Sequence[Window], pad_id: int) -> Feeds:
@@ -85,13 +80,13 @@ class Variant(Protocol):
         ...
 
     def starts(self, windows: Sequence[Window], shape: Sequence[int]) -> Sequence[int]:
-        """Where the first token of each window is in an output of this shape, its `token_dimensions` made one.
+        """The index of each window's first token in an output of this shape, flattened over `token_dimensions`.
 
-        A window's other tokens follow the first. In the order of the windows, so they grow.
+        A window's other tokens follow the first. The indices increase, in the order of the windows.
         """
         ...
 
 
 def starts_in_a_row(windows: Sequence[Window]) -> Sequence[int]:
-    """`Variant.starts` where windows follow one another without anything between."""
+    """`Variant.starts` for windows that follow one another without gaps."""
     return [*accumulate([len(window.ids) for window in windows[:-1]], initial=0)]

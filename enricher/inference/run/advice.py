@@ -1,6 +1,6 @@
-"""What is known to suit a model, from `enricher.json` in its folder. Settings win over it; without one there are defaults.
+"""The windows and batches that suit a model, from `enricher.json` in its folder. Settings override it.
 
-It changes how articles are cut and gathered, not what the model computes, so it is no part of the model's digest.
+Advice changes how articles are cut and batched, not what the model computes, so it is not part of the model's digest.
 """
 
 from __future__ import annotations
@@ -11,29 +11,31 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from enricher.errors import ModelError
+from enricher.core.windowing import WindowCutter
+from enricher.errors import ModelError, SettingsError
 
 if TYPE_CHECKING:
     from enricher.inference.run.tuning import Tuning
+    from enricher.inference.tokenizer.articles import ArticleTokenizer
 
 ADVICE_FILE = "enricher.json"
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """Measured for this model, each as the setting of that name. None: no advice, the worker's own default counts."""
+    """Each field is the default of the setting with the same name. None: the worker's own default applies."""
 
     max_window_tokens: int = 256
     """Special tokens included."""
     overlap_tokens: int = 64
     max_batch_tokens: int | None = None
-    """With the next three, what a tuning found (`tuning.py`), or the model's maker knows."""
+    """This field and the next three come from a tuning (tuning.py) or from the model's author."""
     concurrency: int | None = None
     bucket_edges: tuple[int, ...] | None = None
     run_overhead_tokens: int | None = None
 
     def tuned(self, tuning: Tuning) -> Advice:
-        """This advice with what was measured on such a machine as this one."""
+        """This advice, with what was measured on this kind of machine."""
         return replace(
             self,
             max_batch_tokens=tuning.max_batch_tokens,
@@ -44,7 +46,7 @@ class Advice:
 
 
 def advice_for(folder: Path, most_window_tokens: int) -> Advice:
-    """The folder's advice, else defaults, never above what the model takes. Raises ModelError for a malformed file."""
+    """The folder's advice, else defaults; windows never exceed what the model takes. Raises ModelError if malformed."""
     path = folder / ADVICE_FILE
     try:
         values = orjson.loads(path.read_bytes()) if path.is_file() else {}
@@ -62,14 +64,36 @@ def advice_for(folder: Path, most_window_tokens: int) -> Advice:
         message = f"{path}: all values are whole numbers"
         raise ModelError(message)
     longest = min(advice.max_window_tokens, most_window_tokens)
-    # What nobody chose suits the windows there are: with short ones the default would be more than half of each.
+    # The default overlap would be more than half of a short window, so it shrinks with it; a chosen overlap is kept.
     overlap = advice.overlap_tokens if "overlap_tokens" in values else min(advice.overlap_tokens, longest // 4)
     return replace(advice, max_window_tokens=longest, overlap_tokens=overlap, bucket_edges=edges)
+
+
+def cutter_for(tokenizer: ArticleTokenizer, window_tokens: int, overlap_tokens: int) -> WindowCutter:
+    """How the model's windows are cut: for the worker and for the quality gate alike.
+
+    Raises SettingsError if the model cannot have such windows.
+    """
+    if window_tokens > tokenizer.max_window_tokens:
+        raise SettingsError(
+            f"batching.max_window_tokens is {window_tokens}, but the model takes {tokenizer.max_window_tokens} at most"
+        )
+    cutter = WindowCutter(window_tokens, overlap_tokens, tokenizer.specials_before, tokenizer.specials_after)
+    if cutter.content_tokens < 1:
+        raise SettingsError(
+            f"a window of {window_tokens} tokens holds no text beside its special tokens: allow more tokens in the "
+            f"settings, in {ADVICE_FILE} or in the model"
+        )
+    if overlap_tokens > cutter.content_tokens // 2:
+        raise SettingsError(
+            f"batching.overlap_tokens is {overlap_tokens}: more than half of a window of {window_tokens} tokens"
+        )
+    return cutter
 
 
 def _edges(path: Path, value: object) -> tuple[int, ...]:
     edges = value if isinstance(value, list) else []
     if not edges or not all(type(edge) is int and edge > 0 for edge in edges) or edges != sorted(set(edges)):
-        message = f"{path}: bucket_edges is a list of whole numbers that grow"
+        message = f"{path}: bucket_edges is a list of increasing whole numbers"
         raise ModelError(message)
     return tuple(edges)

@@ -1,8 +1,8 @@
-"""Batches of windows -> labels and scores, on one ONNX Runtime session that all threads share.
+"""Batches of windows -> labels and scores, on one session that all threads share.
 
-A batch that fails is run again window by window, so that one bad window costs its own article only; one that runs out of
-memory is run in halves (memory.py). No error of ONNX Runtime leaves this file; how windows become arrays is the variant's,
-and threads are the pool's (worker/pool.py).
+A batch that fails is run again window by window, so that a bad window costs only its own article; a batch that runs out of
+memory is run in halves (memory.py). No error of ONNX Runtime leaves this file. The variant makes the arrays, and the worker
+pool has the threads.
 """
 
 from __future__ import annotations
@@ -17,48 +17,45 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from enricher.errors import ModelError
-from enricher.inference.run.device import SESSION_ERRORS, default_concurrency, open_session
+from enricher.inference.device.session import SESSION_ERRORS
 from enricher.inference.run.memory import OUT_OF_MEMORY, Turns, in_halves, is_out_of_memory, joined, ran_out
 from enricher.records import Batch, BatchResult, Partition, RawRecord, RunLabels, Ticket, Window, WindowFailure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from enricher.inference.graph.variants import Feeds
+    from enricher.inference.device.session import Feeds
     from enricher.inference.run.model import PreparedModel
 
-__all__ = ["NOT_FINITE", "OnnxEngine", "default_concurrency"]
-
 NOT_FINITE = "NotFinite"
-"""The `error_type` of a window whose scores are NaN or infinite. Every other type is the name of what was raised."""
+"""The `error_type` of a window whose scores are NaN or infinite. Other types are names of exceptions, or OUT_OF_MEMORY."""
 MESSAGE_CHARS = 300
-"""ONNX Runtime's messages name operators and shapes; the rest of a long one is its call stack."""
+"""ONNX Runtime's messages begin with operators and shapes; the rest of a long one is its call stack."""
 SHORT_TOKENS = 8
-"""A short window, for what must be tried on any."""
+"""The length of a window for checks that any window can do."""
 LONG_TOKENS = 512
-"""As long as the longest window that is tried gets where nobody says which are to come: longer ones are rare in news."""
+"""The longest warm-up window if the caller gives no lengths; longer windows are rare in news."""
 PROBE_RUNS = 3
-"""How often each thread runs in a timing probe. One run says more about the machine's other work."""
-SAY_AFTER_S = 2.0
-"""Warming up is reported on when it takes longer than this, and each time as long again."""
+"""Runs of each thread in a timing probe. A single run would mostly measure other work on the machine."""
+LOG_EVERY_S = 2.0
+"""How often the progress of a long warm-up is logged."""
 _OUTPUTS = ["labels", "scores"]
 
 _log = logging.getLogger(__name__)
 
 
 class InvalidWindow(ValueError):
-    """A window that the model cannot take. The providers do not all notice: some read past the end of a table."""
+    """A window that the model cannot take. Not every provider notices: some read past the end of a table."""
 
 
 _FAILURES: tuple[type[Exception], ...] = (*SESSION_ERRORS, InvalidWindow)
 
 
 class OnnxEngine:
-    """Runs batches. `run` may be called from several threads at once, and blocks for the length of a run.
+    """Runs batches. Up to `concurrency` threads may call `run` at once; each call blocks for the length of a run.
 
-    `concurrency`: from how many threads at once. `threads_per_run` is 1 on a CPU: as many runs as cores, one thread each,
-    are faster and steadier than one run over all.
-    `pad_id` fills the space behind short windows; any id of the vocabulary will do.
+    `threads_per_run` is 1 on a CPU, because as many runs as cores, with one thread each, are faster and steadier than one
+    run over all cores. `pad_id` fills the space behind short windows; any id of the vocabulary will do.
     """
 
     def __init__(self, model: PreparedModel, *, threads_per_run: int, pad_id: int, concurrency: int = 1) -> None:
@@ -68,21 +65,15 @@ class OnnxEngine:
         self._concurrency = concurrency
         self._max_window_tokens = model.checkpoint.max_window_tokens
         self._vocabulary = getattr(model.checkpoint.config, "vocab_size", None)
-        self._session = open_session(
-            model.onnx_path,
-            model.variant.runtime,
-            threads_per_run=threads_per_run,
-            concurrency=concurrency,
-            device_id=model.device_id,
-        )
+        self._session = model.open_session(threads_per_run=threads_per_run, concurrency=concurrency)
         self.labels = model.checkpoint.labels
         """Label names by id."""
         self.card = model.card
         self.provider = model.provider
-        """What runs it: one of ONNX Runtime's execution providers, or OpenVINO."""
+        """One of ONNX Runtime's execution providers, or OpenVINO."""
 
     def run(self, batch: Batch) -> BatchResult:
-        """Labels of all windows but those that fail. Raises ModelError where the device cannot run anything any more."""
+        """Labels of all windows except those that fail. Raises ModelError if the device cannot run anything any more."""
         with self._turns.shared():
             result = in_halves(self._attempt, batch)
         if not result.failures:
@@ -93,37 +84,37 @@ class OnnxEngine:
         return result
 
     def padded_tokens(self, batch: Batch) -> int:
-        """The tokens that the device computes for a batch, in the variant that runs. Never blocks."""
+        """The tokens that the device computes for a batch in this variant. Never blocks."""
         return self._variant.padded_tokens(batch.windows)
 
     def warm_up(self, lengths_tokens: Sequence[int] = (), *, batch_tokens: int = 0) -> None:
-        """Run what will come, so that no article waits for first-time work: each length, alone and in full batches.
+        """Run each length, alone and in full batches, so that no article waits for first-time work.
 
-        Without lengths, and on ONNX Runtime's CPU provider, which does no work by shape: a long window and a short one.
-        Blocks. Raises ModelError where the model fails.
+        Without lengths, and on ONNX Runtime's CPU provider, which does no work per shape: one long and one short window.
+        Blocks. Raises ModelError if the model fails.
         """
         batches = self._shapes(lengths_tokens, batch_tokens)
-        began_s = said_s = time.monotonic()
-        # One pool for all: ONNX Runtime keeps a stream of CUDA's for every thread that ever ran.
+        began_s = logged_s = time.monotonic()
+        # One pool for all batches: ONNX Runtime keeps a CUDA stream for every thread that ever ran.
         with ThreadPoolExecutor(self._concurrency) as pool:
             for done, batch in enumerate(batches, 1):
                 self._run_on_every_thread(pool, batch, times=1)
-                if time.monotonic() - said_s > SAY_AFTER_S:
-                    said_s = time.monotonic()
-                    _log.info("warming up: %d of %d shapes, %.0f s", done, len(batches), said_s - began_s)
+                if time.monotonic() - logged_s > LOG_EVERY_S:
+                    logged_s = time.monotonic()
+                    _log.info("warming up: %d of %d shapes, %.0f s", done, len(batches), logged_s - began_s)
 
     def open_thread(self) -> None:
-        """Run a window of padding in the calling thread, which is to run batches: it may need things of its own.
+        """Run a window of padding in the calling thread, to create what ONNX Runtime keeps per thread.
 
-        On CUDA a stream, and handles of cuBLAS and cuDNN. Never raises: where the device fails, the first batch says so.
+        On CUDA that is a stream, and handles of cuBLAS and cuDNN. Never raises: if the device fails, the first batch fails.
         """
         with self._turns.shared():
             self._attempt(self._padding(SHORT_TOKENS))
 
     def probe(self, length_tokens: int, *, batch_tokens: int) -> float:
-        """Tokens per second of full batches of one length, every thread busy: how fast the device is now.
+        """The device's tokens per second at the moment: full batches of one length, with every thread busy.
 
-        Blocks for a few runs. Raises ModelError where the model fails.
+        Blocks for a few runs. Raises ModelError if the model fails.
         """
         length_tokens = min(length_tokens, self._max_window_tokens)
         batch = self._padding(length_tokens, max(1, batch_tokens // length_tokens))
@@ -133,7 +124,7 @@ class OnnxEngine:
         return PROBE_RUNS * self._concurrency * batch.real_tokens / (time.monotonic() - began_s)
 
     def _shapes(self, lengths_tokens: Sequence[int], batch_tokens: int) -> list[Batch]:
-        """Batches of padding to warm up with, the largest first: it decides how much memory is taken."""
+        """Batches of padding for the warm-up, the largest first, because it determines how much memory is taken."""
         longest = min(max(lengths_tokens, default=LONG_TOKENS), self._max_window_tokens)
         if not lengths_tokens or self._variant.runtime == "cpu":
             return [self._padding(length) for length in (longest, SHORT_TOKENS)]
@@ -148,22 +139,22 @@ class OnnxEngine:
                 raise ModelError(f"the model fails on a window of padding: {failure}")
             if result.fits_tokens is not None:
                 asked, fits = len(batch.windows), result.fits_tokens
-                _log.warning("out of memory: of %d windows at once only %d tokens fit", asked, fits)
+                _log.warning("out of memory: a batch of %d windows does not fit, one of %d tokens does", asked, fits)
 
     def _again(self, result: BatchResult) -> BatchResult:
-        """Each failed window alone. Not one that was alone, unless memory ran out: it would fail as it did."""
+        """Run each failed window alone. One that was alone already would fail again, unless memory ran out."""
         batch, failures = result.batch, result.failures
         if len(batch.windows) == 1 and not ran_out(failures[0]):
             return result
         return joined(batch, [BatchResult(batch, result.runs), *map(self._alone, failures)], result.fits_tokens)
 
     def _alone(self, failure: WindowFailure) -> BatchResult:
-        """Where memory ran out, without the other threads' runs beside it: only then is it the window's own fault."""
+        """Run one window; if memory had run out, without other runs beside it, so that a failure is the window's own."""
         with self._turns.alone() if ran_out(failure) else self._turns.shared():
             return self._attempt(Batch((failure.window,)))
 
     def _attempt(self, batch: Batch) -> BatchResult:
-        """One run of the device. Where it raises, all of the windows failed."""
+        """One run of the device. If it raises, all windows failed."""
         windows = batch.windows
         try:
             labels, scores = self._session.run(_OUTPUTS, self._feeds(windows))
@@ -187,7 +178,7 @@ class OnnxEngine:
         return feeds
 
     def _require_device(self) -> None:
-        """A window that raises alone is its article's fault only if the device still runs a harmless one."""
+        """Raise ModelError unless a harmless window runs: only then were failures caused by their windows."""
         with self._turns.alone():
             result = self._attempt(self._padding(SHORT_TOKENS))
         for each in filter(_raised, result.failures):
@@ -201,7 +192,7 @@ class OnnxEngine:
 
 
 def _finite(batch: Batch, run: RunLabels) -> BatchResult:
-    """A window whose scores are not finite failed. One by one only where there is such a score, which may be at padding."""
+    """Windows whose scores are not finite failed; they are searched for only if a score (maybe at padding) is not finite."""
     if np.isfinite(run.scores).all():
         return BatchResult(batch, [run])
     good, failures = list[tuple[Window, int]](), list[WindowFailure]()

@@ -1,6 +1,6 @@
-"""Out of memory: how it looks in what ONNX Runtime raises, and how a batch gets through all the same, in halves.
+"""Out of memory: recognised in what ONNX Runtime raises, and survived by running the batch in halves.
 
-Knows windows and their answers, not sessions: what runs them is handed in.
+Knows windows and results, not sessions: the caller passes in what runs a batch.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from enricher.records import Batch, BatchResult, RunLabels, WindowFailure
 
 OUT_OF_MEMORY = "OutOfMemory"
-"""The `error_type` of a window for which there was no memory, whatever the provider raised."""
+"""The `error_type` of a window that did not fit into memory, whatever the provider raised."""
 
 Attempt = Callable[[Batch], BatchResult]
-"""One run of the device. Where memory runs out, all windows failed."""
+"""One run of the device. If memory runs out, all windows fail."""
 
 _TEXTS = (
     "failed to allocate",  # BFCArena (CPU and CUDA): "Failed to allocate memory for requested buffer of size"; OpenVINO
@@ -24,32 +24,31 @@ _TEXTS = (
     "out_of_memory",  # oneDNN
     "can't alloc",  # OpenVINO, in the middle of a graph
     "cudaerrormemoryallocation",
-    "cublas failure 3:",  # CUBLAS_STATUS_ALLOC_FAILED, as it is told in words: "the resource allocation failed"
+    "cublas failure 3:",  # CUBLAS_STATUS_ALLOC_FAILED, in words: "the resource allocation failed"
     "alloc_failed",  # the same by name; CUDNN_STATUS_ALLOC_FAILED
     "allocation_failed",  # CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED
     "bad_alloc",  # C++ on Linux and macOS
     "bad allocation",  # C++ on Windows
 )
-"""There is no error of its own for it: Fail, RuntimeException and EPFail come, and only the text tells."""
+"""No error class means out of memory: Fail, RuntimeException and EPFail are raised, and only the text tells them apart."""
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether this is a lack of memory, of the device or of the machine: less work at once may then succeed."""
+    """Whether the device or the machine lacks memory, so that a smaller batch may succeed."""
     text = str(error).lower()
     return isinstance(error, MemoryError) or any(known in text for known in _TEXTS)
 
 
 def ran_out(failure: WindowFailure) -> bool:
-    """Whether a window has no answer for want of memory."""
+    """Whether a window failed because memory ran out."""
     return failure.error_type == OUT_OF_MEMORY
 
 
 def in_halves(attempt: Attempt, batch: Batch) -> BatchResult:
-    """Run the windows at once, or where memory runs out, in parts half as large, until a part fits or is one window.
+    """Run all windows at once; if memory runs out, in parts half as large, until a part fits or is a single window.
 
-    `fits_tokens` of what it gives are the padded tokens of the largest part that fitted: None where all fitted at once or
-    there was only one window. Where not even single windows fit it is the shortest one's length: smaller batches there
-    are not.
+    The result's `fits_tokens` are the padded tokens of the largest part that fitted. It is None if all fitted at once or
+    there was only one window, and the shortest window's length if no window fitted.
     """
     windows = batch.windows
     done, part, fits_tokens = 0, len(windows), 0
@@ -70,7 +69,7 @@ def in_halves(attempt: Attempt, batch: Batch) -> BatchResult:
 
 
 def joined(batch: Batch, parts: Iterable[BatchResult], fits_tokens: int | None) -> BatchResult:
-    """The answers to parts of a batch as the batch's."""
+    """The results of parts of a batch as one result."""
     runs, failures = list[RunLabels](), list[WindowFailure]()
     for part in parts:
         runs += part.runs
@@ -79,9 +78,9 @@ def joined(batch: Batch, parts: Iterable[BatchResult], fits_tokens: int | None) 
 
 
 class Turns:
-    """Runs that go on side by side, and now and then one that has the device to itself.
+    """A shared-exclusive lock: runs share the device, and some need it to themselves.
 
-    Waits here end with the runs that they wait for; how long those may take is the loop's to judge.
+    Waiting has no timeout: it ends with the runs that it waits for, and the worker's watchdog limits those.
     """
 
     def __init__(self) -> None:
@@ -91,7 +90,7 @@ class Turns:
 
     @contextmanager
     def shared(self) -> Iterator[None]:
-        """Beside others. Blocks while somebody has or wants the device alone."""
+        """Run beside others. Blocks while a thread has the device alone or waits for it."""
         with self._changed:
             self._changed.wait_for(lambda: not self._alone)
             self._running += 1
@@ -102,7 +101,7 @@ class Turns:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """With nobody beside. Blocks until the runs under way have ended; those that come later wait."""
+        """Run alone. Blocks until the runs in progress have ended; later ones wait."""
         with self._changed:
             self._alone += 1
             self._changed.wait_for(lambda: not self._running)

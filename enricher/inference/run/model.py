@@ -1,7 +1,6 @@
-"""A model's folder -> a graph on disk, made for one device, built once and found again; and where it is to run.
+"""A model's folder -> a graph on disk for one device, built once and then found in the cache.
 
-The graph is built from a checkpoint's weights, or is an ONNX file that somebody exported, put between our inputs and our
-answers (external.py). Where graphs are kept is cache.py's, running them engine.py's.
+The graph is built from a checkpoint's weights, or wraps an ONNX file of another exporter (graph/external.py).
 """
 
 from __future__ import annotations
@@ -16,20 +15,23 @@ from enricher.errors import ModelError
 from enricher.inference.checkpoint.folder import Checkpoint
 from enricher.inference.checkpoint.links import refuse_outside_links, shared_mode
 from enricher.inference.checkpoint.onnx_folder import OnnxModel, holds_onnx
+from enricher.inference.device.opening import open_session
+from enricher.inference.device.resolution import resolve_device
+from enricher.inference.device.session import PROVIDERS, Device
 from enricher.inference.graph import external
 from enricher.inference.graph.builder import BUILDER_VERSION, build
 from enricher.inference.graph.cache import GRAPHS_FOLDER, MODEL_FILE, kept_graph
 from enricher.inference.graph.onnx_file import OnnxWriter
-from enricher.inference.run.device import PROVIDERS, Device, resolve_device
 from enricher.inference.run.selection import Precision, check_command, choose, missing_reports
 from enricher.records import ModelCard
 from enricher.runtime.devices import parse_device
 
 if TYPE_CHECKING:
+    from enricher.inference.device.session import Session
     from enricher.inference.graph.variants import Variant
 
 EMBEDDED = "newswire-minilm"
-"""The model that comes with the package."""
+"""The model that is built in."""
 EMBEDDED_FOLDER = Path(__file__).parents[2] / "models" / EMBEDDED
 WEIGHTS_FILE = "model.weights"
 
@@ -38,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class PreparedModel:
-    """A graph on disk, what it was made from, and where it is to run."""
+    """A graph on disk, its origin, and the device that it runs on."""
 
     onnx_path: Path
     checkpoint: Checkpoint
@@ -46,23 +48,33 @@ class PreparedModel:
     device: Device
     variant: Variant
     reason: str = field(default="asked for", compare=False)
-    """Why this variant, as selection.py says it."""
+    """Why this variant, in the words of selection.py."""
     rejected: tuple[tuple[str, str], ...] = field(default=(), compare=False)
-    """Faster variants that do not run, by name, each with why."""
+    """Faster variants that do not run: their names and the reasons."""
     device_id: int = 0
-    """Which GPU, where `device` is `cuda`."""
+    """The number of the GPU if `device` is `cuda`."""
 
     @property
     def provider(self) -> str:
-        """What must run it: one of ONNX Runtime's execution providers, or OpenVINO."""
+        """What runs it: one of ONNX Runtime's execution providers, or OpenVINO."""
         return PROVIDERS[self.variant.runtime]
+
+    def open_session(self, *, threads_per_run: int, concurrency: int) -> Session:
+        """Open the graph on its device. Raises ModelError."""
+        return open_session(
+            self.onnx_path,
+            self.variant.runtime,
+            threads_per_run=threads_per_run,
+            concurrency=concurrency,
+            device_id=self.device_id,
+        )
 
 
 def open_model(source: str | Path | None) -> Checkpoint:
-    """Open a folder with a checkpoint or an ONNX model (None or its name: the embedded one). Raises ModelError."""
+    """Open a folder with a checkpoint or an ONNX model; None or EMBEDDED is the built-in one. Raises ModelError."""
     folder = EMBEDDED_FOLDER if source in {None, EMBEDDED} else Path(str(source))
     try:
-        if (folder / "config.json").is_file():  # else it is refused in any case, and might be large
+        if (folder / "config.json").is_file():  # else it is refused anyway, and might be large
             refuse_outside_links(folder)
         return OnnxModel.open(folder) if holds_onnx(folder) else Checkpoint.open(folder)
     except OSError as error:
@@ -76,9 +88,9 @@ def prepare(
     precision: Precision,
     cache_dir: Path,
 ) -> PreparedModel:
-    """Open a model, choose its variant and build its graph, unless `cache_dir` has it. `device`: as devices.py has it.
+    """Open a model, choose its variant and build its graph unless `cache_dir` has it. `device` is a name in the settings.
 
-    Takes about a second for a small model and a disk's time for a large one. Raises ModelError, saying what to do.
+    Building takes about a second for a small model; the disk limits a large one. Raises ModelError, which says what to do.
     """
     chosen = resolve_device(device)
     checkpoint = open_model(source)
@@ -86,7 +98,7 @@ def prepare(
     rejected = tuple((variant.name, why) for variant, why in choice.rejected)
     missing = missing_reports(checkpoint, chosen, cache_dir)
     for variant, why in choice.rejected:
-        # Only a report stands between the operator and a faster worker: that deserves more than a note.
+        # A warning if only a report is missing, because the operator can make one.
         unproven = check_command(checkpoint, chosen, variant) in missing
         _log.log(logging.WARNING if unproven else logging.INFO, "not %s: %s", variant.name, why)
     prepared = prepare_variant(checkpoint, choice.variant, chosen, cache_dir=cache_dir)
@@ -101,7 +113,7 @@ def prepare_variant(
     cache_dir: Path,
     device_id: int = 0,
 ) -> PreparedModel:
-    """The graph of `checkpoint` in `variant`, whether or not a gate report allows it. Raises ModelError."""
+    """The graph of `checkpoint` in `variant`, even if no gate report allows it to serve. Raises ModelError."""
     if isinstance(checkpoint, OnnxModel):
         variant = external.padded_variant(variant)
     card = ModelCard(name=checkpoint.name, digest=checkpoint.digest, precision=variant.precision)
@@ -120,7 +132,7 @@ def _kept(cache_dir: Path, key: str, checkpoint: Checkpoint, variant: Variant) -
 
 
 def _write(checkpoint: Checkpoint, variant: Variant, path: Path) -> None:
-    """Write the graph to `path`, and its weights beside it."""
+    """Write the graph to `path` and its weights beside it."""
     try:
         if isinstance(checkpoint, OnnxModel):
             external.write(checkpoint, variant, path)

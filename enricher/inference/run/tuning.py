@@ -1,7 +1,6 @@
-"""What `enricher model tune` found for a model on a machine: the file that keeps it, and whether it counts here.
+"""What `enricher model tune` measured: the file, and whether it is valid here.
 
-A worker takes its recommendation as defaults, where it was made for the same weights, variant and kind of machine. How it is
-measured and recommended is the command's (commands/model/tune/).
+A worker uses the recommendation as defaults if it was made for the same weights, variant, windows and kind of machine.
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from enricher.inference.gate.machine import processor_name
-from enricher.inference.run.device import available_cores
+from enricher.inference.device.cores import available_cores
+from enricher.inference.device.processor import processor_name
 
 if TYPE_CHECKING:
     from enricher.inference.run.model import PreparedModel
@@ -51,11 +50,11 @@ class Tuning(BaseModel):
     processor: str
     cores: int = Field(description="Cores that the process could use.")
     load_before: float | None = Field(
-        description="Load average of a minute, before it began: other work on the machine."
+        description="One-minute load average before the measurement: other work on the machine."
     )
     onnxruntime: str
     created_at: str
-    window_tokens: int = Field(description="The model's windows: what the recommendation is for.")
+    window_tokens: int = Field(description="Length of the windows that the recommendation is for.")
     rows: tuple[TuningRow, ...]
     concurrency: int = Field(description="Recommended.")
     max_batch_tokens: int = Field(description="Recommended.")
@@ -64,7 +63,7 @@ class Tuning(BaseModel):
 
     @property
     def file_name(self) -> str:
-        """One for each variant and device: `tuning-cpu-packed-fp32.json`."""
+        """One file per device and variant: `tuning-cpu-packed-fp32.json`."""
         return _file_name(self.device, self.variant)
 
     @property
@@ -79,7 +78,7 @@ class Tuning(BaseModel):
 
 
 def write_tuning(folder: Path, tuning: Tuning) -> Path:
-    """Write the file. Raises OSError where the folder cannot be written."""
+    """Write the file. Raises OSError if the folder cannot be written."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / tuning.file_name
     path.write_text(tuning.model_dump_json(indent=1) + "\n", encoding="utf-8")
@@ -87,9 +86,9 @@ def write_tuning(folder: Path, tuning: Tuning) -> Path:
 
 
 def tuning_for(model: PreparedModel, window_tokens: int, folders: Sequence[Path]) -> Tuning | None:
-    """The tuning that counts for `model` on this machine with windows of this length; None where there is none.
+    """The first valid tuning for `model` on this machine with windows of this length; None if there is none.
 
-    One that was made for something else, or cannot be read, is left out with a word in the log: it is advice.
+    One that is not valid here, or cannot be read, is logged and skipped, because it is only advice.
     """
     for folder in folders:
         path = folder / _file_name(model.device, model.variant.name)
@@ -98,18 +97,18 @@ def tuning_for(model: PreparedModel, window_tokens: int, folders: Sequence[Path]
         try:
             tuning = Tuning.model_validate_json(path.read_bytes())
         except (OSError, ValidationError) as error:
-            _log.warning("%s cannot be read, so defaults count (%s)", path, type(error).__name__)
+            _log.warning("%s cannot be read, so defaults are used (%s)", path, type(error).__name__)
             continue
         if differs := _differences(tuning, model, window_tokens):
-            _log.info("%s does not count here: another %s", path, ", ".join(differs))
+            _log.info("%s is not valid here: different %s", path, ", ".join(differs))
             continue
-        _log.info("threads and batches as tuned on %s (%s)", tuning.created_at, path)
+        _log.info("concurrency and batches as tuned on %s (%s)", tuning.created_at, path)
         return tuning
     return None
 
 
 def _differences(tuning: Tuning, model: PreparedModel, window_tokens: int) -> list[str]:
-    """In what the tuned worker differs from this one."""
+    """What differs between the machine and model of the tuning and ours."""
     here = {
         "model": model.checkpoint.digest,
         "processor": processor_name(model.device),

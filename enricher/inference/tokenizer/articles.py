@@ -1,7 +1,7 @@
 """Article texts -> token ids and character spans, with the checkpoint's own fast tokenizer.
 
-Cuts nothing into windows, pads nothing and adds no special tokens: that is core/windowing.py's and a variant's work. No
-text of an article ever gets into a message.
+Cuts no windows, pads nothing and adds no special tokens: core/windowing.py and the variants do. No message contains text of
+an article.
 """
 
 from __future__ import annotations
@@ -26,24 +26,26 @@ if TYPE_CHECKING:
     from enricher.inference.checkpoint.folder import Checkpoint
     from enricher.records import FieldName, TokenSpans
 
+NO_LIMIT_TOKENS = 1_000_000
+"""More than any article of a gold set or a benchmark has."""
 _WORD = re.compile(r"\S+")
 
 
 class EncodingSpans:
-    """The library's encoding of one text, asked token by token: to make arrays of it costs a tenth of tokenising."""
+    """The library's encoding of one text, asked token by token: arrays of all tokens would cost a tenth of tokenizing."""
 
     __slots__ = ("chars_of", "word_of")
 
     def __init__(self, encoding: Encoding) -> None:
-        # Neither is ever None: only special tokens are without a word, and there are none.
+        # Neither is ever None: only special tokens have no word, and there are none.
         self.word_of = cast("Callable[[int], int]", encoding.token_to_word)
         self.chars_of = cast("Callable[[int], tuple[int, int]]", encoding.token_to_chars)
 
 
 class JoinedSpans:
-    """The same where one character may become several words, as U+FDFA does in Unicode's compatibility variants.
+    """For tokenizers that may split one character into several words, as Unicode's compatibility forms do with U+FDFA.
 
-    Words that share a character are one word: two would be two entities in one place.
+    Words that share a character count as one word, because two entities must not overlap.
     """
 
     __slots__ = ("_joined", "_own_word_of", "chars_of")
@@ -54,7 +56,7 @@ class JoinedSpans:
         self.chars_of = cast("Callable[[int], tuple[int, int]]", encoding.token_to_chars)
 
     def word_of(self, token: int) -> int:
-        """The first of the words that are one with the token's own. Each of them is looked for once."""
+        """The first of the words joined with the token's own. Each is searched for once."""
         own = self._own_word_of(token)
         found = self._joined.get(own)
         if found is None:
@@ -62,7 +64,7 @@ class JoinedSpans:
         return found
 
     def _first_joined(self, own: int, token: int) -> int:
-        """Walks back from a token of the word `own`."""
+        """Walk back from a token of the word `own`."""
         while True:
             while token and (before := self._own_word_of(token - 1)) == own:
                 token -= 1
@@ -74,7 +76,7 @@ class JoinedSpans:
 
 
 class SpacedSpans:
-    """The same of a tokenizer that does not split texts into words, such as Gemma's: words are what white space parts."""
+    """For tokenizers that do not split texts into words, such as Gemma's: white space separates words."""
 
     __slots__ = ("_text", "_word_starts", "chars_of")
 
@@ -84,21 +86,25 @@ class SpacedSpans:
         self.chars_of = cast("Callable[[int], tuple[int, int]]", encoding.token_to_chars)
 
     def word_of(self, token: int) -> int:
-        """The word that the token is in; one of white space alone is in the next."""
+        """The token's word; a token of white space belongs to the next word."""
         start, end = self.chars_of(token)
         piece = self._text[start:end]
         return bisect_right(self._word_starts, end - len(piece.lstrip()))
 
 
 class ArticleTokenizer:
-    """Tokenises articles; safe to call from several threads at once, and meant to be (the library releases the GIL).
+    """Tokenizes articles. Several threads may call it at once; the library releases the GIL.
 
-    Title and body are separate texts, so spans count within their own field. Raises ModelError where the checkpoint has
-    no fast tokenizer, or one that is not its own.
+    Title and body are separate texts, so spans count within their field. Raises ModelError if the checkpoint has no fast
+    tokenizer, or one that does not belong to the model.
     """
 
     def __init__(
-        self, checkpoint: Checkpoint, *, max_article_tokens: int, too_long: Literal["truncate", "dead_letter"]
+        self,
+        checkpoint: Checkpoint,
+        *,
+        max_article_tokens: int = NO_LIMIT_TOKENS,
+        too_long: Literal["truncate", "dead_letter"] = "truncate",
     ) -> None:
         tokenizer = load_tokenizer(checkpoint)
         self._max_article_tokens = max_article_tokens
@@ -108,14 +114,14 @@ class ArticleTokenizer:
         self.pad_id = pad_id_of(tokenizer, checkpoint)
         self.max_window_tokens = int(min(checkpoint.max_window_tokens, tokenizer.model_max_length))
         """The longest window that the model takes, special tokens included."""
-        # "[SEP]" or "<s>" in an article's text does not become the special token of that name.
+        # "[SEP]" or "<s>" in an article must not become a special token.
         self._backend = text_only(tokenizer.backend_tokenizer, tokenizer.all_special_tokens)
         self._backend.no_padding()
         self._backend.no_truncation()
         self._spans = _spans_for(self._backend)
 
     def tokenize(self, articles: Sequence[Article]) -> list[TokenizedArticle | InvalidArticle]:
-        """One result per article, in order; an article that can never be tokenised gives an InvalidArticle. Blocks."""
+        """One result per article, in order; InvalidArticle for one that can never be tokenized. Blocks."""
         texts = [text for article in articles for text in (article.title, article.body)]
         long = any(is_long(text, self._max_article_tokens) for text in texts)
         encodings = [self._encode_beginning(text) for text in texts] if long else self._encode(texts)
@@ -123,7 +129,7 @@ class ArticleTokenizer:
         return [self._article(article, title, body) for article, title, body in pairs]
 
     def _encode(self, texts: Sequence[str]) -> Sequence[Encoding | None]:
-        """None for a text that the library refuses. It refuses whole batches, so a bad one is tried text by text."""
+        """None for a text that the library refuses. It refuses whole batches, so a refused batch is tried text by text."""
         try:
             encodings: Sequence[Encoding | None] = self._backend.encode_batch(texts, add_special_tokens=False)
         except BaseException as error:
@@ -148,15 +154,15 @@ class ArticleTokenizer:
         return TokenizedArticle(fields)
 
     def _cut(self, fields: Sequence[TokenizedField], length_tokens: int) -> TokenizedArticle | InvalidArticle:
-        """An article above the limit, without the words beyond it. Its title comes first, so its body is cut first."""
+        """An article above the limit, cut after the last word that fits. The title comes first, so the body is cut first."""
         if self._too_long == "dead_letter":
             rule = f"at least {length_tokens} tokens, and the limit (max_article_tokens) is {self._max_article_tokens}"
             return InvalidArticle(rule, stage="tokenize")
-        kept, room = [], self._max_article_tokens
+        kept, left = [], self._max_article_tokens
         for part in fields:
-            cut = len(part.ids) > room
-            kept.append(TokenizedField(part.name, part.ids[: _word_end(part, room)], part.spans) if cut else part)
-            room = 0 if cut else room - len(part.ids)
+            cut = len(part.ids) > left
+            kept.append(TokenizedField(part.name, part.ids[: _word_end(part, left)], part.spans) if cut else part)
+            left = 0 if cut else left - len(part.ids)
         return TokenizedArticle(tuple(kept), truncated=True)
 
     def _field(self, name: FieldName, encoding: Encoding, text: str) -> TokenizedField:
@@ -164,8 +170,8 @@ class ArticleTokenizer:
 
 
 def _spans_for(backend: Tokenizer) -> Callable[[Encoding, str], TokenSpans]:
-    """How to ask a tokenizer's encodings. BERT's own normalizer makes no two words of a character, and most have none."""
-    from tokenizers.normalizers import BertNormalizer  # noqa: PLC0415  slow, and loaded by now
+    """How to read a tokenizer's encodings. BERT's normalizer, and none at all, never split a character into words."""
+    from tokenizers.normalizers import BertNormalizer  # noqa: PLC0415  slow, and loaded already
 
     if len(set(backend.encode("a b", add_special_tokens=False).word_ids)) == 1:
         return SpacedSpans
@@ -174,11 +180,11 @@ def _spans_for(backend: Tokenizer) -> Callable[[Encoding, str], TokenSpans]:
 
 
 def _word_end(part: TokenizedField, limit: int) -> int:
-    """The last place up to `limit`, of the field's tokens, at which a word ends; 0 where its first word is longer."""
+    """The number of the field's tokens up to `limit` that end with a word; 0 if the first word is longer."""
     word_of = part.spans.word_of
     return bisect_left(range(limit), word_of(limit), key=word_of)
 
 
 def _refusal(error: BaseException) -> bool:
-    """True for what the library raises about a text: TypeError for lone surrogates, or its panic, a BaseException."""
+    """True for what the library raises for a bad text: TypeError for lone surrogates, or its panic, a BaseException."""
     return isinstance(error, Exception) or type(error).__name__ == "PanicException"

@@ -1,8 +1,8 @@
-"""Tokenises no more of a very long text than its first tokens need, where only those count. Knows no library.
+"""Tokenizes only the beginning of a very long text, if only its first tokens are kept. Knows no library.
 
-A megabyte of exclamation marks has a million tokens, of which an article keeps 100,000: to make all of them took 1.6 s of a
-core and 558 MB, those of its beginning take 0.12 s and 62 MB. A beginning has the same tokens as the whole text, up to
-the word in which it is cut.
+A megabyte of exclamation marks has a million tokens, of which an article keeps 100,000. Tokenizing all of it took 1.6 s of
+a core and 558 MB; its beginning takes 0.12 s and 62 MB. A beginning has the same tokens as the whole text, up to the word
+in which it is cut.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 _SPARE = 1.25
-"""Beyond what is thought to be enough, so that a guess rarely falls short."""
+"""Margin on every estimate, so that few are too low."""
 
 
 class Tokens(Protocol):
-    """What is asked of a text's encoding."""
+    """The part of an encoding that is used here."""
 
     def __len__(self) -> int: ...
 
@@ -27,15 +27,15 @@ Encoded = TypeVar("Encoded", bound=Tokens)
 
 
 def is_long(text: str, max_tokens: int) -> bool:
-    """Whether it is worth a look: a text that may have far more than `max_tokens` tokens, at one for each character."""
+    """Whether a text may have far more than `max_tokens` tokens, at one token per character."""
     return len(text) > 2 * int(_SPARE * max_tokens)
 
 
 def encode_beginning(text: str, max_tokens: int, encode: Callable[[str], Encoded | None]) -> Encoded | None:
-    """The encoding of a beginning that has the first `max_tokens` tokens of `text` and one more, or of the whole text.
+    """The encoding of a beginning with the first `max_tokens` tokens of `text` and one more, or of the whole text.
 
-    `encode` gives None for what it refuses. First as much is tried as that would be at one token for each character, as
-    dense as texts get, then what the density that was found asks for.
+    `encode` returns None for a text that it refuses. The first estimate assumes one token per character, the highest
+    density; later ones use the density that was found.
     """
     chars = int(_SPARE * max_tokens)
     while 2 * chars < len(text):
@@ -49,6 +49,6 @@ def encode_beginning(text: str, max_tokens: int, encode: Callable[[str], Encoded
 
 
 def _is_enough(tokens: Tokens, max_tokens: int) -> bool:
-    """Whether the first token that does not count is in a word before the last one, which may have been cut."""
+    """Whether the first surplus token is in a word before the last one, which may have been cut."""
     last = len(tokens) - 1
     return last > max_tokens and tokens.token_to_word(max_tokens) != tokens.token_to_word(last)

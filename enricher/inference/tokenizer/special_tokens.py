@@ -1,8 +1,8 @@
-"""A tokenizer -> one to which every text is only text: no special token can be written in an article.
+"""Makes every text ordinary text: no article can contain a special token.
 
-`encode_special_tokens` keeps the library from taking `</s>` out of a text before it splits it. A SentencePiece model
-(XLM-RoBERTa, CamemBERT) then finds it all the same, because it is one of its pieces, and so does any model whose words may
-hold such a name whole. There the special tokens get names that nobody can write; their ids stay.
+With `encode_special_tokens` the library does not look for `</s>` before it splits a text. A SentencePiece model
+(XLM-RoBERTa, CamemBERT) still finds it, because it is one of its pieces, and so does any model whose words may contain such
+a name. There the special tokens get names that nobody can guess; their ids stay.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 _AROUND = ("{}", "{}a", "a{}a", "a {} a")
-"""Where a name may stand in a text: alone, at the start of a word, inside of one, between words."""
+"""Positions of a name in a text: alone, at the start of a word, inside a word, between words."""
 
 
 def text_only(backend: Tokenizer, specials: Collection[str]) -> Tokenizer:
-    """The same tokenizer, or another one with the same ids, that makes none of `specials` of any text.
+    """This tokenizer, or another one with the same ids, that never encodes a text as one of `specials`.
 
-    The one for unknown words stays what it is: every unknown word is one.
+    The token for unknown words is an exception: every unknown word is encoded as it.
     """
     backend.encode_special_tokens = True
     names = {token.content for token in backend.get_added_tokens_decoder().values() if token.special}.union(specials)
@@ -38,10 +38,10 @@ def _can_be_written(backend: Tokenizer, names: Collection[str]) -> bool:
 
 
 def _renamed(backend: Tokenizer, names: Collection[str]) -> Tokenizer:
-    from tokenizers import Tokenizer  # noqa: PLC0415  slow, and loaded by now
+    from tokenizers import Tokenizer  # noqa: PLC0415  slow, and loaded already
 
     content = json.loads(backend.to_str())
-    # Not names of our own that whoever writes articles could read here.
+    # Random, because the author of an article could read fixed names here.
     new = {name: f"{secrets.token_hex(16)} {name}" for name in names}
     for token in content["added_tokens"]:
         token["content"] = new.get(token["content"], token["content"])
@@ -52,7 +52,7 @@ def _renamed(backend: Tokenizer, names: Collection[str]) -> Tokenizer:
 
 
 def _renamed_model(model: Mapping[str, Any], new: Mapping[str, str]) -> dict[str, Any]:
-    """The parts of tokenizer.json's model in which names stand. Unigram's vocabulary is a list, that of others a mapping."""
+    """The parts of tokenizer.json's model that contain names. Unigram's vocabulary is a list, the others' a mapping."""
     vocabulary, unknown = model["vocab"], model.get("unk_token")
     changed: dict[str, Any] = {}
     if isinstance(vocabulary, list):

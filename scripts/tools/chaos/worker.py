@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from enricher.app import kafka_worker
-from enricher.commands.run.signals import stopped_by_signals
+from enricher.commands.signals import stopped_by_signals
 from enricher.errors import FatalError
 from enricher.settings import Settings
 from tools.chaos.flaws import switched_off

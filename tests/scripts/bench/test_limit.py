@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from enricher.inference.run.device import available_cores
+from enricher.inference.device.cores import available_cores
 from enricher.records import Partition, RawRecord, Ticket, Window
 from tools.bench.legs.limit import _batches
 from tools.bench.legs.limit.result import Case, Result, ThreadTime

@@ -1,4 +1,4 @@
-"""What every page has: the frame, its colours for light and dark, cards and tables. Draws no plots: that is plots.py's."""
+"""What all pages share: the frame, colours for light and dark, cards and tables. plots.py draws the plots."""
 
 from __future__ import annotations
 

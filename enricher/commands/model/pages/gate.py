@@ -1,4 +1,4 @@
-"""The gate's report as a page. Reads the report and nothing else."""
+"""The quality gate's report as a page, made from the report alone."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from enricher.commands.model.pages.plots import Pair, Range, histogram_plot, pai
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from enricher.inference.gate.report import Comparison, GateReport, Row
+    from enricher.inference.checkpoint.gate_report import Comparison, GateReport, Row
 
 _FEW_ENTITIES = 20
-"""A bucket with fewer is in the tables, and not in the plots: one entity would be a mountain there."""
+"""Buckets with fewer are in the tables only; in a plot one entity would look like a large difference."""
 
 
 def gate_page(report: GateReport) -> str:
-    """HTML, whole and self-contained."""
+    """A complete, self-contained HTML document."""
     bound = report.bound_to
     title = f"{bound.model_name}: {bound.variant} against fp32"
     subtitle = f"{bound.gold_name}, {report.comparisons[0].texts:,} sentences; {bound.processor}; {bound.created_at}"
@@ -37,7 +37,7 @@ def _parts(report: GateReport) -> Iterator[str]:
         pairs_plot([*_pairs("", sentences.by_length), *_pairs("doc ", documents.by_length)], ("base", "main")),
     )
     yield section(
-        "What is lost, and what may be chance",
+        "Losses, and what may be chance",
         "Bars are 95 % intervals of a paired bootstrap over texts.",
         ranges_plot([*_ranges("sentences", sentences), *_ranges("documents", documents)], report.limit_points),
     )
@@ -54,13 +54,13 @@ def _parts(report: GateReport) -> Iterator[str]:
         ),
     )
     yield section(
-        "Other batches, same windows",
-        "What changes when windows share batches in another way, against each window alone.",
+        "The same windows in other batches",
+        "What changes against each window alone when windows are batched in other ways.",
         _compositions(report),
     )
     for comparison in report.comparisons:
         yield section(comparison.name.capitalize(), _about(comparison), _rows(comparison, precision))
-    yield section("Bound to", "Another model, variant or builder needs a report of its own.", facts(_facts(report)))
+    yield section("Bound to", "Another model, variant or builder needs its own report.", facts(_facts(report)))
 
 
 def _figures(sentences: Comparison) -> list[tuple[str, str]]:
@@ -76,7 +76,7 @@ def _figures(sentences: Comparison) -> list[tuple[str, str]]:
 
 
 def _weighty(rows: tuple[Row, ...]) -> list[Row]:
-    """Those with enough entities; all where none has."""
+    """The rows with enough entities; all rows if none has."""
     return [row for row in rows if row.reference.expected >= _FEW_ENTITIES] or list(rows)
 
 

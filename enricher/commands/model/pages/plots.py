@@ -1,4 +1,4 @@
-"""SVG by hand: scales, axes, and the four plots that the pages have. Data in, text out; what they mean is the pages'."""
+"""SVG plots: scales, axes, and the four kinds that the pages use. Data in, text out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from html import escape
 LEFT, RIGHT, TOP, BOTTOM = 62, 14, 14, 46
 """Margins around the drawing, in SVG units."""
 MOST_POINTS = 6.0
-"""Intervals of small groups are wider: they are cut at the edge, so that those near the limit can be read."""
+"""Wider intervals, of small groups, are cut at the edge, so that those near the limit stay readable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Scale:
     log: bool = False
 
     def __call__(self, value: float) -> float:
-        """The position of a value; outside values are put on the edge."""
+        """The position of a value; values outside the scale are put on its edge."""
         low, high, value = (math.log(max(each, 1e-12)) if self.log else each for each in (self.low, self.high, value))
         share = (value - low) / (high - low) if high > low else 0.5
         return self.start + min(1.0, max(0.0, share)) * (self.stop - self.start)
@@ -32,7 +32,7 @@ class Scale:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two values of one thing, and how many gold entities they rest on."""
+    """Two values with the same name, and the number of gold entities behind them."""
 
     name: str
     first: float
@@ -53,7 +53,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Points joined by a line, and its colour's name."""
+    """Points joined by a line, and the name of its colour."""
 
     name: str
     colour: str
@@ -70,7 +70,7 @@ def ticks(low: float, high: float, about: int = 5) -> list[float]:
 
 
 def pairs_plot(pairs: Sequence[Pair], colours: tuple[str, str]) -> str:
-    """Two dots per name, joined; y is F1. Names below, the number of entities below them."""
+    """Two joined dots per name; y is F1. Below are the names and the numbers of entities."""
     width, height = 1000, 320
     values = [value for pair in pairs for value in (pair.first, pair.second)]
     y = Scale(max(0.0, min(values) - 0.05), min(1.0, max(values) + 0.05), height - BOTTOM - 12, TOP)
@@ -89,7 +89,7 @@ def pairs_plot(pairs: Sequence[Pair], colours: tuple[str, str]) -> str:
 
 
 def ranges_plot(ranges: Sequence[Range], limit: float) -> str:
-    """A forest plot: a row per name, its value and interval, zero, and the limit as a broken line."""
+    """A forest plot: a row per name with value and interval, zero, and the limit as a dashed line."""
     row, left, width = 25, 190, 1000
     height = TOP + row * len(ranges) + BOTTOM
     most = max([1.0, *(abs(bound) for each in ranges for bound in (each.low, each.high))]) * 1.05
@@ -117,7 +117,7 @@ def ranges_plot(ranges: Sequence[Range], limit: float) -> str:
 
 
 def histogram_plot(counts: Sequence[int], first: float, step: float, label: str) -> str:
-    """Bars over powers of ten; heights by square root, so that the rare large ones are seen."""
+    """Bars over powers of ten; heights are square roots, so that rare large differences are visible."""
     width, height = 1000, 250
     most = max([1, *counts])
     x = Scale(first, first + step * len(counts), LEFT, width - RIGHT)
@@ -138,7 +138,7 @@ def histogram_plot(counts: Sequence[int], first: float, step: float, label: str)
 
 
 def lines_plot(lines: Sequence[Line], x_label: str, y_label: str, marked: tuple[float, float] | None = None) -> str:
-    """Lines over an x that doubles from step to step; `marked` gets a ring."""
+    """Lines over a logarithmic x; `marked` gets a ring."""
     width, height = 1000, 340
     xs = sorted({point[0] for line in lines for point in line.points})
     x = Scale(xs[0], xs[-1], LEFT + 24, width - RIGHT - 24, log=True)
@@ -164,7 +164,7 @@ def _svg(width: float, height: float, drawn: Iterable[str]) -> str:
 
 
 def _dot(x: float, y: float, colour: str, radius: float, title: str) -> str:
-    """The title is what a pointer over it shows."""
+    """The title appears under the pointer."""
     where = f'cx="{x:.1f}" cy="{y:.1f}" r="{radius}"'
     return f'<circle {where} fill="var(--{colour})"><title>{escape(title)}</title></circle>'
 
@@ -193,7 +193,7 @@ def _upright(at: float, top: float, foot: float, text: str) -> str:
 
 
 def _power(power: int) -> str:
-    """10 to a power, in digits where that is short."""
+    """10 to a power, in digits if that is short."""
     digits = str(power).translate(
         str.maketrans("-0123456789", "\u207b\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079")
     )

@@ -1,4 +1,4 @@
-"""A tuning as a page: throughput and batch time over tokens per batch. Reads the tuning and nothing else."""
+"""A tuning as a page: throughput and batch time over tokens per batch, made from the tuning alone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _COLOURS = ("main", "second", "third", "fourth", "fifth")
 
 
 def tuning_page(tuning: Tuning) -> str:
-    """HTML, whole and self-contained."""
+    """A complete, self-contained HTML document."""
     title = f"{tuning.model_name}: {tuning.variant} on {tuning.device}"
     subtitle = f"{tuning.processor}, {tuning.cores} cores; {tuning.provider}; {tuning.created_at}"
     return page(title, subtitle, _parts(tuning))
@@ -25,11 +25,11 @@ def _parts(tuning: Tuning) -> Iterator[str]:
     best = _best(tuning)
     yield cards(
         [
-            (f"{tuning.max_batch_tokens:,}", "tokens a batch, recommended"),
+            (f"{tuning.max_batch_tokens:,}", "tokens per batch, recommended"),
             (f"{tuning.concurrency}", "runs at once, recommended"),
-            (f"{best.tokens_per_s:,.0f}", "tokens a second with these"),
-            (f"{best.batch_ms:.1f} ms", "a batch with these"),
-            (f"{tuning.run_overhead_tokens}", "tokens: what a run costs before its first"),
+            (f"{best.tokens_per_s:,.0f}", "tokens per second with these"),
+            (f"{best.batch_ms:.1f} ms", "per batch with these"),
+            (f"{tuning.run_overhead_tokens}", "tokens: the fixed cost of a run"),
         ]
     )
     concurrencies = sorted({row.concurrency for row in tuning.rows})
@@ -38,8 +38,8 @@ def _parts(tuning: Tuning) -> Iterator[str]:
         marked = best if count == tuning.concurrency else None
         yield section(
             f"{count} run{'s' if count > 1 else ''} at once: throughput",
-            "Tokens a second over tokens a batch, a line for each window length; ring: recommended.",
-            *_plot(rows, "tokens a second", marked),
+            "Tokens per second over tokens per batch, one line per window length; the ring marks the recommendation.",
+            *_plot(rows, "tokens per second", marked),
         )
         yield section(
             f"{count} run{'s' if count > 1 else ''} at once: batch time",
@@ -69,7 +69,7 @@ def _plot(rows: Sequence[TuningRow], unit: str, marked: TuningRow | None) -> tup
         )
         for length in lengths
     ]
-    return key((line.colour, line.name) for line in lines), lines_plot(lines, "tokens a batch", unit, ring)
+    return key((line.colour, line.name) for line in lines), lines_plot(lines, "tokens per batch", unit, ring)
 
 
 def _value(row: TuningRow, unit: str) -> float:
@@ -78,11 +78,11 @@ def _value(row: TuningRow, unit: str) -> float:
 
 def _load(tuning: Tuning) -> str:
     load = "unknown" if tuning.load_before is None else f"{tuning.load_before:.2f}"
-    return f"Medians. Load average before it began: {load}. ONNX Runtime {tuning.onnxruntime}."
+    return f"Medians. Load average before the measurement: {load}. ONNX Runtime {tuning.onnxruntime}."
 
 
 def _rows(tuning: Tuning, best: TuningRow) -> str:
-    columns = ["window, tokens", "concurrency", "batch, tokens", "windows", "tokens a second", "batch, ms"]
+    columns = ["window, tokens", "concurrency", "batch, tokens", "windows", "tokens per second", "batch, ms"]
     cells = [
         [
             f"{row.length_tokens}",

@@ -1,1 +1,1 @@
-"""What the CUDA variant is worth, on a machine that has a GPU (`scripts/bench-gpu --help`)."""
+"""The benchmark behind scripts/bench-gpu: the CUDA variant against padded ONNX Runtime and PyTorch."""

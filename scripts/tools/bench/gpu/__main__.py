@@ -1,4 +1,4 @@
-"""The command: `measure` compares the legs on this machine's GPU, `prepare` times the building of graphs (no GPU needed)."""
+"""The command: `measure` compares the legs on this machine's GPU, `prepare` times the building of graphs (without a GPU)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import typer
 from rich.console import Console
 
 from enricher.inference.checkpoint.folder import Checkpoint
-from enricher.inference.run.device import cuda_problem
+from enricher.inference.device.cuda import cuda_problem
 from tools.bench.gpu import pytorch
 from tools.bench.gpu.cases import Case, cases
 from tools.bench.gpu.checkpoints import SHAPES, write_checkpoint
@@ -36,7 +36,7 @@ say = Console(stderr=True).print
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How much is run."""
+    """How much is measured."""
 
     shapes: tuple[str, ...]
     batch_tokens: tuple[int, ...]
@@ -56,19 +56,19 @@ def measure_all(
     dry_run: Annotated[
         bool, typer.Option(help="Run every part with tiny shapes on the CPU, to find mistakes.")
     ] = False,
-    shape: Annotated[list[str] | None, typer.Option(help=f"Of {', '.join(SHAPES)}; may be given again.")] = None,
-    windows: Annotated[int | None, typer.Option(min=1, help="Windows in each case.")] = None,
+    shape: Annotated[list[str] | None, typer.Option(help=f"One of {', '.join(SHAPES)}; may be repeated.")] = None,
+    windows: Annotated[int | None, typer.Option(min=1, help="Windows per case.")] = None,
     out: Annotated[Path, typer.Option(help="Where gpu-benchmark.json and .md are written.")] = Path(),
 ) -> None:
     """Packed fp16 against padded fp16 and PyTorch: windows/s, share of the device's measured peak, attention kernels.
 
-    Minutes for each shape. Ends with 1 where unfused attention ran in our variant, or no kernel was named.
+    Takes minutes per shape. Exit code 1 if our variant ran unfused attention, or no kernel was named.
     """
     logging.basicConfig(level=logging.ERROR)
     scale = DRY if dry_run else GPU
     problem = None if dry_run else cuda_problem()
     if problem is not None:
-        say(f"No GPU that can be used: {problem}. --dry-run does without.")
+        say(f"No usable GPU: {problem}. --dry-run needs none.")
         raise typer.Exit(2)
     say("matrix-product peak")
     peak = matrix_peak_tflops(scale.peak_width, dry=dry_run)
@@ -85,9 +85,9 @@ def measure_all(
 
 @app.command()
 def prepare(
-    shape: Annotated[str, typer.Option(help=f"Of {', '.join(SHAPES)}.")] = "xlm-r-large",
-    limit_s: Annotated[float, typer.Option(help="Ends with 1 above it.")] = 120.0,
-    limit_gib: Annotated[float, typer.Option(help="Ends with 1 above it.")] = 8.0,
+    shape: Annotated[str, typer.Option(help=f"One of {', '.join(SHAPES)}.")] = "xlm-r-large",
+    limit_s: Annotated[float, typer.Option(help="Exit code 1 above this.")] = 120.0,
+    limit_gib: Annotated[float, typer.Option(help="Exit code 1 above this.")] = 8.0,
 ) -> None:
     """A random float16 checkpoint -> each variant's graph, with seconds and peak memory. XLM-R-large needs 5 GB of disk."""
     within = True
@@ -123,7 +123,7 @@ def _legs(checkpoint: Checkpoint, scratch: Path, *, dry: bool) -> Iterator[Calla
     yield partial(packed_leg, checkpoint, scratch, dry=dry)
     yield partial(stock_leg, checkpoint, scratch, dry=dry)
     if not pytorch.installed():
-        say("PyTorch is not installed: it is left out")
+        say("PyTorch is not installed: its legs are skipped")
         return
     for precision, compiled in (("fp16", False), ("fp16", True), ("fp32", False), ("fp32", True)):
         if not dry or (precision, compiled) == ("fp32", False):
@@ -141,7 +141,7 @@ def _measure_leg(leg: Leg, name: str, todo: list[Case], scale: Scale) -> Iterato
 
 
 def _kernels(leg: Leg, case: Case, name: str, scale: Scale, *, dry: bool) -> dict[str, int]:
-    """Of one batch. The packed graph does not run in a dry run."""
+    """The kernels of one batch. In a dry run the packed graph does not run."""
     assert leg.onnx_path is not None
     if dry and leg.name.startswith("packed"):
         return {}

@@ -1,4 +1,4 @@
-"""What is run: windows of random ids, all of one length or as long as the sample articles' are; and how they are batched."""
+"""Windows of random ids, of one length or with the lengths of the sample articles, and how they are batched."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from enricher.inference.run.model import open_model
 from enricher.inference.tokenizer.articles import ArticleTokenizer
 from enricher.records import Partition, RawRecord, Ticket, Window
 from tools import ARTICLES
-from tools.bench.model.cases import as_they_come
+from tools.bench.model.cases import in_order_of_arrival
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 EVEN_TOKENS = 256
 LONGEST_TOKENS, OVERLAP_TOKENS = 512, 64
 FIRST_ID = 5
-"""Below it are special tokens in every vocabulary that we read."""
+"""Smaller ids are special tokens in every supported vocabulary."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Windows to run. `lengths_tokens` is that of each, special tokens included."""
+    """Windows to run. `lengths_tokens` has the length of each, special tokens included."""
 
     name: str
     lengths_tokens: tuple[int, ...]
@@ -40,7 +40,7 @@ class Case:
 
 
 def cases(windows: int) -> list[Case]:
-    """The two cases, of about the same number of windows."""
+    """The two cases, with the same number of windows."""
     news = _news_lengths()
     order = np.random.default_rng(0).permutation(len(news))
     mixed = tuple(islice(cycle(news[index] for index in order), windows))
@@ -48,26 +48,26 @@ def cases(windows: int) -> list[Case]:
 
 
 def packed_batches(windows: Sequence[Window], max_tokens: int) -> list[list[Window]]:
-    """In order, as many as `max_tokens` holds: packed batches have no use for similar lengths."""
+    """In order, as many windows as fit into `max_tokens`: packed batches gain nothing from similar lengths."""
     batches: list[list[Window]] = [[]]
-    room = max_tokens
+    left = max_tokens
     for window in windows:
-        if window.length_tokens > room and batches[-1]:
+        if window.length_tokens > left and batches[-1]:
             batches.append([])
-            room = max_tokens
+            left = max_tokens
         batches[-1].append(window)
-        room -= window.length_tokens
+        left -= window.length_tokens
     return batches
 
 
 def padded_batches(windows: Iterable[Window], max_tokens: int) -> list[list[Window]]:
-    """Sorted by length first, so that least is padded: the best that padding can do."""
-    return as_they_come(sorted(windows, key=lambda window: window.length_tokens), max_tokens)
+    """Sorted by length, which pads the least."""
+    return in_order_of_arrival(sorted(windows, key=lambda window: window.length_tokens), max_tokens)
 
 
 def _news_lengths() -> list[int]:
-    """Of the sample articles' windows, as the embedded model's tokenizer counts, cut at 512."""
-    tokenizer = ArticleTokenizer(open_model(None), max_article_tokens=1_000_000, too_long="truncate")
+    """The lengths of the sample articles' windows in the built-in model's tokens, at most 512."""
+    tokenizer = ArticleTokenizer(open_model(None))
     cutter = WindowCutter(LONGEST_TOKENS, OVERLAP_TOKENS, tokenizer.specials_before, tokenizer.specials_after)
     articles = [decode_article(line, max_article_chars=1_000_000) for line in ARTICLES.read_bytes().splitlines()]
     lengths: list[int] = []

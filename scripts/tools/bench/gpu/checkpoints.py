@@ -1,6 +1,6 @@
-"""Checkpoints with random weights: the shape of a real model, made here, without a download.
+"""Checkpoints with the shape of a real model and random weights, without a download.
 
-Weights are random numbers, never zeros: a GPU draws less power over zeros, and so runs faster than it ever will.
+Weights are never zeros: with zeros a GPU draws less power and runs faster than with real weights.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LABELS = ("O", "B-PER", "I-PER", "B-ORG", "I-ORG", "B-LOC", "I-LOC", "B-MISC", "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """The keys of config.json that decide what is computed."""
+    """The keys of config.json that determine the computation."""
 
     model_type: str
     vocab_size: int
@@ -87,7 +87,7 @@ SHAPES = {
 
 
 def write_checkpoint(folder: Path, shape: Shape, *, spread: float = 0.02, seed: int = 0) -> Path:
-    """A folder that transformers and we open: float16 weights, normal with standard deviation `spread`; norms around 1."""
+    """Write a folder that transformers and enricher open: float16 weights, normal with deviation `spread`; norms near 1."""
     folder.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(seed)
     tensors = {}

@@ -1,4 +1,4 @@
-"""Which attention kernels really run. ONNX Runtime prints that past Python's own output, so another process is asked.
+"""Which attention kernels run. ONNX Runtime prints them past Python's streams, so a child process runs the graph.
 
 Run as a file it opens the graph and runs one batch: `python kernels.py GRAPH FEEDS.npz PROVIDER`.
 """
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from enricher.inference.graph.variants import Feeds
+    from enricher.inference.device.session import Feeds
 
 SWITCH = "ORT_ENABLE_ATTENTION_KERNEL_DEBUG_INFO"
 UNFUSED = "MATH"
@@ -25,10 +25,10 @@ _NAMED = re.compile(r"SdpaKernel=(\w+)")
 
 
 def kernels_of(path: Path, feeds: Feeds, *, dry: bool) -> dict[str, int]:
-    """How often each attention kernel ran in one run of the graph, by ONNX Runtime's name. None is named on a CPU."""
+    """How often each attention kernel ran in one run, by ONNX Runtime's name. On a CPU none is named."""
     with tempfile.TemporaryDirectory() as scratch:
         arrays = Path(scratch) / "feeds.npz"
-        savez: Any = np.savez  # its hint takes every name for its one option
+        savez: Any = np.savez  # its type hint allows one option only
         savez(arrays, **feeds)
         provider = "CPUExecutionProvider" if dry else "CUDAExecutionProvider"
         command = [sys.executable, __file__, str(path), str(arrays), provider]
@@ -39,7 +39,7 @@ def kernels_of(path: Path, feeds: Feeds, *, dry: bool) -> dict[str, int]:
 
 
 def kernels_in(printed: str) -> dict[str, int]:
-    """Kernel names in what ONNX Runtime prints, such as `SdpaKernel=FLASH_ATTENTION`, and how often each stands there."""
+    """Kernel names in what ONNX Runtime prints, such as `SdpaKernel=FLASH_ATTENTION`, and how often each occurs."""
     return dict(Counter(_NAMED.findall(printed)))
 
 

@@ -12,23 +12,24 @@ import numpy as np
 import onnx
 
 from enricher.inference.checkpoint.folder import Checkpoint
+from enricher.inference.device.opening import open_session
 from enricher.inference.graph.packed_cuda import PackedFloat16
 from enricher.inference.graph.padded import PaddedFloat32
-from enricher.inference.run.device import open_session
 from enricher.inference.run.model import prepare_variant
 from enricher.records import Window
 from tools.bench.gpu.cases import packed_batches, padded_batches
 from tools.bench.model.plain import export
 
 if TYPE_CHECKING:
-    from enricher.inference.graph.variants import Feeds, Variant
+    from enricher.inference.device.session import Feeds
+    from enricher.inference.graph.variants import Variant
 
 Batches = list[list[Window]]
 
 
 @dataclass(frozen=True, slots=True)
 class Leg:
-    """One way to run batches; `run` may be called from several threads at once if `threads` says so."""
+    """One way to run batches; several threads may call `run` at once if `threads` is true."""
 
     name: str
     batching: Callable[[Sequence[Window], int], Batches]
@@ -39,7 +40,7 @@ class Leg:
 
 
 def packed_leg(checkpoint: Checkpoint, scratch: Path, *, dry: bool) -> Leg:
-    """Ours. Where there is no GPU, its graph and its arrays are made, and the padded float32 variant runs in its place."""
+    """Ours. In a dry run its graph and arrays are made, and the padded float32 variant runs instead."""
     variant = PackedFloat16()
     path = prepare_variant(checkpoint, variant, "cuda", cache_dir=scratch / "cache").onnx_path
     if not dry:
@@ -91,7 +92,7 @@ def stock_graph(checkpoint: Checkpoint, scratch: Path, *, half: bool) -> Path:
     fused = model.get_fused_operator_statistics()
     assert checkpoint.config.layers == fused["Attention"], f"the optimizer missed attention: {fused}"
     if half:
-        # The optimizer's own method infers shapes first, which needs no more than 2 GB of model and is not needed here.
+        # The optimizer's own method infers shapes first, which fails above 2 GB and is not needed here.
         model.model = float16.convert_float_to_float16(model.model, keep_io_types=False, disable_shape_infer=True)
     model.save_model_to_file(str(target / "model.onnx"), use_external_data_format=True)
     logging.disable(logging.NOTSET)

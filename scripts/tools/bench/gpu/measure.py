@@ -1,4 +1,4 @@
-"""Times a leg over a case: every shape warmed on every thread that will run it, then whole passes."""
+"""Times a leg over a case: every shape is warmed up on every thread, then whole passes are timed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One leg over one case. Token counts and TFLOP/s are of real tokens: padding is no work that anybody asked for."""
+    """One leg over one case. Tokens and TFLOP/s count real tokens only, not padding."""
 
     shape: str
     case: str
@@ -31,12 +31,12 @@ class Figure:
     tokens_per_s: float
     tflops: float
     slowest_over_fastest: float
-    """Of the passes: how steady the machine was."""
+    """The slowest pass over the fastest: how steady the machine was."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How a leg is run: tokens a batch may have, runs at once, and how many timed passes there are."""
+    """How a leg is run: tokens per batch, concurrency, and the number of timed passes."""
 
     batch_tokens: int
     concurrency: int
@@ -44,7 +44,7 @@ class Plan:
 
 
 def measure(leg: Leg, windows: Sequence[Window], plan: Plan, names: tuple[str, str], shape: Shape) -> Figure:
-    """`names` are those of the shape and of the case. Blocks for `plan.passes` + 1 passes."""
+    """`names` are the names of the shape and the case. Blocks for `plan.passes` + 1 passes."""
     seconds = _passes(leg, [leg.feeds(batch) for batch in leg.batching(windows, plan.batch_tokens)], plan)
     lengths = np.array([window.length_tokens for window in windows])
     typical_s = statistics.median(seconds)
@@ -65,7 +65,7 @@ def _passes(leg: Leg, feeds: list[Any], plan: Plan) -> list[float]:
     together = Barrier(plan.concurrency)
 
     def warm(_: int) -> None:
-        """CuDNN keeps a plan for each thread and shape. The barrier keeps one thread from taking two turns."""
+        """CuDNN keeps a plan per thread and shape. The barrier makes every thread run once."""
         together.wait()
         for each in feeds:
             leg.run(each)

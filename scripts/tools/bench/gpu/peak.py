@@ -1,4 +1,4 @@
-"""The device's own limit: how fast it multiplies large matrices, measured with the runtime that is judged by it."""
+"""The device's limit: how fast ONNX Runtime multiplies large matrices on it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def matrix_peak_tflops(width: int, *, dry: bool) -> float:
 
 
 def _model(width: int, kind: type[np.floating]) -> bytes:
-    """Entries stay near 1 in size: with zeros, or with infinities, a GPU runs faster than with numbers."""
+    """Products of entries near 1: with zeros or infinities a GPU runs faster than with real numbers."""
     weight = np.random.default_rng(0).standard_normal((width, width), np.float32) / np.sqrt(width)
     element = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
     nodes = [helper.make_node("MatMul", [f"x{index}", "w"], [f"x{index + 1}"]) for index in range(PRODUCTS)]

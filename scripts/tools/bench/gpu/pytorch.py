@@ -1,4 +1,4 @@
-"""What is compared in PyTorch, where it is installed: transformers' own model, eager or compiled, padded."""
+"""The legs on PyTorch, if it is installed: transformers' own model, eager or compiled, padded."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from enricher.records import Window
 
 COMPILED_STEP_TOKENS = 64
-"""Lengths are rounded up to it for the compiled model, which is compiled once for each shape."""
+"""Lengths are rounded up to it for the compiled model, which is compiled once per shape."""
 
 
 def installed() -> bool:
-    """Whether there is a PyTorch to compare with. It is not among our dependencies."""
+    """Whether PyTorch is installed. It is not one of our dependencies."""
     return importlib.util.find_spec("torch") is not None
 
 

@@ -28,7 +28,7 @@ HEADER = (
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All that was found. `kernels` is by shape, then leg."""
+    """All results. `kernels` is by shape, then leg."""
 
     machine: dict[str, str]
     dry: bool
@@ -38,22 +38,27 @@ class Report:
 
     @property
     def fused(self) -> bool:
-        """Whether our variant ran fused attention only. No name at all is no proof."""
+        """Whether our variant ran fused attention only; False if no kernel was named."""
         ours = [found for legs in self.kernels.values() for leg, found in legs.items() if leg.startswith("packed")]
         return bool(ours) and all(found and UNFUSED not in found for found in ours)
 
     def to_json(self) -> bytes:
-        """Every figure, also of settings that were not the best."""
+        """All figures, including those of slower settings."""
         return orjson.dumps(asdict(self) | {"fused": self.fused}, option=orjson.OPT_INDENT_2)
 
     def to_markdown(self) -> str:
-        """The best of each leg, the sweep of ours, and the kernels."""
+        """The best of each leg, all figures, and the kernels."""
         parts = [NOT_A_MEASUREMENT, ""] if self.dry else []
         parts += [f"- {name}: {value}" for name, value in self.machine.items()]
-        parts += [f"- matrix-product peak, measured: {self.peak_tflops:.3g} TFLOP/s", "", "Each leg at its best:", ""]
+        parts += [
+            f"- matrix-product peak, measured: {self.peak_tflops:.3g} TFLOP/s",
+            "",
+            "Best setting of each leg:",
+            "",
+        ]
         best = _best(self.figures)
         parts += _table([self._row(figure, best) for figure in best])
-        parts += ["", "All that was run:", "", *_table([self._row(figure, best) for figure in self.figures])]
+        parts += ["", "All settings:", "", *_table([self._row(figure, best) for figure in self.figures])]
         parts += ["", "Attention kernels in one run:", ""]
         parts += [
             f"- {shape}, {leg}: {', '.join(f'{name} x {count}' for name, count in kernels.items()) or 'none named'}"
@@ -79,7 +84,7 @@ class Report:
 
 
 def _best(figures: Sequence[Figure]) -> list[Figure]:
-    """Of each leg in each case the fastest."""
+    """The fastest figure of each leg in each case."""
     best: dict[Any, Figure] = {}
     for figure in figures:
         key = (*_case(figure), figure.leg)

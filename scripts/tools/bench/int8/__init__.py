@@ -1,1 +1,1 @@
-"""The table of what int8 loses, in the README of the embedded model."""
+"""The benchmark behind scripts/int8-table: what int8 loses, for the README of the built-in model."""

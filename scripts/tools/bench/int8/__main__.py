@@ -1,4 +1,4 @@
-"""Runs the gate over the embedded model for each way of quantising, and prints a table in Markdown."""
+"""Runs the quality gate over the embedded model for each way of quantising, and prints a table in Markdown."""
 
 from __future__ import annotations
 
@@ -9,43 +9,44 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from enricher.inference.checkpoint.folder import Checkpoint
+from enricher.inference.device.processor import processor_features, processor_name
 from enricher.inference.gate.check import Gate
 from enricher.inference.gate.gold import DEFAULT_GOLD, read_gold
-from enricher.inference.gate.machine import processor_features, processor_name
 from enricher.inference.gate.verdict import DEFAULT_LIMIT_POINTS
 from enricher.inference.graph.int8 import PaddedInt8
 from enricher.inference.graph.openvino import OpenVinoBfloat16
 from enricher.inference.run.model import EMBEDDED_FOLDER
+from tools.bench.int8.variants import OtherInt8
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from enricher.inference.gate.report import GateReport
+    from enricher.inference.checkpoint.gate_report import GateReport
     from enricher.inference.graph.variants import Variant
 
 VARIANTS: tuple[tuple[str, Variant], ...] = (
     ("bf16", OpenVinoBfloat16()),
     ("int8, per channel (the one that is built)", PaddedInt8()),
-    ("int8, per tensor", PaddedInt8(per_channel=False)),
-    ("int8, per channel, without the classifier", PaddedInt8(exclude=("classifier",))),
-    ("int8, per tensor, without the classifier", PaddedInt8(per_channel=False, exclude=("classifier",))),
+    ("int8, per tensor", OtherInt8(per_channel=False)),
+    ("int8, per channel, without the classifier", OtherInt8(exclude=("classifier",))),
+    ("int8, per tensor, without the classifier", OtherInt8(per_channel=False, exclude=("classifier",))),
     (
         "int8, per channel, without classifier and last layer",
-        PaddedInt8(exclude=("classifier",), last_layers_in_float32=1),
+        OtherInt8(exclude=("classifier",), last_layers_in_float32=1),
     ),
     (
         "int8, per channel, without classifier and last two layers",
-        PaddedInt8(exclude=("classifier",), last_layers_in_float32=2),
+        OtherInt8(exclude=("classifier",), last_layers_in_float32=2),
     ),
     (
         "int8, per channel, without the products that narrow again (`output.dense`)",
-        PaddedInt8(exclude=("output.dense",)),
+        OtherInt8(exclude=("output.dense",)),
     ),
 )
 
 
 def main() -> None:
-    """Measure all, print as they come."""
+    """Measure every variant and print its line as soon as it is known."""
     parser = argparse.ArgumentParser(prog="scripts/int8-table", description=__doc__)
     parser.add_argument("--limit-points", type=float, default=DEFAULT_LIMIT_POINTS)
     limit_points: float = parser.parse_args().limit_points

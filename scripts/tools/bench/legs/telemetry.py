@@ -10,7 +10,7 @@ from typing import Any
 from unittest.mock import patch
 
 from enricher.app import observed
-from enricher.commands.run import repeated
+from enricher.commands.progress import repeated
 from enricher.records import Batch, Ticket
 from enricher.settings import Settings
 from enricher.telemetry.otlp import exported_metrics, exported_spans, resource_of

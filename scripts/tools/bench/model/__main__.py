@@ -25,7 +25,7 @@ Figures = dict[str, Any]
 
 def main(
     source: Annotated[str, typer.Argument(help="Model folder, or newswire-minilm.")] = "newswire-minilm",
-    repetitions: Annotated[int, typer.Option(min=1, help="How often each leg runs, in turn.")] = 5,
+    repetitions: Annotated[int, typer.Option(min=1, help="Runs of each leg, alternating.")] = 5,
     json: Annotated[Path | None, typer.Option(help="Write the figures to this file.")] = None,
 ) -> None:
     """Every variant that this machine runs against ONNX Runtime's stock provider and optimizer, on the sample articles."""
@@ -38,7 +38,7 @@ def main(
         stock = stock_legs(checkpoint, folder)
         results = []
         for case in cases(checkpoint):
-            status.update(f"{case.name}: every leg's best batch size")
+            status.update(f"{case.name}: finding each leg's best batch size")
             best = [at_its_best(legs, case) for legs in (stock, *([leg] for leg in ours))]
             results.append(_measured(case, best, repetitions, status.update))
     figures: Figures = {
@@ -53,21 +53,21 @@ def main(
         json.write_bytes(orjson.dumps(figures, option=orjson.OPT_INDENT_2))
 
 
-def _measured(case: Case, legs: list[Leg], repetitions: int, say: Any) -> Figures:  # noqa: ANN401  rich's own type
+def _measured(case: Case, legs: list[Leg], repetitions: int, show: Any) -> Figures:  # noqa: ANN401  rich's own type
     batches = {leg.name: case.batching(case.windows, leg.batch_tokens) for leg in legs}
     timings: dict[str, list[Timing]] = {leg.name: [] for leg in legs}
     for leg in legs:
         time_once(leg, batches[leg.name])  # warm
     for number in range(repetitions):
         for leg in legs:
-            say(f"{case.name}: repetition {number + 1} of {repetitions}, {leg.name}")
+            show(f"{case.name}: repetition {number + 1} of {repetitions}, {leg.name}")
             timings[leg.name].append(time_once(leg, batches[leg.name]))
     rows = [_row(case, leg, timings[leg.name], timings[legs[0].name]) for leg in legs]
     return {"case": case.name, "windows": len(case.windows), "real_tokens": case.real_tokens, "legs": rows}
 
 
 def _row(case: Case, leg: Leg, timings: list[Timing], stock: list[Timing]) -> Figures:
-    """Ratios are taken repetition by repetition, so that other work on the machine weighs on both sides."""
+    """Ratios are taken within each repetition, so that other work on the machine affects both sides."""
     seconds, cpu_s = (
         statistics.median(values) for values in ([t.seconds for t in timings], [t.own_cpu_s for t in timings])
     )

@@ -1,4 +1,4 @@
-"""What is run: the sample articles' windows, batched in three ways."""
+"""The windows of the sample articles, batched in three ways."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ import numpy as np
 from enricher.app import DEFAULT_BUCKET_EDGES
 from enricher.codec import decode_article
 from enricher.core.batching import BatchRules, LengthBucketScheduler
-from enricher.core.windowing import WindowCutter
 from enricher.errors import InvalidArticle
 from enricher.inference.checkpoint.folder import Checkpoint
-from enricher.inference.run.advice import advice_for
+from enricher.inference.run.advice import advice_for, cutter_for
 from enricher.inference.tokenizer.articles import ArticleTokenizer
 from enricher.records import Partition, RawRecord, Ticket, Window
 from tools import ARTICLES
@@ -21,16 +20,16 @@ from tools import ARTICLES
 SHORTEST_TOKENS = 8
 SEED = 4
 EVERY = 3
-"""Each third window is taken: the same mix of lengths, and a run that takes minutes."""
+"""Only every third window is used: the same mix of lengths, in minutes."""
 
 Batches = list[list[Window]]
 Batching = Callable[[Sequence[Window], int], Batches]
-"""Windows and the padded tokens that a batch may have."""
+"""Called with windows and the padded tokens that a batch may have."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Windows, and how they are batched: the same way for every leg, each with its own size of a batch."""
+    """Windows and their batching, the same for every leg except for the size of batches."""
 
     name: str
     windows: tuple[Window, ...]
@@ -38,31 +37,31 @@ class Case:
 
     @property
     def real_tokens(self) -> int:
-        """What is asked for."""
+        """The sum of the windows' lengths."""
         return sum(window.length_tokens for window in self.windows)
 
 
 def cases(checkpoint: Checkpoint) -> list[Case]:
-    """Even lengths, and mixed ones in the order of arrival and as the worker gathers them."""
+    """Even lengths; mixed lengths in order of arrival; mixed lengths batched by the worker's scheduler."""
     windows = _windows(checkpoint)[::EVERY]
     mixed = _of_mixed_lengths(windows)
     return [
-        Case("even", tuple(windows), as_the_worker_does),
-        Case("mixed, as they come", mixed, as_they_come),
-        Case("mixed, as the worker gathers them", mixed, as_the_worker_does),
+        Case("even", tuple(windows), by_the_scheduler),
+        Case("mixed, in order of arrival", mixed, in_order_of_arrival),
+        Case("mixed, batched by the worker", mixed, by_the_scheduler),
     ]
 
 
-def as_the_worker_does(windows: Sequence[Window], batch_tokens: int) -> Batches:
-    """By the worker's own scheduler, under backlog."""
+def by_the_scheduler(windows: Sequence[Window], batch_tokens: int) -> Batches:
+    """The worker's own scheduler, under backlog."""
     rules = BatchRules(DEFAULT_BUCKET_EDGES, batch_tokens, max_wait_s=1.0, run_overhead_tokens=0)
     scheduler = LengthBucketScheduler(rules)
     scheduler.add(windows)
     return [list(batch.windows) for batch in iter(lambda: scheduler.next_batch(0.0, flush=True), None)]
 
 
-def as_they_come(windows: Sequence[Window], batch_tokens: int) -> Batches:
-    """In order, as many as fit when padded to the longest."""
+def in_order_of_arrival(windows: Sequence[Window], batch_tokens: int) -> Batches:
+    """In order, as many windows as fit when padded to the longest."""
     batches: Batches = [[]]
     for window in windows:
         longest = max([window.length_tokens, *(each.length_tokens for each in batches[-1])])
@@ -73,12 +72,10 @@ def as_they_come(windows: Sequence[Window], batch_tokens: int) -> Batches:
 
 
 def _windows(checkpoint: Checkpoint) -> list[Window]:
-    """All windows of the sample articles, cut as a worker cuts them by default."""
-    tokenizer = ArticleTokenizer(checkpoint, max_article_tokens=1_000_000, too_long="truncate")
+    """All windows of the sample articles, with the worker's defaults."""
+    tokenizer = ArticleTokenizer(checkpoint)
     advice = advice_for(checkpoint.folder, tokenizer.max_window_tokens)
-    cutter = WindowCutter(
-        advice.max_window_tokens, advice.overlap_tokens, tokenizer.specials_before, tokenizer.specials_after
-    )
+    cutter = cutter_for(tokenizer, advice.max_window_tokens, advice.overlap_tokens)
     windows: list[Window] = []
     for number, value in enumerate(ARTICLES.read_bytes().splitlines()):
         article = decode_article(value, max_article_chars=1_000_000)
@@ -90,7 +87,7 @@ def _windows(checkpoint: Checkpoint) -> list[Window]:
 
 
 def _of_mixed_lengths(windows: Sequence[Window]) -> tuple[Window, ...]:
-    """The same windows cut to lengths that are spread evenly, in random order; the seed is fixed."""
+    """The same windows, cut to evenly distributed lengths, in random order; the seed is fixed."""
     random = np.random.default_rng(SEED)
     longest = max(window.length_tokens for window in windows)
     lengths = random.integers(SHORTEST_TOKENS, longest + 1, len(windows))

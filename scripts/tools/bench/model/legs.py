@@ -1,4 +1,4 @@
-"""What is compared: our variants, and ONNX Runtime's stock provider on the plain export of the same weights."""
+"""The legs: our variants, and ONNX Runtime's stock provider on a plain export of the same weights."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ import numpy as np
 import onnxruntime as ort
 
 from enricher.inference.checkpoint.folder import Checkpoint
-from enricher.inference.graph.variants import Feeds, Variant
-from enricher.inference.run.device import available_cores, open_session
+from enricher.inference.device.cores import available_cores
+from enricher.inference.device.opening import open_session
+from enricher.inference.device.session import Feeds
+from enricher.inference.graph.variants import Variant
 from enricher.inference.run.model import prepare_variant
 from enricher.records import Window
 from tools.bench.machine import machine_cpu_s
@@ -23,12 +25,12 @@ from tools.bench.model.cases import Batches, Case
 from tools.bench.model.plain import export
 
 BATCH_TOKENS = (256, 512, 1024)
-"""The best of these is taken for each leg and case. The worker's default on a CPU is 512."""
+"""The best of these is used for each leg and case. The worker's default on a CPU is 512."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leg:
-    """One way to run batches. `callers` threads call `run` at once."""
+    """One way to run batches, with `callers` threads that call `run` at once."""
 
     name: str
     run: Callable[[Feeds], Any]
@@ -39,7 +41,7 @@ class Leg:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """One pass over a case, and how busy other processes kept the machine meanwhile (cores)."""
+    """One pass over a case. `others_cores` is the processor time of other processes per second."""
 
     seconds: float
     own_cpu_s: float
@@ -47,7 +49,7 @@ class Timing:
 
 
 def our_leg(checkpoint: Checkpoint, variant: Variant, cache_dir: Path) -> Leg:
-    """A variant as the worker runs it: a thread per core, one thread each."""
+    """A variant as the worker runs it: one run per core, one thread each."""
     cores = available_cores()
     path = prepare_variant(checkpoint, variant, "cpu", cache_dir=cache_dir).onnx_path
     session = open_session(path, variant.runtime, threads_per_run=1, concurrency=cores)
@@ -60,7 +62,7 @@ def our_leg(checkpoint: Checkpoint, variant: Variant, cache_dir: Path) -> Leg:
 
 
 def stock_legs(checkpoint: Checkpoint, folder: Path) -> list[Leg]:
-    """The export, fused by ONNX Runtime's transformer optimizer, with one thread for each of many runs and the reverse."""
+    """The export, fused by ONNX Runtime's transformer optimizer: many runs with one thread each, and one run with many."""
     path, cores = str(_optimized(checkpoint, folder)), available_cores()
     legs = []
     for callers, threads in {(cores, 1), (1, cores)}:
@@ -72,7 +74,7 @@ def stock_legs(checkpoint: Checkpoint, folder: Path) -> list[Leg]:
 
 
 def time_once(leg: Leg, batches: Batches) -> Timing:
-    """All batches once, feeds made beforehand."""
+    """Run all batches once, with feeds made beforehand."""
     feeds = [leg.feeds(batch) for batch in batches]
     others, cpu_s, began_s = machine_cpu_s(), time.process_time(), time.perf_counter()
     with ThreadPoolExecutor(leg.callers) as pool:
@@ -82,7 +84,7 @@ def time_once(leg: Leg, batches: Batches) -> Timing:
 
 
 def at_its_best(legs: Sequence[Leg], case: Case) -> Leg:
-    """Of legs and batch sizes the one that takes the least time."""
+    """The fastest combination of leg and batch size."""
     candidates = [Leg(leg.name, leg.run, leg.feeds, leg.callers, tokens) for leg in legs for tokens in BATCH_TOKENS]
 
     def seconds(leg: Leg) -> float:
@@ -97,7 +99,7 @@ def _optimized(checkpoint: Checkpoint, folder: Path) -> Path:
     from onnxruntime.transformers import optimizer  # noqa: PLC0415  it configures logging
 
     logging.disable(logging.WARNING)
-    # Level 0 leaves the runtime's own passes to the session, which applies them all.
+    # Level 0: the session applies ONNX Runtime's own passes.
     model = optimizer.optimize_model(
         str(export(checkpoint, folder)),
         model_type="bert",

@@ -1,7 +1,7 @@
-"""A checkpoint as an exporter would write it: padded, standard operators only, as ONNX Runtime's optimizer knows it.
+"""A checkpoint as an exporter would write it: padded, with standard operators that ONNX Runtime's optimizer recognises.
 
-It is what we are measured against, and what the tests take for a model that already is ONNX. The graph is the one of
-PyTorch's TorchScript exporter with eager attention, the export that ONNX Runtime's optimizer fuses best.
+Benchmarks compare with it, and tests use it as a model that is ONNX already. The graph is that of PyTorch's TorchScript
+exporter with eager attention, which ONNX Runtime's optimizer fuses best.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MODEL_FILE = "model.onnx"
 
 
 def export(checkpoint: Checkpoint, folder: Path) -> Path:
-    """Write `model.onnx` and its weights into `folder`. Inputs are int64: ids, mask, and types where the family has them."""
+    """Write `model.onnx` and its weights into `folder`. Inputs are int64: ids, mask, and types if the family has them."""
     with (folder / "model.onnx.data").open("wb") as weights:
         writer = OnnxWriter(weights, "model.onnx.data")
         _Export(checkpoint, writer).write()
@@ -67,7 +67,7 @@ class _Export:
         return self._linear(family.projection, normed) if narrow else normed
 
     def _positions(self) -> str:
-        """From a table of places; where they begin behind the padding's id, counted over the tokens that are none."""
+        """From a table; in families whose positions begin after the padding id, counted over tokens that are not padding."""
         node, constant, config = self.writer.node, self.writer.constant, self.checkpoint.config
         if not self.checkpoint.family.positions_after_padding:
             places = constant("places", np.arange(config.max_position_embeddings, dtype=np.int64)[None])
@@ -134,7 +134,7 @@ class _Export:
         )
 
     def _linear(self, name: str, value: str, *, output: str | None = None) -> str:
-        """PyTorch keeps `[out, in]`; exporters transpose it."""
+        """PyTorch stores `[out, in]`; exporters transpose it."""
         weight = self.writer.weight(f"{name}.weight", np.ascontiguousarray(self.checkpoint.weight(f"{name}.weight").T))
         bias = self.writer.weight(f"{name}.bias", self.checkpoint.weight(f"{name}.bias"))
         product = self.writer.node("MatMul", [value, weight], f"{name}/MatMul")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from enricher.app import window_cutter
 from enricher.inference.checkpoint.folder import Checkpoint
-from enricher.inference.run.device import available_cores
+from enricher.inference.device.cores import available_cores
 from tools.bench.bench import Bench
 from tools.bench.peers.contenders import Peer
 from tools.bench.peers.export import exported

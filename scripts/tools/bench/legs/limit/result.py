@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from enricher.app import Model
-from enricher.inference.run.device import available_cores
+from enricher.inference.device.cores import available_cores
 from enricher.records import Batch
 from tools.bench.outcome import Claim, Plot, Series, Table
 from tools.bench.repeating import Run, Spread, disturbed, rates

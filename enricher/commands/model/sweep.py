@@ -1,7 +1,7 @@
-"""Measures one variant: tokens per batch x window length x concurrency. Gives figures; what they recommend is tuning.py's.
+"""Measures one variant: tokens per batch x window length x concurrency. Recommends nothing: that is recommend.py's job.
 
-Windows are real text, all of one length, so that nothing is padded. Cells are measured in rounds, one after the other:
-what else happens on the machine then hits all of them alike. The median counts.
+Windows are real text, all of one length, so nothing is padded. Cells are measured in rounds, one after the other, so that
+other work on the machine affects all of them alike. The median counts.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One combination. `batch_tokens` is what was asked for; a batch has at least one window."""
+    """One combination. `batch_tokens` is the requested size; a batch has at least one window."""
 
     concurrency: int
     length_tokens: int
@@ -51,7 +51,7 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """How it is measured."""
+    """How cells are measured."""
 
     seconds_per_cell: float
     rounds: int
@@ -72,10 +72,10 @@ class Sweep:
         ]
 
     def _measured(self, engine: OnnxEngine, cell: Cell, text_ids: Int32Array) -> tuple[float, float]:
-        """Tokens per second and milliseconds per batch, all threads busy for `seconds_per_cell`."""
+        """Tokens per second and milliseconds per batch, with all threads busy for `seconds_per_cell`."""
         batch = batch_of(cell, text_ids)
         with ThreadPoolExecutor(cell.concurrency) as pool:
-            # A shape is slow the first time, on some providers on each thread.
+            # The first run of a shape is slow, with some providers on each thread.
             list(pool.map(engine.run, [batch] * cell.concurrency))
             began_s = self.clock()
             stop_s = began_s + self.seconds_per_cell
@@ -86,7 +86,7 @@ class Sweep:
         return len(runs) * batch.real_tokens / elapsed_s, 1000 * statistics.median(runs)
 
     def _thread(self, engine: OnnxEngine, batch: Batch, stop_s: float) -> list[float]:
-        """Seconds of each run, until the time is over; at least one."""
+        """Seconds of each run until `stop_s`; at least one run."""
         took_s: list[float] = []
         while not took_s or self.clock() < stop_s:
             began_s = self.clock()
@@ -96,7 +96,7 @@ class Sweep:
 
 
 def batch_of(cell: Cell, text_ids: Int32Array) -> Batch:
-    """Windows of the cell's length, cut from the text one after the other, from its beginning again at its end."""
+    """Consecutive windows of the cell's length; the text repeats if it is too short."""
     ids = np.resize(text_ids, (cell.windows, cell.length_tokens))
     ticket = Ticket(RawRecord(Partition("", 0), 0, None, None), arrived_s=0.0)
     return Batch(tuple(Window(ticket, row, 0, 0, 0, 0, 0.0) for row in ids))

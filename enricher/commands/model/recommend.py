@@ -4,32 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from enricher.commands.model.tune.sweep import Cell, Measurement
-from enricher.inference.run.tuning import TuningRow
+from enricher.commands.model.sweep import Cell, Measurement
 
 NEARLY_AS_FAST = 0.97
-"""Of all settings within 3 % of the best, which is what two measurements of one cell differ by, the smallest batch is taken:
-it is back sooner, and fills sooner when there is little to do."""
+"""Two measurements of one cell differ by 3 %. Of all cells that are this close to the fastest, the smallest batch is taken:
+it returns sooner, and fills sooner under low load."""
 LEAST_EDGE_TOKENS = 16
 
 
-def rows_of(measurements: Sequence[Measurement]) -> tuple[TuningRow, ...]:
-    """As the file has them."""
-    return tuple(
-        TuningRow(
-            concurrency=each.cell.concurrency,
-            length_tokens=each.cell.length_tokens,
-            batch_tokens=each.cell.batch_tokens,
-            windows=each.cell.windows,
-            tokens_per_s=each.tokens_per_s,
-            batch_ms=each.batch_ms,
-        )
-        for each in measurements
-    )
-
-
 def recommended(measurements: Sequence[Measurement], window_tokens: int) -> Cell:
-    """The smallest batch, and then the least concurrency, nearly as fast as the fastest on windows of the model's length."""
+    """The smallest batch, then the lowest concurrency, that is nearly the fastest on windows of the model's length."""
     lengths = {each.cell.length_tokens for each in measurements}
     usual = min(lengths, key=lambda length: abs(length - window_tokens))
     mine = [each for each in measurements if each.cell.length_tokens == usual]
@@ -39,9 +23,9 @@ def recommended(measurements: Sequence[Measurement], window_tokens: int) -> Cell
 
 
 def overhead_tokens(measurements: Sequence[Measurement], concurrency: int) -> int:
-    """What a run costs before its first token, in tokens: time over tokens is a line, and this is where it meets zero.
+    """The fixed cost of a run, in tokens: time over tokens is a line, extended to where it meets zero.
 
-    Least squares over batches of the shortest length; 0 where the line says less than nothing.
+    Least squares over batches of the shortest length; 0 if the line says less.
     """
     shortest = min(each.cell.length_tokens for each in measurements)
     mine = [
@@ -55,10 +39,10 @@ def overhead_tokens(measurements: Sequence[Measurement], concurrency: int) -> in
 
 
 def bucket_edges(window_tokens: int, overhead: int) -> tuple[int, ...]:
-    """Edges up to the longest window: a window pays half a step in padding, and a further bucket is one more run.
+    """Edges up to the longest window. On average a window is padded by half a step; each bucket adds a run.
 
-    Steps of 8 tokens where runs are cheap, else of 16, which some variants round to anyway; of 32 beyond 256 tokens, where a
-    token of padding is a smaller share.
+    Steps of 8 tokens if runs are cheap, else of 16, to which some variants round anyway; of 32 beyond 256 tokens, where a
+    padded token is a smaller share.
     """
     step = 8 if overhead < LEAST_EDGE_TOKENS // 2 else 16
     short = range(LEAST_EDGE_TOKENS, min(window_tokens, 256) + 1, step)

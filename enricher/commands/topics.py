@@ -1,14 +1,21 @@
-"""Decides which topics to create and how, from what is there. Pure: asks nobody.
+"""`enricher topics create`: creates the topics that a worker needs. `plan_topics` decides, without asking the broker.
 
-Retention is nobody's business here: how long articles and entities are kept is decided by who pays for the disks.
+Retention stays at the broker's default: how long articles and entities are kept is for those who pay for the disks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
-from enricher.kafka.admin import TopicPlan, TopicView
+import typer
+from rich.table import Table
+
+from enricher.app import kafka_config
+from enricher.commands.console import data_console
+from enricher.kafka.admin import Admin, TopicPlan, TopicView
+from enricher.settings import Settings, load_settings
 
 DEFAULT_PARTITIONS = 8
 MAX_DEFAULT_REPLICAS = 3
@@ -23,6 +30,43 @@ _KAFKA_MESSAGE_BYTES = 1_048_588
 UNPACKED = {"compression.type": "uncompressed"}
 """Of the input topic: then `max.message.bytes` bounds what a worker holds in memory. With Kafka's default, `producer`, it
 bounds packed bytes only, and 3 KB of zstd are 100 MB to the worker. Publishers may compress all the same."""
+
+
+def topics_create(
+    *,
+    partitions: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            show_default=False,
+            help=f"Partitions of each topic: workers share them. Default: as the input topic, else {DEFAULT_PARTITIONS}.",
+        ),
+    ] = None,
+    replication_factor: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            show_default=False,
+            help=f"Copies of each partition. Default: one per broker, {MAX_DEFAULT_REPLICAS} at most.",
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be created, and ask the broker whether it would do it.")
+    ] = False,
+) -> None:
+    """Create the input, output and dead-letter topics. Existing ones are left alone; differences are shown."""
+    settings = load_settings()
+    admin = Admin(kafka_config(settings))
+    wanted = _wanted(settings)
+    steps = plan_topics(
+        wanted,
+        {name: admin.topic(name) for name in wanted.message_bytes()},
+        brokers=admin.cluster().brokers,
+        partitions=partitions,
+        replicas=replication_factor,
+    )
+    admin.create([step.plan for step in steps if step.plan], dry_run=dry_run)
+    _show(steps, dry_run=dry_run)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +120,16 @@ def plan_topics(
     ]
 
 
+def _wanted(settings: Settings) -> Wanted:
+    return Wanted(
+        input=settings.kafka.input_topic,
+        output=settings.kafka.output_topic,
+        dead_letters=settings.kafka.dead_letter_topic,
+        max_record_bytes=settings.articles.max_record_bytes,
+        max_dead_letter_bytes=settings.articles.max_dead_letter_bytes,
+    )
+
+
 def _plan(name: str, partitions: int, replicas: int, message_bytes: int, own: Mapping[str, str]) -> TopicPlan:
     settings = {"max.message.bytes": str(message_bytes), **own}
     if replicas >= 3:
@@ -92,3 +146,25 @@ def _step(name: str, existing: TopicView | None, plan: TopicPlan) -> Step:
     if existing.replicas != plan.replicas:
         differences.append(f"has {existing.replicas} replicas, not {plan.replicas}")
     return Step(name, existing=existing, differs="; ".join(differences))
+
+
+def _show(steps: Sequence[Step], *, dry_run: bool) -> None:
+    table = Table("topic", "what", "partitions", "replicas", "settings")
+    for step in steps:
+        table.add_row(*_row(step, dry_run=dry_run))
+    console = data_console()
+    console.print(table)
+    if any(step.plan for step in steps):
+        console.print("Retention is left to the broker's default: how long a record is kept is yours to decide.")
+
+
+def _row(step: Step, *, dry_run: bool) -> tuple[str, ...]:
+    if step.plan:
+        plan = step.plan
+        what = "[green]would be created[/]" if dry_run else "[green]created[/]"
+        settings = "\n".join(f"{name}={value}" for name, value in plan.settings.items())
+        return step.name, what, str(plan.partitions), str(plan.replicas), settings
+    topic = step.existing
+    assert topic is not None, "a step creates a topic or found one"
+    what = f"[yellow]exists, left alone: {step.differs}[/]" if step.differs else "exists, left alone"
+    return step.name, what, str(topic.partitions), str(topic.replicas), ""

@@ -1,4 +1,4 @@
-"""The command `scaler`: settings and options -> a gRPC server, until a signal ends it."""
+"""`enricher scaler`: a gRPC server that tells KEDA how many workers to run. `enricher.scaling` decides the number."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from enricher.commands.run.signals import stopped_by_signals
+from enricher.app import kafka_config
+from enricher.commands.signals import stopped_by_signals
 from enricher.errors import SettingsError
 from enricher.runtime.wakeup import StopEvent
 from enricher.scaling.asked import Asked
@@ -28,67 +29,61 @@ _RULES = Rules()
 def scaler(  # noqa: PLR0913  one for each option
     *,
     host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 in a cluster.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one and says which.")] = 6000,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one and logs it.")] = 6000,
     target_age_s: Annotated[
-        float, typer.Option(min=1, help="Seconds that a record may be old before it is processed.")
+        float, typer.Option(min=1, help="Seconds that a record may wait before it is processed.")
     ] = _RULES.target_age_s,
     catch_up_s: Annotated[
         float,
-        typer.Option(min=1, help="Seconds within which what is overdue shall be gone: longer needs fewer workers."),
+        typer.Option(min=1, help="Seconds within which overdue records shall be processed: more needs fewer workers."),
     ] = _RULES.catch_up_s,
     max_workers: Annotated[
-        int | None, typer.Option(min=1, show_default=False, help="Never ask for more. Default: one for each partition.")
+        int | None,
+        typer.Option(min=1, show_default=False, help="Never ask for more workers. Default: one per partition."),
     ] = None,
     max_others: Annotated[
         int,
         typer.Option(
-            min=0, help="Groups and topics that ScaledObjects may name beside the settings' own, at one time."
+            min=0,
+            help="How many other groups and topics ScaledObjects may name at one time, besides the settings' own.",
         ),
     ] = MOST_OTHERS,
     tls_certificate: Annotated[Path | None, typer.Option(help="Certificate of the server, PEM.")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="Its key, PEM.")] = None,
     tls_client_ca: Annotated[
-        Path | None, typer.Option(help="CA that signs KEDA's certificate, PEM: nobody else is let in.")
+        Path | None, typer.Option(help="CA that signs KEDA's certificate, PEM: other clients are refused.")
     ] = None,
 ) -> None:
-    """Tell KEDA how many workers there should be, from the age of the oldest unprocessed record. Runs until SIGTERM.
+    """Tell KEDA how many workers to run, from the age of the oldest unprocessed record. Runs until SIGTERM.
 
-    It is KEDA's external scaler (gRPC). The group and the topic are the settings'; a ScaledObject's metadata may name
-    others, and the ages: groupId, topic, targetAgeSeconds, catchUpSeconds, maxReplicas. It never asks for more workers than
-    there are partitions. What it cannot find out is an error to KEDA, which then keeps the workers there are.
+    It is an external scaler of KEDA (gRPC). Group and topic come from the settings; the metadata of a ScaledObject may name
+    others, and other ages: groupId, topic, targetAgeSeconds, catchUpSeconds, maxReplicas. It never asks for more workers
+    than there are partitions. If the lag cannot be read, KEDA gets an error and keeps the present number of workers.
 
     It needs READ on the input topic and DESCRIBE on the group. How it decides: deploy/scaling.md.
     """
-    from enricher.app import kafka_config  # noqa: PLC0415  it loads the inference room, which --help need not wait for
-
     config = kafka_config(load_settings())
     asked = Asked(config.group_id, config.input_topic, Rules(target_age_s, catch_up_s, max_workers))
     with (
         closing(Watches(config, most_others=max_others)) as watches,
         _serving(watches, asked, address_of(host, port), (tls_certificate, tls_key, tls_client_ca)) as bound,
-        _stopped() as end,
+        stopped_by_signals() as signals,
     ):
+        end = _End()
+        signals.stop(end)
         log.info("group %s on %s: answering KEDA on %s", asked.group, asked.topic, address_of(host, bound))
         end.wait()
     log.info("ended")
 
 
 def address_of(host: str, port: int) -> str:
-    """As gRPC takes it: an IPv6 address in brackets."""
+    """The address as gRPC takes it, with an IPv6 host in brackets."""
     return f"[{host}]:{port}" if ":" in host and not host.startswith("[") else f"{host}:{port}"
 
 
-class _Ending(StopEvent):
+class _End(StopEvent):
     def stop(self) -> None:
         self.set()
-
-
-@contextmanager
-def _stopped() -> Iterator[_Ending]:
-    ending = _Ending()
-    with stopped_by_signals() as signals:
-        signals.stop(ending)
-        yield ending
 
 
 @contextmanager
@@ -96,7 +91,7 @@ def _serving(
     watches: Watches, asked: Asked, address: str, files: tuple[Path | None, Path | None, Path | None]
 ) -> Iterator[int]:
     try:
-        from enricher.scaling.service import ExternalScaler, serving  # noqa: PLC0415  an extra: not everybody has gRPC
+        from enricher.scaling.service import ExternalScaler, serving  # noqa: PLC0415  gRPC is an extra
     except ImportError as error:
         message = f"the scaler needs gRPC: install the extra `scaler`, `pip install '.[scaler]'` ({error})"
         raise SettingsError(message) from error
@@ -106,7 +101,7 @@ def _serving(
 
 
 def _tls(certificate: Path | None, key: Path | None, client_ca: Path | None) -> Tls | None:
-    from enricher.scaling.service import Tls  # noqa: PLC0415  an extra: not everybody has gRPC
+    from enricher.scaling.service import Tls  # noqa: PLC0415  gRPC is an extra
 
     if certificate and key:
         return Tls(certificate, key, client_ca)

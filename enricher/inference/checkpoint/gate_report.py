@@ -1,7 +1,7 @@
-"""The gate's report: what is kept beside the model, its schema, and where it lies.
+"""The quality gate's report: its schema, reading and writing. The gate package measures and judges.
 
-Only data, reading and writing: measuring is measure.py's and judging verdict.py's. A report is bound to the model, the
-variant and the builder by which it was measured; what else it names (ONNX Runtime, the processor) is there to be read.
+A report is valid for the model, the variant and the graph builder that it names. What else it names (ONNX Runtime, the
+processor) is information for people.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class _Part(BaseModel):
 
 
 class Binding(_Part):
-    """What was measured. A report counts for another run of the gate or of a worker where the first three are equal."""
+    """What was measured. A report is valid for a worker if the first three fields are equal."""
 
     model_digest: str = Field(description="sha256 (hex) of config, weights and tokenizer, as in every record.")
     variant: str = Field(description="Name of the variant, such as `padded-int8`.")
@@ -41,7 +41,7 @@ class Binding(_Part):
 
 
 class Agreement(_Part):
-    """Entities by exact span: precision, recall and F1 between 0 and 1, and the counts that they come from."""
+    """Entities by exact span: precision, recall and F1 between 0 and 1, and the counts behind them."""
 
     precision: float
     recall: float
@@ -52,7 +52,7 @@ class Agreement(_Part):
 
 
 class Row(_Part):
-    """One type, one length bucket, or everything: both variants and what lies between them."""
+    """One type, one length bucket, or all texts: both variants and the difference between them."""
 
     name: str
     reference: Agreement
@@ -75,7 +75,7 @@ class Logits(_Part):
 
 
 class Comparison(_Part):
-    """One set of texts through both variants."""
+    """One set of texts, run through both variants."""
 
     name: Literal["sentences", "documents"]
     texts: int
@@ -93,10 +93,10 @@ class Comparison(_Part):
 
 
 class Composition(_Part):
-    """The same sentences in other batches: what differs from running each window alone."""
+    """The same sentences in other batches, compared with running each window alone."""
 
-    name: str = Field(description="How batches were made.")
-    variant: str = Field(description="Which variant: fp32 is measured too.")
+    name: str = Field(description="How windows were batched.")
+    variant: str = Field(description="The variant, which may also be fp32.")
     runs: int
     changed_labels: int
     equal_labels: float
@@ -105,18 +105,18 @@ class Composition(_Part):
 
 
 class GateReport(_Part):
-    """All of it. `passed` is what a worker reads."""
+    """The whole report. A worker reads `passed`."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
     passed: bool
-    reasons: tuple[str, ...] = Field(description="Why it failed; where it passed, what was looked at.")
+    reasons: tuple[str, ...] = Field(description="Why it failed; after a pass, what was compared.")
     limit_points: float = Field(description="F1 points that may be lost.")
     bound_to: Binding
     comparisons: tuple[Comparison, ...]
     compositions: tuple[Composition, ...]
 
     def counts_for(self, model_digest: str, variant: str, builder_version: int) -> bool:
-        """True where it was measured on this model, in this variant, built by this builder."""
+        """True if it was measured on this model, in this variant, built by this builder."""
         bound = self.bound_to
         return (bound.model_digest, bound.variant, bound.builder_version) == (model_digest, variant, builder_version)
 
@@ -127,19 +127,19 @@ def report_schema() -> dict[str, object]:
 
 
 def report_path(folder: Path, variant: str) -> Path:
-    """The JSON file of a variant's report; the page lies beside it."""
+    """The JSON file of a variant's report; the page is beside it."""
     return folder / f"gate-{variant}.json"
 
 
 def read_reports(folders: list[Path], variant: str) -> Iterator[GateReport]:
-    """The readable reports of a variant in `folders`. One of another schema, or a broken one, is as good as none."""
+    """The readable reports of a variant in `folders`; broken ones and those with another schema are ignored."""
     for folder in folders:
         with contextlib.suppress(OSError, ValidationError):
             yield GateReport.model_validate_json(report_path(folder, variant).read_bytes())
 
 
 def write_report(folder: Path, report: GateReport) -> Path:
-    """Write the JSON file. Raises OSError where the folder cannot be written."""
+    """Write the JSON file. Raises OSError if the folder cannot be written."""
     path = report_path(folder, report.bound_to.variant)
     path.write_text(report.model_dump_json(indent=1) + "\n", encoding="utf-8")
     return path

@@ -1,4 +1,4 @@
-"""On what a report was measured: the processor or the GPU, by name and by what decides how it multiplies."""
+"""The processor or GPU by name, and the features that decide how it multiplies."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from enricher.inference.run.device import Device
+    from enricher.inference.device.session import Device
 
 FEATURES = (
     "avx2",
@@ -28,20 +28,20 @@ _GPUS = Path("/proc/driver/nvidia/gpus")
 
 
 def processor_name(device: Device) -> str:
-    """What the system calls the processor, or with `cuda` the first GPU."""
+    """The system's name for the processor, or with `cuda` for the first GPU."""
     if device == "cuda":
         return _value("Model", *_GPUS.glob("*/information")) or "an NVIDIA GPU"
     return _value("model name", _CPU_INFO) or platform.processor() or platform.machine()
 
 
 def processor_features() -> tuple[str, ...]:
-    """Those of FEATURES that the processor has; none where the system does not say."""
+    """Those of FEATURES that the processor has; empty if the system does not say."""
     flags = set((_value("flags", _CPU_INFO) or _value("Features", _CPU_INFO)).split())
     return tuple(feature for feature in FEATURES if feature in flags)
 
 
 def _value(key: str, *files: Path) -> str:
-    """What stands behind `key:` in the first file that has it; empty where none does."""
+    """The value of `key: value` in the first file that has the key; empty if none has it."""
     for path in files:
         with contextlib.suppress(OSError):
             for line in path.read_text().splitlines():
