@@ -1,11 +1,15 @@
-"""Reads the headers of outputs. Written from `schemas/*-headers.*.schema.json`, not from the worker's code."""
+"""Parses the headers of outputs. Written from `schemas/*-headers.*.schema.json`, not from the worker's code."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from uuid import UUID, uuid5
+
+from confluent_kafka import Message
+
+from enricher.kafka.metadata import headers_of
 
 _RECORD_NAMESPACE = UUID("039dac1f-0581-5e81-9377-388d5ac680c4")
 _TOPIC_ID = re.compile(rb"[A-Za-z0-9+/_-]{22}")
@@ -19,15 +23,15 @@ _OMITTED = (
     "enricher.dlq.batch.offset",
 )
 
-Headers = Mapping[str, bytes | None]
+HeaderValues = Mapping[str, bytes | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The input record that an output names. `topic_id`: of its topic, where that was known.
+    """The input record that an output names. `topic_id`: that of its topic, if it was known.
 
-    `record_id`: what its header says; None for dead letters, which have none. `shortened`: the dead letter does not hold
-    all of its input, and says so.
+    `record_id`: the one in its header; None for dead letters, which have none. `shortened`: the dead letter declares that
+    parts of its input are left out.
     """
 
     topic: str
@@ -38,19 +42,19 @@ class Source:
     shortened: bool = False
 
 
-def by_name(headers: Sequence[tuple[str, bytes | None]]) -> Headers:
-    """Of a name that stands more than once the last one counts."""
-    return dict(headers)
+def headers_by_name(message: Message) -> HeaderValues:
+    """The headers of an output. If a name occurs more than once, the last one counts."""
+    return dict(headers_of(message))
 
 
 def record_id(topic: str, partition: int, offset: int, topic_id: str | None = None) -> str:
-    """The id that belongs to an input record."""
+    """The record id that the schema derives from an input record."""
     name = topic if topic_id is None else f"{topic}/{topic_id}"
     return str(uuid5(_RECORD_NAMESPACE, f"{name}/{partition}/{offset}"))
 
 
-def source_of_record(headers: Headers, *, tombstone: bool) -> Source | None:
-    """The source that an enriched record (or a tombstone) names; None where the headers are not those of the schema."""
+def source_of_record(headers: HeaderValues, *, tombstone: bool) -> Source | None:
+    """The source that an enriched record (or a tombstone) names; None if the headers break the schema."""
     source = _source(headers, "enricher")
     content_type = None if tombstone else b"application/json"
     if (
@@ -64,8 +68,8 @@ def source_of_record(headers: Headers, *, tombstone: bool) -> Source | None:
     return replace(source, record_id=stated)
 
 
-def source_of_dead_letter(headers: Headers) -> Source | None:
-    """The source that a dead letter names; None where the headers are not those of the schema."""
+def source_of_dead_letter(headers: HeaderValues) -> Source | None:
+    """The source that a dead letter names; None if the headers break the schema."""
     source = _source(headers, "enricher.dlq")
     if (
         source is None
@@ -76,7 +80,7 @@ def source_of_dead_letter(headers: Headers) -> Source | None:
     return replace(source, shortened=any(name in headers for name in _OMITTED))
 
 
-def _source(headers: Headers, prefix: str) -> Source | None:
+def _source(headers: HeaderValues, prefix: str) -> Source | None:
     topic, topic_id = headers.get(f"{prefix}.source.topic"), headers.get(f"{prefix}.source.topic.id")
     partition, offset = headers.get(f"{prefix}.source.partition"), headers.get(f"{prefix}.source.offset")
     if not topic or partition is None or offset is None:
