@@ -23,7 +23,7 @@ from enricher.kafka.sink import TransactionalSink
 from enricher.kafka.source import KafkaSource
 from enricher.records import Article, Batch, BatchResult, ModelCard, Ticket
 from enricher.runtime.wakeup import Wakeup
-from enricher.runtime.watchdog import Guard, Watchdog
+from enricher.runtime.watchdog import Guard
 from enricher.settings import Settings
 from enricher.stats.counters import Counters
 from enricher.telemetry.tracing import PassingOn
@@ -75,15 +75,15 @@ def kafka_worker(
     settings: Settings,
     model: Model,
     *,
+    guard: Guard,
     until_caught_up: bool = False,
-    watchdog: Watchdog | None = None,
     tracing: Tracing | None = None,
 ) -> Worker:
     """A worker between two Kafka topics; it connects when it runs. Raises SettingsError.
 
-    `watchdog` is a started one, to be closed by the caller; without it the worker has one of its own.
+    `guard` must work for as long as the worker runs, so the caller starts the watchdog and ends it.
     """
-    config, counters, guard = kafka_config(settings), Counters(), (watchdog or _started_watchdog()).guard
+    config, counters = kafka_config(settings), Counters()
     source = KafkaSource(config, until_caught_up=until_caught_up)
     rivals = Rivals(config, source.member_id, source.member_ids)
     sink = TransactionalSink(
@@ -96,15 +96,9 @@ def kafka_worker(
     return _worker(settings, model, _Ends(source, sink, rivals), guard, counters, tracing or PassingOn())
 
 
-def file_worker(settings: Settings, model: Model, source: LineSource, sink: LineSink) -> Worker:
-    """The same worker between two files."""
-    return _worker(settings, model, _Ends(source, sink), _started_watchdog().guard, Counters(), PassingOn())
-
-
-def _started_watchdog() -> Watchdog:
-    watchdog = Watchdog()
-    watchdog.start()
-    return watchdog
+def file_worker(settings: Settings, model: Model, source: LineSource, sink: LineSink, *, guard: Guard) -> Worker:
+    """The same worker between two files. Raises SettingsError."""
+    return _worker(settings, model, _Ends(source, sink), guard, Counters(), PassingOn())
 
 
 def _encoder(settings: Settings, card: ModelCard) -> Encoder:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -102,7 +102,7 @@ def _run_alone(settings: Settings, wish: Wish) -> None:
     with (
         stopped_by_signals() as signals,
         exports(settings) as leaving,
-        _watching() as watchdog,
+        Watchdog() as watchdog,
         worker_health(settings) as health,
     ):
         worker, connected = _built(settings, wish, watchdog, health, leaving)
@@ -125,7 +125,7 @@ def _run_parent(count: int, wish: Wish) -> None:
 def _run_child(share: Share, wish: Wish) -> None:
     """A worker that tells its parent how it stands, and ends with it."""
     link = ParentLink()
-    with stopped_by_signals() as signals, _watching() as watchdog:
+    with stopped_by_signals() as signals, Watchdog() as watchdog:
         link.end_with_parent()
         whole = load_settings(tell_files=False)  # its parent has told them
         set_up_log(whole, share.index)
@@ -154,16 +154,6 @@ class _Telling:
         self.worker.stop()
 
 
-@contextmanager
-def _watching() -> Iterator[Watchdog]:
-    watchdog = Watchdog()
-    watchdog.start()
-    try:
-        yield watchdog
-    finally:
-        watchdog.close()
-
-
 def _built(
     settings: Settings, wish: Wish, watchdog: Watchdog, health: WorkerHealth, leaving: Exports
 ) -> tuple[Worker, Callable[[], None]]:
@@ -174,7 +164,7 @@ def _built(
     model = load_model(settings)
     health.starts("connecting with the brokers")
     worker = kafka_worker(
-        settings, model, until_caught_up=wish.until_caught_up, watchdog=watchdog, tracing=leaving.tracing
+        settings, model, until_caught_up=wish.until_caught_up, guard=watchdog.guard, tracing=leaving.tracing
     )
 
     def connected() -> None:

@@ -14,6 +14,7 @@ from enricher.app import Model, file_worker, load_model
 from enricher.codec import decode_article
 from enricher.errors import InvalidArticle
 from enricher.files import LineSink, LineSource
+from enricher.runtime.watchdog import Watchdog
 from enricher.settings import Settings
 from enricher.verify import Recompute
 
@@ -47,7 +48,8 @@ def _enriched(settings: Settings, model: Model, path: Path) -> list[bytes | None
     records, reasons = io.BytesIO(), io.BytesIO()
     source = LineSource(path)
     sink = LineSink(records, reasons, card=model.card, committed=source.note_committed)
-    file_worker(settings, model, source, sink).run()
+    with Watchdog() as watchdog:
+        file_worker(settings, model, source, sink, guard=watchdog.guard).run()
     dead = {orjson.loads(reason)["offset"] for reason in reasons.getvalue().splitlines()}
     values = iter(records.getvalue().splitlines())
     total = len(dead) + records.getvalue().count(b"\n")
