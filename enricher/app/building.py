@@ -27,9 +27,10 @@ from enricher.runtime.watchdog import Guard
 from enricher.settings import Settings
 from enricher.stats.counters import Counters
 from enricher.telemetry.tracing import PassingOn
+from enricher.worker.dependencies import Dependencies
 from enricher.worker.intake import Intake
-from enricher.worker.loop import Dependencies, Worker
-from enricher.worker.pacing import Limits
+from enricher.worker.loop import Worker
+from enricher.worker.pacing import LoopLimits
 from enricher.worker.pool import WorkerPool
 from enricher.worker.ports import Sink, Source, Tokenized, Tracing
 from enricher.worker.recovery import Recovery, RecoveryLimits
@@ -121,20 +122,24 @@ def _worker(
 ) -> Worker:
     wakeup = Wakeup()
     rules = batch_rules(settings, model)
+    scheduler = (ArrivalScheduler if model.prepared.variant.packs else LengthBucketScheduler)(rules)
+    scheme = LabelScheme.from_labels(model.engine.labels)
     intake = Intake(
         decode=_decoder(settings),
         tokenizer=_tokenizer_pool(settings, model.tokenizer, wakeup),
         cutter=window_cutter(settings, model),
-        scheduler=(ArrivalScheduler if model.prepared.variant.packs else LengthBucketScheduler)(rules),
-        scheme=LabelScheme.from_labels(model.engine.labels),
+        scheduler=scheduler,
+        scheme=scheme,
         chars_per_call=settings.worker.chars_per_tokenizer_call,
     )
     dependencies = Dependencies(
         source=ends.source,
         sink=ends.sink,
         intake=intake,
+        scheduler=scheduler,
         engine=_engine_pool(model, wakeup),
         padded_tokens=model.engine.padded_tokens,
+        scheme=scheme,
         recovery=_recovery(settings, ends, guard),
         tracing=tracing,
         counters=counters,
@@ -171,9 +176,9 @@ def _tokenizer_pool(
     return WorkerPool(tokenize, threads=threads, waiting=threads, wake=wakeup.set, name="tokenizer")
 
 
-def _limits(settings: Settings, rules: BatchRules) -> Limits:
+def _limits(settings: Settings, rules: BatchRules) -> LoopLimits:
     worker, publish_interval_s = settings.worker, settings.worker.publish_interval_ms / 1000
-    return Limits(
+    return LoopLimits(
         max_in_flight=worker.max_in_flight_articles,
         max_in_flight_bytes=worker.max_in_flight_bytes,
         max_queued_tokens=worker.backlog_batches * rules.max_batch_tokens,
