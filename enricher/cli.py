@@ -23,7 +23,6 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import typer
 
-from enricher.commands.console import reader_gone
 from enricher.commands.doctor import doctor
 from enricher.commands.enrich import enrich
 from enricher.commands.lag import lag
@@ -36,7 +35,7 @@ from enricher.commands.tail import tail
 from enricher.commands.topics import topics_create
 from enricher.commands.verify import verify
 from enricher.errors import FatalError
-from enricher.files.sink import abandon
+from enricher.files.sink import abandon, output_closed
 from enricher.telemetry import logs
 
 log = logging.getLogger("enricher")
@@ -151,7 +150,7 @@ def _run() -> None:
             sys.stdout.flush()
     except OSError as error:
         if error.errno == errno.EPIPE:
-            raise reader_gone() from error
+            raise output_closed(sys.stdout.buffer) from error
         if error.errno == errno.ENOSPC:
             abandon(sys.stdout.buffer)
             raise FatalError(f"cannot write the output: {error.strerror}") from error

@@ -9,14 +9,13 @@ import sys
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import ClassVar, NoReturn, Self
+from typing import NoReturn, Self
 
 from rich.console import Console
 from rich.status import Status
 from rich.table import Table
 
-from enricher.errors import FatalError
-from enricher.files.sink import abandon
+from enricher.files.sink import output_closed
 
 _LINE_EVERY_S = 5.0
 _DRAW_EVERY_S = 0.2
@@ -24,16 +23,10 @@ _WIDE = 120
 """Columns of a table that goes to a file or a pipe, where nobody tells how wide it is."""
 
 
-class ReaderGone(FatalError):
-    """The reader of our output has gone (`| head`): it has seen enough, so this is a clean end."""
-
-    exit_code: ClassVar[int] = 0
-
-
 class _DataConsole(Console):
     def on_broken_pipe(self) -> NoReturn:
         """Rich's own would end the process with code 1."""
-        raise reader_gone()
+        raise output_closed(sys.stdout.buffer)
 
 
 def data_console() -> Console:
@@ -53,18 +46,12 @@ def remark_table(table: Table) -> None:
 
 
 def write_line(line: bytes) -> None:
-    """One line of machine-readable data, at once. Raises ReaderGone."""
+    """One line of machine-readable data, at once. Raises OutputClosed."""
     try:
         sys.stdout.buffer.write(line + b"\n")
         sys.stdout.buffer.flush()
     except BrokenPipeError as error:
-        raise reader_gone() from error
-
-
-def reader_gone() -> ReaderGone:
-    """What to raise; sends what is still buffered to nowhere, or closing the stream would fail again at exit."""
-    abandon(sys.stdout.buffer)
-    return ReaderGone("the reader of the output has gone")
+        raise output_closed(sys.stdout.buffer) from error
 
 
 class Ticker:
