@@ -1,4 +1,4 @@
-"""Settings and a model -> a worker that is ready to run. Nothing is decided here but what goes where."""
+"""Settings and a model -> a worker that is ready to run."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Ends:
-    """Where records come from and go to. `rivals`: of a sink that another process can fence."""
+    """The source and the sink. `rivals` is given for a sink that another process can fence."""
 
     source: Source
     sink: Sink
@@ -48,7 +48,7 @@ class _Ends:
 
 
 def kafka_config(settings: Settings) -> KafkaConfig:
-    """What the Kafka room needs of the settings."""
+    """The settings of the Kafka clients. Reads secrets from files; raises SettingsError."""
     kafka, articles = settings.kafka, settings.articles
     return KafkaConfig(
         bootstrap_servers=kafka.bootstrap_servers,
@@ -62,7 +62,7 @@ def kafka_config(settings: Settings) -> KafkaConfig:
         transaction_timeout_s=kafka.transaction_timeout_s,
         request_timeout_s=kafka.request_timeout_s,
         max_record_bytes=articles.max_record_bytes,
-        # The client counts a record's headers and framing too; 64 KiB is far above what we add.
+        # The client also counts headers and framing; 64 KiB is far above what we add.
         max_message_bytes=max(articles.max_record_bytes, articles.max_dead_letter_bytes) + 65_536,
         start=kafka.start,
         allow_fewer_partitions=kafka.allow_fewer_partitions,
@@ -159,7 +159,7 @@ def _decoder(settings: Settings) -> Callable[[bytes], Article]:
 
 def _engine_pool(model: Model, wakeup: Wakeup) -> WorkerPool[Batch, BatchResult]:
     engine, count = model.engine, model.concurrency
-    # As many waiting as running: while the loop is in a transaction, every thread has a batch to go on with.
+    # One waiting batch per thread: while the loop is in a transaction, every thread has a next batch.
     return WorkerPool(
         engine.run, threads=count, waiting=count, wake=wakeup.set, name="engine", begin=engine.open_thread
     )
@@ -196,7 +196,7 @@ def _limits(settings: Settings, rules: BatchRules) -> LoopLimits:
 def _recovery(settings: Settings, ends: _Ends, guard: Guard) -> Recovery:
     limits = RecoveryLimits(
         timeout_s=settings.worker.recovery_timeout_s,
-        # The look for rivals, a new producer's metadata and init_transactions, and the committed offsets after it.
+        # Looking for rivals, a new producer's metadata and init_transactions, then the committed offsets.
         attempt_timeout_s=LOOK_S + 3 * settings.kafka.transaction_timeout_s + 6 * settings.kafka.request_timeout_s,
         max_in_a_row=settings.worker.max_recoveries_in_a_row,
         missing_topic_s=settings.kafka.request_timeout_s,

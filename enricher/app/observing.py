@@ -1,4 +1,4 @@
-"""Settings, a model and a worker -> what telemetry reads of them."""
+"""Settings, a model and a worker -> what telemetry reads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from enricher.worker.loop import Worker
 
 
 def observed(settings: Settings, model: Model, worker: Worker) -> Observed:
-    """What telemetry reads of a worker between two Kafka topics."""
+    """What telemetry reads from a worker between Kafka topics."""
     card, kafka, device = model.card, settings.kafka, model.prepared.device
     return Observed(
         input_topic=kafka.input_topic,
