@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 
@@ -34,17 +32,6 @@ from enricher.worker.pacing import LoopLimits
 from enricher.worker.pool import WorkerPool
 from enricher.worker.ports import Sink, Source, Tokenized, Tracing
 from enricher.worker.recovery import Recovery, RecoveryLimits
-
-log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class _Ends:
-    """The source and the sink. `rivals` is given for a sink that another process can fence."""
-
-    source: Source
-    sink: Sink
-    rivals: Rivals | None = None
 
 
 def kafka_config(settings: Settings) -> KafkaConfig:
@@ -87,19 +74,15 @@ def kafka_worker(
     config, counters = kafka_config(settings), Counters()
     source = KafkaSource(config, until_caught_up=until_caught_up)
     rivals = Rivals(config, source.member_id, source.member_ids)
-    sink = TransactionalSink(
-        config,
-        _encoder(settings, model.card),
-        group=source,
-        guard=guard,
-        counters=counters,
-    )
-    return _worker(settings, model, _Ends(source, sink, rivals), guard, counters, tracing or PassingOn())
+    sink = TransactionalSink(config, _encoder(settings, model.card), group=source, guard=guard, counters=counters)
+    recovery = _recovery(settings, source, sink, guard, rivals)
+    return _worker(settings, model, source, sink, recovery, guard, counters, tracing or PassingOn())
 
 
 def file_worker(settings: Settings, model: Model, source: LineSource, sink: LineSink, *, guard: Guard) -> Worker:
     """The same worker between two files. Raises SettingsError."""
-    return _worker(settings, model, _Ends(source, sink), guard, Counters(), PassingOn())
+    recovery = _recovery(settings, source, sink, guard)
+    return _worker(settings, model, source, sink, recovery, guard, Counters(), PassingOn())
 
 
 def _encoder(settings: Settings, card: ModelCard) -> Encoder:
@@ -115,7 +98,9 @@ def _encoder(settings: Settings, card: ModelCard) -> Encoder:
 def _worker(
     settings: Settings,
     model: Model,
-    ends: _Ends,
+    source: Source,
+    sink: Sink,
+    recovery: Recovery,
     guard: Guard,
     counters: Counters,
     tracing: Tracing,
@@ -133,14 +118,14 @@ def _worker(
         chars_per_call=settings.worker.chars_per_tokenizer_call,
     )
     dependencies = Dependencies(
-        source=ends.source,
-        sink=ends.sink,
+        source=source,
+        sink=sink,
         intake=intake,
         scheduler=scheduler,
         engine=_engine_pool(model, wakeup),
         padded_tokens=model.engine.padded_tokens,
         scheme=scheme,
-        recovery=_recovery(settings, ends, guard),
+        recovery=recovery,
         tracing=tracing,
         counters=counters,
         clock=time.monotonic,
@@ -193,7 +178,7 @@ def _limits(settings: Settings, rules: BatchRules) -> LoopLimits:
     )
 
 
-def _recovery(settings: Settings, ends: _Ends, guard: Guard) -> Recovery:
+def _recovery(settings: Settings, source: Source, sink: Sink, guard: Guard, rivals: Rivals | None = None) -> Recovery:
     limits = RecoveryLimits(
         timeout_s=settings.worker.recovery_timeout_s,
         # Looking for rivals, a new producer's metadata and init_transactions, then the committed offsets.
@@ -201,4 +186,4 @@ def _recovery(settings: Settings, ends: _Ends, guard: Guard) -> Recovery:
         max_in_a_row=settings.worker.max_recoveries_in_a_row,
         missing_topic_s=settings.kafka.request_timeout_s,
     )
-    return Recovery(ends.source, ends.sink, limits, clock=time.monotonic, guard=guard, rivals=ends.rivals)
+    return Recovery(source, sink, limits, clock=time.monotonic, guard=guard, rivals=rivals)

@@ -1,4 +1,4 @@
-"""Settings -> the log, and traces and metrics over OTLP."""
+"""Settings -> the log, traces and metrics over OTLP, and what telemetry reads of a worker."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from contextlib import ExitStack, contextmanager
 from importlib.metadata import version
 from typing import Literal
 
+from enricher.app.model import Model
 from enricher.settings import Settings, variable_name
 from enricher.telemetry import logs
-from enricher.telemetry.observed import Observed
+from enricher.telemetry.gpu import gpu_meter
+from enricher.telemetry.observed import ModelFacts, Observed
 from enricher.telemetry.otlp import exported_metrics, exported_spans, resource_of
 from enricher.telemetry.tracing import PassingOn
+from enricher.worker.loop import Worker
 from enricher.worker.ports import Tracing
 
 
@@ -60,3 +63,19 @@ def exports(settings: Settings) -> Iterator[Exports]:
     """Export traces and metrics as the `OTEL_*` variables say. Raises SettingsError."""
     with ExitStack() as stack:
         yield Exports(settings, stack)
+
+
+def observed(settings: Settings, model: Model, worker: Worker) -> Observed:
+    """What telemetry reads from a worker between Kafka topics."""
+    card, kafka, device = model.card, settings.kafka, model.prepared.device
+    return Observed(
+        input_topic=kafka.input_topic,
+        output_topic=kafka.output_topic,
+        dead_letter_topic=kafka.dead_letter_topic,
+        group=kafka.group_id,
+        version=version("enricher"),
+        model=ModelFacts(card.name, card.digest, card.precision, model.engine.provider, device),
+        counters=worker.counters,
+        snapshot=worker.snapshots.read,
+        gpus=gpu_meter(model.prepared.device_id if device == "cuda" else None),
+    )

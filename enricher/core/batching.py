@@ -16,7 +16,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain, pairwise
 from math import inf
 from operator import attrgetter
@@ -74,6 +74,8 @@ class LengthBucketScheduler:
 
     def __init__(self, rules: BatchRules) -> None:
         self._rules = rules
+        self.max_batch_tokens = rules.max_batch_tokens
+        """The current budget of a batch."""
         self._clear()
 
     def _clear(self) -> None:
@@ -86,11 +88,6 @@ class LengthBucketScheduler:
         self._newest_s = -inf
         self.queued_windows = 0
         self.queued_tokens = 0
-
-    @property
-    def max_batch_tokens(self) -> int:
-        """The current budget of a batch."""
-        return self._rules.max_batch_tokens
 
     def add(self, windows: Sequence[Window]) -> None:
         """Queue windows; their waiting time counts from `arrived_s`. Cheapest in the order of arrival."""
@@ -118,23 +115,21 @@ class LengthBucketScheduler:
             return None
         return oldest.arrived_s if any(map(self._fills, self._buckets)) else self._due_s(oldest)
 
-    def next_batch(self, now_s: float, *, flush: bool = False) -> Batch | None:
-        """The batch to run now; None if it is better to wait. `flush`: all waiting windows are due.
+    def next_batch(self, now_s: float) -> Batch | None:
+        """The batch to run now; None if it is better to wait.
 
         If a window is due, the first window of the batch is the oldest one that waits.
         """
         oldest = self._oldest()
         if oldest is None:
             return None
-        if not flush and now_s < self._due_s(oldest):
+        if now_s < self._due_s(oldest):
             oldest = self._oldest_of_full_buckets()
         return self._batch_around(len(oldest.ids)) if oldest else None
 
-    def drop_forgotten(self) -> int:
-        """Remove the windows of forgotten tickets; returns how many."""
-        before = self.queued_windows
+    def drop_forgotten(self) -> None:
+        """Remove the windows of forgotten tickets."""
         self._rebuild([window for window in self._waiting() if window.ticket.live])
-        return before - self.queued_windows
 
     def lower_budget(self, max_batch_tokens: int) -> None:
         """Limit later batches to so many padded tokens, because the device ran out of memory.
@@ -142,7 +137,7 @@ class LengthBucketScheduler:
         A value above the present budget changes nothing: several batches of the old budget may fail one after another.
         """
         assert max_batch_tokens >= 1, "a budget is at least one token"
-        self._rules = replace(self._rules, max_batch_tokens=min(max_batch_tokens, self._rules.max_batch_tokens))
+        self.max_batch_tokens = min(self.max_batch_tokens, max_batch_tokens)
 
     # ---- when
 
@@ -172,13 +167,13 @@ class LengthBucketScheduler:
     def _fills(self, bucket: _Bucket) -> bool:
         """True if another window would not fit into a batch of this bucket, so that waiting for one is useless."""
         longest = (self._lengths & bucket.lengths).bit_length() - 1
-        return (bucket.queued + 1) * longest > self._rules.max_batch_tokens
+        return (bucket.queued + 1) * longest > self.max_batch_tokens
 
     # ---- which
 
     def _batch_around(self, length: int) -> Batch:
         """Windows of this length, then of the nearest lengths, while they fit and are worth their padding."""
-        budget = self._rules.max_batch_tokens
+        budget = self.max_batch_tokens
         windows = self._take(length, max(1, budget // length))
         worth, longest = self._worth(), length
         shorter, longer = self._lengths & ((1 << length) - 1), self._lengths >> (length + 1) << (length + 1)
@@ -202,12 +197,12 @@ class LengthBucketScheduler:
 
         In a later run it would pay its share of the overhead, among all windows that wait or a full batch of them.
         """
-        sharing = max(1, min(self._rules.max_batch_tokens, self.queued_tokens))
+        sharing = max(1, min(self.max_batch_tokens, self.queued_tokens))
         return self._rules.run_overhead_tokens / sharing + CHEAP_PADDING
 
     def _cost_of_longer(self, length: int, longest: int, taken: int) -> float:
         """Padding per token gained, if the windows taken so far are padded to this longer length."""
-        coming = min(self._rules.max_batch_tokens // length - taken, len(self._lines[length]))
+        coming = min(self.max_batch_tokens // length - taken, len(self._lines[length]))
         return taken * (length - longest) / (coming * length) if coming > 0 else inf
 
     def _take(self, length: int, at_most: int) -> list[Window]:

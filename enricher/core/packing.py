@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from enricher.core.batching import BatchRules
 from enricher.records import Batch, Window
@@ -24,6 +23,8 @@ class ArrivalScheduler:
 
     def __init__(self, rules: BatchRules) -> None:
         self._rules = rules
+        self.max_batch_tokens = rules.max_batch_tokens
+        """The current budget of a batch."""
         self._windows: deque[Window] = deque()
         self.queued_tokens = 0
 
@@ -31,11 +32,6 @@ class ArrivalScheduler:
     def queued_windows(self) -> int:
         """How many windows wait."""
         return len(self._windows)
-
-    @property
-    def max_batch_tokens(self) -> int:
-        """The current budget of a batch."""
-        return self._rules.max_batch_tokens
 
     def add(self, windows: Sequence[Window]) -> None:
         """Queue windows; their waiting time counts from `arrived_s`. Cheapest in the order of arrival."""
@@ -52,34 +48,32 @@ class ArrivalScheduler:
         oldest_s = self._windows[0].arrived_s
         return oldest_s if self._full else oldest_s + self._rules.max_wait_s
 
-    def next_batch(self, now_s: float, *, flush: bool = False) -> Batch | None:
-        """The batch to run now; None if it is better to wait. `flush`: all waiting windows are due."""
+    def next_batch(self, now_s: float) -> Batch | None:
+        """The batch to run now; None if it is better to wait."""
         due_s = self.next_due_s()
-        if due_s is None or (now_s < due_s and not flush):
+        if due_s is None or now_s < due_s:
             return None
         batch = Batch(tuple(self._fitting()))
         self.queued_tokens -= batch.real_tokens
         return batch
 
-    def drop_forgotten(self) -> int:
-        """Remove the windows of forgotten tickets; returns how many."""
-        before = len(self._windows)
+    def drop_forgotten(self) -> None:
+        """Remove the windows of forgotten tickets."""
         self._windows = deque(window for window in self._windows if window.ticket.live)
         self.queued_tokens = sum(len(window.ids) for window in self._windows)
-        return before - len(self._windows)
 
     def lower_budget(self, max_batch_tokens: int) -> None:
         """Limit later batches to so many tokens; a value above the present budget changes nothing."""
         assert max_batch_tokens >= 1, "a budget is at least one token"
-        self._rules = replace(self._rules, max_batch_tokens=min(max_batch_tokens, self._rules.max_batch_tokens))
+        self.max_batch_tokens = min(self.max_batch_tokens, max_batch_tokens)
 
     @property
     def _full(self) -> bool:
-        return self.queued_tokens >= self._rules.max_batch_tokens
+        return self.queued_tokens >= self.max_batch_tokens
 
     def _fitting(self) -> Iterator[Window]:
         """Remove windows from the front, as many as fit, at least one."""
-        free = self._rules.max_batch_tokens - len(self._windows[0].ids)
+        free = self.max_batch_tokens - len(self._windows[0].ids)
         yield self._windows.popleft()
         while self._windows and (free := free - len(self._windows[0].ids)) >= 0:
             yield self._windows.popleft()

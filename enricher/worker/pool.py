@@ -44,7 +44,9 @@ class WorkerPool(Generic[Item, Result]):
         self._wake = wake
         self._begin = begin
         self._limit = threads + waiting
-        self._busy = 0
+        self.busy = 0
+        """Items submitted whose results `completed` has not returned yet."""
+        self.threads = threads
         self.backlogged = False
         """Set by the owner while it has more work than fits here: a thread without an item is starved then."""
         # One sum per thread, so that each has one writer.
@@ -61,11 +63,6 @@ class WorkerPool(Generic[Item, Result]):
             thread.start()
 
     @property
-    def threads(self) -> int:
-        """Number of threads."""
-        return len(self._threads)
-
-    @property
     def busy_s(self) -> float:
         """Seconds spent in `run` so far, summed over the threads. Safe in any thread."""
         return sum(self._busy_s)
@@ -78,18 +75,13 @@ class WorkerPool(Generic[Item, Result]):
     @property
     def capacity(self) -> int:
         """How many more items may be submitted: threads + waiting - busy."""
-        return self._limit - self._busy
-
-    @property
-    def busy(self) -> int:
-        """Items submitted whose results `completed` has not returned yet."""
-        return self._busy
+        return self._limit - self.busy
 
     def submit(self, item: Item) -> None:
         """Queue an item. Needs capacity."""
         assert self.capacity > 0, "submitted beyond the capacity"
         assert not self._closing.is_set(), "submitted after close"
-        self._busy += 1
+        self.busy += 1
         self._items.put((item,))
 
     def completed(self) -> list[Result]:
@@ -100,7 +92,7 @@ class WorkerPool(Generic[Item, Result]):
                 answer = self._results.get_nowait()
             except queue.Empty:
                 return results
-            self._busy -= 1
+            self.busy -= 1
             if isinstance(answer, BaseException):
                 raise answer
             results.append(answer[0])

@@ -39,8 +39,8 @@ class Scheduler(Protocol):
     def next_batch(self, now_s: float) -> Batch | None:
         """The batch to run now; None if it is better to wait."""
 
-    def drop_forgotten(self) -> int:
-        """Remove the windows of forgotten tickets; returns how many."""
+    def drop_forgotten(self) -> None:
+        """Remove the windows of forgotten tickets."""
 
     def lower_budget(self, max_batch_tokens: int) -> None:
         """Limit later batches to this many tokens; a value above the present budget changes nothing."""
