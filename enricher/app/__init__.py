@@ -1,7 +1,7 @@
-"""The composition root: settings -> a worker that is ready to run. Nothing is decided here but what goes where."""
+"""The composition root: the only place that wires settings to parts."""
 
 from enricher.app.building import file_worker, kafka_config, kafka_worker
-from enricher.app.exporting import Exports, exports, log_format, set_early_log_form, set_up_log
+from enricher.app.exporting import Exports, exports, log_format, observed, set_early_log_form, set_up_log
 from enricher.app.model import (
     DEFAULT_BATCH_TOKENS,
     DEFAULT_BUCKET_EDGES,
@@ -11,7 +11,6 @@ from enricher.app.model import (
     window_cutter,
     window_lengths,
 )
-from enricher.app.observing import observed
 
 __all__ = [
     "DEFAULT_BATCH_TOKENS",

@@ -18,6 +18,7 @@ from enricher.commands.progress import describe, progress_lines, repeated
 from enricher.commands.signals import interrupted, stopped_by_signals
 from enricher.errors import FatalError, NotEnriched, SettingsError
 from enricher.files import STDIN, LineSink, LineSource, partial_name, whole_file
+from enricher.runtime.watchdog import Watchdog
 from enricher.settings import load_settings
 from enricher.stats.counters import Counters
 from enricher.worker.loop import Worker
@@ -51,7 +52,7 @@ def enrich(
     settings = load_settings()
     _require_different(file, output, dead_letters)
     _require_readable(file)
-    with stopped_by_signals(interrupted) as signals, ExitStack() as files:
+    with stopped_by_signals(interrupted) as signals, ExitStack() as files, Watchdog() as watchdog:
         records = _opened(files, output, sys.stdout.buffer)
         letters = _opened(files, dead_letters, sys.stderr.buffer)
         model = load_model(settings)
@@ -59,7 +60,7 @@ def enrich(
         sink = LineSink(
             records, letters, card=model.card, committed=source.note_committed, keep_lines=dead_letters is not None
         )
-        worker = file_worker(settings, model, source, sink)
+        worker = file_worker(settings, model, source, sink, guard=watchdog.guard)
         signals.stop(worker)
         with _progress(worker, source):
             worker.run()

@@ -23,6 +23,7 @@ from enricher.commands.console import Ticker, data_console, remark_console, writ
 from enricher.errors import InvalidArticle
 from enricher.files import LineSink, LineSource
 from enricher.kafka.client import KafkaConfig
+from enricher.runtime.watchdog import Watchdog
 from enricher.settings import Settings, load_settings
 from enricher.verify import EARLIER, Check, Recompute, Report, Wishes
 from enricher.verify import verify as run_verification
@@ -171,7 +172,8 @@ def _enriched(settings: Settings, model: Model, path: Path) -> list[bytes | None
     records, reasons = io.BytesIO(), io.BytesIO()
     source = LineSource(path)
     sink = LineSink(records, reasons, card=model.card, committed=source.note_committed)
-    file_worker(settings, model, source, sink).run()
+    with Watchdog() as watchdog:
+        file_worker(settings, model, source, sink, guard=watchdog.guard).run()
     dead = {orjson.loads(reason)["offset"] for reason in reasons.getvalue().splitlines()}
     values = iter(records.getvalue().splitlines())
     total = len(dead) + records.getvalue().count(b"\n")

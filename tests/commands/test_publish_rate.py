@@ -10,8 +10,8 @@ import pytest
 from enricher.commands.console import Ticker
 from enricher.commands.publish import command
 from enricher.commands.publish.command import _Sending
-from enricher.commands.publish.lines import Line
 from enricher.commands.publish.rate import TokenBucket
+from enricher.files import Line
 from enricher.kafka.publisher import Publisher
 
 

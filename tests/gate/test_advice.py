@@ -48,7 +48,7 @@ def test_windows_without_room_for_text_are_refused(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("ENRICHER_MODEL__SOURCE", str(folder))
     monkeypatch.setenv("ENRICHER_MODEL__PRECISION", "fp32")
     monkeypatch.setenv("ENRICHER_MODEL__CACHE_DIR", str(tmp_path / "cache"))
-    with pytest.raises(SettingsError, match="a window of 2 tokens has no room for text"):
+    with pytest.raises(SettingsError, match="a window of 2 tokens leaves none for text"):
         load_model(Settings())
 
 

@@ -11,9 +11,10 @@ import typer
 
 from enricher.app import kafka_config
 from enricher.commands.console import Ticker, remark_console
-from enricher.commands.publish.lines import Inputs, Line, check_lines, keyed
+from enricher.commands.publish.lines import Inputs, check_lines, keyed
 from enricher.commands.publish.rate import TokenBucket
 from enricher.errors import BrokerError
+from enricher.files import Line
 from enricher.kafka.client import transactional_id
 from enricher.kafka.publisher import Publisher
 from enricher.settings import load_settings

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -106,7 +106,7 @@ def _run_alone(settings: Settings, options: RunOptions) -> None:
     with (
         stopped_by_signals() as signals,
         exports(settings) as exporters,
-        _watching() as watchdog,
+        Watchdog() as watchdog,
         worker_health(settings) as health,
     ):
         worker, connected = _built(settings, options, watchdog, health, exporters)
@@ -129,7 +129,7 @@ def _run_parent(count: int, options: RunOptions) -> None:
 def _run_child(share: Share, options: RunOptions) -> None:
     """A worker that reports its state to its parent, and ends when its parent does."""
     link = ParentLink()
-    with stopped_by_signals() as signals, _watching() as watchdog:
+    with stopped_by_signals() as signals, Watchdog() as watchdog:
         link.end_with_parent()
         whole = load_settings(tell_files=False)  # its parent has logged them
         set_up_log(whole, share.index)
@@ -158,16 +158,6 @@ class _ReportingWorker:
         self.worker.stop()
 
 
-@contextmanager
-def _watching() -> Iterator[Watchdog]:
-    watchdog = Watchdog()
-    watchdog.start()
-    try:
-        yield watchdog
-    finally:
-        watchdog.close()
-
-
 def _built(
     settings: Settings, options: RunOptions, watchdog: Watchdog, health: WorkerHealth, exporters: Exports
 ) -> tuple[Worker, Callable[[], None]]:
@@ -178,7 +168,7 @@ def _built(
     model = load_model(settings)
     health.starts("connecting with the brokers")
     worker = kafka_worker(
-        settings, model, until_caught_up=options.until_caught_up, watchdog=watchdog, tracing=exporters.tracing
+        settings, model, guard=watchdog.guard, until_caught_up=options.until_caught_up, tracing=exporters.tracing
     )
 
     def connected() -> None:

@@ -128,7 +128,7 @@ class _Device:
     """All that is asked of a prepared model whose engine is not made from it."""
 
     device = "cpu"
-    form = PaddedFloat32()
+    variant = PaddedFloat32()
 
 
 def stub_model(engine: StubEngine) -> Model:
