@@ -1,6 +1,6 @@
-"""A streaming enrichment worker: articles from Kafka, entities to Kafka, exactly once, with the model in the process."""
+"""A streaming enrichment worker: reads articles from Kafka, writes entities to Kafka, exactly once, model in process."""
 
 import os
 
-# Read by ONNX Runtime when it is loaded. Otherwise it sends usage data to its maker, and writes a device id into the cache.
+# ONNX Runtime reads this when it is loaded; otherwise it sends usage data to its maker and stores a device id on disk.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")

@@ -1,22 +1,22 @@
-"""What can go wrong, grouped by what the caller must do about it.
+"""The errors of the package, grouped by what the caller must do.
 
     EnricherError
-    ├── InvalidArticle          dead-letter the record, go on
-    ├── TransactionTrouble      new producer, forget what is in flight, rewind
+    ├── InvalidArticle          dead-letter the record and go on
+    ├── TransactionTrouble      forget what is in flight, recover with a new producer, rewind
     │   ├── RefusedOutput       the same, and dead-letter the outputs that the broker refuses
-    │   ├── MissingTopic        the same; at the start final, once it is missing for longer than a broker takes to know it
-    │   └── ProducerFenced      the same, unless a newer process of our name is alive: then Fenced
-    └── FatalError              say why, exit with `exit_code`; a restart begins at the committed offsets
+    │   ├── MissingTopic        the same; fatal at the start if the topic stays missing
+    │   └── ProducerFenced      the same, unless a newer process with our name is alive: then Fenced
+    └── FatalError              log the message and exit with `exit_code`; a restart begins at the committed offsets
         ├── SettingsError       2   before connecting
         ├── ModelError          3   the model or its device cannot be used
         ├── BrokerError         4   the broker refuses us: rights, missing topic, wrong password
-        ├── Fenced              5   a newer process of the same name is alive
+        ├── Fenced              5   a newer process with our name is alive
         ├── RecoveryExhausted   6   the broker did not come back within the bound
-        ├── Stalled             7   no progress within the bound, or work that went missing
-        ├── NotEnriched        10   a file without a line that could be enriched (`enrich`)
+        ├── Stalled             7   no progress within the bound, or work was lost inside the worker
+        ├── NotEnriched        10   no line of a file could be enriched (`enrich`)
         └── OutputClosed        0   the reader of our output has gone (`| head`): a clean end
 
-A room maps foreign errors (`KafkaException`, ONNX Runtime's) to these at its border; none leaves it unmapped.
+Each package maps foreign errors (`KafkaException`, ONNX Runtime's) to these in one place; none leaves it unmapped.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 
 class EnricherError(Exception):
-    """Any error that this package raises on purpose."""
+    """The base of all errors that this package raises on purpose."""
 
 
 class InvalidArticle(EnricherError):
-    """This input can never be enriched. The message names the rule that it breaks, never its text."""
+    """The input can never be enriched. The message names the rule that it breaks and never contains its text."""
 
     def __init__(self, message: str, *, stage: Literal["decode", "tokenize"] = "decode") -> None:
         super().__init__(message)
@@ -42,11 +42,11 @@ class InvalidArticle(EnricherError):
 
 
 class TransactionTrouble(EnricherError):
-    """A transaction failed, or nobody knows whether it did: recover by the one path."""
+    """A transaction failed, or its outcome is unknown."""
 
 
 class RefusedOutput(TransactionTrouble):
-    """The broker will never take the outputs of `tickets` (too large, or against a rule of the topic)."""
+    """The broker will never accept the outputs of `tickets`: too large, or against a rule of the topic."""
 
     def __init__(self, message: str, tickets: Sequence[Ticket]) -> None:
         super().__init__(message)
@@ -54,21 +54,21 @@ class RefusedOutput(TransactionTrouble):
 
 
 class MissingTopic(TransactionTrouble):
-    """The broker says that there is no such topic. One that has just started says so of every topic."""
+    """The broker does not know the topic. A broker that has just started knows none for a while."""
 
 
 class ProducerFenced(TransactionTrouble):
-    """The broker has given our transactional id a newer epoch; the client cannot tell for whom."""
+    """The broker gave our transactional id a newer epoch; the client cannot tell for which process."""
 
 
 class FatalError(EnricherError):
-    """This process cannot go on; the message says what to do."""
+    """The process must end; the message says what to do."""
 
     exit_code: ClassVar[int] = 1
 
 
 class SettingsError(FatalError):
-    """A setting is missing, unknown or contradicts another."""
+    """A setting is missing, unknown, or contradicts another one."""
 
     exit_code = 2
 
@@ -80,13 +80,13 @@ class ModelError(FatalError):
 
 
 class BrokerError(FatalError):
-    """The broker refuses this client for good: a right, a topic or a credential is missing."""
+    """The broker refuses this client permanently: a right, a topic or a credential is missing."""
 
     exit_code = 4
 
 
 class Fenced(FatalError):
-    """A newer process of our name is alive. Never fight for the transactional id."""
+    """A newer process with our name is alive. Do not fence it in turn: the two would fence each other forever."""
 
     exit_code = 5
 
@@ -98,18 +98,18 @@ class RecoveryExhausted(FatalError):
 
 
 class Stalled(FatalError):
-    """The loop made no progress within its bound, or work went missing inside the worker."""
+    """No progress within a bound, or work was lost inside the worker."""
 
     exit_code = 7
 
 
 class NotEnriched(FatalError):
-    """Lines of a file could not be enriched: all of them, or more than were allowed. What was asked for is written."""
+    """All lines of a file could not be enriched, or with --strict one of them. The outputs are written."""
 
     exit_code = 10
 
 
 class OutputClosed(FatalError):
-    """The reader of our output has gone (`| head`): it has seen enough, so this is a clean end."""
+    """The reader of our output has gone (`| head`)."""
 
     exit_code = 0

@@ -1,4 +1,4 @@
-"""The composition root: settings -> a worker that is ready to run. Nothing is decided here but what goes where."""
+"""The composition root: the only place that wires settings to parts."""
 
 from enricher.app.building import file_worker, kafka_config, kafka_worker
 from enricher.app.exporting import Exports, exports, log_format, set_early_log_form, set_up_log

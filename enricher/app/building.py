@@ -1,11 +1,9 @@
-"""Settings and a model -> a worker that is ready to run. Nothing is decided here but what goes where."""
+"""Settings and a model -> a worker that is ready to run."""
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 
@@ -23,31 +21,21 @@ from enricher.kafka.sink import TransactionalSink
 from enricher.kafka.source import KafkaSource
 from enricher.records import Article, Batch, BatchResult, ModelCard, Ticket
 from enricher.runtime.wakeup import Wakeup
-from enricher.runtime.watchdog import Guard, Watchdog
+from enricher.runtime.watchdog import Guard
 from enricher.settings import Settings
 from enricher.stats.counters import Counters
 from enricher.telemetry.tracing import PassingOn
+from enricher.worker.dependencies import Dependencies
 from enricher.worker.intake import Intake
-from enricher.worker.loop import Dependencies, Worker
-from enricher.worker.pacing import Limits
+from enricher.worker.loop import Worker
+from enricher.worker.pacing import LoopLimits
 from enricher.worker.pool import WorkerPool
 from enricher.worker.ports import Sink, Source, Tokenized, Tracing
 from enricher.worker.recovery import Recovery, RecoveryLimits
 
-log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class _Ends:
-    """Where records come from and go to. `rivals`: of a sink that another process can fence."""
-
-    source: Source
-    sink: Sink
-    rivals: Rivals | None = None
-
 
 def kafka_config(settings: Settings) -> KafkaConfig:
-    """What the Kafka room needs of the settings."""
+    """The settings of the Kafka clients. Reads secrets from files; raises SettingsError."""
     kafka, articles = settings.kafka, settings.articles
     return KafkaConfig(
         bootstrap_servers=kafka.bootstrap_servers,
@@ -61,7 +49,7 @@ def kafka_config(settings: Settings) -> KafkaConfig:
         transaction_timeout_s=kafka.transaction_timeout_s,
         request_timeout_s=kafka.request_timeout_s,
         max_record_bytes=articles.max_record_bytes,
-        # The client counts a record's headers and framing too; 64 KiB is far above what we add.
+        # The client also counts headers and framing; 64 KiB is far above what we add.
         max_message_bytes=max(articles.max_record_bytes, articles.max_dead_letter_bytes) + 65_536,
         start=kafka.start,
         allow_fewer_partitions=kafka.allow_fewer_partitions,
@@ -75,36 +63,26 @@ def kafka_worker(
     settings: Settings,
     model: Model,
     *,
+    guard: Guard,
     until_caught_up: bool = False,
-    watchdog: Watchdog | None = None,
     tracing: Tracing | None = None,
 ) -> Worker:
     """A worker between two Kafka topics; it connects when it runs. Raises SettingsError.
 
-    `watchdog` is a started one, to be closed by the caller; without it the worker has one of its own.
+    `guard` must work for as long as the worker runs, so the caller starts the watchdog and ends it.
     """
-    config, counters, guard = kafka_config(settings), Counters(), (watchdog or _started_watchdog()).guard
+    config, counters = kafka_config(settings), Counters()
     source = KafkaSource(config, until_caught_up=until_caught_up)
     rivals = Rivals(config, source.member_id, source.member_ids)
-    sink = TransactionalSink(
-        config,
-        _encoder(settings, model.card),
-        group=source,
-        guard=guard,
-        counters=counters,
-    )
-    return _worker(settings, model, _Ends(source, sink, rivals), guard, counters, tracing or PassingOn())
+    sink = TransactionalSink(config, _encoder(settings, model.card), group=source, guard=guard, counters=counters)
+    recovery = _recovery(settings, source, sink, guard, rivals)
+    return _worker(settings, model, source, sink, recovery, guard, counters, tracing or PassingOn())
 
 
-def file_worker(settings: Settings, model: Model, source: LineSource, sink: LineSink) -> Worker:
-    """The same worker between two files."""
-    return _worker(settings, model, _Ends(source, sink), _started_watchdog().guard, Counters(), PassingOn())
-
-
-def _started_watchdog() -> Watchdog:
-    watchdog = Watchdog()
-    watchdog.start()
-    return watchdog
+def file_worker(settings: Settings, model: Model, source: LineSource, sink: LineSink, *, guard: Guard) -> Worker:
+    """The same worker between two files. Raises SettingsError."""
+    recovery = _recovery(settings, source, sink, guard)
+    return _worker(settings, model, source, sink, recovery, guard, Counters(), PassingOn())
 
 
 def _encoder(settings: Settings, card: ModelCard) -> Encoder:
@@ -120,28 +98,34 @@ def _encoder(settings: Settings, card: ModelCard) -> Encoder:
 def _worker(
     settings: Settings,
     model: Model,
-    ends: _Ends,
+    source: Source,
+    sink: Sink,
+    recovery: Recovery,
     guard: Guard,
     counters: Counters,
     tracing: Tracing,
 ) -> Worker:
     wakeup = Wakeup()
     rules = batch_rules(settings, model)
+    scheduler = (ArrivalScheduler if model.prepared.variant.packs else LengthBucketScheduler)(rules)
+    scheme = LabelScheme.from_labels(model.engine.labels)
     intake = Intake(
         decode=_decoder(settings),
         tokenizer=_tokenizer_pool(settings, model.tokenizer, wakeup),
         cutter=window_cutter(settings, model),
-        scheduler=(ArrivalScheduler if model.prepared.variant.packs else LengthBucketScheduler)(rules),
-        scheme=LabelScheme.from_labels(model.engine.labels),
+        scheduler=scheduler,
+        scheme=scheme,
         chars_per_call=settings.worker.chars_per_tokenizer_call,
     )
     dependencies = Dependencies(
-        source=ends.source,
-        sink=ends.sink,
+        source=source,
+        sink=sink,
         intake=intake,
+        scheduler=scheduler,
         engine=_engine_pool(model, wakeup),
         padded_tokens=model.engine.padded_tokens,
-        recovery=_recovery(settings, ends, guard),
+        scheme=scheme,
+        recovery=recovery,
         tracing=tracing,
         counters=counters,
         clock=time.monotonic,
@@ -160,7 +144,7 @@ def _decoder(settings: Settings) -> Callable[[bytes], Article]:
 
 def _engine_pool(model: Model, wakeup: Wakeup) -> WorkerPool[Batch, BatchResult]:
     engine, count = model.engine, model.concurrency
-    # As many waiting as running: while the loop is in a transaction, every thread has a batch to go on with.
+    # One waiting batch per thread: while the loop is in a transaction, every thread has a next batch.
     return WorkerPool(
         engine.run, threads=count, waiting=count, wake=wakeup.set, name="engine", begin=engine.open_thread
     )
@@ -177,9 +161,9 @@ def _tokenizer_pool(
     return WorkerPool(tokenize, threads=threads, waiting=threads, wake=wakeup.set, name="tokenizer")
 
 
-def _limits(settings: Settings, rules: BatchRules) -> Limits:
+def _limits(settings: Settings, rules: BatchRules) -> LoopLimits:
     worker, publish_interval_s = settings.worker, settings.worker.publish_interval_ms / 1000
-    return Limits(
+    return LoopLimits(
         max_in_flight=worker.max_in_flight_articles,
         max_in_flight_bytes=worker.max_in_flight_bytes,
         max_queued_tokens=worker.backlog_batches * rules.max_batch_tokens,
@@ -194,12 +178,12 @@ def _limits(settings: Settings, rules: BatchRules) -> Limits:
     )
 
 
-def _recovery(settings: Settings, ends: _Ends, guard: Guard) -> Recovery:
+def _recovery(settings: Settings, source: Source, sink: Sink, guard: Guard, rivals: Rivals | None = None) -> Recovery:
     limits = RecoveryLimits(
         timeout_s=settings.worker.recovery_timeout_s,
-        # The look for rivals, a new producer's metadata and init_transactions, and the committed offsets after it.
+        # Looking for rivals, a new producer's metadata and init_transactions, then the committed offsets.
         attempt_timeout_s=LOOK_S + 3 * settings.kafka.transaction_timeout_s + 6 * settings.kafka.request_timeout_s,
         max_in_a_row=settings.worker.max_recoveries_in_a_row,
         missing_topic_s=settings.kafka.request_timeout_s,
     )
-    return Recovery(ends.source, ends.sink, limits, clock=time.monotonic, guard=guard, rivals=ends.rivals)
+    return Recovery(source, sink, limits, clock=time.monotonic, guard=guard, rivals=rivals)

@@ -1,4 +1,4 @@
-"""Settings -> a model that is loaded and warm, and the rules of windows and batches that suit it."""
+"""Settings -> a loaded, warmed-up model, and the rules of its windows and batches."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from enricher.settings import BatchingSettings, Settings
 
 log = logging.getLogger(__name__)
 
-# Narrow where news windows are many; a window above the last edge goes into the last bucket.
+# Narrow where news has many windows; windows above the last edge go into the last bucket.
 DEFAULT_BUCKET_EDGES = (16, 24, *range(32, 128, 16), *range(128, 513, 32))
 _DEFAULT_RUN_OVERHEAD_TOKENS = 16  # measured on CPU: 10 to 15
 DEFAULT_BATCH_TOKENS: dict[Runtime, int] = {"cpu": 512, "openvino-fp32": 512, "openvino-bf16": 1024, "cuda": 8192}
-"""By what runs the model. Measured on CPUs without AMX; on GPUs the notes' projection, to be measured."""
+"""By runtime. Measured on CPUs without AMX; the value for GPUs is an estimate."""
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A model that is loaded and warm, with its tokenizer."""
+    """A loaded, warmed-up model with its tokenizer."""
 
     prepared: PreparedModel
     tokenizer: ArticleTokenizer
@@ -40,7 +40,7 @@ class Model:
 
     @property
     def card(self) -> ModelCard:
-        """Which model makes the records."""
+        """Identifies the model in records."""
         return self.engine.card
 
 
@@ -59,16 +59,16 @@ def load_model(settings: Settings) -> Model:
     model = Model(prepared, tokenizer, engine, advice, concurrency)
     engine.warm_up(window_lengths(settings, model), batch_tokens=batch_rules(settings, model).max_batch_tokens)
     log.info(
-        "model %s (%s) on %s, %d runs at once", engine.card.name, engine.card.precision, engine.provider, concurrency
+        "model %s (%s) on %s, concurrency %d", engine.card.name, engine.card.precision, engine.provider, concurrency
     )
     _freeze()
     return model
 
 
 def _freeze() -> None:
-    """Take everything that is there by now, which is here to stay, out of the garbage collector's sight.
+    """Exempt all present objects, which live as long as the process, from garbage collection.
 
-    Else each full collection walks all modules: 70 ms in which no thread runs Python, a twelfth of the loop's time
+    Otherwise each full collection visits all modules: it stops all threads for 70 ms, a twelfth of the loop's time
     (measured).
     """
     gc.collect()
@@ -76,17 +76,17 @@ def _freeze() -> None:
 
 
 def _advice(settings: Settings, prepared: PreparedModel, tokenizer: ArticleTokenizer) -> Advice:
-    """What suits the model, and on top of it what was tuned for such a machine as this."""
+    """The model's advice, overridden by what was tuned on a machine like this one."""
     advice = advice_for(prepared.checkpoint.folder, tokenizer.max_window_tokens)
     window_tokens = settings.batching.max_window_tokens or advice.max_window_tokens
-    # What was tuned here, in the cache, before what came with the model.
+    # Tuning in the cache, made here, comes before tuning that came with the model.
     folders = report_folders(prepared.checkpoint, settings.model.cache_dir)[::-1]
     tuning = tuning_for(prepared, window_tokens, folders)
     return advice.tuned(tuning) if tuning else advice
 
 
 def batch_rules(settings: Settings, model: Model) -> BatchRules:
-    """What a batch may be, for this model on its device."""
+    """The batch rules for this model on its device."""
     batching, advice = settings.batching, model.advice
     return BatchRules(
         bucket_edges=batching.bucket_edges or advice.bucket_edges or DEFAULT_BUCKET_EDGES,
@@ -99,7 +99,7 @@ def batch_rules(settings: Settings, model: Model) -> BatchRules:
 
 
 def _overhead_tokens(batching: BatchingSettings, advice: Advice) -> int:
-    known = (batching.run_overhead_tokens, advice.run_overhead_tokens)  # 0 is an answer too
+    known = (batching.run_overhead_tokens, advice.run_overhead_tokens)  # 0 is a valid value
     return next((tokens for tokens in known if tokens is not None), _DEFAULT_RUN_OVERHEAD_TOKENS)
 
 
@@ -111,6 +111,6 @@ def window_cutter(settings: Settings, model: Model) -> WindowCutter:
 
 
 def window_lengths(settings: Settings, model: Model) -> list[int]:
-    """The lengths that batches will have, about: the buckets' edges, up to the longest window."""
+    """Approximate lengths of batches: the bucket edges up to the longest window."""
     longest = window_cutter(settings, model).max_window_tokens
     return [*(edge for edge in batch_rules(settings, model).bucket_edges if edge < longest), longest]

@@ -1,7 +1,7 @@
-"""Bytes <-> records, as `schemas/` says: what an article may look like, and what is written for each outcome.
+"""Bytes <-> records, as `schemas/` specifies.
 
-Pure: no Kafka client, no files, no settings; the wall clock is an argument. Its modules: `articles` reads what came in,
-`enriched` writes what was found, `headers` says what stands beside both, `encoder` decides what becomes of a ticket.
+`articles` reads inputs, `enriched` writes records, `headers` makes the headers of outputs, `encoder` makes the message of a
+finished ticket. No Kafka client, no files, no settings; the wall clock is an argument.
 """
 
 from enricher.codec.articles import MAX_ID_CHARS, METADATA_FIELDS, decode_article

@@ -1,7 +1,7 @@
 """Reads articles: bytes -> `Article`, or `InvalidArticle` and nothing else (`schemas/article.v1.schema.json`).
 
-The rules of the contract live here, one function each. Nothing about tokens, models or Kafka belongs here, and no
-message may hold text of the article: messages reach logs and headers that more people read than the articles.
+The rules of the schema are here, one function each; nothing about tokens, models or Kafka. No message contains text of the
+article, because messages reach logs and headers that more people may read than the articles.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ MAX_ID_CHARS = 512
 """Long enough for any URL or hash in use as an id, short enough for a log line and an index key."""
 
 METADATA_FIELDS = ("language", "source", "url", "published_at")
-"""The article's own fields that its enriched record repeats."""
+"""The fields of an article that its enriched record repeats."""
 
 _REGISTRY_MAGIC = 0
 _REGISTRY_PREFIX_BYTES = 5
-"""Confluent's wire format: one zero byte and a schema id of 4 bytes, before the JSON."""
+"""Confluent's wire format: a zero byte and a schema id of 4 bytes before the JSON."""
 
-_SCHEMA_NOT_JSON = "value is not JSON behind the id of a schema: Avro and Protobuf are not read"
+_SCHEMA_NOT_JSON = "value has a schema id but is not JSON: Avro and Protobuf are not supported"
 _AVRO_FILE = b"Obj\x01"
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -34,13 +34,11 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 def decode_article(value: bytes, *, max_article_chars: int, max_value_bytes: int = sys.maxsize) -> Article:
     """Read one article; title and body together may have `max_article_chars` Unicode code points.
 
-    A value above `max_value_bytes` is not looked at: nested arrays take 0.15 s and 50 MB of memory for each megabyte.
+    A value above `max_value_bytes` is not parsed: nested arrays take 0.15 s and 50 MB of memory per megabyte. A schema id
+    prefix of Confluent and a UTF-8 byte order mark (RFC 8259, section 8.1) are skipped. The last of duplicate keys counts.
+    NaN, infinite numbers, lone surrogates and more than 1024 levels are not JSON, in any field.
 
-    Tolerates Confluent's schema id prefix and a UTF-8 byte order mark (RFC 8259, section 8.1, lets a reader skip it).
-    Of a key that stands twice, the last counts. NaN, infinite numbers, lone surrogates and more than 1024 levels are
-    not JSON to us, in whatever field.
-
-    Raises `InvalidArticle`, and only that. Its message names the rule and the field, never the content.
+    Raises only InvalidArticle; its message names the rule and the field, never the content.
     """
     if len(value) > max_value_bytes:
         raise InvalidArticle(f"value has {len(value)} bytes, at most {max_value_bytes} are allowed")
@@ -57,7 +55,7 @@ def decode_article(value: bytes, *, max_article_chars: int, max_value_bytes: int
 
 
 def _json_part(value: bytes) -> bytes:
-    """Leave out what may stand before the JSON. JSON itself never begins with a zero byte."""
+    """The value without its prefixes. JSON never begins with a zero byte."""
     if value and value[0] == _REGISTRY_MAGIC:
         value = value[_REGISTRY_PREFIX_BYTES:]
     return value.removeprefix(_BYTE_ORDER_MARK)
@@ -76,7 +74,7 @@ def _document(value: bytes, *, registered: bool) -> dict[str, Any]:
 
 
 def _not_json(value: bytes, error: orjson.JSONDecodeError) -> str:
-    """What it is instead, as far as its bytes tell: the parser's own word for another encoding leads nowhere."""
+    """Why the value is not JSON, as far as its bytes tell; the parser's message for other encodings is misleading."""
     if value.startswith(_AVRO_FILE):
         return "value is not JSON but an Avro file"
     try:
@@ -84,7 +82,7 @@ def _not_json(value: bytes, error: orjson.JSONDecodeError) -> str:
     except UnicodeDecodeError as undecodable:
         at = f"byte {undecodable.start}"
         return f"value is not UTF-8, as JSON is ({at}): another encoding, such as Latin-1, or a binary format, such as Avro"
-    # orjson's reasons are fixed texts; the error itself holds the whole document, so it is left behind here.
+    # orjson's messages are fixed texts; the error itself contains the document, so it is not chained.
     return f"value is not valid JSON: {error.msg} (character {error.pos})"
 
 
@@ -95,7 +93,7 @@ def _required(document: dict[str, Any], name: str) -> str:
 
 
 def _optional(document: dict[str, Any], name: str) -> str | None:
-    """Null counts as absent: many serializers write every field they know."""
+    """Null counts as absent: many serialisers write every field."""
     value = document.get(name)
     return None if value is None else _string(name, value)
 
@@ -122,10 +120,9 @@ def _check_texts(article: Article, max_article_chars: int) -> None:
 
 
 def _has_text(text: str) -> bool:
-    """Whether anything is left beside Unicode categories Z* (separators) and C* (control, format, unassigned).
+    """Whether the text has a character outside the Unicode categories Z* (separators) and C* (control, unassigned).
 
-    Tokenizers of the BERT family drop the same two groups, so such an article has no token either. It stops at the
-    first visible character, nearly always a letter or a digit at the very beginning; `lstrip` takes long runs of white
-    space at the speed of C.
+    Tokenizers of the BERT family drop the same categories, so such an article has no tokens. Fast: nearly every text begins
+    with a letter or a digit, and `lstrip` skips long runs of white space in C.
     """
     return text[:1].isalnum() or any(category(character)[0] not in "ZC" for character in text.lstrip())

@@ -1,8 +1,8 @@
-"""Decides what is written for a finished ticket: an enriched record, a tombstone, or a dead letter that fits its topic.
+"""Makes the message of a finished ticket: an enriched record, a tombstone, or a dead letter that fits its topic.
 
-The broker refuses a message that is too large, and with it the whole transaction; so sizes are checked here, before
-the client sees it. Where the topic's limit is not known, a refused letter comes back and takes a smaller form. Only
-sizes and forms: topics, partitions and transactions are the sink's.
+The broker refuses a message that is too large, and with it the whole transaction, so sizes are checked before producing. If
+the topic's limit is unknown, a refused letter is written again in a smaller form. Topics, partitions and transactions
+belong to the sink.
 """
 
 from __future__ import annotations
@@ -30,20 +30,21 @@ if TYPE_CHECKING:
 OutgoingHeaders = list[tuple[str, bytes | None]]
 
 MIN_MESSAGE_BYTES = 4096
-"""A dead letter without key, value and headers of its own always fits into this: our headers are bounded."""
+"""A dead letter without the input's key, value and headers always fits: our headers are bounded."""
 
 _OVERHEAD_BYTES = 512
-"""For what stands around our bytes: 61 of the batch, at most 36 of the record (Kafka's record format, version 2)."""
+"""Upper bound of Kafka's framing: 61 bytes of the batch, at most 36 of the record (record format version 2)."""
 
 _HEADER_OVERHEAD_BYTES = 10
-"""Two lengths as varints of at most 5 bytes each, for every header."""
+"""Per header: two varints of at most 5 bytes each."""
 
 
 @hot_record(eq=False)
 class Outgoing:
     """One message to write.
 
-    `letter` says why, for dead letters: the ticket's own, or that its record was too large; its form is what was written.
+    `letter` is set for dead letters: the ticket's outcome, or what replaces an enriched record that is too large. Its form
+    is the one that was written.
     """
 
     kind: Literal["record", "tombstone", "dead_letter"]
@@ -55,24 +56,23 @@ class Outgoing:
 
     @property
     def size_bytes(self) -> int:
-        """What the message takes in its topic, rounded up: compare with the topic's `max.message.bytes`."""
+        """Upper bound of its size in the topic, to compare with the topic's `max.message.bytes`."""
         return len(self.key or b"") + len(self.value or b"") + _size_bytes(self.headers) + _OVERHEAD_BYTES
 
 
 @dataclass(frozen=True, slots=True)
 class SizeLimits:
-    """The bytes of the largest message that is written to each of the two topics."""
+    """The size of the largest message that is written to each of the two topics."""
 
     record_bytes: int
     dead_letter_bytes: int
 
 
 class Encoder:
-    """Turns finished tickets into messages that their topics take.
+    """Turns finished tickets into messages that their topics accept.
 
-    `max_record_bytes` and `max_dead_letter_bytes` are what the settings allow; `limit_to` says what the topics take.
-    `clock` gives seconds since the epoch and is asked for dead letters only. Raises `SettingsError` where a setting is
-    below `MIN_MESSAGE_BYTES`.
+    `max_record_bytes` and `max_dead_letter_bytes` come from the settings; `limit_to` adds the limits of the topics. `clock`
+    gives seconds since the epoch, for dead letters. Raises SettingsError if a setting is below `MIN_MESSAGE_BYTES`.
     """
 
     def __init__(
@@ -91,10 +91,10 @@ class Encoder:
         self._allowed = SizeLimits(max_record_bytes, max_dead_letter_bytes)
         self._clock = clock
         self.limits = self._allowed
-        """In force now: the smaller of setting and topic."""
+        """The present limits: the smaller of setting and topic."""
 
     def limit_to(self, *, record_bytes: int | None, dead_letter_bytes: int | None) -> None:
-        """Take the topics' own `max.message.bytes` into account from now on; None where it is not known."""
+        """Respect the topics' `max.message.bytes` from now on; None if unknown."""
         allowed = self._allowed
         self.limits = SizeLimits(
             min(allowed.record_bytes, record_bytes or allowed.record_bytes),
@@ -102,7 +102,7 @@ class Encoder:
         )
 
     def outgoing(self, ticket: Ticket) -> Outgoing:
-        """Make the message of a finished `ticket`. Never raises for what an article holds."""
+        """The message of a finished ticket. Never raises because of an article's content."""
         outcome = ticket.outcome
         assert outcome is not None, "only finished tickets are written"
         if isinstance(outcome, DeadLetter):
@@ -114,7 +114,7 @@ class Encoder:
         return message
 
     def _too_large(self, size_bytes: int) -> DeadLetter:
-        """Names the limit that is the smaller one: the setting, or what the topic takes."""
+        """The dead letter that replaces a record; it names the smaller limit, of the setting or of the topic."""
         limit_bytes = self.limits.record_bytes
         whose = (
             "max.message.bytes of its topic"
@@ -132,9 +132,9 @@ class Encoder:
         return Outgoing("record", raw.key, value, [*record_headers(raw, tombstone=False), *ticket.trace], ticket)
 
     def _dead_letter(self, ticket: Ticket, letter: DeadLetter) -> Outgoing:
-        """Keep as much of the input as the topic takes, and no more than the letter's form says.
+        """Keep as much of the input as the topic accepts and the letter's form allows.
 
-        A topic may take less than a bare letter needs: it is written all the same, and the broker decides.
+        If even the bare letter exceeds the topic's limit, it is written all the same and the broker decides.
         """
         forms = ((kept, _form_of(kept.raw)) for kept in _less_and_less(ticket.raw))
         for kept, form in forms:
@@ -158,7 +158,7 @@ class Encoder:
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """What of an input goes into its dead letter, and the sizes of what does not."""
+    """The part of an input that goes into its dead letter, and the sizes of the omitted parts."""
 
     raw: RawRecord
     value_omitted_bytes: int | None = None
@@ -167,9 +167,9 @@ class _Kept:
 
 
 def _less_and_less(raw: RawRecord) -> Iterator[_Kept]:
-    """All of the input, then without its value, then without its headers, at last without its key.
+    """The whole input, then without its value, then without its headers, finally without its key.
 
-    The value goes first because it is nearly always what is large, and topic, partition and offset find it again.
+    The value is omitted first: it is nearly always the large part, and the input can be found by topic, partition, offset.
     """
     omitted = raw.omitted_headers
     kept = _Kept(raw, headers_omitted_bytes=None if omitted is None else omitted.size_bytes)
@@ -185,7 +185,7 @@ def _less_and_less(raw: RawRecord) -> Iterator[_Kept]:
 
 
 def _form_of(raw: RawRecord) -> LetterForm:
-    """The form of a letter that gives back this: what it does not have counts as left out."""
+    """The form of a letter with this content; parts that the input does not have count as omitted."""
     if raw.value is not None:
         return LetterForm.WHOLE
     if raw.headers:

@@ -1,6 +1,6 @@
 """Writes enriched records: `EnrichedRecord` -> bytes (`schemas/enriched-record.v1.schema.json`).
 
-Only the value: keys and headers are in `headers`, and what to do with a record that is too large is in `encoder`.
+Only the value: `headers` makes the headers, and `encoder` handles records that are too large.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ SCHEMA_VERSION = 1
 
 @hot_record(eq=False)
 class WrittenEntities(Sequence[Entity]):
-    """Entities as the JSON that they are in their record; whoever asks for one has it read back.
+    """Entities as the JSON of their record; parsed again when accessed.
 
-    Finished records wait for their transaction. As bytes they take less memory meanwhile, and the garbage collector, for
-    which the whole worker stands still, has one object to visit and not hundreds.
+    While finished records wait for their transaction, bytes take less memory, and the garbage collector, which stops all
+    threads, visits one object instead of hundreds.
     """
 
     json: bytes
@@ -44,12 +44,12 @@ class WrittenEntities(Sequence[Entity]):
 
 
 def write_entities(article: Article, entities: Sequence[Entity]) -> WrittenEntities:
-    """Write the entities of `article`, best while they are at hand: later they are out of the processor's caches."""
+    """Serialise the entities of `article`; cheapest right after decoding, while they are in the processor's caches."""
     return WrittenEntities(orjson.dumps(_checked(article, entities)), len(entities))
 
 
 def encode_record(record: EnrichedRecord, card: ModelCard) -> bytes:
-    """One compact JSON object in UTF-8. The same record always gives the same bytes."""
+    """The record as one compact JSON object in UTF-8. Deterministic."""
     article, coverage = record.article, record.coverage
     return orjson.dumps(
         {
@@ -68,11 +68,11 @@ def _written(article: Article, entities: Sequence[Entity]) -> orjson.Fragment | 
 
 
 def _checked(article: Article, entities: Sequence[Entity]) -> Sequence[Entity]:
-    """The same entities, after a look at each. Every one passes here once, on its way to JSON."""
+    """Check each entity and return them all. Every entity passes here once before it is serialised."""
     texts = {"title": article.title, "body": article.body}
     for entity in entities:
         start, end, text = entity["start"], entity["end"], entity["text"]
         assert 0 <= start < end, "an entity has at least one character"
         assert texts[entity["field"]][start:end] == text, "offsets count in the original text of their field"
-        assert 0.0 <= entity["score"] <= 1.0, "a score is a probability (NaN never gets here)"
+        assert 0.0 <= entity["score"] <= 1.0, "a score is a probability, never NaN"
     return entities

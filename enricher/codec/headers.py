@@ -1,8 +1,7 @@
-"""The headers beside each output: where it came from, its record id, and why a dead letter died.
+"""The headers of outputs: the position of the input, the record id, and the reason of a dead letter.
 
-Names and forms are a contract (`schemas/*-headers.*.schema.json`): headers of a record have version 2 where the id of the
-input topic is known, else version 1. All values that we add are UTF-8 text, so that any console can read them. What is too
-large for a topic is decided in `encoder`, not here.
+Names and values are a contract (`schemas/*-headers.*.schema.json`). Record headers have version 2 if the id of the input
+topic is known, else version 1. All values that we add are UTF-8 text, which any console can show. `encoder` checks sizes.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ if TYPE_CHECKING:
     from enricher.records import DeadLetter, Partition, RawRecord
 
 RECORD_NAMESPACE = UUID("039dac1f-0581-5e81-9377-388d5ac680c4")
-"""Never changes: uuid5(NAMESPACE_URL, "urn:enricher:record"). With another one, every repeat would look new."""
+"""uuid5(NAMESPACE_URL, "urn:enricher:record"). Must never change, or repeated records would get new ids."""
 
 MAX_REASON_BYTES = 1024
-"""Bound of `enricher.dlq.error.type` and `.error.message`: a dead letter is little more than its input."""
+"""Bound of `enricher.dlq.error.type` and `.error.message`, so that a dead letter is little larger than its input."""
 
 _RECORD = "enricher"
 _DEAD_LETTER = "enricher.dlq"
@@ -33,16 +32,15 @@ _JSON = ("content-type", b"application/json")
 
 
 def record_id(partition: Partition, offset: int, topic_id: str | None = None) -> str:
-    """Return uuid5 over "topic/topic-id/partition/offset" (RFC 9562, section 5.5): one input record, one id, at every read.
+    """uuid5 over "topic/topic-id/partition/offset" (RFC 9562, section 5.5): the same input record always has the same id.
 
-    Where no topic id is known it is made over "topic/partition/offset": the records of a topic that is deleted and
-    created again then have the ids of the old ones.
+    Without a topic id it is over "topic/partition/offset": if the topic is deleted and created again, ids repeat.
     """
     return _record_id(_shared(partition, topic_id).name, b"%d" % offset)
 
 
 def record_headers(raw: RawRecord, *, tombstone: bool) -> list[tuple[str, bytes]]:
-    """Headers of the enriched record made from `raw`; a tombstone has no content, hence no content type."""
+    """Headers of the enriched record of `raw`; a tombstone has no content type."""
     place, name, version = _shared(raw.partition, raw.topic_id)
     offset = b"%d" % raw.offset
     headers = [*place, (_RECORD_OFFSET, offset), (_RECORD_ID, _record_id(name, offset).encode()), version]
@@ -54,9 +52,9 @@ def record_headers(raw: RawRecord, *, tombstone: bool) -> list[tuple[str, bytes]
 def dead_letter_headers(
     raw: RawRecord, letter: DeadLetter, *, version: str, time_s: float, omitted_bytes: int | None
 ) -> list[tuple[str, bytes | None]]:
-    """Put ours after the input's own, which stay as they came (order, doubles, None): the last one of a name counts.
+    """The input's headers, unchanged (order, duplicates, None), followed by ours: the last one of a name counts.
 
-    `version` is that of this worker, `time_s` seconds since the epoch, `omitted_bytes` the size of a value left out.
+    `version` is this worker's, `time_s` seconds since the epoch, `omitted_bytes` the size of an omitted value.
     """
     omitted = [] if omitted_bytes is None else [omitted_header("value", omitted_bytes)]
     if raw.unreadable is not None:
@@ -76,17 +74,17 @@ def dead_letter_headers(
 
 
 def omitted_header(part: Literal["value", "headers", "key"], size_bytes: int) -> tuple[str, bytes]:
-    """Say which part of a dead letter did not fit, and how large it was."""
+    """The header for an omitted part of a dead letter, with the part's size."""
     return (f"{_DEAD_LETTER}.{part}.omitted_bytes", b"%d" % size_bytes)
 
 
 def clipped(text: str, max_bytes: int = MAX_REASON_BYTES) -> bytes:
-    """At most `max_bytes` of UTF-8, cut between characters; what UTF-8 cannot say (lone surrogates) becomes "?"."""
+    """At most `max_bytes` of UTF-8, cut between characters; lone surrogates become "?"."""
     return text.encode("utf-8", "replace")[:max_bytes].decode("utf-8", "ignore").encode()
 
 
 class _Shared(NamedTuple):
-    """What all records of a partition share: headers of their place, the beginning of their ids' texts, the version."""
+    """Shared by all records of a partition: position headers, the hash of the id's beginning, the version header."""
 
     place: tuple[tuple[str, bytes], ...]
     name: _Hash
@@ -111,7 +109,7 @@ def _place_headers(prefix: str, partition: Partition, topic_id: str | None) -> t
 
 
 def _record_id(beginning: _Hash, offset: bytes) -> str:
-    # What the standard library's uuid5 gives, five times as fast: version 5 and variant 10 in the place of six bits.
+    # Equal to the standard library's uuid5 (version 5, variant 10), five times as fast.
     name = beginning.copy()
     name.update(offset)
     sha = name.hexdigest()

@@ -1,4 +1,4 @@
-"""`enricher enrich FILE`: the same pipeline without Kafka, JSON lines in, JSON lines out."""
+"""`enricher enrich FILE`: the same worker without Kafka, from JSON lines to JSON lines."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from enricher.commands.progress import describe, progress_lines, repeated
 from enricher.commands.signals import interrupted, stopped_by_signals
 from enricher.errors import FatalError, NotEnriched, SettingsError
 from enricher.files import STDIN, LineSink, LineSource, partial_name, whole_file
+from enricher.runtime.watchdog import Watchdog
 from enricher.settings import load_settings
 from enricher.stats.counters import Counters
 from enricher.worker.loop import Worker
@@ -26,34 +27,32 @@ log = logging.getLogger(__name__)
 
 
 def enrich(
-    file: Annotated[
-        Path, typer.Argument(help="JSON lines, one article each; `-` for standard input, gzip is unpacked.")
-    ],
+    file: Annotated[Path, typer.Argument(help="JSON lines, one article each, plain or gzip; `-` is standard input.")],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Where records go. Default: standard output.")
+        Path | None, typer.Option("--output", "-o", help="File for the enriched records. Default: standard output.")
     ] = None,
     dead_letters: Annotated[
         Path | None,
         typer.Option(
-            help="Where lines that cannot be enriched go, with their reasons. Default: standard error, the reasons alone."
+            help="File for the lines that cannot be enriched, with reasons. Default: only the reasons, on standard error."
         ),
     ] = None,
     *,
     strict: Annotated[
         bool,
-        typer.Option("--strict", help="Exit with 10 if any line could not be enriched, and not only if all could not."),
+        typer.Option("--strict", help="Exit with 10 if any line could not be enriched, not only if all could not."),
     ] = False,
 ) -> None:
     """Enrich a file of articles without Kafka: for a first try, and for debugging one article.
 
-    --output and --dead-letters take their names when they are whole; until then, and after Ctrl-C or an error, what there
-    is of them is in FILE.partial. Exit codes: 0 if the whole input was read, 10 if none of its lines could be enriched
-    (with --strict: if one could not), 130 after Ctrl-C, 143 after SIGTERM.
+    The files of --output and --dead-letters get their names once they are complete; until then, and after Ctrl-C or an
+    error, the part written so far is in FILE.partial. Exit codes: 0 if the whole input was read, 10 if none of its lines
+    could be enriched (with --strict: if any could not), 130 after Ctrl-C, 143 after SIGTERM.
     """
     settings = load_settings()
     _require_different(file, output, dead_letters)
     _require_readable(file)
-    with stopped_by_signals(interrupted) as signals, ExitStack() as files:
+    with stopped_by_signals(interrupted) as signals, ExitStack() as files, Watchdog() as watchdog:
         records = _opened(files, output, sys.stdout.buffer)
         letters = _opened(files, dead_letters, sys.stderr.buffer)
         model = load_model(settings)
@@ -61,7 +60,7 @@ def enrich(
         sink = LineSink(
             records, letters, card=model.card, committed=source.note_committed, keep_lines=dead_letters is not None
         )
-        worker = file_worker(settings, model, source, sink)
+        worker = file_worker(settings, model, source, sink, guard=watchdog.guard)
         signals.stop(worker)
         with _progress(worker, source):
             worker.run()
@@ -77,7 +76,7 @@ def _require_enriched(counters: Counters, *, strict: bool) -> None:
 
 
 def _require_readable(file: Path) -> None:
-    """Now, and not when the model is loaded. A pipe is opened once only, by who reads it."""
+    """Fail before the model is loaded. A pipe is not tried: it can be opened only once."""
     if file == STDIN or file.is_fifo():
         return
     try:
@@ -87,11 +86,11 @@ def _require_readable(file: Path) -> None:
 
 
 def _require_different(file: Path, *outputs: Path | None) -> None:
-    """To open a file to write empties it. Devices may stand there twice: `/dev/null`."""
+    """Opening a file for writing empties it. Devices such as `/dev/null` may be named twice."""
     named = [path for path in outputs if _is_file(path)]
     files = [path.resolve() for path in (file, *named) if _is_file(path)] + [partial_name(path) for path in named]
     if len(set(files)) < len(files):
-        message = "the input, --output and --dead-letters must be different files, and none the FILE.partial of another"
+        message = "the input, --output and --dead-letters must be different files, and none another's FILE.partial"
         raise SettingsError(message)
 
 
@@ -107,7 +106,7 @@ def _opened(files: ExitStack, path: Path | None, default: BinaryIO) -> BinaryIO:
 
 @contextmanager
 def _progress(worker: Worker, source: LineSource) -> Iterator[None]:
-    """A bar on a terminal, a line now and then elsewhere; the counts at the end."""
+    """A progress bar on a terminal, log lines elsewhere; the counts at the end."""
     console = Console(stderr=True)
     with _bar(console, worker, source) if console.is_terminal else progress_lines(worker.counters, every_s=5.0):
         yield

@@ -33,12 +33,8 @@ _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 def lag(
     *,
-    input_topic: Annotated[
-        str | None, typer.Option("--input", help="Input topic. Default: the one in the settings.")
-    ] = None,
-    group: Annotated[
-        str | None, typer.Option("--group", help="Consumer group. Default: the one in the settings.")
-    ] = None,
+    input_topic: Annotated[str | None, typer.Option("--input", help="Input topic. Default: from settings.")] = None,
+    group: Annotated[str | None, typer.Option("--group", help="Consumer group. Default: from settings.")] = None,
     max_age_s: Annotated[
         float | None,
         typer.Option(

@@ -1,4 +1,4 @@
-"""What a command that runs a worker tells people: the counts in a line, at the end and now and then."""
+"""Progress of a command that runs a worker: a line in the log at intervals, and a summary at the end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ log = logging.getLogger("enricher.commands.run")
 
 
 def describe(counters: Counters) -> str:
-    """The counts in a line for people."""
+    """The counts in one line."""
     seconds = counters.working_s
     return (
         f"{counters.published} published ({counters.records} enriched, {counters.dead_letters.total()} dead letters, "
@@ -26,7 +26,7 @@ def describe(counters: Counters) -> str:
 
 @contextmanager
 def progress_lines(counters: Counters, every_s: float) -> Iterator[None]:
-    """A line of progress now and then."""
+    """Log a line of progress every `every_s` seconds while the body runs."""
     before, before_s = counters.published, time.monotonic()
 
     def report() -> None:
@@ -44,7 +44,7 @@ def progress_lines(counters: Counters, every_s: float) -> Iterator[None]:
 
 @contextmanager
 def repeated(report: Callable[[], object], every_s: float) -> Iterator[None]:
-    """Call `report` every so often while the body runs, on a thread of its own: it only reads counts."""
+    """Call `report` every `every_s` seconds on another thread while the body runs."""
     over = threading.Event()
 
     def keep_reporting() -> None:

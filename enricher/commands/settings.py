@@ -55,12 +55,12 @@ _PAGE_HEAD = f"""\
 Every setting is an environment variable `ENRICHER_GROUP__NAME`, or `name` in the table `[group]` of a TOML file:
 `{DEFAULT_CONFIG_FILE}` in the working folder, or the file that `{CONFIG_VARIABLE}` names. From weakest to strongest:
 defaults, the TOML file, a `.env` file in the working folder, environment variables. Unknown names are refused.
-`enricher settings` shows the values that are in force; `enricher doctor` tries them out. Every command logs the files
-that it takes settings from: a `.env` in a working folder that others may write to says which brokers are asked.
+`enricher settings` shows the values in force; `enricher doctor` tests them. Every command logs the files that it reads
+settings from, because a `.env` in a working folder that others can write to decides which brokers are used.
 
 | variable | type | default | what it is for |
 |---|---|---|---|
-| `{CONFIG_VARIABLE}` | path | `{DEFAULT_CONFIG_FILE}`, where it is there | {CONFIG_REASON} |
+| `{CONFIG_VARIABLE}` | path | `{DEFAULT_CONFIG_FILE}`, if it exists | {CONFIG_REASON} |
 """
 
 

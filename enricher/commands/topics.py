@@ -21,15 +21,14 @@ DEFAULT_PARTITIONS = 8
 MAX_DEFAULT_REPLICAS = 3
 
 _LARGE_MESSAGE_BYTES = 16 * 2**20
-"""For inputs and dead letters: news articles with all their markup stay far below."""
+"""max.message.bytes of inputs and dead letters; news articles with all their markup stay far below it."""
 
 _KAFKA_MESSAGE_BYTES = 1_048_588
-"""Kafka's own default of max.message.bytes; below it, the client's usual batches of 1 MB would be refused."""
-
+"""Kafka's default of max.message.bytes; with less, the client's default batches of 1 MB would be refused."""
 
 UNPACKED = {"compression.type": "uncompressed"}
-"""Of the input topic: then `max.message.bytes` bounds what a worker holds in memory. With Kafka's default, `producer`, it
-bounds packed bytes only, and 3 KB of zstd are 100 MB to the worker. Publishers may compress all the same."""
+"""A setting of the input topic, so that `max.message.bytes` bounds what a worker holds in memory. With Kafka's default,
+`producer`, it bounds compressed bytes, and 3 KB of zstd may be 100 MB to a worker. Publishers may still compress."""
 
 
 def topics_create(
@@ -39,7 +38,7 @@ def topics_create(
         typer.Option(
             min=1,
             show_default=False,
-            help=f"Partitions of each topic: workers share them. Default: as the input topic, else {DEFAULT_PARTITIONS}.",
+            help=f"Partitions of each topic, for workers to share. Default: as the input topic, else {DEFAULT_PARTITIONS}.",
         ),
     ] = None,
     replication_factor: Annotated[
@@ -47,11 +46,11 @@ def topics_create(
         typer.Option(
             min=1,
             show_default=False,
-            help=f"Copies of each partition. Default: one per broker, {MAX_DEFAULT_REPLICAS} at most.",
+            help=f"Replicas of each partition. Default: one per broker, at most {MAX_DEFAULT_REPLICAS}.",
         ),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be created, and ask the broker whether it would do it.")
+        bool, typer.Option("--dry-run", help="Show what would be created, and let the broker validate it.")
     ] = False,
 ) -> None:
     """Create the input, output and dead-letter topics. Existing ones are left alone; differences are shown."""
@@ -71,7 +70,7 @@ def topics_create(
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What the worker's settings ask for. Sizes are `max.message.bytes` at least."""
+    """What the worker's settings require. `max.message.bytes` must be at least these sizes."""
 
     input: str
     output: str
@@ -80,7 +79,7 @@ class Wanted:
     max_dead_letter_bytes: int
 
     def message_bytes(self) -> Mapping[str, int]:
-        """`max.message.bytes` of each topic, in the order of the way of an article."""
+        """`max.message.bytes` of each topic, in the order of the data flow."""
         return {
             self.input: _LARGE_MESSAGE_BYTES,
             self.output: max(_KAFKA_MESSAGE_BYTES, self.max_record_bytes),
@@ -90,7 +89,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What becomes of one topic: `plan` to create it, or `existing`, and in what it `differs` from what was wanted."""
+    """One topic: `plan` to create it, or the `existing` topic and how it `differs` from the plan."""
 
     name: str
     plan: TopicPlan | None = None
@@ -106,10 +105,10 @@ def plan_topics(
     partitions: int | None,
     replicas: int | None,
 ) -> list[Step]:
-    """One step per topic. What exists is left alone.
+    """One step per topic; existing topics are left alone.
 
-    All get the same number of partitions, because only then the order per key is kept: `partitions`, or as many as the
-    input topic has, or 8. `replicas`: None means as many as there are brokers, three at most.
+    All topics get the same number of partitions, because the order per key depends on it: `partitions`, or as many as the
+    input topic has, or 8. Without `replicas`, each partition has one replica per broker, at most three.
     """
     present = existing[wanted.input]
     count = partitions or (present.partitions if present else DEFAULT_PARTITIONS)
@@ -133,7 +132,7 @@ def _wanted(settings: Settings) -> Wanted:
 def _plan(name: str, partitions: int, replicas: int, message_bytes: int, own: Mapping[str, str]) -> TopicPlan:
     settings = {"max.message.bytes": str(message_bytes), **own}
     if replicas >= 3:
-        settings["min.insync.replicas"] = "2"  # one broker may stop, and no acknowledged record hangs on a single one
+        settings["min.insync.replicas"] = "2"  # one broker may stop, and two have each acknowledged record
     return TopicPlan(name, partitions, replicas, settings)
 
 
@@ -149,13 +148,13 @@ def _step(name: str, existing: TopicView | None, plan: TopicPlan) -> Step:
 
 
 def _show(steps: Sequence[Step], *, dry_run: bool) -> None:
-    table = Table("topic", "what", "partitions", "replicas", "settings")
+    table = Table("topic", "result", "partitions", "replicas", "settings")
     for step in steps:
         table.add_row(*_row(step, dry_run=dry_run))
     console = data_console()
     console.print(table)
     if any(step.plan for step in steps):
-        console.print("Retention is left to the broker's default: how long a record is kept is yours to decide.")
+        console.print("Retention is the broker's default: how long records are kept is your decision.")
 
 
 def _row(step: Step, *, dry_run: bool) -> tuple[str, ...]:

@@ -23,30 +23,31 @@ from enricher.commands.console import Ticker, data_console, remark_console, writ
 from enricher.errors import InvalidArticle
 from enricher.files import LineSink, LineSource
 from enricher.kafka.client import KafkaConfig
+from enricher.runtime.watchdog import Watchdog
 from enricher.settings import Settings, load_settings
 from enricher.verify import EARLIER, Check, Recompute, Report, VerifyOptions
 from enricher.verify import verify as run_verification
 
 BROKEN = 8
-"""The exit code where a check failed."""
+"""The exit code if a check failed."""
 
-_SWEEP_S = 10.0  # how often a broker looks for transactions that are over time, by default
+_SWEEP_S = 10.0  # Kafka's default interval at which a broker aborts transactions that have timed out
 _STYLES = {"ok": "green", "failed": "bold red", "unknown": "yellow"}
 _WORDS = {"ok": "ok", "failed": "FAILED", "unknown": "unknown"}
 
 
 def verify(
     *,
-    input_topic: Annotated[str | None, typer.Option("--input", help="Input topic. Default: the settings'.")] = None,
-    output_topic: Annotated[str | None, typer.Option("--output", help="Output topic. Default: the settings'.")] = None,
+    input_topic: Annotated[str | None, typer.Option("--input", help="Input topic. Default: from settings.")] = None,
+    output_topic: Annotated[str | None, typer.Option("--output", help="Output topic. Default: from settings.")] = None,
     dead_letters: Annotated[
-        str | None, typer.Option("--dead-letters", help="Dead-letter topic. Default: the settings'.")
+        str | None, typer.Option("--dead-letters", help="Dead-letter topic. Default: from settings.")
     ] = None,
-    group: Annotated[str | None, typer.Option("--group", help="Consumer group. Default: the settings'.")] = None,
+    group: Annotated[str | None, typer.Option("--group", help="Consumer group. Default: from settings.")] = None,
     wait_s: Annotated[
         float | None,
         typer.Option(
-            "--wait", min=0, max=604_800, metavar="SECONDS", help="Let the group catch up first, for at most so long."
+            "--wait", min=0, max=604_800, metavar="SECONDS", help="Let the group catch up first, at most this long."
         ),
     ] = None,
     watch_s: Annotated[
@@ -56,10 +57,9 @@ def verify(
         ),
     ] = 0.0,
     recompute: Annotated[
-        int,
-        typer.Option("--recompute", min=0, metavar="N", help="Enrich the inputs of N records again, and compare."),
+        int, typer.Option("--recompute", min=0, metavar="N", help="Enrich the inputs of N records again and compare.")
     ] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Check that every committed input is exactly once in the output or the dead letters. Only reads.
 
@@ -100,19 +100,14 @@ def _verified(config: KafkaConfig, options: VerifyOptions, clock: Callable[[], f
     with Ticker(remark_console()) as ticker:
 
         def progress(doing: str, done: int, total: int) -> None:
-            ticker.tick(lambda: progress_text(doing, done, total, clock() - start_s))
+            ticker.tick(lambda: f"{doing}: {done:,} of {total:,} ({clock() - start_s:.0f} s)")
 
         return run_verification(config, options, progress)
 
 
-def progress_text(doing: str, done: int, total: int, elapsed_s: float) -> str:
-    """How far one step is, and how long all of them have taken."""
-    return f"{doing}: {done:,} of {total:,} ({elapsed_s:.0f} s)"
-
-
 def show(report: Report, config: KafkaConfig, console: Console) -> None:
     """Print a report."""
-    table = Table("", "check", "checked", "failed", "what holds, or where it does not")
+    table = Table("", "check", "checked", "failed", "what is checked, or where it fails")
     for check in report.checks:
         state = f"[{_STYLES[check.state]}]{_WORDS[check.state]}[/]"
         table.add_row(
@@ -122,34 +117,34 @@ def show(report: Report, config: KafkaConfig, console: Console) -> None:
     counted = ", ".join(f"{count:,} {name}" for name, count in report.facts.items() if count and name != EARLIER)
     console.print(f"counted: {escape(counted) or 'nothing'}", soft_wrap=True)
     if earlier := report.facts.get(EARLIER):
-        console.print(f"{earlier:,} outputs belong to an earlier topic of this name: they are not judged")
-    console.print(f"{_verdict(report)}: {escape(_names(config))}", soft_wrap=True)
+        console.print(f"{earlier:,} outputs belong to an earlier topic of this name: they are not checked")
+    topics = f"{config.input_topic} -> {config.output_topic}, {config.dead_letter_topic}; group {config.group_id}"
+    console.print(f"{_verdict(report)}: {escape(topics)}", soft_wrap=True)
 
 
 def _text(check: Check) -> str:
     if check.state == "ok":
         return escape(check.holds)
     if check.state == "unknown":
-        return escape(f"cannot be told: {check.doubt}")
+        return escape(f"unknown: {check.doubt}")
     more = check.failed - len(check.examples)
     places = ", ".join(map(str, check.examples)) + (f" and {more:,} more" if more else "")
-    return f"not so: {escape(check.holds)}\n{escape(places)}"
+    return f"violated: {escape(check.holds)}\n{escape(places)}"
 
 
 def _verdict(report: Report) -> str:
     if not report.holds:
         return f"[bold red]the promise is broken[/] ({', '.join(report.failed)})"
     unknown = [check.name for check in report.checks if check.state == "unknown"]
-    doubts = f", as far as can be told (not: {', '.join(unknown)})" if unknown else ""
+    doubts = f", as far as the topics can tell (unknown: {', '.join(unknown)})" if unknown else ""
     return f"[green]the promise holds[/]{doubts}"
 
 
-def _names(config: KafkaConfig) -> str:
-    return f"{config.input_topic} -> {config.output_topic}, {config.dead_letter_topic}; group {config.group_id}"
-
-
 def recompute_with(settings: Settings) -> Recompute:
-    """Load the configured model, and give what enriches articles with it. Raises ModelError."""
+    """Load the configured model and return a function that enriches articles with it. Raises ModelError.
+
+    It does what `enricher enrich` does: a worker between two files.
+    """
     model = load_model(settings)
 
     def recompute(values: Sequence[bytes]) -> list[bytes | None]:
@@ -164,7 +159,7 @@ def recompute_with(settings: Settings) -> Recompute:
 
 
 def _line(value: bytes) -> bytes | None:
-    """The article in one line, whatever its value looks like; None where it is none."""
+    """The article as one JSON line; None if the value is not a valid article."""
     try:
         article = decode_article(value, max_article_chars=sys.maxsize)
     except InvalidArticle:
@@ -173,11 +168,12 @@ def _line(value: bytes) -> bytes | None:
 
 
 def _enriched(settings: Settings, model: Model, path: Path) -> list[bytes | None]:
-    """A record for each line of the file, in order; None where it became a dead letter."""
+    """The record of each line of the file, in order; None for a dead letter."""
     records, reasons = io.BytesIO(), io.BytesIO()
     source = LineSource(path)
     sink = LineSink(records, reasons, card=model.card, committed=source.note_committed)
-    file_worker(settings, model, source, sink).run()
+    with Watchdog() as watchdog:
+        file_worker(settings, model, source, sink, guard=watchdog.guard).run()
     dead = {orjson.loads(reason)["offset"] for reason in reasons.getvalue().splitlines()}
     values = iter(records.getvalue().splitlines())
     total = len(dead) + records.getvalue().count(b"\n")

@@ -1,4 +1,4 @@
-"""The pure core: windows, batches, spans and offsets.
+"""Pure rules: windows, batches, spans and offsets.
 
-No clock (time is an argument), no I/O, no logging, no threads; the standard library and numpy only.
+No clock (time is an argument), no I/O, no logging, no threads; only the standard library and numpy.
 """

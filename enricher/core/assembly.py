@@ -1,7 +1,7 @@
-"""Batch results -> the outcomes of their articles.
+"""Batch results -> outcomes of articles.
 
-The labels of all windows meet in the ticket, each token's from the window that owns it; when the last window is in, the
-whole article is decoded at once, so that no entity is cut, doubled or merged where two windows meet.
+A ticket collects the labels of its windows, each token's from the window that owns it. After the last window the whole
+article is decoded at once, so that no entity is cut, doubled or merged between two windows.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from enricher.core.windowing import coverage_of
 from enricher.records import Article, BatchResult, DeadLetter, EnrichedRecord, Entity, OwnedLabels, RunLabels, Ticket
 
 Keep = Callable[[Article, list[Entity]], Sequence[Entity]]
-"""In what form a record's entities wait to be published."""
+"""Converts entities to the form in which they are kept until they are published."""
 
 
 def settle(result: BatchResult, scheme: LabelScheme, keep: Keep | None = None) -> None:
-    """Take what came back for a batch into the tickets; finish those of which nothing is missing, or a window failed."""
+    """Store a batch's labels in its tickets; finish tickets that are complete or have a failed window."""
     for failure in result.failures:
         if failure.window.ticket.live:
             failure.window.ticket.finish(DeadLetter("inference", failure.error_type, failure.message))
@@ -26,7 +26,7 @@ def settle(result: BatchResult, scheme: LabelScheme, keep: Keep | None = None) -
 
 
 def take(run: RunLabels, scheme: LabelScheme, keep: Keep | None = None) -> None:
-    """The same for the windows of one run."""
+    """Store the labels of one run; finish tickets that are complete."""
     labels, scores = run.labels, run.scores
     for window, start in zip(run.windows, run.starts, strict=True):
         ticket = window.ticket
@@ -40,10 +40,10 @@ def take(run: RunLabels, scheme: LabelScheme, keep: Keep | None = None) -> None:
 
 
 def finish_enriched(ticket: Ticket, scheme: LabelScheme, keep: Keep | None = None) -> None:
-    """Finish a ticket whose windows (if it has any) are all labelled."""
+    """Finish a ticket whose windows, if any, are all labelled."""
     assert ticket.article is not None
     found = decode_entities(ticket, scheme)
     entities = keep(ticket.article, found) if keep else found
     ticket.finish(EnrichedRecord(ticket.article, entities, coverage_of(ticket)))
-    # Arrays and encodings are of no more use, and the ticket may wait a while behind a slower one.
+    # The ticket may wait behind a slower one, and needs its arrays no longer.
     ticket.answers, ticket.tokens = [], None

@@ -1,12 +1,12 @@
-"""How often processes ended at a committed offset, and what the next one does about it.
+"""Counts how often processes ended at a committed offset, to find a record that kills the process.
 
-A record that kills the process (out of memory, a crash inside a library) kills every successor too. So an attempt is
-counted beside the committed offset before the records behind it go on, and a commit that moves the offset forward begins
-again at zero. After `max_deaths` attempts the partition is suspect: while one is assigned, the worker has one record in
-flight at most, and counts before it takes each record that it takes it alone. A record at which `ALONE_DEATHS` processes
-ended, alone, is a dead letter. The counts are in the committed offset's metadata, so they outlive processes and rebalances.
+Such a record (out of memory, a crash inside a library) kills every later process too. So before the records behind a
+committed offset are processed, an attempt is counted in the offset's metadata, which outlives processes and rebalances; a
+commit that moves the offset forward resets the count. After `max_deaths` attempts the partition is suspect: while a suspect
+partition is assigned, the worker has at most one record in flight, and counts each record before it takes it alone. A
+record with which `ALONE_DEATHS` processes ended, alone, becomes a dead letter.
 
-Only the rule is here; `isolation.py` lets the loop follow it.
+Only the rule is here; `worker/isolation.py` applies it.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from dataclasses import dataclass
 from enricher.records import Mark, Partition, Release, Start
 
 ALONE_DEATHS = 2
-"""One process may end by chance while a record is alone in flight; two in a row at the same record hardly do."""
+"""One process may end by chance while a record is alone in flight; two in a row at the same record hardly ever."""
 
 
 @dataclass(slots=True)
 class _Standing:
-    """What is known of a partition's committed offset.
+    """A partition's committed offset and its marks.
 
-    `found`: the mark that counts the other processes, and stays when this one leaves in order. `written`: the mark that
-    stands there, or will if a transaction of unknown outcome went through.
+    `found` counts the other processes; it is committed again when this one leaves in order. `written` is the mark that is
+    committed, or will be if a transaction of unknown outcome succeeded.
     """
 
     offset: int
@@ -35,9 +35,9 @@ class _Standing:
 
 
 class Attempts:
-    """The counts of our partitions. Nothing is counted, and no partition is ever suspect, where `max_deaths` is 0.
+    """The counts of our partitions. With `max_deaths` 0 nothing is counted and no partition is ever suspect.
 
-    A suspect partition is cleared after `alone_articles`, as many as may have been in flight when a process ended.
+    A suspect partition is cleared after `alone_articles` articles: as many as may have been in flight when a process ended.
     """
 
     def __init__(self, max_deaths: int, alone_articles: int) -> None:
@@ -45,33 +45,33 @@ class Attempts:
         self._alone_articles = alone_articles
         self._standings: dict[Partition, _Standing] = {}
         self._past: dict[Partition, _Standing] = {}
-        """Standings of partitions that were given up or rewound: they tell our own marks from those of others."""
+        """Standings of partitions that were given up or rewound; they tell our own marks from those of other processes."""
         self._due: set[Partition] = set()
-        """Partitions of which no record has arrived since they were assigned or rewound."""
+        """Partitions without a record since they were assigned or rewound."""
         self._alone_left: dict[Partition, int] = {}
-        """The suspect partitions, and how many of their articles are still to be taken alone."""
+        """The suspect partitions, and how many of their articles must still be taken alone."""
 
     @property
     def quiet(self) -> bool:
-        """True where the next records may go on without a look at them."""
+        """True if the next records need no examination."""
         return not self._due and not self._alone_left
 
     @property
     def suspects(self) -> Collection[Partition]:
-        """The partitions because of which there may be one record in flight at most."""
+        """Partitions that limit the worker to one record in flight."""
         return self._alone_left.keys()
 
     # ---- partitions come, go and are rewound
 
     def expect(self, partitions: Iterable[Partition]) -> None:
-        """Reading of these begins at their committed offsets: they were assigned, or rewound. Suspects stay suspect."""
+        """Note that these were assigned or rewound: reading begins at their committed offsets. Suspects stay suspect."""
         for partition in partitions:
             self._forget(partition)
             if self._max_deaths:
                 self._due.add(partition)
 
     def leave(self, partitions: Iterable[Partition]) -> None:
-        """These are not ours any more."""
+        """Note that these are no longer ours."""
         for partition in partitions:
             self._forget(partition)
             self._alone_left.pop(partition, None)
@@ -82,13 +82,13 @@ class Attempts:
             self._past[partition] = standing
 
     def unknown(self, partitions: Iterable[Partition]) -> list[Partition]:
-        """Those of which `begin` is still to be called."""
+        """The partitions for which `begin` has not been called yet."""
         return [partition for partition in partitions if partition in self._due and partition not in self._standings]
 
     def begin(self, partition: Partition, start: Start) -> bool:
-        """Hear where reading began; returns whether the partition has become suspect by it.
+        """Note where reading began; return whether this makes the partition suspect.
 
-        A mark that this process has written itself is no death: a rewind, or a partition that was lost and came back.
+        A mark that this process wrote itself counts no death: after a rewind, or if a lost partition came back.
         """
         standing = self._past.pop(partition, None)
         if standing is None or (standing.offset, standing.written) != (start.offset, start.mark):
@@ -105,23 +105,23 @@ class Attempts:
     # ---- records arrive
 
     def counted(self, firsts: Mapping[Partition, int]) -> Release:
-        """What to publish before the records go on that begin at these offsets; empty where all is counted already.
+        """What to publish before the records that begin at these offsets are processed; empty if all are counted.
 
-        While a partition is suspect there is one record, of whichever partition. It is counted at its own offset, past
-        those that carry no record: else another one could be blamed after this one was compacted away.
+        While a partition is suspect, there is a single record, of any partition. It is counted at its own offset, past
+        offsets without a record; otherwise another record could be blamed after this one was compacted away.
         """
         committable: dict[Partition, int] = {}
         marks: dict[Partition, Mark] = {}
         for partition, first in firsts.items():
             standing = self._standings.get(partition) if self._alone_left or partition in self._due else None
-            # A log that was cut off may begin below its committed offset: nothing is known of its records.
+            # A truncated log may begin below its committed offset; then nothing is known about its records.
             if standing and first >= standing.offset and self._count(standing, first):
                 committable[partition], marks[partition] = standing.offset, standing.written
         self._due.difference_update(firsts)
         return Release((), committable, marks)
 
     def _count(self, standing: _Standing, first: int) -> bool:
-        """Count in a new mark; False where that was done before, or the record will not go on."""
+        """Count this attempt in `written`; False if it is counted already, or the record becomes a dead letter."""
         alone = bool(self._alone_left)
         found, offset = standing.found, standing.offset
         if alone and first != offset:
@@ -133,7 +133,7 @@ class Attempts:
         return True
 
     def verdict(self, partition: Partition, offset: int) -> int:
-        """How many processes ended while the record at this offset was alone in flight; 0 where it is to be taken."""
+        """How many processes ended while the record at this offset was alone in flight; 0 if it may be processed."""
         standing = self._standings.get(partition)
         deaths = standing.found.alone if standing and standing.offset == offset else 0
         return deaths if deaths >= ALONE_DEATHS else 0
@@ -141,7 +141,7 @@ class Attempts:
     # ---- offsets are committed
 
     def sealed(self, release: Release, leaving: Collection[Partition] = ()) -> Release:
-        """The release with its marks. Partitions of `leaving` that made no progress get the mark that they came with."""
+        """Add marks to a release. Partitions in `leaving` without progress get back the mark that they came with."""
         committable, marks = dict(release.committable), {}
         for partition in leaving:
             standing = self._standings.get(partition)
@@ -156,11 +156,11 @@ class Attempts:
         standing = self._standings.get(partition)
         if standing and offset == standing.offset:
             return standing.found if partition in leaving else standing.written
-        # Whoever continues a suspect partition takes its records alone, too.
+        # The next owner of a suspect partition takes its records one at a time, too.
         return Mark(self._max_deaths) if partition in self._alone_left else None
 
     def committed(self, release: Release) -> None:
-        """The release stands in the log."""
+        """Note that the release is committed."""
         for partition, offset in release.committable.items():
             if standing := self._standings.get(partition):
                 standing.written = release.marks.get(partition, Mark())
@@ -172,9 +172,9 @@ class Attempts:
                     self._alone_left[ticket.raw.partition] -= 1
 
     def cleared(self, ends: Mapping[Partition, int]) -> Release:
-        """Acquit suspect partitions that are through with the articles in question; returns what to publish about it.
+        """Clear suspect partitions that processed the articles in question; return what to publish about them.
 
-        `ends`: offsets at which a partition ends, as far as they are known. Ask only while nothing is in flight.
+        `ends`: the partitions' end offsets, where known. Call only while nothing is in flight.
         """
         committable: dict[Partition, int] = {}
         for partition, left in list(self._alone_left.items()):

@@ -1,24 +1,23 @@
-"""What stands beside a committed offset, in its metadata string: all that a successor must know and no other place keeps.
+"""The metadata string of a committed offset: what the next owner of a partition must know beside the offset.
 
-Kafka stores up to 4,096 bytes with each committed offset (`offset.metadata.max.bytes`), in the same record as the offset, so
-it is written and fenced with it. The text is for people too: `kafka-consumer-groups` and others show it.
+Kafka stores up to 4,096 bytes with each committed offset (`offset.metadata.max.bytes`), in the same record, so both are
+written and fenced together. People can read it: `kafka-consumer-groups` shows it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-_FORM = "enricher/1"
+_VERSION = "enricher/1"
 _TOPIC_ID, _ATTEMPTS, _ALONE = "topic-id", "attempts", "alone"
 
 
 @dataclass(frozen=True, slots=True)
 class CommitMetadata:
-    """Which topic an offset belongs to, and how often a process began there without getting any further.
+    """Which topic an offset belongs to, and how many processes began there without committing a higher offset.
 
-    `topic_id` is Kafka's id of the topic, None where the broker gives none (before 2.8). `attempts` counts the processes
-    that took up work at this offset and have not committed a higher one; `alone` counts those of them that had nothing
-    else in flight than the record at this offset.
+    `topic_id` is Kafka's id of the topic, None from brokers before 2.8. `attempts` counts those processes; `alone` counts
+    those of them that had only the record at this offset in flight.
     """
 
     topic_id: str | None = None
@@ -26,12 +25,12 @@ class CommitMetadata:
     alone: int = 0
 
     def is_of(self, topic_id: str | None) -> bool:
-        """Whether the offset belongs to the topic with this id, as far as anybody says: either id may be unknown."""
+        """Whether the offset belongs to the topic with this id; True if either id is unknown."""
         return None in {self.topic_id, topic_id} or self.topic_id == topic_id
 
     def encode(self) -> str:
-        """Write it as `enricher/1 topic-id=... attempts=1`; fields that say nothing are left out."""
-        fields = [_FORM]
+        """Write it as `enricher/1 topic-id=... attempts=1`, without empty fields."""
+        fields = [_VERSION]
         if self.topic_id:
             fields.append(f"{_TOPIC_ID}={self.topic_id}")
         if self.attempts:
@@ -42,9 +41,9 @@ class CommitMetadata:
 
     @classmethod
     def decode(cls, text: str | None) -> CommitMetadata:
-        """Read it. What somebody else wrote (a tool that resets offsets writes an empty string) says nothing."""
-        form, *fields = (text or "").split(" ")
-        if form != _FORM:
+        """Read it. Text of other programs (a tool that resets offsets writes an empty string) counts as empty."""
+        version, *fields = (text or "").split(" ")
+        if version != _VERSION:
             return cls()
         values = dict(field.split("=", 1) for field in fields if "=" in field)
         return cls(values.get(_TOPIC_ID), _count(values.get(_ATTEMPTS)), _count(values.get(_ALONE)))

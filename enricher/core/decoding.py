@@ -2,8 +2,8 @@
 
 The rule (that of the reference, tests/data/reference): the first token of a word decides the word's label; a `B-` opens
 an entity; an `I-` continues an entity of its own type on the word just before, else it opens one. Tokens without a label are
-passed over as whole arrays: words and characters are looked up only where something was found. That is done once for an
-article and not for each run: measured with news in runs of 4 windows, the latter costs more than joining the parts.
+skipped as whole arrays: words and characters are looked up only for labelled tokens. This is done once per article, not
+once per run: with news in runs of 4 windows, the latter costs more than joining the parts (measured).
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from enricher.records import Entity, Float32Array, Int32Array, OwnedLabels, Tick
 
 BoolArray = npt.NDArray[np.bool_]
 SCORE_STEPS = 10_000
-"""Scores are told to the fourth decimal. More would be noise: precisions and devices differ from there on."""
+"""Scores are rounded to four decimals; beyond that, precisions and devices differ."""
 Marked = tuple[int, int, float]
-"""A token that has a label: its place in the article, the label's id, and the score."""
+"""A labelled token: its index in the article, the label's id, the score."""
 Run = tuple[int, int, str, float]
-"""Words that are one entity: their tokens `[start, stop)` in the field, the kind, and the score."""
+"""The words of one entity: their tokens `[start, stop)` in the field, the entity's type, the score."""
 
 
 @dataclass(frozen=True, slots=True)
 class LabelScheme:
-    """What label ids mean: `inside bool [labels]`, and for each label its kind and whether it opens an entity."""
+    """The meaning of label ids: `inside bool [labels]`; per label its entity type and whether it opens an entity."""
 
     inside: BoolArray
     meanings: tuple[tuple[str, bool], ...]
@@ -50,7 +50,7 @@ def _parse_label(label: str) -> tuple[str, bool]:
 
 
 def decode_entities(ticket: Ticket, scheme: LabelScheme) -> list[Entity]:
-    """The entities of a ticket whose windows are all labelled, by field and position."""
+    """The entities of a ticket whose windows are all labelled, ordered by field and position."""
     assert ticket.article is not None
     assert ticket.tokens is not None
     entities: list[Entity] = []
@@ -67,7 +67,7 @@ def decode_entities(ticket: Ticket, scheme: LabelScheme) -> list[Entity]:
 
 
 def _marked(answers: list[OwnedLabels], scheme: LabelScheme) -> tuple[list[int], list[int], list[float]]:
-    """The tokens that have a label, in the order of the article: their places in it, labels and scores."""
+    """The labelled tokens in the order of the article: their indices in it, labels and scores."""
     if not answers:
         return [], [], []
     labels, scores = _joined(answers)
@@ -76,7 +76,7 @@ def _marked(answers: list[OwnedLabels], scheme: LabelScheme) -> tuple[list[int],
 
 
 def _joined(answers: list[OwnedLabels]) -> tuple[Int32Array, Float32Array]:
-    """`[tokens]` each: every token has one owner, so the parts in their order are the article."""
+    """Labels and scores, `[tokens]` each. Every token has one owner, so the ordered parts make up the article."""
     if len(answers) == 1:
         return answers[0].labels, answers[0].scores
     answers.sort(key=_by_start)
@@ -88,14 +88,14 @@ _by_start = itemgetter(0)
 
 
 def _runs(part: TokenizedField, first: int, marked: Iterable[Marked], scheme: LabelScheme) -> Iterator[Run]:
-    """The rule. `first`: the place of the field's first token in its article. A run's score is the mean of its words'."""
+    """The rule. `first`: the index of the field's first token in the article. A run's score is the mean of its words'."""
     word_of, length = part.spans.word_of, len(part.ids)
     start = stop = words = 0
     kind, total, following = "", 0.0, word_of(0)
     for place, label, score in marked:
         token = place - first
-        # `stop` is where the last labelled word ends, and `following` the word there: a token before it is one of its later
-        # pieces, one just there opens the next word, and one beyond may be the later piece of a word without a label.
+        # `stop` is the end of the last labelled word, `following` the word there. A token before `stop` is a later piece of
+        # that word, a token at `stop` begins the next word, and one beyond may be a later piece of an unlabelled word.
         if token < stop:
             continue
         if token > stop:
@@ -116,7 +116,7 @@ def _runs(part: TokenizedField, first: int, marked: Iterable[Marked], scheme: La
 
 
 def _entities(text: str, part: TokenizedField, runs: Iterable[Run]) -> Iterator[Entity]:
-    """Without white space at the ends: SentencePiece counts the space before a word as the word's own."""
+    """Entities without white space at the ends: SentencePiece counts the space before a word as part of it."""
     name, chars_of = part.name, part.spans.chars_of
     for first, stop, kind, score in runs:
         start, end = chars_of(first)
@@ -129,7 +129,7 @@ def _entities(text: str, part: TokenizedField, runs: Iterable[Run]) -> Iterator[
         if len(found) < len(span):
             start += span.index(found)
             end = start + len(found)
-        # `round` to decimals goes by way of a string, and takes five times as long as to a whole number of steps. A
-        # probability that was computed in float16 may be a little above 1, and is 1 then.
+        # Rounding to decimals goes through a string and takes five times as long as rounding to an integer. Float16 can
+        # give probabilities a little above 1; they become 1 here.
         rounded = round(score * SCORE_STEPS) / SCORE_STEPS
         yield {"field": name, "start": start, "end": end, "text": found, "label": kind, "score": rounded}

@@ -1,9 +1,9 @@
 """In-flight tickets per partition: release in offset order, forget on trouble.
 
-Why outputs are held back: batches finish in any order. If the output of offset 10 were published in a transaction that
-commits offset 6, a restart would publish 10 again, though every transaction was atomic. So a release holds exactly the
+Outputs are held back because batches finish in any order. If the output of offset 10 were published in a transaction that
+commits offset 6, a restart would publish 10 again, although every transaction was atomic. So a release holds exactly the
 outputs of `[committed, committable)`, in offset order. Offsets may have gaps (compaction, transaction markers); they are
-queued as delivered and never assumed to be +1.
+queued as delivered and never assumed to be consecutive.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from enricher.records import Partition, Release, Ticket
 
 
 def names_of(partitions: Sequence[Partition]) -> str:
-    """For people, e.g. `articles 0 1 2`."""
+    """Partitions for log lines, for example `articles 0 1 2`."""
     numbers: dict[str, list[int]] = {}
     for topic, number in sorted(partitions):
         numbers.setdefault(topic, []).append(number)
@@ -26,13 +26,13 @@ def names_of(partitions: Sequence[Partition]) -> str:
 
 @dataclass(slots=True)
 class _PartitionQueue:
-    """What is in flight of one partition, oldest first, and the committable offset last released."""
+    """The tickets of one partition in flight, oldest first. `released`: the last committable offset."""
 
     tickets: deque[Ticket] = field(default_factory=deque)
     last_offset: int | None = None
     released: int | None = None
     last_timestamp_s: float | None = None
-    """Of the record that was delivered last, whatever became of it."""
+    """The timestamp of the last delivered record, in flight or not."""
 
 
 class OffsetTracker:
@@ -45,37 +45,37 @@ class OffsetTracker:
 
     @property
     def partitions(self) -> Collection[Partition]:
-        """The partitions that are ours."""
+        """The assigned partitions."""
         return self._queues.keys()
 
     def assign(self, partitions: Iterable[Partition]) -> None:
-        """Take charge of partitions. One that we still had starts afresh: it was lost and came back."""
+        """Add partitions. One that is still here was lost and came back; its tickets are forgotten."""
         for partition in partitions:
             self.forget([partition])
             self._queues[partition] = _PartitionQueue()
 
     def unassign(self, partitions: Collection[Partition]) -> int:
-        """Give partitions up; returns how many unpublished tickets were forgotten."""
+        """Remove partitions; returns how many unpublished tickets were forgotten."""
         forgotten = self.forget(partitions)
         for partition in partitions:
             self._queues.pop(partition, None)
         return forgotten
 
     def track(self, ticket: Ticket) -> None:
-        """Put a ticket in flight, in the order of delivery."""
+        """Add a ticket in flight, in the order of delivery."""
         raw = ticket.raw
         queue, offset = self._queues[raw.partition], raw.offset
-        assert queue.last_offset is None or offset > queue.last_offset, "offsets of a partition only grow"
-        assert queue.released is None or offset >= queue.released, "what is committed does not come again"
+        assert queue.last_offset is None or offset > queue.last_offset, "offsets of a partition only increase"
+        assert queue.released is None or offset >= queue.released, "a committed record is not delivered again"
         queue.last_offset, queue.last_timestamp_s = offset, raw.timestamp_s
         queue.tickets.append(ticket)
         self.in_flight += 1
         self.in_flight_bytes += raw.size_bytes
 
     def forget(self, partitions: Collection[Partition] | None = None) -> int:
-        """Drop all that is in flight of these partitions (None: of all); late results for it will land nowhere.
+        """Forget the tickets of these partitions (None: of all); late results for them are dropped.
 
-        Returns how many tickets were forgotten. The next ticket may have any offset again.
+        Returns how many tickets were forgotten. The next ticket may have any offset.
         """
         forgotten = 0
         for partition in list(self._queues) if partitions is None else partitions:
@@ -84,31 +84,31 @@ class OffsetTracker:
                 continue
             for ticket in queue.tickets:
                 ticket.forgotten = True
-                self._landed(ticket)
+                self._remove_from_flight(ticket)
             forgotten += len(queue.tickets)
             self._queues[partition] = _PartitionQueue()
         return forgotten
 
     def held_back(self) -> int:
-        """How many are finished, but stand behind one that is not. Looks at every ticket."""
+        """How many finished tickets are behind an unfinished one. Takes time linear in the tickets."""
         return sum(ticket.outcome is not None for queue in self._queues.values() for ticket in queue.tickets)
 
     def committable(self) -> dict[Partition, int]:
-        """Where each partition stands: what was released last, or else its first record in flight. From any thread."""
+        """Each partition's last released offset, or else its first one in flight. Safe in any thread."""
         standing: dict[Partition, int] = {}
         for partition, queue in list(self._queues.items()):
             if queue.released is not None:
                 standing[partition] = queue.released
             elif queue.tickets:
-                with suppress(IndexError):  # the loop has just taken it
+                with suppress(IndexError):  # the loop has just released it
                     standing[partition] = queue.tickets[0].raw.offset
         return standing
 
     def oldest_timestamp_s(self, behind: Collection[Partition] = ()) -> float | None:
-        """When the oldest unprocessed record was published, as far as is known: the head of a partition is its oldest.
+        """When the oldest unprocessed record was published, where known: the head of each partition is its oldest.
 
-        Of partitions that are `behind`, though nothing of theirs is in flight, the next record is younger than the last
-        one was, so that one counts. May be asked from any thread.
+        For partitions that are `behind` with nothing in flight, the last delivered record counts, because the next one is
+        newer. Safe in any thread.
         """
         oldest: list[float | None] = []
         for partition, queue in list(self._queues.items()):
@@ -119,9 +119,9 @@ class OffsetTracker:
         return min((timestamp_s for timestamp_s in oldest if timestamp_s is not None), default=None)
 
     def oldest_untimed_s(self) -> float | None:
-        """When the oldest head of a partition that has no time of its own arrived here, by the worker's clock.
+        """When the oldest head without a timestamp arrived, by the worker's clock; the record is older than that.
 
-        It is older than that. May be asked from any thread.
+        Safe in any thread.
         """
         arrived: list[float] = []
         for queue in list(self._queues.values()):
@@ -131,15 +131,15 @@ class OffsetTracker:
         return min(arrived, default=None)
 
     def idle(self) -> list[Partition]:
-        """Partitions of which nothing is in flight: their position may be committed as it stands."""
+        """Partitions with nothing in flight: their position may be committed."""
         return [partition for partition, queue in self._queues.items() if not queue.tickets]
 
     def release(self, positions: Mapping[Partition, int]) -> Release:
         """Hand over the finished tickets at the head of each partition.
 
-        `positions` are the consumer's, asked for the `idle` partitions: where nothing is in flight, everything below the
-        position has been dealt with, markers included. The tickets are no longer in flight afterwards; if publishing
-        them fails, the caller forgets the rest and rewinds.
+        `positions` are the source's, for the `idle` partitions: with nothing in flight, everything below the position is
+        processed, transaction markers included. The tickets are no longer in flight afterwards; if publishing them fails,
+        the caller forgets the rest and rewinds.
         """
         tickets: list[Ticket] = []
         committable: dict[Partition, int] = {}
@@ -148,7 +148,7 @@ class OffsetTracker:
             if offset is None and not queue.tickets:
                 offset = positions.get(partition)
             if offset is not None and offset != queue.released:
-                assert queue.released is None or offset > queue.released, "committable offsets only grow"
+                assert queue.released is None or offset > queue.released, "committable offsets only increase"
                 committable[partition] = queue.released = offset
         return Release(tickets, committable)
 
@@ -156,19 +156,19 @@ class OffsetTracker:
         offset = None
         while queue.tickets and queue.tickets[0].outcome is not None:
             ticket = queue.tickets.popleft()
-            self._landed(ticket)
+            self._remove_from_flight(ticket)
             into.append(ticket)
             offset = ticket.raw.offset + 1
         return offset
 
-    def _landed(self, ticket: Ticket) -> None:
+    def _remove_from_flight(self, ticket: Ticket) -> None:
         self.in_flight -= 1
         self.in_flight_bytes -= ticket.raw.size_bytes
 
     def publishable(self) -> bool:
-        """True where at least one ticket is ready to be released."""
+        """True if at least one ticket can be released."""
         return any(queue.tickets and queue.tickets[0].outcome is not None for queue in self._queues.values())
 
     def unfinished(self) -> bool:
-        """True where an outcome is still missing."""
+        """True if a ticket has no outcome yet."""
         return any(ticket.outcome is None for queue in self._queues.values() for ticket in queue.tickets)

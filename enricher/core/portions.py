@@ -1,7 +1,7 @@
-"""How many records to ask the client for in one call. Pure.
+"""How many records to request from the client in one call.
 
-Whatever a call gives is in memory at once, before anybody can look at how large it is: values are copied, and headers,
-which take two bytes in the topic, become objects. So a call is small where records are large, and never large.
+All records of a call are in memory at once, before their size is known: values are copied, and headers, which take two
+bytes in the topic, become objects. So a call requests few records, and fewer while records are large.
 """
 
 from __future__ import annotations
@@ -9,23 +9,23 @@ from __future__ import annotations
 from enricher.records import HEADER_BYTES, RawRecord
 
 _MOST = 64
-"""Records of one call. The client makes up to 100,000 headers of each (70 bytes in C): 450 MB where all are hostile."""
+"""Records per call. The client keeps up to 100,000 headers of each (70 bytes in C): 450 MB if all are hostile."""
 _CALL_BYTES = 64_000_000
-"""Of a call's records, if the largest are as large as they were lately."""
+"""Expected size of a call's records, if all are as large as the largest recent one."""
 
 
 class Portions:
-    """Remembers the largest record that came lately."""
+    """Remembers the largest recent record."""
 
     def __init__(self) -> None:
         self._largest_bytes = 1.0
 
     def of(self, wanted: int) -> int:
-        """How many records to ask for where `wanted` may come."""
+        """How many records to request if `wanted` may come."""
         return max(1, min(wanted, _MOST, int(_CALL_BYTES / self._largest_bytes)))
 
     def noted(self, records: list[RawRecord]) -> list[RawRecord]:
-        """The records of one call, learned from. What was large counts half with each call that has nothing as large."""
+        """Learn from the records of one call and return them. A large record's weight halves with each smaller call."""
         self._largest_bytes = max(1.0, self._largest_bytes / 2, *map(_cost_bytes, records))
         return records
 

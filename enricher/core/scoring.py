@@ -1,8 +1,8 @@
-"""How good entities are against a gold set, and how alike two predictions are: by exact span.
+"""Compares entities with a gold set, or two predictions with each other, by exact span.
 
-An entity is right where field, start, end and label are all equal: the measure of the CoNLL shared tasks (Tjong Kim Sang
-and De Meulder, 2003), on characters in the place of words. Everything is counted text by text: figures of any group of texts
-are sums of rows, and chance can be told from loss by drawing texts again.
+An entity is right if field, start, end and label are all equal: the measure of the CoNLL shared tasks (Tjong Kim Sang and
+De Meulder, 2003), on characters instead of words. Counts are kept per text, so that any group of texts is a sum of rows and
+a bootstrap over texts tells loss from chance.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CountArray = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class EntitySpan:
-    """What makes two entities the same: half-open, in Unicode code points of the field."""
+    """An entity without text and score; half-open, in Unicode code points of the field."""
 
     field: FieldName
     start: int
@@ -30,13 +30,13 @@ class EntitySpan:
 
     @classmethod
     def of(cls, entity: Entity) -> EntitySpan:
-        """The span of an entity, without its text and score."""
+        """The span of an entity."""
         return cls(entity["field"], entity["start"], entity["end"], entity["label"])
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Spans that are right, predicted and expected. A share of nothing is 1: who says nothing makes no mistake."""
+    """Numbers of right, predicted and expected spans. Shares of zero spans are 1."""
 
     right: int
     predicted: int
@@ -44,24 +44,24 @@ class Counts:
 
     @property
     def precision(self) -> float:
-        """Share of the predicted that is right."""
+        """Share of predicted spans that are right."""
         return self.right / self.predicted if self.predicted else 1.0
 
     @property
     def recall(self) -> float:
-        """Share of the expected that was found."""
+        """Share of expected spans that were found."""
         return self.right / self.expected if self.expected else 1.0
 
     @property
     def f1(self) -> float:
-        """Harmonic mean of both: `2 right / (predicted + expected)`."""
+        """Harmonic mean of precision and recall: `2 right / (predicted + expected)`."""
         both = self.predicted + self.expected
         return 2 * self.right / both if both else 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Bounds between which 95 % of the draws lie, in F1 points (hundredths)."""
+    """A 95 % interval in F1 points (hundredths)."""
 
     low_points: float
     high_points: float
@@ -71,24 +71,24 @@ Spans = Collection[EntitySpan]
 
 
 def count_by_text(predicted: Sequence[Spans], expected: Sequence[Spans], label: str | None = None) -> CountArray:
-    """`int64 [texts, 3]`, of all labels or of one. Both sequences hold the spans of the same texts, in the same order."""
+    """`int64 [texts, 3]`, for all labels or for one. Both sequences are of the same texts, in the same order."""
     rows = [_count(_only(ours, label), _only(gold, label)) for ours, gold in zip(predicted, expected, strict=True)]
     return np.array(rows, np.int64).reshape(-1, 3)
 
 
 def total(counts: CountArray) -> Counts:
-    """The counts of all rows together."""
+    """The sum of all rows."""
     right, predicted, expected = counts.sum(axis=0).tolist()
     return Counts(right, predicted, expected)
 
 
 def delta_points(reference: CountArray, other: CountArray) -> float:
-    """F1 of `other` minus F1 of `reference`, in points (hundredths): below zero is a loss."""
+    """F1 of `other` minus F1 of `reference`, in points (hundredths); negative is a loss."""
     return 100 * (total(other).f1 - total(reference).f1)
 
 
 def delta_interval(reference: CountArray, other: CountArray, *, draws: int = 1000, seed: int = 0) -> Interval:
-    """How much of `delta_points` may be chance: the paired bootstrap over texts (Koehn, 2004), 2.5 % and 97.5 %.
+    """The 95 % interval of `delta_points`, from a paired bootstrap over texts (Koehn, 2004).
 
     Texts are drawn with replacement, the same ones for both; the same seed gives the same interval.
     """
@@ -102,7 +102,7 @@ def delta_interval(reference: CountArray, other: CountArray, *, draws: int = 100
 
 
 def labels_of(texts: Iterable[Spans]) -> tuple[str, ...]:
-    """Every label that occurs, sorted."""
+    """All labels that occur, sorted."""
     return tuple(sorted({span.label for spans in texts for span in spans}))
 
 
@@ -115,6 +115,6 @@ def _count(predicted: set[EntitySpan], expected: set[EntitySpan]) -> tuple[int, 
 
 
 def _f1(sums: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    """F1 of each row of `[draws, 3]`, as `Counts.f1` has it."""
+    """F1 of each row of `[draws, 3]`, as in `Counts.f1`."""
     both = sums[:, 1] + sums[:, 2]
     return np.where(both == 0, 1.0, 2 * sums[:, 0] / np.maximum(both, 1))

@@ -1,7 +1,6 @@
-"""Token ids -> overlapping windows, each token owned by exactly one window.
+"""Token ids -> overlapping windows; each token is owned by exactly one window.
 
-Knows nothing of the model but its window size and special tokens. Nothing is cut here: what is longer than one window
-becomes several.
+Knows only the model's window size and special tokens. Nothing is truncated here: a long article gets several windows.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ import numpy as np
 from enricher.records import Coverage, Int32Array, Ticket, TokenizedArticle, Window
 
 LENGTH_STEP_TOKENS = 16
-"""What runs fastest on windows of certain lengths wants multiples of this; where an article is cut, they cost nothing."""
+"""Some devices run fastest on multiples of this length; for an article with several windows they cost nothing."""
 
 
 class Span(NamedTuple):
-    """A window's content tokens `[start, stop)` and the part of them `[own_start, own_stop)` that it answers for."""
+    """A window's content tokens `[start, stop)`, and those of them that it owns, `[own_start, own_stop)`."""
 
     start: int
     stop: int
@@ -29,14 +28,13 @@ class Span(NamedTuple):
 
 
 def plan_windows(length_tokens: int, content_tokens: int, overlap_tokens: int, special_tokens: int) -> list[Span]:
-    """Cover `[0, length_tokens)` with as few windows as possible, of nearly even size.
+    """Cover `[0, length_tokens)` with as few windows as possible, of nearly equal size.
 
-    Neighbours share at least `overlap_tokens`, split in the middle, so that every token is owned by the window in
-    which it has most context. Even sizes (instead of full windows and a short rest) leave no window with little
-    context.
+    Neighbours share at least `overlap_tokens`, split in the middle, so that every token is owned by the window in which it
+    has most context. Equal sizes, instead of full windows and a short rest, leave no window with little context.
 
-    `special_tokens` more go around each. Together they are a multiple of `LENGTH_STEP_TOKENS` where full windows are, and
-    one such step at most apart, longer ones first: what a device would pad, neighbours share (4 % of news in bf16).
+    Each window has `special_tokens` more. If full windows are a multiple of `LENGTH_STEP_TOKENS`, all are, and they differ
+    by at most one such step, longer ones first: neighbours share tokens that a device would pad (4 % of news in bf16).
 
     Requires `0 <= overlap_tokens < content_tokens`.
     """
@@ -49,16 +47,16 @@ def plan_windows(length_tokens: int, content_tokens: int, overlap_tokens: int, s
     ends = accumulate(sizes)
     stops = [end - shared * index // (count - 1) for index, end in enumerate(ends)]
     starts = [stop - size for stop, size in zip(stops, sizes, strict=True)]
-    borders = [0, *((stop + start) // 2 for stop, start in zip(stops, starts[1:], strict=False)), length_tokens]
-    return [Span(start, stop, *own) for start, stop, own in zip(starts, stops, pairwise(borders), strict=True)]
+    bounds = [0, *((stop + start) // 2 for stop, start in zip(stops, starts[1:], strict=False)), length_tokens]
+    return [Span(start, stop, *own) for start, stop, own in zip(starts, stops, pairwise(bounds), strict=True)]
 
 
 def _sizes(total_tokens: int, count: int, content_tokens: int, overlap_tokens: int, special_tokens: int) -> list[int]:
-    """The sizes of `count` windows that have this many content tokens together, or a few more."""
+    """The sizes of `count` windows that hold `total_tokens` content tokens together, or a few more."""
     full = content_tokens + special_tokens
     units, longer = divmod(-(-(total_tokens + count * special_tokens) // LENGTH_STEP_TOKENS), count)
     size = units * LENGTH_STEP_TOKENS - special_tokens
-    # Else a window could overlap the one after the next: of three or more, two share half a step beyond the overlap at most.
+    # Otherwise a window could overlap the one after the next: of three or more, neighbours share up to half a step more.
     if full % LENGTH_STEP_TOKENS == 0 and (count == 2 or size >= 2 * overlap_tokens + LENGTH_STEP_TOKENS):
         return [size + LENGTH_STEP_TOKENS] * longer + [size] * (count - longer)
     return [-(-total_tokens // count)] * count
@@ -76,12 +74,12 @@ class WindowCutter:
         self.max_window_tokens = max_window_tokens
         self.overlap_tokens = overlap_tokens
         self.content_tokens = max_window_tokens - len(before) - len(after)
-        """How many of a window's tokens are the article's own."""
+        """The largest number of article tokens in a window."""
         self._before, self._after = np.array(before, np.int32), np.array(after, np.int32)
         self._specials_before, self._specials = len(before), len(before) + len(after)
 
     def cut(self, ticket: Ticket, tokens: TokenizedArticle, now_s: float) -> list[Window]:
-        """The windows of one article; none if it has no tokens. The ticket is made ready to take their labels."""
+        """The windows of one article; none if it has no tokens. Prepares the ticket for their labels."""
         framed = np.concatenate((self._before, *[part.ids for part in tokens.fields], self._after))
         length, specials_before = len(framed) - self._specials, self._specials_before
         ticket.tokens = tokens
@@ -96,17 +94,17 @@ class WindowCutter:
         ]
 
     def _each_framed(self, framed: Int32Array, spans: Sequence[Span]) -> list[Int32Array]:
-        """The ids of each window, `int32 [length]`: the special tokens stand where the neighbours' began."""
+        """The ids of each window, `int32 [length]`, special tokens included."""
         if not spans:
             return []
         ids = np.concatenate([framed[start : stop + self._specials] for start, stop, _, _ in spans])
         longer, shorter = (span.stop - span.start + self._specials for span in (spans[0], spans[-1]))
-        # What is there beyond so many short ones is the longer ones' surplus.
+        # The tokens beyond `len(spans)` short windows are the surplus of the longer ones.
         end_of_longer = (len(ids) - len(spans) * shorter) // (longer - shorter or 1) * longer
         return [*self._framed(ids[:end_of_longer], longer), *self._framed(ids[end_of_longer:], shorter)]
 
     def _framed(self, ids: Int32Array, length_tokens: int) -> Int32Array:
-        """`int32 [windows, length_tokens]`: windows that follow one another, between their special tokens."""
+        """`int32 [windows, length_tokens]`: consecutive windows with their special tokens."""
         windows = ids.reshape(-1, length_tokens)
         windows[:, : self._specials_before] = self._before
         windows[:, length_tokens - len(self._after) :] = self._after
@@ -114,7 +112,7 @@ class WindowCutter:
 
 
 _plan = lru_cache(maxsize=4096)(plan_windows)
-"""Articles of the same length are cut alike. News has some thousand lengths; a plan takes about a kilobyte."""
+"""Articles of the same length have the same plan. News has some thousand lengths; a plan takes about a kilobyte."""
 
 
 def coverage_of(ticket: Ticket) -> Coverage:

@@ -1,6 +1,6 @@
-"""A thread that reads lines into a queue, bounded in lines and bytes, so that a slow pipe never blocks who waits for them.
+"""Reads JSON lines, packed with gzip or not: `read_lines` in the caller's thread, `LineReader` ahead of its caller.
 
-Knows lines and bytes only: what they mean, offsets and partitions are `source`'s.
+Knows lines and bytes only; offsets and partitions belong to `source`. Never holds a whole file in memory.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ import zlib
 from collections import deque
 from dataclasses import dataclass
 from gzip import GzipFile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 from enricher.errors import FatalError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from io import BufferedReader
 
 _GZIP_MAGIC = b"\x1f\x8b"  # RFC 1952; JSON never begins with it
@@ -24,29 +25,65 @@ _GZIP_MAGIC = b"\x1f\x8b"  # RFC 1952; JSON never begins with it
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line that is not blank: its number from 0, its bytes without the line end, and where it ends in the input."""
+    """A line that is not blank: its input, its number from 0, its bytes without the line end.
 
+    `end_bytes`: where it ends in the input, in packed bytes if the input is a packed file.
+    """
+
+    source: str
     number: int
     value: bytes
-    end_bytes: int
+    end_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The input ended after `lines` lines, blank ones counted."""
+    """The end of the input, after `lines` lines, blank ones included."""
 
     lines: int
     end_bytes: int
 
 
+def read_lines(stream: BinaryIO, source: str, *, max_line_bytes: int, gzipped: bool = False) -> Iterator[Line | End]:
+    """Yield every line of `stream` that is not blank, then the end. `source` names the input in messages.
+
+    Gzip is unpacked if the input begins like gzip; with `gzipped` it must. Raises FatalError if the input cannot be read,
+    or for a line longer than `max_line_bytes`: such an input is hardly JSON lines, and the line would be held in memory.
+    """
+    try:
+        yield from _lines(stream, source, max_line_bytes, packed=gzipped or _begins_like_gzip(stream))
+    except (OSError, EOFError, zlib.error) as error:
+        raise FatalError(f"cannot read {source}: {error}") from error
+
+
+def _lines(stream: BinaryIO, source: str, max_line_bytes: int, *, packed: bool) -> Iterator[Line | End]:
+    lines = cast("BinaryIO", GzipFile(fileobj=stream)) if packed else stream
+    # Progress through a packed file is counted in packed bytes. A pipe has no position, and no size to compare it with.
+    tells = packed and stream.seekable()
+    number = read_bytes = 0
+    while line := lines.readline(max_line_bytes + 1):
+        read_bytes = stream.tell() if tells else read_bytes + len(line)
+        if len(line) > max_line_bytes:
+            message = f"line {number + 1} of {source} is longer than {max_line_bytes} bytes: are these JSON lines?"
+            raise FatalError(message)
+        if not line.isspace():
+            yield Line(source, number, line.rstrip(b"\r\n"), read_bytes)
+        number += 1
+    yield End(number, stream.tell() if tells else read_bytes)
+
+
+def _begins_like_gzip(stream: BinaryIO) -> bool:
+    if peek := getattr(stream, "peek", None):
+        return bytes(peek(len(_GZIP_MAGIC))).startswith(_GZIP_MAGIC)
+    head = stream.read(len(_GZIP_MAGIC))
+    stream.seek(0)
+    return head.startswith(_GZIP_MAGIC)
+
+
 class LineReader:
-    """Reads `stream` in a thread of its own, at most so many lines and bytes ahead, and closes it in that thread.
+    """Reads `stream` ahead in its own thread and closes it there: closing it elsewhere would wait for a blocked read.
 
-    The line that it has read and cannot put into the queue yet comes on top: a packed file may be nothing but long lines.
-
-    Only there: to close a stream from outside while a thread waits in it would wait for that thread. A line longer than
-    `max_line_bytes` ends the reading, because such an input is hardly JSON lines. `gzipped`: it must be packed; else it is
-    unpacked if it begins as gzip does.
+    At most `queue_lines` lines and `queue_bytes` bytes wait in the queue; one more line may wait to be put there.
     """
 
     def __init__(
@@ -65,58 +102,37 @@ class LineReader:
         self._gzipped = gzipped
         self._max_line_bytes = max_line_bytes
         self._queue = _LineQueue(queue_lines, queue_bytes)
-        # A daemon, because a read from a pipe cannot be called off.
+        # A daemon, because a read from a pipe cannot be cancelled.
         self._thread = threading.Thread(target=self._run, name="line-reader", daemon=True)
 
     def start(self) -> None:
-        """Begin to read."""
+        """Start reading."""
         self._thread.start()
 
     def get(self, timeout_s: float) -> Line | End | None:
-        """Return the next line, or the end once; None where nothing came within `timeout_s`.
-
-        Raises `FatalError` where the input cannot be read on.
-        """
+        """The next line, or the end once; None after `timeout_s` without either. Raises FatalError as `read_lines`."""
         item = self._queue.get(timeout_s)
         if isinstance(item, FatalError):
             raise item
         return item
 
     def stop(self) -> None:
-        """Let the thread end at its next line. Does not wait for it."""
+        """Let the thread end after its next line. Does not block."""
         self._queue.close()
 
     def _run(self) -> None:
         try:
             with self._stream as stream:
-                self._read(stream)
-        except (OSError, EOFError, zlib.error) as error:
-            self._queue.put(FatalError(f"cannot read {self._name}: {error}"))
-
-    def _read(self, stream: BufferedReader) -> None:
-        packed = self._gzipped or stream.peek(len(_GZIP_MAGIC)).startswith(_GZIP_MAGIC)
-        lines = GzipFile(fileobj=stream) if packed else stream
-        number = read_bytes = 0
-        while not self._queue.closed:
-            line = lines.readline(self._max_line_bytes + 1)
-            # In a packed file, the place in the packed bytes is what says how far we are.
-            read_bytes = stream.tell() if packed else read_bytes + len(line)
-            if not line:
-                self._queue.put(End(number, read_bytes))
-                return
-            if len(line) > self._max_line_bytes:
-                where = f"line {number + 1} of {self._name}"
-                self._queue.put(
-                    FatalError(f"{where} is longer than {self._max_line_bytes} bytes: are these JSON lines?")
-                )
-                return
-            if not line.isspace():
-                self._queue.put(Line(number, line.rstrip(b"\r\n"), read_bytes))
-            number += 1
+                for item in read_lines(stream, self._name, max_line_bytes=self._max_line_bytes, gzipped=self._gzipped):
+                    self._queue.put(item)
+                    if self._queue.closed:
+                        return
+        except FatalError as error:
+            self._queue.put(error)
 
 
 class _LineQueue:
-    """Lines on their way from one thread to another. A line that is alone in it may be larger than the bound."""
+    """A queue bounded in lines and bytes. A single line may exceed the bound in bytes."""
 
     def __init__(self, max_lines: int, max_bytes: int) -> None:
         self.closed = False
@@ -127,17 +143,17 @@ class _LineQueue:
         self._changed = threading.Condition()
 
     def put(self, item: Line | End | FatalError) -> None:
-        """Wait for room; once it is closed, drop the item."""
+        """Wait for capacity, then append; drops the item once the queue is closed."""
         size = _size(item)
         with self._changed:
-            self._changed.wait_for(lambda: self.closed or self._has_room(size))
+            self._changed.wait_for(lambda: self.closed or self._fits(size))
             if not self.closed:
                 self._items.append(item)
                 self._bytes += size
                 self._changed.notify_all()
 
     def get(self, timeout_s: float) -> Line | End | FatalError | None:
-        """The oldest; None where none came within `timeout_s`."""
+        """The oldest item; None after `timeout_s` without one."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._items, timeout_s):
                 return None
@@ -147,14 +163,14 @@ class _LineQueue:
             return item
 
     def close(self) -> None:
-        """Drop what is there and what comes; nobody waits for room any more."""
+        """Drop all items, present and future; `put` no longer waits."""
         with self._changed:
             self.closed = True
             self._items.clear()
             self._bytes = 0
             self._changed.notify_all()
 
-    def _has_room(self, size: int) -> bool:
+    def _fits(self, size: int) -> bool:
         return not self._items or (len(self._items) < self._max_lines and self._bytes + size <= self._max_bytes)
 
 

@@ -1,6 +1,6 @@
 """Output without Kafka: enriched records as JSON lines on one stream, dead letters as JSON lines on another.
 
-Lines come in input order, because releases do. The streams belong to whoever opened them and are not closed here.
+Lines are in input order, because releases are. The caller opened the streams and closes them.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 class LineSink:
-    """Writes enriched records to `records` and dead letters to `dead_letters`, as bytes, a line each.
+    """Writes enriched records to `records` and dead letters to `dead_letters`, one line each.
 
-    After each publish both are flushed and `committed` hears how far they got (`LineSource.note_committed`).
-    `keep_lines`: a dead letter holds its line, too. Not for a stream that is also a log, which holds no text of articles.
+    `publish` flushes both and passes the committable offsets to `committed` (`LineSource.note_committed`). `keep_lines`:
+    a dead letter contains its input line; not for a stream that is also a log, because logs hold no text of articles.
     """
 
     def __init__(
@@ -44,30 +44,30 @@ class LineSink:
         self._keep_lines = keep_lines
 
     def open(self) -> None:
-        """Nothing to do: the streams are open."""
+        """Do nothing: the streams are open."""
 
     def publish(self, release: Release) -> None:
-        """Write the lines of `release`; may block on a slow reader.
+        """Write the lines of `release`. May block on a slow reader.
 
-        A file has no transactions: a crash in here can leave some of the lines, the last one cut. Raises `OutputClosed`
-        where a reader has gone, and another `FatalError` where a line cannot be written.
+        A file has no transactions: a crash here can leave some of the lines, the last one incomplete. Raises OutputClosed
+        if the reader has gone, another FatalError if a line cannot be written.
         """
         lines = [self._line(ticket) for ticket in release.tickets if isinstance(ticket.outcome, EnrichedRecord)]
         reasons = [self._letter(ticket) for ticket in release.tickets if isinstance(ticket.outcome, DeadLetter)]
-        assert len(lines) + len(reasons) == len(release.tickets), "a line is never a tombstone, nor unfinished"
+        assert len(lines) + len(reasons) == len(release.tickets), "the outcome of a line is a record or a dead letter"
         _write(self._records, b"".join(lines))
         _write(self._dead_letters, b"".join(reasons))
         self._committed(release.committable)
 
     def serve(self) -> None:
-        """Nothing to do: a stream keeps no events."""
+        """Do nothing: a stream has no events."""
 
     def recover(self) -> NoReturn:
-        """There is nothing to recover from: `publish` writes or ends the run."""
-        raise AssertionError("a file knows no transaction trouble, so nobody recovers it")
+        """Never called: `publish` writes or ends the run."""
+        raise AssertionError("a file has no transactions to recover from")
 
     def close(self) -> None:
-        """Nothing to do: every publish is flushed, and the streams are not ours."""
+        """Do nothing: every publish flushes, and the caller closes the streams."""
 
     def _line(self, ticket: Ticket) -> bytes:
         assert isinstance(ticket.outcome, EnrichedRecord)
@@ -87,7 +87,7 @@ class LineSink:
 
 
 def _line_of(value: bytes) -> dict[str, str]:
-    """The line itself: as text, or in base64 where it is not UTF-8."""
+    """The line as text, or in base64 if it is not UTF-8."""
     try:
         return {"line": value.decode()}
     except UnicodeDecodeError:

@@ -1,18 +1,19 @@
 """Input without Kafka: a file of JSON lines as one partition, whose offsets are its line numbers from 0.
 
-Blank lines have a number and no record, so offsets have gaps, as they do in Kafka. What a line means is the codec's.
+Blank lines have a number but no record, so offsets have gaps, as in Kafka. The codec decodes the lines.
 """
 
 from __future__ import annotations
 
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from typing import TYPE_CHECKING, NoReturn
 
 from enricher.errors import FatalError
 from enricher.files.lines import End, Line, LineReader
 from enricher.records import Partition, RawRecord
 from enricher.stats.snapshot import Connection
+from enricher.worker.ports import PartitionListener
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -22,20 +23,12 @@ STDIN = Path("-")
 _STDIN_FD = 0
 
 
-class Listener(Protocol):
-    """Who is told which partitions there are. A file is never taken away, so one method is enough."""
-
-    def assigned(self, partitions: Sequence[Partition]) -> None:
-        """Hear what is read from now on. Does not block."""
-        ...
-
-
 class LineSource:
-    """Reads JSON lines from `path`; `-` is standard input; what is packed with gzip is unpacked.
+    """Reads JSON lines from `path`, packed with gzip or not; `-` is standard input.
 
-    `note_committed` is where the sink says what it has written; without it, `caught_up` stays False. At most
-    `queue_lines` lines and `queue_bytes` bytes wait in memory, and a line more of at most `max_line_bytes` bytes; one
-    call of `poll` gives no more than that either, so that whoever counts what is in flight can count it.
+    The sink reports what it has written to `note_committed`; until then `caught_up` is False. At most `queue_lines` lines
+    and `queue_bytes` bytes wait in memory, plus one line of at most `max_line_bytes`. One `poll` returns no more than
+    that either, so that the worker's own bound can count it.
     """
 
     def __init__(
@@ -48,15 +41,15 @@ class LineSource:
     ) -> None:
         self.partition = Partition(str(path), 0)
         self.total_bytes: int | None = None
-        """Size of the input, packed if it is packed; None before `open` and for pipes."""
+        """Size of the input as stored; None before `open` and for pipes."""
         self.bytes_read = 0
-        """How far `poll` has got in the input, in the bytes that `total_bytes` counts."""
+        """Progress of `poll`, in the bytes that `total_bytes` counts."""
         self._path = path
         self._max_line_bytes = max_line_bytes
         self._queue_lines = queue_lines
         self._queue_bytes = queue_bytes
         self._reader: LineReader | None = None
-        self._listener: Listener | None = None
+        self._listener: PartitionListener | None = None
         self._position = 0
         self._delivered_end = 0
         self._committed = 0
@@ -64,12 +57,11 @@ class LineSource:
         self._ended = False
         self._never = threading.Event()
 
-    def open(self, listener: Listener) -> None:
-        """Open the input and start to read ahead. Raises `FatalError` where it cannot be opened."""
+    def open(self, listener: PartitionListener) -> None:
+        """Open the input and start reading ahead. Raises FatalError if it cannot be opened."""
         assert self._reader is None, "a source is opened once"
         try:
-            # Standard input gets a buffer of its own: the interpreter locks sys.stdin's at exit, while the reader may
-            # still wait in it, and would abort.
+            # Not sys.stdin: the interpreter locks its buffer at exit, while the reader may still wait in it, and aborts.
             stream = open(_STDIN_FD, "rb", closefd=False) if self._path == STDIN else self._path.open("rb")  # noqa: SIM115  the reader closes it
         except OSError as error:
             raise FatalError(f"cannot open {self._path}: {error.strerror}") from error
@@ -86,9 +78,9 @@ class LineSource:
         self._reader.start()
 
     def poll(self, limit: int, timeout_s: float) -> Sequence[RawRecord]:
-        """At most `limit` records; waits up to `timeout_s` for the first one, paused or at the end for nothing.
+        """Return at most `limit` records; block up to `timeout_s` for the first one, also while paused or at the end.
 
-        The first call tells the listener about the partition. Raises `FatalError` where the input cannot be read on.
+        The first call assigns the partition to the listener. Raises FatalError if the input cannot be read further.
         """
         if self._listener is not None:
             listener, self._listener = self._listener, None
@@ -106,38 +98,38 @@ class LineSource:
         return records
 
     def pause(self) -> None:
-        """No more records until `resume`."""
+        """Return no records until `resume`."""
         self._paused = True
 
     def resume(self) -> None:
-        """Give records again."""
+        """Return records again."""
         self._paused = False
 
     def positions(self, partitions: Collection[Partition]) -> Mapping[Partition, int]:
-        """Next line to be delivered; blank lines at the end of the input are behind it once the end was seen."""
+        """The next line to deliver; once the end was seen, it is behind the blank lines there."""
         return {self.partition: self._position} if self.partition in partitions else {}
 
     def note_committed(self, committable: Mapping[Partition, int]) -> None:
-        """Hear from the sink that everything before these offsets is written."""
+        """Note that the sink has written everything before these offsets."""
         self._committed = committable.get(self.partition, self._committed)
 
     def start_of(self, _partition: Partition) -> None:
-        """Nothing is kept beside a line's number, so nobody counts how often a run ended there."""
+        """Return None: a file keeps no marks, so attempts are not counted."""
 
     def rewind(self) -> NoReturn:
-        """There is nothing to go back from: `LineSink` writes or ends the run."""
-        raise AssertionError("a file knows no transaction trouble, so nobody rewinds it")
+        """Never called: `LineSink` writes or ends the run."""
+        raise AssertionError("a file has no transactions to recover from, so it is never rewound")
 
     def caught_up(self) -> bool:
-        """Tell whether the end of the input was seen and every line before it is written."""
+        """True once the end of the input was seen and every line before it is written."""
         return self._ended and self._committed >= self._delivered_end
 
     def connection(self) -> Connection:
-        """A file has no broker that could go away."""
+        """The connection of a source without a broker."""
         return Connection()
 
     def close(self) -> None:
-        """Stop reading ahead. Does not wait for a reader that waits for a pipe."""
+        """Stop reading ahead. Does not wait for a read that blocks on a pipe."""
         if self._reader is not None:
             self._reader.stop()
 

@@ -1,4 +1,4 @@
-"""Files that stand under their names only when they are whole."""
+"""Output files that get their names only when they are complete."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ log = logging.getLogger(__name__)
 
 
 def partial_name(path: Path) -> Path:
-    """Where the content of `path` grows until it is whole."""
-    whole = path.resolve()  # where a link points to: renaming would replace the link
+    """The name of `path` while it is incomplete, in the folder that a link points to: renaming would replace the link."""
+    whole = path.resolve()
     return whole.with_name(f"{whole.name}.partial")
 
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
-    """A new file to write to, which takes the name `path` when the body has ended, and keeps another one if it raises.
+    """A new file that is renamed to `path` when the body ends, and keeps its partial name if the body raises.
 
-    A device or a pipe is written to directly. Raises FatalError where it cannot be written.
+    Devices and pipes are written directly. Raises FatalError if the file cannot be written.
     """
     if path.exists() and not path.is_file():
         with _opened(path, path) as stream:
@@ -35,14 +35,14 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
         with _opened(partial, path) as stream:
             yield stream
     except BaseException:
-        _tell_of(partial, path)
+        _log_partial(partial, path)
         raise
     try:
         if path.exists():
             shutil.copymode(path, partial)
         partial.replace(path.resolve())
     except OSError as error:
-        raise FatalError(f"cannot write {path}: {error.strerror}; what it would hold is in {partial}") from error
+        raise FatalError(f"cannot write {path}: {error.strerror}; the complete output is in {partial}") from error
 
 
 def _opened(path: Path, wanted: Path) -> BinaryIO:
@@ -52,10 +52,10 @@ def _opened(path: Path, wanted: Path) -> BinaryIO:
         raise FatalError(f"cannot write {wanted}: {error.strerror}") from error
 
 
-def _tell_of(partial: Path, path: Path) -> None:
+def _log_partial(partial: Path, path: Path) -> None:
     if not partial.is_file():
         return
     if partial.stat().st_size == 0:
         partial.unlink()
         return
-    log.warning("%s was not written: what there is of it is in %s", path, partial)
+    log.warning("%s was not completed: its beginning is in %s", path, partial)

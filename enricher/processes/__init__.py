@@ -1,4 +1,4 @@
-"""Several worker processes under one parent: the parent's side (`supervisor`), the child's (`link`), what is between."""
+"""Several worker processes under one parent: `supervisor` and `child` run in the parent, `link` in each child."""
 
 from enricher.processes.link import ParentLink
 from enricher.processes.restarts import RestartLimits

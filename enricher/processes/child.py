@@ -1,4 +1,4 @@
-"""The parent's side of one child: starts the process, passes its lines on, posts what happens to it."""
+"""The parent's side of one child process: starts it, forwards its log lines, posts its events."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from dataclasses import dataclass
 from enricher.processes.states import ProcessState, health_port_of, state_of
 
 LAST_LINES_S = 5.0
-"""How long to wait for the last lines of a process that has ended: they are in the pipe already."""
+"""How long to wait for the last lines of an ended process: they are in the pipe already."""
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """A child tells its state."""
+class StateReported:
+    """A child reported its state."""
 
     child: Child
     state: ProcessState
 
 
 @dataclass(frozen=True, slots=True)
-class Serves:
-    """A child answers for its health on this port of the loopback address."""
+class HealthPortReported:
+    """A child serves its health on this port of the loopback address."""
 
     child: Child
     port: int
@@ -33,34 +33,34 @@ class Serves:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A child has ended: with an exit code, or below zero the signal that killed it."""
+    """A child has ended. `code`: its exit code, or minus the number of the signal that killed it."""
 
     child: Child
     code: int
 
 
 class Child:
-    """A running process. `post` is called in threads of its own; `write` takes its lines, each with its number before it."""
+    """A running child process. Its threads call `post` with its events, and `write` with its lines, numbered."""
 
     def __init__(
         self,
         index: int,
         command: Sequence[str],
         *,
-        post: Callable[[Told | Serves | Ended], None],
+        post: Callable[[StateReported | HealthPortReported | Ended], None],
         write: Callable[[str], object],
     ) -> None:
         self.index = index
         self._post = post
         self._write = write
-        self._process = subprocess.Popen(  # noqa: S603  it is this program again
+        self._process = subprocess.Popen(  # noqa: S603  this program again
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             encoding="utf-8",
             errors="replace",
-            # Ctrl-C goes to a terminal's whole group: only the parent shall have it, and say once what is to be done.
+            # Ctrl-C goes to a terminal's whole process group; only the parent is to react to it.
             start_new_session=sys.platform != "win32",
             creationflags=_creation_flags(),
         )
@@ -70,12 +70,12 @@ class Child:
         threading.Thread(target=self._listen, name=f"child-{index}", daemon=True).start()
 
     def ask_to_end(self) -> None:
-        """Close its input: it drains and ends."""
+        """Ask it to drain and end, by closing its standard input."""
         assert self._process.stdin is not None
         self._process.stdin.close()
 
     def kill(self) -> None:
-        """End it at once, if it has not ended."""
+        """Kill it, if it is still running."""
         self._process.kill()
 
     def _pass_on(self) -> None:
@@ -84,20 +84,20 @@ class Child:
             self._write_line(line)
 
     def _write_line(self, line: str) -> None:
-        """With the child's number before it; an object of a log in JSON has it inside, and must stay one."""
-        whose = "" if line.startswith("{") else f"[{self.index}] "
-        # The reader of our log may have gone: the child, which writes to us, must not come to a halt for it.
+        """Prefix the line with the child's number; a JSON log line contains it already and must stay JSON."""
+        prefix = "" if line.startswith("{") else f"[{self.index}] "
+        # If the reader of our log has gone, the child must not block on a full pipe.
         with contextlib.suppress(OSError):
-            self._write(f"{whose}{line.rstrip()}\n")
+            self._write(f"{prefix}{line.rstrip()}\n")
 
     def _listen(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
             if state := state_of(line):
-                self._post(Told(self, state))
+                self._post(StateReported(self, state))
             elif port := health_port_of(line):
-                self._post(Serves(self, port))
-            else:  # printed before the child took its output for itself
+                self._post(HealthPortReported(self, port))
+            else:  # printed before the child redirected its output
                 self._write_line(line)
         code = self._process.wait()
         self._errors.join(LAST_LINES_S)

@@ -1,6 +1,6 @@
-"""The states of a worker process, and the lines by which a child tells: a state's word, or `health` and a port.
+"""The states of a worker process, and the lines in which a child reports: a state, or `health` and a port.
 
-The first three states are told by the child, the others its parent sees.
+The child reports the first three states; the parent sets the others.
 """
 
 from __future__ import annotations
@@ -9,25 +9,25 @@ from enum import StrEnum
 
 
 class ProcessState(StrEnum):
-    """Where a worker process stands."""
+    """The state of a worker process."""
 
     STARTING = "starting"
-    """It loads its model, or waits for the brokers."""
+    """It loads its model or connects with the brokers."""
     READY = "ready"
     """It reads and publishes."""
     DRAINING = "draining"
-    """It finishes what is on the device, and ends."""
+    """It finishes the batches on the device and ends."""
     DONE = "done"
-    """It ended because there is nothing left to do."""
+    """It ended because nothing is left to do."""
     DEAD = "dead"
-    """It ended otherwise; another may be about to take its place."""
+    """It ended otherwise; a restart may be due."""
 
 
 _HEALTH = "health"
 
 
 def state_of(line: str) -> ProcessState | None:
-    """The state that a child tells with a line; None where the line is something else."""
+    """The state that a line reports; None for other lines."""
     try:
         return ProcessState(line.strip())
     except ValueError:
@@ -35,12 +35,12 @@ def state_of(line: str) -> ProcessState | None:
 
 
 def health_line(port: int) -> str:
-    """The line that tells on which port of the loopback address a child answers for its health."""
+    """The line that reports the port of the loopback address on which a child serves its health."""
     return f"{_HEALTH} {port}"
 
 
 def health_port_of(line: str) -> int | None:
-    """The port of such a line; None where the line is something else."""
+    """The port that a line reports; None for other lines."""
     word, _, port = line.strip().partition(" ")
-    # Only ASCII digits: `isdecimal` alone takes those of other scripts, and an address has none of them.
+    # `isdecimal` alone also accepts digits of other scripts.
     return int(port) if word == _HEALTH and port.isascii() and port.isdecimal() and 0 < int(port) < 65_536 else None

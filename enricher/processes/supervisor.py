@@ -1,7 +1,8 @@
-"""The parent of several worker processes: starts them, starts a dead one again, ends them all, knows how each one stands.
+"""The parent of several worker processes: starts and restarts them, ends them all, knows their states.
 
-It never loads a model, and shares nothing with its children but three pipes each. One thread decides; threads of the
-children (child.py) and signal handlers only post events.
+Exit codes 2 and 4 (and 3 during startup) are permanent: the parent ends all children and exits with that code. It never
+loads a model, and shares nothing with its children but three pipes each. One thread decides; signal handlers and the
+threads of child.py only post events.
 """
 
 from __future__ import annotations
@@ -14,19 +15,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from enricher.errors import Stalled
-from enricher.processes.child import Child, Ended, Serves, Told
+from enricher.processes.child import Child, Ended, HealthPortReported, StateReported
 from enricher.processes.restarts import RestartLimits, Restarts, is_final
 from enricher.processes.states import ProcessState
 
 MAX_WAIT_S = 1.0
-"""On Windows a wait is not interrupted by Ctrl-C: its handler runs after it."""
+"""On Windows, Ctrl-C does not interrupt a wait: its handler runs after it."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class SupervisorLimits:
-    """`grace_s`: how long all may take to end in good order before they are killed."""
+    """`grace_s`: how long all children may take to drain before they are killed."""
 
     restarts: RestartLimits
     grace_s: float
@@ -34,28 +35,28 @@ class SupervisorLimits:
 
 @dataclass(frozen=True, slots=True)
 class _Stop:
-    """Somebody asks for the end."""
+    """The request to end all children."""
 
 
 @dataclass(slots=True)
-class _Place:
-    """One of the processes that there are to be, whichever child is it at the moment."""
+class _Slot:
+    """A process slot. A restart replaces its child."""
 
     restarts: Restarts
     child: Child | None = None
     state: ProcessState = ProcessState.STARTING
     ready_s: float | None = None
-    """Since when the child is ready."""
+    """When the child became ready."""
     due_s: float | None = None
-    """When the next child is to start."""
+    """When the next child is due to start."""
     health_port: int | None = None
-    """Where the child answers for its health."""
+    """Where the child serves its health."""
 
 
 class Supervisor:
     """Keeps `count` children running. `command` gives the command line of each, by its number.
 
-    `until_done`: a child that ends with 0 has done all there was to do; else it is started again like any other.
+    `until_done`: a child that ends with 0 has nothing left to do and is not restarted.
     """
 
     def __init__(
@@ -73,84 +74,84 @@ class Supervisor:
         self._until_done = until_done
         self._clock = clock
         self._write = write or sys.stderr.write
-        self._places = [_Place(Restarts(limits.restarts)) for _ in range(count)]
-        self._events: queue.SimpleQueue[Told | Serves | Ended | _Stop] = queue.SimpleQueue()
+        self._slots = [_Slot(Restarts(limits.restarts)) for _ in range(count)]
+        self._events: queue.SimpleQueue[StateReported | HealthPortReported | Ended | _Stop] = queue.SimpleQueue()
         self._kill_s: float | None = None
         self._turned_s = clock()
         self._stopping = False
         self._code = 0
         self.started = False
-        """True once every process has been ready at the same time."""
+        """True once all processes were ready at the same time."""
 
-    # ---- for others, from any thread
+    # ---- safe in any thread
 
     def states(self) -> Mapping[int, ProcessState]:
-        """How each process stands now."""
-        return {index: place.state for index, place in enumerate(self._places)}
+        """The present state of each process."""
+        return {index: slot.state for index, slot in enumerate(self._slots)}
 
     @property
     def ready(self) -> bool:
-        """True while every process that still has something to do is ready, and at least one has."""
+        """True while every process that is not done is ready, and at least one is not done."""
         return {ProcessState.READY} == set(self.states().values()) - {ProcessState.DONE}
 
     def pids(self) -> Mapping[int, int]:
-        """The process ids of the running children."""
-        return {index: place.child.pid for index, place in enumerate(self._places) if place.child}
+        """The process ids of running children."""
+        return {index: slot.child.pid for index, slot in enumerate(self._slots) if slot.child}
 
     def health_ports(self) -> Mapping[int, int]:
-        """Where the children that said so answer for their health, on the loopback address."""
-        return {index: place.health_port for index, place in enumerate(self._places) if place.health_port}
+        """The health ports that children have reported, on the loopback address."""
+        return {index: slot.health_port for index, slot in enumerate(self._slots) if slot.health_port}
 
     @property
     def stopping(self) -> bool:
-        """True from the moment at which all are asked to end."""
+        """True once all children are asked to end."""
         return self._stopping
 
     @property
     def turn_age_s(self) -> float:
-        """Since the loop began a turn; it begins one a second at least."""
+        """Seconds since the current turn of the loop began; a turn takes about a second at most."""
         return max(0.0, self._clock() - self._turned_s)
 
     def stop(self) -> None:
-        """Ask all to drain and end; may be called from a signal handler."""
+        """Ask all children to drain and end. Safe in a signal handler."""
         self._events.put(_Stop())
 
     # ---- the loop
 
     def run(self) -> int:
-        """Until all have ended; gives the exit code. Whatever ends this, no child is left behind."""
+        """Block until all children have ended; return the exit code. Leaves no child behind, even on an exception."""
         try:
-            for index in range(len(self._places)):
+            for index in range(len(self._slots)):
                 self._start(index)
             while self._unfinished():
                 self._turned_s = self._clock()
                 self._take(self._next_event())
-                self._start_those_due()
-                self._kill_the_late()
+                self._start_due()
+                self._kill_late()
         finally:
-            for place in self._places:
-                if place.child:
-                    place.child.kill()
+            for slot in self._slots:
+                if slot.child:
+                    slot.child.kill()
         return self._code
 
     def _unfinished(self) -> bool:
-        return any(place.child or (place.due_s is not None and not self._stopping) for place in self._places)
+        return any(slot.child or (slot.due_s is not None and not self._stopping) for slot in self._slots)
 
-    def _next_event(self) -> Told | Serves | Ended | _Stop | None:
-        """What happens next; None where nothing does before there is something to do."""
-        times = [place.due_s for place in self._places if place.due_s is not None]
+    def _next_event(self) -> StateReported | HealthPortReported | Ended | _Stop | None:
+        """The next event; None if a deadline comes first."""
+        times = [slot.due_s for slot in self._slots if slot.due_s is not None]
         wait_s = min([MAX_WAIT_S, *(due_s - self._clock() for due_s in [*times, *filter(None, [self._kill_s])])])
         try:
             return self._events.get(timeout=max(0.0, wait_s))
         except queue.Empty:
             return None
 
-    def _take(self, event: Told | Serves | Ended | _Stop | None) -> None:
+    def _take(self, event: StateReported | HealthPortReported | Ended | _Stop | None) -> None:
         match event:
-            case Told(child, state):
-                self._told(child.index, state)
-            case Serves(child, port):
-                self._places[child.index].health_port = port
+            case StateReported(child, state):
+                self._report_state(child.index, state)
+            case HealthPortReported(child, port):
+                self._slots[child.index].health_port = port
             case Ended(child, code):
                 self._ended(child.index, code)
             case _Stop():
@@ -159,69 +160,71 @@ class Supervisor:
             case None:
                 pass
 
-    # ---- what happens to one
+    # ---- one process
 
     def _start(self, index: int) -> None:
-        place = self._places[index]
-        place.child = Child(index, self._command(index), post=self._events.put, write=self._write)
-        place.state, place.ready_s, place.due_s = ProcessState.STARTING, None, None
+        slot = self._slots[index]
+        slot.child = Child(index, self._command(index), post=self._events.put, write=self._write)
+        slot.state, slot.ready_s, slot.due_s = ProcessState.STARTING, None, None
 
-    def _told(self, index: int, state: ProcessState) -> None:
-        place = self._places[index]
-        place.state = state
+    def _report_state(self, index: int, state: ProcessState) -> None:
+        slot = self._slots[index]
+        slot.state = state
         if state is ProcessState.READY:
-            place.ready_s = self._clock()
+            slot.ready_s = self._clock()
         if state is ProcessState.READY and self.ready:
             self.started = True
-            log.info("all %d processes are ready", len(self._places))
+            log.info("all %d processes are ready", len(self._slots))
 
     def _ended(self, index: int, code: int) -> None:
-        place = self._places[index]
-        place.child, place.state, place.health_port = None, ProcessState.DEAD, None
-        exit_code = code if code >= 0 else 128 - code  # as a shell tells of a signal
+        slot = self._slots[index]
+        slot.child, slot.state, slot.health_port = None, ProcessState.DEAD, None
+        exit_code = code if code >= 0 else 128 - code  # as a shell reports a signal
         if self._stopping:
             self._code = self._code or exit_code
         elif code == 0 and self._until_done:
-            place.state = ProcessState.DONE
+            slot.state = ProcessState.DONE
         else:
-            self._start_again_or_end(index, exit_code)
+            self._restart_or_end_all(index, exit_code)
 
-    def _start_again_or_end(self, index: int, exit_code: int) -> None:
-        place, now_s = self._places[index], self._clock()
-        ready_for_s = 0.0 if place.ready_s is None else now_s - place.ready_s
-        if is_final(exit_code, was_ready=place.ready_s is not None):
-            log.error("process %d ended with code %d, which no restart mends: ending all", index, exit_code)
+    def _restart_or_end_all(self, index: int, exit_code: int) -> None:
+        slot, now_s = self._slots[index], self._clock()
+        ready_for_s = 0.0 if slot.ready_s is None else now_s - slot.ready_s
+        if is_final(exit_code, was_ready=slot.ready_s is not None):
+            log.error(
+                "process %d ended with code %d, which a restart cannot fix: ending all processes", index, exit_code
+            )
             self._end_all(exit_code)
-        elif (pause_s := place.restarts.pause_s(ready_for_s)) is None:
-            log.error("process %d ended with code %d once too often: ending all", index, exit_code)
+        elif (pause_s := slot.restarts.pause_s(ready_for_s)) is None:
+            log.error("process %d ended with code %d too often in a row: ending all processes", index, exit_code)
             self._end_all(exit_code)
         else:
-            log.warning("process %d ended with code %d: starting it again in %.1f s", index, exit_code, pause_s)
-            place.due_s = now_s + pause_s
+            log.warning("process %d ended with code %d: restarting it in %.1f s", index, exit_code, pause_s)
+            slot.due_s = now_s + pause_s
 
-    # ---- what happens in time
+    # ---- deadlines
 
-    def _start_those_due(self) -> None:
-        for index, place in enumerate(self._places):
-            if place.due_s is not None and not self._stopping and self._clock() >= place.due_s:
+    def _start_due(self) -> None:
+        for index, slot in enumerate(self._slots):
+            if slot.due_s is not None and not self._stopping and self._clock() >= slot.due_s:
                 self._start(index)
 
     def _end_all(self, exit_code: int) -> None:
-        """Ask all to end. The first reason is the one that counts."""
+        """Ask all children to end. The first exit code counts."""
         if self._stopping:
             return
         self._stopping, self._code = True, exit_code
         self._kill_s = self._clock() + self._limits.grace_s
-        for place in self._places:
-            place.due_s = None
-            if place.child:
-                place.child.ask_to_end()
+        for slot in self._slots:
+            slot.due_s = None
+            if slot.child:
+                slot.child.ask_to_end()
 
-    def _kill_the_late(self) -> None:
+    def _kill_late(self) -> None:
         if self._kill_s is None or self._clock() < self._kill_s:
             return
-        log.error("still running after %.0f s: killing %s", self._limits.grace_s, dict(self.pids()))
+        log.error("still running after %.0f s, killing them: %s", self._limits.grace_s, dict(self.pids()))
         self._kill_s, self._code = None, self._code or Stalled.exit_code
-        for place in self._places:
-            if place.child:
-                place.child.kill()
+        for slot in self._slots:
+            if slot.child:
+                slot.child.kill()

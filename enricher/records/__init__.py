@@ -1,4 +1,4 @@
-"""What moves through the worker. Plain data only: nothing here knows Kafka, ONNX Runtime or the clock."""
+"""The data that moves through the worker. Plain data: no Kafka, no ONNX Runtime, no clock."""
 
 from enricher.records.articles import (
     HEADER_BYTES,

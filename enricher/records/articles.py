@@ -1,4 +1,4 @@
-"""What comes in and what goes out: input records, articles and their tokens, entities, and how an input ended."""
+"""Input records, articles and their tokens, entities, and the outcomes of inputs."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _Record = TypeVar("_Record")
 
 @dataclass_transform(frozen_default=True)
 def hot_record(*, eq: bool = True) -> Callable[[type[_Record]], type[_Record]]:
-    """Decorate a record of which an article has many: a slotted dataclass that only the type checker keeps frozen.
+    """Decorate a record type with many instances: a slotted dataclass that only the type checker treats as frozen.
 
-    A frozen one sets each of its fields through a call, and takes three times as long to make.
+    Instances of frozen dataclasses take three times as long to make, because each field is set through a call.
     """
     return dataclass(slots=True, eq=eq, unsafe_hash=eq)
 
 
 class Partition(NamedTuple):
-    """One partition of a topic. A named tuple, because it is the key of every hot dictionary and hashes in C."""
+    """One partition of a topic. A named tuple, because it is the key of hot dictionaries and hashes in C."""
 
     topic: str
     number: int
@@ -35,14 +35,14 @@ class Partition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """Why nothing of a record is known but its place: the client cannot unpack the batch that begins at `batch_offset`."""
+    """Why only a record's position is known: the client cannot unpack the batch that begins at `batch_offset`."""
 
     batch_offset: int
     reason: str
 
 
 HEADER_BYTES = 176
-"""What a header costs in memory beside its name and its value: a tuple of two, their two objects, a place in a list.
+"""Memory of a header beside its name and value: a pair, two objects, a list entry.
 
 Measured in CPython 3.11: 95,000 headers with names of 6 and values of 5 bytes took 186 bytes each.
 """
@@ -50,16 +50,16 @@ Measured in CPython 3.11: 95,000 headers with names of 6 and values of 5 bytes t
 
 @hot_record()
 class OmittedHeaders:
-    """Headers that a record had, and that were let go of on reading: there were too many."""
+    """Headers that were dropped on reading because a record had too many."""
 
     count: int
     size_bytes: int
-    """Of their names and values."""
+    """Total size of their names and values."""
 
 
 @hot_record()
 class RawRecord:
-    """One input record as the source delivered it, untouched: what a dead letter gives back."""
+    """One input record as the source delivered it; dead letters contain it unchanged."""
 
     partition: Partition
     offset: int
@@ -67,19 +67,19 @@ class RawRecord:
     value: bytes | None
     headers: Headers = ()
     timestamp_s: float | None = None
-    """When the publisher wrote it, in seconds since the epoch; None where the broker does not know."""
+    """When the publisher wrote it, in seconds since the epoch; None if the broker does not know."""
     topic_id: str | None = None
-    """Kafka's id of the topic, which a topic that is deleted and created again does not keep; None where none is known."""
+    """Kafka's id of the topic, None if unknown. A topic that is deleted and created again gets another one."""
     leader_epoch: int | None = None
-    """The epoch of the partition's leader that wrote it: committed with the offset, it tells a log that was cut off."""
+    """The epoch of the partition leader that wrote it; committed with the offset, it reveals a truncated log."""
     unreadable: Unreadable | None = None
-    """Set where key, value and headers are missing because nobody could read them."""
+    """Set if key, value and headers are missing because they could not be read."""
     omitted_headers: OmittedHeaders | None = None
-    """Set where there were more headers than `articles.max_headers`: then `headers` is empty."""
+    """Set if there were more headers than `articles.max_headers`; then `headers` is empty."""
 
     @property
     def size_bytes(self) -> int:
-        """What holding key, value and headers in memory costs."""
+        """Memory of key, value and headers."""
         size_bytes = len(self.key or b"") + len(self.value or b"") + HEADER_BYTES * len(self.headers)
         for name, value in self.headers:
             size_bytes += len(name) + len(value or b"")
@@ -88,7 +88,7 @@ class RawRecord:
 
 @hot_record()
 class Article:
-    """A decoded input record: its texts, and the metadata that the enriched record repeats."""
+    """A decoded input record; the enriched record repeats its metadata."""
 
     id: str
     title: str
@@ -101,25 +101,25 @@ class Article:
         return len(self.title) + len(self.body)
 
     def text(self, field_name: FieldName) -> str:
-        """The original text that offsets of `field_name` count in, in Unicode code points."""
+        """The original text of a field; entity offsets count its Unicode code points."""
         return self.title if field_name == "title" else self.body
 
 
 class TokenSpans(Protocol):
-    """Where the tokens of one text stand in it. Asked only about tokens in which something was found."""
+    """Positions of tokens in their text. Asked only about tokens of entities."""
 
     def word_of(self, token: int, /) -> int:
-        """The word that a token belongs to; never decreasing from token to token."""
+        """The index of a token's word; never decreases from token to token."""
         ...
 
     def chars_of(self, token: int, /) -> tuple[int, int]:
-        """Half-open, in Unicode code points of the original text."""
+        """The token's range, half-open, in Unicode code points of the original text."""
         ...
 
 
 @hot_record(eq=False)
 class TokenizedField:
-    """One text of an article as tokens: `ids` is `int32 [tokens]`, without special tokens."""
+    """One text of an article as tokens; `ids` is `int32 [tokens]`, without special tokens."""
 
     name: FieldName
     ids: Int32Array
@@ -132,18 +132,18 @@ class TokenizedArticle:
 
     fields: tuple[TokenizedField, ...]
     truncated: bool = False
-    """True where tokens above `max_article_tokens` were left out."""
+    """True if tokens beyond `max_article_tokens` were left out."""
 
     @property
     def length_tokens(self) -> int:
-        """Tokens of all fields together, special tokens not counted."""
+        """Tokens of all fields, without special tokens."""
         return sum(len(part.ids) for part in self.fields)
 
 
 class Entity(TypedDict):
     """A named entity: `article.text(field)[start:end] == text`, half-open, in Unicode code points.
 
-    A dictionary, its names in this order: an article has many, and this is written as it is.
+    A dictionary, because an article has many and they are serialised as they are, with the keys in this order.
     """
 
     field: FieldName
@@ -173,25 +173,25 @@ class EnrichedRecord:
 
 
 class LetterForm(IntEnum):
-    """How much of its input a dead letter gives back; each form leaves out what the one before it does, and more."""
+    """How much of its input a dead letter contains; each form leaves out more than the one before."""
 
     WHOLE = 0
     WITHOUT_VALUE = 1
     WITHOUT_HEADERS = 2
     BARE = 3
-    """Without the key as well: only why it is dead, and where the input stands."""
+    """Without the key as well: only the reason and the position of the input."""
 
     @property
     def smaller(self) -> LetterForm | None:
-        """The next one; None for the bare one."""
+        """The next smaller form; None for `BARE`."""
         return None if self is LetterForm.BARE else LetterForm(self + 1)
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """Why an input can never succeed. `message` never holds text of the article.
+    """Why an input can never succeed. `message` never contains text of the article.
 
-    `form` is the largest in which it may be written: a broker that refuses one may take a smaller one.
+    `form` is the largest form to write it in; if the broker refuses one form, it may accept a smaller one.
     """
 
     stage: Literal["decode", "tokenize", "inference", "publish"]
@@ -203,7 +203,7 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """The input had no value: its key is deleted downstream as well."""
+    """The input had no value, so the output deletes its key downstream."""
 
 
 Outcome = EnrichedRecord | DeadLetter | Tombstone
@@ -211,7 +211,7 @@ Outcome = EnrichedRecord | DeadLetter | Tombstone
 
 @dataclass(frozen=True, slots=True)
 class ModelCard:
-    """Which model made a record."""
+    """Identifies the model that made a record."""
 
     name: str
     digest: str

@@ -1,7 +1,6 @@
-"""What is under way between the two: the ticket of each article, its windows, and what the model says about them.
+"""In-flight data: the ticket of each record, its windows, batches and their results, releases.
 
-Everything is frozen but `Ticket`, which is filled in as its article moves on and is `finish`ed
-exactly once.
+Everything is frozen but `Ticket`, which is filled in step by step and finished exactly once.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ from enricher.records.articles import (
 
 
 class OwnedLabels(NamedTuple):
-    """What one window says about the tokens `[start, start + len(labels))` of its article, those that it owns.
+    """The labels of the tokens that one window owns: `[start, start + len(labels))` of its article.
 
-    `labels int32`, `scores float32`, the probability of the label; views of what the model gave back.
+    `labels int32`, `scores float32` (the probability of the label); both are views of the model's output.
     """
 
     start: int
@@ -36,9 +35,9 @@ class OwnedLabels(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Ticket:
-    """One in-flight record, from its arrival to its commit. The only mutable record.
+    """One in-flight record, from its arrival to its commit. The only mutable record type.
 
-    Windows hold the ticket itself. After a rebalance it is `forgotten`, and a late result that lands on it is dropped.
+    Windows refer to their ticket. Once a ticket is `forgotten` (a rebalance, a recovery), late results for it are dropped.
     """
 
     raw: RawRecord
@@ -46,33 +45,33 @@ class Ticket:
     article: Article | None = None
     tokens: TokenizedArticle | None = None
     answers: list[OwnedLabels] = field(default_factory=list)
-    """What its windows said so far, in the order in which they came back."""
+    """Labels of its windows so far, in the order in which batches were finished."""
     windows: int = 0
     windows_left: int = 0
     outcome: Outcome | None = None
     forgotten: bool = False
     trace: Headers = ()
-    """The headers of its trace (W3C `traceparent`, `tracestate`) that go with its output."""
+    """Trace headers of its output (W3C `traceparent`, `tracestate`)."""
     span: object = None
-    """The tracing's own."""
+    """Set and read by tracing only."""
 
     def finish(self, outcome: Outcome) -> None:
-        """Say how it ended. Only once: a second answer for one article would be a bug."""
-        assert self.outcome is None, "a ticket is filled once"
+        """Set the outcome, which is final."""
+        assert self.outcome is None, "a ticket is finished once"
         self.outcome = outcome
 
     @property
     def live(self) -> bool:
-        """True while someone still waits for this ticket's outcome."""
+        """True while the outcome is needed and still missing."""
         return self.outcome is None and not self.forgotten
 
 
 @hot_record(eq=False)
 class Window:
-    """A run of an article's tokens as the model takes it: `ids` is `int32 [length]`, special tokens included.
+    """A run of an article's tokens as model input: `ids` is `int32 [length]`, special tokens included.
 
-    Token `i` of the article (counted over all its fields, special tokens not counted) is token
-    `i - start + specials_before` of the window. The window's labels count for `[own_start, own_stop)` only.
+    Token `i` of the article (counted over all its fields, without special tokens) is token `i - start + specials_before`
+    of the window. The window owns the tokens `[own_start, own_stop)`; its labels for others are ignored.
     """
 
     ticket: Ticket
@@ -85,7 +84,7 @@ class Window:
 
     @property
     def length_tokens(self) -> int:
-        """Tokens of the window, special tokens included."""
+        """Tokens, special tokens included."""
         return len(self.ids)
 
     def owned_tokens(self, first: int) -> slice:
@@ -102,25 +101,26 @@ class Batch:
 
     @property
     def length_tokens(self) -> int:
-        """Length of the longest window, to which the others are padded."""
+        """Length of the longest window, to which others are padded."""
         return max(window.length_tokens for window in self.windows)
 
     @property
     def real_tokens(self) -> int:
-        """What the user asked for: the sum of the window lengths."""
+        """The sum of the window lengths."""
         return sum([len(window.ids) for window in self.windows])
 
     @property
     def padded_tokens(self) -> int:
-        """What the device computes: windows x length of the longest."""
+        """Number of windows times the longest length: what a padding graph variant computes."""
         return len(self.windows) * self.length_tokens
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunLabels:
-    """The model's answer for the windows of one run: `labels int32 [tokens]`, `scores float32 [tokens]`, as whole arrays.
+    """The model's output for one run: `labels int32 [tokens]` and `scores float32 [tokens]` of all its windows.
 
-    Token `i` of a window, special tokens included, is at its start + `i`. What is between windows means nothing.
+    Token `i` of a window, special tokens included, is at the window's entry in `starts` plus `i`. Values between windows
+    are undefined.
     """
 
     windows: Sequence[Window]
@@ -131,7 +131,7 @@ class RunLabels:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WindowFailure:
-    """The model could not answer for this window, alone: its article becomes a dead letter."""
+    """The model failed on this window even alone: its article becomes a dead letter."""
 
     window: Window
     error_type: str
@@ -140,18 +140,18 @@ class WindowFailure:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BatchResult:
-    """What came back for a batch: each of its windows is in one of the runs, or failed."""
+    """The result of a batch: each of its windows is in one of the runs or in `failures`."""
 
     batch: Batch
     runs: Sequence[RunLabels]
     failures: Sequence[WindowFailure] = ()
     fits_tokens: int | None = None
-    """Padded tokens of the largest part that went through, where the batch ran out of the device's memory; else None."""
+    """If the batch ran out of device memory: padded tokens of the largest part that fit. Else None."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Written with a committable offset: how many processes took up work there, and how many with one record alone."""
+    """Committed with an offset: how many processes began work there, and how many with that record alone in flight."""
 
     attempts: int = 0
     alone: int = 0
@@ -159,7 +159,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where reading of an assigned partition began, and the mark that stood beside that offset."""
+    """The offset at which reading of a partition began, and the mark committed with it."""
 
     offset: int
     mark: Mark = Mark()
@@ -169,16 +169,16 @@ class Start:
 class Release:
     """Finished tickets in offset order, and the committable offsets that belong to exactly these.
 
-    `committable` may name partitions without a ticket here: their position moved on over offsets that carry no
-    record (transaction markers), or `marks` has something to say of an offset that is committed already.
+    `committable` may contain partitions without a ticket: their position moved past offsets without a record (transaction
+    markers), or a new mark is committed with the same offset.
     """
 
     tickets: Sequence[Ticket]
     committable: Mapping[Partition, int]
     marks: Mapping[Partition, Mark] = field(default_factory=dict)
-    """Of partitions in `committable`; one without a mark gets the empty one."""
+    """For partitions in `committable`; the default is the empty mark."""
 
     @property
     def empty(self) -> bool:
-        """True where there is nothing to say to the broker."""
+        """True if there is nothing to commit."""
         return not self.committable

@@ -1,1 +1,1 @@
-"""Plumbing of the process: the watchdog, what wakes and stops the loop, and the names of devices. Knows no other package."""
+"""Plumbing: the watchdog, the wakeup and stop events of the loop, and device names."""

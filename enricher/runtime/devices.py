@@ -1,4 +1,4 @@
-"""The name of a device, as settings and commands take it: `auto`, `cpu`, `cuda`, or one GPU of several, `cuda:1`."""
+"""Device names of settings and commands: `auto`, `cpu`, `cuda`, or one of several GPUs, `cuda:1`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NAME = re.compile(r"(auto|cpu|cuda)|cuda:(0|[1-9][0-9]{0,2})")
 
 @dataclass(frozen=True, slots=True)
 class DeviceName:
-    """What kind of device, and which of its kind: as CUDA counts, from 0, among those that the process may see."""
+    """A parsed device name. `index` is CUDA's, from 0, among the GPUs visible to the process."""
 
     kind: Literal["auto", "cpu", "cuda"]
     index: int = 0
@@ -23,12 +23,10 @@ class DeviceName:
 
 
 def parse_device(text: str) -> DeviceName:
-    """The device of that name; `cuda` is `cuda:0`. Raises SettingsError."""
+    """Parse a device name; `cuda` means `cuda:0`. Raises SettingsError."""
     match = _NAME.fullmatch(text)
     if match is None:
-        message = (
-            f"'{text}' is no device: there are auto, cpu, cuda, and where there are several GPUs cuda:0, cuda:1, ..."
-        )
+        message = f"'{text}' is not a device: use auto, cpu, cuda, or with several GPUs cuda:0, cuda:1, ..."
         raise SettingsError(message)
     kind: Literal["auto", "cpu", "cuda"]
     kind = "auto" if text == "auto" else "cpu" if text == "cpu" else "cuda"

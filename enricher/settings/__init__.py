@@ -1,4 +1,4 @@
-"""The settings of a worker: what there is to set (`kafka`, `groups`, `operating`), and where it is read from (`sources`)."""
+"""The settings: the groups (`kafka`, `groups`, `operating`), and the only reader of the environment (`sources`)."""
 
 from enricher.settings.groups import (
     ArticleSettings,

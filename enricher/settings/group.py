@@ -1,4 +1,4 @@
-"""What all groups of settings have in common."""
+"""The base class of all groups of settings."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Group(BaseModel):
-    """Frozen, and without unknown names."""
+    """Frozen; unknown names are refused."""
 
-    # What pydantic says of a mistake holds no values: among them are passwords.
+    # pydantic's messages must not contain values: some are passwords.
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)

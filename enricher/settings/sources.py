@@ -28,7 +28,7 @@ PREFIX = "ENRICHER_"
 CONFIG_VARIABLE = "ENRICHER_CONFIG"
 DEFAULT_CONFIG_FILE = "enricher.toml"
 CONFIG_REASON = (
-    f"The TOML file to read instead of `{DEFAULT_CONFIG_FILE}` in the working folder. In the environment only."
+    f"The TOML file to read instead of `{DEFAULT_CONFIG_FILE}` in the working folder. Only as an environment variable."
 )
 _DOTENV = ".env"
 
@@ -36,16 +36,16 @@ log = logging.getLogger("enricher.settings")
 
 
 class _TomlSource(TomlConfigSettingsSource):
-    """Reads the file as `_refuse_unknown_groups` does."""
+    """Reads the file like `_refuse_unknown_groups`."""
 
-    def _read_file(self, file_path: Any) -> dict[str, Any]:  # noqa: ANN401  the base class' own; ours is a Path
+    def _read_file(self, file_path: Any) -> dict[str, Any]:  # noqa: ANN401  as in the base class; ours is a Path
         return _tables(file_path)
 
 
 class Settings(BaseSettings):
     """All settings of a worker."""
 
-    # Other programs' variables may stand in the same `.env`; ours are checked by `_refuse_unknown_groups`.
+    # A `.env` may contain variables of other programs; `_refuse_unknown_groups` checks ours.
     model_config = SettingsConfigDict(
         env_prefix=PREFIX,
         env_nested_delimiter="__",
@@ -86,7 +86,7 @@ class Settings(BaseSettings):
         )
         edges = list(batching.bucket_edges or ())
         _require(
-            edges == sorted(set(edges)) and min(edges, default=1) > 0, "batching.bucket_edges must grow, from 1 on"
+            edges == sorted(set(edges)) and min(edges, default=1) > 0, "batching.bucket_edges must increase, from 1 on"
         )
         _require(
             worker.stall_timeout_s > kafka.request_timeout_s,
@@ -97,15 +97,15 @@ class Settings(BaseSettings):
         return self
 
 
-def _require(holds: bool, message: str) -> None:  # noqa: FBT001  reads as a sentence where it is used
+def _require(holds: bool, message: str) -> None:  # noqa: FBT001  reads as a sentence at its calls
     if not holds:
         raise ValueError(message)
 
 
 def load_settings(*, tell_files: bool = True) -> Settings:
-    """Settings from all sources; raises SettingsError with every mistake, each with the name to look for.
+    """Settings from all sources. Raises SettingsError with every mistake, each with the name of its setting.
 
-    `tell_files`: also log which files they come from (`log_files`); False for who has yet to give the log its form.
+    `tell_files`: also log the files that they come from (`log_files`); False if the log is not set up yet.
     """
     try:
         if tell_files:
@@ -113,30 +113,30 @@ def load_settings(*, tell_files: bool = True) -> Settings:
         _refuse_unknown_groups()
         return Settings()
     except ValidationError as error:
-        # A value of several types has a mistake for each of them, of the same words.
+        # pydantic reports a value of a union once per type, with the same words.
         mistakes = dict.fromkeys(map(_explain, error.errors(include_url=False, include_input=False)))
         raise SettingsError("\n".join(mistakes)) from error
-    except OSError as error:  # not even whether there is such a file could be told
+    except OSError as error:  # not even the existence of a file could be checked
         raise SettingsError(f"{error.filename}: {error.strerror}") from error
     except ValueError as error:
         raise SettingsError(_malformed_json() or str(error)) from error
 
 
 def settings_files() -> Sequence[Path]:
-    """The files that settings come from, the weaker one first. A `.env` without a setting of ours is none of them."""
+    """The files that settings come from, the weaker one first; a `.env` without one of our settings is left out."""
     dotenv = Path(_DOTENV)
     has_ours = any(name.upper().startswith(PREFIX) for name in _dotenv())
     return [file.absolute() for file in (_config_file(), dotenv if has_ours else None) if file]
 
 
 def log_files() -> None:
-    """Log these files, if there are any: whoever may write to the working folder may have put them there."""
+    """Log the settings files, because anyone who may write to the working folder could have put them there."""
     if files := settings_files():
         log.info("settings come from %s", " and ".join(map(str, files)))
 
 
 def _malformed_json() -> str:
-    """The variables that are not the JSON that they have to be, with the reason: the library names only their group."""
+    """The variables that are not valid JSON, with the reason; pydantic-settings names only their group."""
     found, environment = [], {name.upper(): value for name, value in {**_dotenv(), **os.environ}.items()}
     for group, model in Settings.model_fields.items():
         for field, info in getattr(model.annotation, "model_fields", {}).items():
@@ -150,7 +150,7 @@ def _malformed_json() -> str:
 
 
 def _is_json(annotation: object) -> bool:
-    """Whether a setting is written as JSON: a table or a list, or that or nothing."""
+    """Whether a setting is written as JSON: a table or a list, optional or not."""
     return any(get_origin(each) in {dict, tuple} for each in (annotation, *get_args(annotation)))
 
 
@@ -162,14 +162,14 @@ def variable_name(group: str, field: str) -> str:
 def _config_file() -> Path | None:
     named = os.environ.get(CONFIG_VARIABLE)
     if named and not Path(named).is_file():
-        message = f"{CONFIG_VARIABLE} names {named}, which is no file"
+        message = f"{CONFIG_VARIABLE} names {named}, which is not a file"
         raise SettingsError(message)
     path = Path(named or DEFAULT_CONFIG_FILE)
     return path if path.is_file() else None
 
 
 def _tables(file: Path) -> dict[str, Any]:
-    """What stands in a TOML file. Some editors put a byte order mark before it, which TOML does not know."""
+    """The content of a TOML file. A byte order mark, which some editors write, is skipped; TOML does not allow it."""
     try:
         return tomllib.loads(file.read_text("utf-8-sig"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
@@ -185,33 +185,33 @@ def _dotenv() -> Mapping[str, str | None]:
 
 
 def _unreadable(file: Path, error: Exception) -> SettingsError:
-    """Without what was read: a UnicodeDecodeError holds it, and it may be a secret."""
+    """An error without the content: a UnicodeDecodeError contains it, and it may be a secret."""
     reason = "not UTF-8" if isinstance(error, UnicodeDecodeError) else getattr(error, "strerror", None) or error
     return SettingsError(f"{file}: {reason}")
 
 
 def _refuse_unknown_groups() -> None:
-    """pydantic-settings checks the names inside a group, but overlooks variables that name no group at all."""
+    """Refuse names without a known group, which pydantic-settings ignores; it checks the names inside a group."""
     file = _config_file()
     for table in _tables(file) if file else ():
         if table not in Settings.model_fields:
-            message = f"{file}: there is no table '{table}'; they are {', '.join(Settings.model_fields)}"
+            message = f"{file}: there is no table '{table}'; the tables are {', '.join(Settings.model_fields)}"
             raise SettingsError(message)
     dotenv = _dotenv()
     if CONFIG_VARIABLE in dotenv and CONFIG_VARIABLE not in os.environ:
-        raise SettingsError(f"{CONFIG_VARIABLE} has no effect in {_DOTENV}: make it a variable of the environment")
+        raise SettingsError(f"{CONFIG_VARIABLE} has no effect in {_DOTENV}: set it in the environment")
     for name in {*os.environ, *dotenv}:
         if not name.upper().startswith(PREFIX) or name.upper() == CONFIG_VARIABLE:
             continue
         group, delimiter, _field = name[len(PREFIX) :].lower().partition("__")
         if group not in Settings.model_fields or not delimiter:
             known = ", ".join(f"{PREFIX}{known.upper()}__..." for known in Settings.model_fields)
-            message = f"{name}: no such setting; they are called {known} (see 'enricher settings')"
+            message = f"{name}: no such setting; the names are {known} (see 'enricher settings')"
             raise SettingsError(message)
 
 
 def _named(group: str, field: str) -> str:
-    """A setting by its variable, and where its value comes from a file by the name that it has there, too."""
+    """The name of a setting's variable; if its value comes from the TOML file, also the file and the name there."""
     variable = variable_name(group, field)
     if variable not in {name.upper() for name in {*os.environ, *_dotenv()}}:
         file = _config_file()

@@ -1,4 +1,1 @@
-"""What was counted (`counters.py`), counted by value (`histogram.py`), and how full everything is now (`snapshot.py`).
-
-Data and arithmetic only. Exporting is telemetry's and health's.
-"""
+"""Counters, histograms and the snapshot of the worker: data and arithmetic only. Telemetry and health export them."""

@@ -1,4 +1,4 @@
-"""What the worker has done so far, in numbers. Written by the loop's thread, read by any; exporters are telemetry's."""
+"""What the worker has done so far. Written by the loop's thread, read by any; telemetry exports it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from enricher.stats.histogram import LATENCIES_S, RATIOS, SECONDS, WAITS_S, Hist
 
 @dataclass(slots=True)
 class Counters:
-    """Counts since the start of this process. `records`, `tombstones` and `dead_letters` count what was committed."""
+    """Counts since the start of the process. `records`, `tombstones` and `dead_letters` count committed outputs."""
 
     read: int = 0
     repeated: int = 0
-    """Of those, how many this process had read before: what forgetting costs."""
+    """Records among `read` that this process had read before: the cost of forgetting."""
     records: int = 0
     entities: int = 0
     tombstones: int = 0
@@ -29,38 +29,38 @@ class Counters:
     real_tokens: int = 0
     padded_tokens: int = 0
     out_of_memory: int = 0
-    """Batches that ran out of the device's memory and went through in parts."""
+    """Batches that ran out of device memory and were run in parts."""
     transactions: int = 0
     recoveries: int = 0
     forgotten: int = 0
     producers_renewed: int = 0
     rebalances: Counter[str] = field(default_factory=Counter)
-    """By what happened: assigned, revoked, lost."""
+    """By kind: assigned, revoked, lost."""
     isolations: int = 0
-    """Partitions whose articles were taken one at a time, because processes had ended there."""
+    """Partitions whose articles were taken one at a time, because processes had ended at their offset."""
     first_read_s: float | None = None
     last_commit_s: float | None = None
     batch_fill: Histogram = field(default_factory=lambda: Histogram(RATIOS))
-    """What the device computes for a batch over the budget of one."""
+    """Computed tokens of a batch, divided by the budget of a batch."""
     batch_wait_s: Histogram = field(default_factory=lambda: Histogram(WAITS_S))
-    """Of a batch's oldest window, from the tokenizer to the engine."""
+    """Time of a batch's oldest window from the tokenizer to the engine."""
     transaction_s: Histogram = field(default_factory=lambda: Histogram(SECONDS))
     recovery_s: Histogram = field(default_factory=lambda: Histogram(SECONDS))
     process_s: Histogram = field(default_factory=lambda: Histogram(SECONDS))
-    """Of an article, from its arrival here to its commit."""
+    """Time of an article from its arrival in this process to its commit."""
     latency_s: Histogram = field(default_factory=lambda: Histogram(LATENCIES_S))
-    """Of an article, from its timestamp in Kafka to its commit."""
+    """Time of an article from its Kafka timestamp to its commit."""
     epoch_clock: Callable[[], float] = field(default=time.time, repr=False)
     _read_up_to: dict[Partition, int] = field(default_factory=dict, repr=False)
 
     @property
     def published(self) -> int:
-        """Inputs that are dealt with for good: enriched, passed through or dead-lettered, and committed."""
+        """Inputs that are finished and committed: enriched, passed through as tombstones, or dead-lettered."""
         return self.records + self.tombstones + self.dead_letters.total()
 
     @property
     def padding_share(self) -> float:
-        """Share of the computed tokens that were padding, 0 to 1."""
+        """Share of padding in the computed tokens, 0 to 1."""
         return 1 - self.real_tokens / self.padded_tokens if self.padded_tokens else 0.0
 
     @property
@@ -71,7 +71,7 @@ class Counters:
         return self.last_commit_s - self.first_read_s
 
     def count_read(self, tickets: Sequence[Ticket], now_s: float) -> None:
-        """Records arrived, in the order of their offsets per partition."""
+        """Count records that arrived, in offset order per partition."""
         self.read += len(tickets)
         if tickets and self.first_read_s is None:
             self.first_read_s = now_s
@@ -84,7 +84,7 @@ class Counters:
                 seen[raw.partition] = raw.offset
 
     def count_batch(self, batch: Batch, padded_tokens: int, budget_tokens: int, now_s: float) -> None:
-        """A batch went to the model, which computes `padded_tokens` for it, of the `budget_tokens` that one may have."""
+        """Count a batch that went to the engine, which computes `padded_tokens` of at most `budget_tokens` for it."""
         self.batches += 1
         self.windows += len(batch.windows)
         self.real_tokens += batch.real_tokens
@@ -93,7 +93,7 @@ class Counters:
         self.batch_wait_s.add(now_s - min([window.arrived_s for window in batch.windows]))
 
     def count_published(self, tickets: Sequence[Ticket], began_s: float, now_s: float) -> None:
-        """A transaction with these tickets was begun and committed."""
+        """Count a committed transaction with these tickets; both times are by the worker's clock."""
         self.transactions += 1
         self.last_commit_s = now_s
         self.transaction_s.add(now_s - began_s)
@@ -102,11 +102,11 @@ class Counters:
             self._count_outcome(ticket)
             process_s.add(now_s - ticket.arrived_s)
             if ticket.raw.timestamp_s is not None:
-                # A publisher's clock may be ahead of ours, and a sum that falls looks like a restart of this process.
+                # The publisher's clock may be ahead of ours; a decreasing sum would look like a restart of this process.
                 latency_s.add(max(0.0, epoch_s - ticket.raw.timestamp_s))
 
     def as_dict(self) -> dict[str, Any]:
-        """For machines: a copy."""
+        """A copy of all counts, as `--summary` writes them."""
         derived = {"published": self.published, "padding_share": self.padding_share, "working_s": self.working_s}
         return {each.name: _copied(getattr(self, each.name)) for each in fields(self) if each.repr} | derived
 
@@ -121,7 +121,7 @@ class Counters:
                 self.dead_letters[f"{stage}:{error_type}"] += 1
 
 
-def _copied(value: Any) -> Any:  # noqa: ANN401  whatever a field holds
+def _copied(value: Any) -> Any:  # noqa: ANN401  the value of any field
     if isinstance(value, Histogram):
         return asdict(value)
     # `asdict` of the standard library would count the pairs of a Counter.

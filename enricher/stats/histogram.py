@@ -1,4 +1,4 @@
-"""Numbers counted in buckets: what a histogram exports, at the price of a bisection."""
+"""A histogram with fixed buckets; adding a value costs one bisection."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ SECONDS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0,
 """Upper bounds that OpenTelemetry's messaging conventions recommend for durations."""
 
 WAITS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 1.0, 2.5)
-"""For waits of the length of a batch."""
+"""For waits about as long as a batch takes."""
 
 LATENCIES_S = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3600.0)
-"""From a fresh article to one that waited out an hour's trouble: the service level is one of these bounds."""
+"""From a fresh article to one that waited through an hour of trouble; the service level is one of these bounds."""
 
 RATIOS = (0.1, 0.25, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0)
 
 
 @dataclass(slots=True)
 class Histogram:
-    """Counts per bucket: bucket `i` holds values in `(bounds[i - 1], bounds[i]]`, the last one what is above all bounds.
+    """Counts per bucket: bucket `i` counts values in `(bounds[i - 1], bounds[i]]`, the last one values above all bounds.
 
-    Written by one thread. Others may read it meanwhile: each number is whole, and the next reading mends what is one behind.
+    Written by one thread. Other threads may read it meanwhile; a sum and a count read together may differ by one value.
     """
 
     bounds: Sequence[float]
@@ -33,17 +33,17 @@ class Histogram:
         self.counts = self.counts or [0] * (len(self.bounds) + 1)
 
     def add(self, value: float) -> None:
-        """Count one value."""
+        """Add one value."""
         self.counts[bisect_left(self.bounds, value)] += 1
         self.sum += value
 
     @property
     def count(self) -> int:
-        """How many values there were."""
+        """The number of values."""
         return sum(self.counts)
 
     def quantile(self, share: float) -> float | None:
-        """About the value that `share` of all (0 to 1) do not exceed, straight lines within buckets; None without values."""
+        """The value that `share` of all values (0 to 1) do not exceed, interpolated within a bucket; None without values."""
         rank = share * self.count
         below, lower = 0, 0.0
         for upper, count in zip(self.bounds, self.counts, strict=False):

@@ -1,4 +1,4 @@
-"""How full everything is right now. Plain data; `worker/snapshot.py` fills it."""
+"""The state of a worker at one moment. Plain data; `worker/snapshot.py` fills it in."""
 
 from __future__ import annotations
 
@@ -10,77 +10,77 @@ from enricher.records import Partition
 
 
 class WorkerState(Enum):
-    """Where a worker is in its life."""
+    """The phase of a worker's life."""
 
     STARTING = "starting"
-    """The model is being loaded, or the broker asked."""
+    """It loads the model or connects with the brokers."""
     JOINING = "joining"
-    """It asked to join the group, and is no member yet."""
+    """It has asked to join the group and is not a member yet."""
     WORKING = "working"
     RECOVERING = "recovering"
-    """On the way back from trouble in a transaction: the broker may be away."""
+    """It recovers from a failed transaction; the broker may be away."""
     DRAINING = "draining"
-    """Asked to end."""
+    """It was asked to end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unstable:
-    """What a partition holds behind an open transaction of its publisher: no reader of committed records gets it."""
+    """Offsets behind an open transaction of a publisher, which readers of committed records do not get yet."""
 
     offsets: int = 0
     """From the last stable offset to the high watermark."""
     age_s: float = 0.0
-    """For how long the last stable offset has not moved, though the high watermark is ahead of it."""
+    """Seconds for which the last stable offset has not moved although the high watermark is ahead of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """How the source stands with its broker; the values of one without a broker are the defaults."""
+    """The state of the source's connection; the defaults are those of a source without a broker."""
 
     joined: bool = True
-    """A member of the group."""
+    """Whether the worker is a member of the group."""
     brokers: int | None = None
-    """How many it is connected with; None while nothing is known."""
+    """Number of connected brokers; None while unknown."""
     away_s: float = 0.0
-    """For how long it has been connected with none."""
+    """Seconds without a connected broker."""
     ends: Mapping[Partition, int] = field(default_factory=dict)
-    """The offset after the last one that may be read, of each partition, as far as is known."""
+    """For each partition, the offset after the last one that may be read, where known."""
     starts: Mapping[Partition, int] = field(default_factory=dict)
-    """The offset at which reading of each of our partitions began."""
+    """For each of our partitions, the offset at which reading began."""
     topic_partitions: Mapping[str, int] = field(default_factory=dict)
-    """How many partitions each of the three topics has."""
+    """Number of partitions of each of the three topics."""
     silent_s: float = 0.0
-    """For how long a partition that is behind its end has given nothing; of several the longest."""
+    """Seconds without a record from a partition that has more to read; the longest of several."""
     unstable: Mapping[Partition, Unstable] = field(default_factory=dict)
-    """Of the partitions that are being fetched."""
+    """For each partition that is being fetched."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One look at the worker. It is not one instant: the loop goes on meanwhile."""
+    """The state of a worker. Its fields are not read at the same instant: the loop goes on meanwhile."""
 
     state: WorkerState
     connection: Connection
     partitions: int
     lags: Mapping[Partition, int]
-    """Offsets between the committable one and the end, of each of our partitions of which both are known."""
+    """Offsets between the committable one and the end, for each of our partitions where both are known."""
     unstable: Mapping[Partition, Unstable]
-    """Of each of our partitions of which it is known."""
+    """For each of our partitions where it is known."""
     oldest_age_s: float
-    """Of the oldest record known to be unprocessed, by the timestamp that it has in Kafka; 0 when there is none.
+    """Age of the oldest record known to be unprocessed, by its Kafka timestamp; 0 without one.
 
-    While no broker answers, a record published just after it went away would be that old: then at least so much."""
+    At least the time since brokers stopped answering: a record published right after that would be so old."""
     in_flight_articles: int
     in_flight_bytes: int
     held_back_articles: int
-    """Finished, but behind an unfinished offset of their partition."""
+    """Finished articles behind an unfinished offset of their partition."""
     queued_windows: int
     queued_tokens: int
     budget_tokens: int
     concurrency: int
     engine_busy_s: float
-    """Seconds of runs, summed over the threads, since the start."""
+    """Seconds of runs since the start, summed over the threads."""
     engine_starved_s: float
-    """Seconds of threads without work though there was a backlog, since the start."""
+    """Seconds since the start in which threads had no work despite a backlog, summed over the threads."""
     turn_age_s: float
-    """Since the loop last began a turn."""
+    """Seconds since the current turn of the loop began."""

@@ -1,14 +1,15 @@
-"""The loop and what only the loop needs: what may be read, where a record goes next, and the way back from trouble.
+"""The loop and what only the loop needs.
 
-    loop.py       the loop itself (`Worker`)
-    ports.py      the Protocols of everything that the loop is given
-    intake.py     records -> decoded, tokenised, cut into windows
-    pacing.py     how much may be read, how long the loop may wait, whether anything still moves
-    budget.py     lowers the tokens of a batch after the device ran out of memory
-    isolation.py  takes articles one at a time where one may kill the process
-    recovery.py   the one way back from a failed transaction, and the start
-    pool.py       threads that run the model and the tokenizer (`WorkerPool`)
-    snapshot.py   reads how full everything is, for telemetry and health
+    loop.py          the loop itself (`Worker`)
+    dependencies.py  everything that the loop is given
+    ports.py         the Protocols of everything that the loop is given
+    intake.py        records -> articles -> tokens -> windows in the scheduler
+    pacing.py        how much may be read, how long the loop may wait, whether work still makes progress
+    budget.py        makes batches smaller after the device ran out of memory
+    isolation.py     takes articles one at a time if one of them may kill the process
+    recovery.py      connecting at the start, and the one recovery from failed transactions
+    pool.py          threads that run the model and the tokenizer (`WorkerPool`)
+    snapshot.py      reads the worker's state for telemetry and health
 
-The loop imports no Kafka client and no runtime of models: `app/` wires them to it.
+Nothing here imports a Kafka client or a model runtime; `app/` connects them.
 """

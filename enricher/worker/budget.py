@@ -1,4 +1,4 @@
-"""Keeps batches within what the device's memory took: one that ran out of it came back in parts, and was a warning."""
+"""Makes batches smaller after one ran out of device memory and had to be run in parts."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ log = logging.getLogger(__name__)
 
 
 class Budget:
-    """Lowers the scheduler's budget; never raises it again: the next process may try."""
+    """Lowers the scheduler's budget. It is never raised again; the next process starts with the full one."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
         self._fits_tokens: float = float("inf")
 
     def note(self, done: BatchResult) -> bool:
-        """Whether this batch ran out of memory. Then no later one is made larger than what did fit."""
+        """Whether this batch ran out of memory; if so, later batches are no larger than the largest part that fit."""
         if done.fits_tokens is None:
             return False
-        if done.fits_tokens < self._fits_tokens:  # other threads may have run out in the same step
+        if done.fits_tokens < self._fits_tokens:  # several threads may run out of memory in the same turn
             self._fits_tokens = done.fits_tokens
             self._scheduler.lower_budget(done.fits_tokens)
             log.warning(
-                "out of memory with %d tokens at once: batches have %d at most from now on (batching.max_batch_tokens)",
+                "out of memory with a batch of %d tokens: batches have at most %d from now on (batching.max_batch_tokens)",
                 done.batch.padded_tokens,
                 done.fits_tokens,
             )

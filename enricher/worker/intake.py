@@ -1,4 +1,4 @@
-"""From records to windows in the queue: decode, tokenise, cut. What cannot be enriched gets its dead letter here."""
+"""Decodes and tokenises articles and cuts them into windows. Records that cannot be enriched become dead letters here."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from enricher.worker.pool import WorkerPool
 from enricher.worker.ports import Scheduler, Tokenized
 
 _ARTICLE_CHARS = 64
-"""What an article costs beside its text, as so many characters: an empty one is some work, too."""
-_LATELY = 32
-"""Articles that `room` is guessed from."""
+"""The fixed cost of an article, in characters of text: even an empty one is some work."""
+_AVERAGED_ARTICLES = 32
+"""`capacity` is estimated from about so many recent articles."""
 _LONG_BATCHES = 8
-"""Batches' worth of windows of one long article that the scheduler has: enough to keep the device busy with it alone."""
+"""How many batches' worth of windows of one long article the scheduler holds: enough to keep the device busy alone."""
 _DECODED_BYTES = 1_000_000
-"""Of values that one turn of the loop decodes, but for the last one: hostile JSON takes 0.15 s for each megabyte."""
+"""One turn of the loop decodes values up to the first that exceeds this sum: hostile JSON takes 0.15 s per megabyte."""
 
 
 @dataclass(slots=True)
 class Intake:
-    """Takes tickets on their way to the scheduler.
+    """Takes tickets from arrival to the scheduler. Owns the tokenizer pool.
 
-    `chars_per_call`: how much text goes to the tokenizer at once, so that calls take alike, whatever the articles are; a
-    longer article goes alone.
+    `chars_per_call`: how much text one call of the tokenizer gets, so that all calls take about as long; a longer article
+    gets a call for itself.
     """
 
     decode: Callable[[bytes], Article]
@@ -40,29 +40,37 @@ class Intake:
     scheduler: Scheduler
     scheme: LabelScheme
     chars_per_call: int
-    moved_s: float = 0.0
-    """When the tokenizer last gave something back, or had nothing to do."""
+    _tokenizer_moved_s: float = 0.0
+    """When the tokenizer last returned a result, or was last idle."""
     _long: LongArticles = field(default_factory=LongArticles)
     _undecoded: deque[Ticket] = field(default_factory=deque)
     _undecoded_bytes: int = 0
     _waiting: deque[Ticket] = field(default_factory=deque)
     _waiting_chars: int = 0
     _usual_chars: float = 1_000.0
-    """Of an article, as they were lately; of what was refused, its bytes."""
+    """Moving average of an article's length; for a refused record, its bytes."""
 
     @property
-    def room(self) -> int:
-        """How many more records may come, if they are as long as they were lately."""
-        room_chars = self.tokenizer.room * self.chars_per_call - self._waiting_chars - self._undecoded_bytes
-        return max(0, ceil(room_chars / self._usual_chars))
+    def capacity(self) -> int:
+        """How many more records can be taken, assuming that they are as long as recent ones."""
+        free_chars = self.tokenizer.capacity * self.chars_per_call - self._waiting_chars - self._undecoded_bytes
+        return max(0, ceil(free_chars / self._usual_chars))
 
     @property
     def busy(self) -> bool:
         """True while tickets are here or with the tokenizer."""
         return bool(self._undecoded or self._waiting or self._long or self.tokenizer.busy)
 
+    def tokenizer_waits_s(self, now_s: float) -> float:
+        """Seconds since the tokenizer last returned a result, while it has work; else 0."""
+        return now_s - self._tokenizer_moved_s if self.tokenizer.busy else 0.0
+
+    def close(self) -> None:
+        """Close the tokenizer pool. Blocks within its bound."""
+        self.tokenizer.close()
+
     def take(self, tickets: Iterable[Ticket]) -> None:
-        """Line up new tickets. A record without a value is a tombstone and needs no more."""
+        """Queue new tickets. A record without a value is a tombstone and is finished at once."""
         for ticket in tickets:
             if ticket.raw.unreadable is not None:
                 ticket.finish(_unread(ticket.raw.unreadable))
@@ -75,22 +83,22 @@ class Intake:
                 self._undecoded_bytes += _value_bytes(ticket)
 
     def advance(self, now_s: float) -> bool:
-        """Decode, hand what waits to the tokenizer, queue the windows of what it gives back; True if something moved.
+        """Decode records, submit articles to the tokenizer, queue the windows of its results; True if anything moved.
 
-        Decodes no more than one turn of the loop has the time for, whatever arrived in one poll.
+        Decodes at most what one turn of the loop has time for, however much one poll returned.
         """
         moved = self._decode_some()
         if not self.tokenizer.busy:
-            self.moved_s = now_s
-        while self._waiting and self.tokenizer.room:
+            self._tokenizer_moved_s = now_s
+        while self._waiting and self.tokenizer.capacity:
             self.tokenizer.submit(self._next_call())
             moved = True
         for ticket, tokens in (pair for chunk in self.tokenizer.completed() for pair in chunk):
             moved = True
-            self.moved_s = now_s
+            self._tokenizer_moved_s = now_s
             if ticket.live:
                 self._queue(ticket, tokens, now_s)
-        moved |= self._begin_long()  # when results were taken back: others may take all room at once
+        moved |= self._begin_long()  # after results were taken back: other articles may use all capacity at once
         at_once = _LONG_BATCHES * self.scheduler.max_batch_tokens // self.cutter.max_window_tokens
         if windows := self._long.due(now_s, max(1, at_once)):
             self.scheduler.add(windows)
@@ -98,7 +106,7 @@ class Intake:
         return moved
 
     def drop_forgotten(self) -> None:
-        """Let go of tickets that nobody waits for any more, and of their windows."""
+        """Drop forgotten tickets and their windows."""
         self._long.drop_forgotten()
         self._undecoded = deque(ticket for ticket in self._undecoded if ticket.live)
         self._undecoded_bytes = sum(map(_value_bytes, self._undecoded))
@@ -107,8 +115,8 @@ class Intake:
         self.scheduler.drop_forgotten()
 
     def _begin_long(self) -> bool:
-        """Decode the next long article, where it may begin, and hand it to the tokenizer; True if there was one."""
-        if not self.tokenizer.room or not (ticket := self._long.next()):
+        """Submit the next long article to the tokenizer, if it may begin; True if there was one."""
+        if not self.tokenizer.capacity or not (ticket := self._long.next()):
             return False
         if self._decoded(ticket):
             self._long.begin(ticket)
@@ -116,7 +124,7 @@ class Intake:
         return True
 
     def _decode_some(self) -> bool:
-        """Decode in the order of arrival, `_DECODED_BYTES` and the value that exceeds them; True if there was one."""
+        """Decode in the order of arrival, within `_DECODED_BYTES`; True if there was anything."""
         decoded_bytes, waiting = 0, bool(self._undecoded)
         while self._undecoded and decoded_bytes < _DECODED_BYTES:
             ticket = self._undecoded.popleft()
@@ -125,7 +133,7 @@ class Intake:
                 self._waiting.append(ticket)
                 self._waiting_chars += _chars(ticket)
             chars = _chars(ticket) if ticket.article else _value_bytes(ticket)
-            self._usual_chars += (chars - self._usual_chars) / _LATELY
+            self._usual_chars += (chars - self._usual_chars) / _AVERAGED_ARTICLES
         self._undecoded_bytes -= decoded_bytes
         return waiting
 
@@ -140,7 +148,7 @@ class Intake:
         return True
 
     def _next_call(self) -> list[Ticket]:
-        """What goes to the tokenizer next, in the order of arrival."""
+        """The articles of the next tokenizer call, in the order of arrival."""
         tickets = [self._waiting.popleft()]
         chars = _chars(tickets[0])
         while self._waiting and chars + _chars(self._waiting[0]) <= self.chars_per_call:
@@ -176,8 +184,8 @@ def _chars(ticket: Ticket) -> int:
 
 def _unread(why: Unreadable) -> DeadLetter:
     message = (
-        f"the client cannot unpack the batch at offset {why.batch_offset}, so nothing of this record is known but where it "
-        f"stands: {why.reason}"
+        f"the client cannot unpack the batch at offset {why.batch_offset}, so only the position of this record is known: "
+        f"{why.reason}"
     )
     return DeadLetter("decode", "UnreadableBatch", message)
 

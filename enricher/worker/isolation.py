@@ -1,7 +1,7 @@
-"""Lets the loop follow the rule of `core/attempts.py`: count before records go on, and take them alone where one may kill.
+"""Applies the rule of `core/attempts.py`: count attempts, and take records one at a time if one may kill the process.
 
-To be alone with the device is simple to reach: forget what is in flight and rewind, as after any trouble, and from then on
-`pacing.room` has a place for one record while nothing else is under way.
+To get a record alone with the device, forget what is in flight and rewind, as after any trouble; from then on
+`pacing.capacity` is one record, and only while nothing else is in flight.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 class Isolation:
-    """Finds the record that kills the process. The loop tells it what arrives, and what is published."""
+    """Finds the record that kills the process, by counting attempts in the committed offsets' metadata."""
 
     def __init__(self, source: Source, sink: Sink, pacing: Pacing, counters: Counters) -> None:
         self._source = source
@@ -30,9 +30,10 @@ class Isolation:
         self.attempts: Attempts = pacing.attempts
 
     def arrived(self, records: Sequence[RawRecord]) -> None:
-        """Look at the records of one poll before they are tracked. May publish marks, so it may block for a transaction.
+        """Examine the records of one poll before they are tracked. May publish marks: blocks for one transaction.
 
-        Raises TransactionTrouble where a suspect partition turns up among others: after a rewind they come one by one.
+        Raises TransactionTrouble if a partition is suspect and more than one record arrived: after the rewind they are
+        read one at a time.
         """
         if self.attempts.quiet:
             return
@@ -41,24 +42,29 @@ class Isolation:
             firsts.setdefault(record.partition, record.offset)
         self._begin({*firsts, *self.attempts.suspects})
         self._clear(firsts)
-        if self.attempts.suspects and len(records) > self._pacing.room:
-            message = "one record may have killed processes: what is in flight is read again, one record at a time"
+        if self.attempts.suspects and len(records) > self._pacing.capacity:
+            message = "a record may have killed processes: reading what is in flight again, one record at a time"
             raise TransactionTrouble(message)
         self._publish(self.attempts.counted(firsts))
 
     def verdict_on(self, raw: RawRecord) -> DeadLetter | None:
-        """The dead letter of a record that has killed; nobody looks at its content any more."""
+        """The dead letter of a record that has killed processes, made without looking at its content; else None."""
         if not self.attempts.suspects or not (deaths := self.attempts.verdict(raw.partition, raw.offset)):
             return None
-        log.error("%s[%d] offset %d: %d processes ended with it", *raw.partition, raw.offset, deaths)
+        log.error(
+            "%s[%d] offset %d: %d processes ended while it was the only record in flight",
+            *raw.partition,
+            raw.offset,
+            deaths,
+        )
         message = (
-            f"{deaths} processes ended while this record was the only one in flight: it probably kills the worker; "
-            "they are counted in the metadata of the group's committed offset"
+            f"{deaths} processes ended while this record was the only one in flight: it probably kills the worker "
+            "(counted in the metadata of the group's committed offset)"
         )
         return DeadLetter("inference", "KilledWorker", message, attempts=deaths)
 
     def sealed(self, release: Release, leaving: Collection[Partition] = ()) -> Release:
-        """The release with the marks of its offsets; partitions of `leaving` go in order, so nobody died there."""
+        """Add the marks of its offsets to a release. Partitions in `leaving` are given up in order, which is no death."""
         self._begin(release.committable)
         return self.attempts.sealed(release, leaving)
 
@@ -72,22 +78,22 @@ class Isolation:
             self._counters.isolations += 1
             log.warning(
                 "%s[%d]: one of the next records may kill the process (offset %d: attempts %d, alone %d): "
-                "this worker has one record in flight at most until it finds it",
+                "taking one record at a time until it is found",
                 *partition, start.offset, start.mark.attempts, start.mark.alone,
             )  # fmt: skip
 
     def _clear(self, arrived: Collection[Partition]) -> None:
-        """Where as many articles as may have been in flight went through alone, or the end is reached: on as usual."""
-        if not self.attempts.suspects or not self._pacing.room:
+        """Go back to normal once all articles that may have been in flight went through alone, or the end is reached."""
+        if not self.attempts.suspects or not self._pacing.capacity:
             return
         ends = self._source.connection().ends
         cleared = self.attempts.cleared({at: end for at, end in ends.items() if at not in arrived})
         self._publish(cleared)
         for partition, offset in cleared.committable.items():
-            log.info("%s[%d]: no record before offset %d kills the process any more", *partition, offset)
+            log.info("%s[%d]: no record before offset %d kills the process", *partition, offset)
 
     def _publish(self, release: Release) -> None:
-        """A transaction without records. Not a step forward, so it does not end a row of recoveries."""
+        """Commit a transaction without records. It is no progress, so recoveries in a row still count."""
         if not release.empty:
             self._sink.publish(release)
             self.attempts.committed(release)

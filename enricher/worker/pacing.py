@@ -1,6 +1,6 @@
-"""How much the loop may take in, how long it may wait, and whether anything still moves.
+"""How many records the loop may read, how long it may wait, and whether work still makes progress.
 
-Looks at the queues of the others and has none of its own, but for the note since when there has been no room.
+Reads the queues of other parts and changes nothing but pausing and resuming the source.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from enricher.errors import Stalled
 from enricher.records import Batch, BatchResult
 from enricher.worker.intake import Intake
 from enricher.worker.pool import WorkerPool
-from enricher.worker.ports import Source
+from enricher.worker.ports import Scheduler, Source
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """The bounds of every queue and wait in the loop; `settings/groups.py` says what each is for."""
+class LoopLimits:
+    """The bounds of every queue and wait in the loop; `settings/groups.py` explains each."""
 
     max_in_flight: int
     max_in_flight_bytes: int
@@ -35,69 +35,70 @@ class Limits:
 
 
 class Pacing:
-    """Reads the state of the others and answers the loop's questions about it."""
+    """Reads the state of the other parts for the loop."""
 
     def __init__(
         self,
         source: Source,
         intake: Intake,
+        scheduler: Scheduler,
         engine: WorkerPool[Batch, BatchResult],
         tracker: OffsetTracker,
-        limits: Limits,
+        limits: LoopLimits,
         clock: Callable[[], float],
     ) -> None:
         self._source = source
         self._intake = intake
-        self._scheduler = intake.scheduler
+        self._scheduler = scheduler
         self._engine = engine
         self._tracker = tracker
         self._limits = limits
         self._clock = clock
         self.attempts = Attempts(limits.max_deaths_at_offset, limits.max_in_flight)
-        """Whether a record may be about that kills the process."""
+        """Which partitions may hold a record that kills the process."""
         self._paused = False
         self._full_since_s: float | None = None
         self._engine_moved_s = clock()
         self.engine_waits_s = 0.0
-        """How long the engine, with work, had given nothing back when the loop last looked. Others may read it."""
+        """Seconds since the engine last returned a batch, while it has work; as of the last turn. Safe in any thread."""
         self.tokenizer_waits_s = 0.0
-        """The same of the tokenizer."""
+        """The same for the tokenizer."""
 
     @property
     def engine_timeout_s(self) -> float:
-        """The bound of both waits."""
+        """The bound of both."""
         return self._limits.engine_timeout_s
 
     @property
-    def room(self) -> int:
+    def capacity(self) -> int:
         """How many records may be read now."""
         limits, tracker = self._limits, self._tracker
-        if self.attempts.suspects:  # one record, and nothing forgotten that is still with a thread
+        if self.attempts.suspects:  # one record, and no thread still works on a forgotten one
             return int(not (tracker.in_flight or self.busy))
         if tracker.in_flight_bytes >= limits.max_in_flight_bytes:
             return 0
         if self._scheduler.queued_tokens >= limits.max_queued_tokens:
             return 0
-        return max(0, min(limits.max_in_flight - tracker.in_flight, self._intake.room))
+        return max(0, min(limits.max_in_flight - tracker.in_flight, self._intake.capacity))
 
     @property
     def busy(self) -> bool:
-        """True while a thread of a pool has work: it will set the wakeup."""
+        """True while a pool has work: its thread will set the wakeup."""
         return self._intake.busy or self._engine.busy > 0
 
     @property
     def waits_in_poll(self) -> bool:
-        """True where the next poll may be the place to wait: no thread will set the wakeup, and records may come."""
-        return not self.busy and self.room > 0
+        """True if the loop should wait in the next poll: no thread will set the wakeup, and a record may arrive."""
+        return not self.busy and self.capacity > 0
 
-    def may_poll(self, room: int) -> bool:
-        """Whether to poll at all.
+    def may_poll(self, capacity: int) -> bool:
+        """Whether to poll in this turn.
 
-        Without room for long the source is paused and polled all the same, so that the group does not take this worker
-        for dead; pausing at once would throw away what the client has prefetched.
+        After `pause_after_s` without capacity the source is paused and polled again, so that the group does not remove
+        this worker. Pausing earlier would discard what the client has prefetched.
         """
         now_s = self._clock()
-        if room:
+        if capacity:
             self._full_since_s = None
             if self._paused:
                 self._source.resume()
@@ -110,27 +111,27 @@ class Pacing:
         return self._paused
 
     def wait_s(self, next_publish_s: float) -> float:
-        """Seconds for which nothing will need the loop, unless the wakeup is set or a record arrives."""
+        """Seconds until the next deadline of the loop; a wakeup or a record may come earlier."""
         now_s = self._clock()
         deadlines = [now_s + self._limits.idle_wait_s]
-        if self.busy and self.room:
+        if self.busy and self.capacity:
             deadlines.append(now_s + self._limits.poll_interval_s)
         due_s = self._scheduler.next_due_s()
-        if due_s is not None and self._engine.room:
+        if due_s is not None and self._engine.capacity:
             deadlines.append(due_s)
         if self._tracker.publishable():
             deadlines.append(next_publish_s)
         return max(0.0, min(deadlines) - now_s)
 
     def engine_moved(self) -> None:
-        """Note that the engine gave something back, or got its first batch after a rest."""
+        """Note that the engine returned a batch, or is about to get its first one after being idle."""
         self._engine_moved_s = self._clock()
 
     def check_progress(self) -> None:
-        """Work that hangs on the device, or is nowhere any more, would hold its partition for ever: raise Stalled."""
+        """Raise Stalled if the engine or the tokenizer hangs, or a ticket is lost: its partition would wait forever."""
         now_s, limit_s = self._clock(), self._limits.engine_timeout_s
         self.engine_waits_s = now_s - self._engine_moved_s if self._engine.busy else 0.0
-        self.tokenizer_waits_s = now_s - self._intake.moved_s if self._intake.tokenizer.busy else 0.0
+        self.tokenizer_waits_s = self._intake.tokenizer_waits_s(now_s)
         if self.engine_waits_s > limit_s:
             message = f"the model has not finished a batch for {limit_s:g} s"
             raise Stalled(message)

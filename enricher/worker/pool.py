@@ -1,7 +1,6 @@
-"""A few threads that run one function on items, polled by one owner: the engine's threads and the tokenizer's pool.
+"""A bounded pool of threads that run one function; its owner polls for results. Used for the engine and the tokenizer.
 
-Bounded and never blocking for the owner. Knows nothing of models. The standard pool is not used because its threads are
-not daemons and are joined at exit, so that one hung run would keep the process alive for ever.
+Not `ThreadPoolExecutor`: its threads are not daemons and are joined at exit, so one hung run would keep the process alive.
 """
 
 from __future__ import annotations
@@ -18,15 +17,14 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 CLOSE_S = 5.0
-"""How long `close` waits for runs to end: many times a run. A thread still inside ONNX Runtime when the interpreter ends
-can crash the process on its way out, so it is worth waiting for one that is merely busy."""
+"""How long `close` waits for running items: many times a run. If a thread is still inside ONNX Runtime when the
+interpreter exits, the process can crash."""
 
 
 class WorkerPool(Generic[Item, Result]):
-    """Runs `run` on submitted items in `threads` threads. Methods are for one owner thread; only `close` may block.
+    """Calls `run` on submitted items in `threads` threads. Methods are for one owner thread; only `close` may block.
 
-    `wake` is called in the thread's own thread after each result is in: it must be safe there and must not raise. So must
-    `begin`, which each thread calls before its first item.
+    Pool threads call `wake` after each result and `begin` before their first item; both must be thread-safe and not raise.
     """
 
     def __init__(
@@ -39,16 +37,19 @@ class WorkerPool(Generic[Item, Result]):
         name: str,
         begin: Callable[[], None] | None = None,
     ) -> None:
-        assert threads > 0 <= waiting, "threads need a thread, and a queue of some length or none"
+        assert threads > 0, "a pool has at least one thread"
+        assert waiting >= 0, "a queue has no negative length"
         self.name = name
         self._run = run
         self._wake = wake
         self._begin = begin
         self._limit = threads + waiting
-        self._busy = 0
+        self.busy = 0
+        """Items submitted whose results `completed` has not returned yet."""
+        self.threads = threads
         self.backlogged = False
-        """Set by the owner while more work waits than is here: a thread without an item is starved then."""
-        # A number for each thread, which alone adds to it.
+        """Set by the owner while it has more work than fits here: a thread without an item is starved then."""
+        # One sum per thread, so that each has one writer.
         self._busy_s = [0.0] * threads
         self._starved_s = [0.0] * threads
         self._items: queue.SimpleQueue[tuple[Item] | None] = queue.SimpleQueue()
@@ -62,13 +63,8 @@ class WorkerPool(Generic[Item, Result]):
             thread.start()
 
     @property
-    def threads(self) -> int:
-        """How many threads there are."""
-        return len(self._threads)
-
-    @property
     def busy_s(self) -> float:
-        """Seconds of all runs so far, summed over the threads. Safe in any thread."""
+        """Seconds spent in `run` so far, summed over the threads. Safe in any thread."""
         return sum(self._busy_s)
 
     @property
@@ -77,37 +73,32 @@ class WorkerPool(Generic[Item, Result]):
         return sum(self._starved_s)
 
     @property
-    def room(self) -> int:
-        """How many items may still be submitted: threads + waiting - busy."""
-        return self._limit - self._busy
-
-    @property
-    def busy(self) -> int:
-        """Items submitted whose results were not taken back yet."""
-        return self._busy
+    def capacity(self) -> int:
+        """How many more items may be submitted: threads + waiting - busy."""
+        return self._limit - self.busy
 
     def submit(self, item: Item) -> None:
-        """Hand an item over. Needs room."""
-        assert self.room > 0, "submitted more than there is room for"
+        """Queue an item. Needs capacity."""
+        assert self.capacity > 0, "submitted beyond the capacity"
         assert not self._closing.is_set(), "submitted after close"
-        self._busy += 1
+        self.busy += 1
         self._items.put((item,))
 
     def completed(self) -> list[Result]:
-        """Take the results that are in, in any order. Re-raises what `run` raised: a bug or a FatalError."""
+        """Return the results so far, in any order. Re-raises what `run` raised: a bug or a FatalError."""
         results: list[Result] = []
         while True:
             try:
                 answer = self._results.get_nowait()
             except queue.Empty:
                 return results
-            self._busy -= 1
+            self.busy -= 1
             if isinstance(answer, BaseException):
                 raise answer
             results.append(answer[0])
 
     def close(self, timeout_s: float = CLOSE_S) -> None:
-        """Drop what waits, and give running items `timeout_s` altogether to end. A hung one is left behind."""
+        """Drop waiting items and wait for the running ones, `timeout_s` in all. A thread that hangs is abandoned."""
         self._closing.set()
         for _ in self._threads:
             self._items.put(None)
@@ -124,13 +115,13 @@ class WorkerPool(Generic[Item, Result]):
             began_s = time.monotonic()
             try:
                 self._results.put((self._run(item[0]),))
-            except BaseException as error:  # noqa: BLE001  it is raised again in the owner's thread
+            except BaseException as error:  # noqa: BLE001  raised again in the owner's thread
                 self._results.put(error)
             self._busy_s[thread] += time.monotonic() - began_s
             self._wake()
 
     def _next(self, thread: int) -> tuple[Item] | None:
-        """The next item; None to end. Whether a wait counts as hunger is decided by the backlog when it begins."""
+        """The next item, None to end. A wait counts as starved if the owner was backlogged when it began."""
         began_s, starved = time.monotonic(), self.backlogged
         item = self._items.get()
         if starved:

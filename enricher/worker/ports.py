@@ -1,4 +1,4 @@
-"""The Protocols that the worker needs. Adapters match them by shape."""
+"""The Protocols of what the loop is given. Adapters match them structurally."""
 
 from __future__ import annotations
 
@@ -12,116 +12,119 @@ from enricher.runtime.wakeup import StopEvent
 from enricher.stats.snapshot import Connection
 
 Tokenized = Sequence[tuple[Ticket, TokenizedArticle | InvalidArticle]]
-"""What the tokenizer pool gives back for a handful of tickets."""
+"""The tokenizer's result for the tickets of one call."""
 
 
 class Scheduler(Protocol):
-    """Which windows go through the model together, and when. Nothing here blocks."""
+    """Decides which windows go through the model together, and when. Nothing here blocks."""
 
     @property
     def queued_windows(self) -> int:
-        """How many wait."""
+        """How many windows wait."""
 
     @property
     def queued_tokens(self) -> int:
-        """Their tokens."""
+        """The sum of their lengths."""
 
     @property
     def max_batch_tokens(self) -> int:
-        """The budget of a batch, as it is now."""
+        """The current budget of a batch."""
 
     def add(self, windows: Sequence[Window]) -> None:
-        """Queue windows."""
+        """Queue windows; their waiting time counts from `arrived_s`."""
 
     def next_due_s(self) -> float | None:
-        """When the next batch is due; None if nothing waits."""
+        """When the next batch is due, by the worker's clock; None if nothing waits."""
 
     def next_batch(self, now_s: float) -> Batch | None:
-        """The batch to run next, or None while it is better to wait."""
+        """The batch to run now; None if it is better to wait."""
 
-    def drop_forgotten(self) -> int:
-        """Remove the windows whose ticket was forgotten; returns how many."""
+    def drop_forgotten(self) -> None:
+        """Remove the windows of forgotten tickets."""
 
     def lower_budget(self, max_batch_tokens: int) -> None:
-        """No batch has more tokens than this from now on."""
+        """Limit later batches to this many tokens; a value above the present budget changes nothing."""
 
 
 class PartitionListener(Protocol):
-    """Told by the source, inside its `poll`, in the loop's own thread."""
+    """Called by the source, inside `poll` and `close`, in the loop's thread."""
 
     def assigned(self, partitions: Sequence[Partition]) -> None:
-        """These are ours now. Does not block."""
+        """This worker owns these partitions now. Does not block."""
 
     def revoked(self, partitions: Sequence[Partition]) -> None:
-        """Taken in an orderly rebalance: the last chance to publish for them. May block for one transaction."""
+        """An orderly rebalance takes these: the last moment to publish for them. May block for one transaction."""
 
     def lost(self, partitions: Sequence[Partition]) -> None:
-        """Taken already: nothing may be published for them. Does not block."""
+        """These were taken without being asked: nothing may be published for them. Does not block."""
 
 
 class Source(Protocol):
     """Where records come from."""
 
     def open(self, listener: PartitionListener) -> None:
-        """Connect. May block; raises TransactionTrouble, after which it may be called again, or a FatalError."""
+        """Connect. May block. Raises FatalError, or TransactionTrouble, after which it may be called again."""
 
     def poll(self, limit: int, timeout_s: float) -> Sequence[RawRecord]:
-        """At most `limit` records; blocks up to `timeout_s` for the first; may call the listener."""
+        """Return at most `limit` records; block up to `timeout_s` for the first one. May call the listener."""
 
     def pause(self) -> None:
-        """No records until `resume`, though `poll` still serves the listener. Does not block."""
+        """Return no records until `resume`; `poll` still calls the listener. Does not block."""
 
     def resume(self) -> None:
-        """Records again. Does not block."""
+        """Return records again. Does not block."""
 
     def positions(self, partitions: Collection[Partition]) -> Mapping[Partition, int]:
-        """The next offset to be delivered of each, past offsets that carry no record; unknown ones are left out."""
+        """The next offset to deliver of each partition, past offsets without a record; unknown positions are left out."""
 
     def start_of(self, partition: Partition) -> Start | None:
-        """Where reading began after the assignment or the last rewind; known once a record was delivered. None: no marks."""
+        """Where reading began after the assignment or the last rewind; known once a record was delivered.
+
+        None if the source keeps no marks.
+        """
 
     def rewind(self) -> None:
-        """Go back to the committed offsets. Blocks within its own bound; raises TransactionTrouble."""
+        """Go back to the committed offsets. Blocks within its bound. Raises TransactionTrouble."""
 
     def caught_up(self) -> bool:
-        """True when everything that there was to read is read and committed. May block briefly."""
+        """True once everything up to the end is read and committed. May block briefly."""
 
     def connection(self) -> Connection:
-        """How it stands with the broker. Does not block, and may be called from any thread."""
+        """The state of the connection with the broker. Does not block; safe in any thread."""
 
     def close(self) -> None:
-        """Leave. Blocks within its own bound."""
+        """Leave the group. Blocks within its bound."""
 
 
 class Sink(Protocol):
-    """Where outcomes go, together with the offsets that they belong to: all or nothing."""
+    """Where outcomes go, atomically with the offsets that belong to them."""
 
     def open(self) -> None:
-        """Connect. Blocks; raises TransactionTrouble, after which it may be called again, or a FatalError."""
+        """Connect. Blocks. Raises FatalError, or TransactionTrouble, after which it may be called again."""
 
     def publish(self, release: Release) -> None:
-        """One transaction. Blocks within its own bound; raises TransactionTrouble or a FatalError."""
+        """Publish in one transaction. Blocks within its bound. Raises TransactionTrouble or FatalError."""
 
     def serve(self) -> None:
-        """Let the client deliver its events. Does not block, raises nothing; called once per turn of the loop."""
+        """Let the client deliver its events; called once per turn of the loop. Does not block or raise."""
 
     def recover(self) -> None:
-        """Settle what is unclear and be ready to publish again. Blocks; raises TransactionTrouble or a FatalError."""
+        """Settle the last transaction and get ready for the next. Blocks. Raises TransactionTrouble or FatalError."""
 
     def close(self) -> None:
-        """Blocks within its own bound."""
+        """Release the client. Blocks within its bound."""
 
 
 class Rivals(Protocol):
-    """Knows whether another live process has our name."""
+    """Finds out whether another live process has the name of this one."""
 
     def begin(self) -> None:
-        """Note who has our name already. Called before we join the group. May block; does not raise TransactionTrouble."""
+        """Note which members have our name, before joining the group. May block; raises no TransactionTrouble."""
 
     def settle(self, since_s: float, stopping: StopEvent) -> None:
-        """Return when our producer was fenced, at `since_s`, by no live newer process. Blocks for some seconds.
+        """After our producer was fenced at `since_s`: return if no newer live process has our name. Blocks for seconds.
 
-        Raises Fenced where it was, TransactionTrouble where nobody can tell yet or the worker is asked to stop.
+        Raises Fenced if one has, TransactionTrouble if that is not known yet or the worker is asked to stop.
         """
 
 
@@ -129,13 +132,13 @@ class Tracing(Protocol):
     """Spans of articles, batches and transactions. Nothing here blocks or raises."""
 
     def arrived(self, tickets: Sequence[Ticket]) -> None:
-        """Records were read: decide which are traced, and what of a trace their outputs pass on."""
+        """Records were read: decide which are traced, and set the trace headers of their outputs."""
 
     def submitted(self, batch: Batch) -> None:
-        """A batch goes to the model."""
+        """A batch goes to the engine."""
 
     def completed(self, batch: Batch) -> None:
-        """It came back."""
+        """The engine returned a batch."""
 
     def transaction(self, tickets: Sequence[Ticket]) -> AbstractContextManager[None]:
-        """Around the transaction that publishes these tickets; they are done when it ends without an exception."""
+        """Wrap the transaction of these tickets; their spans end when it succeeds and are dropped when it raises."""

@@ -1,7 +1,7 @@
-"""The one recovery path, for every trouble in a transaction: settle it with a new producer, rewind, go on. And the start.
+"""Recovery from failed transactions: settle with a new producer, rewind, go on. Connecting at the start works alike.
 
-What is in flight has been forgotten by then. Bounded in time and in attempts; beyond, the process ends and its successor
-does the same from the start, which waits for its brokers within the same bound.
+The loop has forgotten what was in flight before. Time and attempts are bounded; beyond a bound the process ends, and the
+next process connects within the same bounds.
 """
 
 from __future__ import annotations
@@ -27,17 +27,16 @@ from enricher.worker.ports import PartitionListener, Rivals, Sink, Source
 log = logging.getLogger(__name__)
 
 _NOTED = 20
-_SAY_EVERY_S = 10.0
-"""Between two lines that say what is being waited for."""
+_LOG_EVERY_S = 10.0
+"""Between two log lines about the same wait."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecoveryLimits:
-    """`timeout_s`: for one recovery, all its attempts. `attempt_timeout_s`: the bound of one attempt, watched.
+    """`timeout_s` bounds one recovery with all its attempts; the watchdog bounds each attempt by `attempt_timeout_s`.
 
-    `missing_topic_s`: how long a topic may be missing at the start. `max_in_a_row`: recoveries without a transaction that
-    succeeded between them. Pauses between attempts double from
-    `first_pause_s` to `longest_pause_s`.
+    `max_in_a_row`: recoveries without a successful transaction between them. `missing_topic_s`: how long a topic may be
+    missing at the start. Pauses between attempts double from `first_pause_s` to `longest_pause_s`.
     """
 
     timeout_s: float
@@ -50,7 +49,7 @@ class RecoveryLimits:
 
 @dataclass(frozen=True, slots=True)
 class RecoveryNote:
-    """A recovery that is over: when it began by the worker's clock, the kind of trouble, how long it took, its success."""
+    """A past recovery. `began_s` is by the worker's clock; `reason` is the name of the error class."""
 
     began_s: float
     reason: str
@@ -59,9 +58,9 @@ class RecoveryNote:
 
 
 class Recovery:
-    """Brings source and sink to a known state: nothing open, read from the committed offsets.
+    """Brings source and sink to a known state: no open transaction, reading from the committed offsets.
 
-    `rivals`: of a sink that can be fenced.
+    `rivals` is given for a sink that another process can fence.
     """
 
     def __init__(
@@ -83,26 +82,26 @@ class Recovery:
         self._in_a_row = 0
         self._refusals: dict[tuple[Partition, int], DeadLetter] = {}
         self.noted: deque[RecoveryNote] = deque(maxlen=_NOTED)
-        """The last ones, oldest first. Others may read them."""
+        """The last recoveries, oldest first. Safe to read in any thread."""
 
     def succeeded(self, committable: Mapping[Partition, int]) -> None:
-        """A transaction that committed these offsets went through: whatever the trouble was, it is over."""
+        """Note a successful transaction, which ends a row of recoveries and settles refusals below these offsets."""
         self._in_a_row = 0
         for partition, offset in [at for at in self._refusals if at[1] < committable.get(at[0], 0)]:
             del self._refusals[partition, offset]
 
     def refusal_of(self, raw: RawRecord) -> DeadLetter | None:
-        """The dead letter of a record whose output the broker refused.
+        """The dead letter of a record whose output the broker refused; else None.
 
-        Kept until the record's offset is committed: with two such records in one transaction, one refused at a time, a
-        note that is forgotten on reading would have them refused in turns for ever.
+        Kept until the record's offset is committed. If it were dropped on reading, two such records in one transaction
+        could be refused alternately forever.
         """
         return self._refusals.get((raw.partition, raw.offset)) if self._refusals else None
 
     def connect(self, listener: PartitionListener, stopping: StopEvent) -> bool:
-        """The start: open sink and source, and return True; False when the worker is asked to stop meanwhile.
+        """Open sink and source and return True; return False if the worker is asked to stop meanwhile. Blocks.
 
-        Raises RecoveryExhausted where no broker answers within the bound of a recovery, BrokerError for what one says.
+        Raises RecoveryExhausted if no broker answers within the bound of a recovery, BrokerError if one refuses us.
         """
         missing_s: float | None = None
 
@@ -119,9 +118,9 @@ class Recovery:
         return self._try(attempt, "not connected", stopping)
 
     def run(self, trouble: TransactionTrouble, stopping: StopEvent) -> bool:
-        """Try until it works, and return True; False, with nothing settled, when the worker is asked to stop meanwhile.
+        """Try until recovered and return True; return False, unsettled, if the worker is asked to stop meanwhile. Blocks.
 
-        Raises RecoveryExhausted beyond its bounds, and what sink and rivals find fatal (Fenced, BrokerError).
+        Raises RecoveryExhausted beyond its bounds, and the FatalErrors of sink and rivals (Fenced, BrokerError).
         """
         log.warning("recovering: %s", trouble)
         began_s, settled = self._clock(), False
@@ -152,7 +151,7 @@ class Recovery:
     def _try(self, attempt: Callable[[], None], not_yet: str, stopping: StopEvent) -> bool:
         began_s = self._clock()
         next_line_s = began_s
-        # No power above 2^30: a float has an end, and the longest pause is reached long before.
+        # Capped at 2^30, far above the longest pause, so that the float cannot overflow.
         pause_s = self._limits.first_pause_s * 2 ** min(self._in_a_row - 1, 30) if self._in_a_row > 1 else 0.0
         while not stopping.wait(min(pause_s, self._limits.longest_pause_s)):
             self._sink.serve()
@@ -165,26 +164,26 @@ class Recovery:
                     raise RecoveryExhausted(message) from trouble
                 if now_s >= next_line_s:
                     log.warning("%s after %.0f of %g s: %s", not_yet, now_s - began_s, limit_s, trouble)
-                    next_line_s = now_s + _SAY_EVERY_S
+                    next_line_s = now_s + _LOG_EVERY_S
                 pause_s = max(self._limits.first_pause_s, pause_s * 2)
             else:
                 return True
         return False
 
     def _count(self, trouble: TransactionTrouble) -> None:
-        """Remember refusals, of which each is a step forward; count everything else."""
+        """Remember refusals, each of which is progress; count all other trouble."""
         if isinstance(trouble, RefusedOutput):
             for ticket in trouble.tickets:
                 self._refusals[ticket.raw.partition, ticket.raw.offset] = _refusal(ticket, trouble)
             return
         if self._in_a_row >= self._limits.max_in_a_row:
-            message = f"{self._in_a_row} recoveries in a row without a transaction that succeeded, last: {trouble}"
+            message = f"{self._in_a_row} recoveries in a row without a successful transaction, last: {trouble}"
             raise RecoveryExhausted(message) from trouble
         self._in_a_row += 1
 
 
 def _refusal(ticket: Ticket, trouble: RefusedOutput) -> DeadLetter:
-    """What to write instead of the output that was refused: a dead letter, or a smaller one. Raises BrokerError."""
+    """What to write instead of a refused output: a dead letter, or a smaller one. Raises BrokerError if none is smaller."""
     letter = ticket.outcome
     if not isinstance(letter, DeadLetter):
         return DeadLetter("publish", "RefusedOutput", str(trouble))

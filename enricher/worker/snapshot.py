@@ -1,4 +1,4 @@
-"""Reads how full everything is. Asked from other threads, so it only reads, and asks nobody to wait."""
+"""Reads the state of the worker. Called from other threads, so it only reads and never blocks."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from dataclasses import dataclass, field
 from enricher.core.offsets import OffsetTracker
 from enricher.records import Batch, BatchResult, Partition, Ticket
 from enricher.stats.snapshot import Connection, Snapshot, WorkerState
-from enricher.worker.intake import Intake
 from enricher.worker.pool import WorkerPool
-from enricher.worker.ports import Source
+from enricher.worker.ports import Scheduler, Source
 
 
 @dataclass(frozen=True, slots=True)
 class _Trouble:
-    """Since when there is a recovery, and how old the oldest unprocessed record was at its beginning."""
+    """When the recovery in progress began, and how old the oldest unprocessed record was then."""
 
     since_s: float
     age_s: float
@@ -26,26 +25,26 @@ class _Trouble:
 
 @dataclass(slots=True)
 class SnapshotReader:
-    """What can be seen of a worker from outside. The loop notes the few things here that nobody else knows."""
+    """Makes snapshots. The loop sets the fields with defaults, which only it knows."""
 
     source: Source
-    intake: Intake
+    scheduler: Scheduler
     engine: WorkerPool[Batch, BatchResult]
     tracker: OffsetTracker
     clock: Callable[[], float]
     epoch_clock: Callable[[], float] = field(default=time.time)
     turned_s: float = 0.0
-    """When the loop last began a turn."""
+    """When the last turn of the loop began."""
     held_back: int = 0
-    """As it was after the last release."""
+    """Articles that the last release held back."""
     stopping: bool = False
     publishing: Sequence[Ticket] = ()
-    """What the running transaction is to publish: no longer in flight, and not yet done."""
+    """Tickets of the transaction in progress: released, but not yet committed."""
     _trouble: _Trouble | None = None
 
     @contextmanager
     def recovering(self) -> Iterator[None]:
-        """Around a recovery, from before anything is forgotten: what was unprocessed then still is, and gets older."""
+        """Wrap a recovery; enter before tickets are forgotten, because they stay unprocessed and get older."""
         self._trouble = _Trouble(self.clock(), self.read().oldest_age_s)
         try:
             yield
@@ -53,8 +52,8 @@ class SnapshotReader:
             self._trouble, self.publishing = None, ()
 
     def read(self) -> Snapshot:
-        """Everything, about now."""
-        scheduler, tracker, engine = self.intake.scheduler, self.tracker, self.engine
+        """The state now. It is not one instant: the loop goes on meanwhile."""
+        scheduler, tracker, engine = self.scheduler, self.tracker, self.engine
         connection = self.source.connection()
         lags = self._lags(connection)
         return Snapshot(
@@ -73,7 +72,7 @@ class SnapshotReader:
             concurrency=engine.threads,
             engine_busy_s=engine.busy_s,
             engine_starved_s=engine.starved_s,
-            # A recovery is one long turn, whose attempts the watchdog bounds one by one.
+            # A recovery is one long turn; the watchdog bounds each of its attempts.
             turn_age_s=0.0 if self._trouble else max(0.0, self.clock() - self.turned_s),
         )
 
@@ -86,7 +85,7 @@ class SnapshotReader:
 
     def _lags(self, connection: Connection) -> Mapping[Partition, int]:
         ends = connection.ends
-        # What has given nothing yet stands where it began.
+        # A partition without a record so far is still at its start.
         standing = {**connection.starts, **self.tracker.committable()}
         return {partition: max(0, ends[partition] - at) for partition, at in standing.items() if partition in ends}
 

@@ -153,14 +153,16 @@ def test_one_visible_character_is_enough(text: str) -> None:
 )
 def test_value_must_be_json(value: bytes) -> None:
     """What a strict JSON parser refuses is refused, and never in another way."""
-    assert refusal(value).startswith(("value is not valid JSON: ", "value is not UTF-8", "value is not JSON behind"))
+    assert refusal(value).startswith(
+        ("value is not valid JSON: ", "value is not UTF-8", "value has a schema id but is not JSON")
+    )
 
 
 @pytest.mark.parametrize(
     ("value", "words"),
     [
         ('{"id": "1", "body": "Zürich"}'.encode("latin-1"), ("not UTF-8", "byte 22", "Latin-1")),
-        (b"\x00\x00\x00\x00\x07\x02\x0eOslo", ("behind the id of a schema", "Avro")),
+        (b"\x00\x00\x00\x00\x07\x02\x0eOslo", ("schema id but is not JSON", "Avro")),
         (b"Obj\x01\x04\x16avro.schema", ("an Avro file",)),
     ],
     ids=["Latin-1", "Avro of a registry", "Avro file"],

@@ -1,4 +1,4 @@
-"""What the tests of the commands share: commands run as a shell does, articles, and plain clients that look at results."""
+"""Shared by the tests of the commands: running a command, articles, and plain clients that read results."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from enricher.cli import app
 
 
 def run(*arguments: str, env: Mapping[str, str] | None = None, stdin: str | bytes | None = None) -> Result:
-    """Run a command in this process, e.g. `run("topics", "create")`; an error of ours is the result's `exception`."""
+    """Run a command in this process, e.g. `run("topics", "create")`; a FatalError is the result's `exception`."""
     return CliRunner().invoke(app, list(arguments), env=dict(env or {}), input=stdin)
 
 
 def unused_names(bootstrap_servers: str) -> dict[str, str]:
-    """The environment of a worker whose topics and group nobody else uses; the topics do not exist yet."""
+    """The environment of a worker with unique names of topics and group; the topics do not exist yet."""
     name = f"t{uuid.uuid4().hex[:10]}"
     own = {"INPUT_TOPIC": "in", "OUTPUT_TOPIC": "out", "DEAD_LETTER_TOPIC": "dead", "GROUP_ID": "group"}
     environment = {f"ENRICHER_KAFKA__{setting}": f"{name}.{suffix}" for setting, suffix in own.items()}
@@ -63,7 +63,7 @@ def _until_ends(consumer: Consumer, partitions: int) -> list[Message]:
 
 
 def write(bootstrap_servers: str, topic: str, records: Sequence[Mapping[str, Any]]) -> None:
-    """Write records: what `Producer.produce` takes as keywords, each."""
+    """Write records, each given as keyword arguments of `Producer.produce`."""
     producer = Producer({"bootstrap.servers": bootstrap_servers})
     for record in records:
         producer.produce(topic, **record)
@@ -76,12 +76,12 @@ def article(name: str, title: str = "Lisbon", body: str = "Ana Ribeiro lives in 
 
 
 def json_lines(*articles: Mapping[str, Any]) -> str:
-    """A file's content."""
+    """The articles as the content of a file."""
     return "".join(f"{json.dumps(item)}\n" for item in articles)
 
 
 def enriched_record(name: str, source: tuple[str, int, int], topic_id: str | None = None) -> dict[str, Any]:
-    """What a worker would write for `article(name)`, as arguments of `produce`; `source` is its place in the input."""
+    """The output record of `article(name)`, as arguments of `produce`; `source` is the position of the input."""
     topic, partition, offset = source
     entities = [
         {"field": "title", "start": 0, "end": 6, "text": "Lisbon", "label": "LOC", "score": 0.99},

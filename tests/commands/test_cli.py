@@ -20,7 +20,7 @@ posix = pytest.mark.skipif(sys.platform == "win32", reason="as a POSIX shell doe
 
 
 def shell(command: str) -> subprocess.CompletedProcess[str]:
-    """Run `command`, in which $0 is the program."""
+    """Run `command`, in which "$0" "$@" is the program."""
     return subprocess.run(
         ["/bin/sh", "-c", command, *ENRICHER], capture_output=True, text=True, timeout=120, check=False
     )
@@ -30,8 +30,8 @@ def shell(command: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("command", "closed"), [("settings", ">&-"), ("settings --markdown", "<&- >&- 2>&-"), ("enrich -", "<&- >&-")]
 )
-def test_closed_streams_are_streams_to_nowhere(command: str, closed: str) -> None:
-    """Some daemons start their children so; a file that got the number of standard input would even be read as articles."""
+def test_closed_streams_become_the_null_device(command: str, closed: str) -> None:
+    """Some daemons start children so; a file that gets the number of standard input would be read as articles."""
     done = shell(f'"$0" "$@" {command} </dev/null {closed}')
     assert (0, "") == (done.returncode, done.stdout)
     assert "Traceback" not in done.stderr
@@ -39,22 +39,35 @@ def test_closed_streams_are_streams_to_nowhere(command: str, closed: str) -> Non
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
 @pytest.mark.parametrize("command", ["--version", "settings", "settings --markdown"])
-def test_a_full_disk_is_told_in_a_line(command: str) -> None:
-    """However much was written before it was full."""
+def test_a_full_disk_is_one_line_on_standard_error(command: str) -> None:
+    """It does not matter how much was written before the disk was full."""
     done = shell(f'"$0" "$@" {command} >/dev/full')
     assert (1, "enricher: cannot write the output: No space left on device\n") == (done.returncode, done.stderr)
 
 
 @posix
-def test_what_the_encoding_of_the_output_lacks_is_written_in_escapes() -> None:
-    """A pipe on Windows, or an old locale: nothing is lost, and nothing ends in a traceback."""
+def test_a_reader_that_has_gone_is_a_clean_end() -> None:
+    """As with `| head`: the reader has seen enough."""
+    with subprocess.Popen(
+        [*ENRICHER, "settings"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        assert "" == process.stderr.read()
+    assert 0 == process.returncode
+
+
+@posix
+def test_characters_that_the_encoding_lacks_are_escaped() -> None:
+    """A pipe on Windows or an old locale neither loses output nor ends the command with a traceback."""
     done = shell('ENRICHER_KAFKA__GROUP_ID=\u0142\u00f3d\u017a PYTHONIOENCODING=ascii "$0" "$@" settings')
     assert 0 == done.returncode, done.stderr
     assert r"GROUP_ID=\u0142\xf3d\u017a " in done.stdout
 
 
-def test_ctrl_c_while_it_loads_ends_it_without_a_word(tmp_path: Path) -> None:
-    """A module that is loaded on the way stands for somebody who presses it."""
+def test_ctrl_c_while_it_loads_ends_it_silently(tmp_path: Path) -> None:
+    """A fake module raises the signal while it is imported."""
     (tmp_path / "typer.py").write_text(
         "import signal, time\nsignal.raise_signal(signal.SIGINT)\ntime.sleep(60)\n", "utf-8"
     )
@@ -63,8 +76,8 @@ def test_ctrl_c_while_it_loads_ends_it_without_a_word(tmp_path: Path) -> None:
     assert (130, b"", b"") == (done.returncode, done.stdout, done.stderr)
 
 
-def test_ctrl_c_while_a_command_s_module_loads_ends_it_without_a_word(tmp_path: Path) -> None:
-    """The modules of a command are loaded when it is called, and may take seconds."""
+def test_ctrl_c_while_a_command_loads_ends_it_silently(tmp_path: Path) -> None:
+    """A command's modules are loaded when it is called, which may take seconds."""
     (tmp_path / "pydantic_settings.py").write_text(
         "import signal, time\nsignal.raise_signal(signal.SIGINT)\ntime.sleep(60)\n", "utf-8"
     )
@@ -75,7 +88,7 @@ def test_ctrl_c_while_a_command_s_module_loads_ends_it_without_a_word(tmp_path: 
 
 @pytest.mark.parametrize("words", WORDS, ids=" ".join)
 def test_the_summary_of_a_command_is_the_first_paragraph_of_its_docstring(words: tuple[str, ...]) -> None:
-    """The summary stands in the help of the group, which does not import the command."""
+    """The help of the group shows the summary without importing the command."""
     group, name = ("enricher", *words)[-2:]
     command = COMMANDS[group][name]
     first, *_ = inspect.cleandoc(resolve_name(command.target).__doc__).split("\n\n")
@@ -83,8 +96,8 @@ def test_the_summary_of_a_command_is_the_first_paragraph_of_its_docstring(words:
 
 
 @pytest.mark.parametrize("words", WORDS, ids=" ".join)
-def test_every_command_has_help_and_its_group_tells_of_it(words: tuple[str, ...]) -> None:
-    """`-h` is `--help`, also after a command."""
+def test_every_command_has_help_and_is_in_the_help_of_its_group(words: tuple[str, ...]) -> None:
+    """`-h` works like `--help`, also after a command."""
     wide = {"COLUMNS": "300", "NO_COLOR": "1"}
     result = run(*words, "-h", env=wide)
     assert 0 == result.exit_code
@@ -93,7 +106,7 @@ def test_every_command_has_help_and_its_group_tells_of_it(words: tuple[str, ...]
 
 
 def test_help_loads_no_command_and_no_slow_library() -> None:
-    """Or `enricher --help` and completion would take a second."""
+    """Otherwise `enricher --help` and completion would take a second."""
     program = (
         "import sys; from enricher.cli import app; app(['--help'], standalone_mode=False); "
         "sys.stderr.write(' '.join(sys.modules))"
@@ -109,7 +122,7 @@ def test_help_loads_no_command_and_no_slow_library() -> None:
     [("enricher ver", "verify"), ("enricher model in", "inspect"), ("enricher --quiet model check --und", "--undo")],
 )
 def test_the_shell_completes_commands_and_their_options(line: str, completed: str) -> None:
-    """The words of a group from the table, the options of a command from the command itself."""
+    """Commands come from the table, and options from the command itself."""
     words = line.split()
     completion = {"_ENRICHER_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""`enricher doctor` against the real broker: a healthy set-up, and every way in which it can be wrong."""
+"""`enricher doctor` against the real broker: a healthy set-up, and the ways in which one can be wrong."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from confluent_kafka.admin import (
 
 from enricher.app import kafka_config
 from enricher.commands.doctor.broker import Sizes, broker_findings
-from enricher.commands.doctor.findings import Finding, Voice, as_json, exit_code
+from enricher.commands.doctor.findings import Finding, Reporter, as_json, exit_code
 from enricher.settings import load_settings
 from tools.kafka import Cluster
 
@@ -37,7 +37,7 @@ SIZES = Sizes(max_record_bytes=1_000_000, max_dead_letter_bytes=16_000_000)
 def findings(
     environment: Mapping[str, str], monkeypatch: pytest.MonkeyPatch, sizes: Sizes = SIZES
 ) -> dict[str, Finding]:
-    """What doctor says about the broker, by check."""
+    """The findings about the broker, by check."""
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     return {finding.check: finding for finding in broker_findings(kafka_config(load_settings()), sizes)}
@@ -50,7 +50,7 @@ def failed(found: Mapping[str, Finding]) -> list[str]:
 
 @pytest.mark.broker
 def test_a_healthy_set_up_fails_in_nothing(topics: Topics) -> None:
-    """Exit code 0 with broker, rights, model and device looked at, and a warning for the single replica."""
+    """Exit code 0 after checks of broker, rights, model and device, with a warning about the single replica."""
     result = run("doctor", "--json", env=topics.environment)
     assert result.exit_code == 0, result.output
     checks = {check["check"]: check for check in json.loads(result.stdout)["checks"]}
@@ -65,7 +65,7 @@ def test_a_healthy_set_up_fails_in_nothing(topics: Topics) -> None:
 
 @pytest.mark.broker
 def test_the_trials_write_no_record(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not even one that only readers of uncommitted records see, and the group's offsets are what they were."""
+    """Not even an uncommitted one, and the offsets of the group do not change."""
     consumer = Consumer({"bootstrap.servers": topics.bootstrap_servers, "group.id": topics.group})
     consumer.commit(offsets=[TopicPartition(topics.input, 2, 5)], asynchronous=False)
     found = findings(topics.environment, monkeypatch)
@@ -81,7 +81,7 @@ def test_the_trials_write_no_record(topics: Topics, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.broker
 def test_a_worker_s_own_transactional_id_is_never_used(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker with the same settings can go on with its transaction while doctor runs."""
+    """A worker with the same settings can finish its transaction while doctor runs."""
     worker = Producer({"bootstrap.servers": topics.bootstrap_servers, "transactional.id": f"{topics.group}/worker-0"})
     worker.init_transactions(20)
     worker.begin_transaction()
@@ -92,7 +92,7 @@ def test_a_worker_s_own_transactional_id_is_never_used(topics: Topics, monkeypat
 
 
 def test_no_broker_is_exit_code_4_with_the_reason() -> None:
-    """The client itself says only 'transport failure'; the reason is dug out, and the model is looked at all the same."""
+    """The finding has the reason, where the client reports only 'transport failure'; the model is checked all the same."""
     environment = {"ENRICHER_KAFKA__BOOTSTRAP_SERVERS": "127.0.0.1:1", "ENRICHER_KAFKA__REQUEST_TIMEOUT_S": "0.5"}
     result = run("doctor", env=environment)
     assert result.exit_code == 4, result.output
@@ -101,7 +101,7 @@ def test_no_broker_is_exit_code_4_with_the_reason() -> None:
 
 
 def test_wrong_settings_are_exit_code_2() -> None:
-    """Nothing else is tried with settings that are wrong, in the environment or in librdkafka's own properties."""
+    """With invalid settings, in the environment or in librdkafka's properties, nothing else is checked."""
     assert run("doctor", env={"ENRICHER_KAFKA__GROUP": "x"}).exit_code == 2
     result = run("doctor", env={"ENRICHER_KAFKA__PROPERTIES": '{"no.such.property": "hunter2"}'})
     assert result.exit_code == 2
@@ -110,7 +110,7 @@ def test_wrong_settings_are_exit_code_2() -> None:
 
 
 def test_windows_that_do_not_suit_the_model_are_a_finding() -> None:
-    """Only the model says how long its windows may be, and the findings after it are told all the same."""
+    """Only the model tells how long its windows may be; the checks after it still run."""
     environment = {"ENRICHER_KAFKA__BOOTSTRAP_SERVERS": "127.0.0.1:1", "ENRICHER_KAFKA__REQUEST_TIMEOUT_S": "0.5"}
     result = run("doctor", env=environment | {"ENRICHER_BATCHING__OVERLAP_TOKENS": "120"})
     shown = " ".join(result.stdout.split())
@@ -120,7 +120,7 @@ def test_windows_that_do_not_suit_the_model_are_a_finding() -> None:
 
 @pytest.mark.broker
 def test_a_model_that_is_not_there_is_exit_code_3(topics: Topics) -> None:
-    """With a good broker, the model's own code."""
+    """With a working broker, the exit code is the model's."""
     result = run("doctor", env=topics.environment | {"ENRICHER_MODEL__SOURCE": "no-such-folder"})
     assert result.exit_code == 3, result.output
     assert "no-such-folder" in result.stdout
@@ -128,7 +128,7 @@ def test_a_model_that_is_not_there_is_exit_code_3(topics: Topics) -> None:
 
 @pytest.mark.broker
 def test_a_missing_topic_fails_and_is_not_created(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is named with what to do, the other checks go on, and looking does not create it."""
+    """The finding names it with advice, the other checks go on, and looking does not create it."""
     missing = f"{topics.output}-missing"
     environment = topics.environment | {"ENRICHER_KAFKA__OUTPUT_TOPIC": missing}
     for _ in range(2):
@@ -139,7 +139,7 @@ def test_a_missing_topic_fails_and_is_not_created(topics: Topics, monkeypatch: p
 
 @pytest.mark.broker
 def test_unequal_partition_counts_fail(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Because then the order per key is lost between input and output."""
+    """With unequal counts, the order per key is lost between input and output."""
     odd = f"{topics.output}-odd"
     environment = topics.environment | {"ENRICHER_KAFKA__OUTPUT_TOPIC": odd}
     assert run("topics", "create", "--partitions", "3", env=environment).exit_code == 0
@@ -148,8 +148,8 @@ def test_unequal_partition_counts_fail(topics: Topics, monkeypatch: pytest.Monke
 
 
 @pytest.mark.broker
-def test_an_input_topic_that_keeps_what_is_packed_is_warned_of(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is Kafka's default; the line holds the command that mends it, and then all is well."""
+def test_an_input_topic_that_keeps_compression_is_a_warning(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That is Kafka's default; the finding has the command that changes it, after which the check is ok."""
     check = f"compression of {topics.input}"
     before = findings(topics.environment, monkeypatch)[check]
     assert (before.verdict, before.seen.split(":")[0]) == ("warn", "producer")
@@ -159,8 +159,8 @@ def test_an_input_topic_that_keeps_what_is_packed_is_warned_of(topics: Topics, m
 
 
 @pytest.mark.broker
-def test_a_topic_that_is_too_narrow_fails(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For a single record, and for the client's batches of many small ones."""
+def test_a_topic_with_too_small_a_message_limit_fails(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Too small for a single record, or for the client's batches of small ones."""
     found = findings(topics.environment, monkeypatch, Sizes(20_000_000, 16_000_000))
     assert failed(found) == [f"max.message.bytes of {topics.output}"]
     assert "MAX_RECORD_BYTES" in found[f"max.message.bytes of {topics.output}"].advice
@@ -171,19 +171,19 @@ def test_a_topic_that_is_too_narrow_fails(topics: Topics, monkeypatch: pytest.Mo
 
 
 @pytest.mark.broker
-def test_compaction_and_records_without_keys_are_warned_of(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A compacted output refuses records without a key, and such articles are in the input."""
+def test_compaction_and_records_without_keys_are_warnings(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compacted output refuses records without a key, and the input has such articles."""
     alter(topics.bootstrap_servers, topics.output, {"cleanup.policy": "compact"})
     write(topics.bootstrap_servers, topics.input, [{"value": b"{}"}, {"value": b"{}", "key": b"k"}])
     found = findings(topics.environment, monkeypatch)
     assert failed(found) == []
     assert found[f"cleanup of {topics.output}"].verdict == "warn"
-    assert found["keys of articles"].seen == "1 of the newest 2 records have none"
+    assert found["keys of articles"].seen == "1 of the newest 2 records have no key"
 
 
 @pytest.mark.broker
 def test_a_topic_that_can_not_be_written_fails(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
-    """More replicas must be in sync than there are: seen in the settings, and again when writing is tried."""
+    """min.insync.replicas is above the number of replicas, which the settings show."""
     alter(topics.bootstrap_servers, topics.output, {"min.insync.replicas": "2"})
     found = findings(topics.environment | {"ENRICHER_KAFKA__REQUEST_TIMEOUT_S": "1"}, monkeypatch)
     assert f"replication of {topics.output}" in failed(found)
@@ -191,7 +191,7 @@ def test_a_topic_that_can_not_be_written_fails(topics: Topics, monkeypatch: pyte
 
 @pytest.fixture(scope="module")
 def strict_broker() -> Iterator[Cluster]:
-    """A broker with an authorizer; who connects to it may do everything that no rule denies."""
+    """A broker with an authorizer; clients may do everything that no rule denies."""
     properties = {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "allow.everyone.if.no.acl.found": "true",
@@ -216,7 +216,7 @@ def strict_broker() -> Iterator[Cluster]:
 def test_each_missing_right_is_named(
     strict_broker: Cluster, monkeypatch: pytest.MonkeyPatch, resource: str, operation: str, check: str | None
 ) -> None:
-    """Exactly the check of the denied right fails; DescribeConfigs is not needed to run."""
+    """Exactly the check of the denied right fails; DescribeConfigs is not needed."""
     environment = unused_names(strict_broker.bootstrap_servers) | {"ENRICHER_KAFKA__REQUEST_TIMEOUT_S": "2"}
     assert run("topics", "create", "--partitions", "2", env=environment).exit_code == 0
     roles = {"input": "INPUT_TOPIC", "output": "OUTPUT_TOPIC", "dead_letters": "DEAD_LETTER_TOPIC", "group": "GROUP_ID"}
@@ -228,7 +228,7 @@ def test_each_missing_right_is_named(
     found = findings(environment, monkeypatch)
     assert failed(found) == ([check.format(**names)] if check else [])
     if check is None:
-        assert found[f"settings of {names['output']}"].seen == "could not look"
+        assert found[f"settings of {names['output']}"].seen == "could not be read"
     else:
         refusal = (
             "the broker would refuse it" if operation == "WRITE" and kind is ResourceType.TOPIC else "AUTHORIZATION"
@@ -237,17 +237,17 @@ def test_each_missing_right_is_named(
 
 
 def test_the_exit_code_is_that_of_the_worst_side() -> None:
-    """Settings before broker before model; warnings alone are 0."""
-    broker, model, machine = (Voice(side).fail("x", "", "") for side in ("broker", "model", "machine"))
-    assert exit_code([Voice("broker").warn("x", "", "")]) == 0
+    """Settings come before the broker, the broker before the model; warnings alone give 0."""
+    broker, model, machine = (Reporter(side).fail("x", "", "") for side in ("broker", "model", "machine"))
+    assert exit_code([Reporter("broker").warn("x", "", "")]) == 0
     assert exit_code([model, broker]) == 4
     assert exit_code([model]) == 3
-    assert exit_code([machine, broker, Voice("settings").fail("x", "", "")]) == 2
+    assert exit_code([machine, broker, Reporter("settings").fail("x", "", "")]) == 2
     assert as_json([model])["exit_code"] == 3
 
 
 def end_offsets(bootstrap_servers: str, topic: str) -> list[int]:
-    """Where each partition ends; the marker of a transaction takes an offset, too."""
+    """The end offset of each partition; the marker of a transaction takes an offset too."""
     consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": "looks"})
     try:
         numbers = sorted(consumer.list_topics(topic, timeout=10).topics[topic].partitions)
@@ -257,7 +257,7 @@ def end_offsets(bootstrap_servers: str, topic: str) -> list[int]:
 
 
 def alter(bootstrap_servers: str, topic: str, settings: Mapping[str, str]) -> None:
-    """Change settings of a topic, and wait until the broker says the new ones."""
+    """Change settings of a topic, and wait until the broker reports the new ones."""
     entries = [
         ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in settings.items()
     ]
@@ -270,7 +270,7 @@ def alter(bootstrap_servers: str, topic: str, settings: Mapping[str, str]) -> No
 
 
 def deny(cluster: Cluster, kind: ResourceType, name: str, operation: AclOperation) -> None:
-    """Take one right from everybody (each connection is anonymous here), and allow the rest by name."""
+    """Deny one right to all clients, which are anonymous here, and allow the others by name."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     rules = [(operation, AclPermissionType.DENY), (AclOperation.ALL, AclPermissionType.ALLOW)]
     bindings = [

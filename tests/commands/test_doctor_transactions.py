@@ -1,4 +1,4 @@
-"""`enricher doctor --transactions`: what it prints, its exit code, and that it cleans up however it ends."""
+"""`enricher doctor --transactions`: its output, its exit code, and its clean-up however it ends."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TIMEOUT_S = 60.0
 
 
 def left_over(topics: Topics) -> list[str]:
-    """Topics of trials that are still there; waits a while for them to go."""
+    """Topics of trials that still exist, after a wait for their deletion."""
     admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
     give_up_s = time.monotonic() + 10
     while found := [name for name in admin.list_topics(timeout=10).topics if name.startswith(f"{topics.group}-doctor")]:
@@ -44,7 +44,7 @@ def left_over(topics: Topics) -> list[str]:
 
 @pytest.mark.broker
 def test_a_good_broker_is_exit_code_0_with_a_line_per_promise(topics: Topics) -> None:
-    """For machines with the versions that a report needs; for people who wait, a line for each on standard error."""
+    """The JSON report has the versions; standard error gets a line for each promise as it ends."""
     result = run("doctor", "--transactions", "--json", env=topics.environment)
     assert result.exit_code == 0, result.output
     report = json.loads(result.stdout)
@@ -57,18 +57,18 @@ def test_a_good_broker_is_exit_code_0_with_a_line_per_promise(topics: Topics) ->
 
 
 class EveryReaderSeesAll(Clients):
-    """As on a broker that has no isolation snapshot."""
+    """Behave as a broker that shows uncommitted records."""
 
     @contextmanager
     def consumer(self, isolation: str = "read_committed") -> Iterator[Consumer]:  # noqa: ARG002
-        """A consumer that is told of everything."""
+        """A consumer that reads uncommitted records."""
         with super().consumer("read_uncommitted") as consumer:
             yield consumer
 
 
 @pytest.mark.broker
 def test_a_broker_that_breaks_a_promise_is_exit_code_4(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The table says which does not hold, what was seen and what follows; those that hold are told to."""
+    """The table names the promise that does not hold with its consequence, and also those that hold."""
     monkeypatch.setattr(running, "Clients", EveryReaderSeesAll)
     result = run("doctor", "--transactions", env=topics.environment)
     assert result.exit_code == 4, result.output
@@ -97,13 +97,13 @@ def no_trial(_clients: Clients) -> Outcome:
     ],
 )
 def test_a_promise_that_was_not_tried_does_not_count_as_kept(needed: bool, holds: bool | None, verdict: str) -> None:  # noqa: FBT001
-    """Only what exactly-once stands on fails the command."""
+    """Only a promise that exactly-once depends on fails the command."""
     promise = Promise("p", "claim", "otherwise", no_trial, needed=needed)
     assert finding_of(Result(promise, Outcome(holds, "seen"), 1.0), "rights").verdict == verdict
 
 
 def test_no_broker_is_exit_code_4_with_the_reason() -> None:
-    """Within the request timeout, without a trial."""
+    """It ends within the request timeout, without a trial."""
     environment = {"ENRICHER_KAFKA__BOOTSTRAP_SERVERS": "127.0.0.1:1", "ENRICHER_KAFKA__REQUEST_TIMEOUT_S": "0.5"}
     result = run("doctor", "--transactions", env=environment)
     assert result.exit_code == 4, result.output
@@ -111,14 +111,14 @@ def test_no_broker_is_exit_code_4_with_the_reason() -> None:
 
 
 def test_wrong_settings_are_exit_code_2() -> None:
-    """As everywhere."""
+    """The same exit code as for every command."""
     assert run("doctor", "--transactions", env={"ENRICHER_KAFKA__GROUP": "x"}).exit_code == 2
 
 
 @pytest.mark.broker
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_who_interrupts_it_finds_no_topic_left(topics: Topics, number: signal.Signals) -> None:
-    """Ctrl-C, and a container that is stopped: what was made is deleted first, and that is said."""
+def test_an_interrupted_trial_leaves_no_topic(topics: Topics, number: signal.Signals) -> None:
+    """Ctrl-C and SIGTERM delete what was created first, and the output says so."""
     process = subprocess.Popen(
         [sys.executable, "-m", "enricher", "doctor", "--transactions"],
         env=os.environ | topics.environment,
@@ -142,6 +142,6 @@ def test_who_interrupts_it_finds_no_topic_left(topics: Topics, number: signal.Si
 
 
 def test_the_page_says_what_each_promise_means() -> None:
-    """The name and the sentence of each, so that page and list cannot part."""
+    """The page has the name and the sentence of each promise."""
     page = " ".join(PAGE.read_text("utf-8").split())
     assert [promise.name for promise in PROMISES if f"| {promise.name} | {promise.claim} |" not in page] == []

@@ -1,4 +1,4 @@
-"""The command `enrich`: where it writes, and where it refuses to. What it does between is the worker's."""
+"""The command `enrich`: where it writes and where it refuses to write. The worker is tested elsewhere."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def articles(tmp_path: Path) -> Path:
     ],
 )
 def test_a_file_is_never_read_and_written_or_written_twice(articles: Path, options: list[str]) -> None:
-    """Opening it to write would empty it, before its first line was read."""
+    """Opening it for writing would empty it before its first line is read."""
     (articles.parent / "link").symlink_to(articles)
     with pytest.raises(SettingsError, match="must be different files"):
         raise run("enrich", "articles.jsonl", *options).exception or AssertionError("it was taken")
@@ -43,14 +43,14 @@ def test_a_file_is_never_read_and_written_or_written_twice(articles: Path, optio
 
 
 def test_an_output_that_cannot_be_written_is_named(articles: Path) -> None:
-    """With the system's reason."""
+    """The message has the system's reason."""
     result = run("enrich", str(articles), "-o", "nowhere/records.jsonl")
     assert isinstance(result.exception, FatalError)
     assert f"cannot write {Path('nowhere/records.jsonl')}: No such file or directory" == str(result.exception)
 
 
 def test_a_dash_as_output_is_standard_output(articles: Path) -> None:
-    """As it is standard input for the articles; the same device may take both outputs."""
+    """`-` is standard output for records as it is standard input for articles; one device may take both outputs."""
     result = run("enrich", str(articles), "-o", "-", "--dead-letters", os.devnull)
     assert 0 == result.exit_code, result.output
     assert "a" == json.loads(result.stdout)["id"]
@@ -62,7 +62,7 @@ BAD = b'{"id": 1}\n', b"Z\xfcrich\n"
 
 
 def test_a_file_without_a_good_line_is_exit_code_10(tmp_path: Path) -> None:
-    """Both outputs are written, as they were asked for; an empty file has no bad line."""
+    """Both outputs are written as requested; an empty file has no bad line."""
     bad = tmp_path / "bad.jsonl"
     bad.write_bytes(b"".join(BAD))
     output, letters = tmp_path / "records.jsonl", tmp_path / "letters.jsonl"
@@ -75,7 +75,7 @@ def test_a_file_without_a_good_line_is_exit_code_10(tmp_path: Path) -> None:
 
 
 def test_one_bad_line_counts_only_where_strictness_is_asked_for(articles: Path) -> None:
-    """What is good is enriched in either case."""
+    """Good lines are enriched in either case."""
     with articles.open("ab") as file:
         file.write(BAD[0])
     output = articles.parent / "records.jsonl"
@@ -87,7 +87,7 @@ def test_one_bad_line_counts_only_where_strictness_is_asked_for(articles: Path) 
 
 
 def test_dead_letters_in_a_file_hold_their_lines(tmp_path: Path) -> None:
-    """Byte for byte, so that they can be mended and sent again; standard error, which is a log, has the reasons alone."""
+    """They are kept byte for byte, to be corrected and sent again; standard error is a log and has only the reasons."""
     bad, letters = tmp_path / "bad.jsonl", tmp_path / "letters.jsonl"
     bad.write_bytes(b"".join(BAD))
     run("enrich", str(bad), "--dead-letters", str(letters))
@@ -100,7 +100,7 @@ def test_dead_letters_in_a_file_hold_their_lines(tmp_path: Path) -> None:
 
 
 def test_an_output_that_exists_is_replaced_with_its_mode(articles: Path) -> None:
-    """And a link to it stays a link."""
+    """A symbolic link to it stays a link."""
     output, link = articles.parent / "records.jsonl", articles.parent / "link"
     output.write_text("old", "utf-8")
     output.chmod(0o600)
@@ -114,7 +114,7 @@ def test_an_output_that_exists_is_replaced_with_its_mode(articles: Path) -> None
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no signal to send")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_run_says_so_and_leaves_no_torso(tmp_path: Path, number: int, code: int) -> None:
-    """What was enriched until then is in a file whose name says what it is; what stood under the name stays."""
+    """Records so far are in FILE.partial, and an earlier file of the name stays as it was."""
     output, partial = tmp_path / "records.jsonl", tmp_path / "records.jsonl.partial"
     output.write_text("of yesterday", "utf-8")
     command = [sys.executable, "-m", "enricher", "enrich", "-", "-o", str(output)]

@@ -1,4 +1,4 @@
-"""A command leaves nothing in a user's home but the model cache: no library sends or keeps anything on the side."""
+"""A command writes nothing to a user's home but the model cache; no library sends or stores telemetry."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def test_a_command_writes_its_cache_and_nothing_else(tmp_path: Path) -> None:
-    """ONNX Runtime on Linux would write a device id and a queue of events, and send them to its maker."""
+    """ONNX Runtime on Linux would store a device id and events, and send them to Microsoft."""
     home = tmp_path / "home"
     home.mkdir()
     variables = {name: value for name, value in os.environ.items() if name != "ORT_DISABLE_TELEMETRY"}

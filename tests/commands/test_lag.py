@@ -1,4 +1,4 @@
-"""`enricher lag` against the real broker: transactions, retention, a group that never was, and codes for scripts."""
+"""`enricher lag` against the real broker: transactions, retention, a new group, and exit codes."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from enricher.scaling.backlog import Backlog, PartitionBacklog
 pytestmark = pytest.mark.timeout(120)
 HOUR_S = 3600.0
 _SLACK_S = 600.0
-"""An age is the clock's time since then: a test may take so long, and the ages below differ by more."""
+"""The longest that a test may take; the ages below differ by more."""
 
 
 def looked(topics: Topics, *arguments: str, code: int = 0) -> dict[str, Any]:
-    """What `lag --json` says."""
+    """The output of `lag --json`."""
     result = run("lag", "--json", *arguments, env=topics.environment)
     assert result.exit_code == code, result.output
     seen: dict[str, Any] = json.loads(result.stdout)
@@ -34,7 +34,7 @@ def looked(topics: Topics, *arguments: str, code: int = 0) -> dict[str, Any]:
 
 @pytest.mark.broker
 def test_the_age_is_that_of_the_record_at_the_committed_offset(topics: Topics) -> None:
-    """Not of the first one in the topic, nor of the last."""
+    """It is neither that of the first record in the topic nor that of the last."""
     write(topics, 0, 3 * HOUR_S, 2 * HOUR_S, HOUR_S)
     commit(topics, {0: 1})
     seen = looked(topics)
@@ -47,8 +47,8 @@ def test_the_age_is_that_of_the_record_at_the_committed_offset(topics: Topics) -
 
 
 @pytest.mark.broker
-def test_behind_the_last_record_only_markers_are_left_and_nothing_waits(topics: Topics) -> None:
-    """Committed is below the end, and yet there is nothing to read: age 0, and no alarm."""
+def test_nothing_waits_where_only_markers_are_left(topics: Topics) -> None:
+    """The committed offset is below the end, but there is nothing to read: the age is 0, and there is no alarm."""
     write(topics, 0, HOUR_S)
     with transaction(topics, commit=False) as producer:
         producer.produce(topics.input, b"{}", partition=0)
@@ -60,8 +60,8 @@ def test_behind_the_last_record_only_markers_are_left_and_nothing_waits(topics: 
 
 
 @pytest.mark.broker
-def test_a_transaction_that_is_still_open_is_told_and_does_not_wait(topics: Topics) -> None:
-    """Its records may be read by nobody yet."""
+def test_an_open_transaction_is_remarked_and_does_not_wait(topics: Topics) -> None:
+    """Nobody can read its records yet."""
     with transaction(topics, end=False) as producer:
         producer.produce(topics.input, b"{}", partition=2)
         assert producer.flush(20) == 0
@@ -72,7 +72,7 @@ def test_a_transaction_that_is_still_open_is_told_and_does_not_wait(topics: Topi
 
 @pytest.mark.broker
 def test_a_group_that_never_committed_begins_at_the_beginning(topics: Topics) -> None:
-    """As its first worker will; an empty partition has nothing to do."""
+    """Its first worker starts there too; an empty partition has no lag."""
     write(topics, 1, 2 * HOUR_S, HOUR_S)
     seen = looked(topics)
     assert [each["committed"] for each in seen["partitions"]] == [None] * 4
@@ -83,7 +83,7 @@ def test_a_group_that_never_committed_begins_at_the_beginning(topics: Topics) ->
 
 @pytest.mark.broker
 def test_a_group_whose_offsets_are_gone_is_behind_from_where_a_worker_resumes(topics: Topics) -> None:
-    """Behind the newest output, as a worker would: the scaler must not call for workers for what is done already."""
+    """A worker resumes after the newest output, so the scaler must not ask for workers for what is done."""
     write(topics, 1, 3 * HOUR_S, 2 * HOUR_S, HOUR_S)
     producer = Producer({"bootstrap.servers": topics.bootstrap_servers})
     source: list[tuple[str, str | bytes | None]] = [
@@ -103,8 +103,8 @@ def test_a_group_whose_offsets_are_gone_is_behind_from_where_a_worker_resumes(to
 
 
 @pytest.mark.broker
-def test_where_retention_deleted_the_committed_offset_the_oldest_that_is_left_counts(topics: Topics) -> None:
-    """And how much is lost to it is said."""
+def test_if_retention_deleted_the_committed_offset_the_oldest_record_left_counts(topics: Topics) -> None:
+    """The remark says how many offsets were lost."""
     write(topics, 3, 4 * HOUR_S, 3 * HOUR_S, 2 * HOUR_S, HOUR_S)
     commit(topics, {3: 1})
     admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
@@ -117,8 +117,8 @@ def test_where_retention_deleted_the_committed_offset_the_oldest_that_is_left_co
 
 
 @pytest.mark.broker
-def test_a_committed_offset_behind_the_end_is_a_topic_that_was_made_anew(topics: Topics) -> None:
-    """A worker begins at the beginning then, and so does this."""
+def test_a_committed_offset_beyond_the_end_means_that_the_topic_was_created_again(topics: Topics) -> None:
+    """A worker starts at the beginning of such a topic, and so does the count."""
     write(topics, 0, HOUR_S)
     commit(topics, {0: 500})
     first = looked(topics)["partitions"][0]
@@ -128,7 +128,7 @@ def test_a_committed_offset_behind_the_end_is_a_topic_that_was_made_anew(topics:
 
 @pytest.mark.broker
 def test_a_record_from_the_future_has_no_age_and_waits(topics: Topics) -> None:
-    """Clocks differ: an age is never below 0."""
+    """Clocks differ, so an age is never below 0."""
     write(topics, 0, -HOUR_S / 2)
     seen = looked(topics)
     assert (seen["age_s"], seen["waiting_partitions"]) == (0, 1)
@@ -136,7 +136,7 @@ def test_a_record_from_the_future_has_no_age_and_waits(topics: Topics) -> None:
 
 @pytest.mark.broker
 def test_the_exit_code_is_for_scripts(topics: Topics) -> None:
-    """9 where an age or a number is above what was asked for, 0 where not."""
+    """It is 9 if the age or the lag is above its limit, else 0."""
     write(topics, 0, HOUR_S)
     assert "waited for" in looked(topics, "--max-age-s", "60", code=9)["exceeded"][0]
     assert "2 behind" in looked(topics, "--max-lag", "1", code=9)["exceeded"][0]
@@ -148,7 +148,7 @@ def test_the_exit_code_is_for_scripts(topics: Topics) -> None:
 
 @pytest.mark.broker
 def test_the_shape_of_the_json_is_kept(topics: Topics) -> None:
-    """Scripts read it: names may be added, none may go."""
+    """Scripts read it: names may be added, but none removed."""
     seen = looked(topics)
     assert {"group", "topic", "behind", "age_s", "waiting_partitions", "workers", "partitions", "exceeded"} <= set(seen)
     names = {"number", "committed", "start", "end", "behind", "age_s", "hidden", "remark"}
@@ -159,7 +159,7 @@ def test_the_shape_of_the_json_is_kept(topics: Topics) -> None:
 
 @pytest.mark.broker
 def test_people_get_a_table(topics: Topics) -> None:
-    """A line for each partition, and one for all."""
+    """There is a row for each partition, and a summary."""
     write(topics, 0, 2 * HOUR_S)
     text = run("lag", env=topics.environment).stdout
     assert "committed" in text
@@ -169,14 +169,14 @@ def test_people_get_a_table(topics: Topics) -> None:
 
 @pytest.mark.broker
 def test_group_and_topic_may_be_named(topics: Topics) -> None:
-    """Others than the settings'."""
+    """Options override the settings."""
     seen = looked(topics, "--group", "somebody-else", "--input", topics.output)
     assert (seen["group"], seen["topic"]) == ("somebody-else", topics.output)
 
 
 @pytest.mark.broker
-def test_a_missing_topic_is_told(topics: Topics) -> None:
-    """The broker's refusals have their own code."""
+def test_a_missing_topic_is_reported(topics: Topics) -> None:
+    """The exit code is that of a refusal by the broker."""
     result = run("lag", "--input", "there-is-none", env=topics.environment)
     assert getattr(result.exception, "exit_code", None) == 4
     assert "there is no topic 'there-is-none'" in str(result.exception)
@@ -184,7 +184,7 @@ def test_a_missing_topic_is_told(topics: Topics) -> None:
 
 @pytest.mark.broker
 def test_watching_goes_on_until_it_is_interrupted(topics: Topics) -> None:
-    """A line per look; Ctrl-C is a clean end."""
+    """Each look prints a line, and Ctrl-C ends it with exit code 0."""
     command = [sys.executable, "-m", "enricher", "lag", "--watch", "0.1", "--json"]
     with subprocess.Popen(command, env=_environment(topics), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -197,19 +197,19 @@ def test_watching_goes_on_until_it_is_interrupted(topics: Topics) -> None:
 
 @pytest.mark.parametrize("command", [["lag", "--watch"], ["verify", "--watch"], ["verify", "--wait"]])
 @pytest.mark.parametrize("seconds", ["inf", "nan", "1e300"])
-def test_a_time_that_no_clock_has_is_refused(command: list[str], seconds: str) -> None:
-    """As usage, and not by a traceback once it is to be waited for."""
+def test_a_time_out_of_range_is_refused(command: list[str], seconds: str) -> None:
+    """It is a usage error, not a traceback later."""
     assert 2 == run(*command, seconds).exit_code
 
 
-def test_watching_has_no_exit_code_to_promise() -> None:
-    """Limits are refused beside it, before anything is asked."""
+def test_watching_refuses_limits() -> None:
+    """--watch with a limit is refused before the broker is asked."""
     result = run("lag", "--watch", "1", "--max-lag", "5")
     assert getattr(result.exception, "exit_code", None) == 2
 
 
-def test_a_broker_that_is_not_there_is_told_within_the_bound() -> None:
-    """Never an answer without one."""
+def test_an_absent_broker_is_reported_within_the_timeout() -> None:
+    """The command ends with an error instead of waiting."""
     environment = {"ENRICHER_KAFKA__BOOTSTRAP_SERVERS": "127.0.0.1:1", "ENRICHER_KAFKA__REQUEST_TIMEOUT_S": "1"}
     result = run("lag", env=environment)
     assert getattr(result.exception, "exit_code", None) == 4
@@ -217,7 +217,7 @@ def test_a_broker_that_is_not_there_is_told_within_the_bound() -> None:
 
 
 def test_an_unknown_age_is_an_alarm_where_an_age_was_asked_for() -> None:
-    """A record without a timestamp may be any age."""
+    """A record without a timestamp may be of any age."""
     backlog = Backlog("group", "topic", [PartitionBacklog(0, 0, 0, 5, 5, None)], 1)
     assert LagLimits(max_age_s=1e9).exceeded(backlog) != []
     assert LagLimits(max_lag=5).exceeded(backlog) == []
@@ -236,7 +236,7 @@ def test_an_unknown_age_is_an_alarm_where_an_age_was_asked_for() -> None:
     ],
 )
 def test_an_age_reads_well(age_s: float, text: str) -> None:
-    """The two largest units."""
+    """It has the two largest units."""
     assert age_text(age_s) == text
 
 

@@ -32,7 +32,7 @@ def test_every_line_is_published_under_its_id(topics: Topics, tmp_path: Path) ->
 
 @pytest.mark.broker
 def test_malformed_lines_are_published_as_they_are(topics: Topics) -> None:
-    """What is no article goes through without a key, for the worker to dead-letter; blank lines are nothing."""
+    """A line that is not an article is published without a key, for the worker to dead-letter; blank lines are skipped."""
     result = run("publish", "-", env=topics.environment, stdin='not json\n\n[1]\n{"id": 7}\n')
     assert result.exit_code == 0, result.output
     published = read_all(topics.bootstrap_servers, topics.input)
@@ -43,7 +43,7 @@ def test_malformed_lines_are_published_as_they_are(topics: Topics) -> None:
 
 @pytest.mark.broker
 def test_rounds_give_ids_a_suffix_and_the_limit_ends_them(topics: Topics) -> None:
-    """With --repeat keys stay unique, also from a packed standard input, and --limit counts over all rounds."""
+    """With --repeat keys stay unique, also from gzip on standard input, and --limit counts over all rounds."""
     packed = gzip.compress(json_lines(article("a"), article("b")).encode())
     result = run("publish", "-", "--repeat", "3", "--limit", "5", env=topics.environment, stdin=packed)
     assert result.exit_code == 0, result.output
@@ -54,7 +54,7 @@ def test_rounds_give_ids_a_suffix_and_the_limit_ends_them(topics: Topics) -> Non
 
 @pytest.mark.broker
 def test_what_was_not_committed_is_not_told_as_published(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Interrupted within a transaction: the broker has taken what no reader will ever see."""
+    """After Ctrl-C within a transaction, the broker has records that no reader will see."""
 
     def interrupted(sending: _Sending, _ticker: object) -> None:
         if sending._sent == 2:
@@ -72,7 +72,7 @@ def test_what_was_not_committed_is_not_told_as_published(topics: Topics, monkeyp
 
 @pytest.mark.broker
 def test_transactional_articles_are_all_committed(topics: Topics) -> None:
-    """With --transactional the last, partly filled transaction is committed too, and each leaves a marker."""
+    """With --transactional the last, partly filled transaction is committed too; each leaves a marker."""
     lines = json_lines(*(article(f"a{number}") for number in range(1_001)))
     result = run("publish", "-", "--transactional", env=topics.environment, stdin=lines)
     assert result.exit_code == 0, result.output
@@ -82,7 +82,7 @@ def test_transactional_articles_are_all_committed(topics: Topics) -> None:
 
 
 def _last_offsets(messages: list[Message]) -> list[int]:
-    """The highest offset in each partition; the messages come in order."""
+    """The highest offset in each partition; messages arrive in order."""
     return list({message.partition(): message.offset() or 0 for message in messages}.values())
 
 
@@ -99,7 +99,7 @@ def test_a_checked_file_with_a_bad_line_is_not_published_at_all(topics: Topics, 
 
 @pytest.mark.broker
 def test_a_refused_article_ends_in_a_broker_error_with_the_reason(topics: Topics) -> None:
-    """What the broker does not take is counted, the rest is published, and the exit code says that something is amiss."""
+    """Refused articles are counted, the others are published, and the exit code is not 0."""
     lines = json_lines(article("a"), article("b", body="x" * 17_000_000))
     result = run("publish", "-", env=topics.environment, stdin=lines)
     assert isinstance(result.exception, BrokerError)
@@ -128,14 +128,14 @@ def test_the_rate_is_kept_over_the_whole_run(topics: Topics) -> None:
 
 
 def test_a_missing_file_is_named_before_anything_is_sent(tmp_path: Path) -> None:
-    """No broker is asked when a file is not there."""
+    """A missing file is reported before the broker is asked."""
     result = run("publish", str(tmp_path / "nothing.jsonl"))
     assert isinstance(result.exception, FatalError)
     assert "nothing.jsonl" in str(result.exception)
 
 
 def test_keys_are_ids_of_objects_only() -> None:
-    """Only a string id of an object is a key; the first round leaves every byte as it is."""
+    """Only an object's string id is a key; the first round changes no byte."""
     assert keyed(b'{ "id":"x" }', 1) == (b"x", b'{ "id":"x" }')
     assert keyed(b'\xef\xbb\xbf{"id":"x"}', 1) == (b"x", b'\xef\xbb\xbf{"id":"x"}')
     deep = b'{"id":"x","more":' + b"[" * 900 + b"]" * 900 + b"}"

@@ -1,4 +1,4 @@
-"""`publish --rate`: at most means at most, whatever the broker does meanwhile."""
+"""`publish --rate`: the rate is a maximum, whatever the broker does meanwhile."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pytest
 from enricher.commands.console import Ticker
 from enricher.commands.publish import command
 from enricher.commands.publish.command import _Sending
-from enricher.commands.publish.lines import Line
 from enricher.commands.publish.rate import TokenBucket
+from enricher.files import Line
 from enricher.kafka.publisher import Publisher
 
 
 class Clock:
-    """Passes when somebody waits."""
+    """A clock that advances only when somebody waits."""
 
     def __init__(self) -> None:
         self.now_s = 100.0
@@ -27,7 +27,7 @@ class Clock:
 
 
 class Client:
-    """Keeps what it is given while the broker is away, as the client does, and notes when each article arrives."""
+    """Queues articles while the broker is away, as the client does, and notes when each arrives."""
 
     def __init__(self, clock: Clock, outage_s: tuple[float, float]) -> None:
         self._clock, self._outage_s, self._waiting = clock, outage_s, 0
@@ -37,7 +37,7 @@ class Client:
 
     @property
     def delivered(self) -> int:
-        """How many arrived."""
+        """Number of articles that have arrived."""
         return len(self.arrived_s)
 
     def send(self, _key: bytes | None, _value: bytes) -> None:
@@ -51,14 +51,14 @@ class Client:
         self._deliver()
 
     def _deliver(self) -> None:
-        """What waits arrives, all at once, when the broker is there."""
+        """Queued articles arrive all at once when the broker is back."""
         begin_s, end_s = self._outage_s
         if not begin_s <= self._clock.now_s < end_s:
             self.arrived_s += [self._clock.now_s] * self._waiting
             self._waiting = 0
 
     def drain(self, timeout_s: float) -> int:
-        """Wait for answers."""
+        """Wait for acknowledgements."""
         self.wait(timeout_s)
         return self._waiting
 
@@ -71,13 +71,13 @@ class Still:
 
 
 def most_in(arrived_s: list[float], seconds: float) -> int:
-    """The most articles in any such span of time."""
+    """The most articles in any interval of this length."""
     return max(sum(begin <= each < begin + seconds for each in arrived_s) for begin in set(arrived_s))
 
 
 @pytest.mark.parametrize("outage_s", [(0.0, 0.0), (110.0, 155.0)], ids=["none", "45 s"])
 def test_an_outage_is_not_caught_up_with(monkeypatch: pytest.MonkeyPatch, outage_s: tuple[float, float]) -> None:
-    """At 60/s, 3,025 articles within 5 s were seen: 45 s of them at once. One second's worth may be on its way."""
+    """A token bucket alone let 45 s of articles arrive at once; only those of one second may be unacknowledged."""
     clock = Clock()
     monkeypatch.setattr(command, "TokenBucket", lambda rate_per_s: TokenBucket(rate_per_s, clock=clock))
     client = Client(clock, outage_s)
@@ -92,7 +92,7 @@ def test_an_outage_is_not_caught_up_with(monkeypatch: pytest.MonkeyPatch, outage
 
 @pytest.mark.parametrize("rate", [0.5, 60.0, 10_000.0])
 def test_a_bucket_gives_its_rate_and_one_short_burst(rate: float) -> None:
-    """After an hour without an article no more than a tenth of a second's worth goes at once."""
+    """After an hour without articles, at most the articles of a tenth of a second are sent at once."""
     clock = Clock()
     bucket = TokenBucket(rate, clock=clock)
     clock.now_s += 3_600.0

@@ -1,4 +1,4 @@
-"""The command `run`: how a parent calls its children, and what each of them takes for its own."""
+"""The command `run`: how a parent starts its children, and the share of each."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def eight_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("eight_cores")
 @pytest.mark.parametrize(("count", "concurrency", "threads"), [(2, 4, 2), (3, 2, 1), (8, 1, 1), (16, 1, 1)])
 def test_processes_divide_the_cores_among_them(count: int, concurrency: int, threads: int) -> None:
-    """Eight threads each would be as many times too many as there are processes."""
+    """Without this, each process would start as many threads as there are cores."""
     assert ("worker-7-1", concurrency, threads) == share_of(load_settings(), 1, count)
 
 
 @pytest.mark.usefixtures("eight_cores")
-def test_what_is_set_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only defaults are divided; names differ always."""
+def test_settings_that_are_set_are_not_divided(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only defaults are divided; instance names always differ."""
     monkeypatch.setenv("ENRICHER_MODEL__CONCURRENCY", "5")
     monkeypatch.setenv("ENRICHER_WORKER__TOKENIZER_THREADS", "3")
     assert ("worker-7-0", 5, 3) == share_of(load_settings(), 0, 2)
@@ -52,14 +52,14 @@ def test_what_is_set_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("eight_cores")
 def test_the_threads_of_a_gpu_are_not_counted_in_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each process keeps the default of the device."""
+    """On a GPU each process keeps the default concurrency."""
     monkeypatch.setenv("ENRICHER_MODEL__DEVICE", "cuda:1")
     monkeypatch.setattr(share, "resolve_device", lambda _name: "cuda")
     assert ("worker-7-0", None, 2) == share_of(load_settings(), 0, 2)
 
 
 def test_a_child_is_called_as_its_parent_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its number, and all that was asked for; its counts go to a file of its own."""
+    """It gets its number and the parent's options, and writes its counts to its own file."""
     monkeypatch.setattr(logging.getLogger(), "level", logging.INFO)
     assert [sys.executable, "-m", "enricher", "run", "--process", "1/4", "--report-every-s", "10.0"] == list(
         command_of(Share(1, 4), PLAIN)
@@ -74,36 +74,36 @@ def test_a_child_is_called_as_its_parent_was(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_each_child_writes_its_counts_to_a_file_of_its_own() -> None:
-    """Named after the one that was asked for."""
+    """The name is that of --summary with the child's number."""
     assert Path("a.b/counts-3") == summary_of(Path("a.b/counts"), 3)
 
 
 @pytest.mark.parametrize("text", ["1", "2/2", "-1/2", "a/b", "0/", ""])
-def test_a_share_that_is_none_is_refused(text: str) -> None:
-    """Nobody but a parent says `--process`."""
+def test_a_malformed_share_is_refused(text: str) -> None:
+    """Only a parent sets `--process`."""
     with pytest.raises(SettingsError, match="INDEX/COUNT"):
         Share.parse(text)
 
 
-def test_a_share_is_read_as_it_is_written() -> None:
-    """There and back."""
+def test_a_share_parses_as_it_is_written() -> None:
+    """Writing and parsing are inverse."""
     assert Share(3, 4) == Share.parse(str(Share(3, 4)))
 
 
 @pytest.mark.parametrize("count", ["0", "65", "many"])
-def test_so_many_processes_are_refused(count: str) -> None:
-    """A usage error, before anything starts."""
+def test_a_number_of_processes_out_of_range_is_refused(count: str) -> None:
+    """It is a usage error, before anything starts."""
     assert run("run", "--processes", count).exit_code == 2
 
 
 def test_a_parent_reads_the_settings_before_it_starts_anything() -> None:
-    """A mistake is said once, by the parent."""
+    """A mistake is reported once, by the parent."""
     result = run("run", "--processes", "2", env={"ENRICHER_MODEL__DEVICE": "gpu"})
     assert isinstance(result.exception, SettingsError)
 
 
-def test_help_tells_of_processes_and_not_of_what_is_between_them() -> None:
-    """`--process` is nobody's business."""
+def test_help_hides_the_option_of_the_children() -> None:
+    """`--process` is internal."""
     result = run("run", "--help", env={"COLUMNS": "200", "NO_COLOR": "1"})
     assert "--processes" in result.stdout
     assert "--process " not in result.stdout
@@ -112,14 +112,14 @@ def test_help_tells_of_processes_and_not_of_what_is_between_them() -> None:
 @pytest.mark.parametrize("processes", ["1", "2"])
 @pytest.mark.parametrize("summary", ["nowhere/counts.json", "."])
 def test_a_summary_that_cannot_be_written_is_refused_at_the_start(summary: str, processes: str) -> None:
-    """At the end of a backfill it would be too late."""
+    """The end of a backfill would be too late."""
     result = run("run", "--summary", summary, "--processes", processes)
     assert isinstance(result.exception, SettingsError)
     assert "--summary" in str(result.exception)
 
 
 def ended(**environment: str) -> subprocess.CompletedProcess[str]:
-    """A worker that cannot start, its log in a pipe."""
+    """Run a worker that cannot start, with its log in a pipe."""
     command = [sys.executable, "-m", "enricher", "run"]
     return subprocess.run(
         command, env=os.environ | environment, capture_output=True, text=True, timeout=120, check=False
@@ -130,7 +130,7 @@ NOT_A_NUMBER = {"ENRICHER_KAFKA__REQUEST_TIMEOUT_S": "soon"}
 
 
 def test_the_last_line_of_a_log_in_json_is_json_too() -> None:
-    """Why it ended is the line that matters most, and what reads the log reads nothing else."""
+    """A reader of JSON lines must find the reason for the end."""
     done = ended(**NOT_A_NUMBER)
     *_, last = [json.loads(line) for line in done.stderr.splitlines()]
     assert (2, "error") == (done.returncode, last["level"])
@@ -139,6 +139,6 @@ def test_the_last_line_of_a_log_in_json_is_json_too() -> None:
 
 
 def test_the_last_line_of_a_log_for_people_is_for_people() -> None:
-    """As every command ends on a terminal."""
+    """It ends as every command does on a terminal."""
     done = ended(**NOT_A_NUMBER, ENRICHER_LOG__FORMAT="text")
     assert (2, "enricher: ") == (done.returncode, done.stderr[:10])

@@ -1,4 +1,4 @@
-"""`enricher settings`, and the page that is made of it."""
+"""`enricher settings`, and the page deploy/settings.md made from it."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ PAGE = Path(__file__).parents[2] / "deploy" / "settings.md"
 
 
 def test_the_page_in_deploy_is_true() -> None:
-    """deploy/settings.md says what the code says."""
+    """deploy/settings.md agrees with the code."""
     assert PAGE.read_text(encoding="utf-8") == settings_page(), f"out of date; run: {COMMAND}"
 
 
 def test_the_command_prints_the_page() -> None:
-    """What the test above compares is what the command that it names writes."""
+    """The command that the page names writes that page."""
     assert run("settings", "--markdown").stdout == settings_page()
 
 
 def test_the_page_is_the_same_on_every_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither host name nor home folder nor a variable that happens to be set gets into it."""
+    """It contains neither the host name nor the home folder nor values of variables."""
     before = settings_page()
     monkeypatch.setattr("socket.gethostname", lambda: "some-other-host")
     monkeypatch.setenv("XDG_CACHE_HOME", "/some/other/cache")
@@ -35,7 +35,7 @@ def test_the_page_is_the_same_on_every_machine(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_every_setting_is_listed_with_a_reason() -> None:
-    """Nothing that can be set is missing or unexplained."""
+    """No setting is missing or unexplained."""
     result = run("settings")
     count = sum(len(field.annotation.model_fields) for field in Settings.model_fields.values() if field.annotation)
     rows = list(all_rows())
@@ -44,7 +44,7 @@ def test_every_setting_is_listed_with_a_reason() -> None:
 
 
 def test_values_in_force_are_shown_and_secrets_are_not() -> None:
-    """A changed value stands there; of properties with secrets only the name does."""
+    """A changed value is shown; of secret properties, only the name."""
     properties = {"sasl.username": "worker", "sasl.password": "hunter2", "producer.ssl.key.pem": "KEYKEY"}
     environment = {"ENRICHER_KAFKA__PROPERTIES": json.dumps(properties), "ENRICHER_KAFKA__GROUP_ID": "other-group"}
     result = run("settings", env=environment)
@@ -60,19 +60,19 @@ def test_values_in_force_are_shown_and_secrets_are_not() -> None:
     "sasl.jaas.config",
 ])  # fmt: skip
 def test_every_secret_of_librdkafka_is_masked(name: str) -> None:
-    """All properties that librdkafka documents as sensitive, with or without a client's prefix; and the Java client's."""
+    """Names that librdkafka documents as sensitive, with and without a client prefix, and the Java client's."""
     assert masked({name: "hunter2"}) == {name: "***"}
 
 
 def test_wrong_settings_still_get_the_list() -> None:
-    """The error message sends people here, so the list must come up, and then the error."""
+    """The error message refers to the list, so the list is printed before the error."""
     result = run("settings", env={"ENRICHER_KAFKA__GROUP": "x"})
     assert "ENRICHER_KAFKA__GROUP_ID=enricher" in result.stdout
     assert isinstance(result.exception, SettingsError)
 
 
 def test_the_json_schema_knows_every_setting() -> None:
-    """Machines can check a TOML file against it."""
+    """A TOML file can be validated against it."""
     definitions = json.loads(run("settings", "--json-schema").stdout)["$defs"]
     groups = [definition for title, definition in definitions.items() if title.endswith("Settings")]
     names = {name for definition in groups for name in definition["properties"]}

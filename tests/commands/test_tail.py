@@ -1,4 +1,4 @@
-"""`enricher tail` against the real broker, and how it chooses and marks what it shows."""
+"""`enricher tail` against the real broker, and how it chooses and marks the text it shows."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def fill(topics: Topics, *names: str) -> None:
 
 @pytest.mark.broker
 def test_entities_are_shown_in_the_text_that_the_headers_point_to(topics: Topics) -> None:
-    """The record has no text, so it comes from the input topic; without a terminal entities stand in brackets."""
+    """The text comes from the input topic, because records have none; without a terminal, entities are in brackets."""
     fill(topics, "a")
     result = run(*FROM_ALL, env=topics.environment)
     assert result.exit_code == 0, result.output
@@ -43,7 +43,7 @@ def test_entities_are_shown_in_the_text_that_the_headers_point_to(topics: Topics
 
 @pytest.mark.broker
 def test_without_the_article_the_entities_are_shown_by_themselves(topics: Topics) -> None:
-    """Where retention took the article, the record is still shown."""
+    """If retention has deleted the article, the record is still shown."""
     write(topics.bootstrap_servers, topics.output, [enriched_record("a", (topics.input, 0, 12345))])
     result = run(*FROM_ALL, env=topics.environment)
     assert result.exit_code == 0, result.output
@@ -53,7 +53,7 @@ def test_without_the_article_the_entities_are_shown_by_themselves(topics: Topics
 
 @pytest.mark.broker
 def test_the_text_of_another_topic_of_the_same_name_is_never_shown(topics: Topics) -> None:
-    """The topic was created again, and the same article stands at the place of the record's own: its id tells them apart."""
+    """After the topic was created again, another article has the record's offset; the topic id tells them apart."""
     bootstrap, place = topics.bootstrap_servers, (topics.input, 1, 0)
     before = topic_id(bootstrap, topics.input)
     again = make_again(bootstrap, topics.input)
@@ -71,18 +71,18 @@ def test_the_text_of_another_topic_of_the_same_name_is_never_shown(topics: Topic
 @pytest.mark.broker
 @pytest.mark.parametrize("value", [b"no JSON", b"[]", b"{}", b'{"id": "a", "entities": [5], "coverage": {}}', b"\xff"])
 def test_what_is_no_enriched_record_is_named_and_the_next_one_shown(topics: Topics, value: bytes) -> None:
-    """Somebody else may write into the topic, too."""
+    """Other programs may write to the topic too."""
     write(topics.bootstrap_servers, topics.output, [{"value": value, "partition": 1}])
     fill(topics, "a")
     result = run(*FROM_ALL, env=topics.environment)
     assert result.exit_code == 0, result.output
-    assert f"no enriched record: {topics.output}[1]@0\n" in result.stdout
+    assert f"not an enriched record: {topics.output}[1]@0\n" in result.stdout
     assert "[Ana Ribeiro PER] lives in Lisbon.\n" in result.stdout
 
 
 @pytest.mark.broker
 def test_json_lines_hold_key_headers_and_value(topics: Topics) -> None:
-    """One object per record, headers as text, nothing else on standard output."""
+    """Standard output has one object per record, with headers as text, and nothing else."""
     fill(topics, "a", "b", "c")
     result = run(*FROM_ALL, "--json", "--limit", "2", env=topics.environment)
     assert result.exit_code == 0, result.output
@@ -94,7 +94,7 @@ def test_json_lines_hold_key_headers_and_value(topics: Topics) -> None:
 
 @pytest.mark.parametrize("value", [b"[" * 900 + b"]" * 900, b'{"a": 123456789012345678901234567890}', b"{\r\n}\n"])
 def test_a_value_stands_in_its_line_as_it_stands_in_the_topic(value: bytes) -> None:
-    """A dead letter's is a stranger's: nested deeper than JSON is written here, or with numbers longer than are kept."""
+    """A dead letter's value is untrusted: it may be nested too deeply or have too long numbers to be written again."""
     line = as_line(RawRecord(Partition("t", 0), 0, None, value))
     assert b"\n" not in line
     assert orjson.loads(line)["value"] == orjson.loads(value)
@@ -103,7 +103,7 @@ def test_a_value_stands_in_its_line_as_it_stands_in_the_topic(value: bytes) -> N
 
 @pytest.mark.broker
 def test_aborted_records_are_never_shown_and_do_not_hold_up_the_end(topics: Topics) -> None:
-    """Only committed records count; the end behind an aborted transaction is reached all the same."""
+    """Only committed records count; the end after an aborted transaction is reached all the same."""
     fill(topics, "a")
     producer = Producer({"bootstrap.servers": topics.bootstrap_servers, "transactional.id": topics.group})
     producer.init_transactions(20)
@@ -117,7 +117,7 @@ def test_aborted_records_are_never_shown_and_do_not_hold_up_the_end(topics: Topi
 
 @pytest.mark.broker
 def test_dead_letters_are_shown_with_their_reason_and_place(topics: Topics) -> None:
-    """The reason and the place of the input, never its text; a value that is no JSON is a string for machines."""
+    """The output has the reason and the position of the input, never its text; --json has a non-JSON value as a string."""
     headers = {"stage": "decode", "error.type": "InvalidArticle", "error.message": "body is missing", "attempts": "1",
                "source.topic": topics.input, "source.partition": "2", "source.offset": "7", "time": "now"}  # fmt: skip
     sent = [(f"enricher.dlq.{name}", text.encode()) for name, text in headers.items()]
@@ -132,20 +132,20 @@ def test_dead_letters_are_shown_with_their_reason_and_place(topics: Topics) -> N
 
 @pytest.mark.broker
 def test_an_empty_topic_ends_at_once(topics: Topics) -> None:
-    """--until-end does not wait for a record that never was."""
+    """--until-end does not wait for a record that does not exist."""
     result = run(*FROM_ALL, env=topics.environment)
     assert (result.exit_code, result.stdout) == (0, "")
 
 
 @pytest.mark.broker
 def test_a_tombstone_is_shown_as_a_deletion(topics: Topics) -> None:
-    """An output without a value deletes its key downstream, and says so here."""
+    """An output without a value deletes its key downstream, and is shown as a deletion."""
     write(topics.bootstrap_servers, topics.output, [{"key": b"a", "value": None}])
     assert "deleted: a" in run(*FROM_ALL, env=topics.environment).stdout
 
 
 def test_only_sentences_with_entities_are_shown() -> None:
-    """Lines and sentences without one are left out, and marks count from the sentence's own beginning."""
+    """Others are left out, and marks count from the start of the sentence."""
     text = "Nothing here. Oslo is cold.\nNo. In Rome, too."
     marks = [Mark(14, 18, "LOC"), Mark(35, 39, "LOC")]
     expected = [Excerpt("Oslo is cold.", (Mark(0, 4, "LOC"),)), Excerpt("In Rome, too.", (Mark(3, 7, "LOC"),))]
@@ -153,14 +153,14 @@ def test_only_sentences_with_entities_are_shown() -> None:
 
 
 def test_a_sentence_is_not_cut_inside_an_entity() -> None:
-    """The full stop of 'St. Gallen' ends no sentence while an entity reaches over it."""
+    """The full stop in 'St. Gallen' ends no sentence if an entity spans it."""
     text = "He left St. Gallen. Bye."
     (found,) = sentences(text, [Mark(8, 18, "LOC")])
     assert found == Excerpt("He left St. Gallen.", (Mark(8, 18, "LOC"),))
 
 
 def test_an_article_that_is_not_the_record_s_own_is_noticed() -> None:
-    """Where the text at an entity's place differs, no mark is drawn at a wrong place."""
+    """If the text differs at an entity's position, no wrong mark is drawn."""
     entities = [{"field": "body", "start": 0, "end": 4, "text": "Oslo", "label": "LOC"}]
     assert marks_in(entities, "body", "Rome is warm") is None
     document = {"id": "a", "entities": entities, "coverage": {"tokens": 1, "windows": 1, "truncated": False}}
@@ -169,14 +169,14 @@ def test_an_article_that_is_not_the_record_s_own_is_noticed() -> None:
 
 
 def test_control_characters_of_an_article_never_reach_the_terminal() -> None:
-    """Escape sequences become spaces of the same length, so that marks stay where they belong."""
+    """Control characters become spaces, so that positions stay valid."""
     assert printable("a\x1b[31mb\x9b") == "a [31mb "
     shown = highlighted(Excerpt("\x1bOslo\x07", (Mark(1, 5, "LOC"),)), colours=True)
     assert shown.plain == " Oslo LOC "
 
 
 def test_entities_have_the_colour_of_their_label() -> None:
-    """With colours the entity and its label are styled, the rest is not; unknown labels have a colour too."""
+    """With colours, only the entity and its label are styled; unknown labels have a colour too."""
     shown = highlighted(Excerpt("in Oslo", (Mark(3, 7, "LOC"),)), colours=True)
     assert [(span.start, span.end, span.style) for span in shown.spans] == [(3, 7, "bold cyan"), (7, 11, "dim cyan")]
     assert highlighted(Excerpt("x", (Mark(0, 1, "GPE"),)), colours=True).spans

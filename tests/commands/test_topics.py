@@ -23,7 +23,7 @@ WANTED = Wanted("in", "out", "dead", max_record_bytes=2_000_000, max_dead_letter
 
 
 def partition_counts(broker: Cluster, environment: dict[str, str]) -> list[int | None]:
-    """How many partitions each of the topics has; None where there is no such topic."""
+    """The number of partitions of each topic; None if it does not exist."""
     found = AdminClient({"bootstrap.servers": broker.bootstrap_servers}).list_topics(timeout=10).topics
     topics = [topic for name, topic in environment.items() if name.endswith("_TOPIC")]
     return [len(found[topic].partitions) if topic in found else None for topic in topics]
@@ -58,7 +58,7 @@ def test_existing_topics_are_left_alone_and_set_the_partition_count(broker: Clus
 
 @pytest.mark.broker
 def test_a_dry_run_creates_nothing(broker: Cluster) -> None:
-    """It says what it would do, and the topics are still missing."""
+    """It prints the plan and creates nothing."""
     environment = unused_names(broker.bootstrap_servers)
     result = run("topics", "create", "--dry-run", env=environment)
     assert result.exit_code == 0, result.output
@@ -68,7 +68,7 @@ def test_a_dry_run_creates_nothing(broker: Cluster) -> None:
 
 @pytest.mark.broker
 def test_what_the_broker_refuses_is_told(broker: Cluster) -> None:
-    """More replicas than brokers: exit code 4 with the broker's own words."""
+    """More replicas than brokers give exit code 4 with the broker's message."""
     environment = unused_names(broker.bootstrap_servers)
     result = run("topics", "create", "--replication-factor", "3", env=environment)
     assert getattr(result.exception, "exit_code", None) == 4
@@ -76,7 +76,7 @@ def test_what_the_broker_refuses_is_told(broker: Cluster) -> None:
 
 
 def test_three_brokers_give_three_replicas_of_which_two_must_be_in_sync() -> None:
-    """The defaults follow the cluster: acknowledged records survive one broker, and writing goes on without one."""
+    """With three brokers, acknowledged records survive the loss of one broker, and writing goes on."""
     missing = dict.fromkeys(WANTED.message_bytes())
     for step in plan_topics(WANTED, missing, brokers=5, partitions=None, replicas=None):
         assert step.plan is not None
@@ -93,7 +93,7 @@ def test_one_broker_gets_no_rule_that_it_cannot_keep() -> None:
 
 
 def test_only_the_input_topic_is_unpacked_by_the_broker() -> None:
-    """Others publish there; what we write ourselves stays as packed as it was sent."""
+    """Others publish to it; the topics that the worker writes keep the producer's compression."""
     missing = dict.fromkeys(WANTED.message_bytes())
     steps = plan_topics(WANTED, missing, brokers=1, partitions=None, replicas=None)
     found = [step.plan.settings.get("compression.type") for step in steps if step.plan]
@@ -102,7 +102,7 @@ def test_only_the_input_topic_is_unpacked_by_the_broker() -> None:
 
 @pytest.mark.broker
 def test_the_broker_refuses_what_would_be_too_large_when_it_is_unpacked(broker: Cluster) -> None:
-    """100 MB in 3 KB of zstd, and 45 MB of gzip: neither gets into an input topic that `topics create` made."""
+    """Neither 100 MB in 3 KB of zstd nor 45 MB in gzip gets into an input topic that `topics create` made."""
     environment = unused_names(broker.bootstrap_servers)
     assert run("topics", "create", "--partitions", "1", env=environment).exit_code == 0
     refused: list[str] = []
@@ -124,7 +124,7 @@ def test_the_broker_refuses_what_would_be_too_large_when_it_is_unpacked(broker: 
 
 
 def test_a_difference_is_reported_and_not_repaired() -> None:
-    """A topic that exists has no plan, whatever it looks like."""
+    """An existing topic has no plan, whatever its settings."""
     existing = TopicView("in", partitions=6, replicas=1, in_sync=1, leaderless=0)
     steps = plan_topics(WANTED, {"in": existing, "out": None, "dead": None}, brokers=3, partitions=4, replicas=None)
     assert [step.plan is None for step in steps] == [True, False, False]

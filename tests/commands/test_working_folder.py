@@ -1,4 +1,4 @@
-"""A working folder that somebody else owns: its `.env` starts no code, and no command takes it in silence."""
+"""A `.env` in a working folder that somebody else controls: it loads no code, and every command logs that it is read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FILE = "articles.jsonl"
 
 
 def hostile_folder() -> None:
-    """A library that librdkafka would load before it connects, named in the current folder's `.env`."""
+    """Write a `.env` with a library that librdkafka would load before it connects."""
     properties = json.dumps({"plugin.library.paths": str(Path("plugin.so").absolute())})
     Path(".env").write_text(f"ENRICHER_KAFKA__PROPERTIES={properties}\n", "utf-8")
     Path(FILE).write_text('{"id": "1", "body": "Lisbon"}\n', "utf-8")
@@ -28,7 +28,7 @@ def hostile_folder() -> None:
     ids=lambda command: command[0],
 )
 def test_no_command_loads_what_a_dotenv_names(command: Sequence[str], caplog: pytest.LogCaptureFixture) -> None:
-    """It ends before it connects, and has told whose setting it was."""
+    """It ends before it connects, and has logged the file."""
     caplog.set_level(logging.INFO)
     hostile_folder()
     result = run(*command)
@@ -38,8 +38,10 @@ def test_no_command_loads_what_a_dotenv_names(command: Sequence[str], caplog: py
 
 
 @pytest.mark.parametrize("arguments", [[], ["--processes", "2"]], ids=["alone", "processes"])
-def test_run_tells_the_files_also_where_they_are_wrong(arguments: list[str], caplog: pytest.LogCaptureFixture) -> None:
-    """A mistake is named by its variable, and who looks for it in the environment does not find it there."""
+def test_run_logs_the_settings_files_even_if_they_are_wrong(
+    arguments: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """An error names a variable, which is in the file and not in the environment."""
     caplog.set_level(logging.INFO)
     Path(".env").write_text("ENRICHER_KAFKA__INPUT_TOPIK=articles\n", "utf-8")
     result = run("run", *arguments)
@@ -48,8 +50,8 @@ def test_run_tells_the_files_also_where_they_are_wrong(arguments: list[str], cap
     assert [f"settings come from {Path('.env').absolute()}"] == caplog.messages
 
 
-def test_doctor_tells_of_it_as_of_any_wrong_setting() -> None:
-    """As a finding, with exit code 2."""
+def test_doctor_reports_it_as_a_wrong_setting() -> None:
+    """It is a finding, with exit code 2."""
     hostile_folder()
     result = run("doctor")
     assert "may not set 'plugin.library.paths'" in " ".join(result.output.split())

@@ -184,7 +184,7 @@ def test_below_the_longest_window_the_budget_lets_it_go_alone() -> None:
 def test_nothing_is_due_where_nothing_waits() -> None:
     """An empty scheduler has no due time and no batch."""
     assert scheduler_with().next_due_s() is None
-    assert scheduler_with().next_batch(1e9, flush=True) is None
+    assert scheduler_with().next_batch(1e9) is None
 
 
 @pytest.mark.parametrize("edges", [(), (8, 8), (16, 8)])

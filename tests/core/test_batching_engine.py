@@ -77,9 +77,9 @@ class RestartsItsTimer(LengthBucketScheduler):
 class YoungestFirst(LengthBucketScheduler):
     """Serves whom it has seen last."""
 
-    def next_batch(self, now_s: float, *, flush: bool = False) -> Batch | None:
+    def next_batch(self, now_s: float) -> Batch | None:
         """A batch around the youngest."""
-        batch = super().next_batch(now_s, flush=flush)
+        batch = super().next_batch(now_s)
         if batch is None or not self.queued_windows:
             return batch
         self.add(batch.windows)
@@ -89,10 +89,10 @@ class YoungestFirst(LengthBucketScheduler):
 class FullBucketsFirst(LengthBucketScheduler):
     """Lets a full bucket overtake what is due."""
 
-    def next_batch(self, now_s: float, *, flush: bool = False) -> Batch | None:
+    def next_batch(self, now_s: float) -> Batch | None:
         """A full batch wherever there is one."""
         full = self._oldest_of_full_buckets()
-        return self._batch_around(len(full.ids)) if full else super().next_batch(now_s, flush=flush)
+        return self._batch_around(len(full.ids)) if full else super().next_batch(now_s)
 
 
 class CountsRealTokens(LengthBucketScheduler):
@@ -109,26 +109,26 @@ class CountsRealTokens(LengthBucketScheduler):
 class GivesLate(LengthBucketScheduler):
     """Gives nothing at the time that it said it would."""
 
-    def next_batch(self, now_s: float, *, flush: bool = False) -> Batch | None:
+    def next_batch(self, now_s: float) -> Batch | None:
         """A tick late."""
-        return super().next_batch(now_s - TICK_S, flush=flush)
+        return super().next_batch(now_s - TICK_S)
 
 
 class LosesOne(LengthBucketScheduler):
     """Takes one more than it gives."""
 
-    def next_batch(self, now_s: float, *, flush: bool = False) -> Batch | None:
+    def next_batch(self, now_s: float) -> Batch | None:
         """Without the last."""
-        batch = super().next_batch(now_s, flush=flush)
+        batch = super().next_batch(now_s)
         return Batch(batch.windows[:-1]) if batch and len(batch.windows) > 1 else batch
 
 
 class DoublesOne(LengthBucketScheduler):
     """Gives one again."""
 
-    def next_batch(self, now_s: float, *, flush: bool = False) -> Batch | None:
+    def next_batch(self, now_s: float) -> Batch | None:
         """With the first twice."""
-        batch = super().next_batch(now_s, flush=flush)
+        batch = super().next_batch(now_s)
         return Batch((*batch.windows, batch.windows[0])) if batch else None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from core.building import raw, window_of
@@ -71,7 +72,7 @@ class AnyTraffic(RuleBasedStateMachine):
     @rule()
     def flush(self) -> None:
         """Everything is wanted now."""
-        while batch := self.scheduler.next_batch(self.now_s, flush=True):
+        while batch := self.scheduler.next_batch(math.inf):
             self.took(batch)
         assert self.waiting == {}
 
@@ -89,7 +90,8 @@ class AnyTraffic(RuleBasedStateMachine):
         ticket.forgotten = True
         kept = {key: window for key, window in self.waiting.items() if window.ticket is not ticket}
         self.taken = [window for window in self.taken if window.ticket is not ticket]
-        assert len(self.waiting) - len(kept) == self.scheduler.drop_forgotten()
+        self.scheduler.drop_forgotten()
+        assert len(kept) == self.scheduler.queued_windows
         self.waiting = kept
 
     def took(self, batch: Batch) -> None:

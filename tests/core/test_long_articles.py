@@ -13,7 +13,7 @@ from enricher.records import Partition, RawRecord, Ticket, Tombstone, Window
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(long_articles, "LONG_BYTES", 10)
-    monkeypatch.setattr(long_articles, "UNDER_WAY_BYTES", 100)
+    monkeypatch.setattr(long_articles, "IN_PROGRESS_BYTES", 100)
 
 
 def ticket(value_bytes: int) -> Ticket:
@@ -45,7 +45,7 @@ def test_what_is_long_is_told_by_its_bytes_alone() -> None:
     assert not articles.is_long(RawRecord(Partition("articles", 0), 0, b"k" * 20, None))
 
 
-def test_so_many_bytes_are_under_way_or_one_that_is_larger() -> None:
+def test_so_many_bytes_are_in_progress_or_one_that_is_larger() -> None:
     """In the order of arrival: a small one does not overtake a large one for which there is no room."""
     articles, (a, b, c, d) = LongArticles(), [ticket(size) for size in (60, 40, 500, 20)]
     assert [a, b] == begun(articles, a, b, c, d)

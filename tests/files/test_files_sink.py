@@ -174,6 +174,8 @@ class Partitions:
     def assigned(self, partitions: Sequence[Partition]) -> None:
         """Let it pass."""
 
+    revoked = lost = assigned
+
 
 def test_sample_articles_go_from_source_to_sink(tmp_path: Path) -> None:
     """Every sample is an article, comes out in its place, and then the source is caught up."""

@@ -161,6 +161,21 @@ def test_progress_counts_bytes_of_what_was_delivered(tmp_path: Path) -> None:
     assert source.bytes_read == 7
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no named pipes in the file system")
+def test_a_packed_pipe_is_unpacked(tmp_path: Path) -> None:
+    """`zcat` is not needed: a pipe has no position that could be asked for, and no size."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with subprocess.Popen([sys.executable, "-c", WRITES_PACKED, str(pipe)]):
+        source = LineSource(pipe)
+        source.open(Partitions())
+        assert [(0, b"a"), (1, b"b")] == lines_of(read_all(source))
+    assert source.total_bytes is None
+
+
+WRITES_PACKED = "import gzip, sys; open(sys.argv[1], 'wb').write(gzip.compress(b'a\\nb\\n'))"
+
+
 @pytest.mark.parametrize("name", ["a.jsonl.gz", "A.GZ", "a.jsonl"])
 def test_packed_file_is_unpacked_and_its_progress_is_in_packed_bytes(tmp_path: Path, name: str) -> None:
     """Whatever its name: as text it would be a dead letter for each of its lines."""
@@ -240,7 +255,7 @@ def test_a_line_above_the_bound_in_bytes_passes_alone(tmp_path: Path) -> None:
 
 def test_rewind_is_refused(tmp_path: Path) -> None:
     """Nobody may believe that a file was read again."""
-    with pytest.raises(AssertionError, match="rewind"):
+    with pytest.raises(AssertionError, match="rewound"):
         LineSource(tmp_path / "a.jsonl").rewind()
 
 

@@ -204,7 +204,7 @@ def test_the_commands_about_models_refuse_what_is_no_device(command: tuple[str, 
     """In the same words as the setting, before they do anything."""
     result = CliRunner().invoke(app, ["model", *command, "--device", "gpu:0"])
     assert isinstance(result.exception, SettingsError)
-    assert "'gpu:0' is no device" in str(result.exception)
+    assert "'gpu:0' is not a device" in str(result.exception)
 
 
 @pytest.mark.usefixtures("no_cuda")

@@ -17,6 +17,7 @@ from enricher.app import kafka_worker
 from enricher.commands.signals import stopped_by_signals
 from enricher.errors import FatalError
 from enricher.records import Batch, BatchResult
+from enricher.runtime.watchdog import Watchdog
 from enricher.settings import load_settings
 from tools.chaos.stub import StubEngine, stub_model
 
@@ -38,8 +39,9 @@ def main() -> None:
     """Work until caught up, and exit as the command line does."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s")
     try:
-        with stopped_by_signals() as signals:
-            worker = kafka_worker(load_settings(), stub_model(KillingEngine()), until_caught_up=True)
+        with stopped_by_signals() as signals, Watchdog() as watchdog:
+            model = stub_model(KillingEngine())
+            worker = kafka_worker(load_settings(), model, guard=watchdog.guard, until_caught_up=True)
             signals.stop(worker)
             worker.run()
     except FatalError as error:

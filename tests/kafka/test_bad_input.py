@@ -15,6 +15,7 @@ from support.topics import Topics
 from enricher.app import Model, kafka_worker, load_model
 from enricher.inference.run.model import EMBEDDED_FOLDER, PreparedModel, prepare
 from enricher.kafka.limits import TopicLimits
+from enricher.runtime.watchdog import Watchdog
 from enricher.settings import Settings, load_settings
 from enricher.stats.counters import Counters
 
@@ -54,8 +55,9 @@ def run_worker(topics: Topics, monkeypatch: pytest.MonkeyPatch, model: Model, **
     """A worker in this process, until it has caught up; gives its counts."""
     for name, value in {**topics.environment, **more}.items():
         monkeypatch.setenv(name, value)
-    worker = kafka_worker(load_settings(), model, until_caught_up=True)
-    worker.run()
+    with Watchdog() as watchdog:
+        worker = kafka_worker(load_settings(), model, guard=watchdog.guard, until_caught_up=True)
+        worker.run()
     return worker.counters
 
 

@@ -97,7 +97,7 @@ def test_a_child_killed_without_a_word_is_started_again(topics: Topics, tmp_path
         assert published(topics) < 1_500, "the kill came too late to prove anything"
         assert parent.wait(240) == 0
     assert_all_is_there_once(topics, dict(places))
-    assert "process 0 ended with code 137: starting it again" in log.read_text()
+    assert "process 0 ended with code 137: restarting it" in log.read_text()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -140,7 +140,7 @@ def test_a_mistake_in_the_settings_ends_all_at_once_with_its_code(topics: Topics
         assert parent.wait(60) == 2
     said = log.read_text()
     assert "batching.max_window_tokens is 100000" in said
-    assert "starting it again" not in said
+    assert "restarting it" not in said
 
 
 def test_without_a_broker_a_model_that_is_not_there_ends_all_with_its_code(tmp_path: Path) -> None:

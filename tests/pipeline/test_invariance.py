@@ -11,6 +11,7 @@ import pytest
 
 from enricher.app import Model, file_worker, load_model
 from enricher.files import LineSink, LineSource
+from enricher.runtime.watchdog import Watchdog
 from enricher.settings import BatchingSettings, Settings
 
 SAMPLES = Path(__file__).resolve().parents[2] / "scripts" / "articles" / "wikinews.jsonl"
@@ -49,7 +50,8 @@ def enriched(
     records, reasons = io.BytesIO(), io.BytesIO()
     source = LineSource(articles)
     sink = LineSink(records, reasons, card=model.card, committed=source.note_committed)
-    file_worker(settings, model, source, sink).run()
+    with Watchdog() as watchdog:
+        file_worker(settings, model, source, sink, guard=watchdog.guard).run()
     assert reasons.getvalue() == b""
     return [orjson.loads(line) for line in records.getvalue().splitlines()]
 

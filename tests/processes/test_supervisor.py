@@ -94,7 +94,7 @@ def test_all_are_ready_when_each_is(caplog: pytest.LogCaptureFixture) -> None:
     with supervised(WORKING, "sys.stdin.readline(); " + WORKING) as run:
         run.until(lambda: run.supervisor.states() == {0: READY, 1: STARTING})
         assert not run.supervisor.ready
-        slow = run.supervisor._places[1].child
+        slow = run.supervisor._slots[1].child
         assert slow is not None
         assert slow._process.stdin is not None
         slow._process.stdin.write("\n")
@@ -157,7 +157,7 @@ def test_until_done_a_child_that_ends_with_zero_is_done() -> None:
         assert run.supervisor.ready
         os.kill(run.supervisor.pids()[1], signal.SIGKILL)
         run.until(lambda: run.started[1] == 2 and 1 in run.supervisor.pids())
-        last = run.supervisor._places[1].child
+        last = run.supervisor._slots[1].child
         assert last is not None
         last.ask_to_end()
         assert run.code() == 0

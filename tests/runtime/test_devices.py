@@ -45,7 +45,7 @@ def test_a_device_is_a_kind_and_a_number(text: str, device: DeviceName) -> None:
 @pytest.mark.parametrize("text", MALFORMED)
 def test_what_is_no_device_is_refused_with_what_there_is(text: str) -> None:
     """The message has the value, and examples."""
-    with pytest.raises(SettingsError, match=re.escape(f"'{text}' is no device: there are auto, cpu, cuda")):
+    with pytest.raises(SettingsError, match=re.escape(f"'{text}' is not a device: use auto, cpu, cuda")):
         parse_device(text)
 
 
@@ -53,7 +53,7 @@ def test_what_is_no_device_is_refused_with_what_there_is(text: str) -> None:
 def test_the_setting_is_refused_by_its_name(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     """Before anything is connected or loaded."""
     monkeypatch.setenv("ENRICHER_MODEL__DEVICE", text)
-    with pytest.raises(SettingsError, match=f"ENRICHER_MODEL__DEVICE: .*'{text}' is no device"):
+    with pytest.raises(SettingsError, match=f"ENRICHER_MODEL__DEVICE: .*'{text}' is not a device"):
         load_settings()
 
 

@@ -31,11 +31,16 @@ class Barks:
 def test_it_barks_when_the_bound_is_over() -> None:
     """The message says what hangs and how long the bound was."""
     barks = Barks()
-    watchdog = Watchdog(barks, check_every_s=0.001)
-    watchdog.start()
-    with watchdog.guard("asking the broker", 0.01):
+    with Watchdog(barks, check_every_s=0.001) as watchdog, watchdog.guard("asking the broker", 0.01):
         assert barks.heard.wait(PATIENCE_S)
     assert barks.message == "no progress in 'asking the broker' for 0.01 s"
+
+
+def test_its_thread_ends_with_it() -> None:
+    """Whoever starts a watchdog leaves no thread behind."""
+    with Watchdog(Barks()) as watchdog:
+        assert watchdog._thread.is_alive()
+    assert not watchdog._thread.is_alive()
 
 
 def test_an_inner_guard_replaces_the_outer_one_which_then_starts_afresh() -> None:
@@ -43,16 +48,17 @@ def test_an_inner_guard_replaces_the_outer_one_which_then_starts_afresh() -> Non
     barks = Barks()
     watchdog = Watchdog(barks, check_every_s=0.001)
     with watchdog.guard("outer", 1.0):
-        outer = watchdog._watched
+        outer = watchdog._guarded
         with watchdog.guard("inner", 1e9):
-            assert watchdog._watched is not None
-            assert watchdog._watched[:2] == ("inner", 1e9)
-        again = watchdog._watched
+            inner = watchdog._guarded
+            assert inner is not None
+            assert ("inner", 1e9) == (inner.what, inner.limit_s)
+        again = watchdog._guarded
         assert outer is not None
         assert again is not None
-        assert again[:2] == outer[:2]
-        assert outer[2] <= again[2] <= time.monotonic() + 1.0
-    assert watchdog._watched is None
+        assert (outer.what, outer.limit_s) == (again.what, again.limit_s)
+        assert outer.began_s <= again.began_s <= time.monotonic() + 1.0
+    assert watchdog._guarded is None
 
 
 def test_the_guard_is_taken_off_when_the_body_fails() -> None:
@@ -60,7 +66,7 @@ def test_the_guard_is_taken_off_when_the_body_fails() -> None:
     watchdog = Watchdog(Barks())
     with pytest.raises(KeyError), watchdog.guard("failing", 1.0):
         dict[str, int]()["missing"]
-    assert watchdog._watched is None
+    assert watchdog._guarded is None
 
 
 def test_it_ends_a_process_that_hangs_with_the_code_of_a_stall() -> None:
@@ -68,9 +74,7 @@ def test_it_ends_a_process_that_hangs_with_the_code_of_a_stall() -> None:
     script = (
         "import threading\n"
         "from enricher.runtime.watchdog import Watchdog\n"
-        "dog = Watchdog(check_every_s=0.01)\n"
-        "dog.start()\n"
-        "with dog.guard('waiting for ever', 0.05):\n"
+        "with Watchdog(check_every_s=0.01) as watchdog, watchdog.guard('waiting for ever', 0.05):\n"
         "    threading.Event().wait()\n"
     )
     ended = subprocess.run(
@@ -86,9 +90,7 @@ def test_it_ends_a_process_whose_log_nobody_reads() -> None:
     script = (
         "import sys\n"
         "from enricher.runtime.watchdog import Watchdog\n"
-        "dog = Watchdog(check_every_s=0.01)\n"
-        "dog.start()\n"
-        "with dog.guard('writing to the log', 0.05):\n"
+        "with Watchdog(check_every_s=0.01) as watchdog, watchdog.guard('writing to the log', 0.05):\n"
         "    while True:\n"
         "        sys.stderr.write('x' * 1000 + '\\n')\n"
     )

@@ -52,7 +52,7 @@ def test_without_create_nothing_is_tried_and_the_right_is_named(secured: Secured
     found = checks["topics of the trials"]
     assert f"Needed: CREATE on topics that begin with '{place.topics.group}-doctor-'" in found["seen"]
     assert "READ and DELETE on groups" in found["advice"]
-    assert "what was made is deleted" not in checks, "nothing was made, so nothing is left"
+    assert "clean-up" not in checks, "nothing was made, so nothing is left"
     assert not checks.keys() & {promise.name for promise in PROMISES}
 
 
@@ -64,7 +64,7 @@ def test_without_delete_one_topic_is_left_and_named(secured: Secured) -> None:
     assert outcome.code == 4
     assert "Needed: DELETE on topics that begin with" in checks["topics of the trials"]["seen"]
     [left] = names_at(place)
-    assert left in checks["what was made is deleted"]["seen"]
+    assert left in checks["clean-up"]["seen"]
     assert not checks.keys() & {promise.name for promise in PROMISES}
 
 
@@ -78,7 +78,7 @@ def test_a_right_that_only_some_trials_need_costs_only_those(secured: Secured) -
     assert checks["offsets in the transaction"]["verdict"] == "FAIL"
     assert "could not be tried" in checks["offsets in the transaction"]["seen"]
     assert "AUTHORIZATION_FAILED" in checks["offsets in the transaction"]["seen"]
-    assert "what was made is deleted" not in checks
+    assert "clean-up" not in checks
     assert names_at(place) == []
 
 
@@ -92,5 +92,5 @@ def test_the_rights_of_the_page_are_enough(secured: Secured) -> None:
     outcome, checks = tried(place)
     assert outcome.code == 0, outcome.said
     assert {checks[promise.name]["verdict"] for promise in PROMISES} == {"ok"}
-    assert "what was made is deleted" not in checks
+    assert "clean-up" not in checks
     assert names_at(place) == []

@@ -99,8 +99,8 @@ def test_an_unknown_check_is_reported(capsys: pytest.CaptureFixture[str]) -> Non
     config = KafkaConfig("", "group", "", "in", "out", "dead", 6, 6, 6, 6, 1, 1)
     show(Report((lost,), {}), config, Console(width=200))
     unknown = capsys.readouterr().out
-    assert "cannot be told: the oldest are deleted" in unknown
-    assert "the promise holds, as far as can be told (not: lost)" in unknown
+    assert "unknown: the oldest are deleted" in unknown
+    assert "the promise holds, as far as the topics can tell (unknown: lost)" in unknown
     show(Report((lost, many), {"records": 5}), config, Console(width=200))
     failed = capsys.readouterr().out
     assert "in[1]@7 and 11 more" in failed

@@ -170,4 +170,4 @@ def test_the_command_says_how_many_outputs_belong_to_an_earlier_topic(topics: To
     enrich(topics, fill(topics, 1), identity)
     result = run("verify", env=topics.environment)
     assert result.exit_code == 0, result.output
-    assert "100 outputs belong to an earlier topic of this name: they are not judged" in result.stdout
+    assert "100 outputs belong to an earlier topic of this name: they are not checked" in result.stdout

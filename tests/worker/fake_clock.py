@@ -105,13 +105,13 @@ class FakePool(Generic[Item, Result]):
         return cast("WorkerPool[Item, Result]", self)
 
     @property
-    def room(self) -> int:
+    def capacity(self) -> int:
         """How many more items may be submitted now."""
         return self._limit - self.busy
 
     def submit(self, item: Item) -> None:
         """Start on an item; its result is in after a random time."""
-        assert self.room > 0, "submitted more than there is room for"
+        assert self.capacity > 0, "submitted beyond the capacity"
         assert not self.closed, "submitted after close"
         self.submitted.append(item)
         if self.loses:

@@ -25,7 +25,7 @@ PER_CALL, EACH = 1_000, 64
 """Characters that go to the tokenizer at once; what an article counts beside its text."""
 
 
-def intake(calls: int = 1_000) -> tuple[Intake, FakePool[list[Ticket], Tokenized]]:
+def new_intake(calls: int = 1_000) -> tuple[Intake, FakePool[list[Ticket], Tokenized]]:
     """One whose tokenizer takes so many calls, and answers none."""
     clock = FakeClock()
     pool = FakePool(tokenize, clock=clock, wakeup=FakeWakeup(clock), random=Random(0), limit=calls)
@@ -49,10 +49,10 @@ def counted(call: Sequence[Ticket]) -> int:
 @given(st.lists(st.integers(0, 3_000), max_size=60))
 def test_calls_are_alike_and_keep_the_order(lengths_chars: list[int]) -> None:
     """Only an article that is longer by itself exceeds the size; none could have had the next one's first article too."""
-    room, pool = intake()
+    intake, pool = new_intake()
     arrived = tickets(lengths_chars)
-    room.take(arrived)
-    room.advance(0.0)
+    intake.take(arrived)
+    intake.advance(0.0)
     assert arrived == [ticket for call in pool.submitted for ticket in call]
     assert all(counted(call) <= PER_CALL or len(call) == 1 for call in pool.submitted)
     assert all(counted([*call, following[0]]) > PER_CALL for call, following in pairwise(pool.submitted))
@@ -60,53 +60,53 @@ def test_calls_are_alike_and_keep_the_order(lengths_chars: list[int]) -> None:
 
 def test_there_is_room_for_as_many_as_fill_the_tokenizers_calls() -> None:
     """Measured by what came lately: many short ones, few long ones."""
-    room, _ = intake(calls=4)
+    intake, _ = new_intake(calls=4)
     for _ in range(200):
-        room.take(tickets([186]))  # 250 with what each counts
-        room._decode_some()
-        room._waiting.clear()
-        room._waiting_chars = 0
-    assert room.room == 16
-    room.take(tickets([186] * 5))
-    room._decode_some()
-    assert room.room == 11
-    room.advance(0.0)
-    assert room.room == 8, "two of four calls are taken"
+        intake.take(tickets([186]))  # 250 with what each counts
+        intake._decode_some()
+        intake._waiting.clear()
+        intake._waiting_chars = 0
+    assert intake.capacity == 16
+    intake.take(tickets([186] * 5))
+    intake._decode_some()
+    assert intake.capacity == 11
+    intake.advance(0.0)
+    assert intake.capacity == 8, "two of four calls are taken"
 
 
 def test_where_the_tokenizer_is_full_nothing_may_come() -> None:
-    """One article that is longer than everything fills it, too; what is dropped makes room again."""
-    room, pool = intake(calls=1)
-    room.take(tickets([5_000]))
-    assert room.room == 0
-    room.advance(0.0)
+    """One article that is longer than everything fills it, too; what is dropped frees capacity again."""
+    intake, pool = new_intake(calls=1)
+    intake.take(tickets([5_000]))
+    assert intake.capacity == 0
+    intake.advance(0.0)
     late = tickets([10])
-    room.take(late)
-    room.advance(0.0)
-    assert (0, 1) == (room.room, len(pool.submitted))
+    intake.take(late)
+    intake.advance(0.0)
+    assert (0, 1) == (intake.capacity, len(pool.submitted))
     late[0].forgotten = True
-    room.drop_forgotten()
-    assert room._waiting_chars == 0
+    intake.drop_forgotten()
+    assert intake._waiting_chars == 0
 
 
 def test_what_cannot_be_read_never_gets_to_the_tokenizer() -> None:
-    """It has its dead letter, and takes no room."""
-    room, pool = intake()
+    """It has its dead letter, and takes no capacity."""
+    intake, pool = new_intake()
     ticket = Ticket(RawRecord(Partition("t", 0), 0, None, INVALID), 0.0)
-    room.take([ticket])
-    room.advance(0.0)
+    intake.take([ticket])
+    intake.advance(0.0)
     assert isinstance(ticket.outcome, DeadLetter)
-    assert (0, []) == (room._waiting_chars, pool.submitted)
+    assert (0, []) == (intake._waiting_chars, pool.submitted)
 
 
 def test_a_turn_decodes_so_many_bytes_and_one_value_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """Slow values that arrive together are decoded turn by turn, in their order, and the loop lives meanwhile."""
     monkeypatch.setattr(intake_module, "_DECODED_BYTES", 5_000)
-    room, pool = intake()
+    intake, pool = new_intake()
     arrived = tickets([2_000 - EACH] * 10)
-    room.take(arrived)
+    intake.take(arrived)
     seen: list[int] = []
-    while room.advance(0.0) and seen[-1:] != [10]:
+    while intake.advance(0.0) and seen[-1:] != [10]:
         seen.append(sum(ticket.article is not None for ticket in arrived))
     assert seen == [3, 6, 9, 10]
     assert arrived == [ticket for call in pool.submitted for ticket in call]
@@ -115,36 +115,36 @@ def test_a_turn_decodes_so_many_bytes_and_one_value_more(monkeypatch: pytest.Mon
 def test_what_waits_to_be_decoded_takes_room_and_keeps_the_loop_awake(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing more is read for it, and the loop waits for nobody while there is something to decode."""
     monkeypatch.setattr(intake_module, "_DECODED_BYTES", 1)
-    room, _ = intake(calls=4)
-    room.take(tickets([2_000] * 3))
-    assert (0, True) == (room.room, room.busy)
-    assert room.advance(0.0), "the loop does not wait after this turn"
-    room.take(late := tickets([50]))
+    intake, _ = new_intake(calls=4)
+    intake.take(tickets([2_000] * 3))
+    assert (0, True) == (intake.capacity, intake.busy)
+    assert intake.advance(0.0), "the loop does not wait after this turn"
+    intake.take(late := tickets([50]))
     for ticket in late:
         ticket.forgotten = True
-    room.drop_forgotten()
-    assert room._undecoded_bytes == 2 * (2_000 + EACH + len(b"\n"))
+    intake.drop_forgotten()
+    assert intake._undecoded_bytes == 2 * (2_000 + EACH + len(b"\n"))
 
 
 def test_refused_values_count_for_how_large_articles_are_lately() -> None:
     """Where large values come that are no articles, fewer are read at once."""
-    room, _ = intake(calls=4)
-    assert room.room == 4
+    intake, _ = new_intake(calls=4)
+    assert intake.capacity == 4
     for value in [b"x" * 100_000] * 4:
-        room.take([Ticket(RawRecord(Partition("t", 0), 0, None, value), 0.0)])
-        room.advance(0.0)
-    assert room.room == 1
+        intake.take([Ticket(RawRecord(Partition("t", 0), 0, None, value), 0.0)])
+        intake.advance(0.0)
+    assert intake.capacity == 1
 
 
 def test_an_article_with_too_many_headers_is_a_dead_letter_and_a_tombstone_is_one() -> None:
     """The reason says how many there were. A tombstone's headers never went anywhere, and a deletion is not lost."""
-    room, pool = intake()
+    intake, pool = new_intake()
     article, tombstone = (
         Ticket(RawRecord(Partition("t", 0), offset, None, value, omitted_headers=OmittedHeaders(95_000, 190_000)), 0.0)
         for offset, value in enumerate([article_value("", "x"), None])
     )
-    room.take([article, tombstone])
-    room.advance(0.0)
+    intake.take([article, tombstone])
+    intake.advance(0.0)
     assert isinstance(article.outcome, DeadLetter)
     assert article.outcome.message == "95000 headers are more than articles.max_headers allows; none of them is kept"
     assert tombstone.outcome == Tombstone()

@@ -45,14 +45,14 @@ def test_room_shrinks_with_each_item_and_grows_only_when_results_are_taken() -> 
     """Room counts what was submitted and not taken back, whether it still runs or not."""
     wakeup = threading.Semaphore(0)
     pool: WorkerPool[int, int] = WorkerPool(lambda item: item, threads=2, waiting=1, wake=wakeup.release, name="test")
-    assert (pool.room, pool.busy) == (3, 0)
+    assert (pool.capacity, pool.busy) == (3, 0)
     pool.submit(1)
     pool.submit(2)
     assert wakeup.acquire(timeout=10)
     assert wakeup.acquire(timeout=10)
-    assert (pool.room, pool.busy) == (1, 2)
+    assert (pool.capacity, pool.busy) == (1, 2)
     assert sorted(pool.completed()) == [1, 2]
-    assert (pool.room, pool.busy) == (3, 0)
+    assert (pool.capacity, pool.busy) == (3, 0)
     pool.close()
 
 
@@ -63,7 +63,7 @@ def test_submitting_without_room_is_a_bug() -> None:
         lambda _: never.wait(), threads=1, waiting=0, wake=lambda: None, name="test"
     )
     pool.submit(0)
-    with pytest.raises(AssertionError, match="more than there is room for"):
+    with pytest.raises(AssertionError, match="beyond the capacity"):
         pool.submit(1)
     never.set()
     pool.close()

@@ -17,7 +17,7 @@ from worker.world import INPUT, KILLER, LIMITS, LONG, SHORT, Process, World
 from enricher.errors import TransactionTrouble
 from enricher.files import LineSource
 from enricher.records import Mark, Partition, Ticket
-from enricher.worker.pacing import Limits
+from enricher.worker.pacing import LoopLimits
 
 FIRST, SECOND = Partition(INPUT, 0), Partition(INPUT, 1)
 MAX_DEATHS = LIMITS.max_deaths_at_offset
@@ -27,7 +27,7 @@ class Life:
     """A process that the killing record kills."""
 
     def __init__(
-        self, world: World, name: str = "worker-0", *, limits: Limits = LIMITS, fault: Fault = no_fault
+        self, world: World, name: str = "worker-0", *, limits: LoopLimits = LIMITS, fault: Fault = no_fault
     ) -> None:
         self._world = world
         self.mortal = Mortal(fault)
@@ -71,7 +71,7 @@ class Life:
         self.process.worker._close()
 
 
-def lives_until_done(world: World, *names: str, limits: Limits = LIMITS, at_most: int = 50) -> int:
+def lives_until_done(world: World, *names: str, limits: LoopLimits = LIMITS, at_most: int = 50) -> int:
     """Start processes, one after the other, until all is committed; returns how many it took."""
     for count, name in enumerate(cycle(names or ("worker-0",)), start=1):
         assert count <= at_most, f"not done after {at_most} processes"

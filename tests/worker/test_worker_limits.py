@@ -1,4 +1,4 @@
-"""Back-pressure: every queue has a bound, and a source without room is paused, not forgotten."""
+"""Back-pressure: every queue has a bound, and a source is paused while there is no capacity, not forgotten."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from worker.fake_model import article_value
 from worker.world import LIMITS, SHORT, Process, World
 
-from enricher.worker.pacing import Limits
+from enricher.worker.pacing import LoopLimits
 
 WORDS = 40
 ARTICLE = article_value("title", "word " * (WORDS - 1))
@@ -17,7 +17,7 @@ PER_CALL, CALLS = 4, 4
 """What the tokenizer of these worlds takes at most: articles whose tokens nobody has counted yet."""
 
 
-def watched(world: World, limits: Limits) -> tuple[Process, dict[str, int]]:
+def watched(world: World, limits: LoopLimits) -> tuple[Process, dict[str, int]]:
     """A worker, and the highest that its queues have been, looked at after everything that makes them longer."""
     highest = dict.fromkeys(("articles", "bytes", "tokens"), 0)
     process = world.start(limits=limits)
@@ -75,14 +75,14 @@ def test_queued_tokens_have_a_bound() -> None:
 
 
 def test_one_article_that_is_larger_than_every_bound_goes_through() -> None:
-    """A bound stops the next article, never the one that is there: nothing waits for room that cannot come."""
+    """A bound stops the next article, never the one that is there: nothing waits for capacity that cannot come."""
     world = World()
     world.put(SHORT, article_value("title", "word " * 2_000), SHORT)
     process, _ = watched(world, replace(LIMITS, max_in_flight_bytes=100, max_queued_tokens=50, max_in_flight=1))
     world.steps(process, until=world.done)
 
 
-def test_without_room_for_long_the_source_is_paused_and_polled_and_resumed_with_room() -> None:
+def test_without_capacity_for_long_the_source_is_paused_and_polled_and_resumed_with_capacity() -> None:
     """Not at once, since a pause throws away what is prefetched; then polls go on so that the group sees life."""
     world = World()
     process = world.start(limits=replace(LIMITS, max_in_flight=3, engine_timeout_s=1e9))
@@ -101,7 +101,7 @@ def test_without_room_for_long_the_source_is_paused_and_polled_and_resumed_with_
     assert 1 / LIMITS.idle_wait_s - 1 <= polls_per_second <= 1 / LIMITS.idle_wait_s + 1
     assert process.counters.read == 3
     pool.hangs = False
-    process.source.expel()  # what hung is forgotten, so there is room again
+    process.source.expel()  # what hung is forgotten, so there is capacity again
     world.steps(process, until=world.done)
     assert not process.source.paused
 

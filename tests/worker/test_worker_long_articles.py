@@ -14,11 +14,11 @@ DENSE = article_value("title", "word " * 3_000)
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(long_articles, "LONG_BYTES", 1_000)
-    monkeypatch.setattr(long_articles, "UNDER_WAY_BYTES", 20_000)
+    monkeypatch.setattr(long_articles, "IN_PROGRESS_BYTES", 20_000)
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_other_partitions_are_done_while_long_articles_are_under_way(seed: int) -> None:
+def test_other_partitions_are_done_while_long_articles_are_in_progress(seed: int) -> None:
     """Though these were there first, and each is many times what all queues hold."""
     world = World(seed)
     world.put(*[DENSE] * 4, partition=0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from dataclasses import replace
 
 import pytest
@@ -11,10 +13,18 @@ from worker.fake_sink import DEAD_LETTERS, Output
 from worker.world import INPUT, INVALID, LIMITS, LONG, POISONED, SHORT, UNTOKENIZABLE, Process, World
 
 from enricher.records import Partition
-from enricher.worker.pacing import Limits
+from enricher.worker import loop
+from enricher.worker.pacing import LoopLimits
 
 
-def started(world: World, limits: Limits = LIMITS) -> Process:
+def test_the_documented_phases_are_those_of_step() -> None:
+    """The module names them in the order in which a turn goes through them."""
+    documented = re.findall(r"^    (\w+)  ", inspect.getdoc(loop) or "", re.MULTILINE)
+    called = re.findall(r"worked \|?= self\._(\w+)\(\)", inspect.getsource(loop.Worker.step))
+    assert ["admit", "prepare", "collect", "dispatch", "publish"] == documented == called
+
+
+def started(world: World, limits: LoopLimits = LIMITS) -> Process:
     """One worker that has joined the group."""
     process = world.start(limits=limits)
     process.source.open(process.worker)

@@ -73,7 +73,7 @@ def test_queued_windows_of_a_partition_that_is_gone_are_dropped() -> None:
     process.engine.hangs = True
     world.put(*[LONG] * 6, partition=0)
     world.put(*[LONG] * 6, partition=1)
-    world.steps(process, until=lambda: process.engine.room == 0 and not process.intake.busy)
+    world.steps(process, until=lambda: process.engine.capacity == 0 and not process.intake.busy)
     queued = process.intake.scheduler.queued_windows
     join(world)
     world.steps(process, until=lambda: len(process.tracker.partitions) == 1)

@@ -177,7 +177,7 @@ class PublishesWhenComplete(OffsetTracker):
             for ticket in [ticket for ticket in queue.tickets if ticket.outcome is not None]:
                 if ticket is not queue.tickets[0]:
                     queue.tickets.remove(ticket)
-                    self._landed(ticket)
+                    self._remove_from_flight(ticket)
                     finished.append(ticket)
         contiguous = super().release(positions)
         return Release([*contiguous.tickets, *finished], contiguous.committable)

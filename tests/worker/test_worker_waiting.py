@@ -11,10 +11,10 @@ from worker.fake_clock import TICK_S
 from worker.world import LIMITS, LONG, RULES, SHORT, Process, World
 
 from enricher.errors import Stalled
-from enricher.worker.pacing import Limits
+from enricher.worker.pacing import LoopLimits
 
 
-def started(world: World, limits: Limits = LIMITS) -> Process:
+def started(world: World, limits: LoopLimits = LIMITS) -> Process:
     """One worker that has joined the group."""
     process = world.start(limits=limits)
     process.source.open(process.worker)
@@ -141,12 +141,12 @@ def test_a_tokenizer_that_is_never_idle_is_no_stall() -> None:
     assert world.clock() > 2
 
 
-@pytest.mark.parametrize("room", ["tokenizer", "engine"])
-def test_work_that_goes_missing_is_a_stall(room: str) -> None:
+@pytest.mark.parametrize("pool", ["tokenizer", "engine"])
+def test_work_that_goes_missing_is_a_stall(pool: str) -> None:
     """An article that nobody has any more would hold its partition for ever: it is noticed in the same turn."""
     world = World()
     process = started(world)
     world.put(SHORT)
-    (process.tokenizer if room == "tokenizer" else process.engine).loses = True
+    (process.tokenizer if pool == "tokenizer" else process.engine).loses = True
     with pytest.raises(Stalled, match="in flight"):
         world.steps(process, until=lambda: world.clock() > 1)

@@ -22,15 +22,16 @@ from enricher.core.windowing import WindowCutter
 from enricher.records import Batch, BatchResult, Partition, Ticket
 from enricher.stats.counters import Counters
 from enricher.telemetry.tracing import PassingOn
+from enricher.worker.dependencies import Dependencies
 from enricher.worker.intake import Intake
-from enricher.worker.loop import Dependencies, Worker
-from enricher.worker.pacing import Limits
+from enricher.worker.loop import Worker
+from enricher.worker.pacing import LoopLimits
 from enricher.worker.ports import Tokenized
 from enricher.worker.recovery import Recovery, RecoveryLimits
 
 INPUT = "articles"
 
-LIMITS = Limits(
+LIMITS = LoopLimits(
     max_in_flight=64,
     max_in_flight_bytes=1_000_000,
     max_queued_tokens=400,
@@ -112,7 +113,7 @@ class World:
         until_caught_up: bool = False,
         tracker: Callable[[], OffsetTracker] = OffsetTracker,
         recovery: RecoveryLimits = RECOVERY,
-        limits: Limits = LIMITS,
+        limits: LoopLimits = LIMITS,
         infer: Callable[[Batch], BatchResult] = infer,
     ) -> Process:
         """Start a worker: connected, and a member of the group."""
@@ -122,25 +123,26 @@ class World:
         sink = FakeSink(self.log, self.clock, name, membership=source.membership, fault=fault, refuses=refuses)
         tokenizer = FakePool(tokenize, clock=self.clock, wakeup=wakeup, random=random, longest_s=16 * TICK_S)
         engine = FakePool(infer, clock=self.clock, wakeup=wakeup, random=random)
-        intake = Intake(
-            decode, tokenizer.as_pool(), WindowCutter(10, 4, BEFORE, AFTER), LengthBucketScheduler(RULES),
-            LabelScheme.from_labels(LABELS), chars_per_call=1_024,
-        )  # fmt: skip
+        scheduler, scheme = LengthBucketScheduler(RULES), LabelScheme.from_labels(LABELS)
+        cutter = WindowCutter(10, 4, BEFORE, AFTER)
+        intake = Intake(decode, tokenizer.as_pool(), cutter, scheduler, scheme, chars_per_call=1_024)
         dependencies = Dependencies(
-            source,
-            sink,
-            intake,
-            engine.as_pool(),
-            lambda batch: batch.padded_tokens,
-            Recovery(source, sink, recovery, clock=self.clock, guard=unguarded),
-            PassingOn(),
-            counters,
-            self.clock,
-            wakeup,
-            unguarded,
+            source=source,
+            sink=sink,
+            intake=intake,
+            scheduler=scheduler,
+            engine=engine.as_pool(),
+            padded_tokens=lambda batch: batch.padded_tokens,
+            scheme=scheme,
+            recovery=Recovery(source, sink, recovery, clock=self.clock, guard=unguarded),
+            tracing=PassingOn(),
+            counters=counters,
+            clock=self.clock,
+            wakeup=wakeup,
+            guard=unguarded,
+            tracker=tracker(),
         )
         worker = Worker(dependencies, limits)
-        worker._tracker = worker.pacing._tracker = worker.snapshots.tracker = tracker()
         sink.open()
         self.started.append(Process(worker, source, sink, tokenizer, engine, wakeup, intake, worker._tracker, counters))
         return self.started[-1]

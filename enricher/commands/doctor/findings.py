@@ -1,6 +1,6 @@
-"""What a check says: ok, warn or FAIL, what was seen, what to do. And what all of them together mean.
+"""Findings: what a check returns (ok, warn or FAIL, what was found, what to do), how they are shown, the exit code.
 
-Knows no broker and no model. Secrets never get in here: findings hold names and numbers, not properties.
+Findings hold names and numbers, never properties of the client, so no secret is printed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Side = Literal["settings", "broker", "model", "machine"]
 Verdict = Literal["ok", "warn", "FAIL"]
 
 _STYLES: dict[Verdict, str] = {"ok": "green", "warn": "yellow", "FAIL": "bold red"}
-# The first that failed decides: with wrong settings nothing else is certain.
+# The first failed side decides: if the settings are wrong, nothing else is certain.
 _EXIT_CODES: tuple[tuple[Side, int], ...] = (
     ("settings", SettingsError.exit_code),
     ("broker", BrokerError.exit_code),
@@ -28,7 +28,7 @@ _EXIT_CODES: tuple[tuple[Side, int], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line: `seen` is what was found, `advice` what to do about it (empty for ok), `took_s` is for trials."""
+    """The result of one check: `seen` is what was found, `advice` what to do about it, empty if ok."""
 
     side: Side
     check: str
@@ -39,25 +39,25 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Voice:
-    """Speaks for one side."""
+class Reporter:
+    """Makes the findings of one side."""
 
     side: Side
 
     def ok(self, check: str, seen: str) -> Finding:
-        """Say that all is well."""
+        """A check that passed."""
         return Finding(self.side, check, "ok", seen)
 
     def warn(self, check: str, seen: str, advice: str) -> Finding:
-        """Say that it runs, with something to know."""
+        """A worker would run, with a limitation."""
         return Finding(self.side, check, "warn", seen, advice)
 
     def fail(self, check: str, seen: str, advice: str) -> Finding:
-        """Say that it does not run, or not right."""
+        """A worker would not run, or not correctly."""
         return Finding(self.side, check, "FAIL", seen, advice)
 
     def tried(self, check: str, trial: Callable[[], str], advice: str) -> Iterator[Finding]:
-        """What came of `trial`: ok with what it returns, FAIL with what it raises."""
+        """Run `trial`: ok with the text it returns, FAIL with the error it raises."""
         try:
             yield self.ok(check, trial())
         except EnricherError as error:
@@ -65,14 +65,14 @@ class Voice:
 
 
 def exit_code(findings: Sequence[Finding]) -> int:
-    """0 where nothing failed, else the exit code that the worker itself would end with."""
+    """0 if nothing failed, else the exit code that a worker would end with."""
     failed = {finding.side for finding in findings if finding.verdict == "FAIL"}
     return next((code for side, code in _EXIT_CODES if side in failed), 0)
 
 
 def as_table(findings: Sequence[Finding]) -> Table:
-    """For people: a line per check, and what to do below it."""
-    table = Table("", "check", "what was seen, and what to do", show_lines=False)
+    """A row per check, with the advice below what was found."""
+    table = Table("", "check", "what was found, and what to do", show_lines=False)
     for finding in findings:
         style = _STYLES[finding.verdict]
         table.add_row(f"[{style}]{finding.verdict}[/]", escape(finding.check), _text(finding))
@@ -80,7 +80,7 @@ def as_table(findings: Sequence[Finding]) -> Table:
 
 
 def as_line(finding: Finding) -> str:
-    """For people who wait: verdict, name and time of one check, with the markup of the console."""
+    """Verdict, name and time of one check, with markup."""
     style = _STYLES[finding.verdict]
     return f"[{style}]{finding.verdict:4}[/] {escape(finding.check)}{_time(finding)}"
 
@@ -97,5 +97,5 @@ def _time(finding: Finding) -> str:
 
 
 def as_json(findings: Sequence[Finding]) -> dict[str, object]:
-    """For machines."""
+    """The report of `--json`."""
     return {"exit_code": exit_code(findings), "checks": [asdict(finding) for finding in findings]}

@@ -1,4 +1,4 @@
-"""Does the model run here, on what, and is there room? Loads the model as a worker does, and enriches one sentence."""
+"""Checks of the model and the machine: loads the model as a worker does, enriches one sentence, and looks at memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from enricher.app import Model, load_model, window_cutter
-from enricher.commands.doctor.findings import Finding, Voice
+from enricher.commands.doctor.findings import Finding, Reporter
 from enricher.core.assembly import settle
 from enricher.core.decoding import LabelScheme
 from enricher.errors import ModelError, SettingsError
@@ -24,24 +24,24 @@ _SENTENCE = "Angela Merkel met Siemens engineers in Berlin."
 _GPU = Path("/dev/nvidia0")
 _CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
-_say = Voice("model")
-_say_machine = Voice("machine")
+_report = Reporter("model")
+_machine = Reporter("machine")
 
 
 def model_findings(settings: Settings) -> Iterator[Finding]:
-    """Load, warm up, run. ONNX Runtime and the tokenizer are imported only here."""
+    """Load the model, warm it up and run it on one sentence."""
     began_s = time.monotonic()
     try:
         model = load_model(settings)
     except ModelError as error:
         advice = "See model.source, model.device and model.precision in 'enricher settings'."
-        yield _say.fail("model", str(error), advice)
+        yield _report.fail("model", str(error), advice)
         return
     except SettingsError as error:
         yield _windows(error)
         return
     seconds = time.monotonic() - began_s
-    yield _say.ok("model", f"{model.card.name} ({model.card.digest[:19]}), loaded and warm after {seconds:.1f} s")
+    yield _report.ok("model", f"{model.card.name} ({model.card.digest[:19]}), loaded and warm after {seconds:.1f} s")
     yield _device(settings, model)
     yield _precision(settings, model)
     try:
@@ -51,29 +51,29 @@ def model_findings(settings: Settings) -> Iterator[Finding]:
 
 
 def _windows(error: SettingsError) -> Finding:
-    """They do not suit the model, which is seen when it is loaded, or when its windows are cut."""
-    return Voice("settings").fail("windows", str(error), "See the batching settings in 'enricher settings'.")
+    """The window settings do not fit the model, which shows when it is loaded or when windows are cut."""
+    return Reporter("settings").fail("windows", str(error), "See the batching settings in 'enricher settings'.")
 
 
 def machine_findings(settings: Settings) -> Iterator[Finding]:
-    """Cores and memory, after the model was loaded: what it takes is then known."""
-    yield _say_machine.ok("cores", f"{available_cores()} that this process may use")
+    """Cores and memory; call it once the model is loaded, so that its memory counts."""
+    yield _machine.ok("cores", f"{available_cores()} that this process may use")
     limit_bytes, peak_bytes = memory_limit_bytes(), _peak_bytes()
     if limit_bytes is None or peak_bytes is None:
-        yield _say_machine.ok("memory", "this system does not say")
+        yield _machine.ok("memory", "this system does not report it")
         return
-    # Raw records, their decoded texts and their tokens: about three times the bytes that are in flight at most.
+    # Raw records, their decoded texts and their tokens: about three times the bytes in flight.
     needed_bytes = peak_bytes + 3 * settings.worker.max_in_flight_bytes
     seen = f"{limit_bytes / 1e9:.1f} GB; with the model loaded {peak_bytes / 1e9:.1f} GB of it are in use"
     if limit_bytes < needed_bytes:
         advice = f"Up to {needed_bytes / 1e9:.1f} GB may be used: raise the limit, or lower worker.max_in_flight_bytes."
-        yield _say_machine.warn("memory", seen, advice)
+        yield _machine.warn("memory", seen, advice)
     else:
-        yield _say_machine.ok("memory", f"{seen}, up to {needed_bytes / 1e9:.1f} GB may be")
+        yield _machine.ok("memory", f"{seen}, up to {needed_bytes / 1e9:.1f} GB may be used")
 
 
 def memory_limit_bytes() -> int | None:
-    """Memory that this process may use: the container's limit or the machine's; None where neither is told."""
+    """Memory that this process may use: the limit of the container or the machine; None if unknown."""
     limits = []
     for path in _CGROUP_LIMITS:
         with contextlib.suppress(OSError, ValueError):
@@ -89,22 +89,24 @@ def _device(settings: Settings, model: Model) -> Finding:
     why = f"device auto: no CUDA, {problem}" if problem else f"device {asked}"
     seen = f"{used} by {model.engine.provider}, {model.concurrency} thread(s) ({why})"
     if problem and _GPU.exists():
-        return _say.warn(
-            "device", seen, "There is an NVIDIA GPU that is not used; device=cuda refuses to run without it."
+        return _report.warn(
+            "device",
+            seen,
+            "There is an NVIDIA GPU that is not used; with device=cuda a worker refuses to run without it.",
         )
-    return _say.ok("device", seen)
+    return _report.ok("device", seen)
 
 
 def _precision(settings: Settings, model: Model) -> Finding:
-    """Which variant and why; a warning where something faster lacks nothing but its report."""
+    """Which variant and why; a warning if a faster one lacks only its gate report."""
     prepared, asked = model.prepared, settings.model.precision
     faster = "".join(f"; not {name}: {why}" for name, why in prepared.rejected)
     seen = f"{model.card.precision} ({prepared.variant.name}; precision {asked}: {prepared.reason}){faster}"
     missing = missing_reports(prepared.checkpoint, prepared.device, settings.model.cache_dir)
     if asked == "auto" and not prepared.variant.reduced and missing:
-        advice = f"A faster precision runs here and was never checked: {missing[0]}"
-        return _say.warn("precision", seen, advice)
-    return _say.ok("precision", seen)
+        advice = f"A faster precision would run here but has no gate report: {missing[0]}"
+        return _report.warn("precision", seen, advice)
+    return _report.ok("precision", seen)
 
 
 def _sentence(settings: Settings, model: Model) -> Finding:
@@ -112,19 +114,19 @@ def _sentence(settings: Settings, model: Model) -> Finding:
     ticket = Ticket(RawRecord(Partition("", 0), 0, None, None), 0.0, article=article)
     tokens = model.tokenizer.tokenize([article])[0]
     if isinstance(tokens, Exception):
-        return _say.fail("one sentence", str(tokens), "The tokenizer does not fit the model.")
+        return _report.fail("one sentence", str(tokens), "The tokenizer does not fit the model.")
     windows = window_cutter(settings, model).cut(ticket, tokens, 0.0)
     began_s = time.monotonic()
     settle(model.engine.run(Batch(tuple(windows))), LabelScheme.from_labels(model.engine.labels))
     took_ms = 1000 * (time.monotonic() - began_s)
     if not isinstance(ticket.outcome, EnrichedRecord):
-        return _say.fail("one sentence", f"{ticket.outcome}", "The model does not run on this device.")
+        return _report.fail("one sentence", f"{ticket.outcome}", "The model does not run on this device.")
     found = ", ".join(f"{entity['text']} {entity['label']}" for entity in ticket.outcome.entities) or "no entity"
-    return _say.ok("one sentence", f"'{_SENTENCE}': {found}, in {took_ms:.1f} ms")
+    return _report.ok("one sentence", f"'{_SENTENCE}': {found}, in {took_ms:.1f} ms")
 
 
 def _peak_bytes() -> int | None:
-    """The most memory that this process has had at once."""
+    """Peak resident memory of this process."""
     try:
         import resource  # noqa: PLC0415  POSIX only
     except ImportError:

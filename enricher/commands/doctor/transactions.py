@@ -1,4 +1,4 @@
-"""`enricher doctor --transactions`: the promises that exactly-once stands on, tried on this broker."""
+"""`enricher doctor --transactions`: tries the promises of this broker that exactly-once depends on."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from importlib.metadata import version
 import confluent_kafka
 
 from enricher.commands.doctor.broker import UNREACHABLE, version_finding
-from enricher.commands.doctor.findings import Finding, Voice
+from enricher.commands.doctor.findings import Finding, Reporter
 from enricher.errors import BrokerError
 from enricher.kafka.admin import Admin
 from enricher.kafka.client import KafkaConfig
 from enricher.kafka.trials import Result, Trials
 
-_say = Voice("broker")
+_report = Reporter("broker")
 _PAGE = "deploy/brokers.md"
-_NO = f"Do not run a worker on this broker, and tell us what it is ({_PAGE})."
+_NO = f"Do not run a worker on this broker, and report to us which broker it is ({_PAGE})."
 
 
 def tried_promises(config: KafkaConfig, facts: dict[str, object]) -> Iterator[Finding]:
-    """Each finding as soon as it is known. Raises SettingsError; whoever stops early must close the iterator.
+    """Yield each finding as soon as it is known. Raises SettingsError. A caller that stops early must close the iterator.
 
-    `facts`: filled with versions, for a report.
+    Adds versions to `facts`, for the report.
     """
     client = {"confluent-kafka": confluent_kafka.__version__, "librdkafka": confluent_kafka.libversion()[0]}
     facts |= {"enricher": version("enricher"), "client": client}
@@ -31,42 +31,42 @@ def tried_promises(config: KafkaConfig, facts: dict[str, object]) -> Iterator[Fi
     try:
         cluster = admin.cluster()
     except BrokerError as error:
-        yield _say.fail("broker", str(error), UNREACHABLE)
+        yield _report.fail("broker", str(error), UNREACHABLE)
         return
     versions = admin.api_versions()
     facts |= {"brokers": cluster.brokers, "broker_api_versions": dict(sorted(versions.items()))}
-    yield _say.ok("broker", f"{cluster.brokers} broker(s), cluster {cluster.id}")
+    yield _report.ok("broker", f"{cluster.brokers} broker(s), cluster {cluster.id}")
     yield version_finding(versions)
     yield from _tried(config)
 
 
 def _tried(config: KafkaConfig) -> Iterator[Finding]:
-    """The promises, and whether anything was left behind."""
+    """The promises, and whether anything was left undeleted."""
     check, rights = "topics of the trials", _rights(config)
     trials: Trials | None = None
     try:
         trials = Trials(config)
         with trials:
-            yield _say.ok(check, f"'{trials.topic}' was created; all that begins so is deleted at the end")
+            yield _report.ok(check, f"'{trials.topic}' was created; everything with this prefix is deleted at the end")
             yield from (finding_of(result, rights) for result in trials.results())
     except BrokerError as error:
-        yield _say.fail(check, str(error), rights)
+        yield _report.fail(check, str(error), rights)
     if trials and trials.left_behind:
-        yield _say.warn("what was made is deleted", f"not {'; '.join(trials.left_behind)}", "Delete it by hand.")
+        yield _report.warn("clean-up", f"not deleted: {'; '.join(trials.left_behind)}", "Delete it by hand.")
 
 
 def finding_of(result: Result, rights: str) -> Finding:
-    """What a result means: FAIL where exactly-once stands on a promise that does not hold or could not be tried."""
+    """FAIL if exactly-once depends on a promise that does not hold or could not be tried, else a warning."""
     promise, outcome = result.promise, result.outcome
-    complain = _say.fail if promise.needed else _say.warn
+    complain = _report.fail if promise.needed else _report.warn
     match outcome.holds:
         case True:
-            found = _say.ok(promise.name, outcome.seen)
+            found = _report.ok(promise.name, outcome.seen)
         case False:
             advice = f"{promise.otherwise} {_NO}" if promise.needed else promise.otherwise
             found = complain(promise.name, f"does not hold: {outcome.seen}", advice)
         case None:
-            advice = f"Where a right is missing: {rights} Otherwise run it again, and tell us what it says ({_PAGE})."
+            advice = f"If a right is missing: {rights} Otherwise run it again, and report the result to us ({_PAGE})."
             found = complain(promise.name, f"could not be tried: {outcome.seen}", advice)
     return replace(found, took_s=round(result.took_s, 1))
 
@@ -75,5 +75,5 @@ def _rights(config: KafkaConfig) -> str:
     prefix = Trials.prefix_of(config)
     return (
         f"The trials need CREATE, DELETE, READ and WRITE on topics that begin with '{prefix}', READ and DELETE on groups "
-        f"that begin so, and WRITE on transactional ids that begin with '{config.transactional_id}-doctor-'."
+        f"with the same prefix, and WRITE on transactional ids that begin with '{config.transactional_id}-doctor-'."
     )

@@ -1,9 +1,8 @@
-"""The command `publish`: options, order of things, progress. Reading is in `lines`, sending in `enricher.kafka`."""
+"""The command `publish`: options, sending at a rate, progress. `lines` reads, `enricher.kafka.publisher` sends."""
 
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Annotated
@@ -12,9 +11,10 @@ import typer
 
 from enricher.app import kafka_config
 from enricher.commands.console import Ticker, remark_console
-from enricher.commands.publish.lines import Inputs, Line, check_lines, keyed
+from enricher.commands.publish.lines import Inputs, check_lines, keyed
 from enricher.commands.publish.rate import TokenBucket
 from enricher.errors import BrokerError
+from enricher.files import Line
 from enricher.kafka.client import transactional_id
 from enricher.kafka.publisher import Publisher
 from enricher.settings import load_settings
@@ -25,28 +25,29 @@ _DRAIN_STEP_S = 0.5
 
 def publish(
     files: Annotated[
-        list[Path], typer.Argument(metavar="FILE...", help="JSON lines, an article each; `-` is standard input.")
+        list[Path], typer.Argument(metavar="FILE...", help="JSON lines, one article each; `-` is standard input.")
     ],
     *,
-    check: Annotated[
-        bool, typer.Option("--check", help="Refuse everything if one line is no valid article, before sending.")
-    ] = False,
+    check: Annotated[bool, typer.Option("--check", help="Publish nothing if any line is not a valid article.")] = False,
     repeat: Annotated[
-        int, typer.Option(min=1, help="Publish everything so often; ids get a suffix (`#2`, ...) from the second time.")
+        int,
+        typer.Option(
+            min=1, help="Publish everything this many times; from the second time, ids get a suffix (`#2`, ...)."
+        ),
     ] = 1,
-    limit: Annotated[int | None, typer.Option(min=1, help="Publish so many articles at most.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Publish at most this many articles.")] = None,
     rate: Annotated[
         float | None,
-        typer.Option(min=0.01, help="Articles per second at most; what an outage held up is not caught up with."),
+        typer.Option(min=0.01, help="At most this many articles per second, also right after an outage."),
     ] = None,
     transactional: Annotated[
-        bool, typer.Option("--transactional", help="In transactions of 1,000, as some producers of articles do.")
+        bool, typer.Option("--transactional", help="Publish in transactions of 1,000 articles.")
     ] = False,
 ) -> None:
     """Publish articles to the input topic, with the article's id as key.
 
-    Lines that are no valid articles are published as they are (the worker makes dead letters of them), unless --check
-    is given. Standard input is first copied to a temporary file with --check or --repeat.
+    Without --check, lines that are not valid articles are published too; the worker makes dead letters of them. With
+    --check or --repeat, standard input is first copied to a temporary file.
     """
     settings = load_settings()
     inputs = Inputs(files, several_passes=check or repeat > 1)
@@ -65,26 +66,20 @@ def publish(
     sending = _Sending(publisher, rate_per_s=rate, transactional=transactional)
     try:
         with Ticker(remark_console()) as ticker:
-            sending.send(_Amount(repeat, limit).lines(inputs), ticker)
+            sending.send(_rounds(inputs, repeat, limit), ticker)
     finally:
         remark_console().print(sending.summary())
     sending.raise_failures(config.input_topic)
 
 
-@dataclass(frozen=True, slots=True)
-class _Amount:
-    repeat: int
-    limit: int | None
-
-    def lines(self, inputs: Inputs) -> Iterator[tuple[int, Line]]:
-        """The round, from 1, and the line."""
-        rounds = range(1, self.repeat + 1)
-        every = ((round_number, line) for round_number in rounds for line in inputs.lines())
-        return islice(every, self.limit)
+def _rounds(inputs: Inputs, repeat: int, limit: int | None) -> Iterator[tuple[int, Line]]:
+    """Each line with the number of its round, from 1."""
+    rounds = range(1, repeat + 1)
+    return islice(((number, line) for number in rounds for line in inputs.lines()), limit)
 
 
 class _Sending:
-    """One run: sends at the wanted rate, commits where asked to, knows how far it is."""
+    """One run: sends at the requested rate, commits if transactional, counts."""
 
     def __init__(self, publisher: Publisher, *, rate_per_s: float | None, transactional: bool) -> None:
         self._publisher = publisher
@@ -120,7 +115,9 @@ class _Sending:
         failures = self._publisher.failures
         if failures:
             reasons = "; ".join(f"{count:,} x {reason}" for reason, count in failures.most_common(3))
-            raise BrokerError(f"{failures.total():,} of {self._sent:,} articles did not get into '{topic}': {reasons}")
+            raise BrokerError(
+                f"{failures.total():,} of {self._sent:,} articles were not published to '{topic}': {reasons}"
+            )
 
     def _commit(self) -> None:
         self._publisher.commit()
@@ -136,6 +133,6 @@ class _Sending:
         bucket.take()
 
     def _held_up_s(self, bucket: TokenBucket) -> float:
-        """Seconds until the next article may go: what the client keeps for a broker that is away is as good as sent."""
+        """Seconds until the next article may go. Articles that the client queues for an absent broker count as sent."""
         unanswered = self._sent - self._publisher.delivered - self._publisher.failures.total()
         return _DRAIN_STEP_S if unanswered >= bucket.most_unanswered else bucket.wait_s()

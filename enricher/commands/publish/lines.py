@@ -8,12 +8,9 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
-import zlib
 from codecs import BOM_UTF8
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from gzip import GzipFile
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -21,21 +18,10 @@ import orjson
 
 from enricher.codec import decode_article
 from enricher.errors import FatalError, InvalidArticle
+from enricher.files import STDIN, Line, read_lines
 
-STDIN = Path("-")
 MAX_LINE_BYTES = 32 * 2**20
 """Twice what our topics take in one message; a longer line is hardly JSON lines, and would have to be held in memory."""
-
-_GZIP_MAGIC = b"\x1f\x8b"  # RFC 1952; JSON never begins with it
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A line that is not blank: where it stands, counted from 1, and its bytes without the line end."""
-
-    source: str
-    number: int
-    value: bytes
 
 
 class Inputs:
@@ -62,8 +48,9 @@ class Inputs:
             name = "standard input" if path == STDIN else str(path)
             try:
                 with self._opened(path) as stream:
-                    yield from _lines(stream, name)
-            except (OSError, EOFError, zlib.error) as error:
+                    items = read_lines(stream, name, max_line_bytes=MAX_LINE_BYTES)
+                    yield from (item for item in items if isinstance(item, Line))
+            except OSError as error:
                 raise FatalError(f"cannot read {name}: {error}") from error
 
     @contextmanager
@@ -91,7 +78,7 @@ def check_lines(inputs: Inputs, *, max_article_chars: int, max_value_bytes: int)
         try:
             decode_article(line.value, max_article_chars=max_article_chars, max_value_bytes=max_value_bytes)
         except InvalidArticle as error:
-            raise FatalError(f"{line.source}, line {line.number}: {error}. Nothing was published") from error
+            raise FatalError(f"{line.source}, line {line.number + 1}: {error}. Nothing was published") from error
         count += 1
     return count
 
@@ -113,24 +100,3 @@ def keyed(value: bytes, round_number: int) -> tuple[bytes | None, bytes]:
         return key.encode(), value if round_number == 1 else orjson.dumps(article | {"id": key})
     except TypeError:  # it reads deeper nesting than it writes
         return article["id"].encode(), value
-
-
-def _lines(stream: BinaryIO, name: str) -> Iterator[Line]:
-    lines = _unpacked(stream)
-    number = 0
-    while line := lines.readline(MAX_LINE_BYTES + 1):
-        number += 1
-        if len(line) > MAX_LINE_BYTES:
-            raise FatalError(f"{name}, line {number}: longer than {MAX_LINE_BYTES} bytes. Are these JSON lines?")
-        if not line.isspace():
-            yield Line(name, number, line.rstrip(b"\r\n"))
-
-
-def _unpacked(stream: BinaryIO) -> BinaryIO:
-    peek = getattr(stream, "peek", None)
-    if peek is not None:
-        head = peek(len(_GZIP_MAGIC))
-    else:
-        head = stream.read(len(_GZIP_MAGIC))
-        stream.seek(0)
-    return cast("BinaryIO", GzipFile(fileobj=stream)) if head.startswith(_GZIP_MAGIC) else stream

@@ -1,4 +1,4 @@
-"""How fast to publish: a token bucket. What a pause left out is not caught up with, so the rate is a limit."""
+"""Limits the rate of publishing with a token bucket; after a pause, the missed articles are not sent in a burst."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable
 
 BURST_S = 0.1
-"""What may be sent at once after a pause: the articles of so much time, and one at least."""
+"""The largest burst after a pause: the articles of this much time, at least one."""
 UNANSWERED_S = 1.0
-"""Articles of so much time may be without an answer of the broker: after an outage they arrive all at once."""
+"""The broker may still have to acknowledge the articles of this much time: after an outage they arrive all at once."""
 
 
 class TokenBucket:
-    """Says when the next article may go, at `rate_per_s`."""
+    """Allows `rate_per_s` articles per second."""
 
     def __init__(self, rate_per_s: float, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._rate_per_s = rate_per_s
@@ -22,16 +22,16 @@ class TokenBucket:
 
     @property
     def most_unanswered(self) -> float:
-        """How many articles may be on their way."""
+        """How many articles may be sent but not acknowledged."""
         return max(1.0, self._rate_per_s * UNANSWERED_S)
 
     def wait_s(self) -> float:
-        """Seconds until an article may go; 0 where one may."""
+        """Seconds until an article may go; 0 if one may go now."""
         now_s = self._clock()
         self._tokens = min(self._capacity, self._tokens + (now_s - self._filled_s) * self._rate_per_s)
         self._filled_s = now_s
         return max(0.0, (1.0 - self._tokens) / self._rate_per_s)
 
     def take(self) -> None:
-        """One goes."""
+        """Count one article as sent."""
         self._tokens -= 1.0

@@ -1,11 +1,11 @@
-"""The command `run`: alone it is a worker; with `--processes` the parent of several; with `--process` one of those."""
+"""The command `run`: a worker; with `--processes` the parent of several workers; with `--process` one of its children."""
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -46,7 +46,7 @@ def run(
         bool,
         typer.Option(
             "--until-caught-up",
-            help="End when everything that was in the input topic at the start is published (for backfills and tests).",
+            help="End once everything that was in the input topic at the start is published (for backfills and tests).",
         ),
     ] = False,
     processes: Annotated[
@@ -54,18 +54,22 @@ def run(
         typer.Option(
             min=1,
             max=64,
-            help="Worker processes on this machine, under one parent that restarts dead ones; for models too small to fill "
-            "the device from one. Each is a member of the group, named INSTANCE-0, INSTANCE-1, ...",
+            help="Worker processes on this machine, under a parent that restarts those that die; for models too small for "
+            "one process to keep the device busy. Each is a member of the group, named INSTANCE-0, INSTANCE-1, ...",
         ),
     ] = 1,
     summary: Annotated[
         Path | None,
         typer.Option(
-            help="Write the counts as JSON to this file at the end; with --processes NAME-0.json, NAME-1.json, ..."
+            help="Write the counts as JSON to this file at the end; with --processes to NAME-0.json, NAME-1.json, ..."
         ),
     ] = None,
-    report_every_s: Annotated[float, typer.Option(min=0.1, help="Seconds between two lines of progress.")] = 10.0,
-    process: Annotated[str | None, typer.Option(hidden=True, help="INDEX/COUNT: a child of --processes.")] = None,
+    report_every_s: Annotated[
+        float, typer.Option(min=0.1, help="Seconds between two progress lines in the log.")
+    ] = 10.0,
+    process: Annotated[
+        str | None, typer.Option(hidden=True, help="INDEX/COUNT: run as a child of --processes.")
+    ] = None,
 ) -> None:
     """Read articles from Kafka, enrich them, write the records and commit, exactly once."""
     set_early_log_form()
@@ -80,11 +84,11 @@ def run(
 
 
 def _settings() -> Settings:
-    """What is in force; sets up the log, and tells in it the files behind that, also where they are wrong."""
+    """Load the settings and set up the log; logs which files they come from, also if they are invalid."""
     try:
         settings = load_settings(tell_files=False)
     except SettingsError:
-        with suppress(SettingsError, OSError):  # a file that cannot be read, which the error tells already
+        with suppress(SettingsError, OSError):  # an unreadable file: the error that is raised already says so
             log_files()
         raise
     set_up_log(settings)
@@ -93,26 +97,26 @@ def _settings() -> Settings:
 
 
 def _require_writable(summary: Path | None) -> None:
-    """Now, and not at the end of a long run."""
+    """Raise SettingsError at the start instead of at the end of a long run."""
     if summary and (summary.is_dir() or not os.access(summary.parent, os.W_OK)):
-        raise SettingsError(f"--summary: {summary} cannot be written, or its folder is not there")
+        raise SettingsError(f"--summary: {summary} cannot be written, or its folder does not exist")
 
 
 def _run_alone(settings: Settings, options: RunOptions) -> None:
     with (
         stopped_by_signals() as signals,
-        exports(settings) as leaving,
-        _watching() as watchdog,
+        exports(settings) as exporters,
+        Watchdog() as watchdog,
         worker_health(settings) as health,
     ):
-        worker, connected = _built(settings, options, watchdog, health, leaving)
+        worker, connected = _built(settings, options, watchdog, health, exporters)
         signals.stop(worker)
         _run(worker, options, connected)
 
 
 def _run_parent(count: int, options: RunOptions) -> None:
     settings = _settings()
-    # The children write into pipes of ours: only we know whether a person reads it.
+    # The children log into pipes; only the parent knows whether the log goes to a terminal.
     os.environ[variable_name("log", "format")] = log_format(settings)
     parent = supervisor(settings, count, options)
     with stopped_by_signals() as signals, parent_health(settings, parent):
@@ -123,30 +127,30 @@ def _run_parent(count: int, options: RunOptions) -> None:
 
 
 def _run_child(share: Share, options: RunOptions) -> None:
-    """A worker that tells its parent how it stands, and ends with it."""
+    """A worker that reports its state to its parent, and ends when its parent does."""
     link = ParentLink()
-    with stopped_by_signals() as signals, _watching() as watchdog:
+    with stopped_by_signals() as signals, Watchdog() as watchdog:
         link.end_with_parent()
-        whole = load_settings(tell_files=False)  # its parent has told them
+        whole = load_settings(tell_files=False)  # its parent has logged them
         set_up_log(whole, share.index)
         settings = share.of(whole)
-        with exports(settings) as leaving, worker_health(settings, link) as health:
-            worker, connected = _built(settings, options, watchdog, health, leaving)
-            telling = _Telling(link, worker, connected)
-            signals.stop(telling)
-            _run(worker, options, telling.connected)
+        with exports(settings) as exporters, worker_health(settings, link) as health:
+            worker, connected = _built(settings, options, watchdog, health, exporters)
+            reporting = _ReportingWorker(link, worker, connected)
+            signals.stop(reporting)
+            _run(worker, options, reporting.connected)
 
 
 @dataclass(frozen=True, slots=True)
-class _Telling:
-    """A worker whose parent is told when it has connected, and when it is asked to end."""
+class _ReportingWorker:
+    """Tells the parent process when the worker has connected, and when it is asked to stop."""
 
     link: ParentLink
     worker: Worker
-    shows: Callable[[], None]
+    on_connected: Callable[[], None]
 
     def connected(self) -> None:
-        self.shows()
+        self.on_connected()
         self.link.tell(ProcessState.READY)
 
     def stop(self) -> None:
@@ -154,32 +158,22 @@ class _Telling:
         self.worker.stop()
 
 
-@contextmanager
-def _watching() -> Iterator[Watchdog]:
-    watchdog = Watchdog()
-    watchdog.start()
-    try:
-        yield watchdog
-    finally:
-        watchdog.close()
-
-
 def _built(
-    settings: Settings, options: RunOptions, watchdog: Watchdog, health: WorkerHealth, leaving: Exports
+    settings: Settings, options: RunOptions, watchdog: Watchdog, health: WorkerHealth, exporters: Exports
 ) -> tuple[Worker, Callable[[], None]]:
-    """A worker, and what it calls once it has connected: until then it is seen as starting."""
-    health.starts("looking at topics and rights")
+    """A worker, and what to call once it has connected; until then health reports it as starting."""
+    health.starts("checking topics and rights")
     check_start(kafka_config(settings))
     health.starts(LOADING)
     model = load_model(settings)
     health.starts("connecting with the brokers")
     worker = kafka_worker(
-        settings, model, until_caught_up=options.until_caught_up, watchdog=watchdog, tracing=leaving.tracing
+        settings, model, guard=watchdog.guard, until_caught_up=options.until_caught_up, tracing=exporters.tracing
     )
 
     def connected() -> None:
         seen = observed(settings, model, worker)
-        leaving.metrics_of(seen)
+        exporters.metrics_of(seen)
         health.shows(view_of(worker, watchdog, seen))
 
     return worker, connected
@@ -200,8 +194,8 @@ def _run(worker: Worker, options: RunOptions, connected: Callable[[], None]) -> 
 
 
 def _write(summary: Path, counts: bytes) -> None:
-    """What ended the run is worth more than its counts, so trouble with these never takes its place."""
+    """Log a failure instead of raising it: it must not replace the error that ended the run."""
     try:
         summary.write_bytes(counts)
     except OSError as error:
-        log.error("cannot write the summary %s: %s", summary, error.strerror)  # noqa: TRY400  the reason is all there is
+        log.error("cannot write the summary %s: %s", summary, error.strerror)  # noqa: TRY400  the reason is enough

@@ -1,4 +1,4 @@
-"""`enricher run --processes N`: the parent. It runs this very command N times, each as a process of its own."""
+"""`enricher run --processes N`: the parent, which starts this command N times as child processes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from enricher.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """What was asked for on the command line; all of it is handed on to the children."""
+    """Options of the command line that the parent passes on to its children."""
 
     until_caught_up: bool
     summary: Path | None
@@ -23,10 +23,10 @@ class RunOptions:
 
 
 def supervisor(settings: Settings, count: int, options: RunOptions) -> Supervisor:
-    """A parent of `count` workers, which start when it runs."""
+    """The parent of `count` worker processes; its `run` starts them."""
     worker = settings.worker
     restarts = RestartLimits(worker.max_restarts_in_a_row, worker.restart_pause_s, worker.restart_stable_s)
-    # A drain ends with a transaction, which may take as long as the broker lets it.
+    # A drain ends with a transaction, which may take up to the transaction timeout.
     grace_s = worker.drain_timeout_s + settings.kafka.transaction_timeout_s
     limits = SupervisorLimits(restarts, grace_s)
     return Supervisor(
@@ -45,7 +45,7 @@ def command_of(share: Share, options: RunOptions) -> Sequence[str]:
 
 
 def summary_of(summary: Path, index: int) -> Path:
-    """Where one child writes its counts: `counts.json` becomes `counts-0.json`."""
+    """The file for one child's counts: `counts.json` becomes `counts-0.json`."""
     return summary.with_name(f"{summary.stem}-{index}{summary.suffix}")
 
 

@@ -1,4 +1,4 @@
-"""One of several worker processes: what it is called, and which part of the machine's cores is its own."""
+"""One of several worker processes: its instance name, and its share of the cores."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from enricher.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Process `index` of `count`; written `0/4`."""
+    """Process `index` of `count`, written as `0/4`."""
 
     index: int
     count: int
@@ -22,19 +22,19 @@ class Share:
 
     @classmethod
     def parse(cls, text: str) -> Share:
-        """From its written form. Raises SettingsError."""
+        """Parse the written form. Raises SettingsError."""
         index, _, count = text.partition("/")
         if index.isdecimal() and count.isdecimal() and int(index) < int(count):
             return cls(int(index), int(count))
-        message = f"--process is for the parent of several processes; '{text}' is none of INDEX/COUNT"
+        message = f"--process is set by the parent of several processes and takes INDEX/COUNT, not '{text}'"
         raise SettingsError(message)
 
     def of(self, settings: Settings) -> Settings:
-        """The settings of this process: an instance name of its own, and by default only its part of the cores."""
+        """The settings of this process: its instance name, and by default only its share of the cores."""
         kafka, model, worker = settings.kafka, settings.model, settings.worker
         cores, concurrency = available_cores(), model.concurrency
         if concurrency is None and resolve_device(model.device) == "cpu":
-            concurrency = max(1, cores // self.count)  # what was tuned for one process alone would be too many
+            concurrency = max(1, cores // self.count)  # a tuned value is for one process alone
         tokenizer_threads = worker.tokenizer_threads or max(1, min(4, cores // (2 * self.count)))
         return settings.model_copy(
             update={

@@ -1,4 +1,4 @@
-"""The command `tail`: follows the output (or dead-letter) topic, fetches articles, prints. Drawing is in `show`."""
+"""The command `tail`: follows the output or dead-letter topic, fetches the articles, prints. `show` draws."""
 
 import sys
 import time
@@ -27,16 +27,18 @@ _UNBOUNDED = sys.maxsize
 def tail(
     *,
     from_beginning: Annotated[
-        bool, typer.Option("--from-beginning", help="Begin with the oldest record instead of the next one.")
+        bool, typer.Option("--from-beginning", help="Start with the oldest record instead of the next one.")
     ] = False,
-    limit: Annotated[int | None, typer.Option(min=1, help="End after so many records.")] = None,
-    until_end: Annotated[bool, typer.Option("--until-end", help="End where the topic ended at the start.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="A JSON object per record and line, for machines.")] = False,
-    dead_letters: Annotated[bool, typer.Option("--dead-letters", help="Show dead letters and their reasons.")] = False,
+    limit: Annotated[int | None, typer.Option(min=1, help="End after this many records.")] = None,
+    until_end: Annotated[
+        bool, typer.Option("--until-end", help="End where the topic ended when the command started.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print each record as a JSON object on one line.")] = False,
+    dead_letters: Annotated[bool, typer.Option("--dead-letters", help="Show dead letters with their reasons.")] = False,
 ) -> None:
     """Show enriched records as they appear, with the entities in their sentences. Ctrl-C ends it.
 
-    Joins no group and commits nothing. The texts come from the input topic, for as long as it keeps them.
+    It joins no group and commits nothing. The texts come from the input topic, as long as it keeps them.
     """
     config = kafka_config(load_settings())
     topic = config.dead_letter_topic if dead_letters else config.output_topic
@@ -66,7 +68,7 @@ def _write(record: RawRecord) -> None:
 
 
 class _Viewer:
-    """Draws records for people; fetches their articles."""
+    """Draws records and fetches their articles."""
 
     def __init__(self, config: KafkaConfig, reader: TopicReader, *, clock: Callable[[], float] = time.time) -> None:
         self._finder = RecordFinder(config)
@@ -84,7 +86,7 @@ class _Viewer:
         facts = self._facts(record, source)
         try:
             lines = list(show.enriched(orjson.loads(record.value), _article(source), facts, colours=self._colours))
-        except (ValueError, LookupError, TypeError, AttributeError):  # written by something else than a worker
+        except (ValueError, LookupError, TypeError, AttributeError):  # not written by a worker
             lines = [show.foreign(record)]
         for line in lines:
             self._console.print(line, soft_wrap=True)
@@ -105,15 +107,15 @@ class _Viewer:
             )
             offset, topic_id = int(headers["enricher.source.offset"] or ""), headers.get("enricher.source.topic.id")
             return self._finder.find(partition, offset, topic_id)
-        except (KeyError, ValueError):  # written by something else than a worker
+        except (KeyError, ValueError):  # not written by a worker
             return None
 
     def _facts(self, record: RawRecord, source: RawRecord | None) -> str:
-        """How long after its publication the record appeared: here and now, or when it was written if that is past."""
+        """Time from the article's publication until the record appeared here, or was written if that is past."""
         if source is None:
             return "its article is gone from the input topic"
         if source.timestamp_s is None or record.timestamp_s is None:
-            return "the broker keeps no time"
+            return "the broker keeps no timestamps"
         live = record.offset >= self._ends_at_start[record.partition.number]
         appeared_s = self._clock() if live else record.timestamp_s
         how = "appeared" if live else "written"
@@ -121,7 +123,7 @@ class _Viewer:
 
 
 def _article(source: RawRecord | None) -> Article | None:
-    """The article in a record of the input topic. Its size was the worker's to judge, so none is too large here."""
+    """The article in a record of the input topic. The worker has checked its size, so there is no limit here."""
     if source is None or source.value is None:
         return None
     try:

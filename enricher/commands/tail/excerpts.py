@@ -1,4 +1,4 @@
-"""Which parts of an article to show, and where the entities stand in them. Pure, no colours.
+"""Which parts of an article to show, and where their entities are. Pure; colours are in `show`.
 
 Positions are half-open ranges of Unicode code points, as in the enriched record.
 """
@@ -10,15 +10,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-# A sentence ends at a full stop with white space behind it; good enough to choose what to show, and nothing else.
+# A sentence ends at a full stop before white space; good enough to choose what to show.
 _SENTENCE_END = re.compile(r"(?<=[.!?])[\"'”’)]*\s+|\n+")
-# A terminal obeys control characters (ESC above all), and articles come from strangers.
+# A terminal obeys control characters such as ESC, and articles are untrusted.
 _CONTROLS = dict.fromkeys([*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)], " ")
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """An entity within its text."""
+    """An entity's range in its text."""
 
     start: int
     end: int
@@ -27,19 +27,19 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """A part of a text with the entities in it; the marks count from the excerpt's own beginning."""
+    """A part of a text with its entities; the marks count from the start of the excerpt."""
 
     text: str
     marks: tuple[Mark, ...]
 
 
 def printable(text: str) -> str:
-    """The text with control characters as spaces: just as long, and harmless to a terminal."""
+    """The text with control characters replaced by spaces, of the same length."""
     return text.translate(_CONTROLS)
 
 
 def marks_in(entities: Sequence[Mapping[str, Any]], field: str, text: str) -> list[Mark] | None:
-    """The entities of `field` in order; None where one does not stand in `text`, so that this is not its text."""
+    """The entities of `field` in order; None if one is not in `text`, which then is not the text they were found in."""
     marks = []
     for entity in entities:
         if entity["field"] == field:
@@ -55,7 +55,7 @@ def whole(text: str, marks: Sequence[Mark]) -> Excerpt:
 
 
 def sentences(text: str, marks: Sequence[Mark]) -> list[Excerpt]:
-    """The sentences (or lines) that hold entities, in order. One that an entity reaches beyond is joined with the next."""
+    """The sentences or lines with entities, in order. Sentences that share an entity are joined."""
     found = []
     for start, end in _pieces(text, marks):
         inside = [Mark(m.start - start, m.end - start, m.label) for m in marks if start <= m.start and m.end <= end]

@@ -1,7 +1,4 @@
-"""Draws a record: for people with its entities in their sentences, for machines as one line of JSON.
-
-Fetches nothing: the article, where there is one, is an argument.
-"""
+"""Draws a record: as text with its entities in their sentences, or as one line of JSON. Fetches nothing."""
 
 from __future__ import annotations
 
@@ -21,12 +18,12 @@ _MAX_SENTENCES = 8
 
 
 def header_texts(record: RawRecord) -> dict[str, str | None]:
-    """The headers as text; of a name that stands twice, the last counts, as the contract says."""
+    """The headers as text; if a name occurs twice, the last one counts, as the contract says."""
     return {name: None if value is None else _text(value) for name, value in record.headers}
 
 
 def as_line(record: RawRecord) -> bytes:
-    """The record as one JSON object; a value that is no JSON (a dead letter's may be anything) is a string."""
+    """The record as one JSON object; a value that is not JSON, as a dead letter's may be, becomes a string."""
     return orjson.dumps({
         "topic": record.partition.topic,
         "partition": record.partition.number,
@@ -58,13 +55,13 @@ def enriched(document: Mapping[str, Any], article: Article | None, facts: str, *
 
 
 def foreign(record: RawRecord) -> Text:
-    """The line for what is no enriched record, though it stands among them."""
+    """The line for a record in the output topic that is not an enriched record."""
     partition = record.partition
-    return Text(f"no enriched record: {partition.topic}[{partition.number}]@{record.offset}", style="dim")
+    return Text(f"not an enriched record: {partition.topic}[{partition.number}]@{record.offset}", style="dim")
 
 
 def dead_letter(record: RawRecord) -> Iterator[Text]:
-    """The lines for one dead letter: why, and where the input stands. Never its text."""
+    """The lines for one dead letter: its reason and the position of its input, never its text."""
     headers = {name.removeprefix("enricher.dlq."): value for name, value in header_texts(record).items()}
     source = f"{headers.get('source.topic')}[{headers.get('source.partition')}]@{headers.get('source.offset')}"
     reason = f"{headers.get('stage')}: {headers.get('error.type')}: {headers.get('error.message')}"
@@ -73,7 +70,7 @@ def dead_letter(record: RawRecord) -> Iterator[Text]:
 
 
 def highlighted(excerpt: Excerpt, *, colours: bool, style: str = "") -> Text:
-    """The text with its entities marked: by colour and label, or by brackets where there are no colours."""
+    """The text with its entities marked by colour and label, or by brackets without colours."""
     text, position = Text(style=style if colours else ""), 0
     for mark in excerpt.marks:
         text.append(printable(excerpt.text[position : mark.start]))
@@ -83,7 +80,7 @@ def highlighted(excerpt: Excerpt, *, colours: bool, style: str = "") -> Text:
 
 
 def _excerpts(entities: Sequence[Mapping[str, Any]], article: Article | None) -> tuple[Excerpt, list[Excerpt]] | None:
-    """Title and sentences; None where the article is gone, or is not the one that the record was made from."""
+    """Title and sentences; None if the article is gone, or is not the one that the record was made from."""
     if article is None:
         return None
     title_marks, body_marks = marks_in(entities, "title", article.title), marks_in(entities, "body", article.body)
@@ -111,13 +108,13 @@ def _indented(text: Text) -> Text:
     return Text("  ") + text
 
 
-def _json(value: bytes) -> Any:  # noqa: ANN401  whatever JSON holds
-    """As it stands, and in one line: read and written anew, long numbers would be rounded, and deep ones refused."""
+def _json(value: bytes) -> Any:  # noqa: ANN401  any JSON
+    """The value unchanged, in one line: parsing and writing it would round long numbers and refuse deep nesting."""
     try:
         orjson.loads(value)
     except orjson.JSONDecodeError:
         return _text(value)
-    # Within its strings JSON has no line ends, so all that there are stand between its parts.
+    # JSON strings hold no line breaks, so every line break is between tokens.
     return orjson.Fragment(value.replace(b"\r", b" ").replace(b"\n", b" "))
 
 

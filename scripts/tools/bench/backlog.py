@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enricher.app import kafka_worker
+from enricher.runtime.watchdog import Watchdog
 from tools.bench.bench import Bench
 from tools.bench.load import Mix, articles
 from tools.bench.repeating import Run
@@ -13,8 +14,9 @@ _PROBE = {"news": 24, "headlines": 240, "long": 6, "mixed": 60}
 
 def run_backlog(bench: Bench, mix: Mix, count: int) -> Run:
     """`count` articles, all there before the worker starts; the rate is from its first read to its last commit."""
-    with bench.topics(articles(mix, count)) as topics:
-        worker = kafka_worker(bench.settings_for(topics), bench.model, until_caught_up=True)
+    with bench.topics(articles(mix, count)) as topics, Watchdog() as watchdog:
+        settings = bench.settings_for(topics)
+        worker = kafka_worker(settings, bench.model, guard=watchdog.guard, until_caught_up=True)
         meter = bench.meter()
         worker.run()
         load = meter.read()

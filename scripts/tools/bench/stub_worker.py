@@ -25,6 +25,7 @@ from enricher.inference.run.advice import advice_for
 from enricher.inference.run.model import PreparedModel, prepare
 from enricher.inference.tokenizer.articles import ArticleTokenizer
 from enricher.records import Batch, BatchResult, RunLabels
+from enricher.runtime.watchdog import Watchdog
 from enricher.settings import Settings
 from enricher.worker.loop import Worker
 
@@ -121,9 +122,10 @@ def main() -> None:
     wanted = settings.model
     prepared = prepare(wanted.source, device=wanted.device, precision=wanted.precision, cache_dir=wanted.cache_dir)
     engine = StubEngine(prepared)
-    worker = kafka_worker(settings, stub_model(settings, engine, prepared))
-    threading.Thread(target=_obey, args=(worker, engine), name="commands", daemon=True).start()
-    worker.run()
+    with Watchdog() as watchdog:
+        worker = kafka_worker(settings, stub_model(settings, engine, prepared), guard=watchdog.guard)
+        threading.Thread(target=_obey, args=(worker, engine), name="commands", daemon=True).start()
+        worker.run()
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from unittest.mock import patch
 
 from enricher.app import Model, kafka_worker
 from enricher.records import Ticket
+from enricher.runtime.watchdog import Watchdog
 from enricher.settings import Settings
 from enricher.stats.counters import Counters
 from enricher.worker.loop import Worker
@@ -142,8 +143,12 @@ def work_off(
     beside: Callable[[Worker], AbstractContextManager[object]] = nullcontext,
 ) -> Work:
     """Run a worker until it has caught up with its input topic, and watch it; `beside` is what goes on meanwhile."""
-    with calls_of(model.engine, "run") as runs, calls_of(model.tokenizer, "tokenize") as tokenizations:
-        worker = kafka_worker(settings, model, until_caught_up=True, tracing=tracing)
+    with (
+        calls_of(model.engine, "run") as runs,
+        calls_of(model.tokenizer, "tokenize") as tokenizations,
+        Watchdog() as watchdog,
+    ):
+        worker = kafka_worker(settings, model, guard=watchdog.guard, until_caught_up=True, tracing=tracing)
         worker.counters = counters = counters or WatchedCounters(bench.broker_pids)
         with beside(worker):
             meter = bench.meter()

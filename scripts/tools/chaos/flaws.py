@@ -103,16 +103,20 @@ class PauseByBackoffConfig(KafkaConfig):
 
 _CLASSES: dict[str, tuple[str, type]] = {
     SAME_PRODUCER: ("TransactionalSink", SameProducerSink),
-    NO_WATCHDOG: ("Watchdog", BlindWatchdog),
     CLIENT_DEFAULTS: ("KafkaConfig", ClientDefaultsConfig),
     PAUSE_BY_BACKOFF: ("KafkaConfig", PauseByBackoffConfig),
 }
+
+
+def watchdog_without(names: Sequence[str]) -> Watchdog:
+    """The watchdog of a worker that is made without these defences."""
+    return BlindWatchdog() if NO_WATCHDOG in names else Watchdog()
 
 
 @contextmanager
 def switched_off(names: Sequence[str]) -> Iterator[None]:
     """Workers that are made in the body are made without these defences. Raises KeyError for one that there is not."""
     with ExitStack() as patches:
-        for place, flawed in (_CLASSES[name] for name in names):
+        for place, flawed in (_CLASSES[name] for name in names if name != NO_WATCHDOG):
             patches.enter_context(patch.object(building, place, flawed))
         yield

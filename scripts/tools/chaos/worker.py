@@ -22,7 +22,7 @@ from enricher.app import kafka_worker
 from enricher.commands.signals import stopped_by_signals
 from enricher.errors import FatalError
 from enricher.settings import Settings
-from tools.chaos.flaws import switched_off
+from tools.chaos.flaws import switched_off, watchdog_without
 from tools.chaos.stub import StubEngine, stub_model
 
 if TYPE_CHECKING:
@@ -51,10 +51,10 @@ def _obey_until_orphaned(engine: StubEngine) -> None:
 
 def _run(settings: Settings, flaws: Sequence[str]) -> None:
     engine = StubEngine()
-    with stopped_by_signals() as signals:
+    with stopped_by_signals() as signals, watchdog_without(flaws) as watchdog:
         threading.Thread(target=_obey_until_orphaned, args=(engine,), name="orders", daemon=True).start()
         with switched_off(flaws):
-            worker = kafka_worker(settings, stub_model(engine))
+            worker = kafka_worker(settings, stub_model(engine), guard=watchdog.guard)
         signals.stop(worker)
         worker.run()
 

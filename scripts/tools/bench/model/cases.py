@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -57,7 +58,7 @@ def by_the_scheduler(windows: Sequence[Window], batch_tokens: int) -> Batches:
     rules = BatchRules(DEFAULT_BUCKET_EDGES, batch_tokens, max_wait_s=1.0, run_overhead_tokens=0)
     scheduler = LengthBucketScheduler(rules)
     scheduler.add(windows)
-    return [list(batch.windows) for batch in iter(lambda: scheduler.next_batch(0.0, flush=True), None)]
+    return [list(batch.windows) for batch in iter(lambda: scheduler.next_batch(math.inf), None)]
 
 
 def in_order_of_arrival(windows: Sequence[Window], batch_tokens: int) -> Batches:

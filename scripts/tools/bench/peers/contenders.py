@@ -11,6 +11,7 @@ import orjson
 from enricher.app import Model, kafka_config, kafka_worker
 from enricher.core.scoring import EntitySpan
 from enricher.kafka.inspect.follow import TopicReader
+from enricher.runtime.watchdog import Watchdog
 from enricher.settings import Settings
 from tools.bench.bench import Bench, Topics
 from tools.bench.peers.orders import Options
@@ -42,8 +43,8 @@ def laps_of(values: Sequence[bytes], laps: int) -> list[bytes]:
 
 def run_ours(bench: Bench, model: Model, values: Sequence[bytes]) -> Run:
     """Our worker over a backlog, with this model; the rate is from its first read to its last commit."""
-    with bench.topics(values) as topics:
-        worker = kafka_worker(bench.settings_for(topics), model, until_caught_up=True)
+    with bench.topics(values) as topics, Watchdog() as watchdog:
+        worker = kafka_worker(bench.settings_for(topics), model, guard=watchdog.guard, until_caught_up=True)
         meter = bench.meter()
         worker.run()
         load = meter.read()

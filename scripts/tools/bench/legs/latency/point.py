@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from enricher.app import kafka_worker
+from enricher.runtime.watchdog import Watchdog
 from tools.bench.arrivals import p99, percentile, poisson
 from tools.bench.bench import PARTITIONS, Bench
 from tools.bench.child import Child
@@ -130,8 +131,8 @@ def measure(bench: Bench, point: Point, capacity_per_s: float, seconds: float, *
             batching={"max_wait_ms": point.max_wait_ms},
             worker={"publish_interval_ms": point.publish_interval_ms},
         )
-        with Child("tools.bench.open_loop") as client, ThreadPoolExecutor(1) as pool:
-            worker = kafka_worker(settings, model)
+        with Child("tools.bench.open_loop") as client, ThreadPoolExecutor(1) as pool, Watchdog() as watchdog:
+            worker = kafka_worker(settings, model, guard=watchdog.guard)
             values = articles(point.mix, len(due_s), seed=seed)
             client.say(Job.between(topics, bench.cluster.bootstrap_servers, PARTITIONS, values, due_s))
             talk = pool.submit(_talk, bench, client, engine, worker)

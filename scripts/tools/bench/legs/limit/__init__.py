@@ -111,7 +111,7 @@ def _bare(model: Model, batches: Sequence[Batch], count: int) -> Run:
         meter, began_s, done, todo = LoadMeter(), time.monotonic(), 0, iter(batches)
         while done < len(batches):
             wakeup.clear()
-            while pool.room and (batch := next(todo, None)):
+            while pool.capacity and (batch := next(todo, None)):
                 pool.submit(batch)
             done += len(pool.completed()) or (wakeup.wait(1.0), 0)[1]
         seconds = time.monotonic() - began_s
