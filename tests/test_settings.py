@@ -117,7 +117,7 @@ def test_an_unknown_field_is_refused_by_its_name(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("line", ['grup_id = "g"', "request_timeout_s = -1", 'request_timeout_s = "soon"'])
 def test_a_mistake_in_the_toml_file_is_told_with_the_file_and_the_name_there(line: str) -> None:
-    """Whoever made it looks for that, and not for a variable that was never set."""
+    """Its author looks for that name, and not for a variable that was never set."""
     write("enricher.toml", f"[kafka]\n{line}\n")
     assert mistake().startswith(f"enricher.toml: kafka.{line.partition(' ')[0]} (ENRICHER_KAFKA__")
 
@@ -272,7 +272,7 @@ def test_settings_that_contradict_each_other_are_refused_by_name(
 
 
 def test_the_defaults_do_not_contradict_each_other() -> None:
-    """Also with what the Kafka room derives from them."""
+    """Also with the properties that the Kafka clients derive from them."""
     config = kafka_config(load_settings())
     assert config.transaction_timeout_s < config.session_timeout_s
     assert config.max_message_bytes > load_settings().articles.max_dead_letter_bytes

@@ -1,6 +1,6 @@
 """The shape of the code: what the core may import, what must be explained, and how long things may be.
 
-Which room may import which is held by import-linter (`scripts/check`), not here.
+import-linter (`scripts/check`) checks which package may import which.
 """
 
 from __future__ import annotations

@@ -168,7 +168,7 @@ def test_value_must_be_json(value: bytes) -> None:
     ids=["Latin-1", "Avro of a registry", "Avro file"],
 )
 def test_another_format_is_called_by_its_name(value: bytes, words: tuple[str, ...]) -> None:
-    """Whoever reads the reason shall know what to mend at the publisher."""
+    """The reason says what to fix at the publisher."""
     assert all(word in refusal(value) for word in words), refusal(value)
 
 

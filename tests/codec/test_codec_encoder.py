@@ -60,7 +60,7 @@ def ours(headers: list[tuple[str, bytes | None]]) -> dict[str, bytes | None]:
 
 
 def test_record_goes_out_under_the_key_of_its_input(raw: RawRecord, record: EnrichedRecord) -> None:
-    """Key of the input, value and headers of the codec, and the ticket for whoever accounts for it."""
+    """Key of the input, value and headers of the codec, and the ticket for the counters."""
     ticket = finished(raw, record)
     message = encoder().outgoing(ticket)
     assert ("record", b"key-1", encode_record(record, CARD)) == (message.kind, message.key, message.value)

@@ -15,7 +15,7 @@ from enricher.records import Article, Coverage, EnrichedRecord, Entity, ModelCar
 
 
 def with_entity(record: EnrichedRecord, changes: dict[str, Any]) -> EnrichedRecord:
-    """Make `record` anew with its first entity changed, and no other."""
+    """Copy `record` with its first entity changed."""
     changed: Any = {**record.entities[0], **changes}
     return replace(record, entities=(changed,))
 

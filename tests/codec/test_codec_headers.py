@@ -69,7 +69,7 @@ def test_record_id_is_the_standard_librarys_uuid5(topic: str, topic_id: str | No
 
 
 def test_record_id_is_new_where_the_topic_was_made_again_and_else_the_same_at_every_read(raw: RawRecord) -> None:
-    """Whoever drops repeats must drop those, and must not drop the records of a new topic at the old places."""
+    """A consumer that drops repeats drops those, and keeps the records of a new topic at the same offsets."""
     topic_ids = [None, TOPIC_ID, "9KcV2hYVQnCmO2yN8uV4Qg", TOPIC_ID, None]
     ids = [
         dict(record_headers(replace(raw, topic_id=each), tombstone=False))["enricher.record.id"] for each in topic_ids

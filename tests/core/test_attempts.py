@@ -59,7 +59,7 @@ def test_an_attempt_is_counted_at_the_committed_offset_when_the_first_records_ar
 
 
 def test_a_commit_that_moves_the_offset_begins_again_at_zero() -> None:
-    """Whoever made progress was not killed there."""
+    """A process that made progress was not killed there."""
     attempts = begun(Mark(2))
     attempts.counted({HERE: 10})
     assert said(progress(attempts, 10)) == ({HERE: 11}, {})
@@ -125,7 +125,7 @@ def test_marks_of_others_count() -> None:
 
 
 def test_a_suspect_partition_is_taken_record_by_record() -> None:
-    """Each is counted alone, at its own offset; whoever continues after a commit goes on so."""
+    """Each is counted alone, at its own offset; the next owner after a commit continues so."""
     attempts = begun(Mark(3))
     assert list(attempts.suspects) == [HERE]
     assert said(attempts.counted({HERE: 12})) == ({HERE: 12}, {HERE: Mark(4, 1)})

@@ -59,7 +59,7 @@ def test_a_full_bucket_does_not_wait() -> None:
 
 
 def test_a_window_that_could_take_no_other_along_does_not_wait() -> None:
-    """With 40 of 64 tokens used there is no room for a second window of its bucket, so there is nothing to wait for."""
+    """With 40 of 64 tokens used a second window of its bucket does not fit, so there is nothing to wait for."""
     assert [40] == lengths(scheduler_with(window_of(40, 5.0)).next_batch(5.0))
 
 
@@ -99,7 +99,7 @@ def test_a_window_that_would_share_a_later_run_with_others_pays_only_its_share_o
 
 
 def test_the_nearest_lengths_come_along_first() -> None:
-    """Where there is room for one more, it goes to the window that needs the least padding."""
+    """If one more window fits, it is the one that needs the least padding."""
     rules = replace(RULES, run_overhead_tokens=30)
     scheduler = scheduler_with(window_of(30, 0.0), window_of(7, 0.01), window_of(15, 0.02), rules=rules)
     assert [30, 15] == lengths(scheduler.next_batch(0.1))
@@ -159,7 +159,7 @@ def test_a_lower_budget_counts_for_windows_already_queued() -> None:
 
 
 def test_a_lower_budget_can_make_a_bucket_full() -> None:
-    """Three of 16 wait for a fourth; with room for two there is nothing to wait for."""
+    """Three of 16 wait for a fourth; if only two fit, there is nothing to wait for."""
     scheduler = scheduler_with(*[window_of(16, 5.0)] * 3)
     assert scheduler.next_due_s() == 5.1
     scheduler.lower_budget(32)

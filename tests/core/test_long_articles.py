@@ -46,7 +46,7 @@ def test_what_is_long_is_told_by_its_bytes_alone() -> None:
 
 
 def test_so_many_bytes_are_in_progress_or_one_that_is_larger() -> None:
-    """In the order of arrival: a small one does not overtake a large one for which there is no room."""
+    """In the order of arrival: a small one does not overtake a large one for which there is no capacity."""
     articles, (a, b, c, d) = LongArticles(), [ticket(size) for size in (60, 40, 500, 20)]
     assert [a, b] == begun(articles, a, b, c, d)
     a.finish(Tombstone())

@@ -243,7 +243,7 @@ def test_lines_that_wait_are_bounded_in_bytes(tmp_path: Path) -> None:
     finally:
         tracemalloc.stop()
     assert count == read
-    # The poll, the queue, the line that waits for room, and gzip's own copies of that one.
+    # The poll, the queue, the line that waits for capacity, and gzip's own copies of that one.
     assert peak < 2 * bound + 6 * size
 
 

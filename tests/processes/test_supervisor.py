@@ -145,7 +145,7 @@ def test_a_killed_child_is_started_again_and_the_others_go_on() -> None:
 
 
 def test_a_child_that_ends_with_zero_unasked_is_started_again() -> None:
-    """There are to be so many workers, whoever sent one of them away."""
+    """The number of workers is kept, no matter why one ended."""
     with supervised("tell('ready')", WORKING, then=[WORKING]) as run:
         run.until(lambda: run.started[0] == 2 and run.supervisor.ready)
 
@@ -246,7 +246,7 @@ print("ready", flush=True)
 
 
 def test_a_child_tells_where_it_answers_for_its_health() -> None:
-    """Until it ends; its successor tells anew. A line that only looks like one is passed on."""
+    """Until it ends; its replacement reports again. A line that only looks like a report is forwarded."""
     first = "print('health 43211', flush=True); print('health port', flush=True); tell('ready'); sys.stdin.readline()"
     with supervised(first, WORKING, then=["print('health 43212', flush=True); " + WORKING]) as run:
         run.until(lambda: run.supervisor.ready)

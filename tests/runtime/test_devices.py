@@ -58,6 +58,6 @@ def test_the_setting_is_refused_by_its_name(monkeypatch: pytest.MonkeyPatch, tex
 
 
 def test_the_setting_takes_a_numbered_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether it is there, the model's room finds out."""
+    """Whether the device exists is checked when the model is loaded."""
     monkeypatch.setenv("ENRICHER_MODEL__DEVICE", "cuda:1")
     assert load_settings().model.device == "cuda:1"

@@ -37,7 +37,7 @@ def test_it_barks_when_the_bound_is_over() -> None:
 
 
 def test_its_thread_ends_with_it() -> None:
-    """Whoever starts a watchdog leaves no thread behind."""
+    """The end of its block leaves no thread behind."""
     with Watchdog(Barks()) as watchdog:
         assert watchdog._thread.is_alive()
     assert not watchdog._thread.is_alive()

@@ -259,7 +259,7 @@ def test_a_recovery_while_a_record_is_alone_is_no_death_of_it() -> None:
     assert killed(world) == []
 
 
-def test_whoever_continues_a_suspect_partition_takes_its_records_alone() -> None:
+def test_the_next_owner_of_a_suspect_partition_takes_its_records_alone() -> None:
     """A rebalance in the middle does not set everything back to the beginning."""
     world = World(partitions=1)
     world.put(*[SHORT] * 8, KILLER, SHORT)

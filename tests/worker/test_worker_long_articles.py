@@ -32,7 +32,7 @@ def test_other_partitions_are_done_while_long_articles_are_in_progress(seed: int
 
 
 def test_long_articles_go_on_while_others_keep_the_queues_full() -> None:
-    """Whoever is let past does not push them out."""
+    """Articles that are let past do not starve them."""
     world = World()
     world.put(DENSE, partition=0)
     world.put(*[SHORT] * 4_000, partition=1)

@@ -13,7 +13,7 @@ ROOM_TOKENS = 20
 def test_a_batch_that_runs_out_of_memory_costs_no_article_and_later_ones_are_smaller(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Full batches have 40 tokens and the device room for 20: after the first of them none is larger than fits."""
+    """Full batches have 40 tokens and the device's memory fits 20: after the first, no batch is larger."""
     world = World(partitions=1)
     process = world.start(infer=with_room_for(ROOM_TOKENS))
     process.source.open(process.worker)

@@ -75,7 +75,7 @@ def recovery_of(ends: Ends, clock: FakeClock) -> Recovery:
 
 
 def test_rivals_are_noted_after_the_sink_and_before_the_group_is_joined() -> None:
-    """After, because then a broker answers; before, so that whoever is there by then is older than we are."""
+    """After, because then a broker answers; before, so that members seen by then are older than this process."""
     ends = Ends(clock := FakeClock(), AWAY, AWAY)
     assert recovery_of(ends, clock).connect(World(), NoPause())  # type: ignore[arg-type]  # only handed on
     assert ["sink", "sink", "sink", "begin", "source"] == ends.asked
