@@ -11,7 +11,7 @@ from support.topics import Topics
 
 from tools.chaos.articles import Articles, Input
 from tools.chaos.check import Findings, check
-from tools.chaos.headers import Place
+from tools.chaos.headers import InputId
 from tools.chaos.incarnations import Incarnation
 from tools.chaos.reference import expected
 from tools.chaos.topics import Names
@@ -24,7 +24,7 @@ Headers = list[tuple[str, str | bytes | None]]
 class Answer:
     """One output: of which input, under which key, with which value, where."""
 
-    place: Place
+    input_id: InputId
     key: bytes
     value: bytes | None
     stage: str | None
@@ -36,21 +36,21 @@ class Answer:
         """As the schemas say, as far as the check looks."""
         prefix = "enricher" if self.stage is None else "enricher.dlq"
         source: Headers = [
-            (f"{prefix}.source.partition", str(self.place.partition)),
-            (f"{prefix}.source.offset", str(self.place.offset)),
+            (f"{prefix}.source.partition", str(self.input_id.partition)),
+            (f"{prefix}.source.offset", str(self.input_id.offset)),
         ]
-        if self.place.topic_id is not None:
-            source.append((f"{prefix}.source.topic.id", self.place.topic_id))
+        if self.input_id.topic_id is not None:
+            source.append((f"{prefix}.source.topic.id", self.input_id.topic_id))
         return (
             [*source, *self.more] if self.stage is None else [*source, ("enricher.dlq.stage", self.stage), *self.more]
         )
 
 
-def answer_to(given: Input, place: Place) -> Answer:
+def answer_to(given: Input, input_id: InputId) -> Answer:
     """The output that a faultless worker would write."""
     wanted = expected(given.value)
     stage = wanted.kind if wanted.kind in {"decode", "inference"} else None
-    return Answer(place, given.key, wanted.value, stage)
+    return Answer(input_id, given.key, wanted.value, stage)
 
 
 def right_answers(topics: Topics, name: str = "check", topic_id: str | None = None) -> list[Answer]:
@@ -65,7 +65,7 @@ def publish(topics: Topics, inputs: Sequence[Input], topic_id: str | None = None
     for each in inputs:
         producer.produce(topics.input, each.value, each.key, partition=0)
     assert producer.flush(20) == 0
-    return [answer_to(each, Place(topic_id, 0, number)) for number, each in enumerate(inputs)]
+    return [answer_to(each, InputId(topic_id, 0, number)) for number, each in enumerate(inputs)]
 
 
 def verdict(
@@ -78,7 +78,7 @@ def verdict(
         producer.produce(topic, each.value, each.key, headers=each.headers, partition=each.partition)
     assert producer.flush(20) == 0
     commit(topics, committed)
-    return check(topics.bootstrap_servers, names_of(topics), Counter(each.place for each in answers), past)
+    return check(topics.bootstrap_servers, names_of(topics), Counter(each.input_id for each in answers), past)
 
 
 def commit(topics: Topics, offset: int) -> None:

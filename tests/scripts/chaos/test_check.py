@@ -10,7 +10,7 @@ from support.doctored import COUNT, publish, right_answers, verdict
 from support.topics import Topics
 
 from tools.chaos.articles import Articles, Input
-from tools.chaos.headers import OMITTED, Place
+from tools.chaos.headers import OMITTED, InputId
 
 pytestmark = pytest.mark.broker
 
@@ -37,7 +37,7 @@ def test_doubled_output_is_found(direct: Topics) -> None:
 def test_invented_output_is_found(direct: Topics) -> None:
     """An output names an input that there is not."""
     answers = right_answers(direct)
-    invented = replace(answers[0], place=Place(None, 0, COUNT + 5))
+    invented = replace(answers[0], input_id=InputId(None, 0, COUNT + 5))
     counts = verdict(direct, [*answers, invented]).counts
     assert {"invented": 1, "seen while it ran, gone now": 1} == counts
 

@@ -29,7 +29,9 @@ from tools.chaos.flaws import CLIENT_DEFAULTS, NO_WATCHDOG
 from tools.chaos.frames import Api
 from tools.chaos.proxy import Proxy
 from tools.chaos.rules import Answered, Cut, Match, Rule, Watch
-from tools.chaos.scene import POLL_INTERVAL_S, Names, java_hash, settings_of, wait_until
+from tools.chaos.scene import POLL_INTERVAL_S, java_hash, settings_of
+from tools.chaos.topics import Names
+from tools.chaos.waiting import wait_until
 from tools.kafka import Cluster, Node
 from tools.kafka.properties import QUICK_TO_NOTICE
 
@@ -169,14 +171,14 @@ def worked(world: World, crew: Crew) -> Outcome:
     for name in FLAWS:
         world.publish(name, REST)
     assert all(rule.caught.wait(TIMEOUT_S) for rule in added)
-    crew.places[HANGS].send(signal.SIGTERM)  # asked in good order, it would have all the time until the kill below
+    crew.slots[HANGS].send(signal.SIGTERM)  # asked in good order, it would have all the time until the kill below
     world.wait_until_committed(AS_IT_IS, FIRST + REST)
     assert wait_until(lambda: bool(exits_of(crew)[WATCHED]), TIMEOUT_S), "the watchdog ended nobody"
     world.gone.start()
     world.wait_until_committed(WATCHED, FIRST + REST)
     exits_then, committed_then = exits_of(crew), {name: world.committed(name) for name in FLAWS}
     offsets_sent_then = {name: rule.caught.is_set() for name, rule in offsets.items()}
-    crew.places[HANGS].send(signal.SIGKILL)
+    crew.slots[HANGS].send(signal.SIGKILL)
     world.wait_until_committed(HANGS, FIRST + REST)
     committed, failed = {name: world.committed(name) for name in FLAWS}, {name: world.failed(name) for name in FLAWS}
     return Outcome(exits_then, offsets_sent_then, committed_then, exits_of(crew), committed, failed)

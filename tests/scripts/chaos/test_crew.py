@@ -9,7 +9,9 @@ import pytest
 from support.topics import Topics
 
 from tools.chaos.crew import Crew
-from tools.chaos.scene import Names, settings_of, wait_until
+from tools.chaos.scene import settings_of
+from tools.chaos.topics import Names
+from tools.chaos.waiting import wait_until
 
 pytestmark = pytest.mark.broker
 
@@ -33,9 +35,9 @@ def test_killed_worker_is_another_process_and_a_removed_one_is_gone(direct: Topi
     """SIGKILL is noted as a signal; nothing is left when the crew is closed."""
     names = names_of(direct)
     with Crew(["w"], lambda name: settings_of(direct.bootstrap_servers, names, name), tmp_path) as crew:
-        place = crew.places["w"]
-        first = place.pid
-        place.send(signal.SIGKILL)
-        assert wait_until(lambda: place.pid not in {first, None}, TIMEOUT_S)
+        slot = crew.slots["w"]
+        first = slot.pid
+        slot.send(signal.SIGKILL)
+        assert wait_until(lambda: slot.pid not in {first, None}, TIMEOUT_S)
         assert [-signal.SIGKILL] == [end.code for end in crew.exits]
-    assert place.pid is None
+    assert slot.pid is None

@@ -16,7 +16,8 @@ import pytest
 from tools.chaos.campaign import Campaign, Outcome
 from tools.chaos.check import check
 from tools.chaos.faults import KINDS, Fault
-from tools.chaos.scene import Scene, wait_until
+from tools.chaos.scene import Scene
+from tools.chaos.waiting import wait_until
 
 pytestmark = pytest.mark.broker
 

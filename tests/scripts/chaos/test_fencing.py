@@ -26,7 +26,9 @@ from enricher.verify import verify
 from tools.chaos.frames import Api
 from tools.chaos.proxy import Proxy
 from tools.chaos.rules import Answered, Delay, Hold, Match
-from tools.chaos.scene import TRANSACTION_S, Names, settings_of, wait_until
+from tools.chaos.scene import TRANSACTION_S, settings_of
+from tools.chaos.topics import Names
+from tools.chaos.waiting import wait_until
 from tools.kafka import Cluster
 
 pytestmark = pytest.mark.broker

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sized
+from collections.abc import Sized
 from typing import cast
 
 import pytest
@@ -16,6 +16,7 @@ from enricher.kafka.source import KafkaSource
 from enricher.stats.counters import Counters
 from tools.chaos.proxy import Proxy
 from tools.chaos.rules import Cut, Match
+from tools.chaos.waiting import wait_until
 
 pytestmark = pytest.mark.broker
 
@@ -31,14 +32,6 @@ class _Noted(Producer):
     def __init__(self, *arguments: object, **named: object) -> None:
         super().__init__(*arguments, **named)
         self.made.append(self)
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Wait until something holds."""
-    deadline_s = time.monotonic() + TIMEOUT_S
-    while not condition():
-        assert time.monotonic() < deadline_s, "it did not happen in time"
-        time.sleep(0.02)
 
 
 def test_events_of_an_idle_outage_are_delivered_as_they_come(proxy: Proxy, direct: Topics) -> None:
@@ -57,7 +50,7 @@ def test_events_of_an_idle_outage_are_delivered_as_they_come(proxy: Proxy, direc
     sink.open()
     (producer,) = _Noted.made
     proxy.apply(Cut(Match(None, "enricher-")))
-    until(lambda: len(producer) >= EVENTS)
+    assert wait_until(lambda: len(producer) >= EVENTS, TIMEOUT_S, 0.02)
     sink.serve()
     assert len(producer) < EVENTS
     most, ends_s = 0, time.monotonic() + 3.0

@@ -10,7 +10,7 @@ from support.doctored import COUNT, Answer, commit, names_of, right_answers, ver
 from support.topics import Topics
 
 from tools.chaos.check import Findings
-from tools.chaos.headers import Place
+from tools.chaos.headers import InputId
 from tools.chaos.incarnations import topic_id_of
 from tools.chaos.proxy import Proxy
 from tools.chaos.topics import TopicKeeper
@@ -47,7 +47,7 @@ def twice(direct: Topics, shared_proxy: tuple[Proxy, Cluster]) -> Twice:
     keeper.delete_input()
     keeper.create_input()
     new = right_answers(direct, "new", topic_id_of(servers, direct.input))
-    assert old[0].place.topic_id != new[0].place.topic_id
+    assert old[0].input_id.topic_id != new[0].input_id.topic_id
     return Twice(direct, keeper, old, new)
 
 
@@ -69,7 +69,7 @@ def test_committed_input_of_the_deleted_topic_can_be_lost(twice: Twice) -> None:
     """Its offset was committed, so its output must be there."""
     findings = twice.verdict([*twice.old[:5], *twice.old[6:DONE]], twice.new)
     assert {"lost": 1, "not seen while it ran": 1} == findings.counts
-    assert [str((twice.old[5].place.topic_id, 0, 5))] == findings.wrong["lost"]
+    assert [str((twice.old[5].input_id.topic_id, 0, 5))] == findings.wrong["lost"]
 
 
 def test_input_of_the_new_topic_can_be_lost_though_the_old_one_has_an_output_for_its_place(twice: Twice) -> None:
@@ -86,7 +86,7 @@ def test_second_output_for_an_input_of_the_old_topic_is_found(twice: Twice) -> N
 
 def test_output_of_a_topic_that_never_was_is_invented(twice: Twice) -> None:
     """Its place is one of both topics, its id of none."""
-    invented = replace(twice.new[3], place=Place("no-such-id", 0, 3))
+    invented = replace(twice.new[3], input_id=InputId("no-such-id", 0, 3))
     counts = twice.verdict(twice.old, [*twice.new, invented]).counts
     assert {"invented": 1, "seen while it ran, gone now": 1} == counts
 
@@ -101,7 +101,7 @@ def test_output_of_the_old_topic_behind_one_of_the_new_is_out_of_order(twice: Tw
 
 def test_output_that_does_not_say_of_which_topic_it_is_cannot_be_right(twice: Twice) -> None:
     """With one topic it needs no id; with two nobody can tell."""
-    (nameless,) = (replace(each, place=each.place._replace(topic_id=None)) for each in twice.new[:1])
+    (nameless,) = (replace(each, input_id=each.input_id._replace(topic_id=None)) for each in twice.new[:1])
     counts = twice.verdict(twice.old, [nameless, *twice.new[1:]]).counts
     assert counts == {
         "without the id of one of several topics": 1,

@@ -25,7 +25,9 @@ from tools.chaos.flaws import PAUSE_BY_BACKOFF, SAME_PRODUCER
 from tools.chaos.frames import Api
 from tools.chaos.proxy import Proxy
 from tools.chaos.rules import Answered, Hold, Match, Rule
-from tools.chaos.scene import Names, settings_of, wait_until
+from tools.chaos.scene import settings_of
+from tools.chaos.topics import Names
+from tools.chaos.waiting import wait_until
 from tools.kafka import Cluster
 
 pytestmark = pytest.mark.broker

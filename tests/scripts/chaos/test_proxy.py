@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -13,6 +12,7 @@ from support.topics import Topics
 from tools.chaos.frames import Api
 from tools.chaos.proxy import Proxy
 from tools.chaos.rules import Cut, Delay, Direction, DropReply, Hold, Match, Silence, Watch
+from tools.chaos.waiting import wait_until
 
 pytestmark = pytest.mark.broker
 
@@ -53,14 +53,6 @@ def transact(producer: Producer, topics: Topics, *values: str) -> None:
 def seen(topics: Topics) -> list[str]:
     """What a reader of committed records sees, past the proxy."""
     return [(message.value() or b"").decode() for message in read_all(topics.bootstrap_servers, topics.output)]
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    """Until something holds."""
-    deadline_s = time.monotonic() + TIMEOUT_S
-    while not condition():
-        assert time.monotonic() < deadline_s, "it did not happen in time"
-        time.sleep(0.02)
 
 
 def test_client_that_begins_at_the_proxy_stays_with_it(proxy: Proxy, direct: Topics) -> None:
@@ -104,7 +96,7 @@ def test_held_request_reaches_the_broker_though_its_client_has_gone(proxy: Proxy
     write(producer, direct, "half")
     assert seen(direct) == ["first"]
     proxy.lift(hold)
-    wait_until(lambda: seen(direct) == ["first", "half"])
+    assert wait_until(lambda: seen(direct) == ["first", "half"], TIMEOUT_S)
 
 
 def test_held_request_of_a_replaced_producer_is_refused(proxy: Proxy, direct: Topics) -> None:
@@ -163,7 +155,7 @@ def test_silence_in_one_direction_keeps_what_is_sent_until_it_ends(
     if direction is Direction.TO_BROKER:
         assert seen(direct) == []
     else:
-        wait_until(lambda: seen(direct) == ["said"])
+        assert wait_until(lambda: seen(direct) == ["said"], TIMEOUT_S)
     proxy.lift(silence)
     assert producer.flush(TIMEOUT_S) == 0
     assert seen(direct) == ["said"]
