@@ -48,14 +48,14 @@ def test_example_prices_are_marked_wherever_they_are_shown() -> None:
     prices = Prices("EUR", 8_640_000, 1.0, ())
     example = Instance("here", 0.36, example=True, articles_per_s=100.0, measured="this run")
     assert ["0.36 (example)", "1.00 (example)"] == [_row(prices, example)[1], _row(prices, example)[4]]
-    assert "made up" in _table(prices, [example], Spread(100.0, 100.0, 100.0)).note
+    assert "invented" in _table(prices, [example], Spread(100.0, 100.0, 100.0)).note
 
 
 @pytest.mark.parametrize(
     ("row", "complaint"),
     [
-        ('name = "x"\nprice_per_hour = 1.0\narticles_per_s = 5.0', "belong together"),
-        ('name = "x"\nprice_per_hour = 1.0\nmeasured = "somewhere"', "belong together"),
+        ('name = "x"\nprice_per_hour = 1.0\narticles_per_s = 5.0', "must be given together"),
+        ('name = "x"\nprice_per_hour = 1.0\nmeasured = "somewhere"', "must be given together"),
         ('name = "x"\nprice_per_hour = 1.0\nmeasured_here = true\narticles_per_s = 5.0\nmeasured = "y"', "this run's"),
         ('name = "x"\nprice_per_hour = 0', "above 0"),
         ('name = "x"\nprice_per_hour = 1.0\narticles_per_s = 0.0\nmeasured = "y"', "above 0"),
