@@ -77,7 +77,7 @@ def test_what_failed_is_not_in_the_cache(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_full_disk_is_told_before_anything_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
     """With how much it takes. Files alone need next to nothing."""
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1e9))
-    with pytest.raises(ToolsError, match=r"3 GB of free disk are needed .* and 1\.0 GB are there"):
+    with pytest.raises(ToolsError, match=r"need 3 GB of free disk space, and only 1\.0 GB are free"):
         making.make(chosen(["helm", "etcd"]))
     making.make([an_entry("pod-*.yaml")])
 

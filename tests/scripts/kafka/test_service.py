@@ -54,7 +54,7 @@ def test_a_day_with_kafka(kafka: Kafka, tmp_path: Path) -> None:
 
     again = kafka("start", "--port", port)
     assert (0, first.stdout) == (again.returncode, again.stdout)
-    assert "runs already" in again.stderr
+    assert "is already running" in again.stderr
     assert len(list(processes_of(tmp_path.resolve()))) == 1
     assert kafka("status").returncode == 0
 
