@@ -1,4 +1,4 @@
-"""A stand-in for the client's administrator, for what a real cluster does at the wrong moment only."""
+"""A fake of the client's administrator, for answers that a real cluster gives only at bad moments."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from confluent_kafka import TopicCollection, TopicPartition, Uuid
 
 
 class Administrator:
-    """Answers as the client does: for a partition without a leader an offset that is none, and no error."""
+    """Answers like the client; for a partition without a leader with an invalid offset and no error."""
 
     def __init__(self, offsets: Iterator[int]) -> None:
         self._offsets = offsets
@@ -24,7 +24,7 @@ class Administrator:
         return dict.fromkeys(wanted, answer)
 
     def describe_topics(self, wanted: TopicCollection, **_named: object) -> dict[str, Future[SimpleNamespace]]:
-        """The id that brokers without ids answer: 16 bytes of zeros."""
+        """The id that brokers without topic ids answer: 16 zero bytes."""
         answer = Future[SimpleNamespace]()
         answer.set_result(SimpleNamespace(topic_id=Uuid(0, 0)))
         return dict.fromkeys(wanted.topic_names, answer)

@@ -1,4 +1,4 @@
-"""Outputs as a faultless worker would write them, to be doctored: what tests of the check begin with."""
+"""Outputs as a correct worker would write them, for tests to alter before the check runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Headers = list[tuple[str, str | bytes | None]]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One output: of which input, under which key, with which value, where."""
+    """One output: its input, key, value and partition."""
 
     input_id: InputId
     key: bytes
@@ -33,7 +33,7 @@ class Answer:
 
     @property
     def headers(self) -> Headers:
-        """As the schemas say, as far as the check looks."""
+        """The headers that the check reads, as in the schemas."""
         prefix = "enricher" if self.stage is None else "enricher.dlq"
         source: Headers = [
             (f"{prefix}.source.partition", str(self.input_id.partition)),
@@ -47,20 +47,20 @@ class Answer:
 
 
 def answer_to(given: Input, input_id: InputId) -> Answer:
-    """The output that a faultless worker would write."""
+    """The correct output of an input."""
     wanted = expected(given.value)
     stage = wanted.kind if wanted.kind in {"decode", "inference"} else None
     return Answer(input_id, given.key, wanted.value, stage)
 
 
 def right_answers(topics: Topics, name: str = "check", topic_id: str | None = None) -> list[Answer]:
-    """Publish inputs, all to partition 0, and give the right outputs, which name the topic's id if there is one."""
+    """Publish inputs to partition 0; returns the correct outputs, with the topic's id if given."""
     articles = Articles(name)
     return publish(topics, [articles.input(number) for number in range(COUNT)], topic_id)
 
 
 def publish(topics: Topics, inputs: Sequence[Input], topic_id: str | None = None) -> list[Answer]:
-    """The same for inputs of one's choice."""
+    """Publish these inputs to partition 0; returns the correct outputs."""
     producer = Producer({"bootstrap.servers": topics.bootstrap_servers, "enable.idempotence": True})
     for each in inputs:
         producer.produce(topics.input, each.value, each.key, partition=0)
@@ -71,7 +71,7 @@ def publish(topics: Topics, inputs: Sequence[Input], topic_id: str | None = None
 def verdict(
     topics: Topics, answers: Sequence[Answer], *, committed: int = COUNT, past: Sequence[Incarnation] = ()
 ) -> Findings:
-    """Write the outputs, commit the offset, check."""
+    """Write the outputs, commit the offset, run the check."""
     producer = Producer({"bootstrap.servers": topics.bootstrap_servers, "enable.idempotence": True})
     for each in answers:
         topic = topics.output if each.stage is None else topics.dead_letters
@@ -82,7 +82,7 @@ def verdict(
 
 
 def commit(topics: Topics, offset: int) -> None:
-    """In the name of the group: this offset in partition 0, and 0 in all others."""
+    """Commit for the group: this offset in partition 0, and 0 in the others."""
     consumer = Consumer({"bootstrap.servers": topics.bootstrap_servers, "group.id": topics.group})
     offsets = [TopicPartition(topics.input, number, 0 if number else offset) for number in range(4)]
     consumer.commit(offsets=offsets, asynchronous=False)

@@ -1,4 +1,4 @@
-"""An outage while there is nothing to publish: what the sink's clients have to say is taken from them as it comes."""
+"""A broker outage while there is nothing to publish: the sink's client events are served as they come."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TIMEOUT_S = 60.0
 
 
 class _Noted(Producer):
-    """Remembers the producers that were made."""
+    """Records the producers that are created."""
 
     made: list[_Noted]
 
@@ -35,7 +35,7 @@ class _Noted(Producer):
 
 
 def test_events_of_an_idle_outage_are_delivered_as_they_come(proxy: Proxy, direct: Topics) -> None:
-    """Unserved they pile up for as long as the broker is away; one call takes them all, and each turn has one."""
+    """Unserved events would pile up during the outage; one call of `serve` takes them all."""
     _Noted.made = []
     config = config_for(direct, bootstrap_servers=proxy.addresses)
     source = KafkaSource(config)
