@@ -114,15 +114,15 @@ check_disk() {
 
 # Allow one set-up at a time: mkdir succeeds in one process only. The lock of a killed process is taken over.
 take_turn() {
-  local told='' owner
+  local announced='' owner
   until mkdir "$environment_busy" 2>/dev/null; do
     owner=$(cat "$environment_busy/pid" 2>/dev/null || true)
     if [ -n "$owner" ] && ! kill -0 "$owner" 2>/dev/null; then
       rm -rf "$environment_busy"
       continue
     fi
-    [ -n "$told" ] || say "Waiting for another set-up (process ${owner:-unknown}) to finish ..."
-    told=yes
+    [ -n "$announced" ] || say "Waiting for another set-up (process ${owner:-unknown}) to finish ..."
+    announced=yes
     sleep 1
   done
   trap 'rm -rf "$environment_busy"' EXIT

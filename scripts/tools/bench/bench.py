@@ -16,8 +16,10 @@ from enricher.app import Model, load_model
 from enricher.settings import Settings, load_settings
 from tools.bench.machine import LoadMeter
 from tools.kafka import Cluster
+from tools.waiting import wait_until
 
 PARTITIONS = 8
+_KNOWN_S = 10.0
 Headers = Sequence[tuple[str, bytes]]
 
 
@@ -98,6 +100,19 @@ class Bench:
         finally:
             for future in admin.delete_topics(list(topics.all)).values():
                 future.result(30)
+
+    @contextmanager
+    def empty_topics(self, *, partitions: int = PARTITIONS) -> Iterator[Topics]:
+        """Three empty topics that the broker's metadata contains, a moment after their creation. Raises TimeoutError."""
+        with self.topics(partitions=partitions) as topics:
+            admin = AdminClient({"bootstrap.servers": self.cluster.bootstrap_servers})
+
+            def known() -> bool:
+                return not any(admin.list_topics(name, timeout=_KNOWN_S).topics[name].error for name in topics.all)
+
+            if not wait_until(known, _KNOWN_S, 0.02):
+                raise TimeoutError(f"the broker does not know its new topics after {_KNOWN_S:g} s")
+            yield topics
 
     def publish(self, topics: Topics, values: Sequence[bytes], headers: Headers = ()) -> None:
         """Write articles to the input topic, all with these headers, and wait until the broker has acknowledged them."""

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
 
+from tools.waiting import wait_until
+
 if TYPE_CHECKING:
     from tools.bench.bench import Topics
 
@@ -78,12 +80,8 @@ class Reader:
 
     def wait_for(self, count: int, timeout_s: float) -> None:
         """Wait until this many keys were seen. Raises TimeoutError."""
-        deadline_s = time.monotonic() + timeout_s
-        while len(self.seen_s) < count:
-            if time.monotonic() > deadline_s:
-                message = f"{len(self.seen_s)} of {count} articles became visible within {timeout_s:g} s"
-                raise TimeoutError(message)
-            time.sleep(0.02)
+        if not wait_until(lambda: len(self.seen_s) >= count, timeout_s, 0.02):
+            raise TimeoutError(f"{len(self.seen_s)} of {count} articles became visible within {timeout_s:g} s")
 
     def close(self) -> None:
         """Stop reading."""

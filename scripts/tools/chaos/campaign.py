@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tools.chaos.frames import Api
 from tools.chaos.rules import Match, Watch
 from tools.chaos.scene import SESSION_S
-from tools.chaos.waiting import wait_until
+from tools.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator, Mapping, Sequence

@@ -18,7 +18,7 @@ from tools.chaos.campaign import Campaign
 from tools.chaos.check import check
 from tools.chaos.faults import plan
 from tools.chaos.scene import Scene, settings_of
-from tools.chaos.waiting import wait_until
+from tools.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -17,7 +17,7 @@ from confluent_kafka.admin import (
 
 from tools.chaos.incarnations import Incarnation, topic_id_of
 from tools.chaos.reader import Reader
-from tools.chaos.waiting import wait_until
+from tools.waiting import wait_until
 
 _ASK_S = 10.0
 _EMPTY_S = 30.0

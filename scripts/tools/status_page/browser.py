@@ -10,10 +10,11 @@ import shutil
 import subprocess
 import tempfile
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
+
+from tools.waiting import wait_until
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 WAIT_S = 60.0
@@ -107,11 +108,8 @@ class Browser:
 
     def until(self, holds: Callable[[], bool], what: str) -> None:
         """Wait until `holds()` is true, checked ten times per second. Raises BrowserError on timeout."""
-        deadline_s = time.monotonic() + WAIT_S
-        while not holds():
-            if time.monotonic() > deadline_s:
-                raise BrowserError(f"not within {WAIT_S:g} s: {what}; console: {self.console}")
-            time.sleep(0.1)
+        if not wait_until(holds, WAIT_S):
+            raise BrowserError(f"not within {WAIT_S:g} s: {what}; console: {self.console}")
 
     def picture(self) -> bytes:
         """A screenshot of the whole page as PNG."""

@@ -54,7 +54,7 @@ def test_worker_killed_before_it_reads_that_it_committed_is_continued(proxy: Pro
         assert unread.caught.wait(TIMEOUT_S)
         assert process.wait(TIMEOUT_S) == -signal.SIGKILL
     # The reply precedes the transaction's markers. Nobody else writes, so what appears is the unconfirmed transaction.
-    wait_until(lambda: published(direct)[0] > 0, TIMEOUT_S, "the transaction whose end nobody was told")
+    wait_until(lambda: published(direct)[0] > 0, TIMEOUT_S, "the unconfirmed transaction")
     records, committed = published(direct)
     assert 0 < records == committed <= AT_ONCE
     with worker(environment, "--until-caught-up") as process:

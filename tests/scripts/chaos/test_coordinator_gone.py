@@ -31,9 +31,9 @@ from tools.chaos.proxy import Proxy
 from tools.chaos.rules import Answered, Cut, Match, Rule, Watch
 from tools.chaos.scene import POLL_INTERVAL_S, java_hash, settings_of
 from tools.chaos.topics import Names
-from tools.chaos.waiting import wait_until
 from tools.kafka import Cluster, Node
 from tools.kafka.properties import QUICK_TO_NOTICE
+from tools.waiting import wait_until
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(600)]
 
@@ -135,11 +135,11 @@ def let_the_coordinator_go(world: World) -> None:
     world.gone.stop()
     assert wait_until(lambda: not any(map(world.knows_the_gone, (world.leader, world.transactions))), TIMEOUT_S)
     defaults = (HANGS, WATCHED)
-    told = [Answered(world.match(f"producer-{name}", Api.METADATA, world.leader)) for name in defaults]
+    asked_metadata = [Answered(world.match(f"producer-{name}", Api.METADATA, world.leader)) for name in defaults]
     back = [Answered(world.match(f"producer-{name}", Api.API_VERSIONS, world.transactions)) for name in defaults]
-    world.watched(*told)
+    world.watched(*asked_metadata)
     world.proxy.apply(cut := Cut(Match(None, "producer-", {world.cluster.nodes.index(world.transactions)})))
-    assert all(rule.caught.wait(TIMEOUT_S) for rule in told)
+    assert all(rule.caught.wait(TIMEOUT_S) for rule in asked_metadata)
     world.watched(*back)
     world.proxy.lift(cut)
     members = [Answered(world.match(f"consumer-{name}", Api.HEARTBEAT), nth=2) for name in FLAWS]

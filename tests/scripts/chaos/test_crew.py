@@ -11,7 +11,7 @@ from support.topics import Topics
 from tools.chaos.crew import Crew
 from tools.chaos.scene import settings_of
 from tools.chaos.topics import Names
-from tools.chaos.waiting import wait_until
+from tools.waiting import wait_until
 
 pytestmark = pytest.mark.broker
 

@@ -17,7 +17,7 @@ from tools.chaos.campaign import Campaign, Outcome
 from tools.chaos.check import check
 from tools.chaos.faults import KINDS, Fault
 from tools.chaos.scene import Scene
-from tools.chaos.waiting import wait_until
+from tools.waiting import wait_until
 
 pytestmark = pytest.mark.broker
 

@@ -28,8 +28,8 @@ from tools.chaos.proxy import Proxy
 from tools.chaos.rules import Answered, Delay, Hold, Match
 from tools.chaos.scene import TRANSACTION_S, settings_of
 from tools.chaos.topics import Names
-from tools.chaos.waiting import wait_until
 from tools.kafka import Cluster
+from tools.waiting import wait_until
 
 pytestmark = pytest.mark.broker
 

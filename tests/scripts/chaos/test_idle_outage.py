@@ -16,7 +16,7 @@ from enricher.kafka.source import KafkaSource
 from enricher.stats.counters import Counters
 from tools.chaos.proxy import Proxy
 from tools.chaos.rules import Cut, Match
-from tools.chaos.waiting import wait_until
+from tools.waiting import wait_until
 
 pytestmark = pytest.mark.broker
 

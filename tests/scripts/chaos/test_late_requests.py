@@ -23,9 +23,9 @@ from tools.chaos.frames import Api
 from tools.chaos.proxy import Proxy
 from tools.chaos.reader import Reader
 from tools.chaos.rules import Answered, Hold, Match
-from tools.chaos.waiting import wait_until
 from tools.kafka import Cluster
 from tools.kafka.versions import OLDEST
+from tools.waiting import wait_until
 
 pytestmark = pytest.mark.broker
 

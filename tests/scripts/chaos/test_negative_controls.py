@@ -27,8 +27,8 @@ from tools.chaos.proxy import Proxy
 from tools.chaos.rules import Answered, Hold, Match, Rule
 from tools.chaos.scene import settings_of
 from tools.chaos.topics import Names
-from tools.chaos.waiting import wait_until
 from tools.kafka import Cluster
+from tools.waiting import wait_until
 
 pytestmark = pytest.mark.broker
 
@@ -151,7 +151,7 @@ def late_offsets(drive: Drive) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
+class Observed:
     """The verifier's report, and the offsets that were seen to go back meanwhile."""
 
     report: Report
@@ -178,58 +178,58 @@ def offsets_late(drive: Drive, went_back: Check, *, kept: bool) -> Report:
     return verify(drive.config)
 
 
-def told(shared: tuple[Proxy, Cluster], folder: Path, late: str, *, kept: bool) -> Story:
+def observe(shared: tuple[Proxy, Cluster], folder: Path, late: str, *, kept: bool) -> Observed:
     """Run one case, from the first article to the verifier."""
     worker, flaws = f"{late}-{'kept' if kept else 'new'}", [KEEPING[late]] if kept else []
     properties = CAPPED if late == LATE_END_CAPPED else {}
     with driven(shared, folder, worker, flaws, properties) as drive, watching(drive.config) as went_back:
         report = offsets_late(drive, went_back, kept=kept) if late == LATE_OFFSETS else ended_late(drive, kept=kept)
-    return Story(report, went_back)
+    return Observed(report, went_back)
 
 
-Stories = Mapping[tuple[str, bool], Future[Story]]
+Cases = Mapping[tuple[str, bool], Future[Observed]]
 
 
 @pytest.fixture(scope="module")
-def stories(shared_proxy: tuple[Proxy, Cluster], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stories]:
+def cases(shared_proxy: tuple[Proxy, Cluster], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cases]:
     """All cases, in parallel."""
     folder = tmp_path_factory.mktemp("workers")
     with ThreadPoolExecutor(len(CASES)) as pool:
-        yield {case: pool.submit(told, shared_proxy, folder, case[0], kept=case[1]) for case in CASES}
+        yield {case: pool.submit(observe, shared_proxy, folder, case[0], kept=case[1]) for case in CASES}
 
 
-def test_late_end_txn_doubles_a_record_without_a_new_producer(stories: Stories) -> None:
+def test_late_end_txn_doubles_a_record_without_a_new_producer(cases: Cases) -> None:
     """KAFKA-17754: it commits the written half of the next transaction without its offsets; that half is written again."""
-    report = stories[LATE_END, True].result().report
+    report = cases[LATE_END, True].result().report
     assert ["doubled"] == report.failed
     assert [1] == [check.failed for check in report.checks if check.name == "doubled"]
 
 
-def test_late_end_txn_does_nothing_after_a_new_producer(stories: Stories) -> None:
+def test_late_end_txn_does_nothing_after_a_new_producer(cases: Cases) -> None:
     """The late request has an older epoch and is refused."""
-    assert [] == stories[LATE_END, False].result().report.failed
+    assert [] == cases[LATE_END, False].result().report.failed
 
 
-def test_late_end_txn_doubles_a_record_where_the_pause_is_taken_from_the_backoff_alone(stories: Stories) -> None:
+def test_late_end_txn_doubles_a_record_where_the_pause_is_taken_from_the_backoff_alone(cases: Cases) -> None:
     """If the maximum backoff is below the backoff, a request is repeated within a call that does not count as slow."""
-    assert ["doubled"] == stories[LATE_END_CAPPED, True].result().report.failed
+    assert ["doubled"] == cases[LATE_END_CAPPED, True].result().report.failed
 
 
-def test_late_end_txn_does_nothing_where_the_pause_is_the_shortest_of_any_retry(stories: Stories) -> None:
+def test_late_end_txn_does_nothing_where_the_pause_is_the_shortest_of_any_retry(cases: Cases) -> None:
     """With the same properties, the unmodified worker replaces its producer."""
-    assert [] == stories[LATE_END_CAPPED, False].result().report.failed
+    assert [] == cases[LATE_END_CAPPED, False].result().report.failed
 
 
-def test_late_offsets_take_the_group_back_without_a_new_producer(stories: Stories) -> None:
+def test_late_offsets_take_the_group_back_without_a_new_producer(cases: Cases) -> None:
     """The committed offset goes back, while outputs lie ahead of it: a successor would double them."""
-    story = stories[LATE_OFFSETS, True].result()
-    assert ["published ahead"] == story.report.failed
-    assert [2] == [place.offset for place in story.went_back.examples]
+    observed = cases[LATE_OFFSETS, True].result()
+    assert ["published ahead"] == observed.report.failed
+    assert [2] == [place.offset for place in observed.went_back.examples]
 
 
-def test_late_offsets_do_nothing_after_a_new_producer(stories: Stories) -> None:
+def test_late_offsets_do_nothing_after_a_new_producer(cases: Cases) -> None:
     """The late offsets have an older epoch and are refused."""
-    story = stories[LATE_OFFSETS, False].result()
-    assert [] == story.report.failed
-    assert story.went_back.checked > 0
-    assert story.went_back.failed == 0
+    observed = cases[LATE_OFFSETS, False].result()
+    assert [] == observed.report.failed
+    assert observed.went_back.checked > 0
+    assert observed.went_back.failed == 0

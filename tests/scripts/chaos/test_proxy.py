@@ -12,7 +12,7 @@ from support.topics import Topics
 from tools.chaos.frames import Api
 from tools.chaos.proxy import Proxy
 from tools.chaos.rules import Cut, Delay, Direction, DropReply, Hold, Match, Silence, Watch
-from tools.chaos.waiting import wait_until
+from tools.waiting import wait_until
 
 pytestmark = pytest.mark.broker
 

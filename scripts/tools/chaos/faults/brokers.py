@@ -9,7 +9,7 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING
 
 from tools.chaos.faults.base import EXIT_CODES, FENCED, Fault
-from tools.chaos.waiting import wait_until
+from tools.waiting import wait_until
 
 if TYPE_CHECKING:
     from tools.chaos.scene import Scene

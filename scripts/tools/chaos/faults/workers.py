@@ -12,7 +12,7 @@ from tools.chaos.faults.base import Fault
 from tools.chaos.frames import Api
 from tools.chaos.rules import Cut, Watch
 from tools.chaos.scene import ENGINE_S, POLL_INTERVAL_S, TRANSACTION_S
-from tools.chaos.waiting import wait_until
+from tools.waiting import wait_until
 
 _PHASES = (
     Api.ADD_PARTITIONS_TO_TXN,

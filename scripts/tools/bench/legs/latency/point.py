@@ -12,7 +12,6 @@ from enricher.app import kafka_worker
 from tools.bench.arrivals import p99, percentile, poisson
 from tools.bench.bench import PARTITIONS, Bench
 from tools.bench.child import Child
-from tools.bench.fresh import empty_topics
 from tools.bench.load import Mix, articles
 from tools.bench.machine import Load
 from tools.bench.open_loop import Job
@@ -124,7 +123,7 @@ def measure(bench: Bench, point: Point, capacity_per_s: float, seconds: float, *
     due_s = poisson(point.load * capacity_per_s, seconds, seed=seed)
     engine = TimedEngine(bench.model.engine)
     model = replace(bench.model, engine=cast("OnnxEngine", engine))
-    with empty_topics(bench) as topics:
+    with bench.empty_topics() as topics:
         settings = bench.settings_for(
             topics,
             batching={"max_wait_ms": point.max_wait_ms},

@@ -14,9 +14,9 @@ from confluent_kafka.admin import AdminClient
 
 from tools.bench.bench import Bench, Topics
 from tools.bench.child import Child
-from tools.bench.fresh import empty_topics
 from tools.bench.machine import Load
 from tools.bench.repeating import Run
+from tools.waiting import wait_until
 
 PARTITIONS = 8
 BATCH_TOKENS = 8192
@@ -30,7 +30,7 @@ class Crew:
 
     def __init__(self, bench: Bench, closing: ExitStack, size: int, **worker: object) -> None:
         self.bench = bench
-        self.topics = closing.enter_context(empty_topics(bench, partitions=PARTITIONS))
+        self.topics = closing.enter_context(bench.empty_topics(partitions=PARTITIONS))
         self._changes = worker
         self._closing = closing
         self._admin = AdminClient({"bootstrap.servers": bench.cluster.bootstrap_servers})
@@ -50,14 +50,9 @@ class Crew:
 
     def ready(self) -> float:
         """Wait until the group is stable and partitions are evenly assigned; returns that time. Raises TimeoutError."""
-        deadline_s = time.monotonic() + _READY_S
-        while (shares := self._shares()) != [PARTITIONS // len(self.workers)] * len(self.workers):
-            if time.monotonic() > deadline_s:
-                message = (
-                    f"{len(self.workers)} workers have not shared {PARTITIONS} partitions in {_READY_S:g} s: {shares}"
-                )
-                raise TimeoutError(message)
-            time.sleep(_ASK_S)
+        even = [PARTITIONS // len(self.workers)] * len(self.workers)
+        if not wait_until(lambda: self._shares() == even, _READY_S, _ASK_S):
+            raise TimeoutError(f"partitions by worker after {_READY_S:g} s: {self._shares()}, not {even}")
         return time.monotonic()
 
     def command(self, **command: object) -> list[dict[str, Any]]:

@@ -71,7 +71,7 @@ def join_and_leave(bench: Bench, crew: Crew, device_tokens_per_s: float) -> Mapp
         seen_s = client.hear()["seen_s"]
     assert alone_s + _SETTLING_S < start_s + _ALL_S, "articles go on arriving until after the last event"
     spans = {
-        "nobody comes or goes": Span(1.0, _BEFORE_S),
+        "no change": Span(1.0, _BEFORE_S),
         "a worker joins": Span(came_s - start_s, shared_s - start_s + _SETTLING_S),
         "a worker leaves": Span(went_s - start_s, alone_s - start_s + _SETTLING_S),
     }

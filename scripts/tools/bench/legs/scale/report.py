@@ -230,13 +230,13 @@ def _claims(scale: Scale) -> list[Claim]:
     speedup, efficiency = _speedup(_sizes(scale.waiting), most), _efficiency(scale.at_once, most)
     return [
         Claim(
-            f"{most} workers that wait for a device of their own do {speedup:.2f} times what one does, aim at least "
+            f"{most} workers, each waiting for its own device, do {speedup:.2f} times what one does, aim at least "
             f"{AIM * int(most):.1f} ({cores} cores, shared with the broker)",
             held=speedup >= AIM * int(most),
         ),
         Claim(
             f"where cores are the limit ({cores} of them), {most} workers do {efficiency:.3f} of one's articles per "
-            f"core-second of their own, aim at least {AIM:g}",
+            f"core-second of their CPU time, aim at least {AIM:g}",
             held=efficiency >= AIM,
         ),
     ]
