@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import platform
 from collections import Counter
 from dataclasses import asdict
 from html import escape
@@ -13,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from enricher.commands.model.pages.frame import Badge, bullets, cards, facts, page, section, table
+from tools.bench.machine import describe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -139,17 +138,18 @@ def _html(run: Run) -> str:
             table(_SUMMARY_COLUMNS, _summary(run)),
         ),
         section("Every fault", "", table(_COLUMNS, _rows(run))),
-        section("Method", "", facts([("command", run.plan.command), *_machine()])),
+        section("Method", "", facts(_facts(run))),
     ]
     badge = Badge("passed" if run.good else "FAILED", good=run.good)
     return page("Three workers, three brokers, one fault after another", run.verdict, parts, badge)
 
 
-def _machine() -> list[tuple[str, str]]:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+def _facts(run: Run) -> list[tuple[str, str]]:
+    machine = describe()
     return [
-        ("machine", f"{cores} cores, {platform.system()} {platform.machine()}"),
-        ("Python", platform.python_version()),
+        ("command", run.plan.command),
+        ("machine", f"{machine['cores']} cores, {machine['system']}"),
+        ("Python", machine["python"]),
     ]
 
 
