@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Sourced by the other scripts. It finds the repository, and `set_up_environment` makes `.venv` there: exact versions
-# with hashes from scripts/locked/, then this project. Does nothing where all is as locked. Works with bash 3.2 (macOS).
+# Sourced by the other scripts. It finds the repository, and `set_up_environment` creates `.venv` there: exact versions
+# with hashes from scripts/locked/, then this project. Does nothing if .venv is up to date. Works with bash 3.2 (macOS).
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 venv=$root/.venv
@@ -14,7 +14,7 @@ export PYTHONPATH=$root/scripts:$root${PYTHONPATH:+:$PYTHONPATH}
 readonly environment_lock=$root/scripts/locked/development.txt
 readonly environment_stamp=$venv/.installed
 readonly environment_busy=$venv/.setting-up
-readonly needed_mb=1900 # .venv takes 1,300 MB, and pip's downloads 400 MB for a moment
+readonly needed_mb=1900 # .venv takes 1,300 MB, and pip's downloads 400 MB temporarily
 readonly python_rule='import sys; sys.exit(not (sys.version_info >= (3, 11) and sys.maxsize > 2**32))'
 
 say() { printf '%s\n' "$*" >&2; }
@@ -33,13 +33,13 @@ help_if_asked() {
   esac
 }
 
-# What .venv has to be made from: compared as text, so no tool for checksums is needed.
+# What .venv is made from; compared as text, so no checksum tool is needed.
 environment_wanted() { printf '%s\n' "$root" && cat "$environment_lock" "$root/pyproject.toml"; }
 environment_is_ready() {
   [ -f "$environment_stamp" ] && environment_wanted | cmp -s - "$environment_stamp" && "$python" -c '' 2>/dev/null
 }
 
-# Given a script's arguments, it first answers for the program that is not there yet, where they ask for help.
+# With a script's arguments, it answers --help before the environment exists.
 set_up_environment() {
   environment_is_ready && return
   help_if_asked "$@"
@@ -112,17 +112,17 @@ check_disk() {
   [ "$free_mb" -ge "$needed_mb" ] || fail "$needed_mb MB of free disk are needed for .venv in $root, and $free_mb MB are there."
 }
 
-# One set-up at a time: a folder is made by one process only. What a killed one left behind is taken over.
+# Allow one set-up at a time: mkdir succeeds in one process only. The lock of a killed process is taken over.
 take_turn() {
-  local told='' owner
+  local announced='' owner
   until mkdir "$environment_busy" 2>/dev/null; do
     owner=$(cat "$environment_busy/pid" 2>/dev/null || true)
     if [ -n "$owner" ] && ! kill -0 "$owner" 2>/dev/null; then
       rm -rf "$environment_busy"
       continue
     fi
-    [ -n "$told" ] || say "Waiting for another set-up (process ${owner:-unknown}) to finish ..."
-    told=yes
+    [ -n "$announced" ] || say "Waiting for another set-up (process ${owner:-unknown}) to finish ..."
+    announced=yes
     sleep 1
   done
   trap 'rm -rf "$environment_busy"' EXIT

@@ -1,9 +1,9 @@
-"""The Python of the scripts: that of `scripts/NAME` is in `NAME/`. Nothing here ships with the worker."""
+"""The Python code of the scripts: `scripts/NAME` runs `tools.NAME`. Nothing here ships with the worker."""
 
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-"""The repository."""
+"""The root of the repository."""
 SCRIPTS = ROOT / "scripts"
 ARTICLES = SCRIPTS / "articles" / "wikinews.jsonl"
 """The sample articles."""

@@ -47,11 +47,11 @@ def rival_of(scene: Scene, worker: str) -> Producer:
 
 def killed_in_a_transaction(scene: Scene, worker: str) -> None:
     """SIGKILL when records and offsets of a transaction are written; its end reaches the broker after the successor."""
-    place = scene.crew.places[worker]
-    scene.proxy.apply(ending := Hold(Match({Api.END_TXN}, place.client_id)))
+    slot = scene.crew.slots[worker]
+    scene.proxy.apply(ending := Hold(Match({Api.END_TXN}, slot.client_id)))
     assert ending.caught.wait(TIMEOUT_S)
-    scene.proxy.apply(succeeded := Answered(Match({Api.INIT_PRODUCER_ID}, place.client_id)))
-    place.send(signal.SIGKILL)
+    scene.proxy.apply(succeeded := Answered(Match({Api.INIT_PRODUCER_ID}, slot.client_id)))
+    slot.send(signal.SIGKILL)
     assert succeeded.caught.wait(TIMEOUT_S)
     scene.proxy.lift(ending, succeeded)
 
@@ -71,13 +71,13 @@ def test_every_article_is_there_once_after_a_kill_a_rebalance_and_a_fenced_trans
     """One worker dies in a transaction, one comes and goes, a rival takes an id: nothing is lost, doubled or different."""
     killed_in_a_transaction(scene, "worker-0")
     scene.crew.add(GUEST)
-    joined = Watch(Match({Api.END_TXN}, scene.crew.places[GUEST].client_id))
+    joined = Watch(Match({Api.END_TXN}, scene.crew.slots[GUEST].client_id))
     scene.proxy.apply(joined)
     assert joined.caught.wait(TIMEOUT_S), "the third worker has work of its own"
     scene.proxy.lift(joined)
     scene.crew.remove(GUEST)
 
-    scene.proxy.apply(ending := Hold(Match({Api.END_TXN}, scene.crew.places["worker-1"].client_id)))
+    scene.proxy.apply(ending := Hold(Match({Api.END_TXN}, scene.crew.slots["worker-1"].client_id)))
     assert ending.caught.wait(TIMEOUT_S)
     rival_of(scene, "worker-1")
     scene.proxy.lift(ending)

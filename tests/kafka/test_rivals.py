@@ -16,8 +16,8 @@ from enricher.kafka import rivals
 from enricher.kafka.client import KafkaConfig
 from enricher.kafka.rivals import LOOK_S, Rivals
 from enricher.runtime.wakeup import StopEvent
-from tools.chaos.scene import wait_until
 from tools.kafka import Cluster
+from tools.waiting import wait_until
 
 pytestmark = pytest.mark.broker
 

@@ -24,7 +24,7 @@ class Administrator:
         return dict.fromkeys(wanted, answer)
 
     def describe_topics(self, wanted: TopicCollection, **_named: object) -> dict[str, Future[SimpleNamespace]]:
-        """The id that brokers without ids answer: 16 bytes of zeros."""
+        """The id that brokers without topic ids answer: 16 zero bytes."""
         answer = Future[SimpleNamespace]()
         answer.set_result(SimpleNamespace(topic_id=Uuid(0, 0)))
         return dict.fromkeys(wanted.topic_names, answer)

@@ -1,4 +1,4 @@
-"""Batch results window by window: how tests make them, and how they look at them."""
+"""Builds and splits batch results window by window."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from enricher.records import Batch, BatchResult, Float32Array, Int32Array, RunLa
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WindowLabels:
-    """The answer for one window: `labels int32 [length]`, `scores float32 [length]`, special tokens included."""
+    """The result for one window: `labels` int32 and `scores` float32, shape `[length]`, special tokens included."""
 
     window: Window
     labels: Int32Array
@@ -24,7 +24,7 @@ WindowResult = WindowLabels | WindowFailure
 
 
 def by_window(result: BatchResult) -> list[WindowResult]:
-    """One answer for each window, in the batch's order. None is missing, none is left over."""
+    """The results in the batch's order, exactly one per window."""
     answers: defaultdict[int, list[WindowResult]] = defaultdict(list)
     for failure in result.failures:
         answers[id(failure.window)].append(failure)
@@ -38,7 +38,7 @@ def by_window(result: BatchResult) -> list[WindowResult]:
 
 
 def batch_result(results: Iterable[WindowResult]) -> BatchResult:
-    """What an engine without padding gives for windows with these answers: all labels in one run."""
+    """The result of an engine without padding: all labels in one run."""
     answers = list(results)
     labelled = [each for each in answers if isinstance(each, WindowLabels)]
     failures = [each for each in answers if isinstance(each, WindowFailure)]

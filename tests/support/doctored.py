@@ -1,4 +1,4 @@
-"""Outputs as a faultless worker would write them, to be doctored: what tests of the check begin with."""
+"""Outputs as a correct worker would write them, for tests to alter before the check runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from support.topics import Topics
 
 from tools.chaos.articles import Articles, Input
 from tools.chaos.check import Findings, check
-from tools.chaos.headers import Place
+from tools.chaos.headers import InputId
 from tools.chaos.incarnations import Incarnation
 from tools.chaos.reference import expected
 from tools.chaos.topics import Names
@@ -22,9 +22,9 @@ Headers = list[tuple[str, str | bytes | None]]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One output: of which input, under which key, with which value, where."""
+    """One output: its input, key, value and partition."""
 
-    place: Place
+    input_id: InputId
     key: bytes
     value: bytes | None
     stage: str | None
@@ -33,56 +33,56 @@ class Answer:
 
     @property
     def headers(self) -> Headers:
-        """As the schemas say, as far as the check looks."""
+        """The headers that the check reads, as in the schemas."""
         prefix = "enricher" if self.stage is None else "enricher.dlq"
         source: Headers = [
-            (f"{prefix}.source.partition", str(self.place.partition)),
-            (f"{prefix}.source.offset", str(self.place.offset)),
+            (f"{prefix}.source.partition", str(self.input_id.partition)),
+            (f"{prefix}.source.offset", str(self.input_id.offset)),
         ]
-        if self.place.topic_id is not None:
-            source.append((f"{prefix}.source.topic.id", self.place.topic_id))
+        if self.input_id.topic_id is not None:
+            source.append((f"{prefix}.source.topic.id", self.input_id.topic_id))
         return (
             [*source, *self.more] if self.stage is None else [*source, ("enricher.dlq.stage", self.stage), *self.more]
         )
 
 
-def answer_to(given: Input, place: Place) -> Answer:
-    """The output that a faultless worker would write."""
+def answer_to(given: Input, input_id: InputId) -> Answer:
+    """The correct output of an input."""
     wanted = expected(given.value)
     stage = wanted.kind if wanted.kind in {"decode", "inference"} else None
-    return Answer(place, given.key, wanted.value, stage)
+    return Answer(input_id, given.key, wanted.value, stage)
 
 
 def right_answers(topics: Topics, name: str = "check", topic_id: str | None = None) -> list[Answer]:
-    """Publish inputs, all to partition 0, and give the right outputs, which name the topic's id if there is one."""
+    """Publish inputs to partition 0; returns the correct outputs, with the topic's id if given."""
     articles = Articles(name)
     return publish(topics, [articles.input(number) for number in range(COUNT)], topic_id)
 
 
 def publish(topics: Topics, inputs: Sequence[Input], topic_id: str | None = None) -> list[Answer]:
-    """The same for inputs of one's choice."""
+    """Publish these inputs to partition 0; returns the correct outputs."""
     producer = Producer({"bootstrap.servers": topics.bootstrap_servers, "enable.idempotence": True})
     for each in inputs:
         producer.produce(topics.input, each.value, each.key, partition=0)
     assert producer.flush(20) == 0
-    return [answer_to(each, Place(topic_id, 0, number)) for number, each in enumerate(inputs)]
+    return [answer_to(each, InputId(topic_id, 0, number)) for number, each in enumerate(inputs)]
 
 
 def verdict(
     topics: Topics, answers: Sequence[Answer], *, committed: int = COUNT, past: Sequence[Incarnation] = ()
 ) -> Findings:
-    """Write the outputs, commit the offset, check."""
+    """Write the outputs, commit the offset, run the check."""
     producer = Producer({"bootstrap.servers": topics.bootstrap_servers, "enable.idempotence": True})
     for each in answers:
         topic = topics.output if each.stage is None else topics.dead_letters
         producer.produce(topic, each.value, each.key, headers=each.headers, partition=each.partition)
     assert producer.flush(20) == 0
     commit(topics, committed)
-    return check(topics.bootstrap_servers, names_of(topics), Counter(each.place for each in answers), past)
+    return check(topics.bootstrap_servers, names_of(topics), Counter(each.input_id for each in answers), past)
 
 
 def commit(topics: Topics, offset: int) -> None:
-    """In the name of the group: this offset in partition 0, and 0 in all others."""
+    """Commit for the group: this offset in partition 0, and 0 in the others."""
     consumer = Consumer({"bootstrap.servers": topics.bootstrap_servers, "group.id": topics.group})
     offsets = [TopicPartition(topics.input, number, 0 if number else offset) for number in range(4)]
     consumer.commit(offsets=offsets, asynchronous=False)

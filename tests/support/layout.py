@@ -1,4 +1,4 @@
-"""An output of the model, window by window, as its variant says where they are."""
+"""Splits a model output into windows, as its graph variant lays them out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from enricher.records import Window
 
 
 def rows_of(variant: Variant, output: npt.NDArray[Any], windows: Sequence[Window]) -> list[npt.NDArray[Any]]:
-    """`[length]` or `[length, labels]` for each window, padding cut off."""
+    """Arrays of shape `[length]` or `[length, labels]`, one per window, without padding."""
     starts, dimensions = variant.starts(windows, output.shape), len(variant.token_dimensions)
     tokens = output.reshape(-1, *output.shape[dimensions:])
     return [tokens[start : start + len(window.ids)] for window, start in zip(windows, starts, strict=True)]

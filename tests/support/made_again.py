@@ -1,4 +1,4 @@
-"""A topic that is deleted and created again: the same name, another topic."""
+"""Deletes a topic and creates it again: the same name, another topic id."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TIMEOUT_S = 30.0
 
 
 def topic_id(bootstrap_servers: str, topic: str) -> str | None:
-    """The id of a topic as the headers have it; None while there is no such topic."""
+    """The id of a topic as headers contain it; None if there is no such topic."""
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     try:
         return topic_id_of(admin, topic, TIMEOUT_S)
@@ -39,7 +39,7 @@ def make_again(bootstrap_servers: str, topic: str, partitions: int = PARTITIONS)
 
 
 def _created(admin: AdminClient, topic: NewTopic) -> bool:
-    """Whether it is there now; a deletion takes a moment."""
+    """Whether the topic exists; a deletion takes a moment."""
     try:
         admin.create_topics([topic])[topic.topic].result(TIMEOUT_S)
     except KafkaException as exception:

@@ -1,6 +1,6 @@
-"""Which test files take longest.
+"""The slowest test files.
 
-They begin first, so that no process is left alone with one at the end. `--quick` leaves out the slow ones without a broker.
+They start first, so that the last process does not run alone at the end. `--quick` skips the slow ones without a broker.
 """
 
 LONGEST_FIRST = (
@@ -27,7 +27,7 @@ LONGEST_FIRST = (
     "scripts/kafka/test_cluster.py",
     "scripts/chaos/test_trials_in_silence.py",
 )
-"""By measured time, longest first. Their order is all that this list decides."""
+"""By measured time, longest first. The list only decides the order."""
 
 SLOW = (
     "commands/test_cli.py",
@@ -47,4 +47,4 @@ SLOW = (
     "worker/test_worker_killing_record.py",
     "worker/test_worker_simulation.py",
 )
-"""Tests without a broker that take whole processes, built tools, or many seconds: `scripts/test --quick` leaves them out."""
+"""Tests without a broker that start processes, need built tools, or take many seconds: `scripts/test --quick` skips them."""

@@ -1,4 +1,4 @@
-"""Topics of a test's own, on the broker of the whole run."""
+"""Topics for single tests, on the broker of the whole run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LARGE_MESSAGE_BYTES = 16 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """Three topics and a group of a test's own, and the environment that makes a worker use them."""
+    """Three topics and a group for one test, and the environment that makes a worker use them."""
 
     bootstrap_servers: str
     input: str
@@ -24,7 +24,7 @@ class Topics:
 
 
 def make_topics(bootstrap_servers: str, partitions: int = PARTITIONS) -> Topics:
-    """Create three topics with a name that nobody else uses."""
+    """Create three topics with unique names."""
     name = f"t{uuid.uuid4().hex[:10]}"
     settings = {"max.message.bytes": str(LARGE_MESSAGE_BYTES)}
     names = {"input": f"{name}.articles", "output": f"{name}.entities", "dead_letter": f"{name}.dead-letters"}

@@ -1,4 +1,4 @@
-"""Runs the legs one after the other, prints their tables, and writes PNG, HTML and JSON."""
+"""Runs the benchmark legs one after the other, prints their tables, and writes PNG, HTML and JSON."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from tools.bench.outcome import Outcome, Table
 from tools.bench.page import html
 
 LEGS = ("limit", "around", "telemetry", "batching", "latency", "peers", "scale", "cost")
-"""Modules of benchmark.legs, in the order of the page. Each has `ABOUT` and `measure(bench) -> Outcome`."""
+"""Modules of `tools.bench.legs` in the order of the page. Each has `ABOUT` and `measure(bench) -> Outcome`."""
 
 
 def main(
-    legs: Annotated[list[str] | None, typer.Argument(help=f"Which of {', '.join(LEGS)}; all by default.")] = None,
-    repetitions: Annotated[int, typer.Option(min=1, help="How often each contender runs, in turn.")] = 5,
+    legs: Annotated[list[str] | None, typer.Argument(help=f"Legs to run, of {', '.join(LEGS)}; default: all.")] = None,
+    repetitions: Annotated[int, typer.Option(min=1, help="How often each contender runs; contenders take turns.")] = 5,
     out: Annotated[Path | None, typer.Option(help="Folder for page.html, figures.json and the plots as PNG.")] = None,
     *,
-    quick: Annotated[bool, typer.Option("--quick", help="Small numbers, to see that all works.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Tiny runs that only show that everything works.")] = False,
 ) -> None:
     """Measure the worker, Kafka to Kafka, against its own model and against what a team would write instead."""
     logging.basicConfig(level=logging.ERROR)
@@ -48,7 +48,7 @@ def main(
 
 def _measured(names: list[str], repetitions: int, *, quick: bool) -> tuple[dict[str, Outcome], dict[str, str]]:
     outcomes, about = {}, {}
-    # Lines, and no spinner: its thread would take processor time from what is measured.
+    # Plain lines instead of a spinner, whose thread would take CPU time from what is measured.
     console = Console(stderr=True, highlight=False)
     bench = Bench(1 if quick else repetitions, quick, console.print)
     with bench.closing:

@@ -1,4 +1,4 @@
-"""When articles are due, fixed before anything starts; and what to say of the times that came back. Pure."""
+"""Arrival times, fixed before a run starts, and percentiles of the latencies that it measures. Pure functions."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import random
 from collections.abc import Sequence
 
 MIN_FOR_P99 = 100
-"""With fewer values the 99th percentile is the largest one, which says little."""
+"""With fewer values the 99th percentile would be the largest value, which says little."""
 
 
 def poisson(rate_per_s: float, seconds: float, *, seed: int) -> list[float]:
-    """Arrival times in [0, seconds), as of independent publishers: exponential pauses. The same seed, the same times."""
+    """Poisson arrival times in [0, seconds), as from independent publishers. The same seed gives the same times."""
     chance, times, now_s = random.Random(seed), [], 0.0  # noqa: S311  nothing secret
     while (now_s := now_s + chance.expovariate(rate_per_s)) < seconds:
         times.append(now_s)
@@ -25,5 +25,5 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 def p99(values: Sequence[float]) -> float | None:
-    """The 99th percentile, or None where there are too few values to have one."""
+    """The 99th percentile; None if there are fewer than `MIN_FOR_P99` values."""
     return percentile(values, 0.99) if len(values) >= MIN_FOR_P99 else None

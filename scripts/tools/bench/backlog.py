@@ -1,4 +1,4 @@
-"""The worker over a backlog: how many articles it does in a second when there are always more."""
+"""Measures the worker on a backlog: articles per second when there are always more."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tools.bench.load import Mix, articles
 from tools.bench.repeating import Run
 
 _PROBE = {"news": 24, "headlines": 240, "long": 6, "mixed": 60}
-"""Articles to guess the rate from: a second's work, about, on two cores."""
+"""Articles with which the rate is estimated: about a second of work on two cores."""
 
 
 def run_backlog(bench: Bench, mix: Mix, count: int) -> Run:
@@ -25,5 +25,5 @@ def run_backlog(bench: Bench, mix: Mix, count: int) -> Run:
 
 
 def count_for(bench: Bench, mix: Mix, seconds: float) -> int:
-    """How many articles take about so long here, from a short run. Measure with another one: this one starts cold."""
+    """How many articles take about `seconds` here, estimated from a short cold run, which must not be measured itself."""
     return max(_PROBE[mix], round(run_backlog(bench, mix, _PROBE[mix]).rate * seconds))

@@ -1,4 +1,4 @@
-"""What every leg is given: settings, the model, the broker, articles, and a way to say what it is doing."""
+"""The context that every leg gets: settings, model, broker, articles, and a function that reports progress."""
 
 from __future__ import annotations
 
@@ -16,35 +16,37 @@ from enricher.app import Model, load_model
 from enricher.settings import Settings, load_settings
 from tools.bench.machine import LoadMeter
 from tools.kafka import Cluster
+from tools.waiting import wait_until
 
 PARTITIONS = 8
+_KNOWN_S = 10.0
 Headers = Sequence[tuple[str, bytes]]
 
 
 @dataclass
 class Bench:
-    """Made once for all legs. What is costly (model, broker) is made when the first leg asks for it."""
+    """Shared by all legs. The costly parts (model, broker) are created when a leg first asks for them."""
 
     repetitions: int
     quick: bool
-    """Small numbers, to see that everything works; such figures mean nothing."""
+    """Tiny runs, to see that everything works; the figures mean nothing."""
     say: Callable[[str], None]
     closing: ExitStack = field(default_factory=ExitStack)
 
     @cached_property
     def settings(self) -> Settings:
-        """As the worker reads them: environment and all."""
+        """The settings as the worker reads them, environment included."""
         return load_settings()
 
     @cached_property
     def model(self) -> Model:
-        """The configured model, in the variant that the settings choose, warm."""
+        """The configured model in the graph variant that the settings choose, warmed up."""
         self.say("loading the model")
         return load_model(self.settings)
 
     @cached_property
     def float32_model(self) -> Model:
-        """The same in fp32, which is the configured one where the settings choose that."""
+        """The same model in fp32; the configured one if that is fp32 already."""
         if self.model.card.precision == "fp32":
             return self.model
         plain = self.settings.model.model_copy(update={"precision": "fp32"})
@@ -52,23 +54,23 @@ class Bench:
 
     @cached_property
     def cluster(self) -> Cluster:
-        """A broker of this run's own, warm."""
+        """A broker for this run, warmed up."""
         self.say("starting Kafka")
         cluster = self.closing.enter_context(Cluster(nodes=1))
         cluster.warm_up()
         return cluster
 
     def meter(self) -> LoadMeter:
-        """Start measuring load; the broker's share is counted apart."""
+        """Start measuring load; the broker's share is measured separately."""
         return LoadMeter(self.broker_pids)
 
     def broker_pids(self) -> list[int]:
-        """The broker's processes; none where no leg has asked for a broker yet: asking for pids starts nothing."""
+        """Pids of the broker; empty if no leg has asked for a broker, since asking for pids must not start one."""
         cluster: Cluster | None = vars(self).get("cluster")
         return [node.pid for node in cluster.nodes if node.running] if cluster else []
 
     def settings_for(self, topics: Topics, **changes: Mapping[str, object]) -> Settings:
-        """The settings, between these topics. `changes`: other values by group, such as `worker={"idle_wait_ms": 5}`."""
+        """The settings with these topics. `changes`: other values by group, such as `worker={"idle_wait_ms": 5}`."""
         kafka = {
             "bootstrap_servers": self.cluster.bootstrap_servers,
             "group_id": topics.name,
@@ -87,7 +89,7 @@ class Bench:
     def topics(
         self, values: Sequence[bytes] = (), *, partitions: int = PARTITIONS, headers: Headers = ()
     ) -> Iterator[Topics]:
-        """Three topics for one run, the articles in the first, keyed by id; deleted afterwards."""
+        """Three topics for one run; `values` go to the input, keyed by id. Deleted afterwards."""
         topics = Topics(f"bench-{uuid.uuid4().hex[:8]}")
         admin = AdminClient({"bootstrap.servers": self.cluster.bootstrap_servers})
         for future in admin.create_topics([NewTopic(name, partitions, 1) for name in topics.all]).values():
@@ -99,8 +101,21 @@ class Bench:
             for future in admin.delete_topics(list(topics.all)).values():
                 future.result(30)
 
+    @contextmanager
+    def empty_topics(self, *, partitions: int = PARTITIONS) -> Iterator[Topics]:
+        """Three empty topics that the broker's metadata contains, a moment after their creation. Raises TimeoutError."""
+        with self.topics(partitions=partitions) as topics:
+            admin = AdminClient({"bootstrap.servers": self.cluster.bootstrap_servers})
+
+            def known() -> bool:
+                return not any(admin.list_topics(name, timeout=_KNOWN_S).topics[name].error for name in topics.all)
+
+            if not wait_until(known, _KNOWN_S, 0.02):
+                raise TimeoutError(f"the broker does not know its new topics after {_KNOWN_S:g} s")
+            yield topics
+
     def publish(self, topics: Topics, values: Sequence[bytes], headers: Headers = ()) -> None:
-        """Write articles to the input topic, all with these headers, and wait until the broker has them."""
+        """Write articles to the input topic, all with these headers, and wait until the broker has acknowledged them."""
         producer = Producer({"bootstrap.servers": self.cluster.bootstrap_servers, "linger.ms": 20})
         for value in values:
             key = orjson.loads(value)["id"].encode()
@@ -111,28 +126,28 @@ class Bench:
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """The names of one run's topics; `name` is the group's too."""
+    """Topic names of one run; `name` is also the consumer group."""
 
     name: str
 
     @property
     def input(self) -> str:
-        """Articles."""
+        """The input topic."""
         return f"{self.name}.articles"
 
     @property
     def output(self) -> str:
-        """Enriched records."""
+        """The output topic."""
         return f"{self.name}.entities"
 
     @property
     def dead_letter(self) -> str:
-        """Dead letters."""
+        """The dead-letter topic."""
         return f"{self.name}.dead-letters"
 
     @property
     def all(self) -> tuple[str, str, str]:
-        """All three."""
+        """All three topics."""
         return self.input, self.output, self.dead_letter
 
 

@@ -1,6 +1,6 @@
-"""A process of this bench's own, talked to in lines of JSON: its input commands it, its end of input ends it.
+"""A helper process that talks in lines of JSON and ends when its standard input ends.
 
-So nothing outlives the bench, however that ends.
+So no process outlives the bench, however that ends.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import orjson
 from tools import SCRIPTS
 
 _LEAVE_S = 60.0
-"""Leaving is finishing what is on the device and saying goodbye to the broker; a busy machine takes its time."""
+"""A stopping worker finishes what is on the device and leaves its group; a busy machine needs time for that."""
 
 
 class Child:
@@ -31,28 +31,28 @@ class Child:
 
     def say(self, message: object) -> None:
         """Send one message."""
-        assert self._process.stdin, "said something to a process that was asked to end"
+        assert self._process.stdin, "the process was asked to end already"
         self._process.stdin.write(orjson.dumps(message) + b"\n")
         self._process.stdin.flush()
 
     def hear(self) -> dict[str, Any]:
-        """The next message. Blocks; the other side bounds its own waits. Raises RuntimeError where it ended instead."""
+        """Read the next message. Blocks; the child bounds its own waits. Raises RuntimeError if the child ended."""
         assert self._process.stdout, "the pipe is made at the start"
         line = self._process.stdout.readline()
         if not line:
-            raise RuntimeError(f"{self._module} ended with code {self._process.wait()}; its reason is above")
+            raise RuntimeError(f"{self._module} ended with code {self._process.wait()}; see its messages above")
         message: dict[str, Any] = orjson.loads(line)
         return message
 
     def leave(self) -> None:
-        """Ask it to end and wait for it. Raises RuntimeError where it ended badly."""
+        """Ask the child to end and wait for it. Raises RuntimeError if its exit code is not 0."""
         if self._process.stdin and not self._process.stdin.closed:
             self._process.stdin.close()
         if code := self._process.wait(_LEAVE_S):
-            raise RuntimeError(f"{self._module} ended with code {code}; its reason is above")
+            raise RuntimeError(f"{self._module} ended with code {code}; see its messages above")
 
     def kill(self) -> None:
-        """End it now."""
+        """Kill the child and wait for its end."""
         self._process.kill()
         self._process.wait()
 

@@ -1,4 +1,4 @@
-"""Plots as PNG and SVG, with matplotlib. Knows plots and nothing of what they show."""
+"""Draws plots as PNG and SVG with matplotlib. Knows plots, not what they show."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def save_png(plot: Plot, folder: Path) -> Path:
 
 
 def svg(plot: Plot) -> str:
-    """The plot as an `<svg>` element, for the page."""
+    """The plot as an `<svg>` element for the HTML page."""
     text = _drawn(plot, "svg").decode()
     return text[text.index("<svg") :]
 
@@ -64,7 +64,7 @@ def _drawn(plot: Plot, file_format: str) -> bytes:
         if plot.log_y:
             axes.set_yscale("log")
         if len(plot.series) > 1 or plot.limit:
-            figure.legend(loc="outside lower center", ncols=4)  # never over what it explains
+            figure.legend(loc="outside lower center", ncols=4)  # outside, where it covers no data
         buffer = io.BytesIO()
         figure.savefig(buffer, format=file_format, dpi=160, metadata={"Date": None} if file_format == "svg" else None)
         plt.close(figure)
@@ -98,7 +98,7 @@ def _lines(axes: Axes, series: Sequence[Series]) -> None:
 
 
 def _stacked(axes: Axes, series: Sequence[Series]) -> None:
-    """Horizontal bars of parts, one series per part. Where there are more parts than colours, the rest is hatched."""
+    """Stacked horizontal bars, one series per part. With more parts than colours, the rest is hatched."""
     left = [0.0] * len(series[0].y)
     for index, each in enumerate(series):
         hatch = "///" if index >= len(_COLOURS) else None

@@ -1,4 +1,4 @@
-"""Articles to measure with: the real samples, whole or in parts, as the mixes of length that a news pipeline sees."""
+"""Articles to measure with: the real samples, whole or in parts, in the length mixes of a news pipeline."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tools import ARTICLES
 Mix = Literal["news", "headlines", "long", "mixed"]
 MIXES: tuple[Mix, ...] = ("news", "headlines", "long", "mixed")
 _LONG_READ = 6
-"""How many samples make one long read, about 6,000 tokens."""
+"""How many samples are joined to one long read of about 6,000 tokens."""
 
 
 def articles(mix: Mix, count: int, *, seed: int = 0) -> list[bytes]:
-    """`count` articles as JSON, each with an id of its own; the same seed gives the same ones.
+    """`count` articles as JSON with unique ids; the same seed gives the same articles.
 
     `news`: the samples as they are, about 1,000 tokens. `headlines`: title and first sentences, 10 to 60 tokens.
     `long`: several samples in one. `mixed`: 60 % headlines, 30 % news, 10 % long, in random order.

@@ -1,4 +1,4 @@
-"""What machine this is, and how busy it was with what: this process, the broker, everything else."""
+"""Describes the machine, and measures the CPU load of this process, the broker, and everything else."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FEATURES = ("amx_bf16", "avx512_bf16", "avx512_vnni", "avx_vnni", "avx2")
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Cores in use over a span of time: by this process and its children, by the broker, by everything else."""
+    """Mean number of busy cores over `seconds`: this process with its children, the broker, everything else."""
 
     seconds: float
     own_cores: float
@@ -28,14 +28,14 @@ class Load:
 
 
 class LoadMeter:
-    """Measures from its making to `read`. `broker_pids`: asked at both ends, since a broker may restart."""
+    """Measures from construction to `read`. `broker_pids` is called at both ends, since a broker may restart."""
 
     def __init__(self, broker_pids: Callable[[], Collection[int]] = tuple) -> None:
         self._broker_pids = broker_pids
         self._began = self._now()
 
     def read(self) -> Load:
-        """The load since this meter was made."""
+        """The load since construction."""
         (began_s, busy, own, broker), (now_s, busy_now, own_now, broker_now) = self._began, self._now()
         seconds = max(now_s - began_s, 1e-9)
         own_s, broker_s = own_now - own, broker_now - broker
@@ -50,7 +50,7 @@ class LoadMeter:
 
 
 def describe() -> dict[str, Any]:
-    """Processor, cores, memory and the versions that matter, for the head of a report."""
+    """Processor, cores, memory and relevant versions, for the head of a report."""
     return {
         "processor": processor(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
@@ -62,14 +62,14 @@ def describe() -> dict[str, Any]:
 
 
 def processor() -> str:
-    """How many, their name, and the features that decide which variant runs."""
+    """Number and name of the processors, and the features that decide which graph variant runs."""
     known = set(processor_features())
     features = ", ".join(name for name in _FEATURES if name in known) or "none of ours"
     return f"{os.cpu_count()} x {processor_name('cpu')} ({features})"
 
 
 def cpu_s(pid: int) -> float:
-    """Processor time that a process has taken so far; 0 where there is none any more."""
+    """CPU time of a process so far; 0 if it has ended."""
     try:
         times = psutil.Process(pid).cpu_times()
     except psutil.NoSuchProcess:
@@ -78,6 +78,6 @@ def cpu_s(pid: int) -> float:
 
 
 def machine_cpu_s() -> float:
-    """Processor time of the whole machine so far, ours included."""
+    """CPU time of the whole machine so far."""
     times = psutil.cpu_times()
     return float(sum(times) - times.idle - getattr(times, "iowait", 0.0) - getattr(times, "guest", 0.0))

@@ -1,10 +1,10 @@
-"""A publisher that never waits for the worker, and a reader of what becomes visible: one light process of its own.
+"""A publisher that never waits for the worker, and a reader of what becomes visible, in one light process.
 
     python -m tools.bench.open_loop    # a Job as JSON on standard input, answers on standard output (see Child)
 
-Every article has its time before the first one is sent, and latency counts from that time: a slow worker can neither slow
-the publisher nor hide the wait of those that came late (coordinated omission). Imports the Kafka client and nothing of
-the worker: what runs here takes from the same cores.
+Every article's due time is fixed beforehand, and latency counts from that time: a slow worker can neither slow down the
+publisher nor hide the wait of late articles (coordinated omission). Imports the Kafka client and nothing of the worker,
+because this process shares the worker's cores.
 """
 
 from __future__ import annotations
@@ -19,22 +19,24 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
 
+from tools.waiting import wait_until
+
 if TYPE_CHECKING:
     from tools.bench.bench import Topics
 
 _MARK = "open-loop-"
-"""Keys of this process's own articles begin with it: the topics may hold others."""
+"""Prefix of this process's keys; the topics may hold other records too."""
 _READY_S = 60.0
-"""Until the worker has joined its group and given back the first articles."""
+"""Limit until the worker has joined its group and published the first articles."""
 _POLL_S = 0.5
-"""How long the reader waits at most in one call; a record ends the wait at once."""
+"""Longest wait of one poll; a record ends the wait at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What to publish. `due_s`: when, counted from the start, one for each of `values`; `grace_s`: to wait afterwards.
+    """What to publish. `due_s`: seconds after the start, one per value; `grace_s`: how long to wait for the last outputs.
 
-    Article `i` goes to partition `i % partitions`. The first `warm_up` values go ahead once, uncounted.
+    Article `i` goes to partition `i % partitions`. The first `warm_up` values are published once beforehand, uncounted.
     """
 
     bootstrap_servers: str
@@ -50,14 +52,14 @@ class Job:
     def between(
         cls, topics: Topics, bootstrap_servers: str, partitions: int, values: Sequence[bytes], due_s: Sequence[float]
     ) -> Job:
-        """Articles into these topics, and what comes out of them."""
+        """A job that publishes `values` and reads the output topics."""
         outputs = [topics.output, topics.dead_letter]
         texts = [value.decode() for value in values]
         return cls(bootstrap_servers, topics.input, outputs, partitions, texts, list(due_s))
 
 
 class Reader:
-    """Notes when each of our keys is seen first, by `time.monotonic`, in a thread of its own; committed records only."""
+    """Records when each of our keys first becomes visible (monotonic), in a thread; read_committed."""
 
     def __init__(self, job: Job) -> None:
         self.seen_s: dict[str, float] = {}
@@ -77,13 +79,9 @@ class Reader:
         self._thread.start()
 
     def wait_for(self, count: int, timeout_s: float) -> None:
-        """Until this many keys were seen. Raises TimeoutError."""
-        deadline_s = time.monotonic() + timeout_s
-        while len(self.seen_s) < count:
-            if time.monotonic() > deadline_s:
-                message = f"{len(self.seen_s)} of {count} articles became visible within {timeout_s:g} s"
-                raise TimeoutError(message)
-            time.sleep(0.02)
+        """Wait until this many keys were seen. Raises TimeoutError."""
+        if not wait_until(lambda: len(self.seen_s) >= count, timeout_s, 0.02):
+            raise TimeoutError(f"{len(self.seen_s)} of {count} articles became visible within {timeout_s:g} s")
 
     def close(self) -> None:
         """Stop reading."""
@@ -105,20 +103,20 @@ class Reader:
 
 @dataclass(slots=True)
 class Publisher:
-    """Sends each article when it is due, and notes how much later it really was."""
+    """Sends each article when it is due, and records how late it was sent."""
 
     job: Job
     producer: Producer
     late_s: list[float] = field(default_factory=list)
 
     def warm_up(self) -> None:
-        """A few articles, uncounted: connections, metadata, the worker's group."""
+        """Publish a few uncounted articles: connections, metadata, the worker's group."""
         for number, value in enumerate(self.job.values[: self.job.warm_up]):
             self._send(f"warm-{number}", number, value)
         self.producer.flush(_READY_S)
 
     def run(self, start_s: float) -> None:
-        """All articles, each at its time or as soon as possible after it."""
+        """Publish all articles, each at its due time or as soon as possible after it."""
         for number, (due_s, value) in enumerate(zip(self.job.due_s, self.job.values, strict=True)):
             self._wait_until(start_s + due_s)
             self.late_s.append(max(0.0, time.monotonic() - start_s - due_s))
@@ -135,7 +133,7 @@ class Publisher:
 
 
 def run(job: Job, tell: Callable[[dict[str, Any]], None]) -> None:
-    """Warm up, say so, publish, wait until all is visible, tell what was seen. Raises TimeoutError."""
+    """Warm up, report the start, publish, wait until all is visible, report what was seen. Raises TimeoutError."""
     reader = Reader(job)
     publisher = Publisher(job, Producer({"bootstrap.servers": job.bootstrap_servers, "linger.ms": 0}))
     publisher.warm_up()
@@ -152,7 +150,7 @@ def run(job: Job, tell: Callable[[dict[str, Any]], None]) -> None:
 
 
 def main() -> None:
-    """Do the one job, and stay until told to go: whoever measures load counts the living."""
+    """Run one job, then stay until told to end: a load meter counts only living processes."""
 
     def tell(message: dict[str, Any]) -> None:
         sys.stdout.buffer.write(orjson.dumps(message) + b"\n")

@@ -1,4 +1,4 @@
-"""A receiver of OTLP in a process of its own that keeps nothing: `python -m tools.bench.otlp_sink` prints its port."""
+"""An OTLP receiver process that discards everything: `python -m tools.bench.otlp_sink` prints its port."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ class _Sink(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_POST(self) -> None:
-        """Read it, and say that all is well."""
+        """Read the body and answer 200."""
         self.rfile.read(int(self.headers["Content-Length"]))
         self.send_response(200)
         self.send_header("Content-Length", "0")
         self.end_headers()
 
     def log_message(self, *_arguments: object) -> None:
-        """Nothing."""
+        """Log nothing."""
 
 
 @contextmanager
 def otlp_sink() -> Iterator[str]:
-    """Its address, while the body runs."""
+    """Run the receiver; yields its address."""
     process = subprocess.Popen([sys.executable, "-m", "tools.bench.otlp_sink"], stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None

@@ -1,4 +1,4 @@
-"""What a leg gives back: figures for machines, a table and plots for people. Plain data; drawn by drawing.py and page.py."""
+"""What a leg returns: figures for machines, tables and plots for people. Plain data; `drawing` and `page` render it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of text, ready to print: numbers are formatted by the leg, which knows how many digits it measured."""
+    """Rows of text, ready to print: the leg formats numbers, because it knows their precision."""
 
     title: str
     columns: Sequence[str]
@@ -19,7 +19,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One line of a plot, or one group of bars. For bars `x` may be names. `low` and `high`: the spread, if measured."""
+    """One line of a plot, or one group of bars (`x` may be names). `low` and `high`: the spread, if measured."""
 
     name: str
     x: Sequence[float] | Sequence[str]
@@ -30,7 +30,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """`limit`: a line that matters, such as what is aimed at, as (name, y). `name` is the file's name, without ending."""
+    """A plot. `name`: file name without suffix. `limit`: a reference line as (label, value)."""
 
     name: str
     title: str
@@ -45,7 +45,7 @@ class Plot:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`figures` is JSON: it names units (`articles_per_s`, `p99_ms`). `claims`: what was aimed at, and whether it held."""
+    """`figures`: JSON whose keys name units (`articles_per_s`, `p99_ms`). `claims`: the aims and whether they were met."""
 
     figures: Mapping[str, Any]
     tables: Sequence[Table] = ()
@@ -55,7 +55,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One thing that this bench is there to show, said as a sentence with its number."""
+    """One aim of the bench: a sentence with its number, and whether it held."""
 
     text: str
     held: bool

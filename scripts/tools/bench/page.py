@@ -1,4 +1,4 @@
-"""The one page: what was aimed at and whether it held, every leg's plots and tables, the machine, the command."""
+"""The HTML page: aims and whether they held, every leg's plots and tables, the machine, the command."""
 
 from __future__ import annotations
 
@@ -12,15 +12,13 @@ from tools.bench.outcome import Outcome, Table
 
 
 def html(outcomes: Mapping[str, Outcome], about: Mapping[str, str], machine: Mapping[str, Any], command: str) -> str:
-    """A whole document, with its plots inside: nothing else is needed to read it."""
+    """A self-contained document with its plots inline."""
     claims = [claim for outcome in outcomes.values() for claim in outcome.claims]
     held = sum(claim.held for claim in claims)
     badge = Badge(f"{held} of {len(claims)} aims held", good=held == len(claims)) if claims else None
-    aims = section(
-        "What was aimed at", "", bullets(f"{'held' if claim.held else 'MISSED'}: {claim.text}" for claim in claims)
-    )
+    aims = section("Aims", "", bullets(f"{'held' if claim.held else 'MISSED'}: {claim.text}" for claim in claims))
     legs = [_leg(name, about[name], outcome) for name, outcome in outcomes.items()]
-    foot = section("Where and how", "Every figure is from one run.", facts(_facts(machine, command)))
+    foot = section("Machine and command", "All figures are from one run.", facts(_facts(machine, command)))
     return page("The worker against its model", str(machine["processor"]), [aims, *legs, foot], badge)
 
 

@@ -1,4 +1,4 @@
-"""prices.toml as data, and what a rate and a price make together. Pure but for `read`."""
+"""Reads prices.toml and computes cost from rates and prices. Pure except for `read`."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _HOUR_S, _DAY_S = 3600, 86_400
 
 
 class PricesError(Exception):
-    """The file does not say what it must, or says what it may not."""
+    """The file is incomplete or contradicts itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """One kind of machine. Without `articles_per_s` nothing is known of what it does, and nothing is said of its cost.
+    """One kind of machine. Without `articles_per_s` it has no cost.
 
-    `measured`: where the rate is from. `example`: the price is made up. `measured_here`: the rate is this run's.
+    `measured`: source of the rate. `example`: the price is invented. `measured_here`: use this run's rate.
     """
 
     name: str
@@ -34,14 +34,14 @@ class Instance:
         if self.price_per_hour <= 0:
             raise PricesError(f"{self.name}: price_per_hour must be above 0")
         if self.measured_here and (self.articles_per_s is not None or self.measured):
-            raise PricesError(f"{self.name}: measured_here takes this run's rate, so it must not give one of its own")
+            raise PricesError(f"{self.name}: measured_here takes this run's rate; remove articles_per_s and measured")
         if (self.articles_per_s is None) != (not self.measured):
-            raise PricesError(f"{self.name}: articles_per_s and measured (where it is from) belong together")
+            raise PricesError(f"{self.name}: articles_per_s and measured (its source) must be given together")
         if self.articles_per_s is not None and self.articles_per_s <= 0:
             raise PricesError(f"{self.name}: articles_per_s must be above 0")
 
     def with_rate(self, articles_per_s: float, measured: str) -> Instance:
-        """The same with this run's rate, if that is what it asks for."""
+        """This instance with this run's rate, if `measured_here` is set."""
         if not self.measured_here:
             return self
         return replace(self, measured_here=False, articles_per_s=articles_per_s, measured=measured)
@@ -49,7 +49,7 @@ class Instance:
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """The whole file."""
+    """The content of prices.toml."""
 
     currency: str
     articles_per_day: int
@@ -57,22 +57,22 @@ class Prices:
     instances: tuple[Instance, ...]
 
     def instances_needed(self, articles_per_s: float) -> int:
-        """How many of a kind keep up at the busiest time of the day."""
+        """How many instances keep up with the peak of the day."""
         return math.ceil(self.articles_per_day / _DAY_S * self.peak_over_mean / articles_per_s)
 
 
 def articles_per_hour(articles_per_s: float) -> float:
-    """Of one instance that always has something to do."""
+    """Articles per hour of an instance that is never idle."""
     return articles_per_s * _HOUR_S
 
 
 def price_per_million(price_per_hour: float, articles_per_s: float) -> float:
-    """What an hour costs, over the millions of articles done in it."""
+    """Price of a million articles."""
     return price_per_hour / articles_per_hour(articles_per_s) * 1e6
 
 
 def read(path: Path = PATH) -> Prices:
-    """Read the file. Raises PricesError, naming the row."""
+    """Read the file. Raises PricesError with the row's name."""
     try:
         return _prices(tomllib.loads(path.read_text(encoding="utf-8")))
     except (OSError, tomllib.TOMLDecodeError, TypeError, KeyError) as error:

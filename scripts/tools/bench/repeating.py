@@ -1,6 +1,6 @@
-"""Interleaved repetitions: contenders take turns, so that what else the machine does weighs on all of them alike.
+"""Interleaved repetitions: contenders take turns, so that background load affects all of them equally.
 
-A run during which other processes took more than `QUIET_CORES` is disturbed and done again, within a bound.
+A run during which other processes used more than `QUIET_CORES` is disturbed; it is repeated, at most `AGAIN` times.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import Any
 from tools.bench.machine import Load
 
 QUIET_CORES = 0.15
-"""The machine's own housekeeping stays below; a browser or a compiler does not."""
+"""The system's own background work stays below this; a browser or a compiler does not."""
 AGAIN = 2
-"""How often a disturbed run is repeated before it is taken as it is, and marked. Not where one repetition is all: then
-nothing is to be measured, only tried."""
+"""How often a disturbed run is repeated before it is kept and marked. A single repetition is never repeated: such a run
+only tries things out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run of one contender: how much it did per second, under which load, and what else is worth keeping."""
+    """One run of one contender: its rate per second, the load during it, and further details."""
 
     rate: float
     load: Load
@@ -29,13 +29,13 @@ class Run:
 
     @property
     def disturbed(self) -> bool:
-        """True where other processes took part of the machine."""
+        """Whether other processes used more than `QUIET_CORES`."""
         return self.load.others_cores > QUIET_CORES
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Median, lowest and highest of some repetitions."""
+    """Median, lowest and highest value of some repetitions."""
 
     median: float
     low: float
@@ -43,11 +43,11 @@ class Spread:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Spread:
-        """Of at least one value."""
+        """From at least one value."""
         return cls(statistics.median(values), min(values), max(values))
 
     def as_dict(self) -> dict[str, float]:
-        """For machines."""
+        """As JSON."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -57,7 +57,7 @@ class Spread:
 def interleave(
     contenders: Mapping[str, Callable[[], Run]], repetitions: int, say: Callable[[str], None]
 ) -> dict[str, list[Run]]:
-    """Run each contender `repetitions` times, in turn. `say` is told what runs now."""
+    """Run each contender `repetitions` times, in turn. `say` reports progress."""
     runs: dict[str, list[Run]] = {name: [] for name in contenders}
     for number in range(repetitions):
         for name, contender in contenders.items():
@@ -68,22 +68,22 @@ def interleave(
 
 
 def ratios(runs: Sequence[Run], reference: Sequence[Run]) -> Spread:
-    """Rates over the reference's, repetition by repetition."""
+    """Ratio of the rates to the reference's, repetition by repetition."""
     return Spread.of([run.rate / other.rate for run, other in zip(runs, reference, strict=True)])
 
 
 def rates(runs: Sequence[Run]) -> Spread:
-    """The rates themselves."""
+    """Spread of the rates."""
     return Spread.of([run.rate for run in runs])
 
 
 def others(runs: Sequence[Run]) -> float:
-    """The most that other processes took during any of these runs, in cores."""
+    """The most cores that other processes used during any of these runs."""
     return max(run.load.others_cores for run in runs)
 
 
 def disturbed(runs: Sequence[Run]) -> str:
-    """What to say where any of these runs was disturbed; empty where none was."""
+    """A remark if any of these runs was disturbed; otherwise empty."""
     most = others(runs)
     return f"disturbed: other processes took up to {most:.2f} cores" if most > QUIET_CORES else ""
 
@@ -93,6 +93,6 @@ def _quiet(contender: Callable[[], Run], again: int, say: Callable[[str], None])
     for _ in range(again):
         if not run.disturbed:
             break
-        say(f"other processes took {run.load.others_cores:.2f} cores: once more")
+        say(f"other processes took {run.load.others_cores:.2f} cores: repeating")
         run = min((run, contender()), key=lambda each: each.load.others_cores)
     return run

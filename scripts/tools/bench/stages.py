@@ -1,7 +1,7 @@
-"""Where the loop's thread spends its time, by stage: clocks around functions, each stage without those inside.
+"""Measures where the loop's thread spends its time, with clocks around functions; nested stages are subtracted.
 
-The clocks cost as much as the shortest stages, so a run with them is a run of its own: totals come from one without.
-What a pair of clocks itself takes is measured before, and taken off.
+The clocks cost as much as the shortest stages, so totals come from separate runs without clocks. The cost of a pair of
+clocks is measured beforehand and subtracted.
 """
 
 from __future__ import annotations
@@ -38,33 +38,33 @@ STAGES: dict[str, tuple[tuple[object, str], ...]] = {
     "produce: records to the client": ((TransactionalSink, "_produce_one"),),
     "commit: flush, offsets, end of the transaction": ((TransactionalSink, "publish"),),
 }
-"""Each stage with the functions that it is."""
+"""The functions of each stage."""
 REST = "the loop itself"
 _CALIBRATIONS = 20_000
 
 
 class StageTimes:
-    """Nanoseconds of the loop's thread by stage, without the clocks' own. `clock_ns`: the thread's processor time."""
+    """Nanoseconds of the loop's thread by stage, corrected for the clocks. `clock_ns`: CPU time of the thread."""
 
     def __init__(self, clock_ns: Callable[[], int] = time.thread_time_ns) -> None:
         self._clock_ns = clock_ns
         self._ns: defaultdict[str, float] = defaultdict(float)
         self._nested_ns = [0.0]
-        """For each stage that is open, what the stages inside it took, their clocks included."""
+        """For each running stage, the time of the stages nested in it, clocks included."""
         self._inner_ns = self._outer_ns = 0.0
         self._calibrate()
 
     def seconds(self) -> dict[str, float]:
-        """By stage."""
+        """Seconds by stage."""
         return {stage: self._ns[stage] / 1e9 for stage in STAGES}
 
     @property
     def clocked_s(self) -> float:
-        """All stages together, and the clocks: what is left of the thread's time is the loop itself."""
+        """All stages and clocks together; the rest of the thread's time is the loop itself."""
         return self._nested_ns[0] / 1e9
 
     def around(self, stage: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """`function`, with clocks."""
+        """Wrap `function` in clocks."""
 
         def timed(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401  whatever the function takes and gives
             self._nested_ns.append(0.0)
@@ -79,7 +79,7 @@ class StageTimes:
         return timed
 
     def _calibrate(self) -> None:
-        """How much of a pair of clocks falls inside what it measures, and how much outside, where its caller pays it."""
+        """Measure how much of a pair of clocks falls inside the measured time, and how much outside, into the caller's."""
 
         def nothing() -> None:
             pass
@@ -96,7 +96,7 @@ class StageTimes:
 
 @contextmanager
 def stage_times() -> Iterator[StageTimes]:
-    """Clocks around every stage of every worker in this process, while the body runs."""
+    """Measure every stage of every worker in this process inside the context."""
     times = StageTimes()
     with ExitStack() as patched:
         for stage, functions in STAGES.items():

@@ -1,10 +1,10 @@
-"""A worker whose model costs no processor: all else is real, Kafka, tokenizer, batches, spans, transactions.
+"""A worker whose model needs no CPU; everything else is real: Kafka, tokenizer, batches, spans, transactions.
 
     python -m tools.bench.stub_worker    # settings as JSON on standard input, then commands (see Child)
 
-Commands: `{"tokens_per_s": 50000.0}` makes its device take that long for padded tokens, waiting and not computing, as a
-worker waits for a GPU; `{"tokens_per_s": null}` makes it answer at once. Each is answered by a `Report`. The end of the
-input stops the worker in good order.
+Commands: `{"tokens_per_s": 50000.0}` makes its device take that long for padded tokens, waiting without computing, as a
+worker waits for a GPU; `{"tokens_per_s": null}` makes it answer at once. Each is answered by a `Report`. End of input
+stops the worker gracefully.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from enricher.inference.run.engine import OnnxEngine
 
 _TOKENS_PER_ENTITY = 25
-"""One token in so many is an entity here, as in the sample articles: finding and writing them is real work too."""
+"""One token in this many is an entity, as in the sample articles: decoding and writing entities is real work too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a worker has done since its start, and what it took."""
+    """What a worker has done since its start, and its CPU time."""
 
     published: int
     transactions: int
@@ -51,7 +51,7 @@ class Report:
 
 
 class StubEngine:
-    """Answers as the model does, in shapes and types, and takes time only where it is told to."""
+    """Answers in the model's shapes and dtypes, and takes time only if `tokens_per_s` is set."""
 
     def __init__(self, prepared: PreparedModel) -> None:
         self.card = prepared.card
@@ -61,7 +61,7 @@ class StubEngine:
         self._other = self.labels.index("O")
 
     def run(self, batch: Batch) -> BatchResult:
-        """Wait for the device, then say the same of every window's tokens."""
+        """Wait as long as the device would take, then return fixed labels."""
         if self.tokens_per_s:
             time.sleep(batch.padded_tokens / self.tokens_per_s)
         ids = np.concatenate([window.ids for window in batch.windows])
@@ -70,15 +70,15 @@ class StubEngine:
         return BatchResult(batch, [RunLabels(batch.windows, starts_in_a_row(batch.windows), labels, scores)])
 
     def padded_tokens(self, batch: Batch) -> int:
-        """As a device that pads."""
+        """Like a device that pads."""
         return batch.padded_tokens
 
     def open_thread(self) -> None:
-        """A thread needs nothing of its own."""
+        """No set-up per thread is needed."""
 
 
 def stub_model(settings: Settings, engine: StubEngine, prepared: PreparedModel) -> Model:
-    """The model with its own tokenizer, the stub as its engine, and one thread: one batch at a time."""
+    """The model with its own tokenizer, the stub as its engine, and one run at a time."""
     tokenizer = ArticleTokenizer(
         prepared.checkpoint,
         max_article_tokens=settings.articles.max_article_tokens,
@@ -89,7 +89,7 @@ def stub_model(settings: Settings, engine: StubEngine, prepared: PreparedModel) 
 
 
 def _obey(worker: Worker, engine: StubEngine) -> None:
-    """Commands until the end of the input, in a thread of their own."""
+    """Execute commands until the input ends; runs in a thread."""
     try:
         for line in sys.stdin.buffer:
             command = orjson.loads(line)
@@ -116,7 +116,7 @@ def _report(worker: Worker) -> Report:
 
 
 def main() -> None:
-    """Work until the input ends."""
+    """Run the worker until the input ends."""
     logging.basicConfig(level=logging.ERROR)
     settings = Settings(**orjson.loads(sys.stdin.buffer.readline()))
     wanted = settings.model

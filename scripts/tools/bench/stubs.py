@@ -1,7 +1,7 @@
-"""Stand-ins that answer at once with what the real model and tokenizer said about the same texts.
+"""Stubs that answer at once with what the real model and tokenizer returned for the same texts.
 
-With them in its place all that is left is the worker's own work. They are real answers, not noise: as many entities, as
-many words of several tokens, as long spans as the model finds.
+What remains is the worker's own work. The answers are real, not noise: as many entities, as many words of several
+tokens, and as long spans as the model finds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from enricher.records import Article, Batch, BatchResult, RunLabels, TokenizedAr
 
 
 class KnownAnswers:
-    """The model's labels and scores by token ids, the tokenizer's tokens by texts: asked once each, while it is made."""
+    """Labels and scores by token ids, tokens by text: recorded once from the model and tokenizer, at construction."""
 
     def __init__(
         self, model: Model, articles: Iterable[Article], cut: Callable[[TokenizedArticle], list[Window]]
@@ -37,24 +37,24 @@ class KnownAnswers:
 
     @contextmanager
     def in_place_of_the_model(self) -> Iterator[None]:
-        """While the body runs, the engine answers from memory."""
+        """Inside the context the engine answers from memory."""
         with patch.object(self._model.engine, "run", self.run):
             yield
 
     @contextmanager
     def in_place_of_the_tokenizer(self) -> Iterator[None]:
-        """While the body runs, the tokenizer answers from memory."""
+        """Inside the context the tokenizer answers from memory."""
         with patch.object(self._model.tokenizer, "tokenize", self.tokenize):
             yield
 
     def run(self, batch: Batch) -> BatchResult:
-        """What the engine's `run` would give."""
+        """The recorded answers of the engine's `run`."""
         known = [self._labels[window.ids.tobytes()] for window in batch.windows]
         labels, scores = map(np.concatenate, zip(*known, strict=True))
         return BatchResult(batch, [RunLabels(batch.windows, starts_in_a_row(batch.windows), labels, scores)])
 
     def tokenize(self, articles: Sequence[Article]) -> list[TokenizedArticle | InvalidArticle]:
-        """What the tokenizer's `tokenize` would give."""
+        """The recorded answers of `tokenize`."""
         return [self._tokens[article.title, article.body] for article in articles]
 
     def _ask(self, window: Window) -> None:

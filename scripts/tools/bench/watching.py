@@ -1,7 +1,7 @@
-"""The worker at work, watched: processor time by whom, and every call of the model and of the tokenizer.
+"""Runs the worker and measures CPU time by thread, and every call of the model and of the tokenizer.
 
-Counted from the first record read to the last commit: connecting, joining the group and leaving it are outside.
-Processor time, not the clock's: waiting costs nothing.
+Measured from the first record read to the last commit, without connecting, joining the group and leaving it. CPU time,
+not wall time: waiting costs nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tools.bench.machine import Load, cpu_s
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Seconds at one moment: the clock's, and the processor's for this process, for this thread and for the broker."""
+    """Clock readings in seconds at one moment: wall clock, and CPU time of this process, this thread and the broker."""
 
     at_s: float
     process_s: float
@@ -36,12 +36,12 @@ class Moment:
 
     @classmethod
     def now(cls, broker_pids: Collection[int] = ()) -> Moment:
-        """Now, in the calling thread."""
+        """Read the clocks; `thread_s` is the calling thread's."""
         return cls(time.monotonic(), time.process_time(), time.thread_time(), sum(map(cpu_s, broker_pids)))
 
 
 class WatchedCounters(Counters):
-    """Counts as the worker's own, and notes the moments of the first read and of each commit, in the loop's thread."""
+    """The worker's counters; also records the moments of the first read and of each commit, in the loop's thread."""
 
     def __init__(self, broker_pids: Callable[[], Collection[int]]) -> None:
         super().__init__()
@@ -49,20 +49,20 @@ class WatchedCounters(Counters):
         self.began = self.ended = Moment(0.0, 0.0, 0.0, 0.0)
 
     def count_read(self, tickets: Sequence[Ticket], now_s: float) -> None:
-        """Records arrived."""
+        """Record the first read."""
         if tickets and not self.read:
             self.began = Moment.now(self._broker_pids())
         super().count_read(tickets, now_s)
 
     def count_published(self, tickets: Sequence[Ticket], began_s: float, now_s: float) -> None:
-        """A transaction with these tickets was committed."""
+        """Record the commit."""
         super().count_published(tickets, began_s, now_s)
         self.ended = Moment.now(self._broker_pids())
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call of a watched function: on which thread, when, and how much processor time it took there."""
+    """One call of a watched function: its thread, begin and end (monotonic), and its CPU time there."""
 
     thread: int
     began_s: float
@@ -72,7 +72,7 @@ class Call:
 
 @contextmanager
 def calls_of(owner: object, name: str) -> Iterator[list[Call]]:
-    """Every call of the method `name` of `owner`, on any thread, while the body runs."""
+    """Record every call of the method `name` of `owner`, on any thread, inside the context."""
     calls: list[Call] = []
     method = getattr(owner, name)
 
@@ -88,48 +88,48 @@ def calls_of(owner: object, name: str) -> Iterator[list[Call]]:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One backlog, worked off. Times are seconds of the processor, summed over threads, but for `seconds`."""
+    """One processed backlog. Times are CPU seconds summed over threads, except `seconds`."""
 
     counters: WatchedCounters
     runs: Sequence[Call]
-    """Of the model, one per batch."""
+    """Calls of the model, one per batch."""
     tokenizations: Sequence[Call]
     load: Load
 
     @property
     def seconds(self) -> float:
-        """By the clock, from the first read to the last commit."""
+        """Wall time from the first read to the last commit."""
         return self.counters.ended.at_s - self.counters.began.at_s
 
     @property
     def model_s(self) -> float:
-        """In the runs of the model."""
+        """CPU time in runs of the model."""
         return sum(call.cpu_s for call in self.runs)
 
     @property
     def tokenizer_s(self) -> float:
-        """In the calls of the tokenizer."""
+        """CPU time in calls of the tokenizer."""
         return sum(call.cpu_s for call in self.tokenizations)
 
     @property
     def loop_s(self) -> float:
-        """In the loop's thread."""
+        """CPU time of the loop's thread."""
         return self.counters.ended.thread_s - self.counters.began.thread_s
 
     @property
     def model_and_client_s(self) -> float:
-        """Both together: where the model computes on threads of its own, they cannot be told apart."""
+        """Both together, for engines that compute on their own threads, where the two cannot be separated."""
         return self.model_s + self.client_s
 
     @property
     def client_s(self) -> float:
-        """In all other threads of the process: the Kafka client's, and the hand-over to and from the threads."""
+        """CPU time of all other threads: the Kafka client's, and the hand-over to and from the worker pool."""
         process_s = self.counters.ended.process_s - self.counters.began.process_s
         return process_s - self.model_s - self.tokenizer_s - self.loop_s
 
     @property
     def broker_s(self) -> float:
-        """In the broker's processes."""
+        """CPU time of the broker."""
         return self.counters.ended.broker_s - self.counters.began.broker_s
 
 

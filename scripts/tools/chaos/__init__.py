@@ -1,4 +1,4 @@
 """The fault matrix: three workers, three Kafka nodes, a proxy between them, and one fault after another.
 
-Nothing here ships with the worker, and nothing in the worker knows of it.
+Nothing here ships with the worker, and the worker has no code for it.
 """

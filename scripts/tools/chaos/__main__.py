@@ -1,4 +1,4 @@
-"""`scripts/chaos`: progress on standard error, the verdict on standard output, exit code 0 when all held."""
+"""`scripts/chaos`: progress goes to standard error, the verdict to standard output; exit code 0 if every check passed."""
 
 from __future__ import annotations
 
@@ -21,20 +21,22 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_mar
 
 @app.command()
 def chaos(
-    minutes: Annotated[float, typer.Option(help="How long faults come.")] = 5.0,
-    articles: Annotated[int | None, typer.Option(help="Instead: until so many articles are published.")] = None,
-    seed: Annotated[int, typer.Option(help="Repeats a run: the same faults in the same order.")] = 1,
+    minutes: Annotated[float, typer.Option(help="For how many minutes to inject faults.")] = 5.0,
+    articles: Annotated[int | None, typer.Option(help="Stop after so many articles instead of minutes.")] = None,
+    seed: Annotated[int, typer.Option(help="Random seed: the same seed gives the same faults in the same order.")] = 1,
     rate: Annotated[float, typer.Option(help="Articles published per second.")] = 110.0,
     kafka: Annotated[str, typer.Option(help=f"Version of the brokers: {', '.join(VERSIONS)}; or oldest.")] = DEFAULT,
-    only: Annotated[list[str] | None, typer.Option(help="Faults with this in their name; may be repeated.")] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(help="Inject only faults whose name contains this; repeatable.")
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("chaos-report"),
     logs: Annotated[Path | None, typer.Option(help="Folder to keep the workers' logs in.")] = None,
 ) -> None:
-    """Three workers, three Kafka nodes, a proxy between them, and one fault after another; then every record is checked."""
+    """Inject random faults into three workers and three brokers behind a proxy, then check every record."""
     logging.basicConfig(level=logging.ERROR)
     kinds = [kind for kind in KINDS if not only or any(text in kind.name for text in only)]
     if not kinds:
-        raise typer.BadParameter(f"no fault has such a name; they are: {', '.join(kind.name for kind in KINDS)}")
+        raise typer.BadParameter(f"no fault's name matches; known: {', '.join(kind.name for kind in KINDS)}")
     try:
         kafka = find(kafka)
     except ClusterError as error:

@@ -1,6 +1,6 @@
-"""What is published: short articles with ids of their own, and among them everything that needs special treatment.
+"""The published inputs: short articles with unique ids, and among them every special case.
 
-The kind of the n-th depends on n alone, so a run can be repeated.
+The kind of the n-th input depends on n alone, so a run can be repeated.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _EVERY_TOMBSTONE, _EVERY_BAD, _EVERY_UNBEARABLE = 101, 53, 97
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """Key and value of an input; None for a tombstone."""
+    """Key and value of an input; the value is None for a tombstone."""
 
     key: bytes
     value: bytes | None
 
 
 class Articles:
-    """Inputs by number. `prefix` begins every id and key."""
+    """Inputs by number; every id and key starts with `prefix`."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
@@ -33,7 +33,7 @@ class Articles:
         self._words = [word for text in texts for word in text]
 
     def input(self, number: int) -> Input:
-        """The usual mix: one in a hundred a tombstone, three in a hundred for the dead letters."""
+        """The usual mix: 1 % tombstones, 3 % dead letters."""
         if number % _EVERY_TOMBSTONE == 5:
             return Input(self._key(number), None)
         if number % _EVERY_BAD == 7:
@@ -41,11 +41,11 @@ class Articles:
         return self._article(number, " unbearable" if number % _EVERY_UNBEARABLE == 11 else "")
 
     def poison(self, number: int) -> Input:
-        """One that can never be an article."""
+        """An input that is no valid article."""
         return Input(self._key(number), _BAD_VALUES[number % len(_BAD_VALUES)])
 
     def large_poison(self, number: int, size_bytes: int) -> Input:
-        """One that can never be an article, of just that size, which no compression makes smaller."""
+        """An input of exactly this size that is no valid article and cannot be compressed."""
         return Input(self._key(number), b"\xff" + Random(number).randbytes(size_bytes - 1))  # noqa: S311  as below
 
     def _key(self, number: int) -> bytes:

@@ -1,4 +1,4 @@
-"""One fault after another: apply, let it last, heal, and watch until every partition publishes again."""
+"""Injects one fault after another: apply, wait, heal, then wait until every partition publishes again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tools.chaos.frames import Api
 from tools.chaos.rules import Match, Watch
 from tools.chaos.scene import SESSION_S
-from tools.chaos.waiting import wait_until
+from tools.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from tools.chaos.scene import Scene
 
 LIMIT_S = 20.0
-"""Within this the group publishes again after a fault has healed."""
+"""After a fault has healed, every partition must publish again within this time."""
 DEATH_LIMIT_S = SESSION_S + 5.0
-"""The same where a worker died without a word."""
+"""The limit after a worker died without leaving its group: the group notices only when the session times out."""
 _GIVE_UP_S = 90.0
 _WHOLE_S = 30.0
 SPIN_CORES = 0.8
-"""A worker here takes a tenth of a core: one that takes this much is turning in circles."""
+"""A worker here needs about 0.1 core; one that uses this much is in a busy loop."""
 
 
 @dataclass(slots=True)
 class Outcome:
-    """One fault as it went. Times are seconds since the beginning of the timeline."""
+    """What one fault did. Times are seconds since the timeline began."""
 
     number: int
     name: str
@@ -40,15 +40,15 @@ class Outcome:
     healed_s: float
     limit_s: float
     recovered_s: float | None
-    """After healing, until every input partition had published something written since; None: not within the bound."""
+    """Seconds from healing until every input partition had published something new; None if it took too long."""
     whole_s: float | None
-    """After healing, until every worker had committed something."""
+    """Seconds from healing until every worker had committed something; None if it took too long."""
     exits: dict[str, list[int]] = field(default_factory=dict)
-    """Exit codes of the workers that ended meanwhile, by name."""
+    """Exit codes of the workers that ended during the fault, by name."""
     busiest_cores: float = 0.0
-    """Cores that the busiest worker took, from the fault to the recovery."""
+    """CPU cores used by the busiest worker, from the fault to the recovery."""
     unexpected: dict[str, list[int]] = field(default_factory=dict)
-    """Those of the exit codes that this kind of fault is no reason for."""
+    """The exit codes that this kind of fault does not explain."""
 
     @property
     def in_time(self) -> bool:
@@ -57,12 +57,12 @@ class Outcome:
 
     @property
     def spun(self) -> bool:
-        """Whether a worker turned in circles."""
+        """Whether a worker was in a busy loop."""
         return self.busiest_cores > SPIN_CORES
 
 
 class Campaign:
-    """Runs faults on a scene. `say` takes a line of progress."""
+    """Runs faults on a scene; `say` is called with each line of progress."""
 
     def __init__(self, scene: Scene, say: Callable[[str], None] | None = None) -> None:
         self._scene = scene
@@ -70,7 +70,7 @@ class Campaign:
         self.outcomes: list[Outcome] = []
 
     def run(self, faults: Iterator[tuple[type[Fault], Random]], over: Callable[[], bool]) -> list[Outcome]:
-        """One after another until it is over; the last one is finished."""
+        """Run faults until `over()` is true; the fault in progress is finished first."""
         self.wait_until_whole()
         for kind, chosen in faults:
             if over():
@@ -80,7 +80,7 @@ class Campaign:
         return self.outcomes
 
     def run_one(self, fault: Fault) -> Outcome:
-        """One fault, from the trouble to a group that publishes again."""
+        """Run one fault, from its injection until the group publishes again."""
         began_s = time.monotonic()
         cpu = self._cpu_s()
         fault.apply()
@@ -107,9 +107,9 @@ class Campaign:
         return outcome
 
     def wait_until_whole(self) -> float | None:
-        """Until every worker has committed from now on; when that was (monotonic), or None if it takes too long."""
+        """Wait until every worker has committed once more; returns that time (monotonic), or None on timeout."""
         scene = self._scene
-        watches = [Watch(Match({Api.END_TXN}, place.client_id)) for place in list(scene.crew.places.values())]
+        watches = [Watch(Match({Api.END_TXN}, slot.client_id)) for slot in list(scene.crew.slots.values())]
         for watch in watches:
             scene.proxy.apply(watch)
         whole = wait_until(lambda: all(watch.caught.is_set() for watch in watches), _WHOLE_S)
@@ -130,10 +130,10 @@ class Campaign:
         return exits
 
     def _cpu_s(self) -> dict[int, float]:
-        return {place.pid: place.cpu_s for place in self._scene.crew.places.values() if place.pid}
+        return {slot.pid: slot.cpu_s for slot in self._scene.crew.slots.values() if slot.pid}
 
     def _busiest(self, before: dict[int, float], seconds: float) -> float:
-        """Of those that lived through all of it."""
+        """CPU cores used by the busiest of the processes that ran all the time."""
         now = self._cpu_s()
         return max([(now[pid] - cpu_s) / seconds for pid, cpu_s in before.items() if pid in now], default=0.0)
 

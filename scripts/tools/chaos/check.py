@@ -1,6 +1,6 @@
-"""After the run: every committed input is there exactly once, as what it must become, in order, and nothing else is.
+"""After the run: checks that every committed input has exactly one output, the right one, in order, and nothing else.
 
-Reads with clients of its own, past the proxy, and knows what must come out from `reference` alone.
+Reads past the proxy with separate clients, and takes the expected outputs from `reference` alone.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from confluent_kafka import Message
 
-    from tools.chaos.headers import Place
+    from tools.chaos.headers import InputId
     from tools.chaos.incarnations import Wanted
     from tools.chaos.topics import Names
 
@@ -29,13 +29,13 @@ _SHOWN_BYTES = 300
 
 @dataclass(slots=True)
 class Findings:
-    """Counts, and the first few examples of what is wrong."""
+    """Counts, and the first few examples of each violation."""
 
     inputs: int = 0
     outputs: int = 0
     dead_letters: int = 0
     uncommitted: int = 0
-    """Records of transactions that were rolled back: without any, no fault has met a transaction."""
+    """Records of aborted transactions: if there are none, no fault interrupted a transaction."""
     gone: int = 0
     """Inputs that were deleted with their topic before they had an output."""
     wrong: dict[str, list[str]] = field(default_factory=dict)
@@ -43,23 +43,23 @@ class Findings:
 
     @property
     def good(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether there is no violation."""
         return not self.counts
 
     def note(self, what: str, example: object) -> None:
-        """One more thing that is wrong."""
+        """Count a violation."""
         self.counts[what] += 1
         if len(self.wrong.setdefault(what, [])) < _SHOWN:
             self.wrong[what].append(str(example))
 
 
 def check(
-    bootstrap_servers: str, names: Names, seen: Mapping[Place, int], past: Sequence[Incarnation] = ()
+    bootstrap_servers: str, names: Names, seen: Mapping[InputId, int], past: Sequence[Incarnation] = ()
 ) -> Findings:
     """Compare the topics.
 
-    `seen` is what a reader saw during the run: how often an output of each input. `past` are the input topics of the same
-    name that were deleted meanwhile, the oldest first.
+    `seen`: how often a reader saw an output of each input during the run. `past`: the deleted input topics of the same name,
+    oldest first.
     """
     findings = Findings()
     reader = Reader(bootstrap_servers, names.group)
@@ -84,19 +84,19 @@ def _check_outputs(findings: Findings, reader: Reader, topic: str, ledger: Ledge
     newest: dict[tuple[int, int], tuple[int, int]] = {}
     count = 0
     for count, message in enumerate(reader.records(topic), start=1):  # noqa: B007  it is returned
-        place, number = source_of(message), ledger.number_of(source_of(message))
-        wanted = None if number is None else ledger[number].wanted(place)
+        input_id, number = source_of(message), ledger.number_of(source_of(message))
+        wanted = None if number is None else ledger[number].wanted(input_id)
         if number is None or wanted is None:
-            what = "invented" if place.topic_id or number is not None else "without the id of one of several topics"
-            findings.note(what, f"{topic} {message.partition()} {message.offset()} of {place}")
+            what = "invented" if input_id.topic_id or number is not None else "without the id of one of several topics"
+            findings.note(what, f"{topic} {message.partition()} {message.offset()} of {input_id}")
             continue
-        ledger[number].answer(place)
-        _check_content(findings, message, wanted, place, dead=dead)
-        if message.partition() != place.partition:
-            findings.note("in another partition than its input", f"{topic} {message.partition()} of {place}")
-        stream, at = (message.partition() or 0, place.partition), (number, place.offset)
+        ledger[number].answer(input_id)
+        _check_content(findings, message, wanted, input_id, dead=dead)
+        if message.partition() != input_id.partition:
+            findings.note("in another partition than its input", f"{topic} {message.partition()} of {input_id}")
+        stream, at = (message.partition() or 0, input_id.partition), (number, input_id.offset)
         if at < newest.get(stream, (0, -1)):
-            findings.note("out of order", f"{topic} {place} after {newest[stream]}")
+            findings.note("out of order", f"{topic} {input_id} after {newest[stream]}")
         newest[stream] = at
     if dead:
         findings.dead_letters = count
@@ -105,36 +105,36 @@ def _check_outputs(findings: Findings, reader: Reader, topic: str, ledger: Ledge
     return count
 
 
-def _check_content(findings: Findings, message: Message, wanted: Wanted, place: Place, *, dead: bool) -> None:
+def _check_content(findings: Findings, message: Message, wanted: Wanted, input_id: InputId, *, dead: bool) -> None:
     headers, value = headers_of(message), message.value()
     stage = headers.get(STAGE, b"").decode()
-    right_place = stage == wanted.kind if dead else wanted.kind in {"record", "tombstone"}
-    if not right_place:
-        findings.note("of the wrong kind", f"{place}: {stage or 'record'} instead of {wanted.kind}")
+    right_topic = stage == wanted.kind if dead else wanted.kind in {"record", "tombstone"}
+    if not right_topic:
+        findings.note("of the wrong kind", f"{input_id}: {stage or 'record'} instead of {wanted.kind}")
     if digest(message.key()) != wanted.key:
-        findings.note("with another key", place)
+        findings.note("with another key", input_id)
     if dead and value is None and OMITTED in headers:
         if headers[OMITTED] != str(wanted.omissible_bytes).encode():
-            findings.note("without a value of which it says another size", f"{place}: {headers[OMITTED]!r}")
+            findings.note("without a value of which it says another size", f"{input_id}: {headers[OMITTED]!r}")
     elif digest(value) != wanted.value:
-        findings.note("with another value", f"{place}: {(value or b'')[:_SHOWN_BYTES]!r}")
+        findings.note("with another value", f"{input_id}: {(value or b'')[:_SHOWN_BYTES]!r}")
 
 
 def _check_inputs(findings: Findings, incarnation: Incarnation) -> None:
-    """Each has one output, which a reader saw once."""
+    """Each input must have exactly one output, which a reader saw during the run."""
     for partition, offset, answers, seen in incarnation.ends():
         if not answers and not incarnation.needs_answer(partition, offset):
             findings.gone += 1
             continue
-        place = (incarnation.topic_id, partition, offset)
+        input_id = (incarnation.topic_id, partition, offset)
         if answers != 1:
-            findings.note("doubled" if answers else "lost", place)
+            findings.note("doubled" if answers else "lost", input_id)
         if not seen:
-            findings.note("not seen while it ran", place)
+            findings.note("not seen while it ran", input_id)
 
 
 def _check_offsets(findings: Findings, reader: Reader, names: Names) -> None:
-    """The group is at the end, and no transaction is open anywhere."""
+    """The group must be at the end of the input, and no transaction may be open."""
     for partition, (committed, end) in reader.committed_and_ends(names.input).items():
         if committed != end:
             findings.note("partitions whose committed offset is not the end", f"{partition}: {committed} of {end}")
@@ -144,15 +144,15 @@ def _check_offsets(findings: Findings, reader: Reader, names: Names) -> None:
                 findings.note("partitions with an open transaction", f"{topic} {partition}: {stable} of {end}")
 
 
-def _check_seen(findings: Findings, ledger: Ledger, seen: Mapping[Place, int]) -> None:
-    """What became visible during the run was visible once, and stays."""
-    for place, times in seen.items():
+def _check_seen(findings: Findings, ledger: Ledger, seen: Mapping[InputId, int]) -> None:
+    """What became visible during the run must have been visible once, and must still be there."""
+    for input_id, times in seen.items():
         if times != 1:
-            findings.note("seen twice while it ran", place)
-        number = ledger.number_of(place)
-        there = number is not None and ledger[number].wanted(place) is not None
+            findings.note("seen twice while it ran", input_id)
+        number = ledger.number_of(input_id)
+        there = number is not None and ledger[number].wanted(input_id) is not None
         if number is not None and there:
-            ledger[number].see(place, times)
-            there = ledger[number].answers_to(place) > 0
+            ledger[number].see(input_id, times)
+            there = ledger[number].answers_to(input_id) > 0
         if not there:
-            findings.note("seen while it ran, gone now", place)
+            findings.note("seen while it ran, gone now", input_id)

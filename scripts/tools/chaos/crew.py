@@ -1,4 +1,4 @@
-"""The workers: processes that are started again when they end, as Kubernetes would, with their exit codes noted."""
+"""The crew: worker processes that are restarted when they end, as Kubernetes would, with their exit codes recorded."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 _RESTART_S = 0.5
-"""Kubernetes starts a container again at once the first time; from then on it takes longer than this."""
+"""Kubernetes restarts a container at once the first time, and waits longer than this from then on."""
 _LEAVE_S = 30.0
 _LOOK_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """A worker ended: when (monotonic), which, with which code; below zero the signal that killed it."""
+    """A worker process ended at `at_s` (monotonic). `code`: its exit code, or below 0 the signal that killed it."""
 
     at_s: float
     name: str
     code: int
 
 
-class Place:
-    """One worker's place in the crew: whichever process it is at the moment."""
+class Slot:
+    """The slot of one worker. A restart replaces its process. `note` is called with each exit."""
 
     def __init__(
         self, name: str, settings: Mapping[str, Any], log: Path, note: Callable[[Exit], None], flaws: Sequence[str] = ()
@@ -53,23 +53,23 @@ class Place:
         self._starting = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._spawn()
-        self._thread = threading.Thread(target=self._tend, name=f"place-{name}", daemon=True)
+        self._thread = threading.Thread(target=self._tend, name=f"slot-{name}", daemon=True)
         self._thread.start()
 
     @property
     def client_id(self) -> str:
-        """What its clients call themselves."""
+        """The client id of its Kafka clients."""
         return f"enricher-{self.name}"
 
     @property
     def pid(self) -> int | None:
-        """The running process, if there is one."""
+        """Process id, None while no process runs."""
         process = self._process
         return process.pid if process and process.poll() is None else None
 
     @property
     def cpu_s(self) -> float:
-        """Processor time of the running process so far."""
+        """CPU time of the running process; 0 if there is none."""
         try:
             times = psutil.Process(self.pid).cpu_times()
         except psutil.NoSuchProcess:
@@ -77,12 +77,12 @@ class Place:
         return float(times.user + times.system)
 
     def send(self, number: signal.Signals) -> None:
-        """A signal, if there is a process."""
+        """Send a signal if a process runs."""
         if process := self._process:
             process.send_signal(number)
 
     def tell(self, command: str) -> None:
-        """One of the worker's commands."""
+        """Send a command to the process's standard input (see `tools.chaos.worker`)."""
         process = self._process
         assert process
         assert process.stdin
@@ -90,7 +90,7 @@ class Place:
         process.stdin.flush()
 
     def rest(self) -> None:
-        """End it in good order, and do not start it again until `wake`. Blocks until it is gone."""
+        """Stop the process gracefully and do not restart it until `wake`. Blocks until it has ended."""
         with self._starting:
             self._resting = True
         deadline_s = time.monotonic() + _LEAVE_S
@@ -99,11 +99,11 @@ class Place:
             self._wait_for_end(_LEAVE_S)
 
     def wake(self) -> None:
-        """Start it."""
+        """Allow the process to be started again."""
         self._resting = False
 
     def retire(self, number: signal.Signals = signal.SIGTERM) -> None:
-        """End it and do not start it again. Blocks until it is gone."""
+        """End the process with a signal and do not restart it. Blocks until it has ended."""
         self._over.set()
         self.send(signal.SIGCONT)
         self.send(number)
@@ -150,7 +150,7 @@ class Place:
                     return
 
     def _spawned(self) -> bool:
-        """Start it unless it rests."""
+        """Start the process unless the slot rests; returns whether it did."""
         with self._starting:
             if not self._resting:
                 self._spawn()
@@ -158,45 +158,45 @@ class Place:
 
 
 class Crew:
-    """Workers by name. `settings_of` gives each its settings; logs go to `folder`."""
+    """Worker slots by name. `settings_of` returns the settings of a worker; logs go to `folder`."""
 
     def __init__(self, names: list[str], settings_of: Callable[[str], Mapping[str, Any]], folder: Path) -> None:
         self._settings_of = settings_of
         self._folder = folder
         self.exits: list[Exit] = []
-        self.places: dict[str, Place] = {}
+        self.slots: dict[str, Slot] = {}
         for name in names:
             self.add(name)
 
-    def add(self, name: str, flaws: Sequence[str] = ()) -> Place:
-        """One more, without the defences that `flaws` names."""
-        place = Place(name, self._settings_of(name), self._folder / f"{name}.log", self.exits.append, flaws)
-        self.places[name] = place
-        return place
+    def add(self, name: str, flaws: Sequence[str] = ()) -> Slot:
+        """Add a worker, without the defences that `flaws` names (see `tools.chaos.flaws`)."""
+        slot = Slot(name, self._settings_of(name), self._folder / f"{name}.log", self.exits.append, flaws)
+        self.slots[name] = slot
+        return slot
 
     def remove(self, name: str, number: signal.Signals = signal.SIGTERM) -> None:
-        """One less, for good."""
-        self.places.pop(name).retire(number)
+        """End a worker with a signal and remove its slot."""
+        self.slots.pop(name).retire(number)
 
     def rest(self) -> None:
-        """End all in good order, side by side, and start none until `wake`."""
-        self._each(Place.rest)
+        """Stop all workers gracefully, in parallel, and start none until `wake`."""
+        self._each(Slot.rest)
 
     def wake(self) -> None:
-        """Start all that rest."""
-        self._each(Place.wake)
+        """Start all resting workers."""
+        self._each(Slot.wake)
 
     def exits_since(self, at_s: float) -> list[Exit]:
-        """Who ended after that moment."""
+        """The exits since that time (monotonic)."""
         return [each for each in self.exits if each.at_s >= at_s]
 
     def close(self) -> None:
-        """End all, side by side."""
-        self._each(Place.retire)
-        self.places.clear()
+        """End all workers, in parallel."""
+        self._each(Slot.retire)
+        self.slots.clear()
 
-    def _each(self, do: Callable[[Place], None]) -> None:
-        threads = [threading.Thread(target=do, args=[place]) for place in self.places.values()]
+    def _each(self, do: Callable[[Slot], None]) -> None:
+        threads = [threading.Thread(target=do, args=[slot]) for slot in self.slots.values()]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -1,6 +1,6 @@
-"""Defences of the worker, switched off: for negative controls, which show what each one is there for.
+"""Flaws: defences of the worker that can be switched off, for negative controls that show why each one exists.
 
-Only the workers of the fault matrix can be started like this (`tools.chaos.worker`); the product has no such switch.
+Only the workers of the fault matrix (`tools.chaos.worker`) can be started without them; the product has no such option.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ PAUSE_BY_BACKOFF = "pause-by-backoff"
 
 
 class _KeptProducer(Producer):
-    """Cannot be let go of."""
+    """A producer that ignores purge and close."""
 
     def purge(self, *_arguments: Any, **_named: Any) -> None:  # noqa: ANN401  the client's own signature
-        """Nothing."""
+        """Do nothing."""
 
     def close(self, *_arguments: Any) -> bool:  # noqa: ANN401  as above
-        """Nothing."""
+        """Do nothing."""
         return True
 
 
 class SameProducerSink(TransactionalSink):
-    """After a slow transaction it does nothing; after trouble it aborts and goes on with the producer that it has.
+    """Keeps its producer after a slow transaction, and after a failure aborts and reuses it.
 
-    Only one that cannot even abort any more is replaced: by then the harm is done.
+    Only a producer that cannot even abort is replaced; by then the damage is done.
     """
 
     def __init__(self, *arguments: Any, **named: Any) -> None:  # noqa: ANN401  whatever the sink takes
@@ -48,7 +48,7 @@ class SameProducerSink(TransactionalSink):
         self._only: Producer | None = None
 
     def _renew(self, slow: str) -> None:
-        """Do not."""
+        """Keep the producer."""
 
     def _connected(self) -> Producer:
         if self._only is None or not self._aborted(self._only):
@@ -66,17 +66,17 @@ class SameProducerSink(TransactionalSink):
 
 
 class BlindWatchdog(Watchdog):
-    """Does nothing about a call that does not come back."""
+    """Ignores calls that do not return."""
 
     def __init__(self) -> None:
         super().__init__(on_stall=lambda _message: None)
 
 
 class ClientDefaultsConfig(KafkaConfig):
-    """Its clients keep connections and metadata for as long as librdkafka does by itself."""
+    """Its clients keep connections and metadata for librdkafka's default times."""
 
     retry_pause_s = 20.0
-    """At the worker's own, a slow first transaction brings a new producer, whose cache is empty."""
+    """With the worker's own pause, a slow first transaction would bring a new producer, whose cache is empty."""
     _defaults: ClassVar[dict[str, int]] = {
         "connections.max.idle.ms": 0,
         "metadata.max.age.ms": 900_000,
@@ -84,16 +84,16 @@ class ClientDefaultsConfig(KafkaConfig):
     }
 
     def consumer(self) -> dict[str, Any]:
-        """With librdkafka's defaults."""
+        """The worker's configuration with librdkafka's defaults."""
         return super().consumer() | self._defaults
 
     def producer(self) -> dict[str, Any]:
-        """With librdkafka's defaults."""
+        """The worker's configuration with librdkafka's defaults."""
         return super().producer() | self._defaults
 
 
 class PauseByBackoffConfig(KafkaConfig):
-    """Takes the backoff for the pause before a retry, and forgets that librdkafka caps it."""
+    """Derives the retry pause from the backoff alone, ignoring librdkafka's maximum backoff."""
 
     @property
     def retry_pause_s(self) -> float:
@@ -115,7 +115,7 @@ def watchdog_without(names: Sequence[str]) -> Watchdog:
 
 @contextmanager
 def switched_off(names: Sequence[str]) -> Iterator[None]:
-    """Workers that are made in the body are made without these defences. Raises KeyError for one that there is not."""
+    """Workers that are built inside the context lack these defences. Raises KeyError for an unknown name."""
     with ExitStack() as patches:
         for place, flawed in (_CLASSES[name] for name in names if name != NO_WATCHDOG):
             patches.enter_context(patch.object(building, place, flawed))

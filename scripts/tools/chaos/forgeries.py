@@ -1,4 +1,4 @@
-"""Rules that change what a reply says: an OffsetFetch that is answered with an error, records with a damaged byte."""
+"""Rules that change replies: an OffsetFetch answered with an error, records with a damaged byte."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _NO_TAGS = b"\x00"
 _NO_ELEMENTS, _NO_ELEMENTS_COMPACT, _ONE_ELEMENT_COMPACT = bytes(4), b"\x01", b"\x02"
 _FIRST_WITH_ERROR, _FIRST_WITH_THROTTLE, _FIRST_FLEXIBLE, _FIRST_WITH_GROUPS = 2, 3, 6, 8
 _GROUPS_AT = 13
-"""Size, correlation id, tagged fields of the header and throttle time come before the groups of version 8."""
+"""Size, correlation id, tagged header fields and throttle time precede the groups of version 8."""
 
 
 class OffsetsError(IntEnum):
-    """Errors with which a broker answers an OffsetFetch while it cannot know, by Kafka's numbers."""
+    """Error codes with which a broker answers an OffsetFetch when it does not know the offsets."""
 
     UNKNOWN_SERVER_ERROR = -1
     COORDINATOR_NOT_AVAILABLE = 15
@@ -32,7 +32,7 @@ class OffsetsError(IntEnum):
 
 
 class WrongOffsets(Rule):
-    """The first `times` replies to an OffsetFetch are an error and hold no offsets."""
+    """Replaces the first `times` replies to an OffsetFetch by an error without offsets."""
 
     def __init__(self, match: Match, error: OffsetsError, times: int = 1) -> None:
         super().__init__(match)
@@ -40,7 +40,7 @@ class WrongOffsets(Rule):
         self._left = times
 
     def altered(self, request: Request, frame: bytes) -> bytes:
-        """Replace it."""
+        """Replace the reply."""
         if not self._left:
             return frame
         self._left -= 1
@@ -49,10 +49,10 @@ class WrongOffsets(Rule):
 
 
 class DamagedRecords(Rule):
-    """In every other reply to a Fetch one bit of one record's value is another, as after a bad network card.
+    """Flips one bit of one record's value in every other Fetch reply, as a faulty network card does.
 
-    Only values that hold `marker` are damaged, right behind it; by default in the article's id, which every output
-    repeats. The checksum of the batch stays as it was.
+    The bit is the first one after `marker`, by default in the article's id, which every output repeats. The checksum of the
+    batch is left as it was.
     """
 
     def __init__(self, match: Match, marker: bytes = b'{"id":"') -> None:
@@ -60,7 +60,7 @@ class DamagedRecords(Rule):
         self._marker = marker
         self._whole_next = False
         self.damaged = 0
-        """How many replies were."""
+        """How many replies were damaged."""
 
     def altered(self, request: Request, frame: bytes) -> bytes:  # noqa: ARG002
         """Flip the bit."""
@@ -77,9 +77,9 @@ class DamagedRecords(Rule):
 
 
 def offsets_refused(frame: bytes, version: int, error: int) -> bytes:
-    """The reply that a broker gives instead of `frame`, a reply to an OffsetFetch, when it refuses with `error`.
+    """The reply with which a broker refuses an OffsetFetch with `error`, built from `frame`, its real reply.
 
-    Raises ValueError for versions 0 and 1, which have no error for the whole reply, and for several groups in one reply.
+    Raises ValueError for versions 0 and 1, which have no top-level error, and for several groups in one reply.
     """
     if version < _FIRST_WITH_ERROR:
         message = f"version {version} of OffsetFetch names an error for each partition only"
@@ -100,7 +100,7 @@ def _body_of_refusal(frame: bytes, version: int, error: bytes) -> bytes:
 
 
 def _only_group(frame: bytes) -> bytes:
-    """The id of the group that a reply of version 8 is about, as it stands there: a length and the text."""
+    """The group id in a reply of version 8, with its length byte."""
     if frame[_GROUPS_AT : _GROUPS_AT + 1] != _ONE_ELEMENT_COMPACT:
         message = "a reply to an OffsetFetch of several groups cannot be forged"
         raise ValueError(message)

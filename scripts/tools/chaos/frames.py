@@ -1,4 +1,4 @@
-"""How Kafka's requests and replies are framed, as far as a proxy needs to know: sizes, headers, nothing of their bodies.
+"""Framing of Kafka requests and replies, as far as a proxy needs it: sizes and headers, not bodies.
 
 Source: the protocol guide (kafka.apache.org/protocol), request header versions 1 and 2, which begin alike.
 """
@@ -18,7 +18,7 @@ _HEADER = struct.Struct(">hhih")  # api, version, correlation id, length of the 
 
 
 class Api(IntEnum):
-    """The requests that something here asks for by name; there are many more."""
+    """The API keys that the fault matrix uses."""
 
     PRODUCE = 0
     FETCH = 1
@@ -39,7 +39,7 @@ class Api(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The header of one request. `node` is the index of the node that it goes to."""
+    """The header of one request. `node`: index of the node it is sent to."""
 
     api: int
     version: int
@@ -49,19 +49,19 @@ class Request:
 
 
 async def read_frame(reader: StreamReader) -> bytes:
-    """One request or reply, its size in front. Raises IncompleteReadError or an OSError where the connection ends."""
+    """Read one frame, size included. Raises IncompleteReadError or an OSError when the connection ends."""
     size = await reader.readexactly(_SIZE.size)
     return size + await reader.readexactly(_SIZE.unpack(size)[0])
 
 
 def request_of(frame: bytes, node: int) -> Request:
-    """The header of a request's frame."""
+    """Parse the header of a request frame."""
     api, version, correlation_id, length = _HEADER.unpack_from(frame, _SIZE.size)
     start = _SIZE.size + _HEADER.size
     return Request(api, version, correlation_id, frame[start : start + max(0, length)].decode(), node)
 
 
 def correlation_id_of(frame: bytes) -> int:
-    """Which request a reply's frame answers."""
+    """The correlation id of a reply frame."""
     number: int = _SIZE.unpack_from(frame, _SIZE.size)[0]
     return number

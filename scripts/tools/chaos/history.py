@@ -1,7 +1,7 @@
-"""Every offset that a group ever committed, in order, as the broker's own log has it.
+"""Reads every offset that a group ever committed, in order, from the broker's `__consumer_offsets` log.
 
-A sample can be stale: a coordinator that was frozen or has just taken over may answer with what was true before. The log
-of `__consumer_offsets` cannot. Its records are those of Kafka's OffsetCommitKey and OffsetCommitValue.
+A sample of committed offsets can be stale: a coordinator that was frozen or has just taken over may give an old answer.
+The log cannot. Its records are Kafka's OffsetCommitKey and OffsetCommitValue.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 OFFSETS_TOPIC = "__consumer_offsets"
 _OFFSET_KEYS = {0, 1}
-"""Versions of keys that speak of offsets; others are of group members."""
+"""Key versions of offset commits; the others describe group members."""
 _OFFSET = struct.Struct(">hq")
 _TOPIC_ID = re.compile(rb"topic-id=([A-Za-z0-9+/_=-]+)")
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """One committed offset, and where in the offsets topic it stands.
+    """One committed offset. `at`: its own offset in the offsets topic.
 
-    `offset` is None where it was deleted, `topic_id` where the metadata does not say to which topic it belongs.
+    `offset` is None for a deletion, `topic_id` if the metadata does not name the topic.
     """
 
     partition: int
@@ -37,7 +37,7 @@ class Commit:
 
 
 def commits_of(messages: Iterable[Message], group: str, topic: str) -> Iterator[Commit]:
-    """The commits of one group in one topic, and their deletions, as they come."""
+    """The commits and deletions of one group in one topic, in log order."""
     for message in messages:
         value = message.value()
         partition = _partition(message.key(), group, topic)
@@ -47,9 +47,9 @@ def commits_of(messages: Iterable[Message], group: str, topic: str) -> Iterator[
 
 
 def falls(commits: Iterable[Commit]) -> Iterator[tuple[Commit, Commit]]:
-    """Each commit that is below the one before it in its partition, after that one.
+    """Yield each commit that went back, with the one before it in its partition.
 
-    After a deletion, and for a topic of another id, offsets begin again; but none is committed for an older topic then.
+    After a deletion and for a new topic id, offsets start again; but then no commit may follow for an older topic.
     """
     last: dict[int, Commit] = {}
     topic_ids: dict[int, list[str]] = defaultdict(list)
@@ -70,13 +70,13 @@ def _is_lower(commit: Commit, before: Commit) -> bool:
 
 
 def _topic_id(value: bytes) -> str | None:
-    """From the metadata beside an offset, which is text and comes behind it in every version."""
+    """The topic id in the commit's metadata, which is text and follows the offset in every version."""
     found = _TOPIC_ID.search(value, _OFFSET.size)
     return found[1].decode() if found else None
 
 
 def _partition(key: bytes | str | None, group: str, topic: str) -> int | None:
-    """The partition that a key is about, if it is one of this group and topic."""
+    """The partition of a key; None if it belongs to another group or topic, or is no offset commit."""
     if not isinstance(key, bytes) or struct.unpack_from(">h", key)[0] not in _OFFSET_KEYS:
         return None
     wanted = b"".join(struct.pack(">h", len(text)) + text for text in (group.encode(), topic.encode()))

@@ -1,6 +1,6 @@
-"""What was published in the input topic, and in those of the same name that were deleted: a few bytes for each input.
+"""What was published to the input topic and to deleted topics of the same name, in a few bytes per input.
 
-A run of half an hour has some hundred thousand inputs; of each only digests of its key and of its right answer are kept.
+A run of half an hour has some hundred thousand inputs; only digests of each key and expected value are kept.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
     from confluent_kafka import Message
 
-    from tools.chaos.headers import Place
+    from tools.chaos.headers import InputId
 
 _KINDS: tuple[Kind, ...] = get_args(Kind)
 _MOST_TIMES = 255
 LARGE_BYTES = 100_000
-"""A dead letter may leave out its value only from this size on: no topic of the fault matrix refuses a smaller message."""
+"""Only dead letters of at least this size may omit their value: every topic of the fault matrix accepts smaller ones."""
 _ASK_S = 30.0
 
 
 def digest(part: bytes | str | None) -> int:
-    """Of a key or a value, in 64 bits; 0 where there is none."""
+    """A 64-bit digest of a key or a value; 0 for None."""
     if part is None:
         return 0
     data = part.encode() if isinstance(part, str) else part
@@ -38,18 +38,18 @@ def digest(part: bytes | str | None) -> int:
 
 
 def topic_id_of(bootstrap_servers: str, topic: str) -> str:
-    """The id of the topic that has this name now, as the worker writes it into headers."""
+    """The id of the topic that has this name now, in the text form that the worker writes into headers."""
     admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
     description = admin.describe_topics(TopicCollection([topic]), request_timeout=_ASK_S)[topic].result(_ASK_S)
-    # As Kafka's own tools print it, and the worker writes it.
+    # Kafka's tools print URL-safe base64, and so does the worker.
     return str(description.topic_id).replace("+", "-").replace("/", "_")
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What must come out for an input: how it ends, and the digests of key and value.
+    """The expected output of an input: how it ends, and the digests of its key and value.
 
-    `omissible_bytes`: the size of a value that its dead letter may leave out; None where it may not.
+    `omissible_bytes`: the value's size if its dead letter may omit it, otherwise None.
     """
 
     kind: Kind
@@ -59,7 +59,7 @@ class Wanted:
 
 
 class _Column:
-    """One partition, by offset. What is no input (a marker, an aborted record) has kind 0."""
+    """The inputs of one partition, by offset. Offsets without an input (markers, aborted records) have kind 0."""
 
     def __init__(self) -> None:
         self.kinds = bytearray()
@@ -87,8 +87,8 @@ class _Column:
 class Incarnation:
     """The inputs of one topic.
 
-    `committed`: of a topic that was deleted, an offset for each partition that the group had committed by then. What
-    stood below must have an answer; the rest may have been deleted before any worker saw it. None for the topic of today.
+    `committed`: for a deleted topic, the offsets that the group had committed by then, by partition. Inputs below them must
+    have an output; the rest may have been deleted before any worker read them. None for the present topic.
     """
 
     def __init__(self, topic_id: str) -> None:
@@ -98,7 +98,7 @@ class Incarnation:
         self._columns: dict[int, _Column] = {}
 
     def add(self, messages: Iterable[Message]) -> None:
-        """Take inputs, each partition in order."""
+        """Add inputs; each partition's must come in offset order."""
         for message in messages:
             column = self._columns.setdefault(message.partition() or 0, _Column())
             column.add(message.offset() or 0, message.key(), message.value())
@@ -106,48 +106,48 @@ class Incarnation:
 
     @property
     def nexts(self) -> dict[int, int]:
-        """For each partition the offset behind its last input."""
+        """The offset after the last input, by partition."""
         return {number: len(column.kinds) for number, column in self._columns.items()}
 
     def begin(self) -> None:
-        """No input has an answer, and none was seen."""
+        """Reset: no input has an output or was seen."""
         for column in self._columns.values():
             column.begin()
 
-    def wanted(self, place: Place) -> Wanted | None:
-        """What must come out for the input there; None where there was none."""
-        column = self._columns.get(place.partition)
-        if column is None or not column.has(place.offset):
+    def wanted(self, input_id: InputId) -> Wanted | None:
+        """The expected output of this input; None if there is no such input."""
+        column = self._columns.get(input_id.partition)
+        if column is None or not column.has(input_id.offset):
             return None
-        at = place.offset
+        at = input_id.offset
         return Wanted(_KINDS[column.kinds[at] - 1], column.keys[at], column.values[at], column.large.get(at))
 
-    def answer(self, place: Place) -> None:
-        """One more output for the input there."""
-        _count(self._columns[place.partition].answers, place.offset)
+    def answer(self, input_id: InputId) -> None:
+        """Count one more output of this input."""
+        _count(self._columns[input_id.partition].answers, input_id.offset)
 
-    def see(self, place: Place, times: int) -> None:
-        """A reader saw an output of it while the workers ran, so often."""
-        self._columns[place.partition].seen[place.offset] = min(times, _MOST_TIMES)
+    def see(self, input_id: InputId, times: int) -> None:
+        """Record how often a reader saw outputs of this input while the workers ran."""
+        self._columns[input_id.partition].seen[input_id.offset] = min(times, _MOST_TIMES)
 
-    def answers_to(self, place: Place) -> int:
-        """How many outputs the input there has."""
-        return self._columns[place.partition].answers[place.offset]
+    def answers_to(self, input_id: InputId) -> int:
+        """How many outputs this input has."""
+        return self._columns[input_id.partition].answers[input_id.offset]
 
     def ends(self) -> Iterator[tuple[int, int, int, int]]:
-        """Of each input: partition, offset, how many outputs it has, how many of them were seen while the workers ran."""
+        """Yield partition, offset, number of outputs, and how often outputs were seen during the run, for each input."""
         for partition, column in self._columns.items():
             for offset, kind in enumerate(column.kinds):
                 if kind:
                     yield partition, offset, column.answers[offset], column.seen[offset]
 
     def needs_answer(self, partition: int, offset: int) -> bool:
-        """Whether the input there is lost where it has none."""
+        """Whether the input counts as lost if it has no output."""
         return self.committed is None or offset < self.committed.get(partition, 0)
 
 
 class Ledger:
-    """All incarnations, the oldest first. Outputs without a topic id can be told only where there is one incarnation."""
+    """All incarnations, oldest first. Outputs without a topic id are attributable only if there is exactly one."""
 
     def __init__(self, incarnations: Sequence[Incarnation]) -> None:
         self._incarnations = incarnations
@@ -158,11 +158,11 @@ class Ledger:
     def __iter__(self) -> Iterator[Incarnation]:
         return iter(self._incarnations)
 
-    def number_of(self, place: Place) -> int | None:
-        """Which incarnation a place is of; None where that cannot be told, or there is none of this id."""
-        if place.topic_id is None:
+    def number_of(self, input_id: InputId) -> int | None:
+        """Index of the incarnation an input belongs to; None if it is ambiguous or the topic id is unknown."""
+        if input_id.topic_id is None:
             return 0 if len(self._incarnations) == 1 else None
-        return self._numbers.get(place.topic_id)
+        return self._numbers.get(input_id.topic_id)
 
     def __getitem__(self, number: int) -> Incarnation:
         return self._incarnations[number]

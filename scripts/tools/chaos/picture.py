@@ -1,4 +1,4 @@
-"""Throughput over time with the faults marked, as a PNG."""
+"""Plots throughput over time with the faults marked."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from tools.chaos.run import Run
 
 _ROW_S = 300.0
-"""Five minutes in each row, so that single faults can be told apart."""
+"""Each row shows five minutes, so that single faults can be told apart."""
 
 
 def draw(run: Run) -> bytes:
-    """One row for each five minutes; faults are numbered as in the table, from their beginning to their healing."""
+    """The plot as PNG bytes; faults are numbered as in the report's table and shaded until they healed."""
     last_s = max(run.per_second, default=0) + 1
     rows = max(1, -(-last_s // int(_ROW_S)))
     figure, axes = plt.subplots(rows, 1, figsize=(12, 2.4 * rows), layout="constrained", squeeze=False)
@@ -32,7 +32,7 @@ def draw(run: Run) -> bytes:
         _mark(each, run, begin_s, end_s, top)
         each.set(xlim=(begin_s, begin_s + (_ROW_S if rows > 1 else end_s)), ylim=(0, top * 1.25))
         each.spines[["top", "right"]].set_visible(False)
-    axes[0, 0].set_title("records visible per second; shaded: a fault, from its beginning to its healing", loc="left")
+    axes[0, 0].set_title("records visible per second; shaded: a fault, from injection to healing", loc="left")
     axes[-1, 0].set_xlabel("seconds")
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=100)

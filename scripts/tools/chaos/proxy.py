@@ -1,11 +1,11 @@
-"""A proxy between workers and brokers that understands as much of Kafka's protocol as faults need.
+"""A TCP proxy between workers and brokers that understands as much of Kafka's protocol as the faults need.
 
     with Proxy(nodes=3) as proxy, Cluster(nodes=3, listeners={"PROXIED": "PLAINTEXT"},
                                           advertised={"PROXIED": proxy.ports}) as cluster:
         proxy.pass_on_to(cluster.ports_of("PROXIED"))
         proxy.apply(hold := Hold(Match({Api.END_TXN}), hang_up=True))
 
-One thread of its own; its methods may be called from any other. What rules do is in `rules`, how frames move in `wire`.
+Runs in one thread; its methods may be called from any other. `rules` says what happens to frames, `wire` moves them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _CALL_S = 10.0
 
 
 class Proxy:
-    """Listens on one port per node from its making on; passes on from `pass_on_to` on, and refuses before."""
+    """Listens on one port per node from construction; refuses connections until `pass_on_to` is called."""
 
     def __init__(self, nodes: int) -> None:
         self._targets: Sequence[int] = ()
@@ -41,23 +41,23 @@ class Proxy:
 
     @property
     def addresses(self) -> str:
-        """Where clients begin, as they want it: `host:port,host:port`."""
+        """Bootstrap servers for clients: `host:port,host:port`."""
         return ",".join(f"{HOST}:{port}" for port in self.ports)
 
     def pass_on_to(self, ports: Sequence[int]) -> None:
-        """The brokers' real ports, in the order of the nodes."""
+        """Set the brokers' real ports, in node order."""
         self._targets = tuple(ports)
 
     def apply(self, rule: Rule) -> None:
-        """From now on. Connections that match a rule that cuts end at once."""
+        """Apply a rule. If the rule cuts connections, those that match end at once."""
         self._call(partial(self._apply, rule))
 
     def lift(self, *rules: Rule) -> None:
-        """No more; what they kept goes its way. Lifting one that is not applied does nothing."""
+        """Remove rules and let the frames that they hold go on. A rule that is not applied is ignored."""
         self._call(partial(self._lift, rules))
 
     def lift_all(self) -> None:
-        """No rule is left."""
+        """Remove all rules."""
         self._call(lambda: self._lift(tuple(self._rules)))
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Reads whole topics, and asks for offsets, with clients that are no members of a group."""
+"""Reads whole topics and offsets without joining a group."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 _TIMEOUT_S = 30.0
 _SILENCE_S = 20.0
-"""A client that delivers nothing for so long is replaced."""
+"""A client that delivers nothing for this long is replaced."""
 _CLIENTS = 4
 _AT_ONCE = 1_000
 
 
 class Reader:
-    """Reads past the proxy. `group`: whose committed offsets are asked for."""
+    """Reads past the proxy. `group`: the group whose committed offsets are read."""
 
     def __init__(self, bootstrap_servers: str, group: str) -> None:
         self._common = {
@@ -35,21 +35,24 @@ class Reader:
     def records(
         self, topic: str, isolation: str = "read_committed", begins: Mapping[int, int] | None = None
     ) -> Iterator[Message]:
-        """All partitions to their ends, each in order, from `begins` on or from the beginning. Raises TimeoutError."""
+        """Read all partitions to their ends, from `begins` or the beginning; raises TimeoutError if some cannot be."""
         with closing(Consumer(self._common)) as consumer:
             nexts = dict.fromkeys(self._partitions(consumer, topic), OFFSET_BEGINNING) | dict(begins or {})
         for _ in range(_CLIENTS):
             yield from self._read_on(topic, nexts, isolation)
             if not nexts:
                 return
-        raise TimeoutError(f"{topic}: nothing more comes of {sorted(nexts)}, and they are not at their ends")
+        raise TimeoutError(f"{topic}: the partitions {sorted(nexts)} deliver nothing more, short of their ends")
 
     def _read_on(self, topic: str, nexts: dict[int, int], isolation: str) -> Iterator[Message]:
-        """As far as one client gets: one was seen to deliver nothing at all, on a busy machine. Ended ones leave `nexts`."""
+        """Read with one client until it delivers nothing more, and remove finished partitions from `nexts`.
+
+        On a busy machine a client was seen that delivers nothing at all.
+        """
         consumer = Consumer({**self._common, "isolation.level": isolation})
         try:
             consumer.assign([TopicPartition(topic, number, offset) for number, offset in nexts.items()])
-            # It waits for all that it is asked for, so where it may wait it is asked for one.
+            # consume() waits until it has as many messages as asked for, so with a timeout it is asked for one.
             while nexts and (messages := consumer.consume(_AT_ONCE, 0) or consumer.consume(1, _SILENCE_S)):
                 for message in messages:
                     error, number = message.error(), message.partition() or 0
@@ -62,18 +65,18 @@ class Reader:
             consumer.close()
 
     def count(self, topic: str, isolation: str) -> int:
-        """How many records there are."""
+        """How many records the topic has."""
         return sum(1 for _ in self.records(topic, isolation))
 
     def committed_and_ends(self, topic: str) -> dict[int, tuple[int, int]]:
-        """Of the group, and of the topic. Without a committed offset the first is below 0."""
+        """Committed offset (below 0 if none) and end offset, by partition."""
         with closing(Consumer(self._common)) as consumer:
             asked = [TopicPartition(topic, number) for number in self._partitions(consumer, topic)]
             committed = consumer.committed(asked, timeout=_TIMEOUT_S)
             return {each.partition: (each.offset, self._end(consumer, each)) for each in committed}
 
     def stable_and_ends(self, topic: str) -> dict[int, tuple[int, int]]:
-        """The last stable offset, and the end."""
+        """Last stable offset and end offset, by partition."""
         with (
             closing(Consumer({**self._common, "isolation.level": "read_committed"})) as stable,
             closing(Consumer({**self._common, "isolation.level": "read_uncommitted"})) as every,

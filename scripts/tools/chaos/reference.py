@@ -1,6 +1,6 @@
-"""What must come out for an input, computed from its bytes alone: nothing of the worker's code is used.
+"""Computes the expected output of an input from its bytes alone, without any of the worker's code.
 
-The rules of the contract (`schemas/`) are written down here a second time, as far as the workload goes.
+It implements the rules of `schemas/` a second time, as far as the workload needs them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from zlib import crc32
 import orjson
 
 Kind = Literal["record", "tombstone", "decode", "inference"]
-"""How an input ends: the last two are the stages of dead letters."""
+"""How an input ends; the last two are stages of dead letters."""
 
 _KINDS = {1: "PER", 2: "ORG", 3: "LOC"}
 _CLASSES, _BAD_WORD, _CONTENT_TOKENS, _OVERLAP_TOKENS = 16, "unbearable", 32, 8
@@ -23,14 +23,14 @@ _MODEL = {"name": "stub", "digest": "0" * 64, "precision": "fp32"}
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """How an input ends, and the value that is written for it."""
+    """How an input ends, and the value that must be written for it."""
 
     kind: Kind
     value: bytes | None
 
 
 def expected(value: bytes | None) -> Expected:
-    """The one right answer."""
+    """The only correct output for an input value."""
     if value is None:
         return Expected("tombstone", None)
     try:

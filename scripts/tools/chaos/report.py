@@ -1,9 +1,7 @@
-"""What came of a run: JSON for machines, a Markdown table, a picture, and a page."""
+"""The report of a run: JSON for machines, a Markdown table, a plot, and an HTML page."""
 
 from __future__ import annotations
 
-import os
-import platform
 from collections import Counter
 from dataclasses import asdict
 from html import escape
@@ -13,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from enricher.commands.model.pages.frame import Badge, bullets, cards, facts, page, section, table
+from tools.bench.machine import describe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +35,7 @@ _COLUMNS = (
 
 def write_report(run: Run, folder: Path) -> None:
     """`chaos.json`, `chaos.md`, `chaos.png` and `chaos.html` into `folder`."""
-    from tools.chaos.picture import draw  # noqa: PLC0415  matplotlib takes a second, and only now
+    from tools.chaos.picture import draw  # noqa: PLC0415  importing matplotlib takes a second
 
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{NAME}.json").write_bytes(orjson.dumps(_document(run), option=orjson.OPT_NON_STR_KEYS))
@@ -53,7 +52,7 @@ def _document(run: Run) -> dict[str, Any]:
         "good": run.good,
         "exactly_once": run.exactly_once,
         "seconds": run.seconds,
-        "findings": asdict(run.findings) | {"counts": dict(run.findings.counts)},  # of a Counter it makes a wrong copy
+        "findings": asdict(run.findings) | {"counts": dict(run.findings.counts)},  # asdict copies a Counter wrongly
         "verified": run.verified,
         "stale_answers": run.stale_answers,
         "faults": [asdict(outcome) for outcome in run.outcomes],
@@ -81,7 +80,7 @@ def _rows(run: Run) -> list[list[str]]:
 
 
 def _summary(run: Run) -> list[list[str]]:
-    """By kind: how many, and the recoveries' median and worst."""
+    """One row per kind: count, median and longest recovery, limit."""
     rows = []
     for name in dict.fromkeys(outcome.name for outcome in run.outcomes):
         of_kind = [each for each in run.outcomes if each.name == name]
@@ -124,32 +123,33 @@ def _html(run: Run) -> str:
         (str(found.counts["lost"]), "lost"),
         (str(found.counts["doubled"]), "doubled"),
         (f"{found.uncommitted:,}", "records rolled back on the way"),
-        (str(len(run.exits)), "workers ended and started again"),
+        (str(len(run.exits)), "worker processes ended and restarted"),
     ]
     wrong = [f"{what}: {count}, such as {found.wrong[what][0]}" for what, count in found.counts.items()]
     late = [f"{each.name} at {each.applied_s:.0f} s: {each.about}" for each in run.late]
     surprising = [f"{each.name} at {each.applied_s:.0f} s: exit codes {each.unexpected}" for each in run.surprising]
     parts = [
         cards(figures),
-        section("Published per second", "What became visible to a reader of committed records.", _picture()),
-        section("What is wrong", "", bullets([*wrong, *late, *surprising] or ["Nothing."])),
+        section("Published per second", "Records that became visible to a read_committed consumer.", _picture()),
+        section("Violations", "", bullets([*wrong, *late, *surprising] or ["None."])),
         section(
             "By kind",
-            "Until every partition published again, counted from healing.",
+            "Seconds from healing until every partition published again.",
             table(_SUMMARY_COLUMNS, _summary(run)),
         ),
         section("Every fault", "", table(_COLUMNS, _rows(run))),
-        section("How", "", facts([("command", run.plan.command), *_machine()])),
+        section("Method", "", facts(_facts(run))),
     ]
-    badge = Badge("held" if run.good else "NOT held", good=run.good)
+    badge = Badge("passed" if run.good else "FAILED", good=run.good)
     return page("Three workers, three brokers, one fault after another", run.verdict, parts, badge)
 
 
-def _machine() -> list[tuple[str, str]]:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+def _facts(run: Run) -> list[tuple[str, str]]:
+    machine = describe()
     return [
-        ("machine", f"{cores} cores, {platform.system()} {platform.machine()}"),
-        ("Python", platform.python_version()),
+        ("command", run.plan.command),
+        ("machine", f"{machine['cores']} cores, {machine['system']}"),
+        ("Python", machine["python"]),
     ]
 
 

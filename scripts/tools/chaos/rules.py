@@ -1,10 +1,10 @@
-"""What the proxy does to requests and replies that match: hold, drop, delay, silence, cut, or only watch.
+"""What the proxy does to matching requests and replies: hold, drop, delay, silence, cut, or only watch.
 
-Rules that change what a reply says are in `forgeries`.
+Rules that change the content of replies are in `forgeries`.
 
-A rule is made anywhere, works in the proxy's own thread from `Proxy.apply` on, and ends with `Proxy.lift`, which lets go
-of everything that it keeps. What it keeps holds up all that is behind it on the same connection and in the same
-direction, as a slow network would.
+A rule may be created in any thread. It works in the proxy's thread from `Proxy.apply` until `Proxy.lift`, which releases
+every frame that it holds. A held frame delays everything behind it on the same connection and in the same direction, as
+a slow network would.
 """
 
 from __future__ import annotations
@@ -24,39 +24,39 @@ if TYPE_CHECKING:
 
 
 class Verdict(Enum):
-    """What becomes of a frame."""
+    """What happens to a frame."""
 
     PASS = "pass"  # noqa: S105  no password
     DROP = "drop"
     CUT = "cut"
-    """The whole connection ends, with a reset."""
+    """Reset the whole connection."""
 
 
 class Direction(Enum):
-    """The way of a frame."""
+    """The direction of a frame."""
 
     TO_BROKER = "to the broker"
     TO_CLIENT = "to the client"
 
 
 class Connection(Protocol):
-    """What a rule may do to the connection that a request came by."""
+    """What a rule may do to the connection that a request came from."""
 
     def hang_up(self) -> None:
-        """End the client's side; what it has sent still reaches the broker."""
+        """Close the client's side; what the client has sent still reaches the broker."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Which requests a rule is for, and the replies to them. `client` is (the beginning of) the client's id; None: any."""
+    """Which requests, with their replies, a rule applies to. `client`: prefix of the client id. None matches everything."""
 
     apis: Container[int] | None = None
     client: str | None = None
     nodes: Container[int] | None = None
 
     def takes(self, request: Request) -> bool:
-        """Whether it is one of those."""
+        """Whether the rule applies to the request."""
         return (
             (self.apis is None or request.api in self.apis)
             and (self.client is None or request.client.startswith(self.client))
@@ -65,32 +65,32 @@ class Match:
 
 
 class Rule:
-    """Passes everything on: what the others are made from. `caught` is set, for any thread, once it did its work."""
+    """Base class; passes everything on. `caught` is set once the rule has taken effect, and may be read in any thread."""
 
     cuts_at_once = False
-    """Whether connections that match end when the rule is applied."""
+    """Whether matching connections are cut when the rule is applied."""
 
     def __init__(self, match: Match) -> None:
         self.match = match
         self.caught = threading.Event()
         self.lifted = asyncio.Event()
-        """For the proxy's thread alone."""
+        """Only for the proxy's thread."""
 
     async def request(self, connection: Connection, request: Request, arrived_s: float) -> Verdict:  # noqa: ARG002
-        """A request on its way to the broker; it came at `arrived_s`, monotonic."""
+        """Decide about a request to the broker that arrived at `arrived_s` (monotonic)."""
         return Verdict.PASS
 
     async def reply(self, request: Request, arrived_s: float) -> Verdict:  # noqa: ARG002
-        """The reply to a request on its way to the client."""
+        """Decide about a reply to the client."""
         return Verdict.PASS
 
     def altered(self, request: Request, frame: bytes) -> bytes:  # noqa: ARG002
-        """The frame that the client gets for the reply's `frame`, size and correlation id included. Must not block."""
+        """Return the frame to send to the client instead of `frame` (with size and correlation id). Must not block."""
         return frame
 
 
 class _Nth(Rule):
-    """For one of those that match: the `nth`, counted from 1."""
+    """A rule for the `nth` match only, counted from 1."""
 
     def __init__(self, match: Match, nth: int = 1) -> None:
         super().__init__(match)
@@ -102,30 +102,30 @@ class _Nth(Rule):
 
 
 class Watch(_Nth):
-    """Tells when the `nth` matching request comes by."""
+    """Sets `caught` when the `nth` matching request passes."""
 
     async def request(self, connection: Connection, request: Request, arrived_s: float) -> Verdict:  # noqa: ARG002
-        """Tell."""
+        """Set `caught`."""
         if self._is_it():
             self.caught.set()
         return Verdict.PASS
 
 
 class Answered(_Nth):
-    """Tells when the `nth` matching request is answered: the broker has carried it out, or refused."""
+    """Sets `caught` when the `nth` matching request is answered: the broker has executed or refused it."""
 
     async def reply(self, request: Request, arrived_s: float) -> Verdict:  # noqa: ARG002
-        """Tell."""
+        """Set `caught`."""
         if self._is_it():
             self.caught.set()
         return Verdict.PASS
 
 
 class Hold(_Nth):
-    """Keeps the `nth` matching request until lifted. With `hang_up` the client loses its connection at that moment.
+    """Holds the `nth` matching request until lifted. With `hang_up` the client's connection is closed at that moment.
 
-    It then sends the request again on a new one, which is not held; the first one reaches the broker late, as a packet
-    that was long under way does.
+    The client then repeats the request on a new connection, where it is not held; the held one reaches the broker late, like
+    a delayed packet.
     """
 
     def __init__(self, match: Match, nth: int = 1, *, hang_up: bool = False) -> None:
@@ -133,7 +133,7 @@ class Hold(_Nth):
         self._hang_up = hang_up
 
     async def request(self, connection: Connection, request: Request, arrived_s: float) -> Verdict:  # noqa: ARG002
-        """Keep it."""
+        """Hold it."""
         if self._is_it():
             self.caught.set()
             if self._hang_up:
@@ -143,9 +143,9 @@ class Hold(_Nth):
 
 
 class DropReply(_Nth):
-    """Swallows the reply to the `nth` matching request that is answered: the broker has done it, nobody is told.
+    """Drops the reply to the `nth` matching request: the broker has executed it, and the client does not learn of it.
 
-    `instead` is called at that moment, in the proxy's thread, and must not block: nothing else gets through meanwhile.
+    `instead` is called at that moment in the proxy's thread; it must not block, because nothing else passes meanwhile.
     """
 
     def __init__(self, match: Match, nth: int = 1, *, instead: Callable[[], None] | None = None) -> None:
@@ -153,7 +153,7 @@ class DropReply(_Nth):
         self._instead = instead
 
     async def reply(self, request: Request, arrived_s: float) -> Verdict:  # noqa: ARG002
-        """Swallow it."""
+        """Drop it."""
         if self._is_it():
             if self._instead:
                 self._instead()
@@ -163,18 +163,18 @@ class DropReply(_Nth):
 
 
 class Delay(Rule):
-    """Everything takes `seconds` longer, each way. Lifting it lets all go at once."""
+    """Delays every frame by `seconds`, each way. Lifting it releases all frames at once."""
 
     def __init__(self, match: Match, seconds: float) -> None:
         super().__init__(match)
         self._seconds = seconds
 
     async def request(self, connection: Connection, request: Request, arrived_s: float) -> Verdict:  # noqa: ARG002
-        """Wait."""
+        """Hold the frame."""
         return await self._wait(arrived_s)
 
     async def reply(self, request: Request, arrived_s: float) -> Verdict:  # noqa: ARG002
-        """Wait."""
+        """Hold the frame."""
         return await self._wait(arrived_s)
 
     async def _wait(self, arrived_s: float) -> Verdict:
@@ -186,18 +186,18 @@ class Delay(Rule):
 
 
 class Silence(Rule):
-    """Nothing gets through in `directions`; connections stay. Lifted, all arrives, as after TCP's retransmission."""
+    """Passes nothing in `directions`; connections stay open. When lifted, all frames arrive, as after TCP retransmission."""
 
     def __init__(self, match: Match, directions: Container[Direction]) -> None:
         super().__init__(match)
         self._directions = directions
 
     async def request(self, connection: Connection, request: Request, arrived_s: float) -> Verdict:  # noqa: ARG002
-        """Wait."""
+        """Hold the frame."""
         return await self._wait(Direction.TO_BROKER)
 
     async def reply(self, request: Request, arrived_s: float) -> Verdict:  # noqa: ARG002
-        """Wait."""
+        """Hold the frame."""
         return await self._wait(Direction.TO_CLIENT)
 
     async def _wait(self, direction: Direction) -> Verdict:
@@ -208,11 +208,11 @@ class Silence(Rule):
 
 
 class Cut(Rule):
-    """Resets connections that match, and every new one with its first request, until lifted."""
+    """Resets matching connections, and new ones at their first request, until lifted."""
 
     cuts_at_once = True
 
     async def request(self, connection: Connection, request: Request, arrived_s: float) -> Verdict:  # noqa: ARG002
-        """Reset."""
+        """Reset the connection."""
         self.caught.set()
         return Verdict.CUT

@@ -1,4 +1,4 @@
-"""A whole run: faults until it is over, time to catch up, the verdict of two verifiers that know nothing of each other."""
+"""A whole run: inject faults, let the group catch up, then verify with two independent verifiers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tools.chaos.campaign import Campaign
 from tools.chaos.check import check
 from tools.chaos.faults import plan
 from tools.chaos.scene import Scene, settings_of
-from tools.chaos.waiting import wait_until
+from tools.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 _CATCH_UP_S = 120.0
 _SAMPLE_S = 1.0
-"""How often committed offsets are looked at. Asking costs the coordinator a request."""
+"""How often committed offsets are sampled; each sample costs the coordinator a request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is asked for: faults for `minutes`, or until `articles` are published."""
+    """The request: inject faults for `minutes`, or until `articles` are published."""
 
     seed: int
     rate_per_s: float
@@ -48,14 +48,17 @@ class Plan:
 
     @property
     def command(self) -> str:
-        """How to ask for it."""
+        """The command line of this run."""
         length = f"--articles {self.articles}" if self.articles else f"--minutes {self.minutes:g}"
         return f"scripts/chaos --kafka {self.kafka} {length} --seed {self.seed} --rate {self.rate_per_s:g}"
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run as it went. `per_second`: outputs that became visible, by second. `verified`: what `enricher verify` says."""
+    """The result of a run.
+
+    `per_second`: outputs that became visible, by second. `verified`: what `enricher verify` reports.
+    """
 
     plan: Plan
     seconds: float
@@ -65,9 +68,9 @@ class Run:
     exits: Sequence[Exit]
     per_second: Mapping[int, int]
     stale_answers: int
-    """How often a sample of the committed offsets was below the one before, though the log says that none went back.
+    """Samples of committed offsets that were below the one before, although the offsets topic shows no such commit.
 
-    Those of a topic that was made again begin again, and are among them.
+    Includes those after the topic was recreated, where offsets start again.
     """
     caught_up: bool
 
@@ -78,12 +81,12 @@ class Run:
 
     @property
     def spinning(self) -> Sequence[Outcome]:
-        """Faults during which a worker turned in circles."""
+        """Faults during which a worker was in a busy loop."""
         return [outcome for outcome in self.outcomes if outcome.spun]
 
     @property
     def surprising(self) -> Sequence[Outcome]:
-        """Faults during which a worker ended with an exit code that they are no reason for."""
+        """Faults during which a worker ended with an exit code that they do not explain."""
         return [outcome for outcome in self.outcomes if outcome.unexpected]
 
     @property
@@ -93,17 +96,17 @@ class Run:
 
     @property
     def good(self) -> bool:
-        """Whether all held."""
+        """Whether every check passed."""
         return self.exactly_once and not self.late and not self.spinning and not self.surprising
 
     @property
     def kinds(self) -> int:
-        """How many kinds of faults there were."""
+        """How many different kinds of faults were injected."""
         return len({outcome.name for outcome in self.outcomes})
 
     @property
     def verdict(self) -> str:
-        """In a few words each."""
+        """One line: every result, separated by semicolons."""
         found = self.findings
         return "; ".join(
             [
@@ -116,15 +119,15 @@ class Run:
                 f"{found.uncommitted} records rolled back on the way",
                 f"{self.stale_answers} stale answers about committed offsets",
                 f"{len(self.late)} recoveries over the limit",
-                f"{len(self.spinning)} times a worker turned in circles",
-                f"{len(self.surprising)} times a worker ended with a code that the fault is no reason for",
+                f"{len(self.spinning)} times a worker was in a busy loop",
+                f"{len(self.surprising)} times a worker ended with an exit code that the fault does not explain",
                 "caught up" if self.caught_up else "NOT caught up",
             ]
         )
 
 
 def play(asked: Plan, folder: Path, say: Callable[[str], None]) -> Run:
-    """Set the scene, run the faults, tear it down. `folder` takes the workers' logs."""
+    """Start brokers and workers, run the faults, verify, stop everything; the workers' logs go to `folder`."""
     say("starting three brokers and three workers ...")
     with Scene(folder, rate_per_s=asked.rate_per_s, kafka=asked.kafka) as scene:
         config = kafka_config(Settings(**settings_of(scene.cluster.bootstrap_servers, scene.names, "chaos")))
@@ -160,7 +163,7 @@ def _over(asked: Plan, scene: Scene) -> Callable[[], bool]:
 
 
 def catch_up(scene: Scene) -> bool:
-    """Publish no more, and wait until the group has committed all and the timeline has seen it."""
+    """Stop publishing; returns whether the group committed everything and the timeline read all outputs in time."""
     scene.proxy.lift_all()
     scene.workload.finish()
     caught_up = wait_until(lambda: scene.backlog() == 0, _CATCH_UP_S, 0.5)
@@ -169,7 +172,7 @@ def catch_up(scene: Scene) -> bool:
 
 
 def verified(bootstrap_servers: str, names: Names) -> dict[str, Any]:
-    """What `enricher verify` says, as JSON, and its exit code."""
+    """Run `enricher verify --json`; returns its exit code and its report."""
     topics = ["--input", names.input, "--output", names.output, "--dead-letters", names.dead_letters]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ENRICHER_")}
     done = subprocess.run(

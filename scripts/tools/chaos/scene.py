@@ -1,4 +1,4 @@
-"""Everything that a fault may touch, set up and torn down as one: brokers, proxy, workers, publisher, timeline."""
+"""Everything that a fault may touch, started and stopped together: brokers, proxy, workers, publisher, timeline."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
-from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tools.chaos.articles import Articles
@@ -16,7 +15,6 @@ from tools.chaos.proxy import Proxy
 from tools.chaos.reader import Reader
 from tools.chaos.timeline import Timeline
 from tools.chaos.topics import Names, TopicKeeper
-from tools.chaos.waiting import wait_until
 from tools.chaos.workload import Workload
 from tools.kafka import Cluster
 from tools.kafka.properties import QUICK_TO_NOTICE
@@ -29,19 +27,17 @@ if TYPE_CHECKING:
 
     from tools.kafka import Node
 
-__all__ = ["Names", "Scene", "java_hash", "settings_of", "wait_until"]
-
 PARTITIONS = 6
 SESSION_S, TRANSACTION_S, POLL_INTERVAL_S, ENGINE_S = 6.0, 5.0, 10.0, 15.0
-"""The workers' timeouts: the shortest that their settings allow, so that a run has room for many faults."""
+"""The workers' timeouts: the shortest that their settings allow, so that many faults fit into a run."""
 _ASK_S = 10.0
 _LISTENER = "PROXIED"
 
 
 class Scene:
-    """A running world. `nodes` brokers, `workers` workers, `rate_per_s` articles a second once `workload` is resumed.
+    """Running brokers and workers; `rate_per_s` articles per second are published once `workload` is resumed.
 
-    `kafka`: the brokers' version, as `Cluster` takes it.
+    `kafka`: the version of the brokers, as `Cluster` takes it.
     """
 
     def __init__(
@@ -88,7 +84,7 @@ class Scene:
 
     @property
     def partitions(self) -> int:
-        """How many the input has now."""
+        """How many partitions the input has now."""
         return self.topics.partitions
 
     # ---- who is where
@@ -107,37 +103,31 @@ class Scene:
         return self._coordinator("__transaction_state", self.transactional_id(worker))
 
     def transactional_id(self, worker: str) -> str:
-        """As the worker makes it."""
+        """A worker's transactional id."""
         return f"{self.names.group}/{worker}"
 
     def _coordinator(self, topic: str, key: str) -> Node:
         partitions = len(self._admin.list_topics(topic, timeout=_ASK_S).topics[topic].partitions)
         return self.leader_of(topic, java_hash(key) % partitions)
 
-    # ---- what there is
+    # ---- progress
 
     def all_is_seen(self) -> bool:
-        """Whether the timeline has read all outputs that a reader of committed records can see."""
+        """Whether the timeline has read all outputs that a read_committed consumer can see."""
         topics = (self.names.output, self.names.dead_letters)
         stable = {topic: self._reader.stable_and_ends(topic) for topic in topics}
         ends = {(topic, number): end for topic in topics for number, (end, _) in stable[topic].items()}
         return self.timeline.has_seen(ends)
 
     def backlog(self) -> int:
-        """Offsets that the group has not committed yet."""
-        consumer = Consumer({"bootstrap.servers": self.cluster.bootstrap_servers, "group.id": self.names.group})
-        try:
-            asked = [TopicPartition(self.names.input, number) for number in range(self.partitions)]
-            committed = consumer.committed(asked, timeout=_ASK_S)
-            ends = [consumer.get_watermark_offsets(each, timeout=_ASK_S)[1] for each in asked]
-            # The offset of a topic that was deleted may lie beyond the end of the present one.
-            return sum(max(0, end - max(0, each.offset)) for each, end in zip(committed, ends, strict=True))
-        finally:
-            consumer.close()
+        """How many input offsets the group has not committed yet."""
+        offsets = self._reader.committed_and_ends(self.names.input).values()
+        # The committed offset of a topic that was deleted may lie beyond the end of the present one.
+        return sum(max(0, end - max(0, committed)) for committed, end in offsets)
 
 
 def settings_of(bootstrap_servers: str, names: Names, instance: str) -> Mapping[str, Any]:
-    """A worker's settings: quick to notice, everything else as by default."""
+    """A worker's settings: short timeouts, otherwise the defaults."""
     return {
         "kafka": {
             "bootstrap_servers": bootstrap_servers,
@@ -151,7 +141,7 @@ def settings_of(bootstrap_servers: str, names: Names, instance: str) -> Mapping[
             "max_poll_interval_s": POLL_INTERVAL_S,
             "request_timeout_s": 5.0,
             "partition_timeout_s": 8.0,
-            # Five minutes by default, which a run does not have: how soon a consumer looks for new partitions.
+            # How soon a consumer looks for new partitions; the default of five minutes is too long for a run.
             "properties": {"topic.metadata.refresh.interval.ms": 3_000},
         },
         "worker": {
@@ -166,9 +156,9 @@ def settings_of(bootstrap_servers: str, names: Names, instance: str) -> Mapping[
 
 
 def java_hash(text: str) -> int:
-    """What Kafka finds a group's or a transaction's partition by: its `Utils.abs` of `String.hashCode`."""
+    """The hash with which Kafka chooses the partition of a group or transaction: `Utils.abs(String.hashCode)`."""
     value = 0
     for unit in text.encode("utf-16-be")[1::2]:
         value = (31 * value + unit) & 0xFFFFFFFF
-    # Of a negative number the absolute value, not the lower 31 bits; 0 of the one that has none in 32 bits.
+    # The absolute value, not the lower 31 bits; 0 for the one number that has no absolute value in 32 bits.
     return 0 if value == 1 << 31 else min(value, (1 << 32) - value)

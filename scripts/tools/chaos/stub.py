@@ -1,7 +1,7 @@
-"""A model whose every answer can be computed again from the article alone: words are tokens, a word's hash is its label.
+"""A stub model whose labels follow from the article alone: words are tokens, a word's hash is its label.
 
-Tokenizer and engine here are what the worker gets in place of the real ones. What they must lead to, computed without any
-of the worker's code, is in `reference`.
+Tokenizer and engine replace the real ones in the worker. `reference` computes the expected outputs without any of the
+worker's code.
 """
 
 from __future__ import annotations
@@ -39,30 +39,30 @@ if TYPE_CHECKING:
 CARD = ModelCard(name="stub", digest="0" * 64, precision="fp32")
 LABELS = ("O", "B-PER", "B-ORG", "B-LOC")
 CLASSES = 16
-"""A word's hash modulo this is its label's number where there is one: three words in sixteen are entities."""
+"""A word's hash modulo this is its label's index; higher values mean no entity, so three words in sixteen are entities."""
 BAD_WORD = "unbearable"
-"""The model fails on a window with this word in it."""
+"""The model fails on windows that contain this word."""
 WINDOW_TOKENS, OVERLAP_TOKENS = 34, 8
-"""Small, so that short articles have several windows: two special tokens included."""
+"""Two special tokens included. Small, so that short articles have several windows."""
 _BATCH_TOKENS = 1024
 _RUN_S = 0.01
-"""How long the device takes for a batch: it waits and does not compute, so that there is something in flight to lose."""
+"""Duration of a run. The stub waits instead of computing, so that records are in flight when a fault comes."""
 _FIELDS: tuple[FieldName, ...] = ("title", "body")
 _WORD = re.compile(r"\S+")
 
 
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """Where the words of a text stand."""
+    """Character spans of the words of a text."""
 
     spans: Sequence[tuple[int, int]]
 
     def word_of(self, token: int) -> int:
-        """Every token is a word of its own."""
+        """Every token is one word."""
         return token
 
     def chars_of(self, token: int) -> tuple[int, int]:
-        """Half-open."""
+        """Half-open range of characters."""
         return self.spans[token]
 
 
@@ -85,16 +85,16 @@ def _field(article: Article, name: FieldName) -> TokenizedField:
 
 
 class StubEngine:
-    """Labels by hash. Can be told to hang, and to lose a window: from any thread, by the commands of `worker`."""
+    """Labels by hash. `hang_s` and `lose` may be set from any thread (by the commands of `worker`)."""
 
     labels = LABELS
     card = CARD
 
     def __init__(self) -> None:
         self.hang_s = 0.0
-        """How long the next run takes on top."""
+        """Extra duration of the next run."""
         self.lose = threading.Event()
-        """The next run gives back one window less than it was given."""
+        """If set, the next run returns one window too few."""
         self._bad = crc32(BAD_WORD.encode()) & 0x7FFFFFFF
 
     def run(self, batch: Batch) -> BatchResult:
@@ -106,33 +106,33 @@ class StubEngine:
             self.lose.clear()
             windows = windows[:-1]
         bad = [window for window in windows if self._bad in window.ids]
-        failures = [WindowFailure(window, "Unbearable", "the model cannot bear this window") for window in bad]
+        failures = [WindowFailure(window, "Unbearable", "the model fails on this window") for window in bad]
         return BatchResult(batch, [_labels(window) for window in windows if window not in bad], failures)
 
     def padded_tokens(self, batch: Batch) -> int:
-        """As a device that pads."""
+        """Like a device that pads."""
         return batch.padded_tokens
 
     def open_thread(self) -> None:
-        """A thread needs nothing of its own."""
+        """No set-up per thread is needed."""
 
 
 def _labels(window: Window) -> RunLabels:
-    """Each window as a run of its own."""
+    """Each window as its own result."""
     classes = window.ids % CLASSES
     labels = np.where(classes < len(LABELS), classes, 0).astype(np.int32)
     return RunLabels((window,), (0,), labels, np.full(window.length_tokens, 0.5, np.float32))
 
 
 class _Device:
-    """All that is asked of a prepared model whose engine is not made from it."""
+    """The attributes of a prepared model that the worker reads when the engine is given."""
 
     device = "cpu"
     variant = PaddedFloat32()
 
 
 def stub_model(engine: StubEngine) -> Model:
-    """What `enricher.app.kafka_worker` takes for a model."""
+    """A model for `enricher.app.kafka_worker`."""
     advice = Advice(WINDOW_TOKENS, OVERLAP_TOKENS, max_batch_tokens=_BATCH_TOKENS)
     return Model(
         cast("PreparedModel", _Device()),

@@ -1,4 +1,4 @@
-"""What becomes visible, and when: a reader of committed records past the proxy, in a thread of its own."""
+"""Records what becomes visible, and when: a read_committed consumer past the proxy, in a background thread."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ if TYPE_CHECKING:
 
     from confluent_kafka import Message
 
-    from tools.chaos.headers import Place
+    from tools.chaos.headers import InputId
 
 _LOOK_FOR_PARTITIONS_S = 3.0
 
 
 class Moving:
-    """Since when each partition of the input publishes again: outputs that were written after `since_s` (epoch)."""
+    """When each input partition first published again: outputs written at `since_s` (epoch) or later."""
 
     def __init__(self, since_s: float) -> None:
         self.since_s = since_s
         self.first_s: dict[int, float] = {}
-        """By input partition, seconds since the epoch when the first such output was seen."""
+        """Seconds since the epoch when the first such output was seen, by input partition."""
 
     def note(self, partition: int, written_s: float) -> None:
-        """An output was seen now that was written then."""
+        """An output that was written at `written_s` (epoch) has just been seen."""
         if written_s >= self.since_s and partition not in self.first_s:
             self.first_s[partition] = time.time()
 
 
 class Timeline:
-    """Reads `topics`. `per_second`: outputs seen, by whole seconds since `began_s` (monotonic)."""
+    """Reads `topics`. `per_second`: outputs seen, by whole second since `began_s` (monotonic)."""
 
     def __init__(self, bootstrap_servers: str, topics: list[str]) -> None:
         self.began_s = time.monotonic()
         self.per_second: Counter[int] = Counter()
-        self.seen: Counter[Place] = Counter()
-        """How often an output of each input."""
+        self.seen: Counter[InputId] = Counter()
+        """How often an output of each input was seen."""
         self._topics = topics
         self._moving = Moving(float("inf"))
         self._assigned: set[tuple[str, int]] = set()
@@ -68,16 +68,16 @@ class Timeline:
 
     @property
     def total(self) -> int:
-        """Outputs seen so far."""
+        """How many outputs were seen so far."""
         return self.seen.total()
 
     def moving_from_now(self) -> Moving:
-        """Watch which partitions publish from this moment on; only one such watch at a time."""
+        """Record which partitions publish from now on; replaces an earlier call's recording."""
         self._moving = Moving(time.time())
         return self._moving
 
     def has_seen(self, ends: Mapping[tuple[str, int], int]) -> bool:
-        """Whether it has read up to these offsets of the topics' partitions."""
+        """Whether the reader has reached these offsets."""
         return all(self._ends.get(partition, 0) >= end for partition, end in ends.items())
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""The topics and the group of a run: made, grown, limited, deleted and made again; and what was in those that are gone."""
+"""Creates, grows, limits, deletes and recreates the topics of a run, and remembers what deleted ones contained."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from confluent_kafka.admin import (
 
 from tools.chaos.incarnations import Incarnation, topic_id_of
 from tools.chaos.reader import Reader
-from tools.chaos.waiting import wait_until
+from tools.waiting import wait_until
 
 _ASK_S = 10.0
 _EMPTY_S = 30.0
-"""A member that was killed belongs to its group until its session ends; only an empty group can be deleted."""
+"""A killed worker stays a group member until its session ends, and only an empty group can be deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Topics and group of one run."""
+    """The topics and the consumer group of one run."""
 
     input: str
     output: str
@@ -35,9 +35,9 @@ class Names:
 
 
 class TopicKeeper:
-    """Makes the three topics, with as many partitions each, and changes them as faults ask.
+    """Manages the three topics of a run, as faults need it.
 
-    `partitions` of the input, `replicas` of each partition.
+    `partitions`: of each topic at first. `replicas`: of each partition.
     """
 
     def __init__(self, bootstrap_servers: str, names: Names, partitions: int, *, replicas: int) -> None:
@@ -47,77 +47,77 @@ class TopicKeeper:
         self._admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
         self._reader = Reader(bootstrap_servers, names.group)
         self.partitions = partitions
-        """Of the input."""
+        """How many partitions the input has now."""
         self.past: list[Incarnation] = []
-        """The input topics that were deleted, the oldest first."""
+        """The deleted input topics, oldest first."""
 
     def make_all(self) -> None:
-        """The three topics."""
+        """Create the three topics."""
         self._make(self._names.input, self._names.output, self._names.dead_letters)
 
     def add_partition(self) -> None:
-        """One more for each topic: the outputs first, so that every input partition always has its own."""
+        """Add one partition to each topic: outputs first, so that every input partition always has its counterpart."""
         self.add_output_partition()
         self.add_input_partition()
 
     def add_output_partition(self) -> None:
-        """One more for the outputs than the input has."""
+        """Give the output topics one partition more than the input has."""
         for topic in (self._names.output, self._names.dead_letters):
             self._grow(topic, self.partitions + 1)
 
     def add_input_partition(self) -> None:
-        """One more for the input."""
+        """Add one partition to the input."""
         self.partitions += 1
         self._grow(self._names.input, self.partitions)
 
     def limit_dead_letters(self, size_bytes: int | None) -> None:
-        """The dead-letter topic takes messages up to this size; None: as large as the broker takes by default."""
+        """Limit the message size of the dead-letter topic; None restores the broker's default."""
         kind = AlterConfigOpType.DELETE if size_bytes is None else AlterConfigOpType.SET
         entry = ConfigEntry("max.message.bytes", str(size_bytes or ""), incremental_operation=kind)
         resource = ConfigResource(ResourceType.TOPIC, self._names.dead_letters, incremental_configs=[entry])
         self._admin.incremental_alter_configs([resource])[resource].result(_ASK_S)
 
     def remember_input(self) -> Incarnation:
-        """Read the whole input topic, which is about to be deleted: nothing else knows later what was in it."""
+        """Read the whole input topic before it is deleted: afterwards nothing else knows what it contained."""
         incarnation = Incarnation(topic_id_of(self._servers, self._names.input))
         incarnation.add(self._reader.records(self._names.input))
         self.past.append(incarnation)
         return incarnation
 
     def remember_the_rest(self, incarnation: Incarnation) -> None:
-        """Read what was published since, and what the group has committed."""
+        """Read what was published since, and the group's committed offsets."""
         topic = self._names.input
         incarnation.add(self._reader.records(topic, begins=incarnation.nexts))
         committed = self._reader.committed_and_ends(topic)
         incarnation.committed = {partition: offset for partition, (offset, _) in committed.items()}
 
     def delete_input(self) -> None:
-        """No topic has the name afterwards."""
+        """Delete the input topic and wait until its name is free."""
         topic = self._names.input
         self._admin.delete_topics([topic], operation_timeout=_ASK_S)[topic].result(_ASK_S)
         assert wait_until(lambda: topic not in self._admin.list_topics(timeout=_ASK_S).topics, _ASK_S), (
-            "it is still there"
+            "the topic still exists"
         )
 
     def create_input(self) -> None:
-        """A new topic with the same name and as many partitions, empty."""
+        """Create an empty input topic with the same name and number of partitions."""
         self._make(self._names.input)
 
     def forget_offsets(self) -> None:
-        """Delete the group with all offsets that it committed. Only while no worker runs."""
+        """Delete the group with its committed offsets. Only while no worker runs."""
         assert wait_until(self._group_is_deleted, _EMPTY_S, 0.5), "the group could not be deleted"
 
     # ---- inside
 
     def _group_is_deleted(self) -> bool:
         group = self._names.group
-        # A client of its own: one that has known the group's coordinator may wait for it after it is gone (librdkafka 5511).
+        # A new client: one that has cached the group's coordinator may wait for it after it is gone (librdkafka 5511).
         admin = AdminClient({"bootstrap.servers": self._servers, "log_level": 0})
         try:
             admin.delete_consumer_groups([group], request_timeout=_ASK_S / 2)[group].result(_ASK_S / 2)
         except KafkaException as exception:
             return bool(exception.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND)
-        except TimeoutError:  # the coordinator has just gone, perhaps: asked again
+        except TimeoutError:  # the coordinator may have just gone: try again
             return False
         return True
 
@@ -126,16 +126,18 @@ class TopicKeeper:
             try:
                 self._admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(_ASK_S)
             except KafkaException as exception:
-                if exception.args[0].code() != KafkaError.NOT_CONTROLLER:  # with ZooKeeper: it has just moved
+                if (
+                    exception.args[0].code() != KafkaError.NOT_CONTROLLER
+                ):  # with ZooKeeper the controller may have just moved
                     raise
                 return False
             return True
 
-        assert wait_until(grown, _ASK_S, 0.5), "no controller adds partitions"
+        assert wait_until(grown, _ASK_S, 0.5), "no controller added the partitions in time"
 
     def _make(self, *topics: str) -> None:
         new = [NewTopic(topic, num_partitions=self.partitions, replication_factor=self._replicas) for topic in topics]
         for future in self._admin.create_topics(new).values():
             future.result(_ASK_S)
-        # Created is not yet known to every broker.
+        # A topic that was created is not yet known to every broker.
         wait_until(lambda: set(topics) <= self._admin.list_topics(timeout=_ASK_S).topics.keys(), _ASK_S)

@@ -1,6 +1,6 @@
-"""One connection through the proxy: the client's side, the broker's side, and what is under way between them.
+"""One connection through the proxy: the client's side, the broker's side, and the frames in transit between them.
 
-Each way has a reader, which notes when a frame came, and a writer, which asks the rules and passes it on in order.
+Each direction has a reader, which records when a frame arrived, and a writer, which asks the rules and forwards in order.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Frames = asyncio.Queue[tuple[float, bytes] | None]
-"""When each came, and the frame; None for the end of the stream."""
+"""Arrival time and frame; None marks the end of the stream."""
 
 ANSWER_S = 10.0
-"""How long a connection whose client has gone waits for the broker's replies: to be read is to be carried out."""
+"""How long replies are read after the client has gone: the broker executes requests only as it can send replies."""
 _FRAMES = 1_000
 
 
 class Wire:
-    """A client's connection to node number `node`. `rules` may change at any time between two frames."""
+    """A client's connection to node `node`. `rules` may change between two frames."""
 
     def __init__(self, node: int, rules: list[Rule], client: Stream, broker: Stream) -> None:
         self.node = node
         self.last: Request | None = None
-        """The newest request, to know whose connection it is."""
+        """The newest request, which tells whose connection this is."""
         self._rules = rules
         self._client_reader, self._client = client
         self._broker_reader, self._broker = broker
@@ -41,7 +41,7 @@ class Wire:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def run(self) -> None:
-        """Until both sides are done with each other; closes both."""
+        """Forward frames until either side ends; closes both."""
         up, down = Frames(_FRAMES), Frames(_FRAMES)
         readers = [_read(self._client_reader, up), _read(self._broker_reader, down)]
         writers = [asyncio.create_task(self._pass_up(up)), asyncio.create_task(self._pass_down(down))]
@@ -56,11 +56,11 @@ class Wire:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def hang_up(self) -> None:
-        """End the client's side at once; what it has sent still reaches the broker."""
+        """Close the client's side at once; what the client has sent still reaches the broker."""
         self._client.transport.abort()
 
     def cut(self) -> None:
-        """End both sides at once; what is under way is lost."""
+        """Reset both sides; frames in transit are lost."""
         self._client.transport.abort()
         self._broker.transport.abort()
         for task in self._tasks:
@@ -97,11 +97,11 @@ class Wire:
                 self._answered.set()
             if passed is not None and not self._client.is_closing():
                 self._client.write(passed)
-                with suppress(OSError):  # the client has gone: the broker is heard all the same
+                with suppress(OSError):  # the client has gone; keep reading from the broker
                     await self._client.drain()
 
     async def _passed_down(self, request: Request, frame: bytes, arrived_s: float) -> bytes | None:
-        """The reply as the rules leave it; None where one of them keeps it from the client."""
+        """The reply after all rules; None if one of them drops it."""
         for rule in [rule for rule in self._rules if rule.match.takes(request)]:
             if await rule.reply(request, arrived_s) is not Verdict.PASS:
                 return None

@@ -2,8 +2,8 @@
 
     python -m tools.chaos.worker [FLAW ...]    # settings as one line of JSON on standard input, then commands, one a line
 
-Commands: `hang SECONDS` makes the next run of the model take so much longer; `lose` makes it lose a window. The end of the
-input stops the worker in good order, so that none outlives its parent. Flaws are defences that it is made without (`flaws`).
+Commands: `hang SECONDS` makes the next run of the model take that much longer; `lose` makes it lose a window. End of input
+stops the worker gracefully, so that no worker outlives its parent. A flaw is a defence that is switched off (`flaws`).
 Exit codes are those of `enricher run`.
 """
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _LEAVE_S = 20.0
-"""A worker without a parent that is still there after this long is ended; nothing is left behind."""
+"""A worker whose parent has died and that has not stopped after this time is killed."""
 
 
 def _obey(engine: StubEngine) -> None:
@@ -60,7 +60,7 @@ def _run(settings: Settings, flaws: Sequence[str]) -> None:
 
 
 def main() -> None:
-    """Work until told to stop, and exit as the command line does."""
+    """Run the worker until it is stopped; exit as `enricher run` does."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s")
     logging.getLogger("librdkafka").setLevel(logging.ERROR)
     try:

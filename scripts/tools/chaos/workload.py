@@ -1,4 +1,4 @@
-"""The publisher: articles at a steady rate, by a thread of its own, past the proxy. Never waits for the workers."""
+"""The publisher: articles at a steady rate from a background thread, past the proxy. Never waits for the workers."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 _TURN_S = 0.05
 _MOST_BEHIND_S = 2.0
-"""What a blocked publisher may make up for afterwards; more would be a flood."""
+"""A publisher that was blocked catches up at most this much; more would flood the workers."""
 _TIMEOUT_S = 60.0
 PARTITION_UA = -1
-"""librdkafka's name for: the partitioner decides, by the key."""
+"""librdkafka's constant for "the partitioner decides, by the key"."""
 
 
 class Workload:
-    """Publishes to `topic`, `rate_per_s` articles a second, from `resume` on."""
+    """Publishes `rate_per_s` articles per second to `topic` from `resume` on."""
 
     def __init__(self, bootstrap_servers: str, topic: str, articles: Articles, rate_per_s: float) -> None:
         self._bootstrap_servers = bootstrap_servers
@@ -43,49 +43,49 @@ class Workload:
 
     @property
     def published(self) -> int:
-        """How many numbers have been given out so far, aborted ones included."""
+        """How many articles have been published so far, including aborted ones."""
         return self._number
 
     @property
     def settled(self) -> bool:
-        """Whether the brokers have acknowledged all that was sent. True for a while only, unless paused."""
+        """Whether the brokers have acknowledged everything sent so far. Stable only while paused."""
         return not len(self._producer)
 
     def pause(self) -> None:
-        """Nothing until `resume`."""
+        """Publish nothing until `resume`."""
         self._running.clear()
 
     def resume(self) -> None:
-        """Publish."""
+        """Start or continue publishing."""
         self._running.set()
 
     def poison(self, count: int) -> None:
-        """So many bad ones in a row."""
+        """Publish `count` inputs that are no valid articles."""
         for _ in range(count):
             self._send(self._producer, self._articles.poison(self._next()))
 
     def large_poison(self, sizes_bytes: Sequence[int]) -> None:
-        """Bad ones of these sizes."""
+        """Publish invalid inputs of these sizes."""
         for size_bytes in sizes_bytes:
             self._send(self._producer, self._articles.large_poison(self._next(), size_bytes))
 
     def burst(self, count: int, partition: int = PARTITION_UA) -> None:
-        """So many articles at once, to one partition or to all. Blocks until the brokers have acknowledged everything."""
+        """Publish `count` articles at once, to one partition or to all. Blocks until the brokers have acknowledged them."""
         for _ in range(count):
             self._send(self._producer, self._articles.input(self._next()), partition)
         self.settle()
 
     def settle(self) -> None:
-        """Wait until the brokers have acknowledged all that was sent. Raises RuntimeError if they do not."""
+        """Wait until the brokers have acknowledged everything; raises RuntimeError if they do not."""
         if left := self._producer.flush(_TIMEOUT_S):
             raise RuntimeError(f"{left} inputs were not acknowledged")
 
     def reconnect(self) -> None:
-        """Go on with a new producer, which knows nothing of a topic that was deleted. Only while paused and settled."""
+        """Continue with a new producer, which has not cached a deleted topic. Only while paused and settled."""
         self._producer = self._connected()
 
     def in_transaction(self, count: int, *, commit: bool) -> None:
-        """So many articles in one transaction, which is committed or aborted. Blocks."""
+        """Publish `count` articles in one transaction, which is committed or aborted. Blocks."""
         producer = Producer({**self._common("workload-transactional"), "transactional.id": f"{self._topic}-upstream"})
         producer.init_transactions(_TIMEOUT_S)
         producer.begin_transaction()
@@ -100,7 +100,7 @@ class Workload:
         producer.close()
 
     def finish(self) -> None:
-        """No more; raises RuntimeError unless the brokers have all."""
+        """Stop publishing; raises RuntimeError unless the brokers have acknowledged everything."""
         self._over.set()
         self._thread.join()
         left = self._producer.flush(_TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""`scripts/cluster`: a real Kubernetes API server for tests. Results go to standard output, remarks to standard error."""
+"""`scripts/cluster`: a real Kubernetes API server for tests. Results go to standard output, progress to standard error."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from tools.cluster.table import Tool, chosen, folder_of, table
 NOT_RUNNING = 3  # as init scripts say it (LSB, "program is not running")
 
 app = typer.Typer(
-    help="Kubernetes' own API server, controllers and scheduler, KEDA, and nodes that are only played: on this machine, "
-    "without containers, on loopback. Everything is built from source, once, with Go.",
+    help="Kubernetes' own API server, controllers and scheduler, KEDA, and simulated nodes: on this machine, "
+    "without containers, on loopback. Everything is built from source with Go, once.",
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -46,25 +46,25 @@ def up(keep_build: Keep = False) -> None:  # noqa: FBT002  typer's way
         running = service.start()
         remark(f"The cluster answers after {time.monotonic() - started_s:.1f} s at {running.api_server}.")
     else:
-        remark(f"The cluster runs already at {running.api_server}; nothing to do.")
+        remark(f"The cluster is already running at {running.api_server}; nothing to do.")
     print(f"export KUBECONFIG={running.kubeconfig}")
 
 
 @app.command()
 def down(
-    everything: Annotated[bool, typer.Option("--all", help="Also what a killed run of the tests left.")] = False,  # noqa: FBT002  typer's way
+    everything: Annotated[bool, typer.Option("--all", help="Also stop clusters that killed test runs left.")] = False,  # noqa: FBT002  typer's way
 ) -> None:
     """Stop the cluster and remove its state.
 
-    The built tools stay. Nothing happens when none runs.
+    The built tools stay. Does nothing if none runs.
     """
     count = stop_all() if everything else Service(default_folder()).stop()
-    remark(f"The cluster is stopped ({count} processes)." if count else "No cluster runs; nothing to do.")
+    remark(f"The cluster has been stopped ({count} processes)." if count else "No cluster is running; nothing to do.")
 
 
 @app.command()
 def status() -> None:
-    """Say what is built, and whether it runs.
+    """Show what is built, and whether the cluster runs.
 
     Exit code 0 if the cluster runs and answers, 3 if not.
     """
@@ -81,13 +81,13 @@ def status() -> None:
 @app.command()
 def build(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[TOOL]...", help="Which; all when none is named.")
+        list[str] | None, typer.Argument(metavar="[TOOL]...", help="Tools to build; default: all.")
     ] = None,
     keep_build: Keep = False,  # noqa: FBT002  typer's way
 ) -> None:
     """Build tools into the user's cache.
 
-    What is there already is left alone. Prints where each is.
+    Tools that are built already are kept. Prints the folder of each.
     """
     tools = chosen(names or table())
     make(tools, keep=keep_build)
@@ -97,7 +97,7 @@ def build(
 
 @app.command()
 def schemas() -> None:
-    """Write tests/deploy/schemas/ again.
+    """Regenerate tests/deploy/schemas/.
 
     For maintainers: JSON schemas of custom resources, from the operators' own definitions.
     """
@@ -110,7 +110,7 @@ def schemas() -> None:
 def test(context: typer.Context) -> None:
     """Run the tests in tests/cluster/.
 
-    With the cluster that runs, or with one of their own. Takes pytest's arguments.
+    Uses the running cluster, or starts one. Takes pytest's arguments.
     """
     make([*chosen(["helm"]), *_for_the_cluster()])
     command = [sys.executable, "-m", "pytest", "tests/cluster", *context.args]
@@ -123,7 +123,7 @@ def _for_the_cluster() -> list[Tool]:
 
 
 def _size(tool: Tool) -> str:
-    """Say how much a tool takes, or that it is not built."""
+    """The size of a tool, or 'missing'."""
     folder = folder_of(tool)
     if not folder.is_dir():
         return "missing"
@@ -131,7 +131,7 @@ def _size(tool: Tool) -> str:
 
 
 def main() -> None:
-    """Run the command line; an expected failure is one sentence and exit code 1."""
+    """Run the command line; expected failures are printed as one sentence, with exit code 1."""
     try:
         app(prog_name="scripts/cluster")
     except ToolsError as error:

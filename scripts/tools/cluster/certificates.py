@@ -1,4 +1,4 @@
-"""The cluster's certificate authority, and a certificate for everything that speaks TLS. Created at every start."""
+"""The cluster's certificate authority, and a certificate for each TLS endpoint. Created at every start."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ADAPTER_SERVICE = "keda-metrics-apiserver"  # as upstream names it
 
 
 def write_certificates(folder: Path) -> None:
-    """Write `ca.crt`, a folder with `tls.crt` and `tls.key` for each, and the key that signs service accounts' tokens."""
+    """Write `ca.crt`, a folder with `tls.crt` and `tls.key` per component, and the signing key for service accounts."""
     authority = trustme.CA(key_type=trustme.KeyType.ECDSA)
     adapter = f"{ADAPTER_SERVICE}.{KEDA_NAMESPACE}.svc"
     _write(folder, authority, None)
@@ -26,7 +26,7 @@ def write_certificates(folder: Path) -> None:
     admin = authority.issue_cert("localhost", common_name="admin", organization_name="system:masters")
     _write(folder / "admin", authority, admin)
     _write(folder / "front-proxy", authority, authority.issue_cert("localhost", common_name="front-proxy"))
-    # Operator and adapter identify themselves to each other with one certificate, as KEDA's own manifests have it.
+    # Operator and adapter use one certificate for each other, as in KEDA's own manifests.
     _write(folder / "keda", authority, authority.issue_cert("127.0.0.1", "localhost", adapter, ADAPTER_SERVICE))
     _write_private(folder / "service-accounts.key", _rsa_key())
 

@@ -1,4 +1,4 @@
-"""kubectl and helm, pointed at one cluster."""
+"""Runs kubectl and helm against one cluster."""
 
 from __future__ import annotations
 
@@ -23,27 +23,29 @@ _POLL_S = 0.1
 
 
 class Client:
-    """The operator's two programs, as a person runs them, in `namespace`, or else where the objects say."""
+    """kubectl and helm as a person runs them, in `namespace`, or else where the objects say."""
 
     def __init__(self, kubeconfig: Path, namespace: str | None = None) -> None:
         self.kubeconfig = kubeconfig
         self.namespace = namespace
 
     def kubectl(self, *arguments: str, text: str | None = None) -> Answer:
-        """Run kubectl, with `text` as its input; a refusal is an answer too."""
+        """Run kubectl with `text` as its input. Does not raise if the command fails."""
         return self._run("kubectl", arguments, text)
 
     def helm(self, *arguments: str) -> Answer:
-        """Run helm; a refusal is an answer too."""
+        """Run helm. Does not raise if the command fails."""
         return self._run("helm", arguments, None)
 
     def apply(self, *objects: Object, dry_run: bool = False) -> Answer:
-        """Apply objects, with unknown fields refused as `kubectl` refuses them by default."""
-        text = "\n---\n".join(map(json.dumps, objects))  # of a List, kubectl would check the fields by itself
+        """Apply objects; unknown fields are refused, as kubectl does by default."""
+        text = "\n---\n".join(
+            map(json.dumps, objects)
+        )  # one by one: kubectl does not have the server check the fields of a List
         return self.kubectl("apply", *(["--dry-run=server"] if dry_run else []), "--filename=-", text=text)
 
     def get(self, kind: str, name: str) -> Object | None:
-        """Read an object; nothing when there is none. Raises `ToolsError` for any other trouble."""
+        """Read an object; None if it does not exist. Raises `ToolsError` on other errors."""
         answer = self.kubectl("get", kind, name, "--output=json", "--ignore-not-found")
         if answer.returncode:
             raise ToolsError(answer.stderr.strip())
@@ -65,7 +67,7 @@ class Client:
 
 
 def wait_for(what: str, ask: Callable[[], _T | None], timeout_s: float = _TIMEOUT_S) -> _T:
-    """Ask until the answer is true, and give it; raises `ToolsError` with the last answer after the timeout."""
+    """Call `ask` until its result is true, and return it; raises `ToolsError` with the last result on timeout."""
     deadline_s = time.monotonic() + timeout_s
     while not (answer := ask()):
         if time.monotonic() > deadline_s:

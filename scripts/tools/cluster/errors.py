@@ -1,4 +1,4 @@
-"""The one error of this package."""
+"""The error that this package raises."""
 
 from __future__ import annotations
 

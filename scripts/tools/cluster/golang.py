@@ -1,8 +1,8 @@
-"""Builds programs, and fetches files, from Go modules, with whatever proxies Go's own environment names.
+"""Builds programs and fetches files from Go modules, through the proxies that Go's environment names.
 
-A program is built in upstream's own module, so its go.mod and go.sum choose and check all versions below it. `go
-install` refuses such modules where they replace others; a copy of go.mod without what points to neighbouring folders
-of upstream's repository is taken instead (`-modfile`).
+A program is built inside upstream's own module, so its go.mod and go.sum choose and verify all dependencies. `go install`
+refuses modules that replace others, so a copy of go.mod without replacements by folders of upstream's repository is used
+instead (`-modfile`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TOLD_LINES = 20  # of Go's output in an error: the cause is at the end, and a l
 
 
 class Workshop:
-    """Go, with the module and build caches in a folder of ours, so that all of it can be removed afterwards."""
+    """Go, with module and build caches in our own folder, so that all of it can be removed afterwards."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -41,12 +41,12 @@ class Workshop:
         }
 
     def source(self, module: Module) -> Path:
-        """Fetch a module's source, checked against Go's checksum database; gives the folder that it is in."""
+        """Fetch a module's source, verified against Go's checksum database; returns its folder."""
         self._folder.mkdir(parents=True, exist_ok=True)
         return Path(json.loads(self._ask("mod", "download", "-json", module.source))["Dir"])
 
     def build(self, program: Program, target: Path, on_line: Callable[[str], None]) -> None:
-        """Build one program; `on_line` gets each line that Go says (a package that it compiles or downloads)."""
+        """Build one program; `on_line` gets each line of Go's output (a package that it compiles or downloads)."""
         source = self.source(program.module)
         mod_file = self._mod_file(program, source)
         variables = [f"-X {name}={value}" for name, value in program.module.variables.items()]
@@ -55,7 +55,7 @@ class Workshop:
         self._run([*command, program.package], source, on_line)
 
     def _mod_file(self, program: Program, source: Path) -> Path:
-        """Copy upstream's go.mod and go.sum, with the modules of its own repository by version instead of by folder."""
+        """Copy upstream's go.mod and go.sum, with modules of its repository referenced by version instead of by folder."""
         folder = self._folder / "modules" / program.name
         folder.mkdir(parents=True, exist_ok=True)
         for name in ("go.mod", "go.sum"):
@@ -67,7 +67,7 @@ class Workshop:
         return path
 
     def _ask(self, *arguments: str) -> str:
-        """Run a short command; gives its output, raises `ToolsError` with Go's own words."""
+        """Run a short command; returns its output, raises `ToolsError` with Go's message."""
         done = subprocess.run(
             [self._go, *arguments], env=self._environment, cwd=self._folder, capture_output=True, text=True, check=False
         )
@@ -91,9 +91,9 @@ class Workshop:
 
 
 def replacements(mod: dict[str, Any], staging: str | None) -> list[str]:
-    """The flags of `go mod edit` for a go.mod (as its JSON) that is built away from upstream's repository.
+    """The flags of `go mod edit` for a go.mod (as JSON) that is built outside upstream's repository.
 
-    A neighbour that is required by its version needs no replacement; one that is required as v0.0.0 is `staging`.
+    A neighbour module required by its real version needs no replacement; one required as v0.0.0 gets version `staging`.
     """
     required = {entry["Path"]: entry["Version"] for entry in mod.get("Require") or ()}
     edits = []
@@ -109,7 +109,7 @@ def replacements(mod: dict[str, Any], staging: str | None) -> list[str]:
 
 
 def find_go() -> str:
-    """Find Go, or raise `ToolsError` with where to get it."""
+    """The path of Go; raises `ToolsError` that says where to get it."""
     go = shutil.which("go")
     if go is None:
         raise ToolsError(
@@ -120,5 +120,5 @@ def find_go() -> str:
 
 
 def _gently() -> list[str]:
-    """Leave the machine usable: a build takes every core for minutes."""
+    """Run at low priority: a build takes every core for minutes."""
     return ["nice", "-n", "15"] if shutil.which("nice") else []

@@ -1,4 +1,4 @@
-"""Makes the tools of the table that are not in the cache yet, each in a folder that appears only when it is complete."""
+"""Builds the missing tools of the table, each in a folder that appears only when it is complete."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _GB_PER_PROGRAM = 1.5  # of Go's caches: 11 GB for the first seven programs of t
 
 
 def make(tools: Sequence[Tool], *, keep: bool = False) -> list[Tool]:
-    """Make what is missing, and give what was made; raises `ToolsError`.
+    """Build the missing tools and return them; raises `ToolsError`.
 
-    Go's caches are in a folder of their own and are removed at the end, unless `keep`. A build that fails or is
-    interrupted leaves them, so the next one goes on from there.
+    Go's caches are in a separate folder and removed at the end, unless `keep`. A failed or interrupted build leaves them, so
+    that the next one continues from there.
     """
     if all(folder_of(tool).is_dir() for tool in tools):
         return []
@@ -47,11 +47,11 @@ def make(tools: Sequence[Tool], *, keep: bool = False) -> list[Tool]:
 
 
 def _check_disk(folder: Path, programs: int) -> None:
-    """Refuse before half an hour of building, not after it."""
+    """Refuse at once instead of after half an hour of building."""
     needed, free = programs * _GB_PER_PROGRAM, shutil.disk_usage(folder).free / 1e9
     if free < needed:
         raise ToolsError(
-            f"{needed:.0f} GB of free disk are needed for Go's caches in {folder}, and {free:.1f} GB are there"
+            f"Go's caches in {folder} need {needed:.0f} GB of free disk space, and only {free:.1f} GB are free"
         )
 
 
@@ -79,7 +79,7 @@ def _copy(files: Files, source: Path, target: Path) -> None:
 
 
 def _generate(generated: Generated, jar_folder: Path, target: Path) -> None:
-    """Run the generator in the Java that the tests' Kafka runs with too."""
+    """Run the generator with the Java of the tests' Kafka."""
     try:
         paths = [download(jar.coordinates, jar_folder) for jar in generated.jars]
         for jar, path in zip(generated.jars, paths, strict=True):
@@ -95,7 +95,7 @@ def _generate(generated: Generated, jar_folder: Path, target: Path) -> None:
 
 @contextmanager
 def _alone(lock: Path) -> Iterator[None]:
-    """One build at a time: they would share the folder, and the machine."""
+    """Allow one build at a time: builds share the folder and the machine."""
     with lock.open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

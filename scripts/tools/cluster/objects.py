@@ -1,4 +1,4 @@
-"""What is in the cluster from the start: nodes that do not exist, and the way to KEDA's metrics."""
+"""The cluster's initial objects: simulated nodes, and the route to KEDA's metrics."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PLAIN_NODES, GPU_NODES, GPUS_PER_NODE = 2, 2, 2
 
 
 def kubeconfig(certificates: Path, port: int) -> str:
-    """Write the administrator's kubeconfig, with everything in it (JSON is YAML)."""
+    """The administrator's kubeconfig, with certificates embedded (JSON is YAML)."""
 
     def embedded(name: str) -> str:
         return base64.b64encode((certificates / name).read_bytes()).decode()
@@ -37,7 +37,7 @@ def kubeconfig(certificates: Path, port: int) -> str:
 
 
 def first_objects(certificates: Path, ports: Mapping[str, int]) -> str:
-    """Write what is applied before any controller runs, as one JSON list."""
+    """The objects to apply before any controller runs, as one JSON list."""
     nodes = [_node(f"plain-{number}", gpus=0) for number in range(PLAIN_NODES)]
     nodes += [_node(f"gpu-{number}", gpus=GPUS_PER_NODE) for number in range(GPU_NODES)]
     items = [*nodes, _namespace(), _runtime_class(), *_metrics_api(certificates, ports["adapter"])]
@@ -49,9 +49,9 @@ def _node(name: str, gpus: int) -> Object:
     labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
     if gpus:
         resources["nvidia.com/gpu"] = str(gpus)
-        # As NVIDIA's operator labels them.
+        # The labels that NVIDIA's operator sets.
         labels.update({"nvidia.com/gpu.present": "true", "nvidia.com/gpu.product": "NVIDIA-L4"})
-    # As clouds keep pods off them that ask for none.
+    # The taint with which clouds keep pods without GPU requests off these nodes.
     taints = [{"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}] if gpus else []
     return {
         "apiVersion": "v1",
@@ -67,12 +67,12 @@ def _namespace() -> Object:
 
 
 def _runtime_class() -> Object:
-    """As NVIDIA's operator makes it: pods that name a class which is not there are refused."""
+    """The RuntimeClass that NVIDIA's operator creates: pods that name a missing class are refused."""
     return {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "nvidia"}, "handler": "nvidia"}
 
 
 def _metrics_api(certificates: Path, port: int) -> list[Object]:
-    """Lead the API server to the adapter, which is no pod: by a name that means this machine."""
+    """Route the API server to the adapter, which is not a pod, through a name that means this machine."""
     service = {"name": ADAPTER_SERVICE, "namespace": KEDA_NAMESPACE}
     bundle = base64.b64encode((certificates / "ca.crt").read_bytes()).decode()
     return [

@@ -1,4 +1,4 @@
-"""The command lines of the cluster: what each program is told. Starts nothing."""
+"""The command lines of the cluster's programs. Starts nothing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PORTS += ("operator-metrics", "adapter-metrics")
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One program of the cluster: its name in the table, its arguments, and what it needs in its environment."""
+    """One program of the cluster: its name in the table, its arguments, its additional environment."""
 
     name: str
     arguments: tuple[str, ...]
@@ -38,7 +38,7 @@ class Command:
 
 
 def free_ports() -> dict[str, int]:
-    """Choose a free port for each of `PORTS`: all are held until the last is chosen, so no two are the same."""
+    """A free port for each of `PORTS`; all are held until the last is chosen, so no two are equal."""
     with ExitStack() as held:
         sockets = [held.enter_context(socket.socket()) for _ in PORTS]
         for each in sockets:
@@ -47,14 +47,14 @@ def free_ports() -> dict[str, int]:
 
 
 def all_commands(folder: Path) -> list[Command]:
-    """Everything that a cluster in this folder consists of; only the names count, as nobody has chosen ports yet."""
+    """All programs of a cluster in this folder; only their names are valid, because no ports are chosen yet."""
     ports = dict.fromkeys(PORTS, 0)
     first = [store(folder, ports), api_server(folder, ports)]
     return [*first, *controllers(folder, ports), *keda(folder, ports)]
 
 
 def store(folder: Path, ports: Mapping[str, int]) -> Command:
-    """The API server's store; who has no certificate of this cluster is not let in."""
+    """etcd, the API server's store; it requires a certificate of this cluster."""
     client, peer = f"https://{HOST}:{ports['etcd']}", f"https://{HOST}:{ports['etcd-peer']}"
     own = folder / "certificates" / "etcd"
     return Command(
@@ -76,14 +76,14 @@ def store(folder: Path, ports: Mapping[str, int]) -> Command:
                     f"--{who}key-file={own / 'tls.key'}",
                 )
             ),
-            "--unsafe-no-fsync",  # what is lost with the machine was for tests only
+            "--unsafe-no-fsync",  # only test data could be lost with the machine
             "--log-level=warn",
         ),
     )
 
 
 def api_server(folder: Path, ports: Mapping[str, int]) -> Command:
-    """The API server, with RBAC, admission as Kubernetes has it by default, and room for KEDA's metrics API."""
+    """The API server, with RBAC, default admission plugins, and aggregation for KEDA's metrics API."""
     certificates = folder / "certificates"
     own, proxy, etcd = (certificates / name for name in ("apiserver", "front-proxy", "etcd"))
     return Command(
@@ -116,7 +116,7 @@ def api_server(folder: Path, ports: Mapping[str, int]) -> Command:
 
 
 def controllers(folder: Path, ports: Mapping[str, int]) -> list[Command]:
-    """Those who act on objects: controllers, scheduler, and the player of nodes."""
+    """Controllers, scheduler, and the node simulator."""
     kubeconfig = f"--kubeconfig={folder / 'kubeconfig'}"
     certificates = folder / "certificates"
     (stages,) = chosen(["kwok-stages"])
@@ -131,8 +131,8 @@ def controllers(folder: Path, ports: Mapping[str, int]) -> list[Command]:
                 f"--root-ca-file={certificates / 'ca.crt'}",
                 f"--service-account-private-key-file={certificates / 'service-accounts.key'}",
                 "--horizontal-pod-autoscaler-sync-period=1s",  # 15 s by default: tests wait for it
-                # 50 s by default, after which pods on a silent node are never ready again. On a busy machine the player
-                # of the nodes may be silent for longer, and it reports every ten minutes.
+                # 50 s by default, after which pods on a silent node never become ready again. On a busy machine the node
+                # simulator may be silent for longer; it reports every ten minutes.
                 "--node-monitor-grace-period=24h",
             ),
         ),
@@ -152,7 +152,7 @@ def controllers(folder: Path, ports: Mapping[str, int]) -> list[Command]:
 
 
 def keda(folder: Path, ports: Mapping[str, int]) -> list[Command]:
-    """KEDA's operator, and the adapter that answers the HorizontalPodAutoscaler."""
+    """KEDA's operator, and its metrics adapter, which answers the HorizontalPodAutoscaler."""
     certificates = folder / "certificates" / "keda"
     environment = {
         "KUBECONFIG": str(folder / "kubeconfig"),

@@ -1,4 +1,4 @@
-"""What is being made, which of how many, and for how long: on standard error, for a person or for a log."""
+"""Reports progress of the builds on standard error, for a terminal or a log."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from rich.console import Console
 if TYPE_CHECKING:
     from types import TracebackType
 
-_EVERY_S = 60.0  # between lines of a log, where no line can be rewritten
+_EVERY_S = 60.0  # between lines of a log
 
 
 class Step:
-    """One step of several; a context manager. On a terminal a line that moves, else a line now and then."""
+    """One step of several, as a context manager: a live line on a terminal, otherwise a line now and then."""
 
     def __init__(self, number: int, total: int, what: str) -> None:
         self._label = f"[{number} of {total}] {what}"
@@ -25,7 +25,7 @@ class Step:
         self._started_s = self._said_s = time.monotonic()
 
     def package(self, _line: str) -> None:
-        """Count a package that Go has fetched or begins to compile."""
+        """Count a package that Go has fetched or starts to compile."""
         self._packages += 1
         text = f"{self._label}: {self._packages} packages, {self._spent_s:.0f} s"
         if self._status is not None:
@@ -54,5 +54,5 @@ class Step:
 
 
 def remark(text: str) -> None:
-    """Say something that is not a result."""
+    """Print a remark to standard error."""
     print(text, file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""Writes `tests/deploy/schemas/`: JSON schemas of the custom resources that the chart renders, from the cached CRDs."""
+"""Writes `tests/deploy/schemas/`: JSON schemas of the custom resources in the chart, from the cached CRDs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 FOLDER = ROOT / "tests" / "deploy" / "schemas"
 SOURCES = ("keda-crds", "prometheus-crds", "strimzi-crds")
-# What the chart renders: kind and version.
+# Kind and version of the custom resources that the chart renders.
 KINDS = {
     "KafkaTopic": "v1",
     "KafkaUser": "v1",
@@ -31,19 +31,19 @@ KINDS = {
 
 @cache
 def definitions() -> dict[str, Schema]:
-    """Read the CustomResourceDefinitions in the cache, by kind."""
+    """The cached CustomResourceDefinitions by kind."""
     paths = [path for tool in chosen(SOURCES) for path in sorted(folder_of(tool).glob("*.yaml"))]
     documents = [yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader) for path in paths]
     return {document["spec"]["names"]["kind"]: document for document in documents}
 
 
 def file_name(definition: Schema, version: str) -> str:
-    """Name a schema as kubeconform looks for it: GROUP/KIND_VERSION.json."""
+    """The file name that kubeconform expects: GROUP/KIND_VERSION.json."""
     return f"{definition['spec']['group']}/{definition['spec']['names']['kind'].lower()}_{version}.json"
 
 
 def write(folder: Path = FOLDER) -> list[Path]:
-    """Write the schemas of all kinds; gives their paths."""
+    """Write the schemas of all kinds; returns their paths."""
     found = definitions()
     paths = []
     for kind, version in KINDS.items():

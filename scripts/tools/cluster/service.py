@@ -1,4 +1,4 @@
-"""The cluster that lives in one folder: started by one command, ended by another.
+"""The cluster of one folder: started by one command, stopped by another.
 
 Its processes are found by their command lines, which name the folder, so there is no pid file that could be stale.
 """
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from tools.cluster.programs import Command
 
-_START_TIMEOUT_S = 120.0  # for each of the things waited for; all of them together take seconds on an idle machine
+_START_TIMEOUT_S = 120.0  # for each wait; on an idle machine all of them together take seconds
 _STOP_TIMEOUT_S = 10.0
 _POLL_S = 0.1
 _TOLD_CHARS = 2000
@@ -39,24 +39,24 @@ _TOLD_CHARS = 2000
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """What `start` noted about the cluster that runs."""
+    """What `start` recorded about the running cluster."""
 
     kubeconfig: str
     api_server: str
 
 
 def clusters_folder() -> Path:
-    """The folder of all clusters: the developer's own, and those that runs of the tests start."""
+    """The folder of all clusters: the developer's, and those that test runs start."""
     return user_state_path("enricher") / "clusters"
 
 
 def default_folder() -> Path:
-    """Where keys, logs and the store of the developer's own are while it runs."""
+    """The folder with keys, logs and store of the developer's cluster."""
     return clusters_folder() / "own"
 
 
 def stop_all() -> int:
-    """Stop every cluster, also what a killed run of the tests left; gives how many processes there were."""
+    """Stop every cluster, also those that killed test runs left; returns the number of processes."""
     folders = [path for path in clusters_folder().glob("*") if path.is_dir()]
     return sum(Service(folder).stop() for folder in folders)
 
@@ -68,10 +68,10 @@ class Service:
         self.folder = folder.resolve()
         self._note = self.folder / "running.json"
         self.client = Client(self.folder / "kubeconfig")
-        self._started: list[subprocess.Popen[bytes]] = []  # kept only so that Python does not warn of their life
+        self._started: list[subprocess.Popen[bytes]] = []  # kept so that Python does not warn that they still run
 
     def processes(self) -> dict[str, psutil.Process]:
-        """Find the programs of the table that run with an argument inside the folder, by name."""
+        """The programs of the table that run with an argument inside the folder, by name."""
         found = {}
         names = {command.name for command in programs.all_commands(self.folder)}
         inside = f"={self.folder}{os.sep}"
@@ -82,14 +82,14 @@ class Service:
         return found
 
     def running(self) -> Running | None:
-        """Tell what runs here; none also when a part of it has died."""
+        """The running cluster; None also if a part of it has died."""
         wanted = {command.name for command in programs.all_commands(self.folder)}
         if set(self.processes()) != wanted or not self._note.exists():
             return None
         return Running(**json.loads(self._note.read_text(encoding="utf-8")))
 
     def start(self) -> Running:
-        """Start everything and wait until it answers; raises `ToolsError`, and leaves nothing that runs."""
+        """Start everything and wait until it answers; raises `ToolsError`, and then leaves nothing running."""
         self.stop()
         try:
             return self._start()
@@ -98,7 +98,7 @@ class Service:
             raise
 
     def stop(self) -> int:
-        """End all processes, and remove keys, logs and store; gives how many there were."""
+        """End all processes, and remove keys, logs and store; returns the number of processes."""
         count = self._end_processes()
         if self._note.exists() or (self.folder / "certificates").exists():
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -127,7 +127,7 @@ class Service:
         return running
 
     def _launch(self, command: Command) -> None:
-        """Start a program in a session of its own, so that it outlives this process and its terminal."""
+        """Start a program in a new session, so that it outlives this process and its terminal."""
         with (self.folder / f"{command.name}.log").open("wb") as log:
             process = subprocess.Popen(
                 [str(needed(command.name)), *command.arguments],
@@ -175,7 +175,7 @@ class Service:
             raise ToolsError(f"{name} ended while the cluster was starting:\n{said}")
 
     def _end_processes(self) -> int:
-        """Kill them all: an orderly stop would take longer, and only saves what is removed afterwards."""
+        """Kill all processes: a graceful stop would take longer, and would save only what is removed afterwards."""
         processes = list(self.processes().values())
         for process in processes:
             with suppress(psutil.NoSuchProcess):
@@ -190,5 +190,5 @@ class Service:
 
 
 def _complaint(answer: Answer) -> str:
-    """What went wrong, or nothing."""
+    """The error of a failed command; empty if it succeeded."""
     return answer.stderr.strip() or f"exit code {answer.returncode}" if answer.returncode else ""

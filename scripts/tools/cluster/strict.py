@@ -1,6 +1,6 @@
-"""A custom resource's OpenAPI schema as a JSON schema that refuses what the API server would refuse or silently drop.
+"""Converts a custom resource's OpenAPI schema to a JSON schema that rejects what the API server rejects or drops.
 
-Pure. Left out: rules in CEL (`x-kubernetes-validations`), which JSON Schema cannot say; the API server has them.
+Pure. Rules in CEL (`x-kubernetes-validations`) are left out: JSON Schema cannot express them; the API server checks them.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Any
 
 Schema = dict[str, Any]
 
-# Kept as they are. `format` is not among them: Kubernetes' formats (int64) are not JSON Schema's.
+# Copied unchanged. `format` is not among them: Kubernetes' formats (int64) are not JSON Schema's.
 _KEPT = (
     *("type", "enum", "pattern", "required", "maximum", "minimum", "multipleOf"),
     *("maxItems", "minItems", "uniqueItems", "maxLength", "minLength", "maxProperties", "minProperties"),
@@ -19,7 +19,7 @@ _NOT_OURS = "status"  # controllers write it
 
 
 def schema_of(definition: Schema, version: str) -> Schema:
-    """Make the schema of one version of a CustomResourceDefinition."""
+    """The schema of one version of a CustomResourceDefinition."""
     spec = definition["spec"]
     found = next(entry for entry in spec["versions"] if entry["name"] == version)
     root = strict(found["schema"]["openAPIV3Schema"])
@@ -32,7 +32,7 @@ def schema_of(definition: Schema, version: str) -> Schema:
 
 
 def strict(schema: Schema) -> Schema:
-    """Translate a structural schema: an object allows no properties but those that it lists, where it lists any."""
+    """Convert a structural schema: an object that lists properties allows no others."""
     made = _plain(schema)
     if "properties" in schema:
         made["properties"] = {name: strict(part) for name, part in schema["properties"].items()}
@@ -49,7 +49,7 @@ def strict(schema: Schema) -> Schema:
 
 
 def _plain(schema: Schema) -> Schema:
-    """Keep what both languages say alike; parts of combinations only narrow, so they list properties without closing."""
+    """Keep what both languages share; parts of combinations only narrow, so they list properties without closing."""
     made = {name: schema[name] for name in _KEPT if name in schema}
     if "(?i)" in made.get("pattern", ""):  # Go allows it anywhere, Python and others only in front
         made["pattern"] = "(?i)" + made["pattern"].replace("(?i)", "")

@@ -1,4 +1,4 @@
-"""What `tools.toml` lists, and where each of it lies once it is made. Nothing is built or fetched here."""
+"""The tools that `tools.toml` lists, and where each is kept once it is built. Builds and fetches nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TABLE_PATH = Path(__file__).with_name("tools.toml")
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A Go module in one version, and how upstream builds it; `staging` is the version of the modules inside it."""
+    """A Go module in one version, and how upstream builds it. `staging`: version of the modules inside it."""
 
     path: str
     version: str
@@ -32,7 +32,7 @@ class Module:
 
     @property
     def source(self) -> str:
-        """Path and version as Go writes them."""
+        """Path and version in Go's notation."""
         return f"{self.path}@{self.version}"
 
 
@@ -78,12 +78,12 @@ Tool = Program | Files | Generated
 
 
 def folder_of(tool: Tool) -> Path:
-    """Where a tool is kept: a folder per version, there only when it is complete."""
+    """The folder of a tool's version, which exists only if the build is complete."""
     return user_cache_path("enricher") / "cluster" / f"{tool.name}-{tool.version}"
 
 
 def found(name: str) -> Path | None:
-    """Find a program in the cache, else on PATH; nothing when it is in neither."""
+    """The path of a program in the cache, else on PATH; None if it is in neither."""
     tool = table().get(name)
     if tool is not None and (path := folder_of(tool) / name).is_file():
         return path
@@ -92,12 +92,12 @@ def found(name: str) -> Path | None:
 
 
 def missing(name: str) -> str:
-    """Say why a test is skipped that needs this program."""
+    """The reason for skipping a test that needs this program."""
     return f"{name} is not here: scripts/cluster build {name}"
 
 
 def needed(name: str) -> Path:
-    """Find a program, or raise `ToolsError`."""
+    """The path of a program; raises `ToolsError` if it is not there."""
     path = found(name)
     if path is None:
         raise ToolsError(missing(name))
@@ -105,7 +105,7 @@ def needed(name: str) -> Path:
 
 
 def lacking() -> list[str]:
-    """Name what the cluster needs and is not here."""
+    """Names of the missing tools that the cluster needs."""
     needed_for_it = [tool for tool in table().values() if tool.cluster]
     return [
         tool.name
@@ -115,7 +115,7 @@ def lacking() -> list[str]:
 
 
 def chosen(names: Iterable[str]) -> list[Tool]:
-    """Look tools up by name; raises `ToolsError` for a name that the table lacks."""
+    """Tools by name; raises `ToolsError` for an unknown name."""
     tools = table()
     unknown = [name for name in names if name not in tools]
     if unknown:
@@ -125,7 +125,7 @@ def chosen(names: Iterable[str]) -> list[Tool]:
 
 @cache
 def table() -> Mapping[str, Tool]:
-    """Read `tools.toml`: all tools by name, in the order in which they are worth having."""
+    """All tools of `tools.toml` by name, most useful first."""
     document = tomllib.loads(TABLE_PATH.read_text(encoding="utf-8"))
     tools = [tool for entry in document["module"] for tool in _of_module(entry)]
     tools += [_generated(entry) for entry in document["maven"]]

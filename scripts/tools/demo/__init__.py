@@ -1,1 +1,1 @@
-"""The demonstration behind scripts/demo: real articles, a real broker, the real commands, and a look at what came out."""
+"""`scripts/demo`: publishes real articles to a real broker, runs the real commands, and shows the results."""

@@ -1,4 +1,4 @@
-"""Runs the demonstration and cleans up after it, however it ends."""
+"""Runs the demonstration and cleans up afterwards, however it ends."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ GIVEN_CLUSTER = "ENRICHER_KAFKA__BOOTSTRAP_SERVERS"
 
 
 def main() -> int:
-    """Show the main job; returns the exit code."""
+    """Run the demonstration; returns the exit code."""
     console = Console(stderr=True)
     signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     try:
         with ExitStack() as opened:
             demonstrate(console, opened)
     except KeyboardInterrupt:
-        console.print("interrupted: everything that was started is stopped")
+        console.print("interrupted: all started processes have been stopped")
         return 130
     except (ClusterError, Failed) as failure:
         console.print(f"[red]{failure}[/red]")
@@ -40,7 +40,7 @@ def main() -> int:
 
 
 def demonstrate(console: Console, opened: ExitStack) -> None:
-    """Start what is needed, publish, run, show."""
+    """Start Kafka if needed, publish, run the worker, show the results."""
     folder = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="enricher-demo-")))
     bootstrap_servers = os.environ.get(GIVEN_CLUSTER) or _started(console, opened)
     environment = opened.enter_context(own_topics(bootstrap_servers))
@@ -55,12 +55,12 @@ def demonstrate(console: Console, opened: ExitStack) -> None:
         summary = folder / "summary.json"
         enricher(["run", "--until-caught-up", "--summary", str(summary), "--report-every-s", "2"], environment)
         outcomes = watcher.all()
-    console.rule("what came out")
+    console.rule("results")
     show(_wide(Console()), articles, outcomes, orjson.loads(summary.read_bytes()))
 
 
 def _wide(console: Console) -> Console:
-    """A console that a pipe, which has no width, does not squeeze."""
+    """The console with a fixed width if it is a pipe, which has none."""
     return console if console.is_terminal else Console(width=_PIPE_COLUMNS)
 
 

@@ -1,4 +1,4 @@
-"""Runs the project's own commands as a user would, and ends them with the demonstration."""
+"""Runs the project's commands as a user would, and ends them with the demonstration."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _STOP_S = 20.0  # a worker that is asked to stop finishes what is on the device 
 
 
 class Failed(Exception):
-    """A command did not succeed; its own output says why."""
+    """A command failed; its own output says why."""
 
 
 def enricher(arguments: Sequence[str], environment: Mapping[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""Watches the output topics as a consumer would, and notes when each record became visible."""
+"""Watches the output topics like a consumer, and records when each record became visible."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
 from rich.console import Console
 
 _TOPICS = ("ENRICHER_KAFKA__OUTPUT_TOPIC", "ENRICHER_KAFKA__DEAD_LETTER_TOPIC")
-_SETTLE_S = 10.0  # how long to wait, after the worker has ended, for records that must be visible already
+_SETTLE_S = 10.0  # limit for records that must be visible already once the worker has ended
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One record that came out: `value` is the enriched record, None for a dead letter."""
+    """One output: `value` is the enriched record, None for a dead letter."""
 
     value: dict[str, Any] | None
     waited_s: float
-    """From the publisher's timestamp on the input to the moment that a read_committed consumer saw the output."""
+    """Seconds from the input's timestamp until a read_committed consumer saw the output."""
 
 
 class Watcher:
-    """Reads in a thread of its own, from the beginning, what is committed."""
+    """Reads committed outputs from the beginning, in a thread."""
 
     def __init__(self, environment: Mapping[str, str], *, expected: int, console: Console) -> None:
         self._environment = environment
@@ -50,7 +50,7 @@ class Watcher:
         self._thread.join()
 
     def all(self) -> list[Outcome]:
-        """What became visible, after a moment for the last of it."""
+        """All outputs; waits a moment for the last ones."""
         self._complete.wait(_SETTLE_S)
         return list(self._outcomes)
 
@@ -74,15 +74,15 @@ class Watcher:
             headers = {pair[0]: pair[1] for pair in message.headers() or () if isinstance(pair[1], bytes)}
             dead = "enricher.dlq.stage" in headers
             prefix = "enricher.dlq.source" if dead else "enricher.source"
-            place = int(headers[f"{prefix}.partition"]), int(headers[f"{prefix}.offset"])
+            source = int(headers[f"{prefix}.partition"]), int(headers[f"{prefix}.offset"])
             value = None if dead else orjson.loads(message.value() or b"null")
-            self._outcomes.append(Outcome(value, now_s - self._published[place]))
+            self._outcomes.append(Outcome(value, now_s - self._published[source]))
         if len(self._outcomes) >= self._expected:
             self._complete.set()
 
 
 def _publish_times(environment: Mapping[str, str]) -> dict[tuple[int, int], float]:
-    """When each input record was published, in seconds since the epoch, by partition and offset."""
+    """Publish time of each input (seconds since the epoch), by partition and offset."""
     consumer, topic = _consumer(environment), environment["ENRICHER_KAFKA__INPUT_TOPIC"]
     times: dict[tuple[int, int], float] = {}
     try:
@@ -91,8 +91,11 @@ def _publish_times(environment: Mapping[str, str]) -> dict[tuple[int, int], floa
         consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in numbers])
         while len(times) < sum(ends.values()):
             for message in consumer.consume(500, 0.2):
-                place = message.partition() or 0, message.offset() or 0  # the client's types allow None, it gives none
-                times[place] = message.timestamp()[1] / 1000
+                source = (
+                    message.partition() or 0,
+                    message.offset() or 0,
+                )  # never None here, though the client's types allow it
+                times[source] = message.timestamp()[1] / 1000
     finally:
         consumer.close()
     return times

@@ -1,4 +1,4 @@
-"""The table of what came out, and the totals."""
+"""Prints the table of results and the totals."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def show(
     outcomes: Sequence[Outcome],
     summary: Mapping[str, Any],
 ) -> None:
-    """Print a row per article and the totals."""
+    """Print a row per article, then the totals."""
     records = {outcome.value["id"]: outcome.value for outcome in outcomes if outcome.value is not None}
     console.print(_table(articles, records, console.width))
     console.print(_totals(articles, outcomes, records, summary))

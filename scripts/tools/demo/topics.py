@@ -1,4 +1,4 @@
-"""Topics of the demonstration's own, so that it meddles with nobody's, and gone afterwards."""
+"""Creates names for the demonstration's topics that collide with no others, and deletes the topics afterwards."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _DELETE_S = 10.0
 
 @contextlib.contextmanager
 def own_topics(bootstrap_servers: str) -> Iterator[Mapping[str, str]]:
-    """The environment that makes `enricher` use this cluster and names that nobody else has; deletes them at the end."""
+    """Environment variables that point `enricher` to this cluster and unique topics; deletes the topics at the end."""
     name = f"enricher-demo-{uuid.uuid4().hex[:8]}"
     topics = {"INPUT": f"{name}.articles", "OUTPUT": f"{name}.entities", "DEAD_LETTER": f"{name}.dead-letters"}
     try:
@@ -29,7 +29,7 @@ def own_topics(bootstrap_servers: str) -> Iterator[Mapping[str, str]]:
 
 
 def _delete(admin: AdminClient, topics: list[str], group: str) -> None:
-    """Best effort: the cluster may be the one that is going down."""
+    """Delete topics and group; errors are ignored, because the cluster may be going down."""
     with contextlib.suppress(KafkaException):
         for future in admin.delete_topics(topics, operation_timeout=_DELETE_S).values():
             with contextlib.suppress(KafkaException):

@@ -1,4 +1,4 @@
-"""`scripts/kafka`: Kafka by itself. Results go to standard output, progress and remarks to standard error."""
+"""`scripts/kafka`: a local Kafka for development. Results go to standard output, progress to standard error."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 Data = Annotated[
-    Path | None, typer.Option("--data", help="Folder for topics and state; give the same one to every command.")
+    Path | None, typer.Option("--data", help="Folder for topics and state; pass the same one to every command.")
 ]
 Nodes = Annotated[int, typer.Option("--nodes", help="1, or 3 for a replicated cluster (about 700 MB of memory).")]
 Port = Annotated[
@@ -44,7 +44,7 @@ def kafka(
     if version is None:
         return
     if context.invoked_subcommand is not None:
-        raise ClusterError(f"put the version behind the command: {context.invoked_subcommand} --version {version}")
+        raise ClusterError(f"put the version after the command: {context.invoked_subcommand} --version {version}")
     start(version=version)
 
 
@@ -55,10 +55,10 @@ def start(version: Version = DEFAULT, nodes: Nodes = 1, port: Port = None, data:
     service = _service(data)
     running = service.running()
     if running is None:
-        service.stop()  # what a killed start may have left
+        service.stop()  # removes what a killed start may have left
         running = _start(service, nodes, port, version)
     else:
-        _remark(f"Kafka runs already ({_describe(service, running)}); nothing to do.")
+        _remark(f"Kafka is already running ({_describe(service, running)}); nothing to do.")
         if running.nodes != nodes:
             raise ClusterError(f"it has {running.nodes} node(s), not {nodes}: stop it first with `scripts/kafka stop`")
         if running.version != version:
@@ -71,18 +71,20 @@ def stop(
     data: Data = None,
     erase: Annotated[bool, typer.Option("--erase", help="Remove topics and state too.")] = False,  # noqa: FBT002  typer's way
 ) -> None:
-    """Stop Kafka; its topics are kept unless --erase is given. Nothing happens when none runs."""
+    """Stop Kafka; topics are kept unless --erase is given. Does nothing if none runs."""
     service = _service(data)
     count = service.stop()
-    _remark("Kafka is stopped." if count else f"No Kafka runs with its data in {service.folder}; nothing to do.")
+    _remark(
+        "Kafka has been stopped." if count else f"No Kafka is running with data in {service.folder}; nothing to do."
+    )
     if erase:
         service.erase()
-        _remark(f"Topics and state under {service.folder} are removed.")
+        _remark(f"Topics and state under {service.folder} have been removed.")
 
 
 @app.command()
 def status(data: Data = None) -> None:
-    """Say whether Kafka runs and answers: exit code 0 if so, 3 if not."""
+    """Tell whether Kafka runs and answers: exit code 0 if so, 3 if not."""
     service = _service(data)
     running = service.running()
     if running is None:
@@ -98,7 +100,7 @@ def status(data: Data = None) -> None:
 def fetch(
     version: Annotated[list[str], typer.Option("--version", help=f"{_VERSIONS} May be repeated.")] = [DEFAULT],  # noqa: B006  typer's way
 ) -> None:
-    """Fetch Kafka into the user's cache (45 MB a version, once) and check every file; start does it by itself."""
+    """Download Kafka into the user's cache (45 MB per version, once) and verify every file; start does this if needed."""
     for each in version:
         lock = JarLock.read(find(each))
         folder = jar_folder(lock)
@@ -141,7 +143,7 @@ def _remark(text: str) -> None:
 
 
 def main() -> None:
-    """Run the command line; an expected failure is one sentence and exit code 1."""
+    """Run the command line; expected failures are printed as one sentence, with exit code 1."""
     try:
         app(prog_name="scripts/kafka")
     except ClusterError as error:

@@ -1,6 +1,6 @@
-"""One or three nodes on loopback as one cluster, with all that must be gone afterwards gone.
+"""Runs one or three Kafka nodes on loopback as one cluster, and removes everything that must not stay.
 
-The life of a single process is in `node`; what survives a parent's sudden death is in `keeper`.
+`node` handles single processes; `keeper` ends them if the parent process dies.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from types import TracebackType
 
-# Below the ports that Linux (32768), macOS and Windows (49152) give to outgoing connections, so nobody is in the way.
+# Below the ephemeral ports of Linux (from 32768), macOS and Windows (from 49152), which outgoing connections use.
 _PORTS = range(20000, 32000)
 
 
 class Cluster:
     """A Kafka cluster of `nodes` (1 or 3) combined brokers and controllers on loopback.
 
-    `version`: one of `broker.versions.VERSIONS`, or a line of it (`3.9`). Those before 3.3 are brokers with one ZooKeeper.
+    `version`: one of `versions.VERSIONS`, or a line of it (`3.9`). Versions before 3.3 run brokers with one ZooKeeper.
 
-    `data`: folder that is kept, and found again by the next start; without it a temporary one, removed at the end.
-    `port`: clients' port of the first node, the next ones follow; without it free ports.
-    `properties`: server properties that replace or extend ours, for every node.
-    `listeners`: further listeners of each node, Kafka's protocol by name (`{"TLS": "SSL"}`), on free ports; their
-    certificates and users are in `properties`. Addresses: `address_of`.
-    `advertised`: for a further listener, the port of each node that its clients are told to come to: a proxy's.
+    `data`: a folder that is kept and used again by the next start; without it a temporary one, removed at the end.
+    `port`: client port of the first node, the next nodes take the following ones; without it free ports.
+    `properties`: server properties that override or extend ours, for every node.
+    `listeners`: further listeners of each node, by name with their protocol (`{"TLS": "SSL"}`), on free ports; their
+    certificates and users are in `properties`, their addresses in `address_of`.
+    `advertised`: for a further listener, the port that each node advertises to clients: a proxy's.
 
     The nodes end with this process, however it ends, unless `detach` is called.
-    Raises `ClusterError` where Kafka cannot be fetched, started or reached.
+    Raises `ClusterError` if Kafka cannot be fetched, started or reached.
     """
 
     def __init__(
@@ -79,19 +79,19 @@ class Cluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Addresses of all nodes, as clients want them: `host:port,host:port`."""
+        """Addresses of all nodes: `host:port,host:port`."""
         return ",".join(node.address for node in self.nodes)
 
     def address_of(self, listener: str) -> str:
-        """The addresses of a further listener of all nodes, as clients want them."""
+        """Addresses of a further listener of all nodes: `host:port,host:port`."""
         return ",".join(f"{HOST}:{port}" for port in self._ports_of[listener])
 
     def ports_of(self, listener: str) -> Sequence[int]:
-        """The ports that a further listener really has, one of each node: where a proxy passes things on to."""
+        """The ports on which a further listener really listens, one per node: a proxy's targets."""
         return tuple(self._ports_of[listener])
 
     def start(self) -> None:
-        """Fetch Kafka if need be, start all nodes side by side, return when each sees all; cleans up when it fails."""
+        """Fetch Kafka if needed, start all nodes in parallel, wait until they see one another; cleans up on failure."""
         try:
             self._make_nodes(self._open_folder())
             if self._zookeeper is not None:
@@ -104,8 +104,8 @@ class Cluster:
             raise
 
     def stop(self) -> None:
-        """End all nodes and remove what is temporary; may be called twice."""
-        # A temporary log needs no orderly end, and three nodes could not all have one anyway (see `STOP_TIMEOUT_S`).
+        """End all nodes and remove temporary files; may be called twice."""
+        # A temporary log needs no graceful end, which the last of three nodes could not have anyway (see `STOP_TIMEOUT_S`).
         with ThreadPoolExecutor(self._count) as pool:
             list(pool.map(Node.kill if self._data is None else Node.stop, self.nodes))
         if self._zookeeper is not None:
@@ -113,14 +113,14 @@ class Cluster:
         self._cleanup.close()
 
     def detach(self) -> None:
-        """Let the nodes outlive this process; whoever calls this sees to their end. Only with `data`."""
+        """Let the nodes outlive this process; the caller must end them. Only with `data`."""
         assert self._keeper is not None, "detach before start"
         assert self._data is not None, "a temporary folder would never be removed"
         self._cleanup.pop_all()
         self._keeper.dismiss()
 
     def warm_up(self) -> None:
-        """Pay the first transaction's and the first group's set-up now; see `tools.kafka.warmup`."""
+        """Do the first transaction's and first group's set-up now; see `tools.kafka.warmup`."""
         warm_up(self.bootstrap_servers)
 
     def __enter__(self) -> Self:
@@ -133,7 +133,7 @@ class Cluster:
         self.stop()
 
     def _open_folder(self) -> Path:
-        """Make the cluster's folder, watched by a keeper before the first process starts in it."""
+        """Create the cluster's folder, with a keeper that watches it before the first process starts."""
         temporary = self._data is None
         folder = Path(tempfile.mkdtemp(prefix="enricher-kafka-")) if self._data is None else self._data
         folder = folder.resolve()
@@ -163,17 +163,17 @@ class Cluster:
             self._zookeeper = ZooKeeper(folder / ZOOKEEPER, controllers[1], java)
 
     def _further_listeners(self, index: int) -> list[Listener]:
-        """Those of node number `index`, from 0."""
+        """The further listeners of node number `index`, from 0."""
         return [
-            Listener(name, self._ports_of[name][index], self._told(name, index), protocol)
+            Listener(name, self._ports_of[name][index], self._advertised_port(name, index), protocol)
             for name, protocol in self._listeners.items()
         ]
 
-    def _told(self, name: str, index: int) -> int | None:
+    def _advertised_port(self, name: str, index: int) -> int | None:
         return self._advertised[name][index] if name in self._advertised else None
 
     def _choose_ports(self) -> tuple[dict[int, int], list[int]]:
-        """Choose the controller port by node id, the clients' port of each node, and those of further listeners."""
+        """Choose controller ports by node id, client ports in node order, and the ports of further listeners."""
         free = free_ports((2 + len(self._listeners)) * self._count)
         controllers = {node: free[node - 1] for node in range(1, self._count + 1)}
         for number, name in enumerate(self._listeners, start=2):
@@ -184,7 +184,7 @@ class Cluster:
 
 
 def free_ports(count: int) -> list[int]:
-    """Distinct ports that nobody listens on at this moment."""
+    """Distinct ports that are free at this moment."""
     with ExitStack() as stack:
         found: list[int] = []
         for port in random.sample(_PORTS, len(_PORTS)):
@@ -215,5 +215,5 @@ def _binds(probe: socket.socket, port: int) -> bool:
 
 
 def _new_cluster_id() -> str:
-    """Make a UUID in Kafka's form, 22 characters of base64; without dashes, since `-t` takes a leading one for an option."""
+    """A UUID as Kafka writes it, 22 characters of base64, without dashes, since `-t` takes a leading one for an option."""
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "_")

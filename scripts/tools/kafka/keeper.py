@@ -1,7 +1,7 @@
-"""Ends a cluster's nodes when the process that started them is gone, however it went: SIGTERM, SIGKILL, a crash.
+"""Ends a cluster's nodes when the process that started them has ended, be it by SIGTERM, SIGKILL or a crash.
 
-Run as a process of its own, which waits for the end of its standard input: the operating system closes that pipe when
-the parent dies. It is a file that needs psutil alone, so that it starts at once and stays small.
+Runs as a separate process that waits for the end of its standard input: the operating system closes that pipe when the
+parent dies. The file needs only psutil, so that it starts at once and stays small.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 SERVER_PROPERTIES = "server.properties"
 ZOOKEEPER = "zookeeper"
-"""The folder of a cluster's ZooKeeper, where it has one."""
+"""The folder of a cluster's ZooKeeper, if it has one."""
 KILL_TIMEOUT_S = 10.0
 _POLL_S = 0.05
 _DISMISSED = b"dismissed"
 
 
 def processes_of(folder: Path) -> Iterator[psutil.Process]:
-    """Find brokers and a ZooKeeper whose `server.properties` lies under `folder`: by command line, so no pid is stale."""
+    """Find processes whose `server.properties` lies under `folder`, by command line, so that no pid can be stale."""
     for process in psutil.process_iter(["cmdline"]):
         command = process.info["cmdline"] or []
         if command and Path(command[-1]).name == SERVER_PROPERTIES and Path(command[-1]).is_relative_to(folder):
@@ -38,16 +38,16 @@ def processes_of(folder: Path) -> Iterator[psutil.Process]:
 
 
 def brokers_of(folder: Path) -> Iterator[psutil.Process]:
-    """Find the same without a ZooKeeper, which must not go before the brokers have gone."""
+    """Find the same without a ZooKeeper, which must not end before the brokers."""
     return (process for process in processes_of(folder) if Path(process.info["cmdline"][-1]).parent.name != ZOOKEEPER)
 
 
 def wait_until_gone(
     folder: Path, timeout_s: float, find: Callable[[Path], Iterator[psutil.Process]] = processes_of
 ) -> bool:
-    """Wait for the end of all processes that `find` finds; false when one is left after the timeout.
+    """Wait until `find` finds no process; returns False on timeout.
 
-    A zombie counts as gone: it has no command line, and in a container nobody may ever collect it.
+    A zombie counts as gone: it has no command line, and in a container possibly nothing ever reaps it.
     """
     deadline_s = time.monotonic() + timeout_s
     while any(find(folder)):
@@ -58,7 +58,7 @@ def wait_until_gone(
 
 
 def end(folder: Path) -> None:
-    """Kill the nodes of `folder` without asking, and wait until they are gone."""
+    """Kill the nodes of `folder` and wait until they are gone."""
     for process in processes_of(folder):
         with suppress(psutil.NoSuchProcess):
             process.kill()
@@ -66,18 +66,18 @@ def end(folder: Path) -> None:
 
 
 class Keeper:
-    """The parent's hand on the keeper process of one cluster folder."""
+    """The parent's handle on the keeper process of one cluster folder."""
 
     def __init__(self, folder: Path, *, remove: bool) -> None:
         command = [sys.executable, "-I", __file__, str(folder), "remove" if remove else "keep"]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
 
     def release(self) -> None:
-        """Let it look once more and go; returns when the nodes (and the folder, if so asked) are gone."""
+        """Let the keeper clean up and end; returns when the nodes (and the folder, if temporary) are gone."""
         self._process.communicate()
 
     def dismiss(self) -> None:
-        """Send it away for good: the nodes may outlive this process."""
+        """End the keeper without cleaning up: the nodes may outlive this process."""
         self._process.communicate(_DISMISSED)
 
 
@@ -85,7 +85,7 @@ def main() -> None:
     """Wait for the parent's end, then clean up after it."""
 
     def go_on(_signal: int, _frame: FrameType | None) -> None:
-        """Stay: a Ctrl-C or a stop of the whole group is meant for the parent, and its end is what counts here."""
+        """Ignore the signal: Ctrl-C or a stop of the process group is meant for the parent, whose end counts here."""
 
     signal.signal(signal.SIGINT, go_on)
     signal.signal(signal.SIGTERM, go_on)

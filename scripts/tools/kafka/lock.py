@@ -26,17 +26,17 @@ _LOG4J_2 = ("org.apache.logging.log4j:log4j-core:2.25.4", "org.apache.logging.lo
 
 
 def requested(version: str) -> tuple[str, ...]:
-    """Coordinates of what a version of Kafka is asked for by."""
+    """Coordinates of the artifacts to request for a version of Kafka."""
     return (
         f"org.apache.kafka:kafka_2.13:{version}",
-        # Named though kafka_2.13 needs it: left to the resolver it came as 3.9.1 with 4.3.1, and the server died.
+        # Named although kafka_2.13 needs it: the resolver alone chose 3.9.1 for 4.3.1, and the server crashed.
         f"org.apache.kafka:kafka-clients:{version}",
         *(_LOG4J_1 if logs_with_log4j_1(version) else _LOG4J_2),
     )
 
 
 def resolve(artifacts: Sequence[str], scratch: Path) -> list[str]:
-    """Coordinates of the requested artifacts and of all that they need at run time, sorted."""
+    """Coordinates of the requested artifacts and all their run-time dependencies, sorted."""
     context = MavenContext(repo_cache=scratch)
     wanted = []
     for coordinates in artifacts:
@@ -47,13 +47,13 @@ def resolve(artifacts: Sequence[str], scratch: Path) -> list[str]:
 
 
 def measure(coordinates: str, scratch: Path) -> Jar:
-    """Download one jar and describe it as the lock does."""
+    """Download one jar and return its entry for the lock."""
     content = download(coordinates, scratch).read_bytes()
     return Jar(coordinates, len(content), hashlib.sha256(content).hexdigest())
 
 
 def check_one_kafka(version: str, coordinates: Sequence[str]) -> None:
-    """Raise `ClusterError` when Kafka's own jars come in more than one version: such a server dies at start."""
+    """Raise `ClusterError` if Kafka's own jars come in several versions: such a server crashes at start."""
     versions = {item.rsplit(":", 1)[1] for item in coordinates if item.startswith("org.apache.kafka:")}
     if versions != {version}:
         raise ClusterError(f"Kafka's jars were resolved in several versions: {sorted(versions)}")
@@ -67,7 +67,7 @@ def render(version: str, jars: Sequence[Jar]) -> str:
 
 
 def lock(version: str, scratch: Path) -> str:
-    """Resolve, download and hash the jars of a version; gives the text of its lock."""
+    """Resolve, download and hash the jars of a version; returns the text of its lock."""
     coordinates = resolve(requested(version), scratch)
     check_one_kafka(version, coordinates)
     with ThreadPoolExecutor(4) as pool:
@@ -78,7 +78,7 @@ def lock(version: str, scratch: Path) -> str:
 
 
 def main() -> None:
-    """Lock all versions; nothing is written when any of them fails. The locks of versions that left the list go."""
+    """Lock all versions; writes nothing if any of them fails. Removes locks of versions that left the list."""
     with tempfile.TemporaryDirectory(prefix="kafka-lock-") as folder:
         locks = {lock_path(version): lock(version, Path(folder)) for version in VERSIONS}
     for path in lock_path(VERSIONS[0]).parent.glob("*.toml"):

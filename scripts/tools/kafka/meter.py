@@ -1,4 +1,4 @@
-"""Progress of a long download, on standard error; standard output stays free for results."""
+"""Reports the progress of a long download on standard error; standard output stays free for results."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Self
 if TYPE_CHECKING:
     from types import TracebackType
 
-_EVERY_S = 2.0  # the first line comes after this long, so what is quick stays silent
+_EVERY_S = 2.0  # the first line comes after this time, so quick downloads stay silent
 
 
 class Meter:
-    """Counts bytes and says so every two seconds; a context manager, and silent when all is done sooner."""
+    """Counts bytes and reports them every two seconds; silent if everything is done sooner."""
 
     def __init__(self, what: str, total_bytes: int) -> None:
         self._what = what
@@ -22,7 +22,7 @@ class Meter:
         self._started_s = self._said_s = time.monotonic()
 
     def add(self, count_bytes: int) -> None:
-        """Count what has arrived."""
+        """Count bytes that have arrived."""
         self._done_bytes += count_bytes
         now_s = time.monotonic()
         if now_s - self._said_s >= _EVERY_S:

@@ -1,6 +1,6 @@
-"""One Kafka process: format its storage, start it, tell when it answers, and end it in every way a test needs.
+"""One Kafka process: formats its storage, starts it, tells when it answers, and ends it in every way that tests need.
 
-A node knows its own folder and port; what makes several nodes a cluster is in `cluster`.
+A node knows only its own folder and port; `cluster` makes several nodes a cluster.
 """
 
 from __future__ import annotations
@@ -24,15 +24,17 @@ if TYPE_CHECKING:
     from tools.kafka.java import Java
 
 START_TIMEOUT_S = 60.0  # 3 s is usual; a busy machine may take ten times that
-STOP_TIMEOUT_S = 10.0  # SIGTERM takes 1 to 2 s; the last of three nodes never leaves by itself, for want of a quorum
+STOP_TIMEOUT_S = (
+    10.0  # SIGTERM takes 1 to 2 s; the last of three nodes never leaves by itself, because it has no quorum
+)
 _ASK_TIMEOUT_S = 1.0
 _STILL_REGISTERED = "KeeperErrorCode = NodeExists"
 
 
 class Node:
-    """One node in `folder`, listening on `port`. Made by `Cluster`; started and ended there or by a test.
+    """One node in `folder`, listening on `port`. Created by `Cluster`; started and ended there or by a test.
 
-    `kill`, `suspend` and `resume` act on the process at once; `start` and `stop` wait, within a bound.
+    `kill`, `suspend` and `resume` act at once; `start` and `stop` wait, with a limit.
     """
 
     def __init__(self, folder: Path, properties: Mapping[str, str], port: int, java: Java) -> None:
@@ -48,31 +50,31 @@ class Node:
 
     @property
     def pid(self) -> int:
-        """Process id; raises `ClusterError` when the node does not run."""
+        """Process id; raises `ClusterError` if the node does not run."""
         return int(self._running_process().pid)
 
     @property
     def running(self) -> bool:
-        """Whether the process exists (also when suspended)."""
+        """Whether the process exists, even if suspended."""
         return self._process is not None and self._process.poll() is None
 
     def launch(self) -> None:
-        """Format the storage if it is new and start the process, without waiting for an answer."""
+        """Format new storage and start the process, without waiting for an answer."""
         if self.running:
             raise ClusterError(f"node {self.node_id} runs already")
         self._prepare()
         self._process = self._spawn("kafka.Kafka", str(self._properties_path))
 
     def start(self, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Start and wait until this node answers; raises `ClusterError` with the end of its log when it does not."""
+        """Start and wait until this node answers; raises `ClusterError` with the end of its log if it does not."""
         self.launch()
         wait_until_ready([self], timeout_s)
 
     def sees(self, node_ids: set[int]) -> bool:
         """Whether this node answers within a second and knows all of `node_ids`; raises `ClusterError` if it ended.
 
-        A killed broker stays registered in ZooKeeper until its session times out; one that starts before ends itself,
-        and is started again here, as its supervisor would.
+        A killed broker stays registered in ZooKeeper until its session times out; one that starts earlier ends itself and is
+        started again here, as a supervisor would do.
         """
         if not self.running:
             self._try_again()
@@ -82,7 +84,7 @@ class Node:
             return False
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """SIGTERM, then SIGKILL after the timeout; nothing happens when the node does not run."""
+        """SIGTERM, then SIGKILL after the timeout; does nothing if the node does not run."""
         if not self.running:
             return
         process = self._running_process()
@@ -94,18 +96,18 @@ class Node:
             self.kill()
 
     def kill(self) -> None:
-        """SIGKILL, and wait until the process is gone; nothing happens when the node does not run."""
+        """SIGKILL, and wait until the process has ended; does nothing if the node does not run."""
         if self.running:
             process = self._running_process()
             process.kill()
             process.wait(STOP_TIMEOUT_S)
 
     def suspend(self) -> None:
-        """SIGSTOP: connections stay open and nothing answers, as with a frozen machine."""
+        """SIGSTOP: connections stay open and nothing answers, like a frozen machine."""
         self._running_process().suspend()
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """SIGCONT: the process continues."""
         self._running_process().resume()
 
     def _running_process(self) -> psutil.Popen:
@@ -140,12 +142,12 @@ class Node:
 
 
 def quiet_admin(addresses: str) -> AdminClient:
-    """Make an admin client that keeps trying and says nothing about a node that is not up yet."""
+    """An admin client that keeps trying and logs nothing about a node that is not up yet."""
     return AdminClient({"bootstrap.servers": addresses, "log_level": 0, "reconnect.backoff.max.ms": 200})
 
 
 def wait_until_ready(nodes: Sequence[Node], timeout_s: float = START_TIMEOUT_S) -> None:
-    """Return when each of `nodes` sees all of them; raises `ClusterError` after the timeout or when one ended."""
+    """Wait until each of `nodes` sees all of them; raises `ClusterError` on timeout or if one ended."""
     everyone = {node.node_id for node in nodes}
     deadline_s = time.monotonic() + timeout_s
     pending = list(nodes)

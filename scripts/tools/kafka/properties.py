@@ -1,6 +1,6 @@
-"""The configuration of one node: pure functions from numbers and paths to text, no process and no network.
+"""The configuration of one node: pure functions from numbers and paths to text, without processes or network.
 
-The values suit transactions on a laptop: small internal topics, quick timers, records up to 16 MiB.
+The values suit transactions on a laptop: small internal topics, short timers, records up to 16 MiB.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ MAX_MESSAGE_BYTES = 16 * 1024 * 1024  # large records can be tried; clients stil
 _CONTROLLER = "CONTROLLER"
 _SYNCED_REPLICAS = 2  # of three: one node may die and acks=all still answers
 
-# For tests that kill: a dead node is noticed after 3 s instead of 9, and let in again as early. Not for a busy laptop's
-# day, where a node that only starves for 3 s would be taken for dead.
-# The third is for brokers with ZooKeeper. What a version does not know, it logs and ignores.
+# For tests that kill nodes: a dead node is noticed after 3 s instead of 9, and may return as early. Not for daily use on a
+# busy laptop, where a node that is starved for 3 s would be taken for dead. The third property is for brokers with
+# ZooKeeper. A version logs and ignores properties that it does not know.
 QUICK_TO_NOTICE = {
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
@@ -29,9 +29,9 @@ QUICK_TO_NOTICE = {
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """A port for clients. `advertised_port` is where clients are told to come, when a proxy stands in between.
+    """A port for clients. `advertised_port`: the port that clients are sent to, if a proxy is in between.
 
-    `protocol` is Kafka's: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL; what else it needs is in the server's properties.
+    `protocol`: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL; its other settings are in the server's properties.
     """
 
     name: str
@@ -43,9 +43,9 @@ class Listener:
 def server_properties(
     node_id: int, controller_ports: Mapping[int, int], listeners: Sequence[Listener], log_folder: Path
 ) -> dict[str, str]:
-    """Everything in `server.properties` of a node that is broker and controller.
+    """The `server.properties` of a node that is broker and controller.
 
-    `controller_ports` has every node's id and controller port; the first of `listeners` is the one between brokers.
+    `controller_ports`: controller port by node id; the first of `listeners` is used between brokers.
     """
     return {
         "process.roles": "broker,controller",
@@ -62,7 +62,7 @@ def server_properties(
 def zookeeper_broker_properties(
     broker_id: int, controller_ports: Mapping[int, int], listeners: Sequence[Listener], log_folder: Path
 ) -> dict[str, str]:
-    """The same for a broker that keeps its metadata in ZooKeeper, which listens on the first of `controller_ports`."""
+    """The same for a broker with its metadata in ZooKeeper, which listens on the first of `controller_ports`."""
     return {
         "broker.id": str(broker_id),
         "zookeeper.connect": f"{HOST}:{controller_ports[1]}",
@@ -76,7 +76,7 @@ def zookeeper_broker_properties(
 
 
 def zookeeper_properties(port: int, data_folder: Path) -> dict[str, str]:
-    """What a single ZooKeeper needs."""
+    """The properties of a single ZooKeeper."""
     return {
         "dataDir": data_folder.as_posix(),
         "clientPort": str(port),
@@ -94,7 +94,7 @@ def render(properties: Mapping[str, str]) -> str:
 
 
 def _listener_properties(opened: Sequence[Listener], listeners: Sequence[Listener]) -> dict[str, str]:
-    """`opened` are all ports, `listeners` those that clients are told of; the first of these is between brokers."""
+    """`opened`: all ports; `listeners`: those that are advertised, of which the first is used between brokers."""
     advertised = [f"{item.name}://{HOST}:{item.advertised_port or item.port}" for item in listeners]
     return {
         "listeners": ",".join(f"{item.name}://{HOST}:{item.port}" for item in opened),
@@ -122,7 +122,7 @@ _LAPTOP: Mapping[str, str] = {
     "num.partitions": "4",
     "message.max.bytes": str(MAX_MESSAGE_BYTES),
     "replica.fetch.max.bytes": str(MAX_MESSAGE_BYTES),
-    # 50 partitions each by default: a fresh broker opens them all before the first group or transaction goes.
+    # 50 partitions each by default, all of which a fresh broker opens before the first group or transaction works.
     "offsets.topic.num.partitions": "5",
     "transaction.state.log.num.partitions": "5",
     "group.initial.rebalance.delay.ms": "0",  # 3 s by default, for large groups that come up together

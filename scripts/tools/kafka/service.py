@@ -1,6 +1,6 @@
-"""Kafka by itself for a developer's day: started by one command, ended by another, its topics kept in between.
+"""A local Kafka for development: started by one command, stopped by another, with its topics kept in between.
 
-The processes are found by their folder (see `keeper.processes_of`), so there is no pid file that could be stale.
+Processes are found by their folder (see `keeper.processes_of`), so there is no pid file that could be stale.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from tools.kafka.versions import DEFAULT, VERSIONS
 if TYPE_CHECKING:
     from pathlib import Path
 
-DEFAULT_PORT = 9092  # Kafka's own, and what clients try first
+DEFAULT_PORT = 9092  # Kafka's default port
 _ANSWER_TIMEOUT_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """What `start` noted about the cluster that runs."""
+    """What `start` recorded about the running cluster."""
 
     nodes: int
     bootstrap_servers: str
@@ -39,23 +39,23 @@ class Running:
 
 
 def default_folder() -> Path:
-    """Where topics and state are kept when the user names no folder."""
+    """Default folder for topics and state."""
     return user_state_path("enricher") / "kafka"
 
 
 class Service:
-    """The cluster that lives in one folder, seen from outside its processes."""
+    """The cluster of one folder, seen from outside its processes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.resolve()
         self._note = self.folder / "running.json"
 
     def processes(self) -> list[psutil.Process]:
-        """Find the nodes' processes; none when nothing runs."""
+        """The nodes' processes; empty if nothing runs."""
         return list(processes_of(self.folder))
 
     def running(self) -> Running | None:
-        """Tell what runs here; none also when it was killed and its note is still there."""
+        """The running cluster; None also if it was killed and its record is still there."""
         if not self._note.exists() or not self.processes():
             return None
         return Running(**json.loads(self._note.read_text(encoding="utf-8")))
@@ -69,7 +69,7 @@ class Service:
         return True
 
     def start(self, nodes: int, port: int | None, version: str = DEFAULT) -> Running:
-        """Start `nodes` nodes that outlive this process; raises `ClusterError` when that fails (nothing is left)."""
+        """Start nodes that outlive this process; raises `ClusterError` on failure, and then leaves nothing running."""
         cluster = Cluster(nodes, version=version, data=self._data(nodes, version), port=_choose_port(nodes, port))
         cluster.start()
         running = Running(nodes, cluster.bootstrap_servers, cluster.version)
@@ -78,7 +78,7 @@ class Service:
         return running
 
     def stop(self) -> int:
-        """SIGTERM to all nodes, SIGKILL to those that stay and to a ZooKeeper; returns how many processes there were."""
+        """SIGTERM to all nodes, then SIGKILL to what remains, ZooKeeper included; returns the number of processes."""
         count = len(self.processes())
         for process in brokers_of(self.folder):
             with suppress(psutil.NoSuchProcess):
@@ -90,21 +90,21 @@ class Service:
         return count
 
     def erase(self) -> None:
-        """Remove topics and state; only what this class wrote, in case the user's folder holds other things."""
+        """Remove topics and state, but only what this class wrote: the user's folder may hold other things."""
         for nodes, version in product((1, 3), VERSIONS):
             shutil.rmtree(self._data(nodes, version), ignore_errors=True)
 
     def _data(self, nodes: int, version: str) -> Path:
-        """Give each size of cluster its folder: the nodes' metadata names their peers and cannot change its mind.
+        """The data folder for this cluster size and version: node metadata names the peers and cannot be changed.
 
-        Each version too, since an older one cannot read what a newer one wrote; only the default one goes on with what
-        the default before it wrote.
+        An older version cannot read what a newer one wrote, so each has its folder; only the default version continues with
+        the data of the previous default.
         """
         return self.folder / (f"{nodes}-nodes" if version == DEFAULT else f"{nodes}-nodes-{version}")
 
 
 def _choose_port(nodes: int, wanted: int | None) -> int | None:
-    """Take the asked port or refuse; without one Kafka's usual port, or any (none) where that is taken."""
+    """The requested port, or ClusterError if taken; without a request Kafka's usual port, or None if taken."""
     first = DEFAULT_PORT if wanted is None else wanted
     taken = [port for port in range(first, first + nodes) if not is_free(port)]
     if not taken:

@@ -1,6 +1,6 @@
-"""Kafka's own tools, as the runbook and the pages about rights name them. They talk to brokers of any version.
+"""Runs Kafka's own command-line tools, which the documentation mentions. They talk to brokers of any version.
 
-The tools are in a jar of their own since Kafka 3.8 and 4.0. Brokers do not need it, so it is in no lock, but here.
+Since Kafka 3.8 and 4.0 the tools are in a separate jar. Brokers do not need it, so it is named here and not in a lock.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ JAR = Jar(
     698_668,
     "62f3c5dd7aa3442d4c5bc6a95f86e2502178ea09de8e27f74d9563bf955e253c",
 )
-"""Of the version `DEFAULT`, whose jars have everything else that the tools need."""
+"""Of version `DEFAULT`, whose lock has all other jars that the tools need."""
 
 _PACKAGE = "org.apache.kafka.tools"
 MAIN_CLASSES = {
@@ -35,12 +35,12 @@ MAIN_CLASSES = {
     "topics": f"{_PACKAGE}.TopicCommand",
     "transactions": f"{_PACKAGE}.TransactionsCommand",
 }
-"""What `bin/kafka-NAME.sh` of a release starts, by that name."""
+"""The main classes that a release's `bin/kafka-NAME.sh` starts, by NAME."""
 _SERVER = "--bootstrap-server"
 
 
 def main_class(name: str) -> str:
-    """Of `consumer-groups`, `kafka-consumer-groups` or `kafka-consumer-groups.sh`. Raises ClusterError."""
+    """The main class for `consumer-groups`, `kafka-consumer-groups` or `kafka-consumer-groups.sh`. Raises ClusterError."""
     bare = name.removeprefix("kafka-").removesuffix(".sh")
     if bare not in MAIN_CLASSES:
         raise ClusterError(f"there is no tool {name}; there are {', '.join(MAIN_CLASSES)}")
@@ -48,9 +48,9 @@ def main_class(name: str) -> str:
 
 
 def run_tool(name: str, arguments: Sequence[str], bootstrap_servers: str | None) -> int:
-    """Run it on this terminal, and give its exit code. `bootstrap_servers`: where the arguments name none.
+    """Run a tool on this terminal; returns its exit code. `bootstrap_servers` is used if the arguments name none.
 
-    Raises ClusterError where there is no such tool, and where its jars cannot be had.
+    Raises ClusterError if there is no such tool, or its jars cannot be fetched.
     """
     started = main_class(name)
     if bootstrap_servers and not any(each.startswith((_SERVER, "--help")) for each in arguments):

@@ -1,4 +1,4 @@
-"""Which versions of Apache Kafka can be started here, and what differs between them. Versions are chosen here only.
+"""The versions of Apache Kafka that can be started here, and what differs between them. Chosen only here.
 
 The newest patch of every line since 2.5, the first whose brokers fence offsets in a transaction by the group's
 generation (KIP-447). After a change run `scripts/lock`, which writes one lock per version.
@@ -33,9 +33,9 @@ OLDEST, NEWEST = VERSIONS[0], VERSIONS[-1]
 
 
 def find(name: str) -> str:
-    """Find a version by its number, its line (`3.9`), or as `oldest`, `newest` or `default`.
+    """Find a version by number, by line (`3.9`), or as `oldest`, `newest` or `default`.
 
-    Raises `ClusterError`, which lists the versions, when there is none of that name.
+    Raises `ClusterError`, which lists the versions, if there is none of that name.
     """
     names = {"oldest": OLDEST, "newest": NEWEST, "default": DEFAULT}
     lines = {version.rsplit(".", 1)[0]: version for version in VERSIONS}
@@ -51,7 +51,7 @@ def needs_zookeeper(version: str) -> bool:
 
 
 def logs_with_log4j_1(version: str) -> bool:
-    """Whether it logs through log4j 1, of which reload4j is the maintained form; log4j 2 since 4.0."""
+    """Whether it logs through log4j 1, whose maintained successor is reload4j; log4j 2 since 4.0."""
     return _line(version) < (4, 0)
 
 

@@ -1,4 +1,4 @@
-"""What a fresh broker does once, done before anybody measures or waits: its two internal topics and coordinators.
+"""Creates a fresh broker's internal topics and coordinators before anything is measured or waited for.
 
 Without it the first `init_transactions` takes about 1 s ("coordinator load in progress") and the first group 3 s.
 """
@@ -18,7 +18,7 @@ _TIMEOUT_S = 30.0
 
 
 def warm_up(bootstrap_servers: str) -> None:
-    """Run one transaction that commits an offset of one group; its topic and group are deleted again."""
+    """Run one transaction that commits an offset of one group; deletes its topic and group afterwards."""
     name = f"warm-up-{uuid.uuid4().hex}"
     client = quiet_admin(bootstrap_servers)
     try:

@@ -49,7 +49,7 @@ class ZooKeeper:
             time.sleep(_POLL_S)
 
     def stop(self) -> None:
-        """SIGKILL, and wait until it is gone: every answer that it gave is in its log. May be called twice."""
+        """SIGKILL, and wait until it has ended: every acknowledged change is in its log. May be called twice."""
         if self._process is not None and self._process.poll() is None:
             self._process.kill()
             with suppress(psutil.TimeoutExpired):

@@ -1,5 +1,5 @@
-"""A day of news against an autoscaler, simulated: the scaler's own policy and speeds, and KEDA's Kafka scaler beside it.
+"""Simulates a day of news under an autoscaler: with the scaler's own policy, and with KEDA's Kafka scaler.
 
-`day` says when articles come, `pods` how workers start and share partitions, `autoscaler` what Kubernetes and KEDA do with a
-metric, `metrics` the metrics, `simulation` the loop. Time goes in seconds; nothing here is measured.
+`day`: arrivals. `pods`: how workers start and share partitions. `autoscaler`: what Kubernetes and KEDA do with a metric.
+`metrics`: the metrics. `simulation`: the loop, in steps of one second. Nothing here is measured.
 """

@@ -1,4 +1,4 @@
-"""Simulates the day under each metric, prints a table, writes the pictures and the figures."""
+"""Simulates the day under each metric, prints a table, writes plots and figures."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ def main(
     *,
     articles: Annotated[int, typer.Option(min=1000, help="Articles in the day.")] = 5_000_000,
     per_worker: Annotated[float, typer.Option(min=0.1, help="Articles per second of one worker.")] = 40.0,
-    partitions: Annotated[int, typer.Option(min=1, help="Of the input topic.")] = 48,
-    most: Annotated[int, typer.Option(min=1, help="maxReplicaCount.")] = 24,
-    target_age_s: Annotated[float, typer.Option(min=1, help="Target age of the pictured day.")] = 60.0,
-    seed: Annotated[int, typer.Option(help="Another seed is another day.")] = _SEED,
+    partitions: Annotated[int, typer.Option(min=1, help="Partitions of the input topic.")] = 48,
+    most: Annotated[int, typer.Option(min=1, help="Maximum number of replicas (maxReplicaCount).")] = 24,
+    target_age_s: Annotated[float, typer.Option(min=1, help="Target age in seconds, for the plot of the day.")] = 60.0,
+    seed: Annotated[int, typer.Option(help="Random seed of the day's arrivals.")] = _SEED,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for the pictures and figures; nothing is written without.")
+        Path | None, typer.Option(help="Folder for plots and figures; without it nothing is written.")
     ] = None,
 ) -> None:
-    """A day of news under scaling by age and by lag: what it costs, and how old articles get. Simulated, about a minute."""
+    """Simulate a day of news, scaled by age and by lag: its cost, and the age of articles. Takes about a minute."""
     remarks = Console(stderr=True, highlight=False)
     remarks.print(f"drawing {articles:,} articles over a day")
     counts = day.arrivals(articles, Random(seed))  # noqa: S311  the same day every time is the point
@@ -73,7 +73,7 @@ def main(
             "most_replicas": cluster.most,
             "target_age_s": target_age_s,
             "seed": seed,
-            # What no autoscaler can beat: every worker busy all the time, started when needed at no cost.
+            # A lower bound for any autoscaler: every worker busy all the time, started when needed at no cost.
             "least_replica_hours": round(float(counts.sum()) / per_worker / day.HOUR_S, 2),
             "outcomes": [outcome.as_json(target_age_s) for outcome in outcomes.values()],
         }

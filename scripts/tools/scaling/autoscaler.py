@@ -1,4 +1,4 @@
-"""What Kubernetes' HorizontalPodAutoscaler and KEDA do with a metric, with their defaults. Sources beside each rule."""
+"""What Kubernetes' HorizontalPodAutoscaler and KEDA do with a metric, by default. Each rule names its source."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ POLL_S = 30
 _TOLERANCE = 0.1
 """--horizontal-pod-autoscaler-tolerance."""
 _STABLE_S = 300
-"""behavior.scaleDown.stabilizationWindowSeconds: down to no fewer than the most that was wanted in so long."""
+"""behavior.scaleDown.stabilizationWindowSeconds: not below the highest number wanted within this time."""
 _UP_TIMES, _UP_PODS = 2, 4
-"""behavior.scaleUp: within 15 s to twice as many, or to four more."""
+"""behavior.scaleUp: within 15 s to twice as many pods, or four more."""
 _COOLDOWN_S = 300
-"""ScaledObject.spec.cooldownPeriod: to zero when nothing was active for so long."""
+"""ScaledObject.spec.cooldownPeriod: to zero after this time without activity."""
 
 
 @dataclass(slots=True)
 class Autoscaler:
-    """`most`: maxReplicaCount."""
+    """The autoscaler; `most` is maxReplicaCount."""
 
     most: int
     _wanted: deque[tuple[float, int]] = field(default_factory=deque)
     _active_s: float = 0.0
 
     def sync(self, replicas: int, metric: float, target: float, now_s: float) -> int:
-        """The autoscaler's turn: of a metric of type AverageValue. It rests while there are none."""
+        """One sync of the autoscaler with a metric of type AverageValue. It does nothing at zero replicas."""
         if not replicas:
             self._wanted.clear()
             return 0
@@ -44,7 +44,7 @@ class Autoscaler:
         return min(wanted, max(_UP_TIMES * replicas, replicas + _UP_PODS))
 
     def poll(self, replicas: int, now_s: float, *, active: bool) -> int:
-        """KEDA's turn: from zero to one, and to zero."""
+        """One poll of KEDA: from zero to one replica, and to zero."""
         if active:
             self._active_s = now_s
             return max(1, replicas)

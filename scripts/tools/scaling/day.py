@@ -1,4 +1,4 @@
-"""When articles come: a weekday of news, with a feed that stops for an hour of the night and a story that breaks."""
+"""Arrivals: a weekday of news, with a feed that pauses for an hour at night, and a breaking story."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _BREAKS_S = 14 * HOUR_S + 10 * 60
 _RISE_S = 120.0
 _HALF_LIFE_S = 25 * 60.0
 _TIMES = 5.0
-"""The story's peak, in usual rates of that hour."""
+"""The story's peak, as a multiple of that hour's usual rate."""
 Counts = npt.NDArray[np.int64]
 
 
 def shape(at_s: float) -> float:
-    """How much comes, in shares of the busiest usual hour."""
+    """The arrival rate, as a share of the busiest usual hour."""
     if _PAUSE_S[0] <= at_s < _PAUSE_S[1]:
         return 0.0
     hour, part = divmod(at_s / HOUR_S, 1)
@@ -40,7 +40,7 @@ def _story(since_s: float) -> float:
 
 
 def arrivals(articles: int, random: Random) -> Counts:
-    """How many come in each second of the day, about `articles` in all."""
+    """Number of arrivals in each second of the day, about `articles` in total."""
     per_s = articles / sum(shape(second) for second in range(DAY_S))
     counts = np.zeros(DAY_S, np.int64)
     for start_s in range(0, DAY_S, HOUR_S):

@@ -1,4 +1,4 @@
-"""Two pictures: one day under two metrics, and what each metric pays for its age."""
+"""Draws two plots: one day under two metrics, and cost against age for each metric."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def draw_day(outcomes: Sequence[Outcome], counts: Counts, target_age_s: float, p
 
 
 def draw_costs(groups: Sequence[tuple[str, Sequence[Outcome]]], path: Path) -> None:
-    """Replica-hours against the age that 99 of 100 articles kept; one line for each kind of metric."""
+    """Replica-hours against the 99th percentile of age; one line for each kind of metric."""
     with mpl.rc_context(_STYLE):
         figure, axes = plt.subplots(figsize=(8, 4.6), layout="constrained")
         for (name, outcomes), colour in zip(groups, _COLOURS, strict=False):

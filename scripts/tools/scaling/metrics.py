@@ -1,4 +1,4 @@
-"""The metrics: what `enricher scaler` answers, by its own modules, what KEDA's Kafka scaler answers, and a bare age."""
+"""The metrics: that of `enricher scaler`, by its own modules; that of KEDA's Kafka scaler; and the bare age."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from enricher.scaling.rates import Rates
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What all of them can see."""
+    """What every metric can see."""
 
     now_s: float
     written: int
@@ -24,14 +24,14 @@ class Look:
 
 
 class Metric(Protocol):
-    """What KEDA and the autoscaler ask."""
+    """The interface that KEDA and the autoscaler query."""
 
     name: str
     short: str
     target: float
 
     def ask(self, look: Look) -> tuple[float, bool]:
-        """The metric's value, and whether there must be a worker at all."""
+        """The metric's value, and whether at least one worker is needed."""
         ...
 
 
@@ -68,7 +68,7 @@ class ByLag:
         self.name = f"lag, threshold {self.short}"
 
     def ask(self, look: Look) -> tuple[float, bool]:
-        """The metric that the autoscaler divides by the threshold; active above a lag of 0."""
+        """The lag, which the autoscaler divides by the threshold; active above a lag of 0."""
         lag = look.written - look.done
         return min(float(lag), look.partitions * self.target), lag > 0
 
@@ -87,12 +87,12 @@ class ByBareAge:
         self.name = f"bare age, target {self.short}"
 
     def ask(self, look: Look) -> tuple[float, bool]:
-        """What an autoscaler makes of the age, as if it were a metric of type AverageValue."""
+        """The value that gives the same result as a metric of type AverageValue."""
         return look.workers * look.age_s / self.target_age_s, look.written > look.done
 
 
 def _backlog(look: Look) -> Backlog:
-    """Evenly over all partitions, the first ones taking what is left over."""
+    """The backlog, spread evenly over all partitions; the first ones take the remainder."""
     partitions = []
     for number in range(look.partitions):
         start, end = (math.ceil((offset - number) / look.partitions) for offset in (look.done, look.written))

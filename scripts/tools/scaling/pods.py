@@ -1,4 +1,4 @@
-"""Workers as a cluster runs them: each takes its time to start, they share the partitions, and a change makes some wait."""
+"""Workers in a cluster: they take time to start, share the partitions, and each change pauses some partitions."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from random import Random
 
 _START_S = (60.0, 90.0)
-"""From the request to the first record: scheduling, the container, the model, its warm-up, the group."""
+"""Time from the request to the first record: scheduling, container, model, warm-up, joining the group."""
 _REBALANCE_S = 2.0
-"""So long nobody reads a partition that changes its worker (cooperative, measured 1.7 s with a heartbeat of 1 s)."""
+"""Time during which a moved partition is not read (cooperative; measured 1.7 s with a heartbeat of 1 s)."""
 
 
 @dataclass(slots=True)
 class Fleet:
-    """`per_s`: what one worker does when it is never idle."""
+    """The workers. `per_s`: rate of one worker that is never idle."""
 
     partitions: int
     per_s: float
@@ -24,12 +24,12 @@ class Fleet:
 
     @property
     def replicas(self) -> int:
-        """Wished for: they cost, working or not."""
+        """Requested replicas; they cost money whether they work or not."""
         return len(self._ready_s)
 
     @property
     def working(self) -> int:
-        """Members of the group."""
+        """Members of the consumer group."""
         return self._working
 
     def scale(self, replicas: int, now_s: float) -> None:
@@ -39,7 +39,7 @@ class Fleet:
             self._ready_s.append(now_s + self.random.uniform(*_START_S))
 
     def capacity(self, now_s: float) -> float:
-        """Articles in the second that begins now."""
+        """Articles that the workers can process in the second that starts now."""
         working = sum(ready_s <= now_s for ready_s in self._ready_s)
         if working != self._working:
             moved = abs(working - self._working) / max(working, self._working)
@@ -51,5 +51,5 @@ class Fleet:
 
 
 def _sharing(workers: int, partitions: int) -> float:
-    """As many workers' work as the busiest allows: all partitions are equally full, and each is read by one worker."""
+    """Effective number of workers: partitions are equally full, and each is read by one worker."""
     return partitions / -(-partitions // workers) if workers else 0.0

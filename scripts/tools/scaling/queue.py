@@ -1,4 +1,4 @@
-"""The topic: what came and is not processed, first in, first out."""
+"""The topic: a FIFO of unprocessed articles."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 
 @dataclass(slots=True)
 class Topic:
-    """Articles by the second they came in. `ages_s` and `counts`: of what was processed."""
+    """Articles by second of arrival. `ages_s` and `counts`: ages and numbers of processed articles."""
 
     written: int = 0
     done: int = 0
     committed: int = 0
-    """What was done before this second: the rest is still in a batch or a transaction."""
+    """Processed before this second; the rest is still in a batch or a transaction."""
     ages_s: list[float] = field(default_factory=list)
     counts: list[int] = field(default_factory=list)
     _waiting: deque[tuple[int, int]] = field(default_factory=deque)
@@ -23,21 +23,21 @@ class Topic:
 
     @property
     def waiting(self) -> int:
-        """Not processed."""
+        """How many articles are unprocessed."""
         return self.written - self.done
 
     def age_s(self, now_s: int) -> float:
-        """Of the oldest that is not processed."""
+        """Age of the oldest unprocessed article."""
         return float(now_s - self._waiting[0][0]) if self._waiting else 0.0
 
     def write(self, count: int, now_s: int) -> None:
-        """What comes in this second."""
+        """Add the arrivals of this second."""
         if count:
             self._waiting.append((now_s, count))
             self.written += count
 
     def process(self, capacity: float, now_s: int, latency_s: float) -> None:
-        """As much as the workers do in this second; a part of an article stays for the next."""
+        """Process what the workers can do in this second; a fraction of an article is carried over."""
         self.committed = self.done
         self._part += capacity
         while self._waiting and self._part >= 1:
@@ -52,15 +52,15 @@ class Topic:
             else:
                 self._waiting[0] = came_s, count - taken
         if not self._waiting:
-            self._part = 0.0  # time that is not used is gone
+            self._part = 0.0  # unused time is lost
 
     def age_quantile_s(self, share: float) -> float:
-        """At which age that share of the articles was processed, or earlier."""
+        """Quantile of the age at processing."""
         order = np.argsort(self.ages_s)
         counted = np.cumsum(np.asarray(self.counts)[order])
         return float(np.asarray(self.ages_s)[order][np.searchsorted(counted, share * counted[-1])])
 
     def share_within(self, age_s: float) -> float:
-        """Which share of the articles was processed at that age or earlier."""
+        """Share of articles that were processed at this age or earlier."""
         counts = np.asarray(self.counts)
         return float(counts[np.asarray(self.ages_s) <= age_s].sum() / counts.sum())

@@ -1,4 +1,4 @@
-"""The loop: second by second, articles come, workers work, KEDA and the autoscaler take their turns."""
+"""The simulation loop, in steps of one second: arrivals, processing, KEDA and the autoscaler."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tools.scaling.pods import Fleet
 from tools.scaling.queue import Topic
 
 _LATENCY_S = 0.5
-"""From reading an article to its commit, at little load: in flight it counts as unprocessed."""
+"""Time from reading an article to its commit at low load; in flight it counts as unprocessed."""
 Series = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """What is the same for all metrics."""
+    """Parameters that are the same for all metrics."""
 
     partitions: int
     most: int
@@ -31,7 +31,7 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One day under one metric. Series have a value for each second."""
+    """One day under one metric. Each series has a value per second."""
 
     name: str
     short: str
@@ -43,16 +43,16 @@ class Outcome:
 
     @property
     def replica_hours(self) -> float:
-        """What is paid for, starting workers included."""
+        """Paid replica-hours, including workers that are starting."""
         return float(self.replicas.sum()) / HOUR_S
 
     @property
     def changes(self) -> int:
-        """How often the number of workers was changed."""
+        """How often the number of workers changed."""
         return int(np.count_nonzero(np.diff(self.replicas)))
 
     def as_json(self, target_age_s: float) -> dict[str, float | int | str]:
-        """The figures."""
+        """As JSON."""
         quantiles = {name: self.topic.age_quantile_s(share) for name, share in _QUANTILES.items()}
         return {
             "metric": self.name,
@@ -72,7 +72,7 @@ _QUANTILES = {"p50": 0.5, "p99": 0.99, "p999": 0.999, "max": 1.0}
 def simulate(
     metric: Metric, counts: Counts, cluster: Cluster, seed: int, tick: Callable[[int], None] = lambda _: None
 ) -> Outcome:
-    """A day; `tick` is told each second. The same seed gives every metric the same starting times of its n-th worker."""
+    """Simulate a day; calls `tick` each second. The same seed gives the n-th worker the same start time for every metric."""
     fleet = Fleet(cluster.partitions, cluster.per_s, Random(seed))  # noqa: S311  the same luck every time is the point
     topic, scaler = Topic(), Autoscaler(cluster.most)
     recorded = np.zeros((4, len(counts)))

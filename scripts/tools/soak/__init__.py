@@ -1,1 +1,1 @@
-"""The soak behind scripts/soak: one worker, steady load, and its memory over time."""
+"""`scripts/soak`: one worker under steady load, and its memory over time."""

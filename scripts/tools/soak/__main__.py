@@ -1,4 +1,4 @@
-"""Runs the worker under load, samples it, and writes a picture and the figures."""
+"""Runs the worker under load, samples its memory, and writes a plot and figures."""
 
 from __future__ import annotations
 
@@ -29,29 +29,29 @@ from tools.soak.samples import LIMIT, Growth, Sample
 
 BAD = b'{"id": 1}'
 BAD_SHARE = 50
-"""One input of so many is no article, so that dead letters are part of the load."""
+"""One input in this many is invalid, so that dead letters are part of the load."""
 SAMPLE_EVERY_S = 2.0
 CATCH_UP_S = 60.0
-"""For this long after the last article the worker may be behind."""
+"""How long the worker may lag after the last article."""
 HOSTILE = Path(__file__).parent / "results"
 POOL = 2_000
-"""Different articles, published in turn under ids of their own."""
+"""Number of different articles, published in turn with unique ids."""
 
 
 def main(
     *,
-    minutes: Annotated[float, typer.Option(help="How long to sample, after warming up.")] = 30.0,
-    warm_up_minutes: Annotated[float, typer.Option(help="Load before the first sample counts.")] = 5.0,
+    minutes: Annotated[float, typer.Option(help="Minutes of sampling, after the warm-up.")] = 30.0,
+    warm_up_minutes: Annotated[float, typer.Option(help="Minutes of load before sampling starts.")] = 5.0,
     rate: Annotated[float, typer.Option(help="Articles per second.")] = 50.0,
-    mix: Annotated[str, typer.Option(help="Their lengths: headlines, news, long, mixed.")] = "headlines",
+    mix: Annotated[str, typer.Option(help="Length mix of the articles: headlines, news, long or mixed.")] = "headlines",
     out: Annotated[Path | None, typer.Option(help="Folder for memory.png and soak.json, or the table.")] = None,
     attacked: Annotated[
-        bool, typer.Option("--hostile", help="Not under load but under attack: peak memory for each hostile input.")
+        bool, typer.Option("--hostile", help="Instead of a soak: peak memory for each of a list of hostile inputs.")
     ] = False,
-    only: Annotated[list[str] | None, typer.Option(help="With --hostile: these attacks, by name.")] = None,
-    share: Annotated[float, typer.Option(help="With --hostile: this share of the records of each.")] = 1.0,
+    only: Annotated[list[str] | None, typer.Option(help="With --hostile: run only these attacks; repeatable.")] = None,
+    share: Annotated[float, typer.Option(help="With --hostile: the share of each attack's records to publish.")] = 1.0,
 ) -> None:
-    """One worker under steady load, and whether its resident size stays flat."""
+    """Run one worker under steady load and check that its resident size stays flat."""
     logging.basicConfig(level=logging.ERROR)
     console = Console(stderr=True, highlight=False)
     if attacked:
@@ -72,7 +72,7 @@ def main(
         f"{100 * growth.share:+.1f} % (limit {100 * LIMIT:.0f} %): {'flat' if growth.flat else 'NOT FLAT'}"
     )
     if behind:
-        console.print(f"but {behind} articles behind: this was an overload and no steady load; use a lower --rate")
+        console.print(f"but {behind} articles behind: the load was too high; use a lower --rate")
     if out:
         _write(out, samples, growth, {"minutes": minutes, "articles_per_s": rate, "mix": mix, "behind": behind})
     sys.exit(0 if growth.flat and not behind else 1)
@@ -103,7 +103,7 @@ def _worker(bench: Bench, topics: Topics) -> Iterator[psutil.Process]:
 
 
 class Group:
-    """The worker's group, looked at from outside: how far it is behind the end of its input topic."""
+    """The worker's group, seen from outside: its lag."""
 
     def __init__(self, bootstrap_servers: str, group_id: str, topic: str) -> None:
         self.bootstrap_servers, self.topic = bootstrap_servers, topic
@@ -112,7 +112,7 @@ class Group:
         self._partitions = [TopicPartition(topic, number) for number in partitions]
 
     def behind(self, within_s: float = 0.0) -> int:
-        """Articles published and not committed; waits so long for there to be none."""
+        """Published but uncommitted articles; waits up to `within_s` for there to be none."""
         deadline_s = time.monotonic() + within_s
         while (behind := self._behind()) and time.monotonic() < deadline_s:
             time.sleep(0.5)
@@ -124,7 +124,7 @@ class Group:
         return sum(end - max(0, at.offset) for at, end in zip(committed, ends, strict=True))
 
     def close(self) -> None:
-        """Let go of the broker, before it ends."""
+        """Close the client before the broker ends."""
         self._consumer.close()
 
 
@@ -137,7 +137,7 @@ def _samples(
     span_s: float,
     console: Console,
 ) -> list[Sample]:
-    """Publish steadily, look at the worker now and then."""
+    """Publish steadily and sample the worker periodically."""
     producer = Producer({"bootstrap.servers": group.bootstrap_servers, "linger.ms": 20})
     console.print(f"warming up for {warm_up_s / 60:g} min, then {span_s / 60:g} min of samples")
     began_s, samples, next_look_s = time.monotonic(), list[Sample](), 0.0
@@ -156,7 +156,7 @@ def _samples(
                 size_mib, behind = worker.memory_info().rss / 2**20, group.behind()
                 console.print(f"{now_s / 60:.1f} min: {size_mib:.0f} MiB, {behind} articles behind")
         while (early_s := published / rate - (time.monotonic() - began_s)) > 0:
-            producer.poll(early_s)  # which returns with the first thing that happens
+            producer.poll(early_s)  # may return early, with the first event
     producer.flush(30)
     return samples
 

@@ -1,4 +1,4 @@
-"""What somebody might publish who may publish: inputs that are small on the wire, or valid, and cost much to take."""
+"""Hostile inputs: small on the wire, or valid, but expensive to process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MB = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """`count` records of one kind. `codec` is the publisher's; `topic` what the input topic has instead of our defaults."""
+    """`count` records of one kind. `codec`: the publisher's compression; `topic`: changed settings of the input topic."""
 
     name: str
     what: str
@@ -26,14 +26,14 @@ class Attack:
     topic: Mapping[str, str] = field(default_factory=dict)
 
     def values(self, share: float) -> Iterator[bytes]:
-        """Their values, or only a share of them."""
+        """The values of this share of the records."""
         for _ in range(max(1, round(self.count * share))):
             yield self.value
 
 
 @dataclass(frozen=True, slots=True)
 class FileAttack:
-    """A packed file of `lines` equal lines, for `enricher enrich`."""
+    """A gzip file of `lines` equal lines, for `enricher enrich`."""
 
     name: str
     what: str
@@ -41,7 +41,7 @@ class FileAttack:
     line: bytes
 
     def write(self, folder: Path, share: float) -> tuple[Path, int]:
-        """The file, and how many lines it has. One line is packed once: files of gzip may be put one behind the other."""
+        """Write the file; returns it and its number of lines. The line is packed once: gzip files may be concatenated."""
         path, count = folder / f"{self.name}.jsonl.gz", max(1, round(self.lines * share))
         packed = gzip.compress(self.line + b"\n", 6)
         with path.open("wb") as file:
@@ -51,7 +51,7 @@ class FileAttack:
 
 
 _AS_USUAL = {"compression.type": "producer"}
-"""Kafka's default: the topic keeps what is packed."""
+"""Kafka's default: the topic keeps the publisher's compression."""
 
 
 def article(body: str) -> bytes:
@@ -60,7 +60,7 @@ def article(body: str) -> bytes:
 
 
 def attacks() -> list[Attack]:
-    """All that go through a topic. Into one that `topics create` makes, where nothing else is said."""
+    """Attacks through a topic, which `topics create` makes unless `topic` says otherwise."""
     letters, huge = article("a" * 45 * MB), article("a" * 400 * MB)
     nested = b'{"id":"nested","body":"b","more":[' + b"[]," * (5 * MB) + b"[]]}"
     short, few = article("Anna met Bob in Paris."), [("h", b"1")] * 95_000
@@ -80,10 +80,10 @@ def attacks() -> list[Attack]:
 
 
 def _kept(attack: Attack) -> Attack:
-    """The same into a topic that keeps what is packed, as most that exist do."""
+    """The same attack on a topic that keeps compressed batches, as most existing topics do."""
     return replace(attack, name=f"{attack.name}-kept", what=f"{attack.what}, kept packed", topic=_AS_USUAL)
 
 
 def file_attacks() -> list[FileAttack]:
-    """For `enricher enrich`."""
+    """Attacks on `enricher enrich`."""
     return [FileAttack("file", "enrich FILE.gz: 100 lines of 66 MB in 6.6 MB", 100, article("a" * 66 * MB))]

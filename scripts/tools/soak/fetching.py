@@ -1,7 +1,7 @@
-"""Do the small fetches of the worker cost throughput? `python -m tools.soak.fetching`, with `scripts` on the path.
+"""Measures whether the worker's small fetches cost throughput: `python -m tools.soak.fetching` with `scripts` on the path.
 
-The bare client reads a topic of news articles with the worker's properties, and with those that the worker had before; in
-turns, on a broker of its own.
+A bare client reads a topic of news articles with the worker's properties and with larger fetches, in turns, on a fresh
+broker.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tools.kafka import Cluster
 RECORDS = 300_000
 TURNS = 5
 AT_ONCE = 300
-"""About as many as a worker asks for."""
+"""About as many as a worker requests at once."""
 BEFORE = {
     "queued.max.messages.kbytes": 32_768,
     "fetch.message.max.bytes": 1_048_576,
@@ -31,7 +31,7 @@ BEFORE = {
 
 
 def main() -> None:
-    """Print the rates for a topic of one partition, and one of eight."""
+    """Print the rates for a topic of one partition and one of eight."""
     values = articles("news", 1_000)
     with Cluster(nodes=1) as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})

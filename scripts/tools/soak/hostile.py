@@ -1,4 +1,4 @@
-"""`scripts/soak --hostile`: one worker as it ships for each attack, its peak memory, and what became of every record."""
+"""`scripts/soak --hostile`: for each attack a worker with default settings, its peak memory, and the fate of all records."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ from tools.kafka import Cluster
 from tools.soak.attacks import Attack, FileAttack, attacks, file_attacks
 
 LIMIT_BYTES = 1_500_000_000
-"""What no attack may exceed at default settings."""
+"""The memory limit for every attack at default settings."""
 CEILING_BYTES = 6_000_000_000
-"""The process gets no more: a machine that swaps measures nothing. A worker that ends of it has failed."""
+"""Memory limit of the process, because a swapping machine measures nothing. A worker that dies of it has failed."""
 _LARGEST_BYTES = 1_000_000_000
-"""Of what the publisher packs into one message."""
+"""Largest batch that the publisher compresses into one message."""
 TIMEOUT_S = 2_400.0
-"""For the records of one attack; a million characters that are all tokens take some 10 s."""
+"""Limit for the records of one attack; a million characters that are all tokens take about 10 s."""
 _LOOK_EVERY_S = 0.05
-"""The system keeps the peak; only what grows between the last look and the end is missed."""
+"""The system records the peak; only growth between the last look and the end is missed."""
 ENRICHER = (sys.executable, "-m", "enricher")
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What one attack came to."""
+    """The result of one attack."""
 
     attack: str
     what: str
@@ -55,13 +55,13 @@ class Row:
 
     @property
     def holds(self) -> bool:
-        """Whether every record that got in came out, within the limit."""
+        """Whether every accepted record came out, within the memory limit."""
         came_out = self.enriched + self.dead_letters == self.accepted
         return came_out and self.exit_code == 0 and self.peak_bytes <= LIMIT_BYTES
 
 
 def run(names: Sequence[str], share: float, say: Say) -> list[Row]:
-    """All attacks, or those of these names; of each only `share` of its records."""
+    """Run all attacks, or those with these names, each with `share` of its records."""
     rows = []
     with Cluster(nodes=1) as cluster:
         for attack in attacks():
@@ -76,7 +76,7 @@ def run(names: Sequence[str], share: float, say: Say) -> list[Row]:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """In Markdown."""
+    """The results as a Markdown table."""
     head = "| attack | refused by the broker | taken | enriched | dead letters | peak memory, MB | seconds | holds |"
     lines = [head, "|---|---|---|---|---|---|---|---|"]
     for row in rows:
@@ -87,7 +87,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def write(folder: Path, rows: Sequence[Row], share: float) -> None:
-    """The table, and the figures for machines."""
+    """Write the table, and the figures as JSON."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "hostile.md").write_text(table(rows) + "\n", "utf-8")
     figures = {"machine": describe(), "share": share, "limit_bytes": LIMIT_BYTES, "rows": [asdict(row) for row in rows]}
@@ -189,7 +189,7 @@ def _configure(bootstrap_servers: str, topic: str, settings: Mapping[str, str]) 
 
 
 def _publish(bootstrap_servers: str, topic: str, attack: Attack, share: float) -> tuple[int, int]:
-    """How many records the broker took, and how many it refused."""
+    """Publish; returns how many records the broker accepted, and how many it refused."""
     answers: list[bool] = []
     properties: dict[str, Any] = {
         "bootstrap.servers": bootstrap_servers,
@@ -208,5 +208,5 @@ def _publish(bootstrap_servers: str, topic: str, attack: Attack, share: float) -
             headers=list(attack.headers) or None,
             on_delivery=lambda error, _message: answers.append(error is None),
         )
-        producer.flush(120)  # one batch for each: what is under way here is not to be measured
+        producer.flush(120)  # one batch per record: data queued here is not part of the measurement
     return sum(answers), len(answers) - sum(answers)

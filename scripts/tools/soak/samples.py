@@ -1,4 +1,4 @@
-"""Resident size over time, and what it says. Pure."""
+"""Samples of resident memory, and whether they grow. Pure."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 LIMIT = 0.05
-"""Growth from warm-up to the end above which a worker would need restarting before its node does."""
+"""Largest growth from warm-up to the end; with more, a worker would need restarts before its node does."""
 _SPAN = 0.1
-"""Start and end are medians over this share of the time: single samples carry a batch's or a fetch's buffers."""
+"""Start and end are medians over this share of the time, since single samples include temporary buffers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One look at the worker: seconds since it was warm, resident bytes, articles published until then."""
+    """One sample: seconds since warm-up, resident bytes, articles published so far."""
 
     at_s: float
     resident_bytes: int
@@ -30,7 +30,7 @@ class Growth:
 
     @classmethod
     def of(cls, samples: Sequence[Sample]) -> Growth:
-        """From samples in order of time; at least ten."""
+        """From at least ten samples in order of time."""
         assert len(samples) >= 10, "too few samples to speak of growth"
         span = max(1, int(len(samples) * _SPAN))
         sizes = [sample.resident_bytes for sample in samples]
@@ -38,10 +38,10 @@ class Growth:
 
     @property
     def share(self) -> float:
-        """Growth as a share of the size at the start; below zero where it shrank."""
+        """Growth as a share of the initial size; negative if it shrank."""
         return self.end_bytes / self.start_bytes - 1
 
     @property
     def flat(self) -> bool:
-        """Within the limit."""
+        """Whether growth is below the limit."""
         return self.share < LIMIT

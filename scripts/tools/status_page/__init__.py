@@ -1,1 +1,1 @@
-"""Pictures of the status page, and a browser that tells what it shows: used by the script and by the tests."""
+"""Screenshots of the status page, and a headless browser that script and tests share."""

@@ -1,4 +1,4 @@
-"""Runs a worker under load and takes pictures of its status page: light, dark, and as a phone shows it."""
+"""Runs a worker under load and takes screenshots of its status page: light, dark, and on a phone."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from tools.status_page.browser import Browser, chromium
 
 NAME = "enricher-0"
 BAD, BAD_SHARE = b'{"id": 1}', 300
-"""One input of so many is no article."""
+"""One input in this many is invalid."""
 SWING, SWING_S = 0.6, 150.0
-"""The load goes up and down by this share, in waves of this length: a flat line shows little."""
+"""The load varies by this share, in waves of this length: a constant load would show little."""
 POOL = 2_000
 PICTURES = {"light": (1240, False), "dark": (1240, True), "phone": (390, False)}
 
 
 def main(
     out: Annotated[Path, typer.Option(help="Folder for status-light.png, status-dark.png and status-phone.png.")],
-    minutes: Annotated[float, typer.Option(help="Of load before the pictures; the charts show 15.")] = 5.0,
+    minutes: Annotated[float, typer.Option(help="Minutes of load before the screenshots; charts show 15.")] = 5.0,
     rate: Annotated[float, typer.Option(help="Articles per second, on average.")] = 40.0,
-    processes: Annotated[int, typer.Option(help="As in `enricher run --processes`.")] = 1,
+    processes: Annotated[int, typer.Option(help="Number of worker processes (`enricher run --processes`).")] = 1,
 ) -> None:
-    """Pictures of the status page of a real worker under load."""
+    """Take screenshots of the status page of a real worker under load."""
     program = chromium()
     if program is None:
         raise SystemExit("no Chromium on this machine (Debian: apt install chromium)")

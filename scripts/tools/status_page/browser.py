@@ -1,4 +1,4 @@
-"""A headless Chromium, spoken to by its own protocol (DevTools) over two pipes: nothing to install beside the browser."""
+"""A headless Chromium, driven by its DevTools protocol over two pipes: nothing to install besides the browser."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ import shutil
 import subprocess
 import tempfile
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
+from tools.waiting import wait_until
+
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 WAIT_S = 60.0
 _ABOVE = 20
-"""File descriptors of ours, out of the way of the two that the browser reads and writes: 3 and 4."""
+"""Our file descriptors start here, above 3 and 4, which the browser reads and writes."""
 _OPTIONS = (
     "--headless=new",
     "--no-sandbox",
@@ -32,16 +33,16 @@ _OPTIONS = (
 
 
 def chromium() -> str | None:
-    """The browser's program, if this machine has one."""
+    """The path of the browser; None if this machine has none."""
     return next(filter(None, map(shutil.which, NAMES)), None)
 
 
 class BrowserError(Exception):
-    """The browser did not do what it was told."""
+    """The browser failed to execute a command."""
 
 
 class Browser:
-    """One page of one browser. `console`: what was said there; `requested`: every address that the page asked for."""
+    """One page of one browser. `console`: its console messages; `requested`: every address that the page requested."""
 
     def __init__(self, program: str) -> None:
         self.console: list[str] = []
@@ -60,7 +61,7 @@ class Browser:
             self.tell(f"{domain}.enable")
 
     def tell(self, method: str, **arguments: Any) -> dict[str, Any]:  # noqa: ANN401  the protocol's own
-        """One command of the protocol, and its answer. Raises BrowserError."""
+        """Send a command of the protocol; returns its answer. Raises BrowserError."""
         self._number += 1
         number = self._number
         message = {"id": number, "method": method, "params": arguments}
@@ -77,7 +78,7 @@ class Browser:
         return result
 
     def size(self, width: int, height: int = 900, *, dark: bool = False, still: bool = False) -> None:
-        """A window of so many CSS pixels, and whether its reader prefers dark colours and no movement."""
+        """Set the window size in CSS pixels, and the preferences for dark colours and reduced motion."""
         self.tell(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 500
         )
@@ -91,7 +92,7 @@ class Browser:
         )
 
     def open(self, url: str) -> None:
-        """Go there; what the last page did is forgotten."""
+        """Load a page; clears what was recorded for the last one."""
         self.tell("Page.navigate", url="about:blank")
         self.console.clear()
         self.requested.clear()
@@ -99,29 +100,26 @@ class Browser:
         self.until(lambda: self._loaded(url), f"{url} is loaded")
 
     def value(self, expression: str) -> Any:  # noqa: ANN401  whatever it is
-        """What an expression of JavaScript is in the page. Raises BrowserError where it throws."""
+        """Evaluate a JavaScript expression in the page. Raises BrowserError if it throws."""
         answer = self.tell("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in answer:
             raise BrowserError(f"{expression}: {answer['exceptionDetails']}")
         return answer["result"].get("value")
 
     def until(self, holds: Callable[[], bool], what: str) -> None:
-        """Look ten times a second until it holds."""
-        deadline_s = time.monotonic() + WAIT_S
-        while not holds():
-            if time.monotonic() > deadline_s:
-                raise BrowserError(f"not within {WAIT_S:g} s: {what}; console: {self.console}")
-            time.sleep(0.1)
+        """Wait until `holds()` is true, checked ten times per second. Raises BrowserError on timeout."""
+        if not wait_until(holds, WAIT_S):
+            raise BrowserError(f"not within {WAIT_S:g} s: {what}; console: {self.console}")
 
     def picture(self) -> bytes:
-        """The whole page as a PNG."""
+        """A screenshot of the whole page as PNG."""
         size = self.tell("Page.getLayoutMetrics")["cssContentSize"]
         clip = {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}
         shot = self.tell("Page.captureScreenshot", format="png", clip=clip, captureBeyondViewport=True)
         return base64.b64decode(shot["data"])
 
     def close(self) -> None:
-        """End the browser, and remove what it wrote."""
+        """End the browser and remove its files."""
         self._process.kill()
         self._process.wait()
         self._reader.join(WAIT_S)
@@ -137,7 +135,7 @@ class Browser:
     def _loaded(self, url: str) -> bool:
         try:
             return bool(self.value("[location.href, document.readyState]") == [url, "complete"])
-        except BrowserError:  # between two pages there is nobody to ask
+        except BrowserError:  # between two pages nothing can be evaluated
             return False
 
     def _read(self, source: int) -> None:
@@ -164,7 +162,7 @@ class Browser:
 
 
 def _started(program: str, folder: str) -> tuple[subprocess.Popen[bytes], int, int]:
-    """The process, and our ends of its two pipes."""
+    """Start the browser; returns the process and our ends of its two pipes."""
     theirs_in, to = map(_moved, os.pipe())
     from_browser, theirs_out = map(_moved, os.pipe())
     command = (program, *_OPTIONS, f"--user-data-dir={Path(folder) / 'profile'}")

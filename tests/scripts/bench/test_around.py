@@ -1,4 +1,4 @@
-"""The leg `around`: the stand-ins answer what the real model and tokenizer said."""
+"""The leg `around`: the stubs answer what the real model and tokenizer answered."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tools.bench.stubs import KnownAnswers
 
 
 class _Engine:
-    """Labels are the ids themselves."""
+    """An engine whose labels are the token ids."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -34,7 +34,7 @@ class _Engine:
 
 
 class _Tokenizer:
-    """A token a letter."""
+    """A tokenizer with one token per letter."""
 
     def tokenize(self, articles: list[Article]) -> list[TokenizedArticle]:
         ids = [np.array([ord(letter) for letter in article.body], np.int32) for article in articles]
@@ -47,7 +47,7 @@ def _cut(tokens: TokenizedArticle) -> list[Window]:
 
 
 def test_known_answers_are_those_of_the_model_and_of_the_tokenizer() -> None:
-    """Asked once for each window; afterwards neither is asked again, and both are themselves again at the end."""
+    """Each is asked once per text; inside the contexts neither is asked, and afterwards both are restored."""
     model = SimpleNamespace(engine=_Engine(), tokenizer=_Tokenizer())
     articles = [Article("1", "", "abcdefghij"), Article("2", "", "abc"), Article("3", "", "abc")]
     answers = KnownAnswers(model, articles, _cut)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Arrivals that nobody can slow, and what is said of the times that come back."""
+"""Open-loop arrivals, and the figures and claims made from latencies."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _measured(p50_ms: float, *, load: float = 0.1, max_wait_ms: float = 50.0, ar
 
 
 def test_arrivals_are_the_same_for_the_same_seed_and_others_for_another() -> None:
-    """A run can be repeated to the article."""
+    """The same seed repeats a run exactly."""
     assert poisson(50, 10, seed=1) == poisson(50, 10, seed=1)
     assert poisson(50, 10, seed=1) != poisson(50, 10, seed=2)
 
@@ -50,20 +50,20 @@ def test_pauses_between_arrivals_vary_as_those_of_independent_publishers() -> No
 
 
 def test_percentiles_are_values_that_were_seen() -> None:
-    """Nearest rank, whatever the order of the values."""
+    """Percentiles use the nearest rank and do not depend on the order of values."""
     values = [float(number) for number in range(100, 0, -1)]
     assert (1, 50, 90, 99, 100) == tuple(percentile(values, share) for share in (0, 0.5, 0.9, 0.99, 1))
     assert 7.0 == percentile([7.0], 0.99)
 
 
 def test_few_values_have_no_99th_percentile() -> None:
-    """It would be the largest of them under another name."""
+    """With few values the 99th percentile would only be the maximum."""
     assert p99([1.0] * 99) is None
     assert 2.0 == p99([1.0] * 98 + [2.0, 2.0])
 
 
 def test_worker_that_falls_behind_shows_in_the_last_third() -> None:
-    """Waits that grow from article to article."""
+    """If waits grow from article to article, p50 of the last third is far above the overall p50."""
     growing = Measured(
         Point("headlines", 0.9, 50.0, 250.0),
         10.0,
@@ -79,18 +79,18 @@ def test_worker_that_falls_behind_shows_in_the_last_third() -> None:
 
 
 def test_rate_counts_what_became_visible_between() -> None:
-    """From the first moment on, and no more at the last; in whatever order."""
+    """The interval is half-open, and the order of times does not matter."""
     assert 1.5 == rate_between([5.0, 1.0, 2.0, 3.0, 2.5, 0.5], 1.0, 3.0)
     assert 0.0 == rate_between([], 1.0, 3.0)
 
 
 def test_aim_is_the_two_waits_one_batch_and_the_slack() -> None:
-    """As it is said in the claim."""
+    """The aim is the sum that the claim states."""
     assert 50 + 9 + 250 + SLACK_MS == _measured(1.0).bound_ms
 
 
 def test_claim_is_missed_above_the_aim_and_held_at_it() -> None:
-    """The bound itself is within."""
+    """A p50 equal to the bound is within the aim."""
     bound_ms = _measured(1.0).bound_ms
     assert [True] == [claim.held for claim in outcome([_measured(bound_ms)], {"headlines": 100.0}).claims]
     assert [False] == [claim.held for claim in outcome([_measured(bound_ms + 0.1)], {"headlines": 100.0}).claims]
@@ -107,13 +107,13 @@ def test_one_setting_beyond_the_aim_is_a_missed_claim() -> None:
 
 
 def test_points_above_low_load_make_no_claim() -> None:
-    """There articles also wait for one another; the table shows them."""
+    """At higher loads articles also wait for one another, so points are only shown."""
     claims = outcome([_measured(10.0), _measured(5000.0, load=0.9)], {"headlines": 100.0}).claims
     assert [True] == [claim.held for claim in claims]
 
 
 def test_p99_is_drawn_only_where_there_is_one() -> None:
-    """A line of two points, from the two that have enough articles."""
+    """The p99 line has only the two points with enough articles."""
     measured = [_measured(10.0), _measured(20.0, load=0.5, articles=100), _measured(30.0, load=0.9, articles=200)]
     plots = {plot.name: plot for plot in outcome(measured, {"headlines": 100.0}).plots}
     series = {series.name: series for series in plots["latency-load"].series}

@@ -1,4 +1,4 @@
-"""The leg `limit`: where the threads' time goes, batches of the bare engine, and the broker counted apart."""
+"""The leg `limit`: thread time, batches of the bare engine, and rates without the broker's share."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from tools.bench.watching import Call, Moment, WatchedCounters, Work, calls_of
 
 
 def window(length: int) -> Window:
-    """A window of some length, of no article."""
+    """A window of this length, of an empty record."""
     ticket = Ticket(RawRecord(Partition("", 0), 0, None, None), 0.0)
     return Window(ticket, np.zeros(length, np.int32), 0, 0, length, 0, 0.0)
 
 
 def test_the_time_of_the_threads_is_told_apart_without_rest() -> None:
-    """Two threads for 10 s: one from 1 to 9 with a gap of 2 and a second without the core; the other from 0 to 10."""
+    """Two threads for 10 s: one works from 1 to 9 with a gap of 2 and 1 s without a core; the other from 0 to 10."""
     calls = [Call(1, 1.0, 4.0, 2.0), Call(1, 6.0, 9.0, 3.0), Call(2, 0.0, 10.0, 10.0)]
     times = ThreadTime.of(calls, 2, 10.0)
     assert ThreadTime(computing=15.0, held_up=1.0, between=2.0, start_and_end=2.0) == times
 
 
 def test_a_batch_of_the_bare_engine_is_as_full_as_its_longest_window_allows() -> None:
-    """Neighbours by length; one that is longer than a batch goes alone; none is lost."""
+    """Batches hold neighbours in length; a window longer than a batch goes alone; no window is lost."""
     windows = [window(length) for length in (600, 128, 128, 100, 100, 20)]
     batches = _batches(windows, 512)
     assert [[600], [128, 128, 100, 100], [20]] == [[each.length_tokens for each in b.windows] for b in batches]
 
 
 def test_what_the_broker_takes_of_the_cores_and_start_and_end_are_counted_apart() -> None:
-    """A worker at 0.9 of the bare rate, while the broker took a tenth of all cores, used what was left to the full."""
+    """A worker at 0.9 of the bare rate uses all that is left if the broker takes a tenth of the cores."""
     cores = available_cores()
     counters = WatchedCounters(tuple)
     counters.began, counters.ended = Moment(0.0, 0.0, 0.0, 0.0), Moment(10.0, 0.0, 0.0, cores * 1.0)
@@ -55,7 +55,7 @@ def test_what_the_broker_takes_of_the_cores_and_start_and_end_are_counted_apart(
 
 
 def test_calls_are_watched_and_the_method_is_itself_again_afterwards() -> None:
-    """Answers go through unchanged."""
+    """Watched calls return their results unchanged, and the method is restored."""
 
     class Doubler:
         def double(self, number: int) -> int:
@@ -70,7 +70,7 @@ def test_calls_are_watched_and_the_method_is_itself_again_afterwards() -> None:
 
 
 def test_disturbed_runs_prove_nothing() -> None:
-    """However good the figure looks."""
+    """A claim cannot hold on disturbed runs, however good its figure is."""
     counters = WatchedCounters(tuple)
     counters.ended = Moment(10.0, 0.0, 0.0, 0.0)
     quiet, noisy = Load(10.0, 0.0, 0.0, 0.0), Load(10.0, 0.0, 0.0, 1.0)

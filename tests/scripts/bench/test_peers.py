@@ -1,4 +1,4 @@
-"""The peers of the bench: that they are complete, that what is said of them is so, and that a bad one is found out."""
+"""The peers of the bench do the whole job, and one that does not is detected."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ARTICLE = {"id": "1", "title": "Angela Merkel", "body": "Angela Merkel met Emman
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The model as the peers take it."""
+    """The model, exported for the peers."""
     made = tmp_path_factory.mktemp("peers") / MODEL.name
     made.mkdir()
     return exported(Checkpoint.open(MODEL), made)
@@ -49,7 +49,7 @@ def windows() -> Windows:
 
 
 def test_windows_overlap_and_every_token_counts_once(windows: Windows) -> None:
-    """Owned parts of neighbouring windows follow each other without a gap, to the last token."""
+    """The decided parts of neighbouring windows follow one another without a gap, to the last token."""
     text = " ".join(f"word{number}" for number in range(40))
     (parts,) = windows.of([text])
     whole = Windows(MODEL, LABELS, window_tokens=512, overlap_tokens=4).of([text])[0]
@@ -62,7 +62,7 @@ def test_windows_overlap_and_every_token_counts_once(windows: Windows) -> None:
 
 
 def test_spans_are_put_together_across_windows(windows: Windows) -> None:
-    """An entity over the seam of two windows is one."""
+    """An entity across the boundary of two windows is found as one."""
     text = "one two three four five six seven eight nine ten eleven twelve thirteen"
     (parts,) = windows.of([text])
     labels = [np.array([3 if token == "seven" else 4 * (token == "eight") for token in part.tokens]) for part in parts]
@@ -72,7 +72,7 @@ def test_spans_are_put_together_across_windows(windows: Windows) -> None:
 
 
 def test_a_record_has_the_fields_of_ours_and_offsets_count_in_their_own_field() -> None:
-    """The one text of title and body is taken apart again."""
+    """The single text is split into title and body again."""
     start = text_of(ARTICLE).index("Macron")
     found = Found([Span(0, 6, "PER", 0.99), Span(start, start + 6, "PER", 0.5)], {"truncated": False})
     record = orjson.loads(encoded(ARTICLE, found, CARD))
@@ -83,7 +83,7 @@ def test_a_record_has_the_fields_of_ours_and_offsets_count_in_their_own_field() 
 
 
 def test_batches_as_polled_find_what_single_articles_do(folder: Path) -> None:
-    """How windows are gathered changes the time, not the entities; nothing of a long text is left out."""
+    """Batching changes the time, not the entities, and nothing of a long text is cut off."""
     model = OnnxModel(folder, window_tokens=128, overlap_tokens=16, threads=1, callers=2)
     texts = [text_of(orjson.loads(value)) for value in articles("mixed", 6, seed=SEED)]
     single, together = model.find(texts), model.find(texts, windows_per_run=3)
@@ -99,7 +99,7 @@ def test_batches_as_polled_find_what_single_articles_do(folder: Path) -> None:
 
 @pytest.fixture
 def server(folder: Path) -> Iterator[str]:
-    """The model behind HTTP, and its address."""
+    """The model behind HTTP; yields its address."""
     with PeerProcess("tools.bench.peers.http_server", folder, 128, 16, 1) as process:
         yield process.line().decode()
 
@@ -108,7 +108,7 @@ def server(folder: Path) -> Iterator[str]:
 def test_the_peers_write_one_record_per_article(
     folder: Path, server: str, topics: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In process and over HTTP, one after the other between the same topics: the second goes on where the first stopped."""
+    """Two peers work in turn on the same topics: the second continues where the first stopped."""
     values = laps_of(articles("headlines", 6), 2)
     producer = Producer({"bootstrap.servers": topics.bootstrap_servers})
     for value in values:
@@ -135,7 +135,7 @@ def test_the_peers_write_one_record_per_article(
 
 
 def test_a_worker_that_leaves_something_out_or_repeats_it_is_found_out() -> None:
-    """Negative control of the check on completeness."""
+    """Negative control: missing and repeated records are detected."""
     one, two = ({"id": name, "entities": []} for name in "ab")
     assert {"a": set(), "b": set()} == checked([one, two], ["a", "b"])
     for records in ([one], [one, one], [one, two, two]):
@@ -144,7 +144,7 @@ def test_a_worker_that_leaves_something_out_or_repeats_it_is_found_out() -> None
 
 
 def test_a_peer_that_dies_says_why(tmp_path: Path) -> None:
-    """The end of what it said comes with the error."""
+    """The error contains the end of the peer's output."""
     with (
         PeerProcess("tools.bench.peers.onnx_worker", tmp_path, 128, 16) as process,
         pytest.raises(PeerFailed, match=r"model\.onnx"),
@@ -153,7 +153,7 @@ def test_a_peer_that_dies_says_why(tmp_path: Path) -> None:
 
 
 def test_the_same_articles_come_again_under_other_ids() -> None:
-    """Every lap has the block's texts."""
+    """Every lap has the block's texts under new ids."""
     block = articles("news", 3)
     laps = [orjson.loads(value) for value in laps_of(block, 2)]
     assert 6 == len({each["id"] for each in laps})
@@ -161,13 +161,13 @@ def test_the_same_articles_come_again_under_other_ids() -> None:
 
 
 def test_the_mixed_block_has_the_shares_of_the_mix() -> None:
-    """12 headlines, 6 news articles and 2 long reads of 20."""
+    """The block has 12 headlines, 6 news articles and 2 long reads."""
     bodies = [len(orjson.loads(value)["body"]) for value in articles("mixed", 20, seed=SEED)]
     assert (12, 2) == (sum(chars <= 220 for chars in bodies), sum(chars > 12_000 for chars in bodies))
 
 
 def test_an_interpreter_without_pytorch_is_told_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """What is missing and what to do is said; nothing is measured."""
+    """The result says what is missing and how to install it."""
     monkeypatch.setenv(VARIABLE, str(tmp_path / "none"))
     assert str(torch_python()).startswith("not measured: BENCH_TORCH_PYTHON names")
     bare = tmp_path / "python"
@@ -178,7 +178,7 @@ def test_an_interpreter_without_pytorch_is_told_apart(monkeypatch: pytest.Monkey
 
 
 def test_what_is_aimed_at_depends_on_the_processor() -> None:
-    """bf16 on AMX has its own aims; a precision without any is shown without a claim."""
+    """bf16 on AMX has its own aims; other precisions without aims make no claim."""
     assert 3.5 == aims("bf16", "2 x Xeon (amx_bf16, avx2)")["news", IN_PROCESS]
     assert {("news", IN_PROCESS): 1.0, ("mixed", IN_PROCESS): 1.15} == aims("fp32", "2 x EPYC (avx2)")
     assert {} == aims("bf16", "2 x Xeon (avx512_bf16)")

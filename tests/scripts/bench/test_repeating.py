@@ -1,4 +1,4 @@
-"""Interleaved repetitions: taking turns, and doing disturbed runs again."""
+"""Interleaved repetitions: contenders take turns, and disturbed runs are repeated."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ def run(rate: float, others_cores: float = 0.0) -> Run:
 
 
 def giving(*runs: Run) -> Callable[[], Run]:
-    """These runs, the last one for ever."""
+    """A contender that returns these runs, the last one forever."""
     each = chain(runs, repeat(runs[-1]))
     return lambda: next(each)
 
 
 def test_contenders_take_turns() -> None:
-    """What else the machine does weighs on all of them alike."""
+    """Contenders alternate, so background load affects all of them."""
     order: list[str] = []
 
     def contender(name: str) -> Callable[[], Run]:
@@ -36,7 +36,7 @@ def test_contenders_take_turns() -> None:
 
 
 def test_a_disturbed_run_is_done_again_and_the_quietest_counts() -> None:
-    """Within the bound: then it counts as it is, and is marked."""
+    """A disturbed run is repeated within a bound; then the quietest counts, and is marked."""
     runs = interleave({"a": giving(run(1.0, 0.9), run(2.0, 0.5), run(3.0))}, 2, lambda _: None)["a"]
     assert [each.rate for each in runs] == [3.0, 3.0]
     noisy = [run(float(number), 1.0 - number / 10) for number in range(AGAIN + 2)]
@@ -46,12 +46,12 @@ def test_a_disturbed_run_is_done_again_and_the_quietest_counts() -> None:
 
 
 def test_where_one_repetition_is_all_nothing_is_done_again() -> None:
-    """That is for trying whether everything works."""
+    """A single repetition only tries things out, and is not repeated."""
     assert [1.0] == [each.rate for each in interleave({"a": giving(run(1.0, 0.9), run(2.0))}, 1, lambda _: None)["a"]]
 
 
 def test_ratios_are_taken_repetition_by_repetition() -> None:
-    """A machine that was slow for a while was slow for both."""
+    """Ratios compare runs of the same repetition, so a slow phase of the machine cancels out."""
     fast, slow = [run(4.0), run(2.0), run(8.0)], [run(2.0), run(1.0), run(2.0)]
     assert Spread(2.0, 2.0, 4.0) == ratios(fast, slow)
     assert Spread(4.0, 2.0, 8.0) == rates(fast)

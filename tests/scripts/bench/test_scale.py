@@ -1,4 +1,4 @@
-"""Gaps, the price of a commit, and the stub that stands for the model."""
+"""The leg `scale`: gaps, the cost of a commit, its claims, and the stub model."""
 
 from __future__ import annotations
 
@@ -46,23 +46,23 @@ def _scale(four_times: float, four_per_cpu_s: float) -> Scale:
 
 
 def test_longest_gap_is_between_neighbours_within_the_span() -> None:
-    """Whatever order the times come in."""
+    """The order of the times does not matter."""
     assert 3.0 == longest_gap([9.0, 1.0, 2.0, 5.0, 6.0], Span(0.0, 7.0))
 
 
 def test_gap_that_only_touches_the_span_counts_in_full() -> None:
-    """A pause that began before the event, or ended after the last look, is not cut short."""
+    """A pause that starts before the event or ends after it counts in full."""
     assert 8.0 == longest_gap([0.0, 1.0, 9.0, 10.0], Span(5.0, 6.0))
 
 
 def test_gap_outside_the_span_does_not_count() -> None:
-    """Another event's."""
+    """A gap outside the span belongs to another event."""
     assert 1.0 == longest_gap([0.0, 1.0, 2.0, 9.0], Span(0.0, 1.5))
     assert 0.0 == longest_gap([], Span(0.0, 1.5))
 
 
 def test_cost_of_a_commit_is_the_difference_that_more_of_them_make() -> None:
-    """400 transactions more took 0.8 s more of the broker: 2 ms each; the rest, less idling, is the articles'."""
+    """If 400 more transactions cost 0.8 s of broker CPU, each costs 2 ms; the rest, less idling, is the articles'."""
     few = _run(50.0, transactions=40, broker_cpu_s=1.0, worker_cpu_s=2.0)
     many = _run(50.0, transactions=440, broker_cpu_s=1.8, worker_cpu_s=2.4)
     cost = commit_cost([few], [many], idle_broker_cores=0.02)
@@ -73,18 +73,18 @@ def test_cost_of_a_commit_is_the_difference_that_more_of_them_make() -> None:
 
 @pytest.mark.parametrize(("four_times", "held"), [(3.6, True), (3.5, False)])
 def test_four_waiting_workers_must_do_nine_tenths_of_four_times_one(four_times: float, *, held: bool) -> None:
-    """The first claim, at its edge."""
+    """The first claim changes exactly at its aim."""
     assert held == outcome(_scale(four_times, 300.0)).claims[0].held
 
 
 @pytest.mark.parametrize(("four_per_cpu_s", "held"), [(270.0, True), (269.0, False)])
 def test_a_core_second_must_do_nine_tenths_with_four_workers(four_per_cpu_s: float, *, held: bool) -> None:
-    """The second claim, at its edge; one worker does 300."""
+    """The second claim changes exactly at its aim, where one worker does 300."""
     assert held == outcome(_scale(4.0, four_per_cpu_s)).claims[1].held
 
 
 def test_stub_answers_for_every_token_in_the_models_types(tmp_path: Path) -> None:
-    """Labels int32 and scores float32, as long as the window; some tokens are entities, most are not."""
+    """Labels are int32 and scores float32, as long as the window; few tokens are entities."""
     engine = StubEngine(prepare(EMBEDDED, device="cpu", precision="fp32", cache_dir=tmp_path))
     ticket = Ticket(RawRecord(Partition("articles", 0), 0, None, b"{}"), 0.0)
     windows = tuple(

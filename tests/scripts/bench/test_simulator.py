@@ -1,4 +1,4 @@
-"""The simulator: the clock, the threads and the statistics are right, so that its figures are those of the scheduler."""
+"""The simulator: clock, threads and statistics are right, so that its figures are the scheduler's."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ CPU_SHORT = replace(CPU, simulated_s=20.0, backlog_tokens=60_000)
 
 
 def simulated(arrivals: list[Arrival], engine: EngineModel = ENGINE) -> Statistics:
-    """With the real scheduler."""
+    """A simulation of the real scheduler."""
     return Simulation(LengthBucketScheduler(RULES), engine, arrivals, best_tokens_per_s=100).run()
 
 
 def test_a_lone_window_waits_for_the_timer_and_is_then_run() -> None:
-    """0.1 s of waiting, (4 + 10) tokens at 100 per second."""
+    """It waits 0.1 s, then runs for (4 + 10) tokens at 100 per second."""
     statistics = simulated([Arrival(1.0, (10,))])
     assert [0.1] == pytest.approx(statistics.waits_s)
     assert statistics.ended_s == pytest.approx(1.1 + 0.14)
 
 
 def test_a_batch_that_is_ready_waits_for_a_thread() -> None:
-    """Two full batches at once: with one thread the second starts when the first ends, with two at the same time."""
+    """With one thread the second of two full batches starts when the first ends; with two threads at once."""
     arrivals = [Arrival(0.0, (16,) * 8)]
     assert [0.0] * 4 + [0.68] * 4 == pytest.approx(simulated(arrivals).waits_s)
     assert [0.0] * 8 == simulated(arrivals, EngineModel(2, 100, 4)).waits_s
 
 
 def test_tokens_are_counted_real_padded_and_computed() -> None:
-    """15 and 16 in one batch: 31 real, 32 padded; packed computes 31, packed a tenth of the one in between."""
+    """A batch of 15 and 16 tokens has 31 real and 32 padded tokens; the cost of its padding depends on the engine."""
     statistics = simulated([Arrival(0.0, (15, 16))], EngineModel(1, 100, 4, padding_cost=0.1))
     assert (1, 31, 32) == (statistics.runs, statistics.real_tokens, statistics.padded_tokens)
     assert statistics.computed_tokens == pytest.approx(31.1)
@@ -54,13 +54,13 @@ def test_tokens_are_counted_real_padded_and_computed() -> None:
 
 
 def test_the_own_wait_leaves_out_the_work_in_front() -> None:
-    """The second article comes 0.2 s after 32 tokens that take 0.32 s at best: 0.12 s of its wait is theirs."""
+    """Of the second article's wait 0.12 s belong to the 32 tokens before it, which take 0.32 s at best."""
     statistics = simulated([Arrival(0.0, (32,)), Arrival(0.2, (32,))])
     assert [0.0, 0.12] == pytest.approx(statistics.behind_s)
 
 
 def test_what_does_not_fit_waits_outside() -> None:
-    """With room for 64 tokens in the queue, arrival is when an article is let in: nothing waits for all before it."""
+    """With capacity for 64 queued tokens, waits count from admission, not from publishing."""
     arrivals = in_turn([(16, 16, 16, 16)], 100)
     simulation = Simulation(LengthBucketScheduler(RULES), ENGINE, arrivals, best_tokens_per_s=100, max_queued_tokens=64)
     statistics = simulation.run()
@@ -69,7 +69,7 @@ def test_what_does_not_fit_waits_outside() -> None:
 
 
 def test_a_thread_takes_one_batch_at_a_time() -> None:
-    """Starting another is a bug of the loop."""
+    """Starting a second batch on a busy thread is a bug, and asserted."""
     pool = WorkerPool(ENGINE)
     assert pool.start(Batch((window_of(16, 0.0),)), 0.0) == pytest.approx(0.2)
     with pytest.raises(AssertionError, match="no thread is free"):
@@ -78,7 +78,7 @@ def test_a_thread_takes_one_batch_at_a_time() -> None:
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_every_window_is_served_once_whatever_the_order(order: str) -> None:
-    """As many tokens come out as went in, for ours and for what it is compared with."""
+    """Each order returns as many tokens as it was given."""
     arrivals = list(arriving(at_random(20, Random(1)), [(5, 9), (30,), (40, 41, 40)], Random(2), until_s=20))
     statistics = Simulation(ORDERS[order](RULES), EngineModel(2, 500, 4), arrivals, best_tokens_per_s=1000).run()
     lengths = [length for arrival in arrivals for length in arrival.lengths_tokens]
@@ -87,7 +87,7 @@ def test_every_window_is_served_once_whatever_the_order(order: str) -> None:
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_the_same_seed_gives_the_same_figures(order: str) -> None:
-    """To the last bit, waits included."""
+    """All figures, waits included, are equal to the last bit."""
     traffic = Traffic("any", Cut(128, 16), "random", 0.7)
     one, two = (under_load(GPU_SHORT, traffic, ARTICLES, order, capacity_tokens_per_s=400_000) for _ in range(2))
     assert one == two
@@ -95,20 +95,20 @@ def test_the_same_seed_gives_the_same_figures(order: str) -> None:
 
 
 def test_less_is_padded_than_in_plain_buckets_and_less_there_than_without() -> None:
-    """Headlines of all lengths under backlog: the order in which the bench shows them is no accident."""
+    """On headlines under backlog our scheduler pads least, and plain buckets less than the order of arrival."""
     padded = [backlog(CPU_SHORT, Cut(128, 16), range(10, 75), order).padded_per_real for order in ORDERS]
     assert padded == sorted(padded, reverse=True)
     assert 1.0 <= padded[list(ORDERS).index(OURS)] < 1.03
 
 
 def test_where_nothing_is_padded_batches_are_full() -> None:
-    """The CUDA variant takes windows as they come; buckets would leave part of each batch empty for nothing."""
+    """The CUDA variant takes windows in order of arrival; buckets would leave part of each batch empty."""
     fills = {order: backlog(GPU_SHORT, Cut(128, 16), range(10, 75), order).fill for order in ORDERS}
     assert max(fills.values()) == fills[OURS] > 0.98
 
 
 def test_articles_come_as_often_as_asked() -> None:
-    """Evenly, at random, in bursts, and along a curve."""
+    """Every arrival pattern has the requested rate."""
     assert [0.0, 0.25, 0.5] == list(islice(evenly(4), 3))
     assert [0.0, 0.0, 2.0, 2.0, 4.0] == list(islice(in_bursts(1, 2.0), 5))
     times_s = list(islice(at_random(100, Random(3)), 10_000))
@@ -117,19 +117,19 @@ def test_articles_come_as_often_as_asked() -> None:
 
 
 def test_articles_follow_a_curve() -> None:
-    """Nine tenths come in the busier half of each period."""
+    """Nine tenths arrive in the busier half of each period."""
     times_s = list(islice(along(lambda at_s: 90 if at_s % 2 < 1 else 10, 90, Random(4)), 10_000))
     assert sum(at_s % 2 < 1 for at_s in times_s) == pytest.approx(9_000, rel=0.02)
 
 
 def test_windows_are_cut_as_the_worker_cuts_them() -> None:
-    """126 tokens fit into one window of 128 with its two special tokens; 127 take two of even size, a multiple of 16."""
+    """126 tokens fit into one window of 128 with two special tokens; 127 need two of even size, a multiple of 16."""
     assert Cut(128, 16).lengths(126) == (128,)
     assert Cut(128, 16).lengths(127) == (80, 80)
 
 
 def test_windows_as_they_come_are_batched_up_to_the_budget() -> None:
-    """Padded to the longest so far: 30, 20 fit into 64, and a third would not."""
+    """Two windows of 30 and 20 tokens, padded to 30, fit into 64 tokens; a third would not."""
     scheduler = AsTheyCome(RULES)
     scheduler.add([window_of(length, 0.0) for length in (30, 20, 5, 40)])
     batches = [batch.windows for batch in iter(lambda: scheduler.next_batch(0.1), None)]
@@ -137,7 +137,7 @@ def test_windows_as_they_come_are_batched_up_to_the_budget() -> None:
 
 
 def test_plain_buckets_keep_lengths_apart() -> None:
-    """Each bucket by itself, the oldest head first."""
+    """Each bucket forms its own batches, and the oldest head runs first."""
     scheduler = PlainBuckets(RULES)
     scheduler.add([window_of(length, 0.0) for length in (5, 30, 6, 31)])
     batches = [batch.windows for batch in iter(lambda: scheduler.next_batch(0.1), None)]
@@ -145,6 +145,6 @@ def test_plain_buckets_keep_lengths_apart() -> None:
 
 
 def test_timing_takes_every_window_through_every_order() -> None:
-    """The contenders check it themselves; what they give is a time."""
+    """Each contender asserts that it returned all windows; its result is a time."""
     articles = articles_of(Cut(128, 16), ARTICLES, 200)
     assert all(contender(articles) > 0 for contender in contenders(GPU.rules).values())

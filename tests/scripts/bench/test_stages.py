@@ -1,4 +1,4 @@
-"""The clocks around the loop's stages: each stage without those inside it, and without the clocks themselves."""
+"""The clocks around the loop's stages: nested stages and the clocks' own cost are subtracted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tools.bench.stages import STAGES, StageTimes, stage_times
 
 
 class _Clock:
-    """Each look at it costs `look_ns`; the rest is told."""
+    """A fake clock on which each reading costs `look_ns`."""
 
     def __init__(self, look_ns: int) -> None:
         self.now_ns = 0
@@ -23,7 +23,7 @@ class _Clock:
 
 @pytest.mark.parametrize("look_ns", [0, 300])
 def test_a_stage_is_counted_without_the_stages_inside_it_and_without_the_clocks(look_ns: int) -> None:
-    """Outer 5 + 7, inner 100, whatever it costs to look at the clock."""
+    """The outer stage takes 5 + 7 and the inner one 100, whatever a clock reading costs."""
     outer_name, inner_name = list(STAGES)[:2]
     clock = _Clock(look_ns)
     times = StageTimes(clock)
@@ -46,7 +46,7 @@ def test_a_stage_is_counted_without_the_stages_inside_it_and_without_the_clocks(
 
 
 def test_a_stage_that_raises_is_counted_too() -> None:
-    """And the next one is not counted inside it."""
+    """The next stage is not counted inside the one that raised."""
     first, second = list(STAGES)[:2]
     ticks = count(step=10)
     times = StageTimes(lambda: next(ticks))
@@ -62,7 +62,7 @@ def test_a_stage_that_raises_is_counted_too() -> None:
 
 
 def test_every_stage_names_functions_that_are_there() -> None:
-    """A function that was renamed would leave its stage at zero; afterwards all are as they were."""
+    """A renamed function would leave its stage at zero; afterwards all functions are restored."""
     functions = [(owner, name) for each in STAGES.values() for owner, name in each]
     before = [getattr(owner, name) for owner, name in functions]
     with stage_times():

@@ -1,4 +1,4 @@
-"""One real node behind a proxy, for all tests of this folder; each test's rules end with it."""
+"""One real node behind a proxy for all tests of this folder; each test's rules end with the test."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tools.kafka import Cluster
 
 @pytest.fixture(scope="session")
 def shared_proxy(kafka_version: str) -> Iterator[tuple[Proxy, Cluster]]:
-    """A proxy, and the node that tells its clients to come through it."""
+    """A proxy, and the node that advertises the proxy to its clients."""
     with (
         Proxy(nodes=1) as proxy,
         Cluster(

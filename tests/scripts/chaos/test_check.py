@@ -1,4 +1,4 @@
-"""Negative controls: each wrong that can be done to the outputs is found, by name, and nothing else."""
+"""Negative controls: each violation is found, by name, and nothing else."""
 
 from __future__ import annotations
 
@@ -10,40 +10,40 @@ from support.doctored import COUNT, publish, right_answers, verdict
 from support.topics import Topics
 
 from tools.chaos.articles import Articles, Input
-from tools.chaos.headers import OMITTED, Place
+from tools.chaos.headers import OMITTED, InputId
 
 pytestmark = pytest.mark.broker
 
 
 def test_right_answers_are_found_right(direct: Topics) -> None:
-    """Without this the controls below would prove nothing."""
+    """Correct outputs pass; otherwise the controls below would prove nothing."""
     findings = verdict(direct, right_answers(direct))
     assert {} == findings.counts
     assert findings.inputs == findings.outputs + findings.dead_letters == COUNT
 
 
 def test_lost_output_is_found(direct: Topics) -> None:
-    """One input has no answer."""
+    """One input has no output."""
     answers = right_answers(direct)
     assert {"lost": 1, "not seen while it ran": 1} == verdict(direct, answers[:50] + answers[51:]).counts
 
 
 def test_doubled_output_is_found(direct: Topics) -> None:
-    """One input has two answers, which a reader saw."""
+    """One input has two outputs, which a reader saw."""
     answers = right_answers(direct)
     assert {"doubled": 1, "seen twice while it ran": 1} == verdict(direct, [*answers, answers[-1]]).counts
 
 
 def test_invented_output_is_found(direct: Topics) -> None:
-    """An output names an input that there is not."""
+    """An output names an input that does not exist."""
     answers = right_answers(direct)
-    invented = replace(answers[0], place=Place(None, 0, COUNT + 5))
+    invented = replace(answers[0], input_id=InputId(None, 0, COUNT + 5))
     counts = verdict(direct, [*answers, invented]).counts
     assert {"invented": 1, "seen while it ran, gone now": 1} == counts
 
 
 def test_wrong_order_is_found(direct: Topics) -> None:
-    """Two neighbours have changed places."""
+    """Two neighbouring outputs are swapped."""
     answers = right_answers(direct)
     assert answers[1].stage == answers[2].stage
     answers[1:3] = answers[2], answers[1]
@@ -51,7 +51,7 @@ def test_wrong_order_is_found(direct: Topics) -> None:
 
 
 def test_wrong_value_is_found(direct: Topics) -> None:
-    """One byte of a record is another."""
+    """One byte of a record differs."""
     answers = right_answers(direct)
     value = answers[1].value or b""
     answers[1] = replace(answers[1], value=value.replace(b"0.5", b"0.6", 1))
@@ -66,14 +66,14 @@ def test_wrong_key_is_found(direct: Topics) -> None:
 
 
 def test_dead_letter_of_a_good_article_is_found(direct: Topics) -> None:
-    """It has an answer, once, and the wrong one."""
+    """The article has one output, of the wrong kind."""
     answers = right_answers(direct)
     answers[1] = replace(answers[1], stage="decode")
     assert {"of the wrong kind": 1} == verdict(direct, answers).counts
 
 
 def test_output_in_another_partition_is_found(direct: Topics) -> None:
-    """One output stands where another input partition's outputs belong: its key is no longer in order for a reader."""
+    """One output is in a partition of other inputs, where its key is out of order for a reader."""
     answers = right_answers(direct)
     answers[1] = replace(answers[1], partition=2)
     assert {"in another partition than its input": 1} == verdict(direct, answers).counts
@@ -84,33 +84,33 @@ OMITTING = ((OMITTED, "150000"),)
 
 
 def test_dead_letter_without_a_large_value_is_right(direct: Topics) -> None:
-    """The topic may not take it: then the letter says how many bytes are left out."""
+    """If the topic may refuse the value, the letter may omit it and name its size."""
     (answer,) = publish(direct, [LARGE])
     assert {} == verdict(direct, [replace(answer, value=None, more=OMITTING)], committed=1).counts
 
 
 def test_dead_letter_without_a_small_value_is_found(direct: Topics) -> None:
-    """Every topic takes it."""
+    """A small value may not be omitted, since every topic accepts it."""
     (answer,) = publish(direct, [Input(b"k", b"{")])
     findings = verdict(direct, [replace(answer, value=None, more=((OMITTED, "1"),))], committed=1)
     assert {"without a value of which it says another size": 1} == findings.counts
 
 
 def test_dead_letter_that_says_a_wrong_size_is_found(direct: Topics) -> None:
-    """The value is gone, so its size must be right."""
+    """The size of an omitted value must be right."""
     (answer,) = publish(direct, [LARGE])
     findings = verdict(direct, [replace(answer, value=None, more=((OMITTED, "150001"),))], committed=1)
     assert {"without a value of which it says another size": 1} == findings.counts
 
 
 def test_offset_behind_the_end_is_found(direct: Topics) -> None:
-    """All is published, and the group would begin again."""
+    """All is published, but the group would read the last input again."""
     findings = verdict(direct, right_answers(direct), committed=COUNT - 1)
     assert {"partitions whose committed offset is not the end": 1} == findings.counts
 
 
 def test_offset_that_went_back_is_found(direct: Topics) -> None:
-    """Even where it is right in the end: the broker's log has every offset that was ever committed."""
+    """An offset that went back is found even if it is right in the end, because the broker's log has every commit."""
     answers = right_answers(direct)
     consumer = Consumer({"bootstrap.servers": direct.bootstrap_servers, "group.id": direct.group})
     for offset in (COUNT, COUNT - 2):
@@ -120,7 +120,7 @@ def test_offset_that_went_back_is_found(direct: Topics) -> None:
 
 
 def test_open_transaction_is_found(direct: Topics) -> None:
-    """A transaction that nobody ends holds back whoever reads committed records."""
+    """An open transaction blocks read_committed consumers."""
     answers = right_answers(direct)
     producer = Producer({"bootstrap.servers": direct.bootstrap_servers, "transactional.id": direct.output})
     producer.init_transactions(20)

@@ -1,4 +1,4 @@
-"""The crash between a commit and the knowledge of it: the broker has ended the transaction, and its answer is never read."""
+"""A crash between a commit and its confirmation: the transaction has ended, and the reply is never read."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def published(topics: Topics) -> tuple[int, int]:
 
 
 def test_worker_killed_before_it_reads_that_it_committed_is_continued(proxy: Proxy, direct: Topics) -> None:
-    """Its only transaction is there with its offsets, though nobody was told; the next process begins right behind it."""
+    """The transaction is visible with its offsets although the worker never knew; the next process continues after it."""
     places = publish(direct.bootstrap_servers, direct.input, map(as_sent, short_articles(ARTICLES)))
     environment = direct.environment | SETTINGS | {"ENRICHER_KAFKA__BOOTSTRAP_SERVERS": proxy.addresses}
     with worker(environment) as process:
@@ -53,8 +53,8 @@ def test_worker_killed_before_it_reads_that_it_committed_is_continued(proxy: Pro
         proxy.apply(unread := DropReply(match, instead=lambda: process.send_signal(signal.SIGKILL)))
         assert unread.caught.wait(TIMEOUT_S)
         assert process.wait(TIMEOUT_S) == -signal.SIGKILL
-    # The answer comes before the transaction's markers do. Nobody else writes: what appears is what was not told.
-    wait_until(lambda: published(direct)[0] > 0, TIMEOUT_S, "the transaction whose end nobody was told")
+    # The reply precedes the transaction's markers. Nobody else writes, so what appears is the unconfirmed transaction.
+    wait_until(lambda: published(direct)[0] > 0, TIMEOUT_S, "the unconfirmed transaction")
     records, committed = published(direct)
     assert 0 < records == committed <= AT_ONCE
     with worker(environment, "--until-caught-up") as process:

@@ -1,9 +1,9 @@
-"""Negative control: a worker hangs in send_offsets for ever when its group's coordinator has gone, but for two defences.
+"""Negative control: without two defences a worker hangs in send_offsets forever when its group's coordinator is gone.
 
-librdkafka (issues 5511, 5456) keeps a group's coordinator in a cache of its own. When that broker leaves the metadata, the
-client ends the broker's thread, and the cache still holds it; a request for the coordinator then waits for a connection
-that nobody makes, until *any* broker connection comes or goes; its timeout is never looked at. So the drive here lets the
-coordinator go while the worker rests, has the worker's producer ask for metadata afterwards, and lets nothing come or go
+librdkafka (issues 5511, 5456) caches a group's coordinator. When that broker leaves the metadata, the client ends the
+broker's thread but keeps the cache entry; a request for the coordinator then waits for a connection that is never made,
+until *any* broker connection comes or goes, and its timeout is never checked. So the scenario here stops the coordinator
+while the worker is idle, makes the worker's producer ask for metadata afterwards, and keeps all connections unchanged
 once there is work again.
 """
 
@@ -29,21 +29,23 @@ from tools.chaos.flaws import CLIENT_DEFAULTS, NO_WATCHDOG
 from tools.chaos.frames import Api
 from tools.chaos.proxy import Proxy
 from tools.chaos.rules import Answered, Cut, Match, Rule, Watch
-from tools.chaos.scene import POLL_INTERVAL_S, Names, java_hash, settings_of, wait_until
+from tools.chaos.scene import POLL_INTERVAL_S, java_hash, settings_of
+from tools.chaos.topics import Names
 from tools.kafka import Cluster, Node
 from tools.kafka.properties import QUICK_TO_NOTICE
+from tools.waiting import wait_until
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(600)]
 
 TIMEOUT_S = 90.0
 FIRST, REST = 1, 3
-"""How many articles each worker gets while the coordinator is there, and after it has gone."""
+"""How many articles each worker gets before the coordinator goes, and afterwards."""
 HANGS, WATCHED, AS_IT_IS = "hangs", "watched", "as-it-is"
 FLAWS = {HANGS: [CLIENT_DEFAULTS, NO_WATCHDOG], WATCHED: [CLIENT_DEFAULTS], AS_IT_IS: []}
 
 
 class World:
-    """Three brokers behind a proxy, each with one job: to go, to lead the topics, to coordinate transactions."""
+    """Three brokers behind a proxy: one to stop, one that leads the topics, one that coordinates transactions."""
 
     def __init__(self, proxy: Proxy, cluster: Cluster) -> None:
         self.proxy, self.cluster = proxy, cluster
@@ -53,7 +55,7 @@ class World:
         self.names = {worker: self._made(worker) for worker in FLAWS}
 
     def settings(self, worker: str) -> Mapping[str, Any]:
-        """A worker's, with names that tell its two clients apart."""
+        """A worker's settings, with client ids that tell its two clients apart."""
         settings = settings_of(self.proxy.addresses, self.names[worker], worker)
         clients = {f"{kind}.client.id": f"{kind}-{worker}" for kind in ("consumer", "producer")}
         # The longest there is: a member that is thrown out meanwhile gets a new producer before there is work.
@@ -61,39 +63,39 @@ class World:
         return {**settings, "kafka": kafka}
 
     def publish(self, worker: str, articles: int) -> None:
-        """So many."""
+        """Publish so many articles."""
         publish(self.bootstrap_servers, self.names[worker].input, map(as_sent, short_articles(articles)))
 
     def committed(self, worker: str) -> int:
-        """How many articles its group has committed."""
+        """How many articles the worker's group has committed."""
         names = self.names[worker]
         return committed_and_ends(self.bootstrap_servers, names.group, names.input)[0][0]
 
     def wait_until_committed(self, worker: str, articles: int) -> None:
-        """Until it is so many."""
+        """Wait until the group has committed so many."""
         assert wait_until(lambda: self.committed(worker) == articles, TIMEOUT_S), worker
 
     def watched(self, *rules: Rule) -> Sequence[Rule]:
-        """The rules, from now on."""
+        """Apply the rules and return them."""
         for rule in rules:
             self.proxy.apply(rule)
         return rules
 
     def match(self, client: str, api: Api, *nodes: Node) -> Match:
-        """A client's requests of a kind, to these nodes or to any."""
+        """Match a client's requests of a kind, to these nodes or to any."""
         return Match({api}, client, {self.cluster.nodes.index(node) for node in nodes} or None)
 
     def knows_the_gone(self, node: Node) -> bool:
-        """Whether that node still tells clients of it."""
+        """Whether that node's metadata still contains the stopped broker."""
         admin = AdminClient({"bootstrap.servers": node.address, "log_level": 0})
         return self.gone.node_id in admin.list_topics(timeout=TIMEOUT_S).brokers
 
     def failed(self, worker: str) -> Sequence[str]:
-        """What the verifier finds wrong."""
+        """The checks of the verifier that fail."""
         return verify(kafka_config(Settings(**settings_of(self.bootstrap_servers, self.names[worker], worker)))).failed
 
     def _made(self, worker: str) -> Names:
-        """Topics and a group for which the brokers have their jobs."""
+        """Create topics and a group for which the brokers have the intended roles."""
         groups = (f"{worker}-{uuid.uuid4().hex[:8]}" for _ in count())
         group = next(group for group in groups if self._suits(group, worker))
         names = Names(f"{group}.articles", f"{group}.entities", f"{group}.dead-letters", group)
@@ -133,11 +135,11 @@ def let_the_coordinator_go(world: World) -> None:
     world.gone.stop()
     assert wait_until(lambda: not any(map(world.knows_the_gone, (world.leader, world.transactions))), TIMEOUT_S)
     defaults = (HANGS, WATCHED)
-    told = [Answered(world.match(f"producer-{name}", Api.METADATA, world.leader)) for name in defaults]
+    asked_metadata = [Answered(world.match(f"producer-{name}", Api.METADATA, world.leader)) for name in defaults]
     back = [Answered(world.match(f"producer-{name}", Api.API_VERSIONS, world.transactions)) for name in defaults]
-    world.watched(*told)
+    world.watched(*asked_metadata)
     world.proxy.apply(cut := Cut(Match(None, "producer-", {world.cluster.nodes.index(world.transactions)})))
-    assert all(rule.caught.wait(TIMEOUT_S) for rule in told)
+    assert all(rule.caught.wait(TIMEOUT_S) for rule in asked_metadata)
     world.watched(*back)
     world.proxy.lift(cut)
     members = [Answered(world.match(f"consumer-{name}", Api.HEARTBEAT), nth=2) for name in FLAWS]
@@ -146,7 +148,7 @@ def let_the_coordinator_go(world: World) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of the workers. `then`: when the watchdog had ended its worker, and the coordinator was back."""
+    """The results of all workers. `then`: when the watchdog had ended its worker and the coordinator was back."""
 
     exits_then: Mapping[str, Sequence[int]]
     offsets_sent_then: Mapping[str, bool]
@@ -162,21 +164,21 @@ def exits_of(crew: Crew) -> Mapping[str, Sequence[int]]:
 
 
 def worked(world: World, crew: Crew) -> Outcome:
-    """There is work again for all; wait for what becomes of it."""
+    """Publish work for all workers, and wait for the results."""
     added = [Answered(world.match(f"producer-{name}", Api.ADD_OFFSETS_TO_TXN)) for name in FLAWS]
     offsets = {name: Watch(world.match(f"producer-{name}", Api.TXN_OFFSET_COMMIT)) for name in FLAWS}
     world.watched(*added, *offsets.values())
     for name in FLAWS:
         world.publish(name, REST)
     assert all(rule.caught.wait(TIMEOUT_S) for rule in added)
-    crew.places[HANGS].send(signal.SIGTERM)  # asked in good order, it would have all the time until the kill below
+    crew.slots[HANGS].send(signal.SIGTERM)  # it could still stop gracefully until the kill below
     world.wait_until_committed(AS_IT_IS, FIRST + REST)
     assert wait_until(lambda: bool(exits_of(crew)[WATCHED]), TIMEOUT_S), "the watchdog ended nobody"
     world.gone.start()
     world.wait_until_committed(WATCHED, FIRST + REST)
     exits_then, committed_then = exits_of(crew), {name: world.committed(name) for name in FLAWS}
     offsets_sent_then = {name: rule.caught.is_set() for name, rule in offsets.items()}
-    crew.places[HANGS].send(signal.SIGKILL)
+    crew.slots[HANGS].send(signal.SIGKILL)
     world.wait_until_committed(HANGS, FIRST + REST)
     committed, failed = {name: world.committed(name) for name in FLAWS}, {name: world.failed(name) for name in FLAWS}
     return Outcome(exits_then, offsets_sent_then, committed_then, exits_of(crew), committed, failed)
@@ -184,7 +186,7 @@ def worked(world: World, crew: Crew) -> Outcome:
 
 @pytest.fixture(scope="module")
 def outcome(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outcome]:
-    """The same drive for all three, at once: most of it is waiting for the watchdog."""
+    """The scenario for all three workers in parallel: most of it is waiting for the watchdog."""
     with (
         Proxy(nodes=3) as proxy,
         Cluster(
@@ -201,7 +203,7 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outcome]:
 
 
 def test_without_the_settings_and_the_watchdog_a_worker_hangs_until_it_is_killed(outcome: Outcome) -> None:
-    """Its offsets were never sent, neither a SIGTERM nor the coordinator's return helped; its successor loses nothing."""
+    """Its offsets are never sent; neither SIGTERM nor the coordinator's return helps; its successor loses nothing."""
     assert [] == outcome.exits_then[HANGS]
     assert not outcome.offsets_sent_then[HANGS]
     assert outcome.committed_then[HANGS] == FIRST
@@ -211,14 +213,14 @@ def test_without_the_settings_and_the_watchdog_a_worker_hangs_until_it_is_killed
 
 
 def test_without_the_settings_the_watchdog_ends_the_worker_and_its_successor_goes_on(outcome: Outcome) -> None:
-    """By its exit code; nothing is lost or doubled."""
+    """The watchdog ends the worker with its exit code; nothing is lost or doubled."""
     assert [Stalled.exit_code] == outcome.exits[WATCHED]
     assert outcome.committed[WATCHED] == FIRST + REST
     assert [] == outcome.failed[WATCHED]
 
 
 def test_with_the_settings_the_worker_goes_on(outcome: Outcome) -> None:
-    """The same process publishes everything, though its group's coordinator has gone."""
+    """The same process publishes everything, although its group's coordinator is gone."""
     assert [] == outcome.exits[AS_IT_IS]
     assert outcome.offsets_sent_then[AS_IT_IS]
     assert outcome.committed_then[AS_IT_IS] == FIRST + REST

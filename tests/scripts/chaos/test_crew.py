@@ -1,4 +1,4 @@
-"""Workers that end are started again, and what they ended with is noted."""
+"""Workers that end are restarted, and their exit codes are recorded."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import pytest
 from support.topics import Topics
 
 from tools.chaos.crew import Crew
-from tools.chaos.scene import Names, settings_of, wait_until
+from tools.chaos.scene import settings_of
+from tools.chaos.topics import Names
+from tools.waiting import wait_until
 
 pytestmark = pytest.mark.broker
 
@@ -22,7 +24,7 @@ def names_of(topics: Topics) -> Names:
 
 
 def test_worker_that_cannot_work_says_so_each_time_it_is_started(direct: Topics, tmp_path: Path) -> None:
-    """There is no such topic: exit code 4, again and again."""
+    """Without the topic the worker exits with code 4, again and again."""
     names = Names("nowhere", direct.output, direct.dead_letters, direct.group)
     with Crew(["w"], lambda name: settings_of(direct.bootstrap_servers, names, name), tmp_path) as crew:
         assert wait_until(lambda: len(crew.exits) >= 2, TIMEOUT_S)
@@ -30,12 +32,12 @@ def test_worker_that_cannot_work_says_so_each_time_it_is_started(direct: Topics,
 
 
 def test_killed_worker_is_another_process_and_a_removed_one_is_gone(direct: Topics, tmp_path: Path) -> None:
-    """SIGKILL is noted as a signal; nothing is left when the crew is closed."""
+    """SIGKILL is recorded as a signal, and closing the crew leaves no process."""
     names = names_of(direct)
     with Crew(["w"], lambda name: settings_of(direct.bootstrap_servers, names, name), tmp_path) as crew:
-        place = crew.places["w"]
-        first = place.pid
-        place.send(signal.SIGKILL)
-        assert wait_until(lambda: place.pid not in {first, None}, TIMEOUT_S)
+        slot = crew.slots["w"]
+        first = slot.pid
+        slot.send(signal.SIGKILL)
+        assert wait_until(lambda: slot.pid not in {first, None}, TIMEOUT_S)
         assert [-signal.SIGKILL] == [end.code for end in crew.exits]
-    assert place.pid is None
+    assert slot.pid is None

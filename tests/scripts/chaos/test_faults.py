@@ -1,6 +1,6 @@
-"""Each kind of fault in its short form, on three brokers and three workers; after each, every record is checked.
+"""Each kind of fault in its short form, on three brokers and three workers; every record is checked after each.
 
-Two worlds share the kinds: most of a fault is waiting, for a session to end or for a broker to come back.
+The kinds are divided between two scenes, because most of a fault is waiting for a session to end or a broker to return.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import pytest
 from tools.chaos.campaign import Campaign, Outcome
 from tools.chaos.check import check
 from tools.chaos.faults import KINDS, Fault
-from tools.chaos.scene import Scene, wait_until
+from tools.chaos.scene import Scene
+from tools.waiting import wait_until
 
 pytestmark = pytest.mark.broker
 
@@ -26,13 +27,13 @@ IDLE_S = 60.0
 
 
 def begun(scene: Scene) -> None:
-    """Until every worker publishes."""
+    """Start publishing; wait until every worker publishes."""
     scene.workload.resume()
     assert Campaign(scene).wait_until_whole()
 
 
 def survived(scene: Scene, ready: Future[None], kind: type[Fault]) -> Outcome | None:
-    """One fault, and every record checked when the input has run dry; None where it is not possible on this system."""
+    """Run one fault, then check every record once the input is processed; None if the fault is not possible here."""
     ready.result()
     if not kind.possible(scene):
         return None
@@ -51,7 +52,7 @@ def survived(scene: Scene, ready: Future[None], kind: type[Fault]) -> Outcome | 
 
 
 def wanted(request: pytest.FixtureRequest) -> Sequence[type[Fault]]:
-    """The kinds that this run is for: all, or those that were asked for by name."""
+    """The kinds of the selected tests."""
     items = [item for item in request.session.items if isinstance(item, pytest.Function)]
     here = [item for item in items if item.path == request.path]
     return [cast("type[Fault]", item.callspec.params["kind"]) for item in here]
@@ -61,7 +62,7 @@ def wanted(request: pytest.FixtureRequest) -> Sequence[type[Fault]]:
 def outcomes(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Mapping[type[Fault], Future[Outcome | None]]]:
-    """Every kind, in one of the worlds; in each world one after the other."""
+    """The outcome of every kind; each scene runs its kinds one after the other."""
     kinds, futures = wanted(request), {}
     with ExitStack() as closing:
         for number in range(min(WORLDS, len(kinds))):
@@ -74,7 +75,7 @@ def outcomes(
 
 
 def name_of(kind: type[Fault]) -> str:
-    """Of a test's parameter."""
+    """The id of a test."""
     return kind.__name__
 
 
@@ -82,7 +83,7 @@ def name_of(kind: type[Fault]) -> str:
 def test_group_publishes_again_and_every_record_is_there_once_after(
     outcomes: Mapping[type[Fault], Future[Outcome | None]], kind: type[Fault]
 ) -> None:
-    """Every partition publishes again, nobody ends without a reason, and nothing is lost, doubled, wrong or out of order."""
+    """Every partition publishes again, no worker exits unexplained, and nothing is lost, doubled, wrong or out of order."""
     outcome = outcomes[kind].result()
     if outcome is None:
         pytest.skip("not on this system")

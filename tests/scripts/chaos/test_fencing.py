@@ -1,6 +1,6 @@
-"""A fenced worker: after a late request of its own or a timeout it goes on, after a newer process of its name it ends.
+"""A fenced worker continues after its own late request or a timeout, and exits if a newer process has its name.
 
-Brokers and late requests are real; so are both processes of one name, which work under load side by side.
+Brokers and late requests are real, and so are both processes of one name, which work under load side by side.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ from enricher.verify import verify
 from tools.chaos.frames import Api
 from tools.chaos.proxy import Proxy
 from tools.chaos.rules import Answered, Delay, Hold, Match
-from tools.chaos.scene import TRANSACTION_S, Names, settings_of, wait_until
+from tools.chaos.scene import TRANSACTION_S, settings_of
+from tools.chaos.topics import Names
 from tools.kafka import Cluster
+from tools.waiting import wait_until
 
 pytestmark = pytest.mark.broker
 
@@ -36,15 +38,15 @@ OWN = "no newer process has this worker's name"
 RIVAL = "a newer process has the name 'worker-0'"
 TIMEOUT_S = 60.0
 ENDS_S = 30.0
-"""Within this a process with a newer rival has ended: it looks for 5 s, and the machine may be busy."""
+"""Within this time a process with a newer rival has ended: it looks for 5 s, and the machine may be busy."""
 SLOW_S = 0.26 * TRANSACTION_S
-"""Each way: four requests take twice a transaction's timeout, and none so long that its connection counts as idle."""
-# Transactions that are too old are looked for so often; every 10 s by default.
+"""Delay each way: four requests take twice a transaction's timeout, but no connection is idle for too long."""
+# How often the broker looks for transactions that are too old; every 10 s by default.
 QUICK_EXPIRY = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"}
 
 
 class Life:
-    """One process of a worker; nobody starts it again."""
+    """One process of a worker, without restarts."""
 
     def __init__(self, settings: Mapping[str, Any], log: Path) -> None:
         self.log = log
@@ -62,15 +64,15 @@ class Life:
 
     @property
     def code(self) -> int | None:
-        """What it ended with; None while it runs."""
+        """Its exit code; None while it runs."""
         return self._process.poll()
 
     def says(self, words: str) -> int:
-        """How often it has said this."""
+        """How often its log contains this."""
         return self.log.read_text().count(words)
 
     def close(self) -> None:
-        """End it, if it still runs."""
+        """End the process if it still runs."""
         self._process.terminate()
         try:
             self._process.wait(TIMEOUT_S)
@@ -90,19 +92,19 @@ class Field:
     published: int = 0
 
     def start(self, *, proxied: bool) -> Life:
-        """A process named `NAME`; its requests can be held where it is proxied."""
+        """Start a process named `NAME`; only a proxied one's requests can be held."""
         servers = self.proxy.addresses if proxied else self.servers
         life = Life(settings_of(servers, self.names, NAME), self.folder / f"{len(self.lives)}.log")
         self.lives.append(life)
         return life
 
     def publish(self, count: int) -> None:
-        """So many articles."""
+        """Publish so many articles."""
         publish(self.servers, self.names.input, map(as_sent, short_articles(count, seed=self.published)))
         self.published += count
 
     def committed(self) -> int:
-        """How many of them the group has committed; -1 while a fresh topic has no leader."""
+        """How many articles the group has committed; -1 while a fresh topic has no leader."""
         try:
             offsets = committed_and_ends(self.servers, self.names.group, self.names.input)
         except KafkaException:
@@ -110,29 +112,29 @@ class Field:
         return sum(max(0, committed) for committed, _ in offsets.values())
 
     def work(self, count: int) -> None:
-        """Publish so many and wait until all is committed."""
+        """Publish so many articles and wait until all are committed."""
         self.publish(count)
         self.wait_until_committed()
 
     def wait_until_committed(self) -> None:
-        """Until the group has committed all that was published."""
+        """Wait until the group has committed everything published."""
         assert wait_until(lambda: self.committed() == self.published, TIMEOUT_S), self.logs()
 
     def match(self, *apis: Api) -> Match:
-        """Requests of these kinds by processes that are proxied."""
+        """Match requests of these kinds by proxied processes."""
         return Match(apis, f"enricher-{NAME}")
 
     def failed(self) -> Sequence[str]:
-        """What the verifier finds wrong."""
+        """The checks of the verifier that fail."""
         return verify(kafka_config(Settings(**settings_of(self.servers, self.names, NAME)))).failed
 
     def logs(self) -> str:
-        """What everybody has said."""
+        """The logs of all processes."""
         return "\n----\n".join(life.log.read_text() for life in self.lives)
 
     @contextmanager
     def load(self) -> Iterator[threading.Event]:
-        """Articles all the time; what is yielded is set at the end."""
+        """Publish continuously; the yielded event is set at the end."""
         over = threading.Event()
 
         def feed() -> None:
@@ -150,7 +152,7 @@ class Field:
 
 @pytest.fixture(scope="module")
 def world() -> Iterator[tuple[Proxy, Cluster]]:
-    """A broker behind a proxy, which soon gives up transactions that are too old."""
+    """A broker behind a proxy, which soon aborts transactions that are too old."""
     proxied = {"PROXIED": "PLAINTEXT"}
     with (
         Proxy(nodes=1) as proxy,
@@ -163,7 +165,7 @@ def world() -> Iterator[tuple[Proxy, Cluster]]:
 
 @pytest.fixture
 def field(world: tuple[Proxy, Cluster], tmp_path: Path) -> Iterator[Field]:
-    """Topics of a test's own; its processes and rules end with it."""
+    """Fresh topics; processes and rules end with the test."""
     proxy, cluster = world
     topics = make_topics(cluster.bootstrap_servers)
     names = Names(topics.input, topics.output, topics.dead_letters, topics.group)
@@ -177,21 +179,21 @@ def field(world: tuple[Proxy, Cluster], tmp_path: Path) -> Iterator[Field]:
 
 
 def let_go(field: Field, held: Hold) -> None:
-    """Let the late request through, and wait until the broker has answered it."""
+    """Release the late request, and wait until the broker has answered it."""
     field.proxy.apply(answered := Answered(field.match(Api.INIT_PRODUCER_ID)))
     field.proxy.lift(held)
     assert answered.caught.wait(TIMEOUT_S)
 
 
 def check_goes_on(field: Field, life: Life) -> None:
-    """It was fenced, found no rival, and enriched everything exactly once."""
+    """Check that the worker was fenced, found no rival, and enriched everything exactly once."""
     assert life.says(OWN) == 1, field.logs()
     assert life.code is None, field.logs()
     assert [] == field.failed()
 
 
 def test_a_late_request_for_a_producer_s_id_fences_and_the_worker_goes_on(field: Field) -> None:
-    """The request was sent twice; the first one comes when the worker works already, and its own epoch is an old one."""
+    """A repeated request's first copy arrives when the worker is already working, and makes its own epoch an old one."""
     field.proxy.apply(held := Hold(field.match(Api.INIT_PRODUCER_ID), hang_up=True))
     life = field.start(proxied=True)
     field.work(5)
@@ -202,7 +204,7 @@ def test_a_late_request_for_a_producer_s_id_fences_and_the_worker_goes_on(field:
 
 
 def test_a_transaction_that_the_broker_gave_up_fences_and_the_worker_goes_on(field: Field) -> None:
-    """Each request of it is answered in time, all together are not, and the broker takes the epoch away."""
+    """Each request is answered in time, but together they exceed the timeout, and the broker takes the epoch away."""
     life = field.start(proxied=True)
     field.work(5)
     apis = (Api.PRODUCE, Api.ADD_OFFSETS_TO_TXN, Api.TXN_OFFSET_COMMIT, Api.END_TXN)
@@ -215,7 +217,7 @@ def test_a_transaction_that_the_broker_gave_up_fences_and_the_worker_goes_on(fie
 
 
 def test_a_stranger_with_the_worker_s_id_that_is_no_member_fences_and_the_worker_goes_on(field: Field) -> None:
-    """Somebody's script, or a newer process that died before it joined: nobody else would do the work."""
+    """After a foreign script, or a newer process that died before it joined, nobody else would do the work."""
     life = field.start(proxied=False)
     field.work(5)
     stranger = Producer({"bootstrap.servers": field.servers, "transactional.id": f"{field.names.group}/{NAME}"})
@@ -226,20 +228,20 @@ def test_a_stranger_with_the_worker_s_id_that_is_no_member_fences_and_the_worker
 
 
 def newer(field: Field) -> None:
-    """One works, another one comes."""
+    """A second process starts while the first works."""
     field.start(proxied=False)
     field.work(20)
     field.start(proxied=False)
 
 
 def together(field: Field) -> None:
-    """Both start at one time."""
+    """Both processes start at the same time."""
     field.start(proxied=False)
     field.start(proxied=False)
 
 
 def older_renews(field: Field) -> None:
-    """All transactions of the older one are slow, so that it takes a new producer after each, and fences the newer one."""
+    """The older process has slow transactions, so it renews its producer after each, and fences the newer one."""
     field.start(proxied=True)
     field.work(20)
     field.proxy.apply(Delay(field.match(Api.END_TXN), 0.15))
@@ -247,7 +249,7 @@ def older_renews(field: Field) -> None:
 
 
 def both_fenced(field: Field) -> None:
-    """The newer one's request for its producer's id comes a second time when both are members."""
+    """The newer process's late request for its producer id arrives when both are members."""
     field.start(proxied=False)
     field.work(20)
     field.proxy.apply(held := Hold(field.match(Api.INIT_PRODUCER_ID), hang_up=True))
@@ -260,7 +262,7 @@ def both_fenced(field: Field) -> None:
     ("meeting", "load_s"), [(newer, 60.0), (together, 15.0), (older_renews, 15.0), (both_fenced, 15.0)]
 )
 def test_of_two_live_processes_of_one_name_one_goes_on(field: Field, meeting: Any, load_s: float) -> None:  # noqa: ANN401
-    """The other one ends with 5 and says who is there; nobody fences anybody any more, and everything is enriched once."""
+    """One process exits with code 5 and names its rival; fencing stops, and everything is enriched once."""
     with field.load() as over:
         meeting(field)
         assert wait_until(lambda: any(life.code is not None for life in field.lives), ENDS_S), field.logs()

@@ -1,4 +1,4 @@
-"""Replies that the proxy changes: what a real client makes of them."""
+"""Replies that the proxy changes, and how a real client reacts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DAMAGED = VALUE.replace(b"Athens", b"@thens")
 
 
 def reply(body: str) -> bytes:
-    """A frame of these bytes in hexadecimal, with correlation id 7."""
+    """A frame of these hexadecimal bytes, with correlation id 7."""
     data = bytes.fromhex("00000007" + body)
     return len(data).to_bytes(4) + data
 
@@ -37,25 +37,25 @@ def reply(body: str) -> bytes:
     ],
 )
 def test_refusal_is_laid_out_as_the_protocol_guide_says(version: int, given: str, refused: str) -> None:
-    """No topics, and the error where each version has it: behind the topics, from version 8 on in the group."""
+    """A refusal has no topics, and the error where each version has it: after the topics, or in the group from version 8."""
     assert reply(refused) == offsets_refused(reply(given), version, OffsetsError.NOT_COORDINATOR)
 
 
 @pytest.mark.parametrize("version", [0, 1])
 def test_versions_without_an_error_for_all_cannot_be_refused(version: int) -> None:
-    """There is no place for it."""
+    """Versions 0 and 1 have no error for the whole reply."""
     with pytest.raises(ValueError, match=f"version {version}"):
         offsets_refused(reply("00000000"), version, OffsetsError.NOT_COORDINATOR)
 
 
 def test_two_groups_in_one_reply_cannot_be_refused() -> None:
-    """Nobody could say whose error it is."""
+    """With several groups it would be ambiguous whose error it is."""
     with pytest.raises(ValueError, match="several groups"):
         offsets_refused(reply("00 00000005 03 0367 72 02"), 8, OffsetsError.NOT_COORDINATOR)
 
 
 def consumer_of(proxy: Proxy, topics: Topics, name: str, **properties: bool) -> Consumer:
-    """A consumer that comes through the proxy."""
+    """A consumer that connects through the proxy."""
     return Consumer(
         {
             "bootstrap.servers": proxy.addresses,
@@ -70,7 +70,7 @@ def consumer_of(proxy: Proxy, topics: Topics, name: str, **properties: bool) -> 
 
 @pytest.mark.broker
 def test_client_hears_the_error_once_and_the_offset_then(proxy: Proxy, direct: Topics) -> None:
-    """In the version that it speaks: one that the forgery did not meet would be no answer to it."""
+    """The forged reply suits the version that the client speaks."""
     consumer = consumer_of(proxy, direct, "fetching-offsets")
     consumer.commit(offsets=[TopicPartition(direct.input, 0, 5)], asynchronous=False)
     proxy.apply(wrong := WrongOffsets(Match({Api.OFFSET_FETCH}, "fetching-offsets"), OffsetsError.UNKNOWN_SERVER_ERROR))
@@ -83,7 +83,7 @@ def test_client_hears_the_error_once_and_the_offset_then(proxy: Proxy, direct: T
 
 
 def test_every_other_reply_is_damaged_in_one_bit() -> None:
-    """The first bit of what follows the marker; replies without it do not count."""
+    """The first bit after the marker is flipped; replies without the marker do not count."""
     rule = DamagedRecords(Match())
     request = Request(Api.FETCH, 16, 7, "w", 0)
     frames = [VALUE, b"nothing of it", VALUE, VALUE]
@@ -96,7 +96,7 @@ def test_every_other_reply_is_damaged_in_one_bit() -> None:
 def test_damaged_record_passes_as_data_unless_checksums_are_checked(
     proxy: Proxy, direct: Topics, *, checked: bool, first: bytes
 ) -> None:
-    """Negative control: the batch's checksum tells, and only to a client that looks; that one fetches it again."""
+    """Negative control: only a client that checks the batch's checksum notices, and it fetches again."""
     producer = Producer({"bootstrap.servers": direct.bootstrap_servers, "log_level": 0})
     producer.produce(direct.input, VALUE, partition=0)
     assert producer.flush(TIMEOUT_S) == 0
@@ -110,7 +110,7 @@ def test_damaged_record_passes_as_data_unless_checksums_are_checked(
 
 
 def first_value(consumer: Consumer) -> bytes | None:
-    """Of the first record that comes; errors are passed over."""
+    """The value of the first record; errors are skipped."""
     deadline_s = time.monotonic() + TIMEOUT_S
     while time.monotonic() < deadline_s:
         message = consumer.poll(0.5)

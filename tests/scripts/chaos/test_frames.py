@@ -1,4 +1,4 @@
-"""Headers of requests, byte by byte."""
+"""Framing of requests and replies, byte by byte."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_reply_says_which_request_it_answers() -> None:
 
 
 def test_frames_are_read_one_by_one_and_half_a_frame_is_none() -> None:
-    """Two frames and the beginning of a third: two come, then the stream has ended."""
+    """Of two frames and a third half two are read; then the stream has ended."""
 
     async def read() -> list[bytes]:
         reader = asyncio.StreamReader()

@@ -1,4 +1,4 @@
-"""Which committed offsets went back, read from records as the broker writes them into `__consumer_offsets`."""
+"""Committed offsets that went back, read from records as the broker writes them to `__consumer_offsets`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GONE = None
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One record of the offsets topic, as far as it is looked at."""
+    """One record of the offsets topic, as far as it is read."""
 
     at: int
     committed: tuple[int, str] | None
@@ -42,45 +42,45 @@ class Record:
         )
 
     def offset(self) -> int:
-        """Where it stands."""
+        """The record's own offset."""
         return self.at
 
 
 def fallen(*committed: tuple[int, str] | None) -> list[int | None]:
-    """The offsets that went back among these commits, one after the other."""
+    """The offsets that went back among these commits."""
     return [after.offset for _, after in falls(read(*committed))]
 
 
 def read(*committed: tuple[int, str] | None) -> Iterator[Commit]:
-    """The commits as they are read."""
+    """The commits, parsed."""
     records = [Record(at, each) for at, each in zip(count(), committed, strict=False)]
     return commits_of(cast("list[Message]", records), GROUP, TOPIC)
 
 
 def test_commit_is_read_with_its_topic_id() -> None:
-    """From the metadata, up to its end."""
+    """The topic id is the last part of the metadata."""
     assert [Commit(3, 17, 0, "A+/2"), Commit(3, None, 1, None)] == list(read((17, f"enricher/1 {NEW}"), GONE))
 
 
 @pytest.mark.parametrize("metadata", ["", OLD])
 def test_lower_offset_went_back(metadata: str) -> None:
-    """With and without a topic id."""
+    """A lower offset went back, with and without a topic id."""
     assert [5] == fallen((7, metadata), (5, metadata), (6, metadata))
 
 
 def test_offsets_begin_again_after_they_were_deleted() -> None:
-    """A group that was deleted has none to go back from."""
+    """After a deletion, offsets may start again."""
     assert [] == fallen((7, OLD), GONE, (2, OLD), (3, OLD))
     assert [] == fallen((7, ""), GONE, (2, ""))
 
 
 def test_offsets_begin_again_for_another_topic_of_the_same_name() -> None:
-    """Whether or not the broker has deleted the old ones by then."""
+    """A new topic's offsets start again, whether or not the broker has deleted the old ones."""
     assert [] == fallen((7, OLD), (2, NEW), (3, NEW))
     assert [] == fallen((7, OLD), GONE, (2, NEW), (3, NEW))
 
 
 def test_offset_of_the_old_topic_after_one_of_the_new_went_back() -> None:
-    """Higher or lower, with a deletion between them or without."""
+    """A commit for the old topic after one for the new is wrong, higher or lower, with or without a deletion between."""
     assert [9] == fallen((7, OLD), (2, NEW), (9, OLD))
     assert [9] == fallen((7, OLD), GONE, (2, NEW), (9, OLD))

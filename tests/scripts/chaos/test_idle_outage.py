@@ -1,9 +1,9 @@
-"""An outage while there is nothing to publish: what the sink's clients have to say is taken from them as it comes."""
+"""A broker outage while there is nothing to publish: the sink's client events are served as they come."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sized
+from collections.abc import Sized
 from typing import cast
 
 import pytest
@@ -16,6 +16,7 @@ from enricher.kafka.source import KafkaSource
 from enricher.stats.counters import Counters
 from tools.chaos.proxy import Proxy
 from tools.chaos.rules import Cut, Match
+from tools.waiting import wait_until
 
 pytestmark = pytest.mark.broker
 
@@ -24,7 +25,7 @@ TIMEOUT_S = 60.0
 
 
 class _Noted(Producer):
-    """Remembers the producers that were made."""
+    """Records the producers that are created."""
 
     made: list[_Noted]
 
@@ -33,16 +34,8 @@ class _Noted(Producer):
         self.made.append(self)
 
 
-def until(condition: Callable[[], bool]) -> None:
-    """Wait until something holds."""
-    deadline_s = time.monotonic() + TIMEOUT_S
-    while not condition():
-        assert time.monotonic() < deadline_s, "it did not happen in time"
-        time.sleep(0.02)
-
-
 def test_events_of_an_idle_outage_are_delivered_as_they_come(proxy: Proxy, direct: Topics) -> None:
-    """Unserved they pile up for as long as the broker is away; one call takes them all, and each turn has one."""
+    """Unserved events would pile up during the outage; one call of `serve` takes them all."""
     _Noted.made = []
     config = config_for(direct, bootstrap_servers=proxy.addresses)
     source = KafkaSource(config)
@@ -57,7 +50,7 @@ def test_events_of_an_idle_outage_are_delivered_as_they_come(proxy: Proxy, direc
     sink.open()
     (producer,) = _Noted.made
     proxy.apply(Cut(Match(None, "enricher-")))
-    until(lambda: len(producer) >= EVENTS)
+    assert wait_until(lambda: len(producer) >= EVENTS, TIMEOUT_S, 0.02)
     sink.serve()
     assert len(producer) < EVENTS
     most, ends_s = 0, time.monotonic() + 3.0

@@ -1,7 +1,7 @@
-"""Requests that arrive when their transaction has been aborted: on the oldest broker, which does not look (KIP-890).
+"""Requests that arrive after their transaction was aborted, on the oldest broker, which does not check (KIP-890).
 
-Brokers before 3.6 append a Produce request behind the abort if its epoch is the newest that the partition knows. Then the
-producer's next transaction commits it, or nobody ever ends it. Those before 3.7 take offsets so.
+Brokers before 3.6 append a Produce request after the abort if its epoch is the newest that the partition knows. Then the
+producer's next transaction commits it, or it stays open forever. Brokers before 3.7 accept offsets in the same way.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from tools.chaos.frames import Api
 from tools.chaos.proxy import Proxy
 from tools.chaos.reader import Reader
 from tools.chaos.rules import Answered, Hold, Match
-from tools.chaos.waiting import wait_until
 from tools.kafka import Cluster
 from tools.kafka.versions import OLDEST
+from tools.waiting import wait_until
 
 pytestmark = pytest.mark.broker
 
 TIMEOUT_S = 40.0
 NO_EXPIRY = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "3600000"}
-"""The broker aborts no transaction for its age, which would be an abort with a newer epoch."""
+"""The broker aborts no transaction for its age, which would raise the epoch."""
 MARKER_S = 3.0
-"""Within this a marker is written, once its transaction has ended."""
+"""Within this time a marker is written after its transaction has ended."""
 PRODUCE = Match({Api.PRODUCE}, "enricher-worker-0")
 OFFSETS = Match({Api.TXN_OFFSET_COMMIT}, "enricher-worker-0")
 
@@ -58,7 +58,7 @@ def proxied() -> Iterator[tuple[Proxy, Cluster]]:
 
 @pytest.fixture
 def topics(proxied: tuple[Proxy, Cluster]) -> Iterator[Topics]:
-    """Of two partitions, past the proxy, which has no rule left afterwards."""
+    """Topics with two partitions, past the proxy, which has no rule left afterwards."""
     proxy, cluster = proxied
     yield make_topics(cluster.bootstrap_servers, partitions=2)
     proxy.lift_all()
@@ -68,7 +68,7 @@ class AbortsFirst(Unsettled):
     """Closes the old producer at once, which then aborts with its own epoch."""
 
     def put(self, producer: Producer) -> None:
-        """Close it, and wait until it has."""
+        """Close the producer and wait for it."""
         retire(producer).join()
 
 
@@ -76,7 +76,7 @@ class AbortsFirst(Unsettled):
 def late(
     proxied: tuple[Proxy, Cluster], topics: Topics, match: Match, unsettled: Unsettled, count: int
 ) -> Iterator[tuple[TransactionalSink, list[RawRecord]]]:
-    """A request of a transaction with so many records arrives when that is aborted and a new producer is there."""
+    """A request of a transaction with `count` records arrives after the abort, when a new producer exists."""
     proxy, _ = proxied
     source, _ = opened(config_for(topics))
     records = records_of(source, count)
@@ -95,7 +95,7 @@ def late(
 
 
 def is_stable(topics: Topics) -> bool:
-    """Whether no transaction is open in the output topic, after some time for a marker to be written."""
+    """Whether no transaction is open in the output topic, once markers had time to be written."""
     reader = Reader(topics.bootstrap_servers, topics.group)
 
     def stable() -> bool:
@@ -108,7 +108,7 @@ def is_stable(topics: Topics) -> bool:
 def test_a_produce_request_behind_the_abort_is_refused_where_a_new_producer_aborted(
     proxied: tuple[Proxy, Cluster], topics: Topics, unsettled: type[Unsettled], outputs: int, *, stable: bool
 ) -> None:
-    """Where the old one aborts, it hangs until the next transaction of the producer commits it; without one for ever."""
+    """If the old producer aborted, the record stays open until the next transaction commits it."""
     publish(topics.bootstrap_servers, topics.input, [Sent(b"key", b"value")])
     with late(proxied, topics, PRODUCE, unsettled(), 1) as (sink, records):
         assert stable == is_stable(topics)
@@ -120,7 +120,7 @@ def test_a_produce_request_behind_the_abort_is_refused_where_a_new_producer_abor
 def test_a_transaction_that_failed_is_ended_when_its_worker_ends(
     proxied: tuple[Proxy, Cluster], topics: Topics
 ) -> None:
-    """Its readers do not wait for the transaction's timeout, and a request that comes later is refused."""
+    """Readers do not wait for the transaction timeout, and a late request is refused."""
     proxy, _ = proxied
     publish(topics.bootstrap_servers, topics.input, [Sent(b"key", b"value")])
     source, _ = opened(config_for(topics))
@@ -143,7 +143,7 @@ def test_a_transaction_that_failed_is_ended_when_its_worker_ends(
 def test_late_offsets_behind_the_abort_are_refused_where_a_new_producer_aborted(
     proxied: tuple[Proxy, Cluster], topics: Topics, unsettled: type[Unsettled], *, lost: bool
 ) -> None:
-    """Where the old one aborts, the next transaction commits them: those of a partition whose outputs it does not have."""
+    """If the old producer aborted, the next transaction commits offsets of a partition without their outputs."""
     places = publish(topics.bootstrap_servers, topics.input, [Sent(b"%d" % key, b"value") for key in range(20)])
     with late(proxied, topics, OFFSETS, unsettled(), len(places)) as (sink, records):
         first = [record for record in records if record.partition.number == 0]

@@ -1,4 +1,4 @@
-"""What a seed decides, and what it does not."""
+"""What a seed decides: kinds, parameters and inputs, independent of timing."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from tools.chaos.scene import java_hash
 
 
 def first(seed: int, count: int) -> list[tuple[type[Fault], float]]:
-    """The first kinds of a plan, and what each would draw first."""
+    """The first kinds of a plan, each with its first random number."""
     return [(kind, chosen.random()) for kind, chosen in islice(plan(seed), count)]
 
 
 def test_seed_repeats_kinds_and_parameters() -> None:
-    """The same seed, the same faults; another one, others."""
+    """The same seed gives the same faults; another seed gives others."""
     assert first(1, 100) == first(1, 100)
     assert first(1, 100) != first(2, 100)
 
 
 def test_parameters_of_one_fault_do_not_move_those_of_the_next() -> None:
-    """However much a fault draws from its source, or how long it takes, the next one is the same."""
+    """A fault's use of its random source does not change the next fault."""
     drawn = []
     for kind, chosen in islice(plan(1), 50):
         drawn.append((kind, chosen.random()))
@@ -34,13 +34,13 @@ def test_parameters_of_one_fault_do_not_move_those_of_the_next() -> None:
 
 
 def test_every_kind_comes_once_in_each_round() -> None:
-    """No kind is left to luck."""
+    """Each round contains every kind once."""
     kinds = [kind for kind, _ in first(3, 2 * len(KINDS))]
     assert set(KINDS) == set(kinds[: len(KINDS)]) == set(kinds[len(KINDS) :])
 
 
 def test_kinds_have_names_of_their_own_and_there_are_enough() -> None:
-    """The report tells them apart."""
+    """The report tells kinds apart by name."""
     assert len({kind.name for kind in KINDS}) == len(KINDS) >= 20
 
 
@@ -48,12 +48,12 @@ def test_kinds_have_names_of_their_own_and_there_are_enough() -> None:
     ("text", "value"), [("", 0), ("abc", 96_354), ("Hello World", 862_545_276), ("polygenelubricants", 0), ("é", 233)]
 )
 def test_partition_of_a_group_is_found_as_java_does(text: str, value: int) -> None:
-    """The absolute value of `String.hashCode`, 0 of the least: `Hello World` has -862545276 there."""
+    """Java's `String.hashCode`, made positive; `Hello World` hashes to -862545276 there."""
     assert value == java_hash(text)
 
 
 def test_articles_by_number_are_the_same_each_time_with_keys_of_their_own() -> None:
-    """The mix has all kinds in it, and nothing but the number decides."""
+    """An input depends on its number alone, and the mix has all kinds."""
     articles, others = Articles("run"), Articles("run")
     inputs = [articles.input(number) for number in range(2_000)]
     assert inputs == [others.input(number) for number in reversed(range(2_000))][::-1]

@@ -1,9 +1,8 @@
-"""The proxy between a real client and a real broker, rule by rule."""
+"""Each rule of the proxy, between a real client and a real broker."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -13,6 +12,7 @@ from support.topics import Topics
 from tools.chaos.frames import Api
 from tools.chaos.proxy import Proxy
 from tools.chaos.rules import Cut, Delay, Direction, DropReply, Hold, Match, Silence, Watch
+from tools.waiting import wait_until
 
 pytestmark = pytest.mark.broker
 
@@ -20,7 +20,7 @@ TIMEOUT_S = 20.0
 
 
 def producer_of(proxy: Proxy, name: str, *, transactional: bool = True) -> Producer:
-    """A producer that comes through the proxy, and is patient for as long as a test may take."""
+    """A producer that connects through the proxy, with timeouts as long as a test may take."""
     properties = {
         "bootstrap.servers": proxy.addresses,
         "client.id": name,
@@ -37,34 +37,26 @@ def producer_of(proxy: Proxy, name: str, *, transactional: bool = True) -> Produ
 
 
 def write(producer: Producer, topics: Topics, *values: str) -> None:
-    """Write values and wait until the broker has them."""
+    """Write values and wait until the broker has acknowledged them."""
     for value in values:
         producer.produce(topics.output, value, partition=0)
     assert producer.flush(TIMEOUT_S) == 0
 
 
 def transact(producer: Producer, topics: Topics, *values: str) -> None:
-    """One whole transaction."""
+    """Write values in one committed transaction."""
     producer.begin_transaction()
     write(producer, topics, *values)
     producer.commit_transaction(TIMEOUT_S)
 
 
 def seen(topics: Topics) -> list[str]:
-    """What a reader of committed records sees, past the proxy."""
+    """What a read_committed consumer past the proxy sees."""
     return [(message.value() or b"").decode() for message in read_all(topics.bootstrap_servers, topics.output)]
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
-    """Until something holds."""
-    deadline_s = time.monotonic() + TIMEOUT_S
-    while not condition():
-        assert time.monotonic() < deadline_s, "it did not happen in time"
-        time.sleep(0.02)
-
-
 def test_client_that_begins_at_the_proxy_stays_with_it(proxy: Proxy, direct: Topics) -> None:
-    """The broker tells it the proxy's port, and its requests come by under its name."""
+    """The broker advertises the proxy's port, and the client's requests pass under its name."""
     proxy.apply(watch := Watch(Match({Api.END_TXN}, "steady")))
     producer = producer_of(proxy, "steady")
     transact(producer, direct, "a", "b")
@@ -74,7 +66,7 @@ def test_client_that_begins_at_the_proxy_stays_with_it(proxy: Proxy, direct: Top
 
 
 def test_rules_are_for_those_that_match(proxy: Proxy, direct: Topics) -> None:
-    """Another client, another request, another node: nothing happens to this one."""
+    """Rules for another client, request or node do not affect this client."""
     rules = [
         Hold(Match({Api.END_TXN}, "somebody-else")),
         Hold(Match({Api.HEARTBEAT}, "matching")),
@@ -97,18 +89,18 @@ def late_end_of_the_first_transaction(proxy: Proxy, topics: Topics, producer: Pr
 
 
 def test_held_request_reaches_the_broker_though_its_client_has_gone(proxy: Proxy, direct: Topics) -> None:
-    """KAFKA-17754: the late EndTxn of one transaction commits the half of the next that is written by then."""
+    """KAFKA-17754: the late EndTxn of one transaction commits the written half of the next."""
     producer = producer_of(proxy, "late")
     hold = late_end_of_the_first_transaction(proxy, direct, producer, "late")
     producer.begin_transaction()
     write(producer, direct, "half")
     assert seen(direct) == ["first"]
     proxy.lift(hold)
-    wait_until(lambda: seen(direct) == ["first", "half"])
+    assert wait_until(lambda: seen(direct) == ["first", "half"], TIMEOUT_S)
 
 
 def test_held_request_of_a_replaced_producer_is_refused(proxy: Proxy, direct: Topics) -> None:
-    """The same with a new producer under the same id before the next transaction: nothing of it becomes visible."""
+    """With a new producer of the same id before the next transaction, the late request commits nothing."""
     hold = late_end_of_the_first_transaction(proxy, direct, producer_of(proxy, "renewed"), "renewed")
     producer = producer_of(proxy, "renewed")
     producer.begin_transaction()
@@ -120,7 +112,7 @@ def test_held_request_of_a_replaced_producer_is_refused(proxy: Proxy, direct: To
 
 
 def test_dropped_reply_leaves_the_client_in_the_dark_about_what_was_done(proxy: Proxy, direct: Topics) -> None:
-    """The commit times out, though it has happened; asking again is answered."""
+    """The commit times out although it has happened; a retry succeeds."""
     producer = producer_of(proxy, "in-the-dark")
     proxy.apply(drop := DropReply(Match({Api.END_TXN}, "in-the-dark")))
     producer.begin_transaction()
@@ -134,7 +126,7 @@ def test_dropped_reply_leaves_the_client_in_the_dark_about_what_was_done(proxy: 
 
 
 def test_delay_holds_up_both_ways_and_ends_at_once_when_lifted(proxy: Proxy, direct: Topics) -> None:
-    """An answer takes twice the delay at least; a delay of an hour is over when it is lifted."""
+    """A reply takes at least twice the delay; lifting ends even a delay of an hour."""
     producer = producer_of(proxy, "slow")
     proxy.apply(short := Delay(Match(client="slow"), 0.2))
     began_s = time.monotonic()
@@ -153,7 +145,7 @@ def test_delay_holds_up_both_ways_and_ends_at_once_when_lifted(proxy: Proxy, dir
 def test_silence_in_one_direction_keeps_what_is_sent_until_it_ends(
     proxy: Proxy, direct: Topics, direction: Direction
 ) -> None:
-    """To the broker: nothing is written before. To the client: written, and the client does not know."""
+    """Silence to the broker: nothing is written until it ends. To the client: written, but unknown to the client."""
     producer = producer_of(proxy, direction.name, transactional=False)
     producer.list_topics(timeout=TIMEOUT_S)
     proxy.apply(silence := Silence(Match({Api.PRODUCE}, direction.name), {direction}))
@@ -163,14 +155,14 @@ def test_silence_in_one_direction_keeps_what_is_sent_until_it_ends(
     if direction is Direction.TO_BROKER:
         assert seen(direct) == []
     else:
-        wait_until(lambda: seen(direct) == ["said"])
+        assert wait_until(lambda: seen(direct) == ["said"], TIMEOUT_S)
     proxy.lift(silence)
     assert producer.flush(TIMEOUT_S) == 0
     assert seen(direct) == ["said"]
 
 
 def test_cut_ends_connections_and_refuses_new_ones(proxy: Proxy, direct: Topics) -> None:
-    """Nothing gets through while it lasts; afterwards the client comes back by itself."""
+    """Nothing passes while the rule lasts; afterwards the client reconnects."""
     producer = producer_of(proxy, "cut", transactional=False)
     write(producer, direct, "before")
     proxy.apply(cut := Cut(Match(client="cut")))
@@ -183,7 +175,7 @@ def test_cut_ends_connections_and_refuses_new_ones(proxy: Proxy, direct: Topics)
 
 
 def test_nobody_gets_through_a_proxy_that_has_no_broker() -> None:
-    """Before it is told where the brokers are, and after it was closed, connections end at once."""
+    """Connections end at once before the proxy knows its brokers, and after it is closed."""
     with Proxy(nodes=1) as proxy:
         lonely = Producer({"bootstrap.servers": proxy.addresses, "log_level": 0})
         with pytest.raises(KafkaException):

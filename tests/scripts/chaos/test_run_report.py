@@ -1,4 +1,4 @@
-"""What is written about a run: above all about one that did not hold."""
+"""The report of a run, above all of one that failed."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tools.chaos.run import Plan, Run
 
 
 def run_of(findings: Findings, outcome: Outcome) -> Run:
-    """A short one that caught up in the end."""
+    """A short run that caught up in the end."""
     plan = Plan(1, 100.0, 1.0, None, KINDS, "4.3.1")
     return Run(plan, 60.0, [outcome], findings, {"exit_code": 0, "report": None}, [], {0: 5, 2: 7}, 0, caught_up=True)
 
 
 def outcome_of(unexpected: dict[str, list[int]]) -> Outcome:
-    """A fault after which the group was back in a second."""
+    """A fault after which the group recovered in a second."""
     return Outcome(1, "some fault", "worker-0", 1.0, 2.0, 20.0, 1.0, 2.0, {"worker-0": [5]}, 0.1, unexpected)
 
 
@@ -35,7 +35,7 @@ def lossy() -> Findings:
 
 
 def test_run_with_losses_is_written_with_their_counts_and_places(lossy: Findings, tmp_path: Path) -> None:
-    """In all three forms."""
+    """JSON, Markdown and HTML all show the losses."""
     run = run_of(lossy, outcome_of({}))
     assert not run.good
     write_report(run, tmp_path)
@@ -47,7 +47,7 @@ def test_run_with_losses_is_written_with_their_counts_and_places(lossy: Findings
 
 
 def test_worker_that_ends_without_a_reason_makes_a_run_bad(tmp_path: Path) -> None:
-    """Though every record is there once; the report says which fault it was."""
+    """A run with an unexplained exit is bad, and the report names the fault."""
     assert run_of(Findings(), outcome_of({})).good
     run = run_of(Findings(), outcome_of({"worker-0": [4]}))
     assert run.exactly_once

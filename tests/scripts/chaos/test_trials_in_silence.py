@@ -1,4 +1,4 @@
-"""The trials of `enricher doctor --transactions` at a broker that stops answering: bounded, and never taken for a yes."""
+"""The trials of `enricher doctor --transactions` at a broker that stops answering are bounded, and never count as kept."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LIMIT_S = 20.0
 
 
 def test_commits_without_an_answer_are_no_promise_kept(proxy: Proxy, direct: Topics) -> None:
-    """Every trial that ends a transaction says within the limit that it could not be tried, and the topics go."""
+    """Every trial that ends a transaction reports within the limit that it was undecided, and its topics are deleted."""
     config = config_for(direct, bootstrap_servers=proxy.addresses)
     began_s = time.monotonic()
     with Trials(config) as trials:

@@ -17,16 +17,16 @@ from tools.cluster.service import Service
 
 @contextmanager
 def process(name: str, argument: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that goes by this name, until its input ends."""
+    """A process with this command line, until its input ends."""
     command = [name, "-c", "import sys; print(flush=True); sys.stdin.read()", argument]
     with subprocess.Popen(command, executable=sys.executable, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as started:
         assert started.stdout is not None
-        started.stdout.readline()  # its command line is its own only once it runs
+        started.stdout.readline()  # its command line changes only once it runs
         yield started
 
 
 def test_a_program_of_the_cluster_is_found_by_its_folder(tmp_path: Path) -> None:
-    """Not one of another cluster, and not another program that only mentions the folder."""
+    """Processes of other clusters, and others that only mention the folder, are not found."""
     own = Service(tmp_path / "own")
     with (
         process("etcd", f"--data-dir={own.folder}/etcd") as store,
@@ -37,7 +37,7 @@ def test_a_program_of_the_cluster_is_found_by_its_folder(tmp_path: Path) -> None
 
 
 def test_stop_ends_what_runs_and_removes_the_keys(tmp_path: Path) -> None:
-    """Whatever state it is in: here half of a start."""
+    """`stop` also cleans up after half a start."""
     own = Service(tmp_path / "own")
     (own.folder / "certificates").mkdir(parents=True)
     with process("kube-apiserver", f"--tls-cert-file={own.folder}/tls.crt"):
@@ -48,7 +48,7 @@ def test_stop_ends_what_runs_and_removes_the_keys(tmp_path: Path) -> None:
 
 
 def test_a_cluster_of_which_a_part_has_died_does_not_run(tmp_path: Path) -> None:
-    """Tests would hang on it, so `up` starts it again."""
+    """A partly dead cluster counts as stopped, so that `up` restarts it."""
     own = Service(tmp_path / "own")
     own.folder.mkdir()
     (own.folder / "running.json").write_text('{"kubeconfig": "k", "api_server": "a"}')
@@ -57,14 +57,14 @@ def test_a_cluster_of_which_a_part_has_died_does_not_run(tmp_path: Path) -> None
 
 
 def test_a_folder_that_no_cluster_was_in_is_not_removed(tmp_path: Path) -> None:
-    """A mistaken name costs nothing."""
+    """A folder without a cluster is left alone."""
     (tmp_path / "precious").touch()
     Service(tmp_path).stop()
     assert (tmp_path / "precious").exists()
 
 
 def test_down_all_finds_what_killed_test_runs_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each run of the tests has a folder of its own."""
+    """`down --all` finds the separate folders of test runs."""
     monkeypatch.setattr(service, "user_state_path", lambda _: tmp_path)
     left = service.clusters_folder() / "tests-1"
     left.mkdir(parents=True)
@@ -73,5 +73,5 @@ def test_down_all_finds_what_killed_test_runs_left(tmp_path: Path, monkeypatch: 
 
 
 def test_every_port_is_another() -> None:
-    """They are held until the last is chosen."""
+    """Ports are held until the last one is chosen, so all differ."""
     assert len(PORTS) == len(set(free_ports().values()))

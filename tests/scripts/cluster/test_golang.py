@@ -1,4 +1,4 @@
-"""How a module of upstream's is built away from upstream's repository."""
+"""How an upstream module is built outside upstream's repository."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tools.cluster.golang import find_go, replacements
 
 
 def replaced(old: str, new: str, version: str = "") -> dict[str, object]:
-    """One replacement, as `go mod edit -json` has it."""
+    """One replacement as `go mod edit -json` prints it."""
     return {"Old": {"Path": old}, "New": {"Path": new, "Version": version}}
 
 
@@ -35,18 +35,18 @@ def test_a_folder_that_stands_for_a_version_gives_way_to_it() -> None:
 
 
 def test_a_replacement_by_another_module_stays() -> None:
-    """Upstream has its reason for it, and it works anywhere."""
+    """A replacement by another module works anywhere and is kept."""
     mod = {"Require": None, "Replace": [replaced("example.org/a", "example.org/fork", "v1.0.0")]}
     assert [] == replacements(mod, None)
 
 
 def test_a_module_without_replacements_is_built_as_it_is() -> None:
-    """Go writes null for an empty list."""
+    """Go writes null for an empty list, which needs no edits."""
     assert [] == replacements({"Require": None, "Replace": None}, None)
 
 
 def test_without_go_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And from where."""
+    """The error says what to install, and from where."""
     monkeypatch.setenv("PATH", "")
     with pytest.raises(ToolsError, match=r"Go is not on PATH\. Get Go 1\.26 or newer from go\.dev"):
         find_go()

@@ -16,7 +16,7 @@ from tools.cluster.table import Files, Module, Program, chosen, folder_of
 
 
 class FakeWorkshop:
-    """Go, which needs a network and minutes: here it writes what it is told to, or fails."""
+    """A fake Go that writes what it is asked for, or fails."""
 
     fails = False
 
@@ -24,7 +24,7 @@ class FakeWorkshop:
         self.folder = folder
 
     def source(self, module: Module) -> Path:
-        """A module with two files in it."""
+        """A module that contains two files."""
         source = self.folder / "mod" / module.source
         source.mkdir(parents=True, exist_ok=True)
         for name in ("pod-ready.yaml", "other.txt"):
@@ -32,7 +32,7 @@ class FakeWorkshop:
         return source
 
     def build(self, program: Program, target: Path, on_line: Callable[[str], None]) -> None:
-        """Write a binary."""
+        """Write a fake binary."""
         on_line("some/package")
         target.write_text(program.name)
         if self.fails:
@@ -41,7 +41,7 @@ class FakeWorkshop:
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache, and a Go that needs nothing."""
+    """An empty cache, and a Go that needs no network."""
     for module in (making, table):
         monkeypatch.setattr(module, "user_cache_path", lambda _: tmp_path)
     monkeypatch.setattr(making, "Workshop", FakeWorkshop)
@@ -49,7 +49,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_program_is_built_once_and_go_leaves_nothing(cache: Path) -> None:
-    """Gigabytes of Go's caches go when all is built; a second call does nothing."""
+    """Go's caches are removed when all is built; a second call does nothing."""
     tools = chosen(["helm", "etcd"])
     assert tools == making.make(tools)
     assert "helm" == (folder_of(tools[0]) / "helm").read_text()
@@ -58,13 +58,13 @@ def test_a_program_is_built_once_and_go_leaves_nothing(cache: Path) -> None:
 
 
 def test_gos_caches_are_kept_if_so_asked(cache: Path) -> None:
-    """For whoever builds again and again."""
+    """With `keep` the caches stay for the next build."""
     making.make(chosen(["helm"]), keep=True)
     assert (cache / "build").is_dir()
 
 
 def test_what_failed_is_not_in_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And what Go has done so far is kept, for the next attempt."""
+    """A failed build leaves no tool, and keeps Go's caches for the next attempt."""
     monkeypatch.setattr(FakeWorkshop, "fails", True)
     (helm,) = chosen(["helm"])
     with pytest.raises(ToolsError, match="go build failed"):
@@ -75,28 +75,28 @@ def test_what_failed_is_not_in_the_cache(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_full_disk_is_told_before_anything_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With how much it takes. Files alone need next to nothing."""
+    """The error says how much space is needed; files alone need almost none."""
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1e9))
-    with pytest.raises(ToolsError, match=r"3 GB of free disk are needed .* and 1\.0 GB are there"):
+    with pytest.raises(ToolsError, match=r"need 3 GB of free disk space, and only 1\.0 GB are free"):
         making.make(chosen(["helm", "etcd"]))
     making.make([an_entry("pod-*.yaml")])
 
 
 def test_files_are_copied_by_their_patterns() -> None:
-    """No more of the source than that."""
+    """Only the files that match are copied."""
     files = an_entry("pod-*.yaml")
     making.make([files])
     assert ["pod-ready.yaml"] == [path.name for path in folder_of(files).iterdir()]
 
 
 def test_a_pattern_that_matches_nothing_is_an_error() -> None:
-    """Upstream moved its files, and the version in the table was changed without looking."""
+    """A pattern without matches means that upstream moved its files, and is an error."""
     with pytest.raises(ToolsError, match=r"sigs\.k8s\.io/kwok@v0\.8\.0 has no stage/\*\.yaml"):
         making.make([an_entry("stage/*.yaml")])
 
 
 def an_entry(pattern: str) -> Files:
-    """An entry of the table that copies these files."""
+    """An entry that copies these files."""
     (stages,) = chosen(["kwok-stages"])
     assert isinstance(stages, Files)
     return replace(stages, patterns=(pattern,))

@@ -1,4 +1,4 @@
-"""What becomes of an operator's schema: nothing gets through that its API server would refuse or drop."""
+"""Strict schemas reject what the operator's API server would reject or drop."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ RESOURCES: dict[str, dict[str, Any]] = {
 
 
 def accepts(schema: dict[str, Any], value: object) -> bool:
-    """Whether a value is valid; and the schema too."""
+    """Whether the value is valid; also checks the schema."""
     Draft202012Validator.check_schema(schema)
     return bool(Draft202012Validator(schema).is_valid(value))
 
 
 def resource_for(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A schema of the repository, and a resource that obeys it."""
+    """A schema of the repository with a valid resource."""
     schema = json.loads(path.read_text("utf-8"))
     named = {name: schema["properties"][name]["const"] for name in ("apiVersion", "kind")}
     return schema, {**named, "metadata": {"name": "x"}, "spec": RESOURCES[path.stem.split("_")[0]]}
 
 
 def test_there_is_a_schema_for_every_kind_that_the_chart_renders() -> None:
-    """Guards the tests below against an empty folder."""
+    """An empty folder would make the tests below vacuous."""
     assert sorted(kind.lower() for kind in schemas.KINDS) == [
         path.stem.split("_")[0] for path in sorted(FILES, key=lambda path: path.stem)
     ]
@@ -49,14 +49,14 @@ def test_there_is_a_schema_for_every_kind_that_the_chart_renders() -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_a_usual_resource_is_accepted(path: Path) -> None:
-    """Strict does not mean too strict."""
+    """A usual resource passes the strict schema."""
     schema, resource = resource_for(path)
     assert [] == [error.message for error in Draft202012Validator(schema).iter_errors(resource)]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_a_misspelt_field_a_wrong_version_and_a_status_are_refused(path: Path) -> None:
-    """At the top and inside."""
+    """Errors are rejected at the top level and inside."""
     schema, resource = resource_for(path)
     assert not accepts(schema, {**resource, "sepc": {}})
     assert not accepts(schema, {**resource, "spec": {**resource["spec"], "partitons": 1}})
@@ -66,7 +66,7 @@ def test_a_misspelt_field_a_wrong_version_and_a_status_are_refused(path: Path) -
 
 @pytest.mark.parametrize("kind", schemas.KINDS)
 def test_the_files_are_what_the_definitions_of_the_table_give(kind: str) -> None:
-    """Nobody edited them, and no version was changed without them."""
+    """The committed schemas equal those generated from the definitions."""
     tools = chosen(schemas.SOURCES)
     if not all(folder_of(tool).is_dir() for tool in tools):
         pytest.skip(f"the operators' definitions are not here: scripts/cluster build {' '.join(schemas.SOURCES)}")
@@ -76,7 +76,7 @@ def test_the_files_are_what_the_definitions_of_the_table_give(kind: str) -> None
 
 
 def test_an_object_takes_what_it_lists_and_no_more() -> None:
-    """Also inside lists and maps."""
+    """Unknown properties are rejected, also inside lists and maps."""
     listed = {"type": "object", "properties": {"a": {"type": "string"}}}
     nested = strict({"type": "object", "properties": {"list": {"type": "array", "items": listed}}})
     assert accepts(nested, {"list": [{"a": "x"}]})
@@ -87,12 +87,12 @@ def test_an_object_takes_what_it_lists_and_no_more() -> None:
 
 
 def test_what_is_said_to_be_open_stays_open() -> None:
-    """A Kafka topic's `config` for one."""
+    """Free-form objects, such as a Kafka topic's `config`, stay free-form."""
     assert accepts(strict({"type": "object", "x-kubernetes-preserve-unknown-fields": True}), {"anything": 1})
 
 
 def test_kubernetes_own_ways_of_saying_it_are_translated() -> None:
-    """A number or a name, nothing as a value, a bound that is left out itself, and a flag in the middle of a pattern."""
+    """int-or-string, nullable, exclusive bounds and inline pattern flags are converted."""
     assert accepts(strict({"x-kubernetes-int-or-string": True}), 80)
     assert accepts(strict({"x-kubernetes-int-or-string": True}), "http")
     assert not accepts(strict({"x-kubernetes-int-or-string": True}), 0.5)
@@ -102,7 +102,7 @@ def test_kubernetes_own_ways_of_saying_it_are_translated() -> None:
 
 
 def test_a_combination_narrows_and_does_not_close() -> None:
-    """`oneOf` names the properties that exclude each other; the rest is listed outside."""
+    """`oneOf` lists only the mutually exclusive properties, so its parts stay open."""
     properties = {name: {"type": "string"} for name in "abc"}
     alternatives = [{"properties": {name: {}}, "required": [name]} for name in "ab"]
     schema = strict({"type": "object", "properties": properties, "oneOf": alternatives})

@@ -1,4 +1,4 @@
-"""The table of tools, and where they are looked for."""
+"""The table of tools: where tools are found, and what each entry needs."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def put(path: Path) -> Path:
-    """A program."""
+    """Create an executable."""
     path.parent.mkdir(parents=True)
     path.touch(mode=0o755)
     return path
 
 
 def test_a_tool_is_found_in_the_cache_in_the_version_of_the_table(cache: Path) -> None:
-    """Not in another."""
+    """A tool in another version is not used."""
     (helm,) = chosen(["helm"])
     put(cache / "cluster" / "helm-v3.0.0" / "helm")
     assert found("helm") is None
@@ -37,7 +37,7 @@ def test_a_tool_is_found_in_the_cache_in_the_version_of_the_table(cache: Path) -
 
 
 def test_a_tool_is_found_on_path_too(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A distribution's promtool is as good; the cache comes first."""
+    """A program on PATH, such as a distribution's promtool, is used if the cache has none."""
     assert not cache.exists()
     on_path = put(tmp_path / "bin" / "promtool")
     monkeypatch.setenv("PATH", str(on_path.parent))
@@ -47,12 +47,12 @@ def test_a_tool_is_found_on_path_too(cache: Path, tmp_path: Path, monkeypatch: p
 
 
 def test_a_missing_tool_is_named_with_the_command_that_makes_it() -> None:
-    """What tests are skipped with."""
+    """The reason for skipping a test names the command."""
     assert "promtool is not here: scripts/cluster build promtool" == missing("promtool")
 
 
 def test_what_the_cluster_lacks_is_named(cache: Path) -> None:
-    """Programs and files alike; what it does not need is not among them."""
+    """Missing programs and files of the cluster are listed, and nothing else."""
     assert not cache.exists()
     assert {"etcd", "kwok-stages", "strimzi-crds"} <= set(table.lacking())
     assert {"helm", "promtool"}.isdisjoint(table.lacking())
@@ -62,19 +62,19 @@ def test_what_the_cluster_lacks_is_named(cache: Path) -> None:
 
 
 def test_an_unknown_tool_is_an_error_that_lists_the_known() -> None:
-    """Of `scripts/cluster build`."""
+    """`scripts/cluster build` lists the known tools."""
     with pytest.raises(ToolsError, match=r"unknown: helmet\. There are: helm, etcd, "):
         chosen(["helm", "helmet"])
 
 
 def test_everything_that_the_cluster_runs_is_built_for_it(tmp_path: Path) -> None:
-    """And nothing is built for it that it does not run."""
+    """The table marks exactly the tools that the cluster runs."""
     built = {tool.name for tool in table.table().values() if isinstance(tool, Program) and tool.cluster}
     assert built == {command.name for command in all_commands(tmp_path)} | {"kubectl"}
 
 
 def test_every_tool_has_its_reason_and_an_exact_version() -> None:
-    """The table is the place where one looks for both; and it names no host that packages come from."""
+    """Every entry has a reason and an exact version, and names no package host."""
     for tool in table.table().values():
         assert tool.reason
         assert re.fullmatch(r"v?\d+\.\d+\.\d+", tool.version)

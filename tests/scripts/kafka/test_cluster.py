@@ -1,4 +1,4 @@
-"""Real nodes: they serve, they can be hurt and healed, and nothing of them is left."""
+"""Real nodes serve, survive faults, and leave nothing behind."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ with Cluster() as cluster:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    """One node for the tests that leave it as they found it."""
+    """One node for tests that leave it unchanged."""
     with Cluster(properties=QUICK_TO_NOTICE) as started:
         yield started
 
 
 def make_topic(bootstrap_servers: str) -> str:
-    """Make a topic of one partition with a name of its own."""
+    """Create a topic with one partition and a unique name."""
     name = f"test-{uuid.uuid4().hex}"
     client = AdminClient({"bootstrap.servers": bootstrap_servers})
     client.create_topics([NewTopic(name, 1)])[name].result(TIMEOUT_S)
@@ -55,7 +55,7 @@ def make_topic(bootstrap_servers: str) -> str:
 
 
 def read(cluster: Cluster, topic: str, count: int) -> list[bytes]:
-    """Read `count` committed values of a topic, or fewer when no more come."""
+    """Read `count` committed values of a topic, or fewer if no more come."""
     settings = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": topic, "isolation.level": "read_committed"}
     consumer = Consumer(settings)
     consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])  # quicker than joining a group
@@ -66,7 +66,7 @@ def read(cluster: Cluster, topic: str, count: int) -> list[bytes]:
 
 
 def write(cluster: Cluster, topic: str, value: bytes) -> None:
-    """Write one record that all synchronous replicas have when this returns."""
+    """Write one record; returns when all in-sync replicas have it."""
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "message.max.bytes": MAX_MESSAGE_BYTES})
     errors: list[object] = []
     producer.produce(topic, value, on_delivery=lambda error, _message: errors.append(error))
@@ -75,7 +75,7 @@ def write(cluster: Cluster, topic: str, value: bytes) -> None:
 
 
 def test_aborted_transactions_stay_invisible(cluster: Cluster) -> None:
-    """Transactions work as on any Kafka: a committed reader sees what was committed and nothing else."""
+    """A read_committed consumer sees what was committed and nothing else."""
     topic = make_topic(cluster.bootstrap_servers)
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": topic})
     producer.init_transactions(TIMEOUT_S)
@@ -99,7 +99,7 @@ def test_record_of_fifteen_mebibytes_is_taken(cluster: Cluster) -> None:
 
 
 def test_killed_node_comes_back_with_its_records(cluster: Cluster) -> None:
-    """SIGKILL and a new start keep address and data, as a machine that crashed and came back."""
+    """After SIGKILL and a restart a node has its address and data again."""
     topic = make_topic(cluster.bootstrap_servers)
     write(cluster, topic, b"kept")
     node = cluster.nodes[0]
@@ -110,7 +110,7 @@ def test_killed_node_comes_back_with_its_records(cluster: Cluster) -> None:
 
 
 def test_suspended_node_is_silent_until_it_resumes(cluster: Cluster) -> None:
-    """A frozen machine: its process is there, its connections stay open, and no answer comes."""
+    """A suspended node keeps its process and connections, and answers nothing."""
     node = cluster.nodes[0]
     node.suspend()
     try:
@@ -122,7 +122,7 @@ def test_suspended_node_is_silent_until_it_resumes(cluster: Cluster) -> None:
 
 
 def test_warm_up_leaves_only_kafkas_own_topics_and_a_failure_nothing_at_all() -> None:
-    """After the warm-up its own topic is gone; an exception in the user's code then ends processes and folder."""
+    """The warm-up removes its topic; an exception in the context ends processes and removes the folder."""
     cluster = Cluster()
     topics: set[str] = set()
 
@@ -143,7 +143,7 @@ def test_warm_up_leaves_only_kafkas_own_topics_and_a_failure_nothing_at_all() ->
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGKILL"])
 def test_cluster_dies_with_a_killed_parent(name: str) -> None:
-    """However the parent is ended, its nodes and their folder are gone soon after."""
+    """However the parent ends, its nodes and their folder are gone soon afterwards."""
     environment = {**os.environ, "PYTHONPATH": str(SCRIPTS)}
     with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, env=environment, text=True) as parent:
         assert parent.stdout is not None
@@ -158,7 +158,7 @@ def test_cluster_dies_with_a_killed_parent(name: str) -> None:
 
 
 def test_node_that_cannot_start_says_why_and_leaves_nothing() -> None:
-    """A setting that Kafka refuses becomes an error with the end of Kafka's own log."""
+    """A rejected setting raises an error with the end of Kafka's log."""
     cluster = Cluster(properties={"num.network.threads": "none"})
     with pytest.raises(ClusterError, match=r"num\.network\.threads"):
         cluster.start()
@@ -178,7 +178,7 @@ def test_three_nodes_go_on_without_one() -> None:
 
 
 def test_three_brokers_with_zookeeper_go_on_without_one() -> None:
-    """The same on the oldest version: a killed broker joins again though ZooKeeper still takes it for registered."""
+    """On the oldest version a killed broker rejoins although ZooKeeper still has it registered."""
     with Cluster(nodes=3, version=OLDEST, properties=QUICK_TO_NOTICE) as cluster:
         topic = make_topic(cluster.bootstrap_servers)
         write(cluster, topic, b"three")

@@ -1,4 +1,4 @@
-"""Only files that the lock names, byte for byte, reach the class path."""
+"""Only files that match the lock byte for byte reach the class path."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOCK = JarLock("1.0", ("group:artifact:1.0",), (JAR,))
 
 
 def no_download(coordinates: str, scratch: Path) -> Path:
-    """Stand in for the network, which must not be touched."""
+    """Replaces the network, which must not be used."""
     raise AssertionError(f"{coordinates} was fetched into {scratch}")
 
 
@@ -34,7 +34,7 @@ def test_complete_cache_needs_no_network(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_damaged_jar_is_an_error_that_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One changed byte in the cache stops the start, and the message says which file to remove."""
+    """A changed byte in the cache stops the start, and the message names the file to remove."""
     monkeypatch.setattr(jars, "download", no_download)
     (tmp_path / "artifact-1.0.jar").write_bytes(b"a jaR")
     with pytest.raises(ClusterError, match=r"artifact-1\.0\.jar is not the file that the lock names"):
@@ -42,7 +42,7 @@ def test_damaged_jar_is_an_error_that_names_the_file(tmp_path: Path, monkeypatch
 
 
 def test_false_download_never_reaches_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What arrives with another hash is refused, and nothing of it stays in the folder."""
+    """A download with another hash is refused, and nothing of it stays in the folder."""
 
     def false_download(_coordinates: str, scratch: Path) -> Path:
         path = scratch / "arrived.jar"
@@ -56,7 +56,7 @@ def test_false_download_never_reaches_the_cache(tmp_path: Path, monkeypatch: pyt
 
 
 def test_missing_jar_is_fetched_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A jar that is not there is fetched once; the second call finds it."""
+    """A missing jar is fetched once; the second call finds it."""
 
     def true_download(_coordinates: str, scratch: Path) -> Path:
         path = scratch / "arrived.jar"
@@ -71,7 +71,7 @@ def test_missing_jar_is_fetched_and_kept(tmp_path: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_lock_holds_one_kafka_with_a_hash_for_every_jar(version: str) -> None:
-    """All of Kafka's own jars have the locked version (a mixture dies at start), and every entry can be verified."""
+    """All of Kafka's own jars have the locked version, since a mixture crashes at start."""
     lock = JarLock.read(version)
     own = {jar.coordinates.rsplit(":", 1)[1] for jar in lock.jars if jar.coordinates.startswith("org.apache.kafka:")}
     assert {version} == {lock.kafka_version} == own
@@ -81,14 +81,14 @@ def test_lock_holds_one_kafka_with_a_hash_for_every_jar(version: str) -> None:
 
 
 def test_there_is_a_lock_for_every_version_and_no_other() -> None:
-    """The list of versions and the folder of locks say the same; `scripts/lock` was run."""
+    """The list of versions and the folder of locks match."""
     locks = lock_path(DEFAULT).parent
     assert {lock_path(version) for version in VERSIONS} == set(locks.iterdir())
 
 
 @pytest.mark.broker
 def test_real_jar_with_one_changed_byte_is_detected(tmp_path: Path) -> None:
-    """The check holds on Kafka's real files: a copy of the cache with one bit turned is refused."""
+    """A copy of the real cache with one flipped bit is refused."""
     lock = JarLock.read()
     folder = jars.default_folder(lock)
     class_path(lock, folder)

@@ -19,7 +19,7 @@ def test_client_is_told_the_proxys_port_where_a_proxy_stands_in_between() -> Non
 
 
 def test_listener_speaks_its_own_protocol() -> None:
-    """One with TLS stands beside one without; brokers talk to one another by the first."""
+    """Listeners with and without TLS coexist; brokers use the first one among themselves."""
     listeners = [Listener("PLAINTEXT", 20001), Listener("TLS", 20002, protocol="SSL")]
     properties = server_properties(1, {1: 20000}, listeners, LOG)
     protocols = properties["listener.security.protocol.map"].split(",")
@@ -28,7 +28,7 @@ def test_listener_speaks_its_own_protocol() -> None:
 
 
 def test_broker_with_zookeeper_has_no_controller() -> None:
-    """Its controller is one of the brokers, chosen by ZooKeeper: it opens its clients' ports and no other."""
+    """A ZooKeeper broker opens its clients' ports only, since a broker is the controller."""
     properties = zookeeper_broker_properties(2, {1: 20000, 2: 20001, 3: 20002}, [Listener("PLAINTEXT", 20003)], LOG)
     assert properties["zookeeper.connect"] == "127.0.0.1:20000"
     assert "PLAINTEXT://127.0.0.1:20003" == properties["listeners"] == properties["advertised.listeners"]
@@ -37,7 +37,7 @@ def test_broker_with_zookeeper_has_no_controller() -> None:
 
 
 def test_three_nodes_keep_three_copies_and_need_two() -> None:
-    """Every topic survives the death of one node, also Kafka's own."""
+    """Every topic, also Kafka's own, survives the death of one node."""
     properties = server_properties(2, {1: 20000, 2: 20001, 3: 20002}, [Listener("PLAINTEXT", 20003)], LOG)
     assert properties["controller.quorum.voters"] == "1@127.0.0.1:20000,2@127.0.0.1:20001,3@127.0.0.1:20002"
     for topic in ("default", "offsets.topic", "transaction.state.log"):
@@ -46,5 +46,5 @@ def test_three_nodes_keep_three_copies_and_need_two() -> None:
 
 
 def test_properties_are_one_line_each() -> None:
-    """The file has the form that Kafka reads."""
+    """The file has the format that Kafka reads."""
     assert render({"node.id": "1", "log.dirs": "/data/log"}) == "node.id=1\nlog.dirs=/data/log\n"

@@ -1,4 +1,4 @@
-"""The shell scripts before anything is set up: help costs nothing, and a missing prerequisite is named."""
+"""The shell scripts before set-up: help works, and a missing prerequisite is named."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def bare(tmp_path: Path) -> Path:
 
 
 def run(script: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a script from another folder, with environment variables of the test's choice."""
+    """Run a script from another folder with the given environment variables."""
     return subprocess.run(
         [str(script), *arguments],
         cwd="/",

@@ -31,7 +31,7 @@ EXPORT = "export ENRICHER_KAFKA__BOOTSTRAP_SERVERS="
 
 @pytest.fixture
 def kafka(tmp_path: Path) -> Iterator[Kafka]:
-    """Run one command of `scripts/kafka` on a folder of its own; what a failed test left running is ended."""
+    """Run a command of `scripts/kafka` on a temporary folder; stops what a failed test left running."""
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         data = () if arguments[0] in {"fetch", "--version"} else ("--data", str(tmp_path))
@@ -44,7 +44,7 @@ def kafka(tmp_path: Path) -> Iterator[Kafka]:
 
 
 def test_a_day_with_kafka(kafka: Kafka, tmp_path: Path) -> None:
-    """Start, start again, status, stop, stop again, status: each does what it says, and topics survive."""
+    """Start, start again, status, stop, stop again, status: each works, and topics survive."""
     port = str(free_ports(1)[0])
     address = f"127.0.0.1:{port}"
     first = kafka("start", "--port", port)
@@ -54,7 +54,7 @@ def test_a_day_with_kafka(kafka: Kafka, tmp_path: Path) -> None:
 
     again = kafka("start", "--port", port)
     assert (0, first.stdout) == (again.returncode, again.stdout)
-    assert "runs already" in again.stderr
+    assert "is already running" in again.stderr
     assert len(list(processes_of(tmp_path.resolve()))) == 1
     assert kafka("status").returncode == 0
 
@@ -78,7 +78,7 @@ def test_a_day_with_kafka(kafka: Kafka, tmp_path: Path) -> None:
 
 
 def test_a_day_with_the_oldest_kafka(kafka: Kafka, tmp_path: Path) -> None:
-    """A version can be chosen; it is not mixed up with another, and ZooKeeper leaves with its broker."""
+    """A chosen version is not mixed with another, and its ZooKeeper ends with its broker."""
     port = str(free_ports(1)[0])
     assert kafka("start", "--version", OLDEST, "--port", port).returncode == 0
     client = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}"})
@@ -106,7 +106,7 @@ def test_unknown_version_is_refused_with_those_that_there_are(kafka: Kafka) -> N
 
 
 def test_taken_port_is_refused_before_anything_starts(kafka: Kafka, tmp_path: Path) -> None:
-    """A port that another program has is named in the message, and no process is left."""
+    """The message names a port that another program uses, and no process is left."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = str(other.getsockname()[1])
         refused = kafka("start", "--port", port)

@@ -16,7 +16,7 @@ DEPLOY = Path(__file__).parents[3] / "deploy"
 
 
 def test_every_tool_that_the_pages_name_can_be_had() -> None:
-    """As they write it: with or without `.sh`."""
+    """Every tool named in the documentation is available, with or without `.sh`."""
     pages = "".join(path.read_text("utf-8") for path in sorted(DEPLOY.rglob("*.md")))
     named = set(
         re.findall(r"\bkafka-(?:acls|consumer-groups|topics|transactions|configs|get-offsets)(?:\.sh)?\b", pages)
@@ -28,13 +28,13 @@ def test_every_tool_that_the_pages_name_can_be_had() -> None:
 
 
 def test_their_jar_is_of_the_version_that_the_others_are_of() -> None:
-    """One of another version may call what is not there."""
+    """The tools' jar has the lock's version, because another one may call missing methods."""
     assert JAR.coordinates.endswith(f":{DEFAULT}")
 
 
 @pytest.mark.broker
 def test_a_tool_talks_to_the_kafka_that_runs_here(topics: Topics, capfd: pytest.CaptureFixture[str]) -> None:
-    """Unless another one is named; its exit code is the tool's own."""
+    """A tool uses the local Kafka unless another one is named, and its exit code is passed on."""
     assert 0 == run_tool("kafka-topics.sh", ["--list"], topics.bootstrap_servers)
     assert topics.input in capfd.readouterr().out.splitlines()
     assert 0 == run_tool("consumer-groups", ["--list"], topics.bootstrap_servers)

@@ -15,13 +15,13 @@ def test_version_is_found_by_number_line_and_word() -> None:
 
 
 def test_unknown_version_is_refused_with_the_list() -> None:
-    """The message has what can be chosen."""
+    """The message lists the known versions."""
     with pytest.raises(ClusterError, match=f"choose one of {VERSIONS[0]}, {VERSIONS[1]}"):
         find("3.99")
 
 
 def test_list_is_in_order_with_one_version_of_each_line() -> None:
-    """So that the first one is the oldest and a line names one version."""
+    """The list is sorted with one version per line, so the first is the oldest."""
     numbers = [tuple(map(int, version.split("."))) for version in VERSIONS]
     assert sorted(numbers) == numbers
     assert len({number[:2] for number in numbers}) == len(numbers)

@@ -1,4 +1,4 @@
-"""What the soak says about a worker under attack."""
+"""The soak's results for a worker under attack."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ GOOD = Row("a", "an attack", accepted=10, refused=2, enriched=4, dead_letters=6,
     ],
 )
 def test_it_holds_only_where_every_record_came_out_within_the_limit(bad: Row) -> None:
-    """Lost, doubled, ended or too large: each is enough."""
+    """A lost or doubled record, an early end and too much memory are each enough to fail."""
     assert GOOD.holds
     assert not bad.holds
     assert "| no (exit code" in table([GOOD, bad])
 
 
 def test_the_peak_is_what_the_system_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where it was used for a moment only, between two looks."""
+    """A peak is measured even if it lasts only a moment between two samples."""
     code = "import time; x = b'a' * 300_000_000; del x; time.sleep(1)"
     monkeypatch.setattr(hostile, "ENRICHER", (sys.executable, "-c", code))
     exit_code, peak_bytes, _ = measured({})
@@ -43,20 +43,20 @@ def test_the_peak_is_what_the_system_counted(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_packed_file_has_as_many_lines_as_it_says(tmp_path: Path) -> None:
-    """One line is packed once, and put one behind the other."""
+    """The compressed line is concatenated with itself."""
     path, lines = FileAttack("f", "", 10, b"{}").write(tmp_path, 0.5)
     assert lines == 5
     assert gzip.decompress(path.read_bytes()) == b"{}\n" * 5
 
 
 def test_attacks_have_names_of_their_own() -> None:
-    """One is chosen by it."""
+    """Attacks are chosen by name, so names are unique."""
     names = [attack.name for attack in attacks()]
     assert len(set(names)) == len(names)
 
 
 def test_the_table_is_kept_for_people_and_machines(tmp_path: Path) -> None:
-    """With the machine that it was measured on."""
+    """Table and figures are written, with the machine."""
     write(tmp_path, [GOOD], 0.5)
     assert "an attack" in (tmp_path / "hostile.md").read_text()
     kept = json.loads((tmp_path / "hostile.json").read_bytes())

@@ -1,1 +1,1 @@
-"""The legs of the bench, one module each: `ABOUT`, a sentence, and `measure(bench) -> Outcome`."""
+"""The legs of the bench, one module each: a sentence `ABOUT`, and `measure(bench) -> Outcome`."""

@@ -1,4 +1,4 @@
-"""How windows are gathered: padding, waiting and cost of the scheduler against simpler orders, simulated."""
+"""The leg `batching`: padding, waiting and cost of the scheduler against simpler orders, simulated."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ from tools.bench.simulator.scenarios import (
 from tools.bench.simulator.statistics import Statistics
 
 ABOUT = (
-    "The worker's own scheduler on a fake clock, over the real token lengths of the sample articles, against batches as "
-    "windows come and against plain length buckets."
+    "The worker's own scheduler on a fake clock, with the real token lengths of the sample articles, against batches in "
+    "order of arrival and against plain length buckets."
 )
 LOAD_MIXES = ("news", "headlines", "mixed")
 PADDING_AIMS = {"news": 1.03, "mixed": 1.10}
@@ -51,7 +51,7 @@ Mixes = Mapping[str, Sequence[int]]
 
 
 def measure(bench: Bench) -> Outcome:
-    """Simulates backlogs and loads, and times the scheduler itself."""
+    """Simulate backlogs and loads, and time the scheduler itself."""
     bench.say("tokenising")
     mixes = recorded(bench.settings.model.source, 60 if bench.quick else 400)
     cpu, gpu, gpu_one = (_shorter(each) if bench.quick else each for each in (CPU, GPU, GPU_ONE))
@@ -81,7 +81,7 @@ def _shorter(setting: Setting) -> Setting:
 
 
 def _loads(setting: Setting, mixes: Mixes, backlogs: Sequence[Backlog]) -> Iterator[Load]:
-    """Ours under all patterns; the others, for comparison, under the hardest that is steady."""
+    """Our scheduler under all patterns; the others, for comparison, only under the hardest steady one."""
     same_model = GPU.name if setting.name == GPU_ONE.name else setting.name
     for mix in LOAD_MIXES:
         [best] = [
@@ -98,7 +98,7 @@ def _loads(setting: Setting, mixes: Mixes, backlogs: Sequence[Backlog]) -> Itera
 
 
 def _costs(setting: Setting, mixes: Mixes, repetitions: int) -> dict[str, Spread]:
-    """Interleaved, and only ratios and microseconds of the same run are compared."""
+    """Microseconds per window; interleaved, so that only times of the same run are compared."""
     articles = articles_of(CUT, mixes["mixed"], COST_WINDOWS)
     timed = contenders(setting.rules)
     times_us: dict[str, list[float]] = {name: [] for name in timed}
@@ -148,12 +148,12 @@ def _padding_claims(backlogs: Sequence[Backlog]) -> Iterator[Claim]:
         )
         padded = worst.statistics.computed_per_real
         where = f"{mix} ({worst.setting.name}, {worst.cut})"
-        text = f"Under backlog {padded:.3f} padded tokens per real one at most, {where}; aim {aim}."
+        text = f"Under backlog at most {padded:.3f} padded tokens per real one, {where}; aim {aim}."
         yield Claim(text, padded <= aim)
 
 
 def _wait_claims(loads: Sequence[Load]) -> Iterator[Claim]:
-    """What the scheduler adds to the wait for the work in front. A burst is work in front of itself."""
+    """What the scheduler adds to the wait for earlier work. Bursts are excluded: a burst waits for itself."""
     for setting, load in product((CPU, GPU), TABLE_LOADS):
         cases = [
             each
@@ -164,8 +164,8 @@ def _wait_claims(loads: Sequence[Load]) -> Iterator[Claim]:
         worst = max(cases, key=lambda each: each.statistics.own_wait_s(0.99))
         wait_s = worst.statistics.own_wait_s(0.99)
         text = (
-            f"{setting.name} at {load:.0%} of capacity: 99 % of windows wait at most {wait_s * 1e3:.0f} ms beyond the work "
-            f"in front of them ({worst.traffic.mix}, {worst.traffic.pattern}); aim: max wait and one batch, "
+            f"{setting.name} at {load:.0%} of capacity: 99 % of windows wait at most {wait_s * 1e3:.0f} ms longer than the "
+            f"work in front of them takes ({worst.traffic.mix}, {worst.traffic.pattern}); aim: max wait and one batch, "
             f"{setting.bound_s * 1e3:.0f} ms."
         )
         yield Claim(text, wait_s <= setting.bound_s)

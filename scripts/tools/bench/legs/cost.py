@@ -1,6 +1,6 @@
-"""What a million articles cost: the rate measured here, and prices that the user puts into prices.toml.
+"""The leg `cost`: what a million articles cost, from the rate measured here and the prices in prices.toml.
 
-Only a measured rate is turned into money: this run's, or one that the user gives with its source.
+Only a measured rate has a cost: this run's, or one that the user gives with its source.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from tools.bench.prices import Instance, Prices, articles_per_hour, price_per_mi
 from tools.bench.repeating import Spread, interleave, rates
 
 ABOUT = (
-    "News articles with a backlog, Kafka to Kafka, the broker on the same machine; prices are from "
-    "scripts/tools/bench/prices.toml, which is there to be edited. Rows without a measured rate have no cost."
+    "A backlog of news articles, Kafka to Kafka, the broker on the same machine; prices are from "
+    "scripts/tools/bench/prices.toml, which you edit. Rows without a measured rate have no cost."
 )
 SECONDS, QUICK_S = 8.0, 3.0
 MOST_REPETITIONS = 3
@@ -25,7 +25,7 @@ _UNKNOWN = "not measured"
 
 
 def measure(bench: Bench) -> Outcome:
-    """Half a minute."""
+    """Run the leg: half a minute."""
     prices = read()
     rate = _rate(bench)
     source = f"this run, {datetime.now(UTC):%Y-%m-%d}: {processor()}, {bench.model.card.precision}"
@@ -42,7 +42,7 @@ def measure(bench: Bench) -> Outcome:
 
 def _rate(bench: Bench) -> Spread:
     seconds, repetitions = QUICK_S if bench.quick else SECONDS, min(bench.repetitions, MOST_REPETITIONS)
-    bench.say("how many articles to take")
+    bench.say("estimating the number of articles")
     count = count_for(bench, "news", seconds)
     return rates(interleave({"news": lambda: run_backlog(bench, "news", count)}, repetitions, bench.say)["news"])
 
@@ -70,8 +70,8 @@ def _table(prices: Prices, instances: list[Instance], rate: Spread) -> Table:
         f"instances for {prices.articles_per_day:,} a day", "rate from",
     )  # fmt: skip
     examples = any(instance.example for instance in instances)
-    warning = "Prices marked 'example' are made up: edit scripts/tools/bench/prices.toml. " if examples else ""
-    peak = f"counted for {prices.peak_over_mean:g} times the day's mean"
+    warning = "Prices marked 'example' are invented: edit scripts/tools/bench/prices.toml. " if examples else ""
+    peak = f"sized for {prices.peak_over_mean:g} times the day's mean rate"
     return Table(
         "What a million articles cost",
         columns,

@@ -1,4 +1,4 @@
-"""The leg `peers`: our worker against workers that a team would write in its place (`peers/`)."""
+"""The leg `peers`: our worker against workers that a team would write instead (`peers/`)."""
 
 from __future__ import annotations
 
@@ -28,29 +28,30 @@ from tools.bench.peers.orders import Options
 from tools.bench.repeating import Run, interleave, others, rates, ratios
 
 ABOUT = (
-    "Workers that a team would write instead of ours, with the same weights: ONNX Runtime in the worker's process, the "
-    "same behind FastAPI, and the pipeline of Hugging Face. Each works from Kafka to Kafka with one transaction per poll, "
-    "cuts nothing, writes the same JSON, and runs in that way, of those tried, which is fastest here. Articles per second, "
-    "from the first record read to the last commit."
+    "Workers that a team would write instead, with the same weights: ONNX Runtime in the worker's process, the same model "
+    "behind FastAPI, and the Hugging Face pipeline. Each works from Kafka to Kafka with one transaction per poll, cuts "
+    "nothing, writes the same JSON, and runs with the options that are fastest here. Articles per second, from the first "
+    "record read to the last commit."
 )
 
 MIXES: tuple[Mix, ...] = ("news", "mixed")
 BLOCK = 20
 SEED = 6
-"""With it the mixed block of 20 has 12 headlines, 6 news articles and 2 long reads: exactly the shares of the mix."""
+"""With this seed the mixed block of 20 has 12 headlines, 6 news articles and 2 long reads: exactly the mix's shares."""
 RUN_S = 3.0
-"""About how long a run should take: everybody gets the same block of articles as often as that needs."""
+"""Approximate duration of a run; each contender repeats the same block of articles that long."""
 OURS, OURS_IN_FP32 = "ours", "ours, in fp32"
 SHORT = 40
-"""Headlines on which peers must agree with ours: of one window each, they are the same task to everybody."""
+"""Number of headlines on which peers must agree with ours: with one window each, the task is the same for all."""
 SAME_IF_SHORT, SAME_IF_LONG = 0.98, 0.8
-"""F1 of their entities against ours; below, a peer does other work. Long articles are cut into windows at other places, and
-the embedded model minds: ours against itself with 32 tokens of overlap for 16 has 0.93, with windows of 512 for 128 0.84."""
+"""Least F1 of a peer's entities against ours; below it, the peer does different work. Long articles are cut at other
+positions, which the embedded model is sensitive to: against itself ours has 0.93 with 32 tokens of overlap instead of 16,
+and 0.84 with windows of 512 instead of 128."""
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What one worker did with one mix: the way it worked, the rates of all ways tried, and its runs."""
+    """One worker's results on one mix: its best options, the rates of all options tried, and its runs."""
 
     way: Options
     tried: Sequence[tuple[Options, float]]
@@ -59,12 +60,12 @@ class Standing:
 
 
 Contest = dict[str, Standing]
-"""The workers of one mix by name, ours first."""
+"""Standings of one mix by worker, ours first."""
 Contests = dict[Mix, Contest]
 
 
 def measure(bench: Bench) -> Outcome:
-    """Run it."""
+    """Run the leg."""
     checkpoint = bench.model.prepared.checkpoint
     if bench.model.prepared.device != "cpu" or not isinstance(checkpoint, Checkpoint):
         why = "not measured: the peers run a checkpoint on the CPU (ENRICHER_MODEL__DEVICE=cpu, and a folder with weights)"
@@ -87,7 +88,7 @@ def measure(bench: Bench) -> Outcome:
 
 
 def _short(bench: Bench, line_up: LineUp) -> dict[str, float]:
-    """How much of what each peer finds in headlines is what ours finds. Its first run, too: it warms up."""
+    """F1 of each peer's entities against ours in headlines. Also warms each peer up."""
     bench.say("comparing what is found in headlines")
     values = articles("headlines", SHORT)
     ours = run_ours(bench, bench.model, values)
@@ -95,19 +96,19 @@ def _short(bench: Bench, line_up: LineUp) -> dict[str, float]:
 
 
 def _ours(bench: Bench) -> dict[str, Model]:
-    """What ours runs: the variant that the settings choose, and float32 where that is another."""
+    """Our models: the variant that the settings choose, and fp32 if that is another one."""
     plain = bench.float32_model
     return {OURS: bench.model} | ({} if plain is bench.model else {OURS_IN_FP32: plain})
 
 
 def _contest(bench: Bench, mix: Mix, line_up: LineUp, own: Mapping[str, Model]) -> Contest:
-    """Find everybody's best way of working, then let them take turns."""
+    """Find the best options of each worker, then let them take turns."""
     block = articles(mix, BLOCK, seed=SEED)
     tried = {peer.name: _try_out(bench, mix, peer, block) for peer in line_up.peers}
     ways = {name: max(rows, key=lambda row: row[1])[0] for name, rows in tried.items()}
     best = {name: max(rate for _, rate in rows) for name, rows in tried.items()}
     for name, model in own.items():
-        run_ours(bench, model, block)  # the first run is slower than any other
+        run_ours(bench, model, block)  # warms up
         best[name] = run_ours(bench, model, block).rate
     laps = {name: 1 if bench.quick else max(1, round(RUN_S * rate / BLOCK)) for name, rate in best.items()}
     contenders = {name: partial(run_ours, bench, model, laps_of(block, laps[name])) for name, model in own.items()} | {
@@ -119,7 +120,7 @@ def _contest(bench: Bench, mix: Mix, line_up: LineUp, own: Mapping[str, Model]) 
 
 
 def _try_out(bench: Bench, mix: Mix, peer: Peer, block: Sequence[bytes]) -> list[tuple[Options, float]]:
-    """The rate of each way, from one short run; before its first one a shorter one to warm it up."""
+    """The rate with each set of options, from one short run, after a shorter one that warms the peer up."""
     ways = peer.ways[:1] if bench.quick else peer.ways
     rows = []
     for way in ways:
@@ -130,7 +131,7 @@ def _try_out(bench: Bench, mix: Mix, peer: Peer, block: Sequence[bytes]) -> list
     return rows
 
 
-# ---- saying
+# ---- report
 
 
 def _said(way: Options) -> str:
@@ -142,7 +143,7 @@ def _agreement(standing: Standing, ours: Standing) -> float:
 
 
 def _same(run: Run, ours: Run) -> float:
-    """F1 of a run's entities against ours on the articles that both had: 1 where all spans and labels are equal."""
+    """F1 of a run's entities against ours on common articles: 1 if all spans and labels are equal."""
     theirs, reference = run.detail["written"], ours.detail["written"]
     ids = sorted(theirs.keys() & reference.keys())
     return total(count_by_text([theirs[each] for each in ids], [reference[each] for each in ids])).f1
@@ -181,8 +182,8 @@ def _table(mix: Mix, contest: Contest, missing: Mapping[str, str], ours_name: st
         for name, each in contest.items()
     ]
     rows += [(name, why, "", "", "") for name, why in missing.items()]
-    columns = ("worker", "its best way", "articles/s", "ours is so many times as fast", "same entities (F1)")
-    note = f"Median, lowest and highest. {BLOCK} articles, each worker as often as takes about {RUN_S} s."
+    columns = ("worker", "its best options", "articles/s", "ours / this", "same entities (F1)")
+    note = f"Median, lowest and highest. A block of {BLOCK} articles, repeated for about {RUN_S} s."
     return Table(f"Other workers: {mix}", columns, rows, note)
 
 
@@ -198,7 +199,7 @@ def _plot(contests: Contests, ours_name: str) -> Plot:
     return Plot("peers", "Workers that a team would write instead", "barh", "articles/s", "", series)
 
 
-# ---- what was aimed at
+# ---- aims
 
 
 def _same_work(contests: Contests, short: Mapping[str, float]) -> Claim:
@@ -212,7 +213,7 @@ def _same_work(contests: Contests, short: Mapping[str, float]) -> Claim:
 
 
 def aims(precision: str, processor_text: str) -> dict[tuple[Mix, tuple[str, ...]], float]:
-    """How many times the rate of the best of some workers ours should have, on this processor in this precision."""
+    """The aimed ratio of our rate to the best of some workers', for this processor and precision."""
     if precision == "bf16" and "amx_bf16" in processor_text:
         return {
             ("news", IN_PROCESS): 3.5,

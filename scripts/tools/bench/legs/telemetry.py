@@ -1,4 +1,4 @@
-"""The leg `telemetry`: what being looked at costs a worker."""
+"""The leg `telemetry`: what metrics and traces cost a worker."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from tools.bench.repeating import Run, Spread, disturbed, interleave
 from tools.bench.watching import WatchedCounters, Work, work_off
 
 ABOUT = (
-    "The worker with a model that answers at once, so that nothing hides behind it: first with counting and tracing taken "
-    "out, then as it is, with metrics scraped and sent by OTLP every five seconds, and then with traces too, every article "
-    "in a publisher's trace that is not sampled or is. Processor time of all threads per article, the tokenizer's included."
+    "The worker with a model that answers at once, so that no cost hides behind it: first without counting and tracing, "
+    "then with metrics scraped and exported by OTLP every five seconds, then with traces too, every article in a "
+    "publisher's trace, unsampled or sampled. CPU time of all threads per article, the tokenizer's included."
 )
 AIM_SHARE = 0.02
 _EVERY_S = 5.0
@@ -39,7 +39,7 @@ _MIXES: tuple[Mix, ...] = ("headlines", "news")
 
 
 def measure(bench: Bench) -> Outcome:
-    """Run it."""
+    """Run the leg."""
     results = [_measured(bench, known_load(bench, mix)) for mix in _MIXES]
     return Outcome(
         figures={result.mix: result.figures() for result in results},
@@ -55,7 +55,7 @@ def _measured(bench: Bench, load: KnownLoad) -> _Result:
 
 
 def _worker(bench: Bench, load: KnownLoad, name: str) -> Run:
-    # All inputs carry a context: reading it is the client's work, whoever uses it.
+    # All inputs carry a trace context: the client reads it whether or not it is used.
     headers: Headers = [("traceparent", _TRACE + (b"01" if name == SAMPLED else b"00"))]
     with ExitStack() as stack:
         stack.enter_context(load.answers.in_place_of_the_model())
@@ -88,49 +88,49 @@ def _worker(bench: Bench, load: KnownLoad, name: str) -> Run:
 
 
 def _whole_s(work: Work) -> float:
-    """Processor time of all threads."""
+    """CPU time of all threads."""
     return work.loop_s + work.client_s + work.tokenizer_s
 
 
 @contextmanager
 def _looked_at(bench: Bench, settings: Settings, worker: Worker) -> Iterator[None]:
-    """Somebody scrapes it, and it exports."""
+    """Scrape the worker and export its metrics, periodically."""
     seen = observed(settings, bench.model, worker)
     with exported_metrics(seen, resource_of("bench", "bench")), repeated(lambda: exposition(seen, ""), _EVERY_S):
         yield
 
 
 class _Uncounted(WatchedCounters):
-    """Notes when it began and ended, and how many records there were: what cannot be left out."""
+    """Records only begin, end and the number of records, which the measurement needs."""
 
     def count_batch(self, batch: Batch, padded_tokens: int, budget_tokens: int, now_s: float) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def count_published(self, tickets: Sequence[Ticket], began_s: float, now_s: float) -> None:
-        """How many, and when."""
+        """Count the records and record the time."""
         super().count_published((), began_s, now_s)
         self.records += len(tickets)
 
 
 class _Untraced:
-    """A tracing that does not even pass contexts on."""
+    """A tracing without any effect; it does not even propagate contexts."""
 
     def arrived(self, tickets: Sequence[Ticket]) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def submitted(self, batch: Batch) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def completed(self, batch: Batch) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def transaction(self, tickets: Sequence[Ticket]) -> AbstractContextManager[None]:
-        """Nothing."""
+        """Do nothing."""
         del tickets
         return nullcontext()
 
 
-# ---- what is said about it
+# ---- report
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,19 +143,19 @@ class _Result:
         return Spread.of([1e6 / run.rate for run in self.runs[name]])
 
     def share(self, name: str) -> Spread:
-        """How much throughput it costs, repetition by repetition: 0.02 is 2 %."""
+        """Share of throughput lost, repetition by repetition: 0.02 is 2 %."""
         pairs = zip(self.runs[name], self.runs[OFF], strict=True)
         return Spread.of([1 - run.rate / off.rate for run, off in pairs])
 
     def figures(self) -> dict[str, Any]:
-        """For machines."""
+        """As JSON."""
         return {
             name: {"us_per_article": self.us(name).as_dict(), "share_of_throughput": self.share(name).as_dict()}
             for name in self.runs
         }
 
     def claims(self) -> list[Claim]:
-        """What was aimed at: metrics and traces that nobody samples."""
+        """The aims: metrics, and traces that are not sampled."""
         disturbance = disturbed([run for runs in self.runs.values() for run in runs])
         said = []
         for name in (METRICS, UNSAMPLED):
@@ -180,7 +180,7 @@ def _table(results: Sequence[_Result]) -> Table:
         for name in results[0].runs
     ]
     columns = ("", *(name for result in results for name in (f"{result.mix}, us of a core", "of throughput")))
-    return Table("What being looked at costs, per article", columns, rows, "Scraped and exported every five seconds.")
+    return Table("Cost of telemetry per article", columns, rows, "Scraped and exported every five seconds.")
 
 
 def _plot(results: Sequence[_Result]) -> Plot:
@@ -194,4 +194,4 @@ def _plot(results: Sequence[_Result]) -> Plot:
         )
         for result in results
     ]
-    return Plot("telemetry", "What being looked at costs", "barh", "us of a core per article", "", series)
+    return Plot("telemetry", "Cost of telemetry", "barh", "us of a core per article", "", series)

@@ -1,4 +1,4 @@
-"""Runs workers, ours and the peers', over one backlog, and reads what they wrote."""
+"""Runs our worker and the peers on one backlog, and reads what they wrote."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from tools.bench.peers.processes import PeerProcess
 from tools.bench.repeating import Run
 
 Written = Mapping[str, set[EntitySpan]]
-"""What stands in the output topic: an article's id and the entities of its record."""
+"""Content of the output topic: the entities of each article by id."""
 
 
 class Incomplete(RuntimeError):
-    """A worker did not write exactly one record for each article: it is no peer."""
+    """A worker did not write exactly one record per article, so it cannot be compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A worker to compare with, and the ways in which it may work, of which the best is taken."""
+    """A worker to compare with, and the options to try, of which the best is used."""
 
     name: str
     process: PeerProcess
@@ -36,7 +36,7 @@ class Peer:
 
 
 def laps_of(values: Sequence[bytes], laps: int) -> list[bytes]:
-    """The same articles several times, each with an id of its own."""
+    """The same articles several times, with unique ids."""
     articles = [orjson.loads(value) for value in values]
     return [orjson.dumps(each | {"id": f"{each['id']}@{lap}"}) for lap in range(laps) for each in articles]
 
@@ -53,7 +53,7 @@ def run_ours(bench: Bench, model: Model, values: Sequence[bytes]) -> Run:
 
 
 def run_peer(bench: Bench, peer: Peer, way: Options, values: Sequence[bytes]) -> Run:
-    """A peer over the same, timed by the same rule."""
+    """Run a peer on the same backlog, timed by the same rule."""
     with bench.topics(values) as topics:
         meter = bench.meter()
         done = peer.process.ask({"route": _route(bench, topics), "options": way, "articles": len(values)})
@@ -72,13 +72,13 @@ def _route(bench: Bench, topics: Topics) -> dict[str, Any]:
 
 
 def _written(bench: Bench, topics: Topics, values: Sequence[bytes]) -> Written:
-    """What was committed, checked to be one record for each article. Raises Incomplete."""
+    """What was committed. Raises Incomplete unless it is one record per article."""
     records = records_in(bench.settings_for(topics), topics.output)
     return checked(records, [orjson.loads(value)["id"] for value in values])
 
 
 def records_in(settings: Settings, topic: str) -> list[dict[str, Any]]:
-    """All committed records of a topic."""
+    """Read all committed records of a topic."""
     reader, records = TopicReader(kafka_config(settings), topic, newest=None), []
     try:
         while not reader.finished:

@@ -1,4 +1,4 @@
-"""The model as the peers take it: a folder with an ONNX export, made of the same weights, and its tokenizer."""
+"""Exports the model for the peers: a folder with an ONNX export of the same weights, and the tokenizer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tools.bench.model.plain import MODEL_FILE, export
 
 
 def exported(checkpoint: Checkpoint, folder: Path) -> Path:
-    """Write the model into `folder`, fused by ONNX Runtime's own optimizer for transformers, as its guide advises."""
+    """Write the model into `folder`, fused by ONNX Runtime's optimizer for transformers, as its guide recommends."""
     for name in ("config.json", "tokenizer.json"):
         shutil.copyfile(checkpoint.folder / name, folder / name)
     plain = folder / "plain"

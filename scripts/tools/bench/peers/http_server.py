@@ -1,8 +1,8 @@
-"""Peer (b), its server: the same model behind FastAPI. One text per request.
+"""Peer (b), the server: the same model behind FastAPI, one text per request.
 
     python -m tools.bench.peers.http_server FOLDER WINDOW_TOKENS OVERLAP_TOKENS THREADS
 
-Prints its address when it is ready.
+Prints its address when ready.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from tools.bench.peers.onnx_model import OnnxModel
 from tools.bench.peers.records import Found
 
 RUNS_AT_ONCE = 16
-"""More than there are requests at once: none waits for another here."""
+"""More than the client's concurrent requests, so that none waits for another here."""
 
 
 class Question(BaseModel):
-    """A request."""
+    """The body of a request."""
 
     text: str
 
 
 def service(model: OnnxModel) -> FastAPI:
-    """The application. A plain `def`: FastAPI runs it in its thread pool, and ONNX Runtime releases the GIL."""
+    """The application. Handlers are plain `def`: FastAPI runs them in its thread pool, and ONNX Runtime releases the GIL."""
     app = FastAPI()
 
     @app.post("/entities")
@@ -41,7 +41,7 @@ def service(model: OnnxModel) -> FastAPI:
 
 
 def main(folder: Path, window_tokens: int, overlap_tokens: int, threads: int) -> None:
-    """Serve until it is ended."""
+    """Serve until the process is ended."""
     model = OnnxModel(
         folder, window_tokens=window_tokens, overlap_tokens=overlap_tokens, threads=threads, callers=RUNS_AT_ONCE
     )

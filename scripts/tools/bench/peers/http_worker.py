@@ -1,8 +1,8 @@
-"""Peer (b), its worker: asks the model server, an article per request, some requests at a time.
+"""Peer (b), the worker: asks the model server, one article per request, several requests at a time.
 
     python -m tools.bench.peers.http_worker FOLDER
 
-Options of an order: `url` of the server, and `requests_at_once`.
+Options of an order: `url` of the server, `requests_at_once`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _client(url: str) -> httpx.Client:
 
 
 def asking(client: httpx.Client, card: Mapping[str, str]) -> Callable[[Article], bytes]:
-    """What enriches one article by asking the server."""
+    """A function that enriches one article by asking the server."""
 
     def enriched(article: Article) -> bytes:
         response = client.post("/entities", json={"text": text_of(article)}).raise_for_status()
@@ -40,7 +40,7 @@ def asking(client: httpx.Client, card: Mapping[str, str]) -> Callable[[Article],
 
 
 def main(folder: Path) -> None:
-    """Carry out orders."""
+    """Execute orders until standard input ends."""
     card = model_card(folder / "model.onnx", "fp32")
 
     def make(options: Options) -> Enrich:

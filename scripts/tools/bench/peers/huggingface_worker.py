@@ -1,8 +1,8 @@
-"""Peer (c): a worker with the token-classification pipeline of Hugging Face in its own process, on PyTorch.
+"""Peer (c): a worker that runs the Hugging Face token-classification pipeline in its own process, on PyTorch.
 
     python -m tools.bench.peers.huggingface_worker FOLDER WINDOW_TOKENS OVERLAP_TOKENS {float32,bfloat16}
 
-Options of an order: `batch_size`, in windows, as the pipeline understands it.
+Options of an order: `batch_size` in windows, as the pipeline defines it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tools.bench.peers.transfer import Enrich
 
 
 def main(folder: Path, window_tokens: int, overlap_tokens: int, precision: str) -> None:
-    """Carry out orders."""
+    """Execute orders until standard input ends."""
     ner = pipeline(
         "token-classification",
         model=AutoModelForTokenClassification.from_pretrained(folder, dtype=getattr(torch, precision)),
@@ -43,7 +43,7 @@ def main(folder: Path, window_tokens: int, overlap_tokens: int, precision: str) 
 
 
 def _found(answer: list[dict[str, Any]]) -> Found:
-    """The pipeline does not say how many tokens and windows there were."""
+    """Convert the answer; the pipeline does not report numbers of tokens and windows."""
     spans = [Span(each["start"], each["end"], each["entity_group"], float(each["score"])) for each in answer]
     return Found(spans, {"truncated": False})
 

@@ -1,4 +1,4 @@
-"""Which Python has PyTorch. It is not in this project's environment: it takes gigabytes, and one peer alone needs it."""
+"""Finds a Python with PyTorch, which takes gigabytes and is needed by one peer only, so it is not in our environment."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _SAY_VERSION = f"import {', '.join(PACKAGES)}; print(torch.__version__)"
 
 @dataclass(frozen=True, slots=True)
 class TorchPython:
-    """An interpreter that has all that the peer needs, and its PyTorch's version."""
+    """An interpreter with everything that the peer needs, and its PyTorch version."""
 
     path: str
     torch_version: str
 
 
 def torch_python() -> TorchPython | str:
-    """The interpreter that the variable names, else this one; or why it cannot be used, and what to do."""
+    """The interpreter named by the variable, otherwise this one; or a text that says why not, and what to do."""
     path = os.environ.get(VARIABLE, sys.executable)
     try:
         answer = subprocess.run([path, "-c", _SAY_VERSION], capture_output=True, text=True, timeout=120, check=False)

@@ -1,4 +1,4 @@
-"""Starts the peers that can run here, each with the ways of working that are tried."""
+"""Starts the peers that can run here, each with the options to try."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _BATCH_SIZES = (1, 8, 32)
 
 @dataclass(frozen=True, slots=True)
 class LineUp:
-    """The peers that run, and why others do not, by name."""
+    """The running peers, and why others are missing, by name."""
 
     peers: list[Peer]
     missing: dict[str, str]
 
 
 def start(bench: Bench, checkpoint: Checkpoint, closing: ExitStack) -> LineUp:
-    """Start them. Their processes end with `closing`."""
+    """Start the peers; `closing` ends their processes."""
     bench.say("exporting the model for the peers")
     folder = Path(closing.enter_context(tempfile.TemporaryDirectory())) / checkpoint.name
     folder.mkdir()
@@ -59,14 +59,14 @@ def _in_process(folder: Path, windows: tuple[int, int], closing: ExitStack) -> l
 
 
 def _threads() -> list[Options]:
-    """A run at a time on all cores, and a run per core."""
+    """One run at a time on all cores, and one run per core."""
     cores = available_cores()
     ways = [{"callers": cores, "threads": 1}, {"callers": 1, "threads": cores}]
     return ways if cores > 1 else ways[:1]
 
 
 def _over_http(folder: Path, windows: tuple[int, int], closing: ExitStack) -> Peer:
-    """A server for each number of threads of a run; the one that is not asked waits."""
+    """One server for each number of threads per run; the unused one is idle."""
     ways: list[Options] = []
     for threads in sorted({1, available_cores()}):
         server = closing.enter_context(PeerProcess("tools.bench.peers.http_server", folder, *windows, threads))

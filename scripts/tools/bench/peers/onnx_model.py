@@ -1,4 +1,4 @@
-"""A token-classification model in ONNX Runtime, on its stock provider: padded batches, logits out, the rest in numpy."""
+"""A token-classification model on ONNX Runtime's stock provider: padded batches in, logits out, the rest in numpy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tools.bench.peers.windows import Array, Windows
 
 
 class OnnxModel:
-    """Finds the entities of texts. `callers` runs go on at once, each with `threads` threads."""
+    """Finds the entities of texts, with `callers` concurrent runs of `threads` threads each."""
 
     def __init__(
         self, folder: Path, *, window_tokens: int, overlap_tokens: int, threads: int, callers: int = 1
@@ -31,14 +31,14 @@ class OnnxModel:
         self._pool = ThreadPoolExecutor(callers)
 
     def find(self, texts: Sequence[str], windows_per_run: int | None = None) -> list[Found]:
-        """What is in each text. Runs of so many windows, in the order in which they come; None: each text by itself."""
+        """The entities of each text. Runs take `windows_per_run` windows in order; None: one run per text."""
         by_text = self._windows.of(texts)
         batches = by_text if windows_per_run is None else _in_batches(by_text, windows_per_run)
         results = (row for rows in self._pool.map(self._run, batches) for row in rows)
         return [self._found(windows, [next(results) for _ in windows]) for windows in by_text]
 
     def _run(self, windows: Sequence[Encoding]) -> list[tuple[Array, Array]]:
-        """Labels and scores, `[length]` each, of each window."""
+        """Labels and scores of each window, shape `[length]`."""
         shape = len(windows), max(len(window.ids) for window in windows)
         feeds: dict[str, Array] = {
             name: np.zeros(shape, np.int64) for name in ("input_ids", "attention_mask", "token_type_ids")

@@ -1,8 +1,8 @@
-"""Peer (a): a worker with the model in its own process, on ONNX Runtime.
+"""Peer (a): a worker that runs the model in its own process with ONNX Runtime.
 
     python -m tools.bench.peers.onnx_worker FOLDER WINDOW_TOKENS OVERLAP_TOKENS
 
-Options of an order: `threads`, `callers`, and `windows_per_run` (null: each article by itself).
+Options of an order: `threads`, `callers`, and `windows_per_run` (null: one article per run).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tools.bench.peers.transfer import Enrich
 
 
 def main(folder: Path, window_tokens: int, overlap_tokens: int) -> None:
-    """Carry out orders."""
+    """Execute orders until standard input ends."""
     card = model_card(folder / "model.onnx", "fp32")
 
     @cache

@@ -1,6 +1,6 @@
-"""How the bench tells a worker what to do next: a line of JSON on standard input, answered by one on standard output.
+"""The protocol between bench and peer: an order as a line of JSON on standard input, an answer on standard output.
 
-So a worker loads its model once, as in service, and runs as often as the bench wants.
+So a peer loads its model once, as a service would, and runs as often as the bench asks.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import orjson
 from tools.bench.peers.transfer import Enrich, Route, transfer
 
 Options = dict[str, Any]
-"""What a worker may do one way or another, such as its batch size: the bench tries, and takes the best."""
+"""Options of a worker, such as its batch size; the bench tries several and uses the best."""
 
 
 def obey(make: Callable[[Options], Enrich]) -> None:
-    """Carry out orders until standard input ends. `make` gives what enriches with the options of an order."""
+    """Execute orders until standard input ends. `make` builds the enriching function for an order's options."""
     for line in sys.stdin.buffer:
         order = orjson.loads(line)
         done = transfer(Route(**order["route"]), make(order["options"]), articles=order["articles"])

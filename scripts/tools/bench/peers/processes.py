@@ -1,4 +1,4 @@
-"""The bench's end of a peer's process: starts it, gives it orders, ends it."""
+"""The bench's side of a peer's process: starts it, sends it orders, ends it."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ import orjson
 from tools import SCRIPTS
 
 TIMEOUT_S = 120.0
-"""For one answer, loading the model included."""
+"""Limit for one answer, loading the model included."""
 
 
 class PeerFailed(RuntimeError):
-    """A peer's process ended, or did not answer: with the end of what it said."""
+    """A peer's process ended or did not answer; the message holds the end of its output."""
 
 
 class PeerProcess:
-    """A module of this package, running: `python -m MODULE ARGUMENTS...`."""
+    """A running peer: `python -m MODULE ARGUMENTS...`."""
 
     def __init__(self, module: str, *arguments: object, python: str = sys.executable) -> None:
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115  closed by close()
@@ -45,7 +45,7 @@ class PeerProcess:
         self.close()
 
     def ask(self, order: Mapping[str, Any]) -> dict[str, Any]:
-        """Give an order and wait for its answer. Raises PeerFailed."""
+        """Send an order and wait for its answer. Raises PeerFailed."""
         assert self._process.stdin is not None
         self._process.stdin.write(orjson.dumps(order) + b"\n")
         self._process.stdin.flush()
@@ -53,7 +53,7 @@ class PeerProcess:
         return answer
 
     def line(self) -> bytes:
-        """The next line that it writes. Raises PeerFailed."""
+        """Read the next line of its output. Raises PeerFailed."""
         assert self._process.stdout is not None
         alarm = threading.Timer(TIMEOUT_S, self._process.kill)
         alarm.start()
@@ -66,7 +66,7 @@ class PeerProcess:
         return line
 
     def close(self) -> None:
-        """End it."""
+        """End the process."""
         for stream in (self._process.stdin, self._process.stdout):
             assert stream is not None
             stream.close()
@@ -82,6 +82,6 @@ class PeerProcess:
 
 
 def environment() -> dict[str, str]:
-    """Ours, with the scripts to import from, and without what we tell the tokenizer library for our own threads."""
+    """Our environment with `scripts` on the path, without our own setting for the tokenizer library's threads."""
     kept = {name: value for name, value in os.environ.items() if name != "TOKENIZERS_PARALLELISM"}
     return kept | {"PYTHONPATH": str(SCRIPTS)}

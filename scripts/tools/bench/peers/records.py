@@ -1,4 +1,4 @@
-"""Articles in, enriched records out: JSON with the same fields as our worker's."""
+"""Reads articles and writes enriched records: JSON with the same fields as our worker's."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _METADATA = ("language", "source", "url", "published_at")
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """An entity in an article's text: half-open, in characters."""
+    """An entity in an article's text; `start` and `end` are a half-open range of characters."""
 
     start: int
     end: int
@@ -27,20 +27,20 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What the model found in one text, and what is known of how it was read."""
+    """The entities of one text, and its coverage."""
 
     spans: Sequence[Span]
     coverage: Mapping[str, Any]
 
 
 def model_card(weights: Path, precision: str) -> dict[str, str]:
-    """Which model makes the records."""
+    """The model's name, digest and precision, as records contain it."""
     digest = hashlib.sha256(weights.read_bytes()).hexdigest()
     return {"name": weights.parent.name, "digest": digest, "precision": precision}
 
 
 def text_of(article: Article) -> str:
-    """Title and body as the one text that the model reads."""
+    """Title and body as the single text that the model reads."""
     return (article.get("title") or "") + SEPARATOR + str(article["body"])
 
 
@@ -60,7 +60,7 @@ def encoded(article: Article, found: Found, model: Mapping[str, str]) -> bytes:
 
 
 def _entity(article: Article, span: Span) -> dict[str, Any]:
-    """A span as an entity of the field in which it begins."""
+    """Convert a span to an entity of the field in which it begins."""
     title = article.get("title") or ""
     name, text, shift = "title", title, 0
     if span.start >= len(title):

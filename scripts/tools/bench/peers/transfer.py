@@ -1,7 +1,7 @@
-"""The loop that all peers share: poll, enrich what came, write it and the offsets in one transaction.
+"""The loop that all peers share: poll, enrich, write records and offsets in one transaction.
 
-As in confluent-kafka's own example of exactly-once (`examples/eos_transactions.py`). A failure ends the process; the next
-one goes on at the committed offsets.
+Follows confluent-kafka's own exactly-once example (`examples/eos_transactions.py`). A failure ends the process; the next
+one continues at the committed offsets.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from confluent_kafka import Consumer, KafkaException, Message, Producer
 from tools.bench.peers.records import Article
 
 POLL_RECORDS = 64
-"""Some seconds of work, of which a transaction takes 10 ms: so that transactions cost a peer next to nothing."""
+"""Some seconds of work, against 10 ms for a transaction: so transactions cost a peer almost nothing."""
 POLL_S = 0.1
 
 Enrich = Callable[[list[Article]], Sequence[bytes]]
-"""Enriched records for articles, in their order."""
+"""Enriches articles; returns records in the same order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Between which topics, as whom."""
+    """Topics, broker and group."""
 
     bootstrap_servers: str
     group_id: str
@@ -35,7 +35,7 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Transferred:
-    """How many articles, in how many transactions, and the seconds from the first record read to the last commit."""
+    """Numbers of articles and transactions, and seconds from the first record read to the last commit."""
 
     articles: int
     transactions: int
@@ -43,7 +43,7 @@ class Transferred:
 
 
 def transfer(route: Route, enrich: Enrich, *, articles: int) -> Transferred:
-    """Read, enrich and write so many articles, exactly once."""
+    """Read, enrich and write `articles` articles exactly once."""
     consumer, producer = _consumer(route), _producer(route)
     done, transactions, first_read_s, last_commit_s = 0, 0, 0.0, 0.0
     try:
@@ -97,7 +97,7 @@ def _checked(messages: list[Message]) -> list[Message]:
 def _commit(
     route: Route, consumer: Consumer, producer: Producer, messages: Sequence[Message], records: Sequence[bytes]
 ) -> None:
-    """Records and offsets in one transaction."""
+    """Write records and offsets in one transaction."""
     producer.begin_transaction()
     for message, record in zip(messages, records, strict=True):
         producer.produce(route.output_topic, record, message.key())

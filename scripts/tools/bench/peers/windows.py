@@ -1,4 +1,4 @@
-"""Texts -> overlapping windows -> spans, with the `tokenizers` library, for those that call the model themselves."""
+"""Texts to overlapping windows to spans, with the `tokenizers` library, for peers that call the model themselves."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Array = npt.NDArray[Any]
 
 
 class Windows:
-    """Cuts texts into windows of `window_tokens` that share `overlap_tokens`, and puts together what is found in them."""
+    """Cuts texts into windows of `window_tokens` that share `overlap_tokens`, and merges the windows' entities."""
 
     def __init__(self, folder: Path, labels: Sequence[str], *, window_tokens: int, overlap_tokens: int) -> None:
         self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
@@ -26,18 +26,18 @@ class Windows:
         self._overlap_tokens = overlap_tokens
 
     def of(self, texts: Sequence[str]) -> list[list[Encoding]]:
-        """The windows of each text. The library works on several texts at once."""
+        """The windows of each text. The library tokenises several texts in parallel."""
         return [[first, *first.overflowing] for first in self._tokenizer.encode_batch(list(texts))]
 
     def coverage(self, windows: Sequence[Encoding]) -> dict[str, Any]:
-        """How much of a text these are all the windows of."""
+        """The coverage that these windows of one text have."""
         specials = 2 * len(windows)
         repeated = self._overlap_tokens * (len(windows) - 1)
         tokens = sum(len(window.ids) for window in windows) - specials - repeated
         return {"tokens": tokens, "windows": len(windows), "truncated": False}
 
     def spans(self, windows: Sequence[Encoding], labels: Sequence[Array], scores: Sequence[Array]) -> list[Span]:
-        """The entities of one text; `labels` and `scores` are `[length]` for each window."""
+        """The entities of one text; `labels` and `scores` have shape `[length]` for each window."""
         owned = [self.owned(window, index, len(windows)) for index, window in enumerate(windows)]
         return self._decoded(
             np.concatenate([np.array(window.word_ids[own]) for window, own in zip(windows, owned, strict=True)]),
@@ -47,14 +47,14 @@ class Windows:
         )
 
     def owned(self, window: Encoding, index: int, count: int) -> slice:
-        """The tokens for which this window counts: no special ones, and of an overlap the half that is not at its edge."""
+        """The tokens that this window decides: no special ones, and of each overlap the half away from the window's edge."""
         half = self._overlap_tokens // 2
         first = 1 + (half if index else 0)
         left_out = self._overlap_tokens - half if index < count - 1 else 0
         return slice(first, len(window.ids) - 1 - left_out)
 
     def _decoded(self, words: Array, offsets: Array, labels: Array, scores: Array) -> list[Span]:
-        """The first token of a word has the word's label; `I-` goes on with an entity of its kind just before it."""
+        """A word's first token decides its label; `I-` continues an entity of its kind that ends just before."""
         first = np.flatnonzero(np.diff(words, prepend=-1))
         last = np.append(first[1:], len(words)) - 1
         runs: list[tuple[str, list[int]]] = []

@@ -1,6 +1,6 @@
-"""The real scheduler on a fake clock: arrivals come, a model of the engine works, statistics are kept. Hours in seconds.
+"""Runs the real scheduler on a fake clock, with simulated arrivals and a model of the engine. Hours pass in seconds.
 
-`lengths` says how long articles are, `arrivals` when they come, `engine` how long a batch takes, `orders` what the scheduler
-is compared with, `statistics` what came of it; `simulation` is the loop between them. None of them knows another but
-through what it is given.
+`lengths`: token lengths of articles. `arrivals`: when they come. `engine`: how long a batch takes. `orders`: what the
+scheduler is compared with. `statistics`: the results. `simulation`: the loop between them. These modules are independent
+of one another.
 """

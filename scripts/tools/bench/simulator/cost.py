@@ -1,4 +1,4 @@
-"""What the scheduler itself costs: microseconds of this machine per window, add and next_batch together, under backlog."""
+"""Measures the cost of the scheduler: microseconds per window for add and next_batch together, under backlog."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Articles = Sequence[Sequence[Window]]
 
 
 def articles_of(cut: Cut, articles_tokens: Sequence[int], windows: int) -> list[list[Window]]:
-    """That many windows at least, made beforehand, article by article."""
+    """At least this many windows, built beforehand, grouped by article."""
     articles: list[list[Window]] = []
     made = 0
     while made < windows:
@@ -29,7 +29,7 @@ def articles_of(cut: Cut, articles_tokens: Sequence[int], windows: int) -> list[
 
 
 def contenders(rules: BatchRules) -> dict[str, Callable[[Articles], float]]:
-    """Each takes all articles through and gives its time per window in microseconds."""
+    """Functions that pass all articles through one order; each returns microseconds per window."""
 
     def timed(order: str) -> Callable[[Articles], float]:
         return lambda articles: _scheduler_us(ORDERS[order](rules), articles)
@@ -55,7 +55,7 @@ def _scheduler_us(scheduler: Scheduler, articles: Articles) -> float:
 
 
 def _deque_us(articles: Articles) -> float:
-    """In at one end, out at the other: nothing decided."""
+    """Baseline: a deque, without any decision."""
     queue: deque[Window] = deque()
     began_s = time.perf_counter()
     for article in articles:

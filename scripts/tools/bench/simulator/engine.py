@@ -1,4 +1,4 @@
-"""How long a batch takes, and which threads are free. A run costs its fixed part and each token that the device computes."""
+"""A model of the engine: how long a batch takes, a fixed part plus each computed token, and which threads are free."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from enricher.records import Batch
 
 @dataclass(frozen=True, slots=True)
 class EngineModel:
-    """`thread_tokens_per_s`: of each thread. `padding_cost`: of one padding token, as a share of a real one.
+    """`thread_tokens_per_s`: rate of one thread. `padding_cost`: cost of a padding token, as a share of a real one.
 
-    1 where windows are padded, 0 where they are packed. The packed variant pads inside attention only: a tenth of the work.
+    The cost is 1 for padded variants, 0 for packed ones, and about a tenth if only attention pads.
     """
 
     concurrency: int
@@ -21,24 +21,24 @@ class EngineModel:
     padding_cost: float = 1.0
 
     def computed_tokens(self, batch: Batch) -> float:
-        """The real tokens, and what padding costs."""
+        """Real tokens plus the cost of padding, in tokens."""
         return batch.real_tokens + self.padding_cost * (batch.padded_tokens - batch.real_tokens)
 
     def batch_s(self, batch: Batch) -> float:
-        """How long a thread is busy with it."""
+        """How long the batch occupies a thread."""
         return (self.run_overhead_tokens + self.computed_tokens(batch)) / self.thread_tokens_per_s
 
     def longest_batch_s(self, max_batch_tokens: int) -> float:
-        """How long it can be busy with one batch."""
+        """How long the largest batch occupies a thread."""
         return (self.run_overhead_tokens + max_batch_tokens) / self.thread_tokens_per_s
 
     def capacity_tokens_per_s(self, max_batch_tokens: int) -> float:
-        """Real tokens per second of all threads with full batches and no padding: no order gets more."""
+        """Real tokens per second of all threads with full batches and no padding: an upper bound for any order."""
         return self.concurrency * max_batch_tokens / self.longest_batch_s(max_batch_tokens)
 
 
 class WorkerPool:
-    """Which are busy until when."""
+    """Simulated threads, and until when each is busy."""
 
     def __init__(self, model: EngineModel) -> None:
         self._model = model
@@ -46,11 +46,11 @@ class WorkerPool:
 
     @property
     def next_free_s(self) -> float:
-        """When the first is free, in the past if one is now."""
+        """When the next thread is free; in the past if one is free now."""
         return self._free_s[0]
 
     def start(self, batch: Batch, now_s: float) -> float:
-        """Run it on a free thread; when it ends."""
+        """Start the batch on a free thread; returns its end time."""
         assert self.next_free_s <= now_s, "no thread is free"
         end_s = now_s + self._model.batch_s(batch)
         heapq.heapreplace(self._free_s, end_s)

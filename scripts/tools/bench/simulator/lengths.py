@@ -1,4 +1,4 @@
-"""How long articles are, in tokens of the real tokenizer, and what windows they are cut into by the real plan."""
+"""Token lengths of articles by the real tokenizer, and the windows that the real rules cut them into."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tools.bench.load import MIXES, articles
 
 NO_LIMIT = 10_000_000
 GIANT_TOKENS = 30_000
-"""One very long article: a report of 60 pages."""
+"""Length of one very long article: a report of 60 pages."""
 GIANT_AMONG = 400
-"""Headlines for each of them."""
+"""How many headlines come with each of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Windows of at most `window_tokens`, `special_tokens` of them not the article's own."""
+    """Windows of at most `window_tokens`, of which `special_tokens` are special tokens."""
 
     window_tokens: int
     overlap_tokens: int
@@ -39,7 +39,7 @@ class Cut:
 
 
 def recorded(source: str, count: int) -> dict[str, list[int]]:
-    """Tokens of `count` articles of every mix, by the tokenizer of the model `source`."""
+    """Token lengths of `count` articles of every mix, by the tokenizer of model `source`."""
     tokenizer = ArticleTokenizer(open_model(source), max_article_tokens=NO_LIMIT, too_long="truncate")
     mixes: dict[str, list[int]] = {mix: _tokens(tokenizer, articles(mix, count)) for mix in MIXES}
     among = (mixes["headlines"] * (GIANT_AMONG // count + 1))[:GIANT_AMONG]

@@ -1,4 +1,4 @@
-"""What the scheduler is compared with: batches as windows come, and plain length buckets."""
+"""Orders that the scheduler is compared with: batches in order of arrival, and plain length buckets."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from enricher.records import Batch, Window
 
 
 class _Queue:
-    """Windows in the order of arrival, batched as they come."""
+    """A FIFO queue that forms batches in order of arrival."""
 
     def __init__(self, rules: BatchRules) -> None:
         self._rules = rules
         self._windows: deque[Window] = deque()
 
     def add(self, window: Window) -> None:
-        """At the end."""
+        """Append a window."""
         self._windows.append(window)
 
     @property
     def head_s(self) -> float | None:
-        """Arrival of the oldest."""
+        """Arrival time of the oldest window."""
         return self._windows[0].arrived_s if self._windows else None
 
     def fitting(self) -> int:
-        """How many from the front fit into a batch, padded to the longest of them: one at least."""
+        """How many windows from the front fit into a batch, padded to the longest of them; at least one."""
         count = longest = 0
         for window in self._windows:
             longest = max(longest, len(window.ids))
@@ -37,7 +37,7 @@ class _Queue:
         return count
 
     def due_s(self) -> float | None:
-        """When its next batch is due: at once where not all that waits fits into it."""
+        """When the next batch is due: at once if more waits than fits into it."""
         if not self._windows:
             return None
         head_s = self._windows[0].arrived_s
@@ -49,7 +49,7 @@ class _Queue:
 
 
 class PlainBuckets:
-    """Each bucket by itself, first come first served; of the buckets that are due the one with the oldest head."""
+    """Independent FIFO buckets by length; among the due ones the bucket with the oldest window runs first."""
 
     def __init__(self, rules: BatchRules) -> None:
         self._rules = rules
@@ -58,7 +58,7 @@ class PlainBuckets:
 
     @property
     def max_batch_tokens(self) -> int:
-        """The budget of a batch."""
+        """The token budget of a batch."""
         return self._rules.max_batch_tokens
 
     def add(self, windows: Sequence[Window]) -> None:
@@ -83,7 +83,7 @@ class PlainBuckets:
 
 
 class AsTheyCome(PlainBuckets):
-    """One queue for all lengths."""
+    """One FIFO queue for all lengths."""
 
     def __init__(self, rules: BatchRules) -> None:
         super().__init__(BatchRules((rules.bucket_edges[-1],), rules.max_batch_tokens, rules.max_wait_s, 0))

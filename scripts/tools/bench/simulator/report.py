@@ -1,4 +1,4 @@
-"""What the batching leg simulated, as tables and plots."""
+"""The report of the batching leg: tables and plots."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tools.bench.simulator.scenarios import ORDERS, OURS, Setting, Traffic
 from tools.bench.simulator.statistics import Statistics
 
 CUT, OTHER_CUT = Cut(128, 16), Cut(256, 64)
-"""The embedded model's windows, and those of a model without advice."""
+"""Windows of the embedded model, and of a model without advice."""
 LOADS = (0.1, 0.3, 0.5, 0.7, 0.9)
 TABLE_LOADS = (0.1, 0.5, 0.9)
 PACKED_COST = 0.1
-"""What a padding token costs where it is computed inside attention only, as a share of a real one."""
+"""Cost of a padding token, as a share of a real one, if only attention computes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +42,13 @@ class Load:
 
     @property
     def name(self) -> str:
-        """Unique among all."""
+        """A unique name."""
         traffic = self.traffic
         return f"{self.setting.name} / {traffic.mix} / {traffic.pattern} / {traffic.load:.0%} / {self.order}"
 
 
 def backlog_table(setting: Setting, backlogs: Sequence[Backlog]) -> Table:
-    """Padding and fill, one row for each mix and cut."""
+    """Table of padding and fill by mix and cut."""
     columns = ["articles, windows", *(f"padded / real, {order}" for order in ORDERS), "ours packed", "our fill"]
     rows: dict[str, list[str]] = {}
     for each in backlogs:
@@ -58,14 +58,14 @@ def backlog_table(setting: Setting, backlogs: Sequence[Backlog]) -> Table:
             if each.order == OURS:
                 packed = 1 + PACKED_COST * (statistics.padded_per_real - 1)
                 rows[name] += [f"{packed:.4f}", f"{statistics.fill:.2f}"]
-    note = "packed: what is computed where only attention pads. The packed CUDA variant computes no padding."
+    note = "packed: computed tokens if only attention pads. The packed CUDA variant computes no padding."
     return Table(
         f"Under backlog, {setting.name}, {setting.rules.max_batch_tokens} tokens", columns, [*rows.values()], note
     )
 
 
 def load_table(loads: Sequence[Load]) -> Table:
-    """Waits, one row for each stream at one of the loads shown."""
+    """Table of waits, one row per stream at the shown loads."""
     columns = [
         "articles, arrivals, load",
         "order",
@@ -87,9 +87,7 @@ def load_table(loads: Sequence[Load]) -> Table:
         for each in loads
         if each.traffic.load in TABLE_LOADS
     ]
-    note = (
-        "own: the wait less what the engine at its best needs for the work in front. Load: of our rate under backlog."
-    )
+    note = "own: the wait minus the engine's least time for earlier work. Load: share of our rate under backlog."
     return Table("Waits under load", columns, rows, note)
 
 
@@ -99,7 +97,7 @@ def _waits_s(each: Load) -> tuple[float, ...]:
 
 
 def cost_table(costs: Mapping[str, Mapping[str, Spread]]) -> Table:
-    """Microseconds of each order, and as a multiple of a deque."""
+    """Table of microseconds per window, and as a multiple of a deque."""
     rows = [
         [f"{name}: {order}", str(spread), f"{spread.median / spreads[DEQUE].median:.1f}"]
         for name, spreads in costs.items()
@@ -109,7 +107,7 @@ def cost_table(costs: Mapping[str, Mapping[str, Spread]]) -> Table:
 
 
 def padding_plot(setting: Setting, backlogs: Sequence[Backlog]) -> Plot:
-    """Padded per real tokens, by mix and order."""
+    """Bars of padded per real tokens by mix and order."""
     mine = [each for each in backlogs if (each.setting.name, each.cut) == (setting.name, CUT)]
     series = [
         Series(order, [each.mix for each in cases], [each.statistics.padded_per_real for each in cases])
@@ -121,7 +119,7 @@ def padding_plot(setting: Setting, backlogs: Sequence[Backlog]) -> Plot:
 
 
 def wait_plot(setting: Setting, mix: str, loads: Sequence[Load]) -> Plot:
-    """The p99 wait of one mix against load, with the bound."""
+    """The p99 wait of one mix by load, with its bound."""
     mine = [
         each
         for each in loads

@@ -1,4 +1,4 @@
-"""The settings and the traffic that the batching leg simulates: a backlog, and articles that come at a share of capacity."""
+"""What the batching leg simulates: devices with their rules, backlogs, and articles at a share of capacity."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tools.bench.simulator.statistics import Statistics
 
 SEED = 11
 BACKLOG_BATCHES = 32
-"""The worker's default: so many batches' worth of tokens are held."""
+"""The worker's default: it holds this many batches' worth of tokens."""
 OURS = "enricher"
 BUCKETS = "plain buckets"
 ORDERS: Mapping[str, Callable[[BatchRules], Scheduler]] = {
@@ -43,27 +43,27 @@ class Setting:
     simulated_s: float
     backlog_tokens: int
     packs: bool = False
-    """As the CUDA variant: no padding, so our worker takes windows in the order of arrival."""
+    """Like the CUDA variant: without padding, so our worker takes windows in order of arrival."""
 
     def scheduler(self, order: str) -> Scheduler:
-        """A scheduler of this kind, with the rules of this device."""
+        """A scheduler of this order with this device's rules."""
         made = ArrivalScheduler if self.packs and order == OURS else ORDERS[order]
         return made(self.rules)
 
     @property
     def bound_s(self) -> float:
-        """The longest wait where the engine keeps up: the timer and one batch."""
+        """The longest wait if the engine keeps up: the timer plus one batch."""
         return self.rules.max_wait_s + self.model.longest_batch_s(self.rules.max_batch_tokens)
 
     @property
     def capacity_tokens_per_s(self) -> float:
-        """Full batches without padding."""
+        """Rate with full batches and no padding."""
         return self.model.capacity_tokens_per_s(self.rules.max_batch_tokens)
 
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Articles, how they are cut, how they come, and at which share of what the engine does under backlog."""
+    """A mix of articles, how they are cut, how they arrive, and their rate as a share of the backlog rate."""
 
     mix: str
     cut: Cut
@@ -72,19 +72,19 @@ class Traffic:
 
 
 def rules_for(max_batch_tokens: int) -> BatchRules:
-    """The worker's defaults with this budget."""
+    """The worker's default rules with this budget."""
     return BatchRules(DEFAULT_BUCKET_EDGES, max_batch_tokens, max_wait_s=0.05, run_overhead_tokens=16)
 
 
-# Rates: the embedded model in fp32 on two CPU cores, and a large model on a large GPU, projected. Waits scale with them,
-# padding hardly. The CUDA variant computes no padding.
+# Rates: the embedded model in fp32 on two CPU cores, and a projection of a large model on a large GPU. Waits scale with
+# them, padding hardly does. The CUDA variant computes no padding.
 CPU = Setting("CPU, 2 threads", EngineModel(2, 6_000, 16), rules_for(512), 600, 500_000)
 GPU = Setting("GPU, 2 threads", EngineModel(2, 250_000, 16, 0.0), rules_for(8_192), 12, 4_000_000, packs=True)
 GPU_ONE = Setting("GPU, 1 thread", EngineModel(1, 500_000, 16, 0.0), rules_for(8_192), 12, 4_000_000, packs=True)
 
 
 def backlog(setting: Setting, cut: Cut, articles_tokens: Sequence[int], order: str) -> Statistics:
-    """More articles than the worker holds, until the last of them is in: what does not fit waits outside."""
+    """More articles than the worker holds; ends when the last one has been admitted."""
     articles = [cut.lengths(tokens) for tokens in articles_tokens]
     total = max(1, round(setting.backlog_tokens / fmean(map(sum, articles))))
     simulation = Simulation(
@@ -100,7 +100,7 @@ def backlog(setting: Setting, cut: Cut, articles_tokens: Sequence[int], order: s
 def under_load(
     setting: Setting, traffic: Traffic, articles_tokens: Sequence[int], order: str, *, capacity_tokens_per_s: float
 ) -> Statistics:
-    """Articles drawn at random, for `simulated_s`, until the last of them is served."""
+    """Random articles for `simulated_s`, until the last of them has run."""
     random = Random(SEED)  # noqa: S311  the same traffic every time is the point
     articles = [traffic.cut.lengths(tokens) for tokens in articles_tokens]
     per_s = traffic.load * capacity_tokens_per_s / fmean(map(sum, articles))

@@ -1,4 +1,4 @@
-"""The loop: time jumps from one event to the next. Deterministic: the same arrivals give the same statistics."""
+"""The simulation loop: time jumps from event to event. Deterministic: the same arrivals give the same statistics."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tools.bench.simulator.statistics import Statistics
 
 
 class Scheduler(Protocol):
-    """What a simulation asks of a scheduler: LengthBucketScheduler, or one of `orders`."""
+    """The scheduler's interface: LengthBucketScheduler, or one of `orders`."""
 
     queued_tokens: int
 
     @property
     def max_batch_tokens(self) -> int:
-        """The budget of a batch."""
+        """The token budget of a batch."""
         ...
 
     def add(self, windows: Sequence[Window]) -> None:
@@ -38,8 +38,8 @@ class Scheduler(Protocol):
 class Simulation:
     """One scheduler, one engine, one stream of articles.
 
-    `max_queued_tokens`: articles are let in while fewer wait, as the worker does; their waiting begins when they are in.
-    `best_tokens_per_s`: what `own_wait_s` takes for the engine at its best.
+    `max_queued_tokens`: articles are admitted while fewer tokens wait, as in the worker; waits count from admission.
+    `best_tokens_per_s`: the engine's best rate, for `own_wait_s`.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Simulation:
         self._statistics = Statistics(scheduler.max_batch_tokens)
 
     def run(self, *, drain: bool = True) -> Statistics:
-        """Until the last article has come and, with `drain`, the last batch has started."""
+        """Run until the last article has arrived and, with `drain`, the last batch has started."""
         while self._next or drain:
             self._admit()
             self._dispatch()
@@ -88,7 +88,7 @@ class Simulation:
             self._statistics.count(batch, behind_s, computed_tokens=computed, now_s=self.now_s, end_s=end_s)
 
     def _moments(self) -> Iterator[float]:
-        """When something can happen next. Where a thread is busy nothing is due before it is free."""
+        """Times of the next possible events. While all threads are busy nothing is due before one is free."""
         if self._next and self._scheduler.queued_tokens < self._max_queued_tokens:
             yield self._next.at_s
         if self._pool.next_free_s > self.now_s:
@@ -99,21 +99,21 @@ class Simulation:
 
 
 class _BestQueue:
-    """The queue in front of an engine that always works at its best: no rule can make it shorter."""
+    """The queue in front of an engine at its best rate: a lower bound for any scheduler."""
 
     def __init__(self, tokens_per_s: float) -> None:
         self._tokens_per_s = tokens_per_s
         self._empty_s = 0.0
 
     def add(self, tokens: int, now_s: float) -> float:
-        """How long the tokens before these will take from now."""
+        """Add tokens; returns how long the tokens before them will take from now."""
         behind_s = max(0.0, self._empty_s - now_s)
         self._empty_s = now_s + behind_s + tokens / self._tokens_per_s
         return behind_s
 
 
 def window_of(length_tokens: int, arrived_s: float) -> Window:
-    """A window of nothing: only its length and its arrival matter."""
+    """A window in which only length and arrival time matter."""
     return Window(_ticket(), _ids(length_tokens), 0, 0, length_tokens, 0, arrived_s)
 
 

@@ -1,4 +1,4 @@
-"""What came of a simulation: tokens, runs and waits."""
+"""Results of a simulation: tokens, runs and waits."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class Statistics:
     ended_s: float = 0.0
     waits_s: list[float] = field(default_factory=list)
     behind_s: list[float] = field(default_factory=list)
-    """For each of `waits_s`: how long the engine at its best needs for the windows that came before."""
+    """For each of `waits_s`: how long the engine needs at best for the windows that came before."""
 
     def count(self, batch: Batch, behind_s: list[float], *, computed_tokens: float, now_s: float, end_s: float) -> None:
-        """A batch that starts now."""
+        """Count a batch that starts now."""
         self.runs += 1
         self.real_tokens += batch.real_tokens
         self.padded_tokens += batch.padded_tokens
@@ -37,17 +37,17 @@ class Statistics:
 
     @property
     def tokens_per_s(self) -> float:
-        """Real tokens per second, from the first to the end of the last batch."""
+        """Real tokens per second, from the start to the end of the last batch."""
         return self.real_tokens / self.ended_s
 
     @property
     def padded_per_real(self) -> float:
-        """Windows x longest, per real token."""
+        """Padded tokens per real token."""
         return self.padded_tokens / self.real_tokens
 
     @property
     def computed_per_real(self) -> float:
-        """What the variant computes, per real token."""
+        """Computed tokens per real token."""
         return self.computed_tokens / self.real_tokens
 
     @property
@@ -56,9 +56,9 @@ class Statistics:
         return self.computed_tokens / self.runs / self.max_batch_tokens
 
     def wait_s(self, quantile: float) -> float:
-        """That many windows waited no longer."""
+        """Quantile of the waits."""
         return float(np.quantile(self.waits_s, quantile))
 
     def own_wait_s(self, quantile: float) -> float:
-        """The same of what the scheduler answers for: the wait less the time that the work in front needs anyway."""
+        """Quantile of the wait minus the time that earlier work needs anyway: what the scheduler adds."""
         return float(np.quantile(np.subtract(self.waits_s, self.behind_s), quantile))

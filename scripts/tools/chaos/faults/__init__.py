@@ -1,4 +1,4 @@
-"""The faults, a list: each kind is a class, `plan` draws them by a seed."""
+"""All kinds of faults; `plan` draws them by a seed."""
 
 from __future__ import annotations
 
@@ -89,11 +89,11 @@ KINDS: tuple[type[Fault], ...] = (
 
 
 def plan(seed: int, kinds: Sequence[type[Fault]] = KINDS) -> Iterator[tuple[type[Fault], Random]]:
-    """Kinds without end, each with the source of its parameters. All kinds once, in random order, then all again.
+    """Yield kinds forever, each with the random source of its parameters: all kinds once in random order, then again.
 
-    Depends on `seed` and `kinds` alone: how long anything takes in between changes nothing.
+    Depends on `seed` and `kinds` alone, not on how long anything takes.
     """
-    order = Random(seed)  # noqa: S311  to be repeatable, not to be secret
+    order = Random(seed)  # noqa: S311  repeatable, not secret
     while True:
         for kind in order.sample(kinds, len(kinds)):
             yield kind, Random(order.getrandbits(64))  # noqa: S311  as above

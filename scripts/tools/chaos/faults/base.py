@@ -1,4 +1,4 @@
-"""What every fault is: something that is made, lasts for a while, and is healed."""
+"""The base class of all faults: apply, last for a while, heal."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from tools.chaos.rules import Match
 if TYPE_CHECKING:
     from random import Random
 
-    from tools.chaos.crew import Place
+    from tools.chaos.crew import Slot
     from tools.chaos.rules import Rule
     from tools.chaos.scene import Scene
 
 CATCH_S = 6.0
-"""A busy worker sends every request of a transaction several times a second; one that rests, or restarts, takes longer."""
+"""A busy worker sends each request of a transaction several times a second; a resting or restarting one takes longer."""
 
 
 EXIT_CODES = frozenset({0, 5, 6, 7, -signal.SIGKILL, -signal.SIGTERM})
-"""With a reason: asked to, fenced, no recovery, no progress. SIGTERM where it came before the interpreter had begun to
-listen. Not 4: whatever a fault does, no broker refuses anything for good."""
+"""Exit codes that a fault may cause: stopped, fenced, no recovery, no progress; SIGTERM if it came before the handler was
+installed. Not 4: no fault makes a broker refuse anything permanently."""
 FENCED = 5
-"""Only with a rival, or where a process that died is still a member of the group under the worker's name."""
+"""Only with a rival, or if a dead process is still a group member under the worker's name."""
 
 
 class Fault(ABC):
-    """One fault with its parameters, which depend on `chosen` alone and on the number of workers and brokers.
+    """One fault. Its parameters depend only on `chosen` and on the numbers of workers and brokers.
 
-    `lasts_s`: from `apply` to `heal`. `about`: the parameters in words, complete once it is healed.
+    `lasts_s`: time from `apply` to `heal`. `about`: the parameters in words, complete after `heal`.
     """
 
     name: ClassVar[str]
     silent_death: ClassVar[bool] = False
-    """True where a worker dies without a word: the group may take a session timeout to notice."""
+    """True if a worker dies without leaving its group: the group may need a session timeout to notice."""
     exit_codes: ClassVar[frozenset[int]] = EXIT_CODES
-    """With which workers may end meanwhile."""
+    """The exit codes with which workers may end because of this fault."""
 
     def __init__(self, scene: Scene, chosen: Random) -> None:
         self.scene = scene
@@ -48,39 +48,39 @@ class Fault(ABC):
 
     @classmethod
     def possible(cls, scene: Scene) -> bool:  # noqa: ARG003
-        """Whether it can be done here and now."""
+        """Whether the fault can be injected now, on this system."""
         return True
 
-    def choose(self) -> None:  # noqa: B027  some have none
-        """Fix the parameters."""
+    def choose(self) -> None:  # noqa: B027  optional
+        """Draw the parameters."""
 
     def shorten(self) -> None:
-        """Make it as short as it can be and still be one: for tests."""
+        """Reduce the fault to its shortest effective form, for tests."""
         self.lasts_s = min(self.lasts_s, 2.0)
 
     @abstractmethod
     def apply(self) -> None:
-        """Make it. May block until the moment has come."""
+        """Inject the fault. May block until the right moment."""
 
-    def heal(self) -> None:  # noqa: B027  some heal by themselves
-        """End it. May block until what was broken is back."""
+    def heal(self) -> None:  # noqa: B027  optional
+        """End the fault. May block until what was broken works again."""
 
-    # ---- for those that need it
+    # ---- helpers
 
     def some_worker(self) -> str:
-        """Choose a worker, by name."""
-        return self.chosen.choice(sorted(self.scene.crew.places))
+        """Draw the name of a worker."""
+        return self.chosen.choice(sorted(self.scene.crew.slots))
 
-    def place(self, name: str) -> Place:
-        """Where that worker runs."""
-        return self.scene.crew.places[name]
+    def slot(self, name: str) -> Slot:
+        """The slot of a worker."""
+        return self.scene.crew.slots[name]
 
     def of_worker(self, name: str, *apis: Api) -> Match:
-        """Its requests, all or these."""
-        return Match(apis or None, self.place(name).client_id)
+        """Match a worker's requests: these, or all."""
+        return Match(apis or None, self.slot(name).client_id)
 
     def catch(self, rule: Rule) -> bool:
-        """Apply a rule and wait until it had something to do; notes where it had not."""
+        """Apply a rule and wait until it takes effect; `about` says so if it does not."""
         self.scene.proxy.apply(rule)
         if not rule.caught.wait(CATCH_S):
             self.about += ", which did not come"

@@ -9,7 +9,7 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING
 
 from tools.chaos.faults.base import EXIT_CODES, FENCED, Fault
-from tools.chaos.waiting import wait_until
+from tools.waiting import wait_until
 
 if TYPE_CHECKING:
     from tools.chaos.scene import Scene
@@ -20,61 +20,61 @@ _ENDS_S = 30.0
 
 
 class _BrokerKilled(Fault):
-    """SIGKILL to a broker with a certain job; it is started again after a while."""
+    """SIGKILL to a broker with a certain role; it is restarted after a while."""
 
     def choose(self) -> None:
-        """For how long it is away."""
+        """Draw the time until the restart."""
         self.lasts_s = self.chosen.uniform(2.0, 8.0)
         self.worker = self.some_worker()
         self.partition = self.chosen.randrange(self.scene.partitions)
 
     @abstractmethod
     def find(self) -> Node:
-        """Who has the job now."""
+        """The node that has the role now."""
 
     def apply(self) -> None:
-        """Kill it."""
+        """Kill the node."""
         self.node = self.find()
         self.about = f"node {self.node.node_id}, {self.lasts_s:.1f} s"
         self.node.kill()
 
     def heal(self) -> None:
-        """Start it."""
+        """Start the node."""
         self.node.start()
 
 
 class LeaderKilled(_BrokerKilled):
-    """The leader of an output partition."""
+    """Kills the leader of an output partition."""
 
     name = "data leader killed"
 
     def find(self) -> Node:
-        """Of an output partition."""
+        """The leader of an output partition."""
         return self.scene.leader_of(self.scene.names.output, self.partition)
 
 
 class TransactionCoordinatorKilled(_BrokerKilled):
-    """The coordinator of a worker's transactions."""
+    """Kills the coordinator of a worker's transactions."""
 
     name = "transaction coordinator killed"
 
     def find(self) -> Node:
-        """Of one of the workers."""
+        """The coordinator of one worker's transactions."""
         return self.scene.transaction_coordinator(self.worker)
 
 
 class GroupCoordinatorKilled(_BrokerKilled):
-    """The coordinator of the workers' group."""
+    """Kills the coordinator of the workers' group."""
 
     name = "group coordinator killed"
 
     def find(self) -> Node:
-        """Of the group."""
+        """The group's coordinator."""
         return self.scene.group_coordinator()
 
 
 class CoordinatorGoneWhileIdle(_BrokerKilled):
-    """The group's coordinator goes while no worker has anything to do, and work comes back before the coordinator does.
+    """The group's coordinator goes while no worker has work, and work comes back before the coordinator does.
 
     A client that still caches it hangs in send_offsets for ever (librdkafka 5511, 5456).
     """
@@ -82,22 +82,22 @@ class CoordinatorGoneWhileIdle(_BrokerKilled):
     name = "group coordinator gone while idle"
 
     def choose(self) -> None:
-        """For how long it is away before there is work again, and afterwards."""
+        """Draw how long it is away before there is work again, and how it ends."""
         super().choose()
         self.away_s = self.chosen.uniform(4.0, 8.0)
         self.graceful = self.chosen.random() < 0.5
 
     def shorten(self) -> None:
-        """Long enough for the coordinator to leave the metadata."""
+        """Keep it long enough for the coordinator to leave the metadata."""
         super().shorten()
         self.away_s = 4.0
 
     def find(self) -> Node:
-        """Of the group."""
+        """The group's coordinator."""
         return self.scene.group_coordinator()
 
     def apply(self) -> None:
-        """Run dry, end it, let work come back."""
+        """Let the workers become idle, end the coordinator, then publish again."""
         self.scene.workload.pause()
         dry = wait_until(lambda: self.scene.backlog() == 0, _IDLE_S, 0.5)
         self.node = self.find()
@@ -117,38 +117,38 @@ class BrokerFrozen(_BrokerKilled):
     exit_codes = EXIT_CODES - {FENCED}
 
     def find(self) -> Node:
-        """Of an output partition."""
+        """The leader of an output partition."""
         return self.scene.leader_of(self.scene.names.output, self.partition)
 
     def apply(self) -> None:
-        """Freeze it."""
+        """Freeze the node."""
         self.node = self.find()
         self.about = f"node {self.node.node_id}, {self.lasts_s:.1f} s"
         self.node.suspend()
 
     def heal(self) -> None:
-        """Let it go on."""
+        """Resume the node."""
         self.node.resume()
 
 
 class RollingRestart(Fault):
-    """All brokers one after the other, in good order."""
+    """Restarts all brokers gracefully, one after the other."""
 
     name = "rolling restart of all brokers"
     exit_codes = EXIT_CODES - {FENCED}
 
     def apply(self) -> None:
-        """Each comes back before the next one goes."""
+        """Restart each node before the next one stops."""
         for node in self.scene.cluster.nodes:
             node.stop()
             node.start()
 
 
 class DiskFull(_BrokerKilled):
-    """No file of a broker can grow any more. It ends itself at the next write, and is started again with room.
+    """A broker's files can no longer grow. It ends itself at the next write, and is restarted without the limit.
 
-    By a limit on the size of files (EFBIG instead of ENOSPC), which needs no right to mount a small disk: to Kafka both
-    are an input/output error of its log directory.
+    Uses a limit on file size (EFBIG instead of ENOSPC), which needs no right to mount a small disk: to Kafka both are an
+    input/output error of its log directory.
     """
 
     name = "broker's disk full"
@@ -156,21 +156,21 @@ class DiskFull(_BrokerKilled):
 
     @classmethod
     def possible(cls, scene: Scene) -> bool:  # noqa: ARG003
-        """Where another process's limits can be set."""
+        """Only Linux can set limits of another process."""
         return sys.platform == "linux"
 
     def find(self) -> Node:
-        """Of an output partition."""
+        """The leader of an output partition."""
         return self.scene.leader_of(self.scene.names.output, self.partition)
 
     def apply(self) -> None:
-        """Set the limit, and wait until the broker has met it."""
+        """Set the limit and wait until the broker has ended."""
         self.node = self.find()
         resource.prlimit(self.node.pid, resource.RLIMIT_FSIZE, (1, resource.RLIM_INFINITY))
         ended = wait_until(lambda: not self.node.running, _ENDS_S)
         self.about = f"node {self.node.node_id} {'ended itself' if ended else 'went on'}"
 
     def heal(self) -> None:
-        """There is room again: a new process has no such limit."""
+        """Start the node; a new process has no limit."""
         self.node.kill()
         super().heal()

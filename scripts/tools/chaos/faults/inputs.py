@@ -1,4 +1,4 @@
-"""Trouble that comes with the input."""
+"""Faults that come with the input or its topics."""
 
 from __future__ import annotations
 
@@ -17,65 +17,65 @@ _LETTER_LIMIT_BYTES = 2 * LARGE_BYTES
 
 
 class PartitionsAdded(Fault):
-    """One more partition for each topic."""
+    """Adds one partition to each topic."""
 
     name = "partitions added"
 
     @classmethod
     def possible(cls, scene: Scene) -> bool:
-        """A few times: what is added stays."""
+        """Only a few times, because partitions cannot be removed."""
         return scene.partitions < _MOST_PARTITIONS
 
     def apply(self) -> None:
-        """Add."""
+        """Add the partitions."""
         self.scene.topics.add_partition()
         self.about = f"{self.scene.partitions} now"
 
 
 class OutputPartitionsAdded(Fault):
-    """One more partition for the outputs while the workers run, and for the input some seconds later.
+    """Adds one partition to the outputs while the workers run, and one to the input some seconds later.
 
-    A slow transaction makes each worker look at the partitions again: a new producer does. In the end the counts are
-    equal, since a worker that starts while they are not has good reason to refuse.
+    Slow transactions make each worker renew its producer, which looks at the partitions again. In the end the counts are
+    equal, since a worker that starts while they differ rightly refuses.
     """
 
     name = "output partitions added"
 
     @classmethod
     def possible(cls, scene: Scene) -> bool:
-        """A few times: what is added stays."""
+        """Only a few times, because partitions cannot be removed."""
         return scene.partitions < _MOST_PARTITIONS
 
     def choose(self) -> None:
-        """For how long the counts differ, and how slow a transaction is."""
+        """Draw how long the counts differ, and how slow transactions are."""
         self.lasts_s, self.slow_s = self.chosen.uniform(3.0, 6.0), self.chosen.uniform(0.2, 0.4)
 
     def shorten(self) -> None:
-        """Long enough for new producers all the same."""
+        """Keep it long enough for new producers."""
         self.lasts_s = 3.0
 
     def apply(self) -> None:
-        """Add, and make transactions slow."""
+        """Add output partitions and make transactions slow."""
         self.scene.topics.add_output_partition()
         self.slow = Delay(Match({Api.END_TXN}), self.slow_s)
         self.scene.proxy.apply(self.slow)
         self.about = f"{self.scene.partitions + 1} of the outputs, {self.lasts_s:.1f} s before the input's"
 
     def heal(self) -> None:
-        """As many for the input."""
+        """Add the input partition."""
         self.scene.proxy.lift(self.slow)
         self.scene.topics.add_input_partition()
 
 
 class RefusedLetter(Fault):
-    """Inputs for the dead letters that are about as large as the dead-letter topic takes, and larger."""
+    """Invalid inputs about as large as the dead-letter topic accepts, and larger."""
 
     name = "dead letters refused for their size"
     _around = (-2_000, -700, -100, 0, 60_000, 600_000)
-    """Bytes beyond the limit: letters that fit, letters that do not for their headers alone, letters that never will."""
+    """Bytes beyond the limit: letters that fit, letters too large only with their headers, letters that never fit."""
 
     def choose(self) -> None:
-        """In which order, and for how long the limit stays."""
+        """Draw the order, and how long the limit stays."""
         self.sizes_bytes = [
             _LETTER_LIMIT_BYTES + beyond for beyond in self.chosen.sample(self._around, len(self._around))
         ]
@@ -83,46 +83,46 @@ class RefusedLetter(Fault):
         self.about = f"{len(self.sizes_bytes)} around {_LETTER_LIMIT_BYTES} bytes, {self.lasts_s:.1f} s"
 
     def shorten(self) -> None:
-        """Time for a few tries all the same."""
+        """Keep it long enough for a few tries."""
         self.lasts_s = 4.0
 
     def apply(self) -> None:
-        """Limit the topic, and publish them."""
+        """Limit the topic's message size and publish the inputs."""
         self.scene.topics.limit_dead_letters(_LETTER_LIMIT_BYTES)
         self.scene.workload.large_poison(self.sizes_bytes)
 
     def heal(self) -> None:
-        """The topic takes what it took before."""
+        """Remove the limit."""
         self.scene.topics.limit_dead_letters(None)
 
 
 class PoisonMessages(Fault):
-    """Many inputs in a row that can never be articles."""
+    """Many invalid inputs in a row."""
 
     name = "poison messages"
 
     def choose(self) -> None:
-        """How many."""
+        """Draw how many."""
         self.count = self.chosen.randrange(50, 300)
         self.about = f"{self.count} in a row"
 
     def apply(self) -> None:
-        """Publish them."""
+        """Publish the inputs."""
         self.scene.workload.poison(self.count)
 
 
 class TransactionalInput(Fault):
-    """Input written in transactions, some of them aborted: gaps and markers between the offsets."""
+    """Input written in transactions, some of them aborted: offsets have gaps and markers between them."""
 
     name = "input in transactions, some aborted"
 
     def choose(self) -> None:
-        """How many articles each, and whether they are committed."""
+        """Draw the size of each transaction, and whether it is committed."""
         chosen = self.chosen
         self.transactions = [(chosen.randrange(1, 60), chosen.random() < 0.6) for _ in range(5)]
         self.about = ", ".join(f"{count} {'committed' if commit else 'aborted'}" for count, commit in self.transactions)
 
     def apply(self) -> None:
-        """Publish them."""
+        """Publish the inputs."""
         for count, commit in self.transactions:
             self.scene.workload.in_transaction(count, commit=commit)

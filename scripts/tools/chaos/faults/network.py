@@ -1,4 +1,4 @@
-"""Faults of the network between workers and brokers, by the proxy."""
+"""Faults of the network between workers and brokers, injected by the proxy."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from tools.chaos.rules import Cut, Delay, Direction, Match, Rule, Silence
 
 
 class _NetworkFault(Fault):
-    """A rule for the connections of one worker, to one broker, or for all."""
+    """Applies a rule to the connections of one worker, to one broker, or to all connections."""
 
     least_s, most_s = 1.0, 6.0
 
     def choose(self) -> None:
-        """Whose connections, for how long."""
+        """Draw whose connections, and for how long."""
         self.lasts_s = self.chosen.uniform(self.least_s, self.most_s)
         worker, node = self.some_worker(), self.chosen.randrange(len(self.scene.cluster.nodes))
-        one_worker = Match(client=self.place(worker).client_id)
+        one_worker = Match(client=self.slot(worker).client_id)
         targets = [(worker, one_worker), (f"node {node + 1}", Match(nodes={node})), ("all", Match())]
         self.about, self.match = self.chosen.choice(targets)
         self.rule = self.make()
@@ -27,69 +27,69 @@ class _NetworkFault(Fault):
 
     @abstractmethod
     def make(self) -> Rule:
-        """The rule."""
+        """The rule that injects the fault."""
 
     def apply(self) -> None:
-        """Let it work."""
+        """Apply the rule."""
         self.scene.proxy.apply(self.rule)
 
     def heal(self) -> None:
-        """No more of it."""
+        """Lift the rule."""
         self.scene.proxy.lift(self.rule)
 
 
 class ConnectionsCut(_NetworkFault):
-    """Connections are reset, and new ones too."""
+    """Resets connections, and new ones too."""
 
     name = "connections cut"
 
     def make(self) -> Rule:
-        """The rule."""
+        """The rule that injects the fault."""
         return Cut(self.match)
 
 
 class ConnectionsDelayed(_NetworkFault):
-    """Everything takes 5 to 30 s longer, each way."""
+    """Delays every frame by 5 to 30 s, each way."""
 
     name = "connections delayed"
     least_s, most_s = 6.0, 15.0
 
     def make(self) -> Rule:
-        """The rule."""
+        """The rule that injects the fault."""
         seconds = self.chosen.uniform(5.0, 30.0)
         self.about += f", by {seconds:.0f} s"
         return Delay(self.match, seconds)
 
 
 class OneWay(_NetworkFault):
-    """Nothing arrives in one direction."""
+    """Passes nothing in one direction."""
 
     name = "one-way connections"
     least_s, most_s = 2.0, 10.0
 
     def make(self) -> Rule:
-        """The rule."""
+        """The rule that injects the fault."""
         direction = self.chosen.choice(list(Direction))
         self.about += f", nothing {direction.value}"
         return Silence(self.match, {direction})
 
 
 class RecordsDamaged(Fault):
-    """One byte of a record is another on its way to a worker, in every other reply to its Fetch: a bad network card."""
+    """Damages one byte of a record in every other Fetch reply to a worker, as a faulty network card does."""
 
     name = "records damaged on the way"
 
     def choose(self) -> None:
-        """On whose way, for how long."""
+        """Draw the worker, and for how long."""
         self.worker, self.lasts_s = self.some_worker(), self.chosen.uniform(2.0, 6.0)
         self.about = f"{self.worker}, {self.lasts_s:.1f} s"
 
     def apply(self) -> None:
-        """Damage them."""
+        """Apply the rule and wait until it takes effect."""
         self.damage = DamagedRecords(self.of_worker(self.worker, Api.FETCH))
         self.catch(self.damage)
 
     def heal(self) -> None:
-        """No more of it."""
+        """Lift the rule."""
         self.scene.proxy.lift(self.damage)
         self.about += f", {self.damage.damaged} replies"

@@ -1,4 +1,4 @@
-"""Faults of what Kafka keeps of a topic and a group: the topic is made again, the committed offsets are gone."""
+"""Faults of the topic and the group: the topic is recreated, the committed offsets are deleted."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import time
 from tools.chaos.faults.base import EXIT_CODES, Fault
 
 _REFUSED = 4
-"""A worker that starts while there is no input topic may say so and end."""
+"""Exit code 4: a worker that starts while there is no input topic may report that and exit."""
 
 
 class TopicMadeAgain(Fault):
-    """The input topic is deleted and created again under its name, with other records in it.
+    """Deletes the input topic and creates it again under its name, with other records.
 
-    At once, and one partition is filled beyond the place where the group was: a client that knows the topic by its name
-    goes on there and leaves out what comes before. Or after a pause, in which there is no such topic.
+    Either at once, with one partition filled beyond the group's position: a client that identifies the topic by name would
+    continue there and skip what comes before. Or after a pause during which there is no topic.
     """
 
     name = "topic made again"
@@ -22,16 +22,16 @@ class TopicMadeAgain(Fault):
     _burst, _beyond = 600, 100
 
     def choose(self) -> None:
-        """At once or after a pause; which partition is filled."""
+        """Draw whether there is a pause, and which partition is filled."""
         self.absent_s = self.chosen.choice([0.0, self.chosen.uniform(3.0, 8.0)])
         self.filled = self.chosen.randrange(self.scene.partitions)
 
     def shorten(self) -> None:
-        """At once: that is the worse one."""
+        """Recreate at once, which is the harder case."""
         self.absent_s = 0.0
 
     def apply(self) -> None:
-        """Note what is in it while the workers read on, publish some more and delete it before they are done."""
+        """Record the topic's contents while the workers read, publish more, and delete it before they are done."""
         scene = self.scene
         scene.workload.pause()
         scene.workload.settle()
@@ -51,25 +51,25 @@ class TopicMadeAgain(Fault):
             self.about += f", at once, with {count} in partition {self.filled}"
 
     def heal(self) -> None:
-        """The usual ones again."""
+        """Resume publishing."""
         self.scene.workload.resume()
 
 
 class OffsetsDeleted(Fault):
-    """All workers are stopped in order, the group is deleted with all its offsets, and the workers are started again."""
+    """Stops all workers gracefully, deletes the group with all its offsets, and starts the workers again."""
 
     name = "committed offsets deleted"
 
     def choose(self) -> None:
-        """How long nobody works."""
+        """Draw how long no worker runs."""
         self.lasts_s = self.chosen.uniform(0.5, 4.0)
-        self.about = f"nobody works for {self.lasts_s:.1f} s"
+        self.about = f"no worker for {self.lasts_s:.1f} s"
 
     def apply(self) -> None:
-        """Stop and delete."""
+        """Stop the workers and delete the group."""
         self.scene.crew.rest()
         self.scene.topics.forget_offsets()
 
     def heal(self) -> None:
-        """Start."""
+        """Start the workers."""
         self.scene.crew.wake()

@@ -1,4 +1,4 @@
-"""The leg `around`: what an article costs beside the model, and where."""
+"""The leg `around`: CPU cost of an article beside the model, by thread and by stage."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from tools.bench.stubs import KnownAnswers
 from tools.bench.watching import calls_of, work_off
 
 ABOUT = (
-    "The worker, Kafka to Kafka, exactly once, with a model that answers at once and from memory what the real one said "
-    "about the same windows: what is left is Python, the Kafka client and the tokenizer. Processor time of one core per "
-    "article, thread by thread, so that waiting for the broker counts nothing. The loop's stages come from runs of their "
-    "own, with clocks around its functions. Batches are those of this processor, and once more as large as a GPU gets them."
+    "The worker, Kafka to Kafka, exactly once, with a model that answers at once from memory what the real one returned "
+    "for the same windows: what remains is Python, the Kafka client and the tokenizer. CPU time of one core per article, "
+    "thread by thread, so that waiting for the broker counts nothing. The loop's stages come from separate runs with "
+    "clocks around its functions. Batches are those of this processor, and once more as large as a GPU gets them."
 )
 _COUNTS: dict[Mix, int] = {"headlines": 20_000, "news": 43 * 60}
 _QUICK_SHARE = 10
 _DISTINCT = 1_720
-"""Forty times all the samples."""
+"""Forty times the number of samples."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownLoad:
-    """Articles, and what there is in them. Answers come from memory, so one article is many records."""
+    """Articles with recorded answers; a recorded article is published many times."""
 
     mix: Mix
     values: Sequence[bytes]
@@ -45,12 +45,12 @@ class KnownLoad:
 
 
 def measure(bench: Bench) -> Outcome:
-    """Run it."""
+    """Run the leg."""
     return outcome([_measured(bench, known_load(bench, mix)) for mix in _COUNTS])
 
 
 def known_load(bench: Bench, mix: Mix) -> KnownLoad:
-    """Some distinct articles, and enough repeats of them: the model is asked for each text once."""
+    """Distinct articles, repeated often enough; the model is asked once per text."""
     bench.say(f"{mix}: asking the model once for each text")
     count = _COUNTS[mix] // (_QUICK_SHARE if bench.quick else 1)
     distinct = articles(mix, min(count, _DISTINCT))
@@ -84,19 +84,19 @@ def _measured(bench: Bench, load: KnownLoad) -> Result:
 
 
 def _bare_tokenizer(bench: Bench, load: KnownLoad) -> Run:
-    """The library alone, on the same texts, as many at once as the worker gives it."""
+    """The tokenizer library alone on the same texts, in calls as large as the worker's."""
     backend = bench.model.tokenizer._backend  # noqa: SLF001  the very object that the worker calls
     meter, took_s = LoadMeter(), 0.0
     for texts in _calls(load.texts, bench.settings.worker.chars_per_tokenizer_call):
         began_s = time.thread_time()
         encodings = backend.encode_batch(texts, add_special_tokens=False)
         took_s += time.thread_time() - began_s
-        del encodings  # letting go of them is no part of making them
+        del encodings  # freeing them is not part of the measured time
     return Run(len(load.texts) / 2 / took_s, meter.read())
 
 
 def _calls(texts: Sequence[str], chars: int) -> Iterator[list[str]]:
-    """About so many characters at once, as the worker does it."""
+    """Texts in calls of about `chars` characters, as the worker makes them."""
     ends = accumulate(map(len, texts))
     for _, call in groupby(zip(ends, texts, strict=True), key=lambda pair: pair[0] // chars):
         yield [text for _, text in call]
@@ -105,7 +105,7 @@ def _calls(texts: Sequence[str], chars: int) -> Iterator[list[str]]:
 def _worker(
     bench: Bench, load: KnownLoad, *, tokenizer: bool = True, clocks: bool = False, batch_tokens: int | None = None
 ) -> Run:
-    """The worker with a model that answers from memory; without `tokenizer` that too does; with clocks in the loop."""
+    """The worker with a model from memory; with `tokenizer=False` also the tokenizer; with `clocks`, stages are timed."""
     batching = {} if batch_tokens is None else {"max_batch_tokens": batch_tokens}
     with ExitStack() as stack:
         stack.enter_context(load.answers.in_place_of_the_model())

@@ -1,4 +1,4 @@
-"""What was measured around the model, as figures, tables, a plot and claims. Nothing is measured here."""
+"""The report of the leg `around`: figures, tables, a plot and claims. Measures nothing."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tools.bench.watching import Work
 
 AIM_US, TOKENIZER_AIM = 40.0, 1.10
 GPU_BATCH_TOKENS = DEFAULT_BATCH_TOKENS["cuda"]
-"""What is paid per batch is then shared by many windows."""
+"""The cost per batch is then shared by many windows."""
 
 
 def outcome(results: Sequence[Result]) -> Outcome:
-    """All of it."""
+    """The outcome of the leg."""
     return Outcome(
         figures={result.mix: result.figures() for result in results},
         tables=[_threads(results), _stages(results)],
@@ -30,7 +30,7 @@ def outcome(results: Sequence[Result]) -> Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One mix: the runs of each contender."""
+    """The runs of each contender for one mix."""
 
     mix: Mix
     bare_tokenizer: Sequence[Run]
@@ -42,18 +42,18 @@ class Result:
 
     @property
     def ways(self) -> dict[str, Sequence[Run]]:
-        """The worker, each way that it ran, by name. From memory the tokenizer takes no time and leaves the caches alone."""
+        """The worker's runs by variation. From memory the tokenizer takes no time and does not evict the caches."""
         large = f"batches of {GPU_BATCH_TOKENS:,} tokens"
         return {"": self.worker, "tokenizer from memory": self.without_tokenizer, large: self.large_batches}
 
     @property
     def beside_us(self) -> Spread:
-        """All that is neither the model nor the tokenizer."""
+        """Microseconds per article outside model and tokenizer."""
         return _beside_us(self.worker)
 
     @property
     def tokenizer_ratio(self) -> Spread:
-        """The worker's calls of the tokenizer over the bare library's time alone, per article."""
+        """The worker's tokenizer time per article over that of the bare library."""
         pairs = zip(self.worker, self.bare_tokenizer, strict=True)
         return Spread.of(
             [run.detail["work"].tokenizer_s / run.detail["work"].counters.records * bare.rate for run, bare in pairs]
@@ -61,22 +61,22 @@ class Result:
 
     @property
     def conversion_ratio(self) -> Spread:
-        """The same over the library's share of these very calls: both with the caches as the worker leaves them."""
+        """The same over the library's share of those very calls: both with the caches as the worker leaves them."""
         return Spread.of([run.detail["work"].tokenizer_s / run.detail["library_s"] for run in self.worker])
 
     def stage_us(self, stage: str, *, large_batches: bool = False) -> float:
-        """Microseconds of the loop's thread per article."""
+        """Microseconds of the loop's thread per article in a stage."""
         clocked = self.large_batches_clocked if large_batches else self.clocked
         runs = [(run.detail["stages"][stage], run.detail["work"].counters.records) for run in clocked]
         return Spread.of([1e6 * seconds / records for seconds, records in runs]).median
 
     def per_article(self, count: str) -> float:
-        """How many windows or entities an article has."""
+        """Mean number of `count` (such as windows) per article."""
         counters = self.worker[0].detail["work"].counters
         return float(getattr(counters, count) / counters.records)
 
     def figures(self) -> dict[str, Any]:
-        """For machines."""
+        """As JSON."""
         return {
             "articles": self.worker[0].detail["work"].counters.records,
             "windows_per_article": self.per_article("windows"),
@@ -95,7 +95,7 @@ class Result:
         }
 
     def claims(self) -> list[Claim]:
-        """What was aimed at."""
+        """The aims of this leg."""
         windows, entities = self.per_article("windows"), self.per_article("entities")
         beside = (
             f"{self.mix}: {self.beside_us} us of one core per article beside model and tokenizer (aim {AIM_US:g}), "
@@ -103,10 +103,10 @@ class Result:
             f"{_beside_us(self.large_batches)} us"
         )
         tokenizer = (
-            f"{self.mix}: the tokenizer takes {self.tokenizer_ratio} of its bare time alone (aim {TOKENIZER_AIM:g}), "
+            f"{self.mix}: the tokenizer takes {self.tokenizer_ratio} of the bare library's time (aim {TOKENIZER_AIM:g}), "
             f"and {self.conversion_ratio} of what the library takes inside the worker"
         )
-        # Processor time suffers from other processes too: they take the caches.
+        # Other processes raise CPU time too, because they evict the caches.
         if disturbance := disturbed((*self.worker, *self.bare_tokenizer)):
             return [Claim(f"{text}; {disturbance}", held=False) for text in (beside, tokenizer)]
         return [
@@ -117,7 +117,7 @@ class Result:
 
 _THREADS = {
     "loop_s": "the loop",
-    "client_s": "the Kafka client, and the hand-over to the threads",
+    "client_s": "the Kafka client, and the hand-over to the worker pool",
     "tokenizer_s": "the tokenizer",
     "broker_s": "the broker, another process",
 }
@@ -128,7 +128,7 @@ def _beside_us(runs: Sequence[Run]) -> Spread:
 
 
 def _thread_us(runs: Sequence[Run], part: str) -> Spread:
-    """Microseconds of a core per article, in one kind of thread."""
+    """Microseconds of a core per article in one kind of thread."""
     works: list[Work] = [run.detail["work"] for run in runs]
     return Spread.of([1e6 * getattr(work, part) / work.counters.records for work in works])
 
@@ -144,7 +144,7 @@ def _threads(results: Sequence[Result]) -> Table:
         for result in results
     )
     columns = ("", *(name for name, _ in ways))
-    return Table("Who takes the processor, us of a core per article", columns, rows, note)
+    return Table("CPU time by thread, us of a core per article", columns, rows, note)
 
 
 def _stages(results: Sequence[Result]) -> Table:

@@ -1,7 +1,7 @@
-"""From publish to visible: how long an article takes at 10, 50 and 90 % of capacity, and what the two waits do to it.
+"""The leg `latency`: time from publish to visible at 10, 50 and 90 % of capacity, and the effect of the two waits.
 
-Capacity is what becomes visible in a second when more arrives than the worker can do, measured first: with the same
-publisher and reader on the same cores as afterwards. Arrivals are Poisson, fixed beforehand.
+Capacity is measured first, as what becomes visible per second when more arrives than the worker can do, with the same
+publisher and reader on the same cores. Arrivals are Poisson, fixed beforehand.
 """
 
 from __future__ import annotations
@@ -15,30 +15,29 @@ from tools.bench.load import Mix
 from tools.bench.outcome import Outcome
 
 ABOUT = (
-    "From publish to visible to a reader of committed records, with open-loop Poisson arrivals: latency counts from when "
-    "an article was due, so that a slow worker cannot hide the wait of those behind it. Capacity is what becomes visible in "
-    "a second when half as much again arrives as the worker does with a backlog. Broker, publisher and reader share its "
-    "cores."
+    "From publish to visible for a read_committed consumer, with open-loop Poisson arrivals: latency counts from when an "
+    "article was due, so that a slow worker cannot hide the wait of later ones. Capacity is what becomes visible per "
+    "second when 1.5 times the worker's backlog rate arrives. Broker, publisher and reader share its cores."
 )
 LOADS = (0.1, 0.5, 0.9)
 PUBLISH_INTERVALS_MS = (20.0, 50.0, 100.0, 500.0, 1000.0)
 MAX_WAITS_MS = (0.0, 10.0, 200.0)
 OVERLOAD = 1.5
-"""Of the rate with a backlog: surely more than it can do beside publisher and reader."""
+"""Share of the backlog rate: certainly more than the worker can do beside publisher and reader."""
 CAPACITY_S, QUICK_S = 6.0, 3.0
 SECONDS: dict[Mix, float] = {"headlines": 10.0, "news": 15.0}
-"""Of one point. News are few in a second, so they get longer."""
+"""Duration of one point. Fewer news articles arrive per second, so they get more time."""
 
 
 def measure(bench: Bench) -> Outcome:
-    """About four minutes; `--quick` half a minute."""
+    """Run the leg: about four minutes, with `--quick` half a minute."""
     capacity = {mix: _capacity(bench, mix) for mix in SECONDS}
     measured = [_point(bench, point, capacity[point.mix], seed) for seed, point in enumerate(_points(bench))]
     return outcome(measured, capacity)
 
 
 def _points(bench: Bench) -> list[Point]:
-    """The loads with the settings as they are, then one setting after the other at the lowest load."""
+    """The loads with the settings as they are, then each setting varied at the lowest load."""
     wait_ms, interval_ms = bench.settings.batching.max_wait_ms, bench.settings.worker.publish_interval_ms
     loads = [Point(mix, load, wait_ms, interval_ms) for mix in SECONDS for load in LOADS]
     intervals = [Point("headlines", LOADS[0], wait_ms, each) for each in PUBLISH_INTERVALS_MS if each != interval_ms]

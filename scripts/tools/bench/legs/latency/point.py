@@ -1,4 +1,4 @@
-"""One measuring point: the worker under a steady load of its own share of capacity, and how long each article took."""
+"""One measuring point: the worker under a steady share of its capacity, and the latency of each article."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from enricher.runtime.watchdog import Watchdog
 from tools.bench.arrivals import p99, percentile, poisson
 from tools.bench.bench import PARTITIONS, Bench
 from tools.bench.child import Child
-from tools.bench.fresh import empty_topics
 from tools.bench.load import Mix, articles
 from tools.bench.machine import Load
 from tools.bench.open_loop import Job
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from enricher.worker.loop import Worker
 
 SLACK_MS = 20.0
-"""What the aim leaves for everything that is not waiting on purpose: tokenising, the broker, the commit."""
+"""Allowance of the aim for everything except deliberate waiting: tokenising, the broker, the commit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +40,16 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What came of it. Latency is from when an article was due to when a reader of committed records had it."""
+    """The result. Latency is from when an article was due to when a read_committed consumer had it."""
 
     point: Point
     rate: float
     latencies_ms: list[float]
-    """In the order in which the articles were due."""
+    """In order of due time."""
     visible_per_s: float
-    """Articles that became visible in a second while they were published, the first third of that time left out."""
+    """Articles per second that became visible while publishing, without the first third of that time."""
     one_batch_ms: float
-    """Median time of a run of the model during this very point."""
+    """Median duration of a run of the model during this point."""
     transactions: int
     publisher_late_p99_ms: float
     client_cores: float
@@ -58,31 +57,31 @@ class Measured:
 
     @property
     def p50_ms(self) -> float:
-        """Half of the articles were visible by then."""
+        """Median latency."""
         return percentile(self.latencies_ms, 0.5)
 
     @property
     def p90_ms(self) -> float:
-        """Nine in ten were."""
+        """90th percentile."""
         return percentile(self.latencies_ms, 0.9)
 
     @property
     def p99_ms(self) -> float | None:
-        """99 in 100 were; None where there were fewer than a hundred."""
+        """99th percentile; None with fewer than a hundred articles."""
         return p99(self.latencies_ms)
 
     @property
     def late_p50_ms(self) -> float:
-        """p50 of the last third of the articles: far above that of all where the worker falls behind more and more."""
+        """p50 of the last third of the articles: far above the overall p50 if the worker keeps falling behind."""
         return percentile(self.latencies_ms[-max(1, len(self.latencies_ms) // 3) :], 0.5)
 
     @property
     def bound_ms(self) -> float:
-        """What p50 is to stay within at low load: each wait in full, once, and some slack."""
+        """The aim for p50 at low load: each wait once in full, and some slack."""
         return self.point.max_wait_ms + self.one_batch_ms + self.point.publish_interval_ms + SLACK_MS
 
     def as_dict(self) -> dict[str, Any]:
-        """For machines, without the single latencies."""
+        """As JSON, without the single latencies."""
         return {
             **asdict(self.point),
             "articles": len(self.latencies_ms),
@@ -105,7 +104,7 @@ class Measured:
 
 
 class TimedEngine:
-    """The model's engine, and how long each run took. WorkerPool append from their own threads, which a list takes."""
+    """The model's engine; records how long each run took. Pool threads append to the list, which is thread-safe."""
 
     def __init__(self, engine: OnnxEngine) -> None:
         self._engine = engine
@@ -113,7 +112,7 @@ class TimedEngine:
         self.run_s: list[float] = []
 
     def run(self, batch: Batch) -> BatchResult:
-        """As the engine does."""
+        """Run the batch and record the time."""
         began_s = time.monotonic()
         result = self._engine.run(batch)
         self.run_s.append(time.monotonic() - began_s)
@@ -121,11 +120,11 @@ class TimedEngine:
 
 
 def measure(bench: Bench, point: Point, capacity_per_s: float, seconds: float, *, seed: int) -> Measured:
-    """Run the worker in this process and publisher and reader in another, until every article is visible."""
+    """Run the worker here, and publisher and reader in another process, until every article is visible."""
     due_s = poisson(point.load * capacity_per_s, seconds, seed=seed)
     engine = TimedEngine(bench.model.engine)
     model = replace(bench.model, engine=cast("OnnxEngine", engine))
-    with empty_topics(bench) as topics:
+    with bench.empty_topics() as topics:
         settings = bench.settings_for(
             topics,
             batching={"max_wait_ms": point.max_wait_ms},
@@ -152,7 +151,7 @@ def measure(bench: Bench, point: Point, capacity_per_s: float, seconds: float, *
 
 
 def _talk(bench: Bench, client: Child, engine: TimedEngine, worker: Worker) -> tuple[dict[str, Any], Load, int]:
-    """Measure between the client's first article and its last; whatever happens the worker is told to end."""
+    """Measure between the client's first and last article; always stops the worker in the end."""
     try:
         client.hear()
         engine.run_s.clear()
@@ -163,5 +162,5 @@ def _talk(bench: Bench, client: Child, engine: TimedEngine, worker: Worker) -> t
 
 
 def rate_between(seen_s: Sequence[float], start_s: float, stop_s: float) -> float:
-    """How many a second, of those between."""
+    """Articles per second that became visible in [start_s, stop_s)."""
     return sum(start_s <= each < stop_s for each in seen_s) / (stop_s - start_s)

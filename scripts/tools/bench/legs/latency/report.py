@@ -1,4 +1,4 @@
-"""What was measured, as tables, plots and claims. Nothing is measured here."""
+"""The report of the leg `latency`: tables, plots and claims. Measures nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tools.bench.load import Mix
 from tools.bench.outcome import Claim, Outcome, Plot, Series, Table
 
 _LOW = 0.1
-"""The load at which the aim counts: above it articles also wait for one another."""
+"""The load at which the aim applies: above it articles also wait for one another."""
 _COLUMNS = (
     "", "max wait, ms", "publish every, ms", "articles", "articles/s", "p50, ms", "p90, ms", "p99, ms",
     "p50 of the last third", "aim for p50, ms",
@@ -26,7 +26,7 @@ _LOAD_COLUMNS = (
 
 
 def outcome(measured: Sequence[Measured], capacity: Mapping[Mix, float]) -> Outcome:
-    """All of it."""
+    """The outcome of the leg."""
     defaults, swept = _split(measured)
     figures = {
         "capacity_articles_per_s": dict(capacity),
@@ -38,7 +38,7 @@ def outcome(measured: Sequence[Measured], capacity: Mapping[Mix, float]) -> Outc
 
 
 def _split(measured: Sequence[Measured]) -> tuple[list[Measured], list[Measured]]:
-    """Those with the settings of the first, and the others."""
+    """Points with the default waits, and the others."""
     usual = _waits(measured[0])
     return [each for each in measured if _waits(each) == usual], [each for each in measured if _waits(each) != usual]
 
@@ -57,8 +57,8 @@ def _table(measured: Sequence[Measured], capacity: Mapping[Mix, float]) -> Table
         "From publish to visible",
         _COLUMNS,
         [_row(each) for each in measured],
-        f"Capacity, beside publisher and reader: {capacities}. The aim counts at {_LOW:.0%}. The client is publisher and "
-        f"reader; it was late itself by {late_ms:.1f} ms at most (p99 of a point), which counts as latency. p99 needs a "
+        f"Capacity, beside publisher and reader: {capacities}. The aim applies at {_LOW:.0%}. The client is publisher and "
+        f"reader; it sent at most {late_ms:.1f} ms late (p99 of a point), which counts as latency. p99 needs a "
         f"hundred articles.",
     )
 
@@ -92,7 +92,7 @@ def _loads(measured: Sequence[Measured]) -> Table:
         ]
         for each in measured
     ]
-    return Table("What it took meanwhile", _LOAD_COLUMNS, rows, "The client is publisher and reader.")
+    return Table("Load during each point", _LOAD_COLUMNS, rows, "The client is publisher and reader.")
 
 
 def _name(measured: Measured) -> str:

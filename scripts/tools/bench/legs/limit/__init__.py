@@ -1,4 +1,4 @@
-"""The leg `limit`: how near the worker comes to its own model with nothing around it."""
+"""The leg `limit`: how close the worker comes to the throughput of its bare model."""
 
 from __future__ import annotations
 
@@ -20,20 +20,19 @@ from tools.bench.repeating import Run, interleave, rates
 from tools.bench.watching import calls_of, work_off
 
 ABOUT = (
-    "The worker over a backlog of news articles, Kafka to Kafka, exactly once, against its bare engine: the same windows, "
-    "tokenised beforehand, sorted by length, at the batch size that suits the engine best, and nothing else to do. "
-    "Loading the model, joining the group and leaving it are not counted; reading, tokenising and publishing are. Start and "
-    "end (no run yet, and none any more: what is fetched first, what waits for the last transaction) are told apart. So is "
-    "the broker, which runs on the same cores."
+    "The worker on a backlog of news articles, Kafka to Kafka, exactly once, against its bare engine: the same windows, "
+    "tokenised beforehand, sorted by length, at the engine's best batch size, and nothing else to do. Loading the model, "
+    "joining the group and leaving it are not counted; reading, tokenising and publishing are. Start and end (before the "
+    "first run and after the last one) are also reported separately, and so is the broker, which runs on the same cores."
 )
 _BATCH_TOKENS = {"cpu": (256, 512, 1024, 2048), "cuda": (4096, 8192, 16384, 32768)}
 _CONTEST_S, _RUN_S = 2.0, 20.0
-"""How long a run of the contest and one of the comparison should take: so long that start and end weigh little."""
+"""Target duration of a run that finds the batch size, and of a measured run: long enough that start and end weigh little."""
 _QUICK_RUN_S = 2.0
 
 
 def measure(bench: Bench) -> Outcome:
-    """Run it."""
+    """Run the leg."""
     cases = [_case(bench, name, model) for name, model in _models(bench).items()]
     contenders = {}
     for case in cases:
@@ -50,7 +49,7 @@ def measure(bench: Bench) -> Outcome:
 
 
 def _models(bench: Bench) -> dict[str, Model]:
-    """fp32, and the variant that the settings choose where that is another."""
+    """fp32, and the variant that the settings choose if it is another one."""
     plain = bench.float32_model
     return {"fp32": plain} | ({} if plain is bench.model else {"auto": bench.model})
 
@@ -59,7 +58,7 @@ def _models(bench: Bench) -> dict[str, Model]:
 
 
 def _case(bench: Bench, name: str, model: Model) -> Case:
-    """Find the batch size that suits the bare engine best, and how many articles make a run long enough."""
+    """Find the bare engine's best batch size, and how many articles make a run long enough."""
     sample = articles("news", 43)
     windows = _windows(bench, model, sample)
     sizes = _BATCH_TOKENS[model.prepared.device]
@@ -77,7 +76,7 @@ def _case(bench: Bench, name: str, model: Model) -> Case:
 
 
 def _windows(bench: Bench, model: Model, values: Sequence[bytes]) -> list[Window]:
-    """All windows of all articles, cut as the worker cuts them, the longest first."""
+    """All windows of all articles, cut as the worker does, longest first."""
     cutter, windows = window_cutter(bench.settings, model), []
     for number, value in enumerate(values):
         article = decode_article(value, max_article_chars=bench.settings.articles.max_article_chars)
@@ -89,7 +88,7 @@ def _windows(bench: Bench, model: Model, values: Sequence[bytes]) -> list[Window
 
 
 def _batches(windows: Sequence[Window], batch_tokens: int) -> list[Batch]:
-    """Neighbours by length, as many as fit."""
+    """Batches of neighbours in length, as many as fit."""
     batches, start = [], 0
     while start < len(windows):
         count = max(1, batch_tokens // windows[start].length_tokens)
@@ -102,7 +101,7 @@ def _batches(windows: Sequence[Window], batch_tokens: int) -> list[Batch]:
 
 
 def _bare(model: Model, batches: Sequence[Batch], count: int) -> Run:
-    """The engine alone, as many batches waiting as running. `count`: articles that the batches make."""
+    """The engine alone, with as many batches waiting as running. `count`: number of articles in the batches."""
     wakeup = threading.Event()
     with calls_of(model.engine, "run") as runs:
         pool: WorkerPool[Batch, BatchResult] = WorkerPool(
@@ -121,7 +120,7 @@ def _bare(model: Model, batches: Sequence[Batch], count: int) -> Run:
 
 
 def _worker(bench: Bench, case: Case) -> Run:
-    """The worker over the same articles as a backlog."""
+    """The worker on the same articles as a backlog."""
     with bench.topics(case.values) as topics:
         work = work_off(bench, case.model, bench.settings_for(topics))
     assert work.counters.records == len(case.values), "every article has its record"

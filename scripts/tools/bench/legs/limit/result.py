@@ -1,4 +1,4 @@
-"""What the leg `limit` says: the worker's rate over the bare one, and where the rest went."""
+"""The report of the leg `limit`: the worker's rate over the bare one, and where the rest of the time went."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AIMS = {"fp32": 0.97, "auto": 0.93}
 
 @dataclass(frozen=True, slots=True)
 class ThreadTime:
-    """Where the time of the threads went, in seconds of a thread. `between`: no run, after its first and before its last."""
+    """Thread seconds by use. `between`: no run, between a thread's first and last run; `held_up`: running without a core."""
 
     computing: float
     held_up: float
@@ -27,18 +27,18 @@ class ThreadTime:
 
     @property
     def running(self) -> float:
-        """In a run of the model, wherever that computes."""
+        """Time in runs of the model, wherever it computes."""
         return self.computing + self.held_up
 
     @property
     def active_share(self) -> float:
-        """The part of the time in which there was a backlog: without start and end."""
+        """The share of the time with a backlog, that is without start and end."""
         active = self.running + self.between
         return active / (active + self.start_and_end)
 
     @classmethod
     def of(cls, runs: Sequence[Call], concurrency: int, seconds: float) -> ThreadTime:
-        """From the calls of the model, over `seconds` by the clock."""
+        """From the model's calls during `seconds` of wall time."""
         running = sum(call.ended_s - call.began_s for call in runs)
         computing = sum(call.cpu_s for call in runs)
         own = [[call for call in runs if call.thread == thread] for thread in {call.thread for call in runs}]
@@ -48,7 +48,7 @@ class ThreadTime:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One variant of the model, and what to compare it on."""
+    """One graph variant of the model, and the articles to compare it on."""
 
     name: str
     model: Model
@@ -59,7 +59,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Both contenders' runs in one variant of the model."""
+    """The runs of both contenders in one graph variant."""
 
     case: Case
     bare: Sequence[Run]
@@ -67,15 +67,15 @@ class Result:
 
     @property
     def broker_cores(self) -> Spread:
-        """Cores that the broker took while the worker worked."""
+        """Cores that the broker used while the worker ran."""
         works: list[Work] = [run.detail["work"] for run in self.worker]
         return Spread.of([work.broker_s / work.seconds for work in works])
 
     def efficiency(self, *, without_broker: bool = False, without_ends: bool = False) -> Spread:
         """The worker's rate over the bare one, repetition by repetition.
 
-        `without_broker`: over the part of the bare rate that the cores which the broker left would have made.
-        `without_ends`: both rates while there was a backlog, from a thread's first run to the end of its last.
+        `without_broker`: the bare rate is scaled to the cores that the broker left.
+        `without_ends`: both rates count only the time with a backlog, from a thread's first run to the end of its last.
         """
         cores, shares = available_cores(), []
         for bare, worker in zip(self.bare, self.worker, strict=True):
@@ -86,23 +86,23 @@ class Result:
         return Spread.of(shares)
 
     def thread_ms(self, runs: Sequence[Run], part: str) -> float:
-        """Milliseconds of a thread per article, the median."""
+        """Median milliseconds of a thread per article."""
         return Spread.of([1000 * getattr(run.detail["threads"], part) / run.detail["count"] for run in runs]).median
 
     @property
     def parts(self) -> tuple[dict[str, str], dict[str, str]]:
-        """The parts of a thread's time and of the processor's. Only ONNX Runtime on a CPU computes on the calling thread."""
+        """Labels of the parts of thread time and CPU time. Only ONNX Runtime on a CPU computes on the calling thread."""
         on_threads = self.case.model.prepared.variant.runtime == "cpu"
         return (
             (_THREAD_PARTS, _PROCESSOR_PARTS) if on_threads else (_THREAD_PARTS_ELSEWHERE, _PROCESSOR_PARTS_ELSEWHERE)
         )
 
     def processor_ms(self, part: str) -> float:
-        """Milliseconds of a core per article, the median."""
+        """Median milliseconds of a core per article."""
         return Spread.of([1000 * getattr(run.detail["work"], part) / run.detail["count"] for run in self.worker]).median
 
     def figures(self) -> dict[str, Any]:
-        """For machines."""
+        """As JSON."""
         worker = self.worker[0].detail["work"].counters
         thread_parts, processor_parts = self.parts
         return {
@@ -125,12 +125,12 @@ class Result:
         }
 
     def claim(self) -> Claim:
-        """What was aimed at. Runs that other processes disturbed prove nothing."""
+        """The aim of this leg; it cannot hold if other processes disturbed the runs."""
         aim, share = AIMS[self.case.name], self.efficiency(without_broker=True, without_ends=True)
         text = (
-            f"the worker in {self.case.model.card.precision} keeps {share} of its bare model's rate under backlog, what the "
-            f"broker takes of the cores counted apart (aim {aim}); {self.efficiency(without_broker=True)} with start and "
-            f"end, {self.efficiency()} with the broker too"
+            f"the worker in {self.case.model.card.precision} keeps {share} of its bare model's rate under backlog, not "
+            f"counting the broker's cores (aim {aim}); {self.efficiency(without_broker=True)} with start and "
+            f"end, {self.efficiency()} also counting the broker"
         )
         if disturbance := disturbed((*self.bare, *self.worker)):
             return Claim(f"{text}; {disturbance}", held=False)
@@ -139,12 +139,12 @@ class Result:
 
 _THREAD_PARTS = {
     "computing": "the model, on the processor",
-    "held_up": "in a run, but another thread had the core or the interpreter",
-    "between": "no run, between its first and its last",
-    "start_and_end": "before its first run, after its last",
+    "held_up": "in a run, waiting for a core or for the interpreter",
+    "between": "no run, between its first and its last run",
+    "start_and_end": "before its first run and after its last",
 }
 _THREAD_PARTS_ELSEWHERE = {
-    "running": "in a run of the model, which computes on threads of its own",
+    "running": "in a run of the model, which computes on its own threads",
     "between": _THREAD_PARTS["between"],
     "start_and_end": _THREAD_PARTS["start_and_end"],
 }
@@ -152,19 +152,19 @@ _PROCESSOR_PARTS = {
     "model_s": "the model",
     "tokenizer_s": "the tokenizer",
     "loop_s": "the loop",
-    "client_s": "the Kafka client's threads, and the hand-over to the threads",
+    "client_s": "the Kafka client's threads, and the hand-over to the worker pool",
     "broker_s": "the broker",
 }
 _PROCESSOR_PARTS_ELSEWHERE = {
     "tokenizer_s": _PROCESSOR_PARTS["tokenizer_s"],
     "loop_s": _PROCESSOR_PARTS["loop_s"],
-    "model_and_client_s": "the model's own threads, the Kafka client's, and the hand-over to the threads",
+    "model_and_client_s": "the model's own threads, the Kafka client's, and the hand-over to the worker pool",
     "broker_s": _PROCESSOR_PARTS["broker_s"],
 }
 
 
 def rates_table(results: Sequence[Result]) -> Table:
-    """Rates, and one over the other."""
+    """Table of the rates and their ratios."""
     rows = [
         (
             f"{result.case.name} ({result.case.model.prepared.variant.name})",
@@ -178,9 +178,9 @@ def rates_table(results: Sequence[Result]) -> Table:
         for result in results
     ]
     note = (
-        "Median, lowest and highest. The broker counted apart: worker / (bare x cores that the broker left / cores); under "
-        "backlog: the same from the threads' first runs to the ends of their last. Above 1 it says no more than that the "
-        "difference is within what else the machine did."
+        "Median, lowest and highest. Without the broker: worker / (bare x cores that the broker left / cores); under "
+        "backlog: the same from the threads' first runs to the ends of their last. A ratio above 1 only says that the "
+        "difference is within the noise of the machine."
     )
     columns = (
         "variant",
@@ -188,33 +188,33 @@ def rates_table(results: Sequence[Result]) -> Table:
         "worker, articles/s",
         "worker / bare",
         "broker, cores",
-        "broker counted apart",
+        "without the broker",
         "and under backlog",
     )
     return Table("The worker over its bare model", columns, rows, note)
 
 
 def thread_table(result: Result) -> Table:
-    """Where the time of the threads went."""
+    """Table of thread time by use."""
     rows = []
     for part, words in result.parts[0].items():
         bare, worker = result.thread_ms(result.bare, part), result.thread_ms(result.worker, part)
         rows.append((words, f"{bare:.2f}", f"{worker:.2f}", f"{worker - bare:+.2f}"))
     articles_, tokens = len(result.case.values), result.case.batch_tokens
-    note = f"{articles_} articles; bare in batches of {tokens} tokens. The threads' time is all there is."
+    note = f"{articles_} articles; bare in batches of {tokens} tokens. The rows add up to the threads' whole time."
     return Table(
         f"{result.case.name}: where a thread's time goes, ms per article", ("", "bare", "worker", "more"), rows, note
     )
 
 
 def processor_table(result: Result) -> Table:
-    """Whose threads ran."""
+    """Table of CPU time by kind of thread."""
     rows = [(words, f"{result.processor_ms(part):.2f}") for part, words in result.parts[1].items()]
-    return Table(f"{result.case.name}: who takes the processor, ms of a core per article", ("", "worker"), rows)
+    return Table(f"{result.case.name}: CPU time by thread, ms of a core per article", ("", "worker"), rows)
 
 
 def plot_of(results: Sequence[Result]) -> Plot:
-    """The rates, side by side."""
+    """Bars of both rates."""
     names = [result.case.name for result in results]
     spreads = {
         "bare": [rates(result.bare) for result in results],

@@ -1,8 +1,8 @@
-"""1, 2 and 4 workers in one group: what they do together, what a rebalance and a commit cost. The model is a stub.
+"""The leg `scale`: 1, 2 and 4 workers in one group, and the cost of a rebalance and of a commit. The model is a stub.
 
-The stub answers at once, which shows what the cores allow, or takes its time without computing, as a GPU would, which shows
-what the group allows when cores are not the limit. All else is real. Every worker is a process; all of them run for the
-whole leg, and each group gets its bursts in turn.
+The stub answers at once, which shows what the cores allow, or waits without computing, as for a GPU, which shows what the
+group allows when cores are not the limit. All else is real. Every worker is a process; all run for the whole leg, and
+the groups get their bursts in turn.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from tools.bench.outcome import Outcome
 from tools.bench.repeating import Run, interleave
 
 ABOUT = (
-    "Workers in processes of their own, one group, eight partitions, news articles. Only the model is a stub: it answers at "
-    "once (then cores are the limit), or waits as for a GPU, set so that one worker keeps a fifth of a core busy (then they "
-    "are not). Broker and workers share the machine's cores."
+    "Worker processes in one group, eight partitions, news articles. Only the model is a stub: it answers at once (then "
+    "cores are the limit), or waits as for a GPU, so long that one worker keeps a fifth of a core busy (then they are "
+    "not). Broker and workers share the machine's cores."
 )
 SIZES = (1, 2, 4)
 WAITING_CORES = 0.2
-"""What one worker's own work may take of a core while its device takes its time: four of them fit on one core."""
+"""Share of a core that one worker's own work may take while its device is busy: four of them fit on one core."""
 OFTEN_MS = 20.0
-"""Publishing so often tells what a transaction costs, against the usual interval at the same rate of articles."""
+"""Publishing this often, against the usual interval at the same article rate, shows the cost of a transaction."""
 WARM_UP = 200
 SECONDS, QUICK_S, IDLE_S = 5.0, 2.0, 3.0
 MOST_REPETITIONS = 3
-"""Twenty bursts of five seconds; more of them would say little more."""
+"""Twenty bursts of five seconds; more would say little more."""
 
 
 def measure(bench: Bench) -> Outcome:
-    """About three minutes; `--quick` one."""
+    """Run the leg: about three minutes, with `--quick` one."""
     seconds, repetitions = QUICK_S if bench.quick else SECONDS, min(bench.repetitions, MOST_REPETITIONS)
     with ExitStack() as closing:
         bench.say("starting workers")
@@ -72,13 +72,13 @@ def _bursts(crew: Crew, count: int) -> Callable[[], Run]:
 
 
 def _device(probe: Burst) -> float:
-    """Tokens a second of a device that keeps one worker `WAITING_CORES` of a core busy, by what an article costs here."""
+    """Tokens per second of a device that keeps one worker busy for `WAITING_CORES` of a core, from the probe's cost."""
     articles_per_s = WAITING_CORES * probe.articles / probe.worker_cpu_s
     return articles_per_s * probe.padded_tokens / probe.articles
 
 
 def _idle(bench: Bench) -> Load:
-    """What the groups and the broker take while nothing is to be done: heartbeats, and fetches that find nothing."""
+    """Load of the groups and the broker without articles: heartbeats and empty fetches."""
     bench.say("idle")
     meter = bench.meter()
     time.sleep(IDLE_S)

@@ -1,4 +1,4 @@
-"""Some stub workers of one group, in processes of their own, and bursts of articles for them."""
+"""A crew: stub workers of one group, one process each, and bursts of articles for them."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from confluent_kafka.admin import AdminClient
 
 from tools.bench.bench import Bench, Topics
 from tools.bench.child import Child
-from tools.bench.fresh import empty_topics
 from tools.bench.machine import Load
 from tools.bench.repeating import Run
+from tools.waiting import wait_until
 
 PARTITIONS = 8
 BATCH_TOKENS = 8192
-"""A GPU's batch: the stub stands for one."""
+"""The batch size of a GPU, for which the stub stands."""
 _READY_S = 120.0
 _ASK_S = 0.1
 
 
 class Crew:
-    """`size` workers between topics of their own. Started side by side; `ready` waits until the group has settled."""
+    """`size` workers with their own topics, started in parallel; `ready` waits until the group has settled."""
 
     def __init__(self, bench: Bench, closing: ExitStack, size: int, **worker: object) -> None:
         self.bench = bench
-        self.topics = closing.enter_context(empty_topics(bench, partitions=PARTITIONS))
+        self.topics = closing.enter_context(bench.empty_topics(partitions=PARTITIONS))
         self._changes = worker
         self._closing = closing
         self._admin = AdminClient({"bootstrap.servers": bench.cluster.bootstrap_servers})
@@ -39,7 +39,7 @@ class Crew:
             self.hire()
 
     def hire(self) -> Child:
-        """One worker more; it joins by itself."""
+        """Start one more worker, which joins the group by itself."""
         worker = self._closing.enter_context(Child("tools.bench.stub_worker"))
         settings = self.bench.settings_for(
             self.topics, batching={"max_batch_tokens": BATCH_TOKENS}, worker=self._changes
@@ -49,25 +49,20 @@ class Crew:
         return worker
 
     def ready(self) -> float:
-        """Wait until the group is stable and all partitions are shared out evenly; when that was. Raises TimeoutError."""
-        deadline_s = time.monotonic() + _READY_S
-        while (shares := self._shares()) != [PARTITIONS // len(self.workers)] * len(self.workers):
-            if time.monotonic() > deadline_s:
-                message = (
-                    f"{len(self.workers)} workers have not shared {PARTITIONS} partitions in {_READY_S:g} s: {shares}"
-                )
-                raise TimeoutError(message)
-            time.sleep(_ASK_S)
+        """Wait until the group is stable and partitions are evenly assigned; returns that time. Raises TimeoutError."""
+        even = [PARTITIONS // len(self.workers)] * len(self.workers)
+        if not wait_until(lambda: self._shares() == even, _READY_S, _ASK_S):
+            raise TimeoutError(f"partitions by worker after {_READY_S:g} s: {self._shares()}, not {even}")
         return time.monotonic()
 
     def command(self, **command: object) -> list[dict[str, Any]]:
-        """Tell all workers the same; their reports."""
+        """Send all workers a command; returns their reports."""
         for worker in self.workers:
             worker.say(command)
         return [worker.hear() for worker in self.workers]
 
     def burst(self, values: Sequence[bytes]) -> Burst:
-        """Publish, the same number to each partition, and wait until all is committed. Raises TimeoutError."""
+        """Publish evenly to all partitions and wait until all is committed. Raises TimeoutError."""
         before, meter, began_s = self.command(), self.bench.meter(), time.monotonic()
         _publish(self.bench, self.topics, values)
         deadline_s = time.monotonic() + _READY_S
@@ -89,11 +84,11 @@ class Crew:
         )
 
     def _shares(self) -> list[int]:
-        """How many partitions each member has; nothing while the group is on the move."""
+        """Number of partitions of each member; empty while the group rebalances."""
         try:
             group = self._admin.describe_consumer_groups([self.topics.name])[self.topics.name].result(_READY_S)
         except KafkaException:
-            return []  # nobody has joined yet: the group does not exist
+            return []  # the group does not exist until a member has joined
         if group.state.name != "STABLE":
             return []
         return [len(member.assignment.topic_partitions) for member in group.members]
@@ -101,7 +96,7 @@ class Crew:
 
 @dataclass(frozen=True, slots=True)
 class Burst:
-    """What a burst took: `seconds` from the first article published to the last one committed."""
+    """The cost of a burst; `seconds` from the first article published to the last one committed."""
 
     articles: int
     seconds: float
@@ -113,7 +108,7 @@ class Burst:
 
     @property
     def run(self) -> Run:
-        """For interleaving."""
+        """As a run, for interleaving."""
         detail: Mapping[str, Any] = {
             "articles_per_cpu_s": self.articles / self.worker_cpu_s,
             "worker_cores": self.worker_cpu_s / self.seconds,
@@ -128,7 +123,7 @@ class Burst:
 
 
 def _publish(bench: Bench, topics: Topics, values: Sequence[bytes]) -> None:
-    """Even shares: hashed keys would give some workers a few per cent more than others, which is not what is asked."""
+    """Publish evenly: hashed keys would give some workers a few per cent more than others."""
     producer = Producer({"bootstrap.servers": bench.cluster.bootstrap_servers, "linger.ms": 20})
     for number, value in enumerate(values):
         key = orjson.loads(value)["id"].encode()

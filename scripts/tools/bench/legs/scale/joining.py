@@ -1,4 +1,4 @@
-"""What readers notice when a worker joins and when one leaves: the longest time without a record, and the worst wait."""
+"""What readers see when a worker joins and leaves: the longest time without a record, and the longest latency."""
 
 from __future__ import annotations
 
@@ -15,41 +15,41 @@ from tools.bench.load import articles
 from tools.bench.open_loop import Job
 
 RATE_PER_S = 200.0
-"""Headlines: 25 a second for each partition, so that a pause of one partition is seen to a few hundredths of a second."""
+"""Headlines: 25 per second and partition, so that a pause of one partition is measured to a few hundredths of a second."""
 _ALL_S, _BEFORE_S, _BETWEEN_S = 30.0, 5.0, 3.0
-"""Of articles; before the second worker is started; between events."""
+"""Duration of the articles; time before the second worker starts; time between events."""
 _SETTLING_S = 2.0
-"""What still belongs to an event after it: a partition that moved late catches up."""
+"""The time after an event that still belongs to it: a partition that moved late catches up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """What readers saw around one event. `settling_s`: from its cause until the group had shared the partitions again."""
+    """What readers saw around one event. `settling_s`: until the group had assigned the partitions again."""
 
     settling_s: float
     longest_gap_s: float
-    """Without a record of any partition."""
+    """Longest time without a record of any partition."""
     longest_partition_gap_s: float
-    """Without a record of the partition that had to wait longest."""
+    """Longest time without a record of one partition."""
     worst_latency_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A stretch of the run, in seconds from its start."""
+    """A part of the run, in seconds from its start."""
 
     begin_s: float
     end_s: float
 
 
 def longest_gap(times_s: Sequence[float], span: Span) -> float:
-    """The longest time between two neighbours of `times_s` that touches the span, in full. 0.0 where none does."""
+    """The longest gap between neighbours of `times_s` that overlaps the span, in full length; 0.0 if there is none."""
     pairs = pairwise(sorted(times_s))
     return max((late - early for early, late in pairs if late > span.begin_s and early < span.end_s), default=0.0)
 
 
 def join_and_leave(bench: Bench, crew: Crew, device_tokens_per_s: float) -> Mapping[str, Pause]:
-    """Steady arrivals for one worker; a second one comes, and goes in good order (as on SIGTERM)."""
+    """Publish steadily to one worker while a second one joins and leaves gracefully (as on SIGTERM)."""
     due_s = poisson(RATE_PER_S, _ALL_S, seed=0)
     values = articles("headlines", len(due_s))
     with Child("tools.bench.open_loop") as client:
@@ -67,11 +67,11 @@ def join_and_leave(bench: Bench, crew: Crew, device_tokens_per_s: float) -> Mapp
         went_s = time.monotonic()
         crew.workers.pop().leave()
         alone_s = crew.ready()
-        bench.say("until all is visible")
+        bench.say("waiting until all is visible")
         seen_s = client.hear()["seen_s"]
     assert alone_s + _SETTLING_S < start_s + _ALL_S, "articles go on arriving until after the last event"
     spans = {
-        "nobody comes or goes": Span(1.0, _BEFORE_S),
+        "no change": Span(1.0, _BEFORE_S),
         "a worker joins": Span(came_s - start_s, shared_s - start_s + _SETTLING_S),
         "a worker leaves": Span(went_s - start_s, alone_s - start_s + _SETTLING_S),
     }

@@ -1,4 +1,4 @@
-"""What was measured, as tables, plots and claims. Nothing is measured here."""
+"""The report of the leg `scale`: tables, plots and claims. Measures nothing."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tools.bench.repeating import Run, Spread, others, rates
 
 AIM = 0.9
 Runs = Mapping[str, Sequence[Run]]
-"""By the number of workers, as text; of the waiting ones also `often`."""
+"""Runs by number of workers, as text; those with a waiting stub also by `often`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """All that this leg measures."""
+    """Everything that this leg measures."""
 
     at_once: Runs
     waiting: Runs
@@ -31,9 +31,9 @@ class Scale:
 
 @dataclass(frozen=True, slots=True)
 class CommitCost:
-    """Processor time of a transaction and of an article, in milliseconds, from runs that differ in transactions only.
+    """CPU milliseconds per transaction and per article, from runs that differ only in the number of transactions.
 
-    `broker_article_ms`: all else that the broker does for an article, its arrival and its delivery included.
+    `broker_article_ms`: everything else that the broker does for an article, from its arrival to its delivery.
     """
 
     broker_transaction_ms: Spread
@@ -42,7 +42,7 @@ class CommitCost:
 
 
 def commit_cost(usually: Sequence[Run], often: Sequence[Run], idle_broker_cores: float) -> CommitCost:
-    """The same articles at the same rate in fewer and in more transactions: the difference is theirs."""
+    """From the same articles at the same rate in fewer and in more transactions."""
     broker, worker, article = [], [], []
     for few, many in zip(usually, often, strict=True):
         more = many.detail["transactions"] - few.detail["transactions"]
@@ -55,7 +55,7 @@ def commit_cost(usually: Sequence[Run], often: Sequence[Run], idle_broker_cores:
 
 
 def outcome(scale: Scale) -> Outcome:
-    """All of it."""
+    """The outcome of the leg."""
     cost = commit_cost(scale.waiting["1"], scale.waiting["often"], scale.idle.broker_cores)
     tables = [
         _throughput("Stub that answers at once: as far as the cores allow", scale.at_once),
@@ -75,7 +75,7 @@ def _detail(runs: Sequence[Run], name: str) -> Spread:
 
 
 def _speedup(runs: Runs, name: str) -> float:
-    """Median over median: the runs of different crews do not pair up."""
+    """Ratio of medians: the runs of different crews are not pairs."""
     return rates(runs[name]).median / rates(runs["1"]).median
 
 
@@ -230,13 +230,13 @@ def _claims(scale: Scale) -> list[Claim]:
     speedup, efficiency = _speedup(_sizes(scale.waiting), most), _efficiency(scale.at_once, most)
     return [
         Claim(
-            f"{most} workers that wait for a device of their own do {speedup:.2f} times what one does, aim at least "
+            f"{most} workers, each waiting for its own device, do {speedup:.2f} times what one does, aim at least "
             f"{AIM * int(most):.1f} ({cores} cores, shared with the broker)",
             held=speedup >= AIM * int(most),
         ),
         Claim(
             f"where cores are the limit ({cores} of them), {most} workers do {efficiency:.3f} of one's articles per "
-            f"core-second of their own, aim at least {AIM:g}",
+            f"core-second of their CPU time, aim at least {AIM:g}",
             held=efficiency >= AIM,
         ),
     ]

@@ -1,4 +1,4 @@
-"""Waiting for something, with a bound."""
+"""Waiting with a deadline."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def wait_until(condition: Callable[[], bool], timeout_s: float, every_s: float = 0.1) -> bool:
-    """Until it holds; false when it does not within the timeout."""
+    """Wait until `condition()` is true; returns False on timeout."""
     deadline_s = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > deadline_s:
