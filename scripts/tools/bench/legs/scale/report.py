@@ -236,7 +236,7 @@ def _claims(scale: Scale) -> list[Claim]:
         ),
         Claim(
             f"where cores are the limit ({cores} of them), {most} workers do {efficiency:.3f} of one's articles per "
-            f"core-second of their CPU time, aim at least {AIM:g}",
+            f"core-second, aim at least {AIM:g}",
             held=efficiency >= AIM,
         ),
     ]
