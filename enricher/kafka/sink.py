@@ -1,6 +1,6 @@
 """The producer: one transaction per call, opened and closed inside one function; a new producer after any trouble.
 
-None is ever open during a poll, so that a rebalance never meets one.
+None is ever open during a poll, so that a rebalance never meets one. One that failed is ended by the new producer alone.
 """
 
 from __future__ import annotations
@@ -8,21 +8,21 @@ from __future__ import annotations
 import logging
 import threading
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from enricher.codec import Encoder, Outgoing
-from enricher.errors import RefusedOutput, TransactionTrouble
+from enricher.errors import EnricherError, ProducerFenced, RefusedOutput, TransactionTrouble
 from enricher.kafka.client import KafkaConfig, LastWord
 from enricher.kafka.errors import border, connecting, constructing, mapped
 from enricher.kafka.letters import log_dead_letters
 from enricher.kafka.limits import TopicLimits
 from enricher.kafka.membership import Group
-from enricher.kafka.metadata import partitions_of
+from enricher.kafka.placement import Placement
 from enricher.kafka.reports import Reports
-from enricher.kafka.retire import CLOSE_WAIT_S, retire
+from enricher.kafka.retire import CLOSE_WAIT_S, Unsettled, retire
 from enricher.kafka.stopwatch import Stopwatch
 from enricher.records import Release, Ticket
 from enricher.runtime.watchdog import Guard
@@ -32,8 +32,6 @@ log = logging.getLogger(__name__)
 
 # A retired producer aborts what it had open; that a newer one has done so already is what we want.
 warnings.filterwarnings("ignore", message="Producer abort_transaction failed during close", category=RuntimeWarning)
-
-_ANY_PARTITION = -1  # librdkafka's RD_KAFKA_PARTITION_UA: the partitioner decides, by the key
 
 
 class TransactionalSink:
@@ -57,9 +55,10 @@ class TransactionalSink:
         self._counters = counters
         self._producer_class = producer_class
         self._limits = limits or TopicLimits(config, lambda: group.watch.client)
+        self._placement = Placement(config, lambda: group.watch)
         self._last_word = LastWord(config)
         self._producer: Producer | None = None
-        self._partitions: Mapping[str, int] = {}
+        self._unsettled = Unsettled()
         self._reports = Reports()
 
     def open(self) -> None:
@@ -82,8 +81,11 @@ class TransactionalSink:
                 border("a transaction", self._last_word, producer),
             ):
                 slow = self._transact(producer, release)
-        except BaseException:
+        except ProducerFenced:  # and whoever did it has ended its transaction
             retire(producer)
+            raise
+        except BaseException:
+            self._unsettled.put(producer)
             raise
         self._producer = producer
         self._group.committed(release)
@@ -93,27 +95,32 @@ class TransactionalSink:
 
     def recover(self) -> None:
         """A new producer under the same id: settles the old transaction and fences whatever is still under way."""
-        self._drop()
-        self._producer = self._connected()
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            self._unsettled.put(producer)
+        with self._unsettled.fenced_by_a_new_one():
+            self._producer = self._connected()
 
     def serve(self) -> None:
         """Let the client deliver its events, which it keeps until somebody does. Does not block."""
         self._limits.serve()
+        self._unsettled.serve()
         if self._producer is not None:
             with suppress(KafkaException):  # of a producer that broke meanwhile: the next transaction says so
                 self._producer.poll(0)
 
     def close(self) -> None:
-        """Let go of the producer, within a bound."""
-        closing = self._drop()
-        if closing:
-            closing.join(CLOSE_WAIT_S)
+        """Let go of the producer, within a bound. A transaction that failed is ended: else readers wait for its timeout."""
+        leaving = threading.Thread(target=self._leave, name="leave", daemon=True)
+        leaving.start()
+        leaving.join(CLOSE_WAIT_S)
 
     # ---- the transaction
 
     def _transact(self, producer: Producer, release: Release) -> str | None:
         """Begin, produce, flush, send offsets, commit. Returns the name of a step that was suspiciously slow."""
         timeout_s = self._config.transaction_timeout_s
+        self._placement.check(producer, release.tickets)
         steps = Stopwatch(self._config.retry_pause_s)
         self._group.watch.ask()  # answered while the records are on their way
         producer.begin_transaction()
@@ -169,9 +176,7 @@ class TransactionalSink:
 
     def _produce_one(self, producer: Producer, message: Outgoing) -> None:
         topic = self._config.dead_letter_topic if message.kind == "dead_letter" else self._config.output_topic
-        number = message.ticket.raw.partition.number
-        # The input's partition, wherever there is one: order per key is kept then, whatever partitions are added later.
-        partition = number if number < self._partitions[topic] else _ANY_PARTITION
+        partition = self._placement.partition_of(message.ticket, topic)
         delivered = self._reports.of(message.ticket)
         while True:
             try:
@@ -222,18 +227,16 @@ class TransactionalSink:
         try:
             with border("opening a transactional producer", self._last_word, producer):
                 # Metadata first: without it init_transactions now and then takes half a second longer.
-                self._partitions = self._counted(producer)
+                self._placement.learn(producer)
                 producer.init_transactions(2 * self._config.transaction_timeout_s)
         except BaseException:
             retire(producer)  # only now: the border polls the producer once more, for the reason
             raise
         return producer
 
-    def _counted(self, producer: Producer) -> dict[str, int]:
-        """How many partitions the topics have that we write. Raises BrokerError where one is missing."""
-        topics = (self._config.output_topic, self._config.dead_letter_topic)
-        return {topic: len(partitions_of(producer, topic, self._config.request_timeout_s)) for topic in topics}
-
-    def _drop(self) -> threading.Thread | None:
-        producer, self._producer = self._producer, None
-        return retire(producer) if producer else None
+    def _leave(self) -> None:
+        if self._unsettled:
+            with suppress(EnricherError):  # then the next process ends it, or its timeout
+                self.recover()
+        if self._producer is not None:
+            retire(self._producer).join()

@@ -29,6 +29,7 @@ from tools.chaos.faults.requests import (
     LateAddPartitions,
     LateEndTxn,
     LateInitProducerId,
+    LateProduce,
     LateTxnOffsetCommit,
     OffsetFetchWrong,
 )
@@ -71,6 +72,7 @@ KINDS: tuple[type[Fault], ...] = (
     LateTxnOffsetCommit,
     LateAddPartitions,
     LateInitProducerId,
+    LateProduce,
     EndTxnReplyDropped,
     EndTxnReplyUnread,
     PartitionsAdded,

@@ -6,10 +6,10 @@ import signal
 import time
 from typing import ClassVar
 
-from tools.chaos.faults.base import EXIT_CODES, FENCED, Fault
+from tools.chaos.faults.base import CATCH_S, EXIT_CODES, FENCED, Fault
 from tools.chaos.forgeries import OffsetsError, WrongOffsets
 from tools.chaos.frames import Api
-from tools.chaos.rules import Delay, DropReply, Hold
+from tools.chaos.rules import Answered, Delay, DropReply, Hold
 
 _REJOIN_S = 30.0
 """A worker that ends and comes back has its partitions again within this, also where its session must end first."""
@@ -61,6 +61,37 @@ class LateAddPartitions(_LateRequest):
 
     name = "AddPartitionsToTxn late"
     api = Api.ADD_PARTITIONS_TO_TXN
+
+
+class LateProduce(_LateRequest):
+    """It comes behind the abort of its transaction, and before the next one writes to that broker.
+
+    It opens a transaction that nobody knows of, or is committed with the next one (KIP-890), unless the abort had a newer
+    epoch. No connection is lost: the worker sends it once, and gives up.
+    """
+
+    name = "Produce late"
+    api = Api.PRODUCE
+
+    def choose(self) -> None:
+        """It lasts from the new producer on."""
+        super().choose()
+        self.hang_up, self.lasts_s = False, self.chosen.uniform(0.5, 2.0)
+
+    def apply(self) -> None:
+        """Catch it, and hold back what the new producer writes."""
+        super().apply()
+        self.catch(Answered(self.of_worker(self.worker, Api.INIT_PRODUCER_ID)))
+        self.next = Hold(self.of_worker(self.worker, self.api))
+        self.scene.proxy.apply(self.next)
+
+    def heal(self) -> None:
+        """Let it go first."""
+        answered = Answered(self.of_worker(self.worker, self.api))
+        self.scene.proxy.apply(answered)
+        super().heal()
+        answered.caught.wait(CATCH_S)
+        self.scene.proxy.lift(self.next, answered)
 
 
 class LateInitProducerId(_LateRequest):

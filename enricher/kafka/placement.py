@@ -1,0 +1,71 @@
+"""Which partition an output goes to: the one with its input's number, wherever the output topic has it.
+
+Order per key is kept then, whatever partitions are added later. Brokers learn of added partitions one after the other, so a
+count that seems too small is asked for again before any output is placed by its key.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from confluent_kafka import Producer
+
+from enricher.errors import TransactionTrouble
+from enricher.kafka.client import KafkaConfig
+from enricher.kafka.metadata import partitions_of
+from enricher.kafka.topicwatch import TopicWatch
+from enricher.records import Ticket
+
+_ANY_PARTITION = -1  # librdkafka's RD_KAFKA_PARTITION_UA: the partitioner decides, by the key
+_ASK_AGAIN_S = 0.1
+
+
+class Placement:
+    """Knows how many partitions the output topics have, as the producer knows them. `watch` asks for all three topics."""
+
+    def __init__(self, config: KafkaConfig, watch: Callable[[], TopicWatch]) -> None:
+        self._config = config
+        self._watch = watch
+        self._counts: Mapping[str, int] = {}
+        self._fewer: Mapping[str, int] = {}
+        """The counts of all topics where an output topic was found to have really fewer partitions than the input."""
+
+    def learn(self, producer: Producer) -> None:
+        """Ask for the counts. Raises BrokerError where a topic is missing, and the client's errors unmapped."""
+        topics = (self._config.output_topic, self._config.dead_letter_topic)
+        timeout_s = self._config.request_timeout_s
+        self._counts = {topic: len(partitions_of(producer, topic, timeout_s)) for topic in topics}
+
+    def partition_of(self, ticket: Ticket, topic: str) -> int:
+        """For the ticket's output in that topic, as the client takes it."""
+        number = ticket.raw.partition.number
+        return number if number < self._counts[topic] else _ANY_PARTITION
+
+    def check(self, producer: Producer, tickets: Sequence[Ticket]) -> None:
+        """Before the tickets' outputs are placed: ask again where one of them would be placed by its key.
+
+        Blocks for the request timeout at most. Raises TransactionTrouble where by then the brokers that are asked have not
+        all heard of the input's partitions.
+        """
+        highest = max((ticket.raw.partition.number for ticket in tickets), default=-1)
+        if highest < min(self._counts.values()):
+            return
+        watch, give_up_s = self._watch(), time.monotonic() + self._config.request_timeout_s
+        while self._fewer != watch.partitions or highest >= watch.partitions[self._config.input_topic]:
+            watch.ask()
+            watch.confirm()
+            self.learn(producer)
+            if self._agrees_with(watch.partitions, highest):
+                self._fewer = watch.partitions
+                return
+            if time.monotonic() > give_up_s:
+                message = f"not all brokers have heard of partition {highest} yet: the topics have {watch.partitions}"
+                raise TransactionTrouble(message)
+            time.sleep(_ASK_AGAIN_S)
+
+    def _agrees_with(self, told: Mapping[str, int], highest: int) -> bool:
+        """Whether the broker that told of all topics knows the input's partition, and the producer knows as much."""
+        return highest < told[self._config.input_topic] and all(
+            count >= told[topic] for topic, count in self._counts.items()
+        )

@@ -1,0 +1,153 @@
+"""Requests that arrive when their transaction has been aborted: on the oldest broker, which does not look (KIP-890).
+
+Brokers before 3.6 append a Produce request behind the abort if its epoch is the newest that the partition knows. Then the
+producer's next transaction commits it, or nobody ever ends it. Those before 3.7 take offsets so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from confluent_kafka import Producer
+from kafka.clients import config_for, opened, records_of, release_of, sink_for
+from kafka.harness import Sent, publish, read_all
+from support.topics import Topics, make_topics
+
+from enricher.errors import TransactionTrouble
+from enricher.kafka.retire import Unsettled, retire
+from enricher.kafka.sink import TransactionalSink
+from enricher.records import RawRecord
+from tools.chaos.frames import Api
+from tools.chaos.proxy import Proxy
+from tools.chaos.reader import Reader
+from tools.chaos.rules import Answered, Hold, Match
+from tools.chaos.waiting import wait_until
+from tools.kafka import Cluster
+from tools.kafka.versions import OLDEST
+
+pytestmark = pytest.mark.broker
+
+TIMEOUT_S = 40.0
+NO_EXPIRY = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "3600000"}
+"""The broker aborts no transaction for its age, which would be an abort with a newer epoch."""
+MARKER_S = 3.0
+"""Within this a marker is written, once its transaction has ended."""
+PRODUCE = Match({Api.PRODUCE}, "enricher-worker-0")
+OFFSETS = Match({Api.TXN_OFFSET_COMMIT}, "enricher-worker-0")
+
+
+@pytest.fixture(scope="module")
+def proxied() -> Iterator[tuple[Proxy, Cluster]]:
+    """One old broker behind a proxy."""
+    with (
+        Proxy(nodes=1) as proxy,
+        Cluster(
+            1,
+            version=OLDEST,
+            listeners={"PROXIED": "PLAINTEXT"},
+            advertised={"PROXIED": proxy.ports},
+            properties=NO_EXPIRY,
+        ) as cluster,
+    ):
+        proxy.pass_on_to(cluster.ports_of("PROXIED"))
+        cluster.warm_up()
+        yield proxy, cluster
+
+
+@pytest.fixture
+def topics(proxied: tuple[Proxy, Cluster]) -> Iterator[Topics]:
+    """Of two partitions, past the proxy, which has no rule left afterwards."""
+    proxy, cluster = proxied
+    yield make_topics(cluster.bootstrap_servers, partitions=2)
+    proxy.lift_all()
+
+
+class AbortsFirst(Unsettled):
+    """Closes the old producer at once, which then aborts with its own epoch."""
+
+    def put(self, producer: Producer) -> None:
+        """Close it, and wait until it has."""
+        retire(producer).join()
+
+
+@contextmanager
+def late(
+    proxied: tuple[Proxy, Cluster], topics: Topics, match: Match, unsettled: Unsettled, count: int
+) -> Iterator[tuple[TransactionalSink, list[RawRecord]]]:
+    """A request of a transaction with so many records arrives when that is aborted and a new producer is there."""
+    proxy, _ = proxied
+    source, _ = opened(config_for(topics))
+    records = records_of(source, count)
+    sink, _ = sink_for(source, config_for(topics, bootstrap_servers=proxy.addresses))
+    sink._unsettled = unsettled
+    proxy.apply(late := Hold(match))
+    with pytest.raises(TransactionTrouble):
+        sink.publish(release_of(records))
+    sink.recover()
+    proxy.apply(answered := Answered(match))
+    proxy.lift(late)
+    assert answered.caught.wait(TIMEOUT_S)
+    yield sink, records
+    sink.close()
+    source.close()
+
+
+def is_stable(topics: Topics) -> bool:
+    """Whether no transaction is open in the output topic, after some time for a marker to be written."""
+    reader = Reader(topics.bootstrap_servers, topics.group)
+
+    def stable() -> bool:
+        return all(stable == end for stable, end in reader.stable_and_ends(topics.output).values())
+
+    return wait_until(stable, MARKER_S, 0.5)
+
+
+@pytest.mark.parametrize(("unsettled", "stable", "outputs"), [(AbortsFirst, False, 2), (Unsettled, True, 1)])
+def test_a_produce_request_behind_the_abort_is_refused_where_a_new_producer_aborted(
+    proxied: tuple[Proxy, Cluster], topics: Topics, unsettled: type[Unsettled], outputs: int, *, stable: bool
+) -> None:
+    """Where the old one aborts, it hangs until the next transaction of the producer commits it; without one for ever."""
+    publish(topics.bootstrap_servers, topics.input, [Sent(b"key", b"value")])
+    with late(proxied, topics, PRODUCE, unsettled(), 1) as (sink, records):
+        assert stable == is_stable(topics)
+        sink.publish(release_of(records))
+        assert outputs == len(read_all(topics.bootstrap_servers, topics.output))
+        assert is_stable(topics)
+
+
+def test_a_transaction_that_failed_is_ended_when_its_worker_ends(
+    proxied: tuple[Proxy, Cluster], topics: Topics
+) -> None:
+    """Its readers do not wait for the transaction's timeout, and a request that comes later is refused."""
+    proxy, _ = proxied
+    publish(topics.bootstrap_servers, topics.input, [Sent(b"key", b"value")])
+    source, _ = opened(config_for(topics))
+    sink, _ = sink_for(source, config_for(topics, bootstrap_servers=proxy.addresses, transaction_timeout_s=60))
+    records = records_of(source, 1)
+
+    def no_member() -> bytes:
+        raise TransactionTrouble("no member")
+
+    source.membership = no_member  # type: ignore[method-assign]  # what a rebalance does to it
+    with pytest.raises(TransactionTrouble):
+        sink.publish(release_of(records))
+    assert not is_stable(topics)
+    sink.close()
+    assert is_stable(topics)
+    source.close()
+
+
+@pytest.mark.parametrize(("unsettled", "lost"), [(AbortsFirst, True), (Unsettled, False)])
+def test_late_offsets_behind_the_abort_are_refused_where_a_new_producer_aborted(
+    proxied: tuple[Proxy, Cluster], topics: Topics, unsettled: type[Unsettled], *, lost: bool
+) -> None:
+    """Where the old one aborts, the next transaction commits them: those of a partition whose outputs it does not have."""
+    places = publish(topics.bootstrap_servers, topics.input, [Sent(b"%d" % key, b"value") for key in range(20)])
+    with late(proxied, topics, OFFSETS, unsettled(), len(places)) as (sink, records):
+        first = [record for record in records if record.partition.number == 0]
+        sink.publish(release_of(first))
+        committed = Reader(topics.bootstrap_servers, topics.group).committed_and_ends(topics.input)
+        assert committed[0] == (len(first), len(first))
+        assert lost == (committed[1][0] > 0)
