@@ -21,10 +21,10 @@ A room maps foreign errors (`KafkaException`, ONNX Runtime's) to these at its bo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import ClassVar, Literal
 
-from enricher.records import Ticket
+from enricher.records import Outcome, Ticket
 
 
 class EnricherError(Exception):
@@ -44,11 +44,14 @@ class TransactionTrouble(EnricherError):
 
 
 class RefusedOutput(TransactionTrouble):
-    """The broker will never take the outputs of `tickets` (too large, or against a rule of the topic)."""
+    """The broker will never take these outputs: they are too large, or against a rule of the topic.
 
-    def __init__(self, message: str, tickets: Sequence[Ticket]) -> None:
+    `outcomes`: the refused tickets, and for each the outcome that was written.
+    """
+
+    def __init__(self, message: str, outcomes: Mapping[Ticket, Outcome]) -> None:
         super().__init__(message)
-        self.tickets = tuple(tickets)
+        self.outcomes = outcomes
 
 
 class MissingTopic(TransactionTrouble):

@@ -89,7 +89,7 @@ def kafka_worker(
     sink = TransactionalSink(
         config,
         _encoder(settings, model.card),
-        group=source,
+        source=source,
         guard=guard,
         counters=counters,
     )

@@ -15,9 +15,9 @@ from confluent_kafka.admin import AdminClient, TopicDescription
 
 from enricher.errors import BrokerError, TransactionTrouble
 from enricher.kafka.client import KafkaConfig, LastWord
+from enricher.kafka.closing import close_in_background
 from enricher.kafka.errors import border, connecting, constructing
 from enricher.kafka.metadata import no_such_topic, operations_of
-from enricher.kafka.retire import retire
 from enricher.kafka.topicwatch import require_enough_partitions
 
 log = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ def check_start(config: KafkaConfig, *, pause: Callable[[float], object] = time.
 def _construct_worker_clients(config: KafkaConfig, last_word: LastWord) -> None:
     """The client says only then that it does not know a property, or cannot read a certificate."""
     Consumer(config.consumer() | {"error_cb": last_word}, logger=last_word.logger).close()
-    retire(Producer(config.producer() | {"error_cb": last_word}, logger=last_word.logger))
+    close_in_background(Producer(config.producer() | {"error_cb": last_word}, logger=last_word.logger))
 
 
 def _known_topics(

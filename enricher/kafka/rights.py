@@ -17,8 +17,8 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from enricher.errors import BrokerError
 from enricher.kafka.asking import ClientLog, Complaint, asking, silenced
 from enricher.kafka.client import KafkaConfig, transactional_id
+from enricher.kafka.closing import CLOSE_WAIT_S, close_in_background
 from enricher.kafka.reader import TopicReader, UnreadableBatch
-from enricher.kafka.retire import CLOSE_WAIT_S, retire
 
 _NEWEST = 5  # records per partition to look at: enough to see a habit, little to fetch
 
@@ -110,4 +110,4 @@ def _transactional(config: KafkaConfig, doing: str) -> Iterator[Producer]:
             producer.init_transactions(2 * config.transaction_timeout_s)
             yield producer
     finally:
-        retire(producer).join(CLOSE_WAIT_S)
+        close_in_background(producer).join(CLOSE_WAIT_S)

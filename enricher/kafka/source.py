@@ -6,6 +6,7 @@ One thread only, the loop's. Never commits: offsets travel in the sink's transac
 from __future__ import annotations
 
 import logging
+import struct
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -14,12 +15,12 @@ from confluent_kafka import Consumer, TopicPartition
 
 from enricher.core.commit_metadata import CommitMetadata
 from enricher.core.portions import Portions
+from enricher.errors import TransactionTrouble
 from enricher.kafka.assignment import Assignment
 from enricher.kafka.catching_up import CatchingUp
 from enricher.kafka.client import KafkaConfig, LastWord
 from enricher.kafka.delivery import Delivery
 from enricher.kafka.errors import border, connecting, constructing
-from enricher.kafka.membership import proven_membership
 from enricher.kafka.metadata import partitions_of
 from enricher.kafka.rebalances import Rebalances
 from enricher.kafka.statistics import Statistics
@@ -122,7 +123,7 @@ class KafkaSource:
         """Fresh group metadata for a transaction. Raises TransactionTrouble while we are no member."""
         self.member_ids.add(self.member_id())
         with border("asking for the group metadata", self._last_word):
-            return proven_membership(self._consumer)
+            return _proven_membership(self._consumer)
 
     def offsets(self, release: Release) -> list[TopicPartition]:
         """The release's offsets as they are to be committed: with the leader's epoch and the metadata string."""
@@ -186,3 +187,27 @@ class KafkaSource:
         epoch = self._held.epoch_before(partition, offset)
         named = {} if epoch is None else {"leader_epoch": epoch}
         return TopicPartition(partition.topic, partition.number, offset, metadata=metadata, **named)
+
+
+_MAGIC = b"CGMDv2:"
+"""librdkafka's private format: magic, int32 generation (little endian), group, member id, ..."""
+
+
+def _proven_membership(consumer: Consumer) -> bytes:
+    """The group metadata of a current member. Raises TransactionTrouble for any other consumer.
+
+    The broker does not fence offsets that come with an empty generation and member id, as before the first join or after
+    an expulsion. So such metadata must never be sent.
+    """
+    metadata: bytes = consumer.consumer_group_metadata()
+    if not consumer.memberid() or _generation(metadata) < 0:
+        raise TransactionTrouble("this worker is not a member of its group at the moment")
+    return metadata
+
+
+def _generation(metadata: bytes) -> int:
+    """The generation in librdkafka's metadata; 0 if the format is unknown, since the member id is checked anyway."""
+    if not metadata.startswith(_MAGIC) or len(metadata) < len(_MAGIC) + 4:
+        return 0
+    generation: int = struct.unpack_from("<i", metadata, len(_MAGIC))[0]
+    return generation

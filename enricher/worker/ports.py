@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from enricher.errors import InvalidArticle
-from enricher.records import Batch, Partition, RawRecord, Release, Start, Ticket, TokenizedArticle, Window
+from enricher.records import Batch, DeadLetter, Partition, RawRecord, Release, Start, Ticket, TokenizedArticle, Window
 from enricher.runtime.wakeup import StopEvent
 from enricher.stats.snapshot import Connection
 
@@ -99,8 +99,11 @@ class Sink(Protocol):
     def open(self) -> None:
         """Connect. Blocks; raises TransactionTrouble, after which it may be called again, or a FatalError."""
 
-    def publish(self, release: Release) -> None:
-        """One transaction. Blocks within its own bound; raises TransactionTrouble or a FatalError."""
+    def publish(self, release: Release) -> Mapping[Ticket, DeadLetter]:
+        """One transaction. Blocks within its own bound; raises TransactionTrouble or a FatalError.
+
+        Returns the dead letters that were written instead of outcomes that are too large for their topic.
+        """
 
     def serve(self) -> None:
         """Let the client deliver its events. Does not block, raises nothing; called once per turn of the loop."""
@@ -137,5 +140,8 @@ class Tracing(Protocol):
     def completed(self, batch: Batch) -> None:
         """It came back."""
 
-    def transaction(self, tickets: Sequence[Ticket]) -> AbstractContextManager[None]:
-        """Around the transaction that publishes these tickets; they are done when it ends without an exception."""
+    def transaction(self, tickets: Sequence[Ticket]) -> AbstractContextManager[dict[Ticket, DeadLetter]]:
+        """Around the transaction that publishes these tickets; they are done when it ends without an exception.
+
+        Gives a mapping for the dead letters that were written instead of outcomes.
+        """

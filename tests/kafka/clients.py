@@ -126,7 +126,7 @@ def sink_for(
     sink = TransactionalSink(
         config,
         kinds.get("encoder") or encoder(),
-        group=source,
+        source=source,
         guard=unguarded,
         counters=counters,
         limits=limits,

@@ -27,7 +27,7 @@ from enricher.errors import (
 )
 from enricher.kafka.client import KafkaConfig
 from enricher.kafka.sink import TransactionalSink
-from enricher.records import DeadLetter, RawRecord, Ticket
+from enricher.records import Article, Coverage, DeadLetter, EnrichedRecord, RawRecord, Release, Ticket
 from enricher.stats.counters import Counters
 
 pytestmark = pytest.mark.broker
@@ -109,7 +109,7 @@ def test_a_record_that_the_broker_finds_too_large_is_named(topics: Topics) -> No
     sink, _ = sink_for(source, config, limits=NotTold(config, lambda: source.watch.client))
     with pytest.raises(RefusedOutput) as refused:
         sink.publish(release_of(records_of(source, 4)))
-    assert [ticket.raw.key for ticket in refused.value.tickets] == [b"large" * 500]
+    assert [ticket.raw.key for ticket in refused.value.outcomes] == [b"large" * 500]
     sink.close()
     source.close()
 
@@ -123,7 +123,7 @@ def test_a_record_without_key_is_refused_by_a_compacted_topic(topics: Topics) ->
     sink, _ = sink_for(source, config)
     with pytest.raises(RefusedOutput) as refused:
         sink.publish(release_of(records_of(source, 9)))
-    assert [ticket.raw.key for ticket in refused.value.tickets] == [None]
+    assert [ticket.raw.key for ticket in refused.value.outcomes] == [None]
     sink.close()
     source.close()
 
@@ -202,6 +202,24 @@ def test_dead_letters_keep_the_raw_record_and_tombstones_pass(topics: Topics) ->
     source.close()
 
 
+def test_what_is_written_instead_of_a_large_record_is_returned(topics: Topics) -> None:
+    """Its dead letter says so in the topic and to the caller; the outcome of the ticket stays what it was."""
+    config = config_for(topics)
+    publish(topics.bootstrap_servers, topics.input, inputs(2))
+    source, _ = opened(config)
+    sink, _ = sink_for(source, config, encoder=encoder(max_record_bytes=4_096))
+    small, large = release_of(records_of(source, 2)).tickets
+    large.outcome = EnrichedRecord(Article("x" * 5_000, "", "b"), (), Coverage(1, 1, truncated=False))
+    record = large.outcome
+    substitutes = sink.publish(Release([small, large], {each.raw.partition: 1 for each in (small, large)}))
+    assert {large: "OutputTooLarge"} == {ticket: letter.error_type for ticket, letter in substitutes.items()}
+    assert record is large.outcome
+    (letter,) = read_all(topics.bootstrap_servers, topics.dead_letters)
+    assert b"OutputTooLarge" == headers_of(letter)["enricher.dlq.error.type"]
+    sink.close()
+    source.close()
+
+
 def test_offsets_alone_are_a_transaction_too(topics: Topics) -> None:
     """Where only markers were passed there is nothing to write and still something to commit."""
     config = config_for(topics)
@@ -270,7 +288,7 @@ def test_a_flush_that_loses_its_reason_is_asked_for_it(
     sink = TransactionalSink(
         config,
         encoder(),
-        group=source,
+        source=source,
         guard=unguarded,
         counters=Counters(),
         producer_class=_LosesItsReason,

@@ -14,7 +14,7 @@ from support.topics import Topics
 
 from enricher.errors import ProducerFenced, RefusedOutput, TransactionTrouble
 from enricher.kafka.client import KafkaConfig
-from enricher.kafka.reports import Reports
+from enricher.kafka.delivery_reports import DeliveryReports
 from enricher.kafka.sink import TransactionalSink
 from enricher.records import Article, Coverage, DeadLetter, EnrichedRecord, Partition, RawRecord, Ticket
 from enricher.stats.counters import Counters
@@ -47,7 +47,7 @@ def test_a_refusal_that_comes_before_the_last_record_is_handed_over_names_the_re
     first, last = Sent(None, b"no key"), Sent(None, b"bad")
     source, _ = opened(config)
     sink = TransactionalSink(
-        config, encoder(), group=source, guard=unguarded, counters=Counters(), producer_class=_OneByOne
+        config, encoder(), source=source, guard=unguarded, counters=Counters(), producer_class=_OneByOne
     )
     sink.open()
     records: list[RawRecord] = []
@@ -56,14 +56,14 @@ def test_a_refusal_that_comes_before_the_last_record_is_handed_over_names_the_re
         records += records_of(source, 1)
     with pytest.raises(RefusedOutput) as refused:
         sink.publish(release_of(records, dead_if_bad))
-    assert [ticket.raw.value for ticket in refused.value.tickets] == [b"no key"]
+    assert [ticket.raw.value for ticket in refused.value.outcomes] == [b"no key"]
     sink.close()
     source.close()
 
 
 def test_a_record_without_key_that_was_not_even_sent_is_not_to_blame() -> None:
     """A broken transaction takes along what waits behind the refused record: this dead letter would have been taken."""
-    reports = Reports()
+    reports = DeliveryReports()
     article, bad = (RawRecord(Partition("articles", 0), offset, None, b"bad") for offset in range(2))
     reports.failed = [
         (finished(article), KafkaError(KafkaError.INVALID_RECORD)),
@@ -98,7 +98,7 @@ def test_what_a_retired_producer_reports_is_no_trouble_of_the_next_transaction(
     publish(topics.bootstrap_servers, topics.input, inputs(1))
     source, _ = opened(config)
     sink = TransactionalSink(
-        config, encoder(), group=source, guard=unguarded, counters=Counters(), producer_class=reporting_late()
+        config, encoder(), source=source, guard=unguarded, counters=Counters(), producer_class=reporting_late()
     )
     sink.open()
     release = release_of(records_of(source, 1))
@@ -147,7 +147,7 @@ def test_of_refused_records_the_one_with_the_largest_output_is_named(topics: Top
 
     with pytest.raises(RefusedOutput) as refused:
         sink.publish(release_of(records_of(source, 2), enriched))
-    assert [ticket.raw.value for ticket in refused.value.tickets] == [b"short"]
+    assert [ticket.raw.value for ticket in refused.value.outcomes] == [b"short"]
     sink.close()
     source.close()
 

@@ -16,7 +16,7 @@ from kafka.harness import committed_and_ends
 from support.topics import Topics
 
 from enricher.errors import BrokerError
-from enricher.kafka.trials import PROMISES, Outcome, Promise, Result, Trials, identity, running, visibility
+from enricher.kafka.trials import PROMISES, Outcome, Promise, Result, Trials, offsets, running, visibility
 from enricher.kafka.trials.clients import Clients
 from enricher.kafka.trials.topics import TrialTopics
 
@@ -153,7 +153,7 @@ def test_topics_without_ids_of_their_own_are_told(
 ) -> None:
     """A topic that is made again and keeps its id, and brokers from before there were any."""
     monkeypatch.setattr(TrialTopics, "id_of", lambda _self, _name: ids)
-    monkeypatch.setattr(identity, "CALL_S", 0.5)
+    monkeypatch.setattr(offsets, "CALL_S", 0.5)
     outcome = tried(topics, "identity of a topic")["identity of a topic"].outcome
     assert outcome.holds is False
     assert seen in outcome.seen

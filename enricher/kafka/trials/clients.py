@@ -13,8 +13,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from enricher.errors import BrokerError
 from enricher.kafka.asking import ClientLog, Complaint, silenced
 from enricher.kafka.client import KafkaConfig
+from enricher.kafka.closing import CLOSE_WAIT_S, close_in_background
 from enricher.kafka.errors import constructing
-from enricher.kafka.retire import CLOSE_WAIT_S, retire
 from enricher.kafka.trials.topics import TrialTopics
 
 CALL_S = 15.0
@@ -69,7 +69,7 @@ class Clients:
             producer.init_transactions(CALL_S)
             yield producer
         finally:
-            retire(producer).join(CLOSE_WAIT_S)
+            close_in_background(producer).join(CLOSE_WAIT_S)
 
     @contextmanager
     def consumer(self, isolation: str = "read_committed") -> Iterator[Consumer]:
