@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 from worker.fake_clock import TICK_S, FakeClock
 from worker.fake_group import LogError
-from worker.fake_log import FakeLog, Producer, ProducerFenced
+from worker.fake_log import FakeLog, Producer
+from worker.fake_log import ProducerFenced as FencedByTheLog
 from worker.faults import Fault, Late, no_fault
 
-from enricher.errors import Fenced, RefusedOutput, TransactionTrouble
+from enricher.errors import ProducerFenced, RefusedOutput, TransactionTrouble
 from enricher.records import DeadLetter, EnrichedRecord, LetterForm, Outcome, Partition, RawRecord, Release, Ticket
 
 OUTPUT, DEAD_LETTERS = "entities", "dead-letters"
@@ -32,8 +33,7 @@ class Output:
 class FakeSink:
     """Publishes to the fake log as `TransactionalSink` does to a real one.
 
-    `refuses`: outputs that the broker will never take. `too_large`: those that become dead letters instead, by what the
-    encoder knows of their topic.
+    `refuses`: outputs that the broker will never take. `too_large`: outcomes that become dead letters instead.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class FakeSink:
         membership: Callable[[], tuple[str, int]],
         fault: Fault = no_fault,
         refuses: Callable[[Output], bool] = lambda _output: False,
-        too_large: Callable[[Output], bool] = lambda _output: False,
+        too_large: Callable[[Outcome], bool] = lambda _outcome: False,
         transaction_timeout_s: float = 15.0,
     ) -> None:
         self._log = log
@@ -71,8 +71,8 @@ class FakeSink:
             raise TransactionTrouble("the producer is broken")
         try:
             substitutes = self._transact(producer, release)
-        except ProducerFenced as error:
-            raise Fenced(str(error)) from error
+        except FencedByTheLog as error:
+            raise ProducerFenced(str(error)) from error
         except LogError as error:
             raise TransactionTrouble(repr(error)) from error
         self._producer = producer
@@ -118,7 +118,7 @@ class FakeSink:
 
     def _commit(self, producer: Producer) -> None:
         def commit_late() -> None:
-            with suppress(ProducerFenced):
+            with suppress(FencedByTheLog):
                 producer.commit()
 
         try:
@@ -130,7 +130,7 @@ class FakeSink:
 
     def _written(self, ticket: Ticket) -> Outcome:
         assert ticket.outcome is not None
-        if self._too_large(_placed(ticket.raw, ticket.outcome)[1]):
+        if self._too_large(ticket.outcome):
             return DeadLetter("publish", "OutputTooLarge", "more than its topic takes")
         return ticket.outcome
 
