@@ -52,7 +52,7 @@ class Placement:
         if highest < min(self._counts.values()):
             return
         watch, give_up_s = self._watch(), time.monotonic() + self._config.request_timeout_s
-        while self._fewer != watch.partitions or highest >= watch.partitions[self._config.input_topic]:
+        while watch.partitions != self._fewer or not self._agrees_with(watch.partitions, highest):
             watch.ask()
             watch.confirm()
             self.learn(producer)
@@ -66,6 +66,6 @@ class Placement:
 
     def _agrees_with(self, told: Mapping[str, int], highest: int) -> bool:
         """Whether the broker that told of all topics knows the input's partition, and the producer knows as much."""
-        return highest < told[self._config.input_topic] and all(
+        return highest < told.get(self._config.input_topic, 0) and all(
             count >= told[topic] for topic, count in self._counts.items()
         )

@@ -19,6 +19,7 @@ from kafka.test_processes import QUICK_FAILOVER, TEXT, assert_all_is_there_once,
 from support.topics import Topics, make_topics
 
 from enricher.errors import BrokerError, RecoveryExhausted, TransactionTrouble
+from enricher.kafka.placement import Placement
 from enricher.kafka.source import KafkaSource
 from enricher.runtime.wakeup import StopEvent
 from enricher.worker.recovery import Recovery, RecoveryLimits
@@ -146,11 +147,11 @@ def test_a_topic_that_is_missing_for_a_moment_in_a_recovery_is_trouble_like_any_
     config = config_for(topics)
     source, _ = opened(config)
     sink, _ = sink_for(source, config)
-    sink._config = replace(config, output_topic=late)
+    sink._placement = Placement(replace(config, output_topic=late), lambda: source.watch)
     limits = RecoveryLimits(timeout_s=60, attempt_timeout_s=60, max_in_a_row=5, missing_topic_s=0)
     recovery = Recovery(source, sink, limits, clock=time.monotonic, guard=unguarded)
     assert recovery.run(TransactionTrouble("first"), _After(3, topics, late))
-    sink._config = replace(config, output_topic="nowhere")
+    sink._placement = Placement(replace(config, output_topic="nowhere"), lambda: source.watch)
     with pytest.raises(RecoveryExhausted, match="'nowhere'"):
         Recovery(source, sink, replace(limits, timeout_s=0), clock=time.monotonic, guard=unguarded).run(
             TransactionTrouble("second"), StopEvent()

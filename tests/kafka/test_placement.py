@@ -102,6 +102,21 @@ def test_partitions_that_are_added_later_are_used() -> None:
     assert next(places) == 6
 
 
+def test_a_new_producer_whose_broker_has_not_heard_asks_again() -> None:
+    """What another producer knew says nothing about this one."""
+    brokers = Brokers([GREW_ALONE])
+    brokers.partitions = OLD
+    placement, producer = Placement(config(), lambda: cast("TopicWatch", brokers)), cast("Producer", brokers)
+    placement.learn(producer)
+    placement.check(producer, [ticket(6)])
+    brokers.partitions = GREW_ALONE | {OUTPUT: 5}
+    placement.learn(producer)
+    brokers.partitions = GREW_ALONE
+    placement.check(producer, [ticket(5), ticket(6)])
+    assert brokers.asked == 2
+    assert placement.partition_of(ticket(5), OUTPUT) == 5
+
+
 def test_nothing_is_placed_by_its_key_while_the_brokers_have_not_heard() -> None:
     """After the request's timeout that is trouble: order per key is not given up for it."""
     with pytest.raises(TransactionTrouble, match="not all brokers have heard of partition 6"):
