@@ -1,6 +1,6 @@
-"""What the commands ask of the cluster, and the creation of topics. The worker needs none of this.
+"""Describes the cluster and its topics for the commands, and creates topics. The worker does not use it.
 
-Looks and creates; never changes or deletes what exists. What the answers mean is decided in `enricher.commands`.
+Never changes or deletes anything. What the answers mean is decided in `enricher.commands`.
 """
 
 from __future__ import annotations
@@ -14,18 +14,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import (
-    AdminClient,
-    ConfigResource,
-    NewTopic,
-    ResourceType,
-)
+from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType
 
 from enricher.errors import BrokerError
-from enricher.kafka.asking import ClientLog, Complaint, asking, silenced
 from enricher.kafka.client import KafkaConfig
-from enricher.kafka.errors import constructing
 from enricher.kafka.metadata import operations_of
+from enricher.kafka.quiet import ClientLog, Complaint, broker_errors, quiet_admin
 
 _CREATE_TIMEOUT_S = 30.0  # a cluster that is busy electing leaders takes seconds
 _LOOK_AGAIN_S = 0.1
@@ -35,7 +29,7 @@ _DENIED = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATI
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """The cluster as its metadata shows it."""
+    """The cluster, from its metadata."""
 
     id: str | None
     brokers: int
@@ -43,19 +37,19 @@ class ClusterView:
 
 @dataclass(frozen=True, slots=True)
 class TopicView:
-    """A topic as its metadata shows it: `replicas` and `in_sync` are those of its worst partition."""
+    """A topic, from its metadata. `replicas` and `in_sync` are the lowest of its partitions."""
 
     name: str
     partitions: int
     replicas: int
     in_sync: int
     leaderless: int
-    """Partitions without a leader: they can be neither read nor written now."""
+    """Partitions without a leader, which can be neither read nor written now."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicPlan:
-    """A topic to create; `settings` are Kafka's topic settings, the rest is left to the broker's defaults."""
+    """A topic to create; `settings` are Kafka's topic settings, the others keep the broker's defaults."""
 
     name: str
     partitions: int
@@ -64,31 +58,26 @@ class TopicPlan:
 
 
 class Admin:
-    """Asks the cluster of `config`. Every method may block for the request timeout, and raises BrokerError.
+    """Every method may block for the request timeout, and raises BrokerError.
 
-    Raises SettingsError where librdkafka does not take the properties.
+    The constructor raises SettingsError if librdkafka rejects the properties.
     """
 
     def __init__(self, config: KafkaConfig) -> None:
         self._config = config
         self._complaint = Complaint()
         self._log = ClientLog()
-        # The client's own log is the only place where it tells which API versions a broker has.
-        properties = silenced(config.client("admin"), self._complaint) | {"debug": "feature"}
-        with constructing():
-            self._client = AdminClient(properties, logger=self._log.logger)
+        # Only the client's debug log shows which API versions a broker supports.
+        self._client = quiet_admin(config, self._complaint, self._log, debug="feature")
 
     def cluster(self) -> ClusterView:
-        """Its id and how many brokers it has now."""
-        with self._asking(f"asking {self._config.bootstrap_servers} for the cluster"):
+        """The cluster's id, and how many brokers it has now."""
+        with self._errors(f"asking {self._config.bootstrap_servers} for the cluster"):
             metadata = self._client.list_topics(timeout=self._config.request_timeout_s)
         return ClusterView(metadata.cluster_id, len(metadata.brokers))
 
     def api_versions(self) -> Mapping[str, int]:
-        """The highest version of each API (Kafka's names) that all brokers met so far have; empty where unknown.
-
-        Read from the client's debug log, because nothing in its interface tells.
-        """
+        """The highest version of each API (Kafka's names) that all brokers seen so far support; empty if unknown."""
         self._client.poll(0)
         highest: dict[str, int] = {}
         for line in self._log.lines:
@@ -98,8 +87,8 @@ class Admin:
         return highest
 
     def topic(self, name: str) -> TopicView | None:
-        """The topic, or None where there is none (or none that we may see). Never creates it."""
-        with self._asking(f"asking for the topic '{name}'"):
+        """The topic, or None if there is none, or none that we may see. Never creates it."""
+        with self._errors(f"asking for the topic '{name}'"):
             metadata = self._client.list_topics(timeout=self._config.request_timeout_s).topics.get(name)
             if metadata is None:
                 return None
@@ -115,9 +104,9 @@ class Admin:
         )
 
     def topic_settings(self, name: str) -> Mapping[str, str] | None:
-        """Kafka's settings of the topic; None where we may not look (the right is DescribeConfigs)."""
+        """Kafka's settings of the topic; None without the right DescribeConfigs."""
         resource = ConfigResource(ResourceType.TOPIC, name)
-        with self._asking(f"asking for the settings of '{name}'"):
+        with self._errors(f"asking for the settings of '{name}'"):
             futures = self._client.describe_configs([resource], request_timeout=self._config.request_timeout_s)
             try:
                 entries: Mapping[str, Any] = futures[resource].result()
@@ -128,11 +117,11 @@ class Admin:
         return {entry.name: entry.value for entry in entries.values() if entry.value is not None}
 
     def allowed_operations(self, name: str) -> frozenset[str] | None:
-        """What the broker would let this client do with the topic (`WRITE`, `READ`, ...); None where it does not tell.
+        """The operations on the topic that the broker allows this client (`WRITE`, `READ`, ...); None if it does not say.
 
-        The broker's own check of its rules, asked for without doing any of it: brokers 2.3 and newer tell.
+        Asks the broker to check its own rules, and does nothing else. Brokers before 2.3 do not answer it.
         """
-        with self._asking(f"asking what is allowed on '{name}'"):
+        with self._errors(f"asking what is allowed on '{name}'"):
             futures = self._client.describe_topics(
                 TopicCollection([name]),
                 include_authorized_operations=True,
@@ -141,9 +130,9 @@ class Admin:
             return operations_of(futures[name].result())
 
     def create(self, plans: Sequence[TopicPlan], *, dry_run: bool = False) -> None:
-        """Create the topics and wait until all can be used; with `dry_run` only ask the broker whether it would.
+        """Create the topics and wait until all are usable; with `dry_run` only let the broker validate the request.
 
-        A topic that somebody else creates at the same time is no error.
+        A topic that exists by then is no error.
         """
         if not plans:
             return
@@ -151,7 +140,7 @@ class Admin:
             NewTopic(p.name, num_partitions=p.partitions, replication_factor=p.replicas, config=dict(p.settings))
             for p in plans
         ]
-        with self._asking("creating topics"):
+        with self._errors("creating topics"):
             futures = self._client.create_topics(new, request_timeout=_CREATE_TIMEOUT_S, validate_only=dry_run)
         for name, future in futures.items():
             self._await_created(name, future)
@@ -159,7 +148,7 @@ class Admin:
             self._await_usable([plan.name for plan in plans])
 
     def _await_created(self, name: str, future: Future[None]) -> None:
-        with self._asking(f"creating the topic '{name}'"):
+        with self._errors(f"creating the topic '{name}'"):
             try:
                 future.result()
             except KafkaException as exception:
@@ -171,7 +160,7 @@ class Admin:
                     raise
 
     def _await_usable(self, names: Sequence[str]) -> None:
-        """Brokers learn of a new topic one after the other: wait until every partition has a leader."""
+        """Wait until every partition has a leader: brokers learn of a new topic one after the other."""
         give_up_s = time.monotonic() + _CREATE_TIMEOUT_S
         waiting = list(names)
         while waiting := [name for name in waiting if not _usable(self.topic(name))]:
@@ -179,8 +168,8 @@ class Admin:
                 raise BrokerError(f"created, but not usable after {_CREATE_TIMEOUT_S:.0f} s: {', '.join(waiting)}")
             time.sleep(_LOOK_AGAIN_S)
 
-    def _asking(self, doing: str) -> AbstractContextManager[None]:
-        return asking(self._client, doing, self._complaint)
+    def _errors(self, doing: str) -> AbstractContextManager[None]:
+        return broker_errors(self._client, doing, self._complaint)
 
 
 def _usable(topic: TopicView | None) -> bool:

@@ -1,4 +1,4 @@
-"""What every client of this room asks about topics, and how it reads a message. Raises the client's errors unmapped."""
+"""Questions about topics that all Kafka clients share, and how a message is read. Raises the client's errors unmapped."""
 
 from __future__ import annotations
 
@@ -9,43 +9,54 @@ from functools import lru_cache
 from operator import methodcaller
 from typing import TYPE_CHECKING
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicCollection,
+    TopicPartition,
+    Uuid,
+)
 
 from enricher.errors import MissingTopic
 from enricher.kafka.timestamps import plausible_timestamp_s
 from enricher.records import Headers, OmittedHeaders, Partition, RawRecord
 
-if TYPE_CHECKING:  # the worker asks no administrator's questions
+if TYPE_CHECKING:  # not needed at run time
     from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, OffsetSpec, TopicDescription
 
 log = logging.getLogger(__name__)
 
 NO_LEADER_YET = {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE}
-"""A partition that changes its leader has none for a moment."""
+"""A partition has no leader during an election."""
 _LOOK_AGAIN_S = 0.05
+_NO_ID = 22 * "A"
+"""16 bytes of zeros: what brokers before 2.8 answer, which have no ids."""
 
 
 def partitions_of(client: Consumer | Producer, topic: str, timeout_s: float) -> list[Partition]:
-    """The partitions of a topic, in order. Raises MissingTopic where there is none of that name."""
+    """The partitions of a topic, in order. Raises MissingTopic if there is no such topic."""
     metadata = client.list_topics(topic, timeout=timeout_s).topics[topic]
     if metadata.error:
         if metadata.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             raise MissingTopic(no_such_topic(topic))
-        # The client's own error does not say which topic.
+        # The client's own error does not name the topic.
         raise KafkaException(KafkaError(metadata.error.code(), f"the topic '{topic}': {metadata.error.str()}"))
     return [Partition(topic, number) for number in sorted(metadata.partitions)]
 
 
 def no_such_topic(topic: str) -> str:
-    """What to say where the broker knows no such topic."""
+    """The message for a topic that the broker does not know."""
     return f"there is no topic '{topic}': create it ('enricher topics create') or name the right one"
 
 
 def bounds_of(consumer: Consumer, partition: Partition, timeout_s: float) -> tuple[int, int]:
-    """First offset and end of what a consumer with this isolation level may see.
+    """The first offset, and the end of what a consumer with this isolation level may see.
 
-    Waits for a leader: a new topic has none for a moment, and neither has one whose broker stops. Only for consumers
-    that are not reading yet.
+    Waits for a leader, which a new topic does not have at once. Only for consumers that are not reading yet.
     """
     give_up_s = time.monotonic() + timeout_s
     while True:
@@ -62,28 +73,43 @@ def bounds_of(consumer: Consumer, partition: Partition, timeout_s: float) -> tup
 
 def listed_offsets(
     admin: AdminClient, wanted: Mapping[TopicPartition, OffsetSpec], isolation: IsolationLevel, timeout_s: float
-) -> dict[int, int]:
-    """The offset that each partition of one topic has for its spec. Raises LEADER_NOT_AVAILABLE where one has no leader.
+) -> dict[Partition, int]:
+    """The offset of each partition for its spec. Raises LEADER_NOT_AVAILABLE if a partition has no leader.
 
-    Of such a partition the client gives an offset below 0, and no error.
+    For such a partition the client returns an offset below 0, and no error.
     """
     futures = admin.list_offsets(dict(wanted), isolation_level=isolation, request_timeout=timeout_s)
-    offsets = {tp.partition: future.result().offset for tp, future in futures.items()}
-    if unknown := [number for number, offset in offsets.items() if offset < 0]:
+    offsets = {ours(tp): future.result(2 * timeout_s).offset for tp, future in futures.items()}
+    if unknown := [partition.number for partition, offset in offsets.items() if offset < 0]:
         names = ", ".join(map(str, unknown))
         raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE, f"no answer from partitions {names}"))
     return offsets
 
 
+def topic_id_text(topic_id: Uuid | None) -> str | None:
+    """A topic's id as Kafka's own tools print it (URL-safe base64, 22 characters); None if the broker has no ids.
+
+    A topic that is deleted and created again has the same name and another id.
+    """
+    text = str(topic_id or _NO_ID).replace("+", "-").replace("/", "_").rstrip("=")
+    return None if text == _NO_ID else text
+
+
+def topic_id_of(admin: AdminClient, topic: str, timeout_s: float) -> str | None:
+    """The id of a topic; None if the broker has no ids. Raises UNKNOWN_TOPIC_OR_PART if there is no such topic."""
+    description = admin.describe_topics(TopicCollection([topic]), request_timeout=timeout_s)[topic].result()
+    return topic_id_text(description.topic_id)
+
+
 def raw_record(message: Message, topic_id: str | None = None, *, max_headers: int | None = None) -> RawRecord:
-    """The message as a record of ours, of the topic with that id. Of more than `max_headers` headers none is kept."""
+    """The message as a record of the topic with that id. If it has more than `max_headers` headers, none is kept."""
     offset = message.offset()
     assert offset is not None
     headers, omitted = headers_of(message), None
     if max_headers is not None and len(headers) > max_headers:
         size_bytes = sum([len(name.encode()) + len(value or b"") for name, value in headers])
         headers, omitted = (), OmittedHeaders(len(headers), size_bytes)
-        message.set_headers([])  # the message lives as long as its neighbours of one poll, and would keep them
+        message.set_headers([])  # the message lives as long as the others of its poll, and would keep them in memory
     return RawRecord(
         partition_of(message),
         offset,
@@ -98,16 +124,16 @@ def raw_record(message: Message, topic_id: str | None = None, *, max_headers: in
 
 
 def _timestamp_s(message: Message) -> float | None:
-    """When it was published. Publishers without a clock write -1, which the client hands on as a time."""
+    """The publication time. Publishers without a clock write -1, which the client returns as a time."""
     kind, timestamp_ms = message.timestamp()
     return plausible_timestamp_s(timestamp_ms / 1000, time.time()) if kind else None
 
 
 def headers_of(message: Message) -> Headers:
-    """As they came; none where a name is not UTF-8, which the client cannot give: it fails in an odd way.
+    """The headers in order; none if a name is not UTF-8, for which the client fails with an odd error.
 
-    None either where there are more than 100,000: librdkafka then gives a message without headers, and no error, so that
-    nothing tells it from one that never had any.
+    None either if there are more than 100,000: librdkafka then returns a message without headers and without an error,
+    which looks like one that never had any.
     """
     try:
         # The stub allows dicts as headers, the client gives pairs.
@@ -118,35 +144,35 @@ def headers_of(message: Message) -> Headers:
         return ()
 
 
-# Not `message.headers()`: the client gives a result and an exception at once, and a call that the interpreter has made fast
-# for this place does not look for one. It would come up at whatever is called next.
+# Not `message.headers()`: the client sets both a result and an exception, and a call that the interpreter has specialised
+# does not check for the exception. It would be raised by whatever is called next.
 _read_headers = methodcaller("headers")
 
 
 def partition_of(message: Message) -> Partition:
-    """Where a message or an event of the client's belongs; an event about everything belongs nowhere."""
+    """The partition of a message or event; an event about no partition has the topic `""` and the number 0."""
     return _partition(message.topic() or "", message.partition() or 0)
 
 
 @lru_cache(maxsize=1024)
 def _partition(topic: str, number: int) -> Partition:
-    """One object for all the records of a partition."""
+    """One object for all records of a partition."""
     return Partition(topic, number)
 
 
 def ours(tp: TopicPartition) -> Partition:
-    """The client's partition as one of ours."""
+    """The client's partition type as ours."""
     return Partition(tp.topic, tp.partition)
 
 
 def foreign(partition: Partition) -> TopicPartition:
-    """Our partition as one of the client's."""
+    """Our partition type as the client's."""
     return TopicPartition(partition.topic, partition.number)
 
 
 def operations_of(description: ConsumerGroupDescription | TopicDescription) -> frozenset[str] | None:
-    """What the broker would let this client do (`WRITE`, `READ`, ...), where it was asked; None where it does not tell.
+    """The operations that the broker allows this client (`WRITE`, `READ`, ...), if it was asked; None if it does not say.
 
-    One that shows a topic or group and allows nothing on it does not tell: to see it is a right, too.
+    No operations at all mean that it does not say: seeing a topic or group is a right, too.
     """
     return frozenset(operation.name for operation in description.authorized_operations or ()) or None

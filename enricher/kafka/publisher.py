@@ -12,9 +12,9 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from enricher.errors import BrokerError
-from enricher.kafka.asking import ClientLog, Complaint, asking, silenced
 from enricher.kafka.client import KafkaConfig
 from enricher.kafka.errors import constructing
+from enricher.kafka.quiet import ClientLog, Complaint, broker_errors, silenced
 
 # A load tool fills batches: a little lingering, and a queue that holds no more than this much memory.
 # What Java clients use as partitioner, so that a key stays on its partition whoever writes it.
@@ -100,7 +100,7 @@ class Publisher:
         self.failures[self._complaint.explain(error)] += 1
 
     def _asking(self, doing: str) -> AbstractContextManager[None]:
-        return asking(self._producer, doing, self._complaint)
+        return broker_errors(self._producer, doing, self._complaint)
 
 
 def _properties(config: KafkaConfig, transactional_id: str | None) -> dict[str, Any]:

@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from enricher.errors import BrokerError
-from enricher.kafka.asking import ClientLog, Complaint, asking, silenced
 from enricher.kafka.client import KafkaConfig, transactional_id
 from enricher.kafka.closing import CLOSE_WAIT_S, close_in_background
-from enricher.kafka.reader import TopicReader, UnreadableBatch
+from enricher.kafka.inspect.consumer import UnreadableBatch
+from enricher.kafka.inspect.follow import TopicReader
+from enricher.kafka.quiet import ClientLog, Complaint, broker_errors, silenced
 
 _NEWEST = 5  # records per partition to look at: enough to see a habit, little to fetch
 
@@ -61,7 +62,7 @@ def committed_offsets(config: KafkaConfig, topic: str, partitions: int) -> Mappi
     consumer = Consumer(silenced(config.consumer(), complaint), logger=ClientLog().logger)
     wanted = [TopicPartition(topic, index) for index in range(partitions)]
     try:
-        with asking(consumer, f"asking for the offsets of the group '{config.group_id}'", complaint):
+        with broker_errors(consumer, f"asking for the offsets of the group '{config.group_id}'", complaint):
             found = consumer.committed(wanted, timeout=config.request_timeout_s)
             if error := next((tp.error for tp in found if tp.error), None):
                 raise KafkaException(error)
@@ -104,7 +105,7 @@ def _transactional(config: KafkaConfig, doing: str) -> Iterator[Producer]:
     properties = silenced(config.producer(), complaint) | {"transactional.id": doctor_id(config)}
     producer = Producer(properties, logger=ClientLog().logger)
     try:
-        with asking(producer, doing, complaint):
+        with broker_errors(producer, doing, complaint):
             # Metadata first: without it init_transactions now and then takes half a second longer.
             producer.list_topics(timeout=config.request_timeout_s)
             producer.init_transactions(2 * config.transaction_timeout_s)

@@ -113,7 +113,7 @@ class Rivals:
             client = AdminClient(properties, logger=self._last_word.logger)
         group = self._config.group_id
         with border(f"asking for the members of the group '{group}'", self._last_word, client):
-            # Not the newer requests, which can end the process: see enricher/scaling/reading.py.
+            # Not the newer requests, which can end the process: see enricher/kafka/inspect/inspector.py.
             groups = client.list_groups(group, timeout=_ASK_S)
         members = [member for found in groups if found.id == group for member in found.members]
         return {str(member.id): str(member.client_host) for member in members if member.client_id == self._name}

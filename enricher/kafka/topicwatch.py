@@ -1,8 +1,8 @@
-"""Knows the topics by more than their names: the input topic's id, and how many partitions each of the three has.
+"""Watches the input topic's id, and how many partitions each of the three topics has.
 
 A topic that is deleted and created again keeps its name, and the client goes on reading at the old offset. Only the id
-tells (KIP-516, brokers from 2.8 on). So every transaction asks for it, after its records were read and before their offsets
-are sent.
+changes (KIP-516, brokers from 2.8 on). So every transaction asks for it, after its records were read and before their
+offsets are sent.
 """
 
 from __future__ import annotations
@@ -19,58 +19,57 @@ from confluent_kafka.admin import AdminClient, OffsetSpec, TopicDescription
 from enricher.errors import MissingTopic, SettingsError, TransactionTrouble
 from enricher.kafka.client import KafkaConfig, LastWord
 from enricher.kafka.errors import border, constructing, mapped
-from enricher.kafka.metadata import foreign, no_such_topic, ours
-from enricher.kafka.topicids import topic_id_text
+from enricher.kafka.metadata import foreign, listed_offsets, no_such_topic, ours, topic_id_text
 from enricher.records import Partition
 
 log = logging.getLogger(__name__)
 
 _ASK_AGAIN_S = 0.25
 _NEW_CLIENT_S = 1.5
-"""After so long without an answer another client asks: it does not know the broker that is gone, or frozen."""
+"""After this time without an answer a new client asks, which does not know the broker that is gone or frozen."""
 _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 _LATE = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE})
-"""A broker that has just come up says so of every topic."""
+"""A broker that has just started returns these for every topic."""
 _Answers = Mapping[str, "Future[TopicDescription]"]
 
 
 class TopicReplaced(TransactionTrouble):
-    """The input topic is another one than the one whose records are read: only a rewind helps."""
+    """The input topic was created again while its records were read: only a rewind helps."""
 
 
 class TopicWatch:
-    """Asks for the three topics, one connection for all questions. For one thread, the loop's.
+    """Asks about the three topics over one connection. For one thread, the loop's.
 
-    `topic_id` is that of the input topic for which records are read now; it changes by `refresh` alone.
+    `topic_id`: that of the input topic whose records are read; only `refresh` changes it.
     """
 
     def __init__(self, config: KafkaConfig) -> None:
         self._config = config
         self.last_word = LastWord(config)
         self.client = self._connected()
-        """For other questions about topics, too: it is one connection more. Another one after a question without answer."""
+        """Also for other questions about topics, which saves a connection. Replaced after a question without an answer."""
         self._asked: list[_Answers] = []
         self._ends: dict[Partition, Future[Any]] = {}
         self.topic_id: str | None = None
         self.partitions: Mapping[str, int] = {}
-        """How many each topic has."""
+        """How many partitions each topic has."""
 
     @property
     def unequal(self) -> bool:
-        """True where an output topic has not as many partitions as the input topic."""
+        """True if an output topic has another number of partitions than the input topic."""
         return len(set(self.partitions.values())) > 1
 
     def open(self) -> None:
-        """Look for the first time. Raises TransactionTrouble without an answer, MissingTopic where a topic is missing.
+        """Ask for the first time. Raises TransactionTrouble without an answer, MissingTopic if a topic is missing.
 
-        Raises SettingsError where an output topic has fewer partitions than the input and the settings do not allow it.
+        Raises SettingsError if an output topic has fewer partitions than the input and the settings do not allow it.
         """
         self.refresh()
         require_enough_partitions(self._config, self.partitions)
 
     def refresh(self) -> bool:
-        """Take what the broker says for what is. True where the input topic is another one than before.
+        """Adopt the topics as they are now. True if the input topic was created again.
 
         Blocks for the request timeout at most; raises TransactionTrouble without an answer.
         """
@@ -86,14 +85,14 @@ class TopicWatch:
         return changed
 
     def ask(self) -> None:
-        """Send a question; answers to earlier ones count no more. Does not block."""
+        """Send a question and discard earlier ones. Does not block."""
         self._asked.clear()
         self._send()
 
     def confirm(self) -> None:
-        """Wait for the answer to `ask`: the input topic is still the one that is read. Raises TopicReplaced if not.
+        """Wait for the answer to `ask`. Raises TopicReplaced if the input topic is no longer the one that is read.
 
-        Without an answer within the request timeout nobody knows, so that is trouble too.
+        Raises TransactionTrouble without an answer within the request timeout.
         """
         topic_id = self._answered(patient=False)
         if topic_id != self.topic_id:
@@ -103,9 +102,9 @@ class TopicWatch:
             raise TopicReplaced(message)
 
     def ends(self, partitions: Collection[Partition]) -> Mapping[Partition, int] | None:
-        """Ends of what may be read of these, without those that nobody answers for. None while the answer is under way.
+        """The last stable offsets, without partitions that got no answer. None while the answer is pending.
 
-        Does not block: ask again with the same partitions, or others, which then are the next question.
+        Does not block: call it again with the same partitions, or with others, which become the next question.
         """
         if not self._ends:
             specs = {foreign(partition): _LATEST for partition in partitions}
@@ -121,32 +120,24 @@ class TopicWatch:
         return {partition: end for partition, future in asked.items() if (end := _end(future)) >= 0}
 
     def beginnings(self, partitions: Collection[Partition]) -> Mapping[Partition, int]:
-        """The first offset of each. Blocks for the request timeout at most; raises TransactionTrouble."""
+        """The first offsets. Blocks for the request timeout at most; raises TransactionTrouble."""
         return self._listed(partitions, _EARLIEST)
 
     def last_offsets(self, partitions: Collection[Partition]) -> Mapping[Partition, int]:
-        """The end of what may be read of each. Blocks for the request timeout at most; raises TransactionTrouble."""
+        """The last stable offsets. Blocks for the request timeout at most; raises TransactionTrouble."""
         return self._listed(partitions, _LATEST)
 
     # ---- inside
 
     def _listed(self, partitions: Collection[Partition], spec: OffsetSpec) -> Mapping[Partition, int]:
-        timeout_s = self._config.request_timeout_s
+        wanted = {foreign(partition): spec for partition in partitions}
         with border("asking for offsets", self.last_word, self.client):
-            asked = self.client.list_offsets(
-                {foreign(partition): spec for partition in partitions},
-                isolation_level=IsolationLevel.READ_COMMITTED,
-                request_timeout=timeout_s,
-            )
-            listed = {ours(tp): future.result(2 * timeout_s).offset for tp, future in asked.items()}
-            if unknown := [partition for partition, offset in listed.items() if offset < 0]:
-                raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE, f"no leader: {unknown}"))
-        return listed
+            return listed_offsets(self.client, wanted, IsolationLevel.READ_COMMITTED, self._config.request_timeout_s)
 
     def _connected(self) -> AdminClient:
         properties = {
             "error_cb": self.last_word,
-            # Questions go to one broker, the controller as the client knows it: one that has gone must be forgotten soon.
+            # Questions go to the controller that the client knows: it must soon forget one that is gone.
             "topic.metadata.refresh.interval.ms": 3_000,
         }
         with constructing():
@@ -160,7 +151,7 @@ class TopicWatch:
             self._asked.append(self.client.describe_topics(TopicCollection(topics), request_timeout=timeout_s))
 
     def _answered(self, *, patient: bool) -> str | None:
-        """The topic id that the first answer gives. With patience a refusal is no answer: brokers learn of topics late."""
+        """The topic id in the first answer. If `patient`, asks again after a refusal: brokers learn of topics late."""
         give_up_s = time.monotonic() + self._config.request_timeout_s
         renew_s = time.monotonic() + _NEW_CLIENT_S
         while True:
@@ -168,7 +159,7 @@ class TopicWatch:
                 return self._take(good)
             newest = self._asked[-1]
             refused = all(future.done() for future in newest.values())
-            final = refused and _said_no(newest, but=_LATE if patient else frozenset())
+            final = refused and _is_refused(newest, but=_LATE if patient else frozenset())
             if time.monotonic() > give_up_s or final:
                 raise self._trouble(newest)
             if refused:
@@ -184,12 +175,12 @@ class TopicWatch:
         described = {topic: future.result() for topic, future in answers.items()}
         counts = {topic: len(description.partitions) for topic, description in described.items()}
         if self.partitions and counts != self.partitions:
-            log.warning("the topics have %s partitions, before %s", _written(counts), _written(self.partitions))
+            log.warning("the topics have %s partitions, before %s", _counts_text(counts), _counts_text(self.partitions))
         self.partitions = counts
         return topic_id_text(described[self._config.input_topic].topic_id)
 
     def _trouble(self, answers: _Answers) -> TransactionTrouble:
-        """What the question met with."""
+        """The error for a question that failed."""
         for topic, future in answers.items():
             exception = future.exception() if future.done() else None
             if isinstance(exception, KafkaException):
@@ -200,7 +191,7 @@ class TopicWatch:
                 if not isinstance(trouble, TransactionTrouble):
                     raise trouble
                 return trouble
-        self.client.poll(0)  # why a connection failed is told in a callback alone
+        self.client.poll(0)  # only a callback says why a connection failed
         error = KafkaError(KafkaError._TIMED_OUT, f"no answer within {self._config.request_timeout_s:g} s")  # noqa: SLF001  the client's name
         return TransactionTrouble(f"asking for the topics: {self.last_word.explain(error)}")
 
@@ -209,23 +200,23 @@ def _complete(answers: _Answers) -> bool:
     return all(future.done() and future.exception() is None for future in answers.values())
 
 
-def _said_no(answers: _Answers, *, but: frozenset[int]) -> bool:
-    """Whether a broker gave one of the errors, and not the client for want of an answer (its codes are below 0)."""
+def _is_refused(answers: _Answers, *, but: frozenset[int]) -> bool:
+    """Whether one of the errors is a broker's; the client's own, for missing answers, have codes below 0."""
     errors = [exception.args[0] for future in answers.values() if (exception := future.exception())]
     return any(isinstance(error, KafkaError) and error.code() > 0 and error.code() not in but for error in errors)
 
 
 def _end(future: Future[Any]) -> int:
-    """The offset of an answer; below 0 where there is none."""
+    """The offset of an answer; below 0 if there is none."""
     return -1 if future.exception() else int(future.result().offset)
 
 
-def _written(counts: Mapping[str, int]) -> str:
+def _counts_text(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{topic} {count}" for topic, count in counts.items())
 
 
 def require_enough_partitions(config: KafkaConfig, counts: Mapping[str, int]) -> None:
-    """Raise SettingsError where an output topic has fewer partitions than the input and the settings do not allow it."""
+    """Raise SettingsError if an output topic has fewer partitions than the input and the settings do not allow it."""
     wanted = counts[config.input_topic]
     fewer = {topic: count for topic, count in counts.items() if count < wanted}
     if fewer and not config.allow_fewer_partitions:
@@ -234,7 +225,7 @@ def require_enough_partitions(config: KafkaConfig, counts: Mapping[str, int]) ->
 
 def _too_few(config: KafkaConfig, fewer: Mapping[str, int], wanted: int) -> str:
     return (
-        f"the input topic '{config.input_topic}' has {wanted} partitions, and fewer has {_written(fewer)}: outputs of the "
-        "others would be placed by their key, and nobody could tell from them where the group stood. Add partitions there "
+        f"the input topic '{config.input_topic}' has {wanted} partitions; these have fewer: {_counts_text(fewer)}. Outputs "
+        "of the other partitions would be placed by their key, and could not show where to resume. Add partitions "
         f"(kafka-topics --alter --partitions {wanted}), or accept it with kafka.allow_fewer_partitions"
     )

@@ -1,6 +1,6 @@
-"""How far the group is behind, how old that makes the oldest record, and how many workers it takes.
+"""How far the group is behind, how old the oldest unprocessed record is, and how many workers that takes.
 
-`backlog` says what is known at one moment, `reading` asks the brokers for it. `rates` makes speeds of several such moments,
-`policy` makes a number of workers of those; both compute only. `asked`, `watching` and `service` answer KEDA over gRPC,
-in the words of its own contract, which is in `keda`.
+`backlog` is what is known at one moment, and `reading` asks the brokers for it. `rates` derives speeds from several such
+moments, and `policy` a number of workers from those; both only compute. `trigger`, `watching` and `service` answer KEDA over
+gRPC; the protocol is in `keda`.
 """

@@ -1,4 +1,4 @@
-"""What is unprocessed at one moment, partition by partition. Plain data: asks nobody."""
+"""What is unprocessed at one moment, per partition. Plain data, no I/O."""
 
 from __future__ import annotations
 
@@ -8,42 +8,42 @@ from dataclasses import asdict, dataclass
 
 @dataclass(frozen=True, slots=True)
 class PartitionBacklog:
-    """One partition of the input topic, as the group stands in it. `end` is the next offset to be written."""
+    """One partition of the input topic, and how far the group has come in it. Offsets, not records."""
 
     number: int
     committed: int | None
-    """Where the group would go on; None where it has no offset: it never committed, or it has expired."""
+    """None if the group has no offset here: it never committed, or the offset has expired."""
     start: int
     """Where a worker that starts now begins to read."""
     end: int
-    """End of what a worker may read: the last stable offset."""
+    """The last stable offset: a worker may read up to here."""
     behind: int
-    """Offsets from the first unprocessed record to the end; 0 where there is none: transaction markers are no records."""
+    """Offsets from the first unprocessed record to the end; 0 if only transaction markers are left."""
     age_s: float | None
-    """Age of the first unprocessed record; 0 where there is none or its time is to come, None where it has no time."""
+    """Age of the first unprocessed record: 0 if there is none or its timestamp lies ahead, None if it has no timestamp."""
     hidden: int = 0
-    """Offsets behind `end`: transactions that are still open hold them back."""
+    """Offsets at or after `end` that transactions which are still open hold back."""
 
     @property
     def waits(self) -> bool:
-        """True where there is something to do."""
+        """True if there is an unprocessed record."""
         return self.behind > 0
 
     @property
     def remark(self) -> str:
-        """What a person should know about it; empty where all is usual."""
-        said = []
+        """What is unusual about it, for people; empty if nothing is."""
+        remarks = []
         if self.committed is None:
-            said.append(f"no committed offset: a worker starts at {self.start}")
+            remarks.append(f"no committed offset: a worker starts at {self.start}")
         elif self.committed < self.start:
-            said.append(f"{self.start - self.committed} offsets were deleted unread")
+            remarks.append(f"{self.start - self.committed} offsets were deleted unread")
         elif self.committed > self.start:
-            said.append(
-                "the committed offset lies behind the end: the topic was made anew, a worker starts at its beginning"
+            remarks.append(
+                "the committed offset lies beyond the end: the topic was created again, a worker starts at its beginning"
             )
         if self.hidden:
-            said.append(f"{self.hidden} offsets in transactions that are still open")
-        return "; ".join(said)
+            remarks.append(f"{self.hidden} offsets in transactions that are still open")
+        return "; ".join(remarks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,28 +57,28 @@ class Backlog:
 
     @property
     def behind(self) -> int:
-        """Of all partitions together."""
+        """Sum over the partitions."""
         return sum(partition.behind for partition in self.partitions)
 
     @property
     def waiting_partitions(self) -> int:
-        """How many have something to do."""
+        """How many partitions have an unprocessed record."""
         return sum(partition.waits for partition in self.partitions)
 
     @property
     def age_s(self) -> float | None:
-        """Age of the oldest unprocessed record, 0 where there is none; None where one has no time."""
+        """Age of the oldest unprocessed record, 0 if there is none; None if one has no timestamp."""
         ages = [partition.age_s for partition in self.partitions]
         return None if None in ages else max((age_s for age_s in ages if age_s is not None), default=0.0)
 
     @property
     def known_age_s(self) -> float | None:
-        """Age of the oldest unprocessed record whose time is known; None where records wait and none has one."""
+        """Age of the oldest unprocessed record that has a timestamp; None if records wait and none has one."""
         known = [each.age_s for each in self.partitions if each.waits and each.age_s is not None]
         return max(known) if known else self.age_s
 
     def as_json(self) -> dict[str, object]:
-        """For machines; names as in this class."""
+        """For machines; keys are named as the attributes."""
         return {
             "group": self.group,
             "topic": self.topic,

@@ -1,8 +1,8 @@
-"""Speeds, from what was unprocessed at several moments: how much comes, and how much one worker does. Pure: time is given.
+"""Speeds, from the backlog at several moments: how much arrives, and how much one worker processes. Pure: time is given.
 
-What a worker does can be told only while it is never idle: when at both ends of an interval every worker had something that
-was waiting. The median of the last such intervals counts, so that one in which workers joined or left does no harm. Until
-there was one, the most that a worker was ever seen to do is known to be possible, and a little more is assumed to be.
+A worker's speed shows only while it is never idle, that is, if every worker had waiting records at both ends of an interval.
+The median of the last such intervals counts, so that one in which workers joined or left does no harm. Before the first such
+interval the highest speed seen is a lower bound, and a little more is assumed.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from statistics import median
 from enricher.scaling.backlog import Backlog
 
 _WINDOW_S = 60.0
-"""What comes is averaged over so long: shorter follows chance, longer notices a rush too late."""
+"""Arrivals are averaged over this time: shorter follows chance, longer notices a peak too late."""
 _MEASURE_S = 15.0
-"""An interval in which a worker is measured is at least so long: many times its publish interval."""
+"""The shortest interval in which a worker is measured: many times its publish interval."""
 _WAITED_S = 3.0
-"""A record that waited for so long was waiting for a worker, and not for its batch or its transaction."""
+"""A record that waited this long was waiting for a worker, not for its batch or its transaction."""
 _MEASURES = 7
 _UNTRIED = 1.25
-"""What a worker is assumed to do, of what it was seen to do without ever being full."""
+"""A worker's assumed speed, relative to the highest one seen, while it was never busy all the time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,17 +40,17 @@ class Rates:
     _seen_per_s: float = 0.0
 
     def note(self, backlog: Backlog, now_s: float) -> None:
-        """What was unprocessed at `now_s` (any clock that only goes forward)."""
+        """Add the backlog at `now_s` (any monotonic clock)."""
         moment = _Moment(now_s, backlog)
         self._moments.append(moment)
-        # One that is older stays, so that there are two however seldom somebody looks.
+        # One older moment is kept, so that there are two however rare the looks are.
         while len(self._moments) > 2 and self._moments[1].at_s <= now_s - _WINDOW_S:
             self._moments.popleft()
         self._measure(moment)
 
     @property
     def arriving_per_s(self) -> float:
-        """Records per second that came lately; after one look only, what waits by its age."""
+        """Records per second that arrived lately; after a single look, an estimate from the backlog and its age."""
         if not self._moments:
             return 0.0
         first, last = self._moments[0], self._moments[-1]
@@ -60,7 +60,7 @@ class Rates:
 
     @property
     def per_worker_per_s(self) -> float | None:
-        """Records per second of one worker that is never idle; None while none was seen to do anything."""
+        """Records per second of one worker that is never idle; None until one was seen to process records."""
         if self._full:
             return median(self._full)
         return self._seen_per_s * _UNTRIED or None
@@ -79,14 +79,14 @@ class Rates:
 
     def _take(self, per_s: float, *, full: bool) -> None:
         if per_s <= 0:
-            return  # broken down, or away: that says nothing about its speed
+            return  # workers that are stuck or gone say nothing about their speed
         self._seen_per_s = max(self._seen_per_s, per_s)
         if full or (self._full and per_s > median(self._full)):
             self._full.append(per_s)
 
 
 def _full(moment: _Moment) -> bool:
-    """Every worker had something that waited for it."""
+    """Whether every worker had waiting records."""
     waited = [each for each in moment.backlog.partitions if each.waits and (each.age_s or 0.0) >= _WAITED_S]
     return len(waited) >= min(moment.backlog.workers, len(moment.backlog.partitions))
 
@@ -97,7 +97,7 @@ def _arrived(before: Backlog, after: Backlog) -> int:
 
 
 def _done(before: Backlog, after: Backlog) -> int:
-    """Offsets that were committed; what retention took away does not count."""
+    """Offsets that were committed, without those that retention deleted."""
     starts = {each.number: each.start for each in before.partitions}
     moved = (each for each in after.partitions if each.committed == each.start)
     return sum(max(0, each.start - starts.get(each.number, each.start)) for each in moved)

@@ -1,7 +1,7 @@
-"""KEDA's external scaler over gRPC: what it asks and what it gets. The numbers come from `watching` and `policy`.
+"""KEDA's external scaler over gRPC, and gRPC's health check. The numbers come from `watching` and `policy`.
 
-The metric is the number of workers that is wanted, with a target of 1 for each: Kubernetes' autoscaler divides the two, so
-its own formula (`ceil(metric / target)`, of metric type AverageValue, KEDA's default) gives that number back.
+The metric is the wanted number of workers, with a target of 1 for each. Kubernetes' autoscaler computes
+`ceil(metric / target)` (metric type AverageValue, KEDA's default), so it arrives at that number.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+from google.protobuf.wrappers_pb2 import Int32Value, StringValue
 
 from enricher.errors import BrokerError, SettingsError
-from enricher.scaling.asked import Asked, BadMetadata
-from enricher.scaling.health import Health
 from enricher.scaling.keda import externalscaler_pb2 as messages
+from enricher.scaling.trigger import BadMetadata, Trigger
 from enricher.scaling.watching import Seen, TooMany, Watches
 
 METRIC = "wanted-workers"
@@ -27,9 +27,9 @@ TARGET = 1
 SERVICE = "externalscaler.ExternalScaler"
 _STREAM_EVERY_S = 5.0
 _THREADS = 40
-_MOST_STREAMS = 16
-"""Each holds a thread for as long as it lasts. The rest is for questions: of other groups 16 at once, so that some are left
-for the configured one and for probes. KEDA asks again for a stream that it did not get, and goes on polling meanwhile."""
+_MAX_STREAMS = 16
+"""Each stream holds a thread while it lasts, and calls for other groups take at most 16 more: the rest is for the configured
+group and for probes. KEDA retries a stream that was refused, and polls meanwhile."""
 _GRACE_S = 5.0
 _CODES = {
     BadMetadata: grpc.StatusCode.INVALID_ARGUMENT,
@@ -40,17 +40,17 @@ _CODES = {
 
 
 class ExternalScaler:
-    """Answers KEDA. `default`: what counts where a ScaledObject's metadata say nothing."""
+    """Answers KEDA. `default` holds for what a ScaledObject's metadata leave out."""
 
-    def __init__(self, watches: Watches, default: Asked, *, stream_every_s: float = _STREAM_EVERY_S) -> None:
+    def __init__(self, watches: Watches, default: Trigger, *, stream_every_s: float = _STREAM_EVERY_S) -> None:
         self._watches = watches
         self._default = default
         self._stream_every_s = stream_every_s
-        self._streams = threading.BoundedSemaphore(_MOST_STREAMS)
+        self._streams = threading.BoundedSemaphore(_MAX_STREAMS)
         self.stopping = threading.Event()
 
     def is_active(self, request: messages.ScaledObjectRef, context: Any) -> messages.IsActiveResponse:  # noqa: ANN401
-        """Whether there must be a worker at all."""
+        """Whether at least one worker is needed."""
         return messages.IsActiveResponse(result=self._seen(request, context).active)
 
     def stream_is_active(
@@ -58,9 +58,9 @@ class ExternalScaler:
         request: messages.ScaledObjectRef,
         context: Any,  # noqa: ANN401
     ) -> Iterator[messages.IsActiveResponse]:
-        """The same at once, and whenever it changes: KEDA's `external-push` starts the first worker by it."""
+        """`is_active` now and at each change; KEDA's `external-push` starts the first worker by it."""
         if not self._streams.acquire(blocking=False):
-            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"one scaler has {_MOST_STREAMS} streams at most")
+            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"one scaler has at most {_MAX_STREAMS} streams")
         try:
             yield from self._changes(request, context)
         finally:
@@ -77,19 +77,19 @@ class ExternalScaler:
 
     def metric_spec(self, request: messages.ScaledObjectRef, context: Any) -> messages.GetMetricSpecResponse:  # noqa: ANN401
         """The metric's name and target; asks no broker."""
-        with _told(context):
-            self._asked(request)
+        with _grpc_errors(context):
+            self._trigger(request)
         spec = messages.MetricSpec(metricName=METRIC, targetSize=TARGET, targetSizeFloat=TARGET)
         return messages.GetMetricSpecResponse(metricSpecs=[spec])
 
     def metrics(self, request: messages.GetMetricsRequest, context: Any) -> messages.GetMetricsResponse:  # noqa: ANN401
-        """The metric's value."""
+        """The metric's value: the wanted number of workers."""
         wanted = self._seen(request.scaledObjectRef, context).wanted
         value = messages.MetricValue(metricName=METRIC, metricValue=wanted, metricValueFloat=wanted)
         return messages.GetMetricsResponse(metricValues=[value])
 
     def handler(self) -> Any:  # noqa: ANN401  gRPC has no types
-        """What a gRPC server is given. `StreamMetricSpec` is left out, as the contract allows: the target never changes."""
+        """The service for a gRPC server. `StreamMetricSpec` is left out, which is allowed: the target never changes."""
         methods: dict[str, Callable[..., Any]] = {
             "IsActive": self.is_active,
             "StreamIsActive": self.stream_is_active,
@@ -100,17 +100,17 @@ class ExternalScaler:
             SERVICE, {name: _handler(name, method) for name, method in methods.items()}
         )
 
-    def _asked(self, request: messages.ScaledObjectRef) -> Asked:
+    def _trigger(self, request: messages.ScaledObjectRef) -> Trigger:
         return self._default.changed_by(dict(request.scalerMetadata))
 
     def _seen(self, request: messages.ScaledObjectRef, context: Any) -> Seen:  # noqa: ANN401
-        with _told(context):
-            return self._watches.see(self._asked(request), context.time_remaining())
+        with _grpc_errors(context):
+            return self._watches.see(self._trigger(request), context.time_remaining())
 
 
 @contextmanager
-def _told(context: Any) -> Iterator[None]:  # noqa: ANN401  gRPC has no types
-    """An error of ours becomes gRPC's: KEDA then keeps what there is, or takes its fallback."""
+def _grpc_errors(context: Any) -> Iterator[None]:  # noqa: ANN401  gRPC has no types
+    """Map our errors to gRPC's; KEDA then keeps the number of workers, or takes its fallback."""
     try:
         yield
     except tuple(_CODES) as error:
@@ -128,16 +128,45 @@ def _handler(name: str, method: Callable[..., Any]) -> Any:  # noqa: ANN401  gRP
     )
 
 
+class Health:
+    """gRPC's health check (`grpc.health.v1.Health/Check`), which Kubernetes probes call.
+
+    Says whether the server takes calls; whether the brokers answer is reported by each call. `services`: the names that may
+    be asked for; the empty name means the whole server. `Watch` is not implemented, which the protocol allows.
+    """
+
+    SERVING, NOT_SERVING = 1, 2
+
+    def __init__(self, *services: str) -> None:
+        self._services = {"", *services}
+        self.serving = True
+
+    def handler(self) -> Any:  # noqa: ANN401  gRPC has no types
+        """The service for a gRPC server."""
+        check = grpc.unary_unary_rpc_method_handler(
+            self._check,
+            # Request and response have one field each, a string and an enum, and are encoded like these wrappers.
+            request_deserializer=StringValue.FromString,
+            response_serializer=Int32Value.SerializeToString,
+        )
+        return grpc.method_handlers_generic_handler("grpc.health.v1.Health", {"Check": check})
+
+    def _check(self, request: StringValue, context: Any) -> Int32Value:  # noqa: ANN401  gRPC has no types
+        if request.value not in self._services:
+            context.abort(grpc.StatusCode.NOT_FOUND, f"there is no service '{request.value}' here")
+        return Int32Value(value=self.SERVING if self.serving else self.NOT_SERVING)
+
+
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """Files in PEM. With `client_ca` only clients with a certificate of it are let in."""
+    """PEM files. With `client_ca`, clients need a certificate that it has signed."""
 
     certificate: Path
     key: Path
     client_ca: Path | None = None
 
     def credentials(self) -> Any:  # noqa: ANN401  gRPC has no types
-        """As gRPC takes them. Raises SettingsError."""
+        """Raises SettingsError if a file cannot be read."""
         try:
             pair = self.key.read_bytes(), self.certificate.read_bytes()
             ca = self.client_ca.read_bytes() if self.client_ca else None
@@ -148,16 +177,16 @@ class Tls:
 
 @contextmanager
 def serving(scaler: ExternalScaler, address: str, tls: Tls | None = None) -> Iterator[int]:
-    """Answers at `address` (`host:port`; port 0 takes a free one) in the body, and gives the port. Raises SettingsError."""
+    """Serve at `address` (`host:port`; port 0 takes a free one) in the body, and yield the port. Raises SettingsError."""
     health = Health(SERVICE)
-    # Two servers on one port would both be asked, in turn.
+    # With SO_REUSEPORT, two servers on one port would both get calls, in turn.
     server = grpc.server(ThreadPoolExecutor(_THREADS, "scaler"), options=[("grpc.so_reuseport", 0)])
     server.add_generic_rpc_handlers((scaler.handler(), health.handler()))
     try:
         port = server.add_secure_port(address, tls.credentials()) if tls else server.add_insecure_port(address)
-    except RuntimeError as error:  # gRPC does not tell what it was
-        why = "the port may be taken, the address not this machine's"
-        why += ", or certificate and key no pair in PEM" if tls else ""
+    except RuntimeError as error:  # gRPC does not say why
+        why = "the port may be in use, or the address may not belong to this machine"
+        why += ", or certificate and key may not be a pair in PEM" if tls else ""
         raise SettingsError(f"cannot listen on {address}: {why}") from error
     server.start()
     try:

@@ -1,7 +1,7 @@
-"""What the scaler knows of each group and topic it is asked about: the last look, the speeds, the number that follows.
+"""What the scaler knows about each group and topic: the last backlog, the speeds, and the number of workers that follows.
 
-KEDA asks for the metric and the activity at each of its turns, and Kubernetes' autoscaler for the metric again: what was
-seen a moment ago is answered again. What cannot be seen now is an error, never a 0.
+In each cycle KEDA asks for the metric and the activity, and Kubernetes' autoscaler for the metric again, so a recent answer
+is reused. A backlog that cannot be read now is an error, never 0.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from enricher.errors import BrokerError, FatalError
 from enricher.kafka.client import KafkaConfig
-from enricher.scaling.asked import Asked
 from enricher.scaling.backlog import Backlog
 from enricher.scaling.policy import Load, Rules, is_active, wanted_workers
 from enricher.scaling.rates import Rates
 from enricher.scaling.reading import BacklogReader
+from enricher.scaling.trigger import Trigger
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,41 +29,41 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _FRESH_S = 2.0
-MOST_OTHERS = 8
-"""Groups and topics beside the configured pair: each takes a dozen threads of its own for its connections, and whoever
-reaches the port may name one."""
+MAX_OTHERS = 8
+"""Groups and topics besides the configured pair. Each takes about a dozen threads for its connections, and any client of the
+port may name one."""
 IDLE_S = 120.0
-"""KEDA asks every 15 to 30 s: a pair that nobody has asked for in so long is forgotten where another one wants its place."""
-_OTHERS_AT_ONCE = 16
-"""Questions about others that are answered at the same time, so that threads are left for the configured pair."""
+"""KEDA asks every 15 to 30 s. A pair that was not asked for during this time is dropped when a new one needs its place."""
+_MAX_OTHER_CALLS = 16
+"""Concurrent calls for other pairs; the remaining threads are for the configured pair."""
 
 
 class TooMany(Exception):
-    """More groups and topics than one scaler watches, or more questions about them than it answers at once."""
+    """Too many groups and topics for one scaler, or too many concurrent calls for them."""
 
 
 class Reader(Protocol):
-    """What a watch asks."""
+    """What a watch needs of `BacklogReader`."""
 
     def look(self, timeout_s: float | None = None) -> Backlog:
-        """What is unprocessed now; may block for `timeout_s`. Raises BrokerError."""
+        """The backlog now; blocks for at most `timeout_s`. Raises BrokerError."""
         ...
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What was seen, and what one set of rules makes of it."""
+    """The load, and the number of workers that one set of rules derives from it."""
 
     load: Load
     wanted: int
 
     @property
     def active(self) -> bool:
-        """Whether there must be a worker at all."""
+        """Whether at least one worker is needed."""
         return is_active(self.load)
 
     def __str__(self) -> str:
@@ -71,13 +71,13 @@ class Seen:
         speed = "unknown" if load.per_worker_per_s is None else f"{load.per_worker_per_s:.1f}/s"
         age = "unknown" if math.isinf(load.age_s) else f"{load.age_s:.0f} s"
         return (
-            f"{self.wanted} workers wanted, {load.workers} there: {load.waiting} waiting in {load.waiting_partitions} of "
-            f"{load.partitions} partitions, the oldest for {age}; {load.arriving_per_s:.1f}/s come, a worker does {speed}"
+            f"{self.wanted} workers wanted, {load.workers} running: {load.waiting} waiting in {load.waiting_partitions} of "
+            f"{load.partitions} partitions, the oldest for {age}; {load.arriving_per_s:.1f}/s arrive, a worker does {speed}"
         )
 
 
 class Watch:
-    """One group on one topic. Any thread may ask; one at a time looks."""
+    """One group on one topic. Thread-safe: one thread at a time reads the backlog."""
 
     def __init__(self, make_reader: Callable[[], Reader], *, clock: Callable[[], float] = time.monotonic) -> None:
         self._make_reader = make_reader
@@ -87,19 +87,19 @@ class Watch:
         self._rates = Rates()
         self._load: Load | None = None
         self._looked_s = -math.inf
-        self.asked_s = clock()
-        """When it was last asked for."""
+        self.used_s = clock()
+        """When a call last named this pair."""
 
     def see(self, rules: Rules, timeout_s: float) -> Seen:
-        """What is unprocessed, and what `rules` make of it. Raises BrokerError where it is not known in time."""
+        """The load, and what `rules` derive from it. Raises BrokerError if it cannot be read in time."""
         until_s = self._clock() + timeout_s
-        with self._alone(timeout_s):
+        with self._locked(timeout_s):
             if self._load is None or self._clock() - self._looked_s >= _FRESH_S:
                 self._load = self._look(max(0.0, until_s - self._clock()))
             return Seen(self._load, wanted_workers(self._load, rules))
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         with self._lock:
             self._drop()
 
@@ -109,7 +109,7 @@ class Watch:
             self._reader = self._reader or self._make_reader()
             backlog = self._reader.look(timeout_s)
         except BaseException:
-            self._drop()  # whatever state its clients are in: the next look begins with new ones
+            self._drop()  # the state of its clients is unknown: the next look begins with new ones
             raise
         self._looked_s = self._clock()
         self._rates.note(backlog, self._looked_s)
@@ -129,9 +129,9 @@ class Watch:
             reader.close()
 
     @contextmanager
-    def _alone(self, timeout_s: float) -> Iterator[None]:
+    def _locked(self, timeout_s: float) -> Iterator[None]:
         if not self._lock.acquire(timeout=timeout_s):
-            raise BrokerError("the look that another call began has not come to its end")
+            raise BrokerError("another call is still reading the backlog")
         try:
             yield
         finally:
@@ -139,86 +139,86 @@ class Watch:
 
 
 class Watches:
-    """All that this scaler was asked about. `config` is the settings' own; others differ in group and topic alone.
+    """All groups and topics of this scaler. `config` is that of the settings; other pairs differ only in group and topic.
 
-    The configured pair has a place for good. There are `most_others` for others: one that is idle gives way to a new one.
+    The configured pair is always kept. There is capacity for `max_others` more: a new pair replaces an idle one.
     """
 
     def __init__(
         self,
         config: KafkaConfig,
         *,
-        most_others: int = MOST_OTHERS,
+        max_others: int = MAX_OTHERS,
         make_reader: Callable[[KafkaConfig], Reader] = BacklogReader,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._config = config
         self._configured = config.group_id, config.input_topic
-        self._most_others = most_others
+        self._max_others = max_others
         self._make_reader = make_reader
         self._clock = clock
         self._lock = threading.Lock()
-        self._others = threading.BoundedSemaphore(_OTHERS_AT_ONCE)
+        self._others = threading.BoundedSemaphore(_MAX_OTHER_CALLS)
         self._watches: dict[tuple[str, str], Watch] = {}
-        self._said: dict[tuple[str, str], int | str] = {}
+        self._logged: dict[tuple[str, str], int | str] = {}
 
-    def see(self, asked: Asked, timeout_s: float | None = None) -> Seen:
-        """What is unprocessed, and what is wanted, within the request timeout. Raises FatalError and TooMany."""
+    def see(self, trigger: Trigger, timeout_s: float | None = None) -> Seen:
+        """The load and the wanted number of workers, within the request timeout. Raises FatalError and TooMany."""
         bound_s = self._config.request_timeout_s
         try:
-            with self._turn(asked):
-                seen = self._watch(asked).see(asked.rules, min(bound_s, timeout_s or bound_s))
+            with self._admitted(trigger):
+                seen = self._watch(trigger).see(trigger.rules, min(bound_s, timeout_s or bound_s))
         except FatalError as error:
-            self._say(asked, str(error), logging.WARNING, str(error))
+            self._log(trigger, str(error), logging.WARNING, str(error))
             raise
-        self._say(asked, seen.wanted, logging.INFO, str(seen))
+        self._log(trigger, seen.wanted, logging.INFO, str(seen))
         return seen
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         for watch in self._watches.values():
             watch.close()
 
     @contextmanager
-    def _turn(self, asked: Asked) -> Iterator[None]:
-        """The configured pair's turn always comes; of others so many at once. Raises TooMany."""
-        if (asked.group, asked.topic) == self._configured:
+    def _admitted(self, trigger: Trigger) -> Iterator[None]:
+        """Always admits the configured pair, and a limited number of calls for others. Raises TooMany."""
+        if (trigger.group, trigger.topic) == self._configured:
             yield
             return
         if not self._others.acquire(blocking=False):
-            raise TooMany(f"one scaler answers {_OTHERS_AT_ONCE} questions about other groups and topics at once")
+            raise TooMany(f"one scaler answers at most {_MAX_OTHER_CALLS} calls for other groups and topics at once")
         try:
             yield
         finally:
             self._others.release()
 
-    def _watch(self, asked: Asked) -> Watch:
-        key, idle = (asked.group, asked.topic), None
+    def _watch(self, trigger: Trigger) -> Watch:
+        key, idle = (trigger.group, trigger.topic), None
         with self._lock:
             watch = self._watches.get(key)
             if watch is None:
-                idle = self._make_room(key)
-                config = replace(self._config, group_id=asked.group, input_topic=asked.topic)
+                idle = self._evicted_for(key)
+                config = replace(self._config, group_id=trigger.group, input_topic=trigger.topic)
                 watch = self._watches[key] = Watch(lambda: self._make_reader(config), clock=self._clock)
-            watch.asked_s = self._clock()
+            watch.used_s = self._clock()
         if idle:
-            idle.close()  # not under the lock: to close a client takes its time
+            idle.close()  # not under the lock: closing a client takes time
         return watch
 
-    def _make_room(self, key: tuple[str, str]) -> Watch | None:
-        """For a pair that is not watched; the one that it takes the place of is the caller's to close. Raises TooMany."""
+    def _evicted_for(self, key: tuple[str, str]) -> Watch | None:
+        """The idle watch that a new pair replaces, which the caller must close. Raises TooMany."""
         others = {each: watch for each, watch in self._watches.items() if each != self._configured}
-        if key == self._configured or len(others) < self._most_others:
+        if key == self._configured or len(others) < self._max_others:
             return None
-        oldest = min(others, key=lambda each: others[each].asked_s, default=None)
-        if oldest is None or self._clock() - others[oldest].asked_s < IDLE_S:
-            raise TooMany(f"one scaler watches {self._most_others} other groups and topics at most (--max-others)")
-        self._said.pop(oldest, None)
+        oldest = min(others, key=lambda each: others[each].used_s, default=None)
+        if oldest is None or self._clock() - others[oldest].used_s < IDLE_S:
+            raise TooMany(f"one scaler watches at most {self._max_others} other groups and topics (--max-others)")
+        self._logged.pop(oldest, None)
         return self._watches.pop(oldest)
 
-    def _say(self, asked: Asked, what: int | str, level: int, text: str) -> None:
-        """Log what is new: the same number, or the same trouble, at each of KEDA's turns is not."""
-        key = asked.group, asked.topic
-        if self._said.get(key) != what:
-            self._said[key] = what
-            log.log(level, "group %s on %s: %s", asked.group, asked.topic, text)
+    def _log(self, trigger: Trigger, news: int | str, level: int, text: str) -> None:
+        """Log only changes: KEDA asks all the time, and mostly gets the same number or the same error."""
+        key = trigger.group, trigger.topic
+        if self._logged.get(key) != news:
+            self._logged[key] = news
+            log.log(level, "group %s on %s: %s", trigger.group, trigger.topic, text)

@@ -1,14 +1,27 @@
-"""Verifies exactly-once, from the topics alone: every committed input once in the output or the dead letters.
+"""Verifies exactly-once from the topics alone: every committed input is once in the output or the dead letters.
 
-Reads with clients and code of its own: of the worker it knows the schemas of the headers, and how to reach the broker. So
-what is wrong in the worker cannot be wrong here in the same way.
+It shares no code with source, sink, codec and core, so a defect there cannot hide itself: headers, metadata and ids are
+parsed here, as the schemas say. It shares `kafka.inspect` and what that builds on: how to reach the broker and how to read a
+message. In one of these the verifier is not independent: which offsets a batch spans that the client cannot unpack
+(`kafka.unreadable`). If that were wrong, readable records could become dead letters unnoticed. Another way to find out would
+need another Kafka client, so tests/kafka/test_unreadable_batch.py compares it with batches of known size.
 """
 
 from enricher.verify.findings import EARLIER, Check, Checks, Place, Report
 from enricher.verify.payload import Recompute
-from enricher.verify.sampling import watching
-from enricher.verify.verification import verify
+from enricher.verify.verification import VerifyOptions, verify
+from enricher.verify.waiting import watching
 from enricher.verify.watch import OffsetWatch
-from enricher.verify.wishes import Wishes
 
-__all__ = ["EARLIER", "Check", "Checks", "OffsetWatch", "Place", "Recompute", "Report", "Wishes", "verify", "watching"]
+__all__ = [
+    "EARLIER",
+    "Check",
+    "Checks",
+    "OffsetWatch",
+    "Place",
+    "Recompute",
+    "Report",
+    "VerifyOptions",
+    "verify",
+    "watching",
+]

@@ -1,6 +1,6 @@
-"""What a verification says: one check for each part of the promise, with counts and places, never with text.
+"""The result of a verification: one check for each part of the promise, with counts and places, never with article text.
 
-Knows no broker. A check is failed where something is certainly wrong, unknown where the log no longer tells.
+No I/O. A check fails if something is certainly wrong, and is unknown if the log can no longer tell.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ State = Literal["ok", "failed", "unknown"]
 MAX_EXAMPLES = 10
 
 EARLIER = "outputs of an earlier topic of this name"
-"""A fact: outputs that name another topic id. What they were made from was deleted with its topic, so they prove nothing."""
+"""Fact: how many outputs name another topic id. Their inputs were deleted with that topic, so they prove nothing."""
 
 
 class Place(NamedTuple):
-    """A record, by where it stands."""
+    """Where a record is."""
 
     topic: str
     partition: int
@@ -30,16 +30,16 @@ class Place(NamedTuple):
 
 @dataclass(slots=True)
 class Check:
-    """One question to the log; filled while it is read. `holds` says what is so where the answer is ok."""
+    """One part of the promise, checked while the log is read. `holds`: what is true if the state is ok."""
 
     name: str
     holds: str
     checked: int = 0
     failed: int = 0
     examples: list[Place] = field(default_factory=list)
-    """The first few of what failed."""
+    """The first few violations."""
     doubt: str = ""
-    """Why the log no longer tells, where it does not."""
+    """Why the log can no longer tell; empty if it can."""
 
     def fail(self, place: Place) -> None:
         """Count a violation."""
@@ -49,7 +49,7 @@ class Check:
 
     @property
     def state(self) -> State:
-        """The answer so far."""
+        """The result so far."""
         if self.failed:
             return "failed"
         return "unknown" if self.doubt else "ok"
@@ -68,24 +68,24 @@ class Check:
 
 
 class Checks:
-    """Every check, in the order in which it is shown."""
+    """All checks, in display order."""
 
     def __init__(self) -> None:
         self.lost = Check("lost", "every committed input has an output or a dead letter")
         self.doubled = Check("doubled", "no input has two")
         self.invented = Check("invented", "every output belongs to a committed record of the input")
         self.order = Check("order", "outputs keep the order of the inputs, per key")
-        self.partition = Check("partition", "outputs stand in the partition of their input")
-        self.tombstones = Check("tombstones", "a tombstone gives a tombstone, and nothing else does")
+        self.partition = Check("partition", "outputs are in the partition of their input")
+        self.tombstones = Check("tombstones", "a tombstone becomes a tombstone, and nothing else does")
         self.keys = Check("keys", "an output has the key of its input")
         self.dead_letters = Check("dead letters", "a dead letter has the key and the value of its input")
-        self.headers = Check("headers", "the headers are those of the schema")
+        self.headers = Check("headers", "the headers conform to the schema")
         self.record_ids = Check("record ids", "the record id is that of its source")
         self.open_transactions = Check("open transactions", "none is left open: the last stable offset is the end")
         self.published_ahead = Check("published ahead", "nothing is published at or above the committed offset")
         self.committed_ahead = Check("committed ahead", "no committed offset lies beyond the end of the input")
-        self.went_back = Check("went back", "committed offsets never went back while watched")
-        self.caught_up = Check("caught up", "the group has committed everything that was there")
+        self.went_back = Check("went back", "committed offsets never went back while they were watched")
+        self.caught_up = Check("caught up", "the group has committed everything that was in the topic")
         self.payload = Check("payload", "a recomputation gives the same record")
 
     def __iter__(self) -> Iterator[Check]:
@@ -94,14 +94,14 @@ class Checks:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The answers, and what else was counted on the way (`facts`, by name)."""
+    """The checks, and what else was counted (`facts`, by name)."""
 
     checks: tuple[Check, ...]
     facts: Mapping[str, int]
 
     @property
     def holds(self) -> bool:
-        """True where no check failed."""
+        """True if no check failed."""
         return all(check.state != "failed" for check in self.checks)
 
     @property

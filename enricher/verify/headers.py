@@ -1,4 +1,4 @@
-"""Reads the headers of outputs. Written from `schemas/*-headers.*.schema.json`, not from the worker's code."""
+"""Parses the headers of outputs. Written from `schemas/*-headers.*.schema.json`, not from the worker's code."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ Headers = Mapping[str, bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The input record that an output names. `topic_id`: of its topic, where that was known.
+    """The input record that an output names. `topic_id`: that of its topic, if it was known.
 
-    `record_id`: what its header says; None for dead letters, which have none. `shortened`: the dead letter does not hold
-    all of its input, and says so.
+    `record_id`: the one in its header; None for dead letters, which have none. `shortened`: the dead letter declares that
+    parts of its input are left out.
     """
 
     topic: str
@@ -39,18 +39,18 @@ class Source:
 
 
 def by_name(headers: Sequence[tuple[str, bytes | None]]) -> Headers:
-    """Of a name that stands more than once the last one counts."""
+    """If a name occurs more than once, the last one counts."""
     return dict(headers)
 
 
 def record_id(topic: str, partition: int, offset: int, topic_id: str | None = None) -> str:
-    """The id that belongs to an input record."""
+    """The record id that the schema derives from an input record."""
     name = topic if topic_id is None else f"{topic}/{topic_id}"
     return str(uuid5(_RECORD_NAMESPACE, f"{name}/{partition}/{offset}"))
 
 
 def source_of_record(headers: Headers, *, tombstone: bool) -> Source | None:
-    """The source that an enriched record (or a tombstone) names; None where the headers are not those of the schema."""
+    """The source that an enriched record (or a tombstone) names; None if the headers break the schema."""
     source = _source(headers, "enricher")
     content_type = None if tombstone else b"application/json"
     if (
@@ -65,7 +65,7 @@ def source_of_record(headers: Headers, *, tombstone: bool) -> Source | None:
 
 
 def source_of_dead_letter(headers: Headers) -> Source | None:
-    """The source that a dead letter names; None where the headers are not those of the schema."""
+    """The source that a dead letter names; None if the headers break the schema."""
     source = _source(headers, "enricher.dlq")
     if (
         source is None

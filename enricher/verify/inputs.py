@@ -1,4 +1,4 @@
-"""Takes committed inputs one by one, after the outputs, and judges at the end what has no counterpart."""
+"""Takes the committed inputs after the outputs, and finally judges what has no counterpart."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from enricher.verify.ledger import Differences, Offsets, PartitionLedger
 
 
 class Inputs:
-    """The input topic, compared with what `ledgers` know of its outputs."""
+    """Compares the input topic with the outputs in `ledgers`."""
 
     def __init__(self, checks: Checks, ledgers: Mapping[int, PartitionLedger], topic: str) -> None:
         self._checks = checks
@@ -30,7 +30,7 @@ class Inputs:
             self._compare(differences, Place(self._topic, number, offset))
 
     def take_unread(self, number: int, offsets: range) -> None:
-        """Note committed inputs of which nothing is known: all that there can be of them is a dead letter that says so."""
+        """Note committed inputs that cannot be read: the only valid output is a dead letter that says so."""
         ledger = self._ledgers[number]
         for offset in offsets:
             if ledger.covers(offset) and (differences := ledger.note_unread(offset)):
@@ -48,11 +48,11 @@ class Inputs:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """What of one input partition can be judged.
+class JudgedRange:
+    """Which offsets of one input partition can be judged.
 
-    `due`: inputs below must have an output; `committed`: outputs at or above must not be; `begins`: what is left of the
-    input after retention. Outputs of sources below `outputs_begin` may have been deleted.
+    `due`: inputs below it must have an output. `committed`: there must be no output at or above it. `begins`: the first
+    offset that retention has left. Outputs of inputs below `outputs_begin` may have been deleted.
     """
 
     due: int
@@ -63,15 +63,15 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Doubts:
-    """Why a missing counterpart proves nothing, where it does not."""
+    """Why a missing counterpart proves nothing; empty if it does."""
 
     missing_outputs: str = ""
     missing_inputs: str = ""
     published_ahead: str = ""
 
 
-class Verdict:
-    """Judges partition by partition, into the checks. `excused`: missing outputs that retention may have deleted."""
+class Judge:
+    """Judges each partition, into the checks. `excused`: missing outputs that retention may have deleted."""
 
     def __init__(self, checks: Checks, topic: str, doubts: Doubts) -> None:
         self.excused = 0
@@ -79,25 +79,25 @@ class Verdict:
         self._topic = topic
         self._doubts = doubts
 
-    def judge(self, number: int, ledger: PartitionLedger, limits: Limits) -> None:
-        """One partition, when all of it is noted."""
-        self._judge_lost(number, ledger, limits)
+    def judge(self, number: int, ledger: PartitionLedger, judged: JudgedRange) -> None:
+        """Judge one partition, after all of its records were noted."""
+        self._judge_lost(number, ledger, judged)
         checks, doubts = self._checks, self._doubts
-        invented = ledger.without_input(limits.begins, limits.committed)
+        invented = ledger.without_input(judged.begins, judged.committed)
         checks.invented.checked = checks.doubled.checked
         _note(checks.invented, self._places(number, invented), doubts.missing_inputs)
         checks.published_ahead.checked = checks.doubled.checked
-        ahead = ledger.outputs_from(limits.committed)
+        ahead = ledger.outputs_from(judged.committed)
         _note(checks.published_ahead, self._places(number, ahead), doubts.published_ahead)
 
-    def _judge_lost(self, number: int, ledger: PartitionLedger, limits: Limits) -> None:
+    def _judge_lost(self, number: int, ledger: PartitionLedger, judged: JudgedRange) -> None:
         lost = self._checks.lost
-        lost.checked += ledger.inputs(limits.due)
-        missing = ledger.without_output(limits.due)
-        excusable = missing < limits.outputs_begin
+        lost.checked += ledger.inputs(judged.due)
+        missing = ledger.without_output(judged.due)
+        excusable = missing < judged.outputs_begin
         self.excused += int(excusable.sum())
         if excusable.any():
-            lost.doubt = lost.doubt or "the oldest outputs are deleted by retention"
+            lost.doubt = lost.doubt or "retention has deleted the oldest outputs"
         _note(lost, self._places(number, missing[~excusable]), self._doubts.missing_outputs)
 
     def _places(self, number: int, offsets: Offsets) -> list[Place]:
@@ -105,7 +105,7 @@ class Verdict:
 
 
 def _note(check: Check, places: list[Place], doubt: str) -> None:
-    """Violations, or where there is a `doubt` about what is missing, only that."""
+    """Note violations; if there is a `doubt` about missing records, note only the doubt."""
     if places and doubt:
         check.doubt = doubt
         return

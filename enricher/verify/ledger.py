@@ -1,6 +1,6 @@
-"""What was seen of each input offset: one byte of state and a mark of two, so that 100 million inputs take 300 MB.
+"""What was seen of each input offset: one byte of state and a hash of two bytes, so 100 million inputs take 300 MB.
 
-Pure. Outputs are noted first, inputs after them; then the missing and the invented are what has one and not the other.
+Pure. Outputs are noted first, inputs after them. Then an offset with only one of both is a lost input or an invented output.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ Offsets = npt.NDArray[np.int64]
 
 
 def mark_of(key: bytes | None, value: bytes | None = None) -> int:
-    """16 bits of what must be equal: another key (or value) goes unnoticed once in 65,536 times."""
+    """A 16-bit hash of key and value: a difference goes unnoticed once in 65,536 times."""
     mark = 1 if key is None else crc32(key, 2)
     return (mark if value is None else crc32(value, mark ^ 0xFFFF)) & 0xFFFF
 
 
 @dataclass(frozen=True, slots=True)
 class Differences:
-    """What an output has that its input has not, or the other way round. `dead_letter` says which of both it is."""
+    """How an output differs from its input. `dead_letter`: whether the output is one."""
 
     dead_letter: bool
     tombstone: bool
@@ -41,11 +41,11 @@ class PartitionLedger:
         self._marks = array("H", [0]) * (self.end - low)
 
     def covers(self, offset: int) -> bool:
-        """True for an offset that is in here."""
+        """True for an offset of this ledger."""
         return self.low <= offset < self.end
 
     def note_output(self, offset: int, mark: int, *, tombstone: bool, dead_letter: bool, shortened: bool) -> bool:
-        """Note an output of this input; returns whether there was one before."""
+        """Note an output of the input at `offset`; returns whether there was one before."""
         index = offset - self.low
         before = self._states[index]
         copies = min(before & _COPIES, 2) + 1
@@ -55,7 +55,7 @@ class PartitionLedger:
         return bool(before & _COPIES)
 
     def note_input(self, offset: int, key: bytes | None, value: bytes | None) -> Differences | None:
-        """Note that the input is there; None where it has no output."""
+        """Note a committed input; None if it has no output."""
         index = offset - self.low
         state = self._states[index] = self._states[index] | _INPUT
         if not state & _COPIES:
@@ -69,21 +69,21 @@ class PartitionLedger:
         )
 
     def note_unread(self, offset: int) -> Differences | None:
-        """Note an input that nobody can read; None where it has no output. Its dead letter must say that it is shortened."""
+        """Note an input that cannot be read; None if it has no output. Its dead letter must say that it is shortened."""
         index = offset - self.low
         state = self._states[index] = self._states[index] | _INPUT
         if not state & _COPIES:
             return None
-        # A client with wider limits may have read it: then there is nothing to compare with.
+        # A client with larger limits may have read it: then there is nothing to compare with.
         return Differences(bool(state & _DEAD), tombstone=False, content=bool(state & _DEAD) and not state & _SHORTENED)
 
     def without_output(self, before: int) -> Offsets:
-        """Inputs below `before` that have none."""
+        """Inputs below `before` that have no output."""
         states = self._until(before)
         return np.flatnonzero((states & _INPUT != 0) & (states & _COPIES == 0)) + self.low
 
     def without_input(self, start: int, before: int) -> Offsets:
-        """Offsets in [start, before) that have an output and are no committed input."""
+        """Offsets in [start, before) that have an output but are no committed input."""
         states = self._until(before)
         found: Offsets = np.flatnonzero((states & _INPUT == 0) & (states & _COPIES != 0)) + self.low
         return found[found >= start]

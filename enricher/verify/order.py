@@ -1,19 +1,18 @@
-"""Do outputs keep the order of the inputs? By partition where that is enough, else by key. Pure, in bounded memory."""
+"""Checks that outputs keep the order of the inputs: by partition if that is enough, else by key. Pure, bounded memory."""
 
 from __future__ import annotations
 
 from array import array
 from typing import Protocol
 
-DEFAULT_SLOTS = 2**21
-"""Of 16 bytes each."""
+_SLOTS = 2**21  # of 16 bytes each
 
 
 class Order(Protocol):
-    """Hears of outputs in the order of their log."""
+    """Takes outputs in the order of their log."""
 
     def keeps(self, place: tuple[str, int], source: tuple[int, int], key: bytes | None) -> bool:
-        """False where an output from a later input of the same kind stands before it in the same partition.
+        """False if an output of a later input, of the same partition or key, precedes it in the same partition.
 
         `place`: topic and partition of the output; `source`: partition and offset of its input.
         """
@@ -21,13 +20,13 @@ class Order(Protocol):
 
 
 class ByPartition:
-    """For equal partition counts: all outputs of one input partition are in order, and so are those of each key."""
+    """For equal partition counts: all outputs of one input partition are in order, hence those of each key too."""
 
     def __init__(self) -> None:
         self._last: dict[tuple[str, int, int], int] = {}
 
-    def keeps(self, place: tuple[str, int], source: tuple[int, int], key: bytes | None) -> bool:  # noqa: ARG002  as `Order` has it
-        """As `Order` says, of the same input partition."""
+    def keeps(self, place: tuple[str, int], source: tuple[int, int], key: bytes | None) -> bool:  # noqa: ARG002  `Order` has it
+        """As `Order.keeps`, per input partition."""
         partition, offset = source
         last = self._last.get((*place, partition), -1)
         if offset > last:
@@ -36,20 +35,20 @@ class ByPartition:
 
 
 class ByKey:
-    """For unequal partition counts: the outputs of each key are in order; those without a key have none to keep.
+    """For unequal partition counts: the outputs of each key are in order; those without a key have no order.
 
-    A table of fixed size, by hash. Where two keys want the same slot the newer one takes it, and the order of the older
-    one is forgotten (`forgotten` counts): a violation can be missed for it, and none is invented.
+    A hash table of fixed size. If two keys fall into one slot, the newer one replaces the older, whose order is forgotten
+    (`forgotten` counts): a violation can be missed, but none is invented.
     """
 
-    def __init__(self, slots: int = DEFAULT_SLOTS) -> None:
+    def __init__(self, slots: int = _SLOTS) -> None:
         self.forgotten = 0
         self._slots = slots
         self._names = array("q", [0]) * slots
         self._last = array("q", [-1]) * slots
 
     def keeps(self, place: tuple[str, int], source: tuple[int, int], key: bytes | None) -> bool:
-        """As `Order` says, of the same key and input partition."""
+        """As `Order.keeps`, per key and input partition."""
         if key is None:
             return True
         partition, offset = source

@@ -1,4 +1,4 @@
-"""Takes outputs one by one: what each says of its source goes into the ledgers, what is wrong with it into the checks."""
+"""Takes outputs one by one: notes their sources in the ledgers, and what is wrong in the checks."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from enricher.verify.order import Order
 
 
 class Outputs:
-    """Of one output topic (`dead_letters` says which of both); `input_topic` is what sources must name.
+    """The outputs in one topic. `dead_letters`: whether it is the dead-letter topic; `input_topic`: the one of the sources.
 
-    `topic_id` is that of the input topic as it is now. Outputs that name another one belong to an earlier topic, and are
-    only counted. `same_partitions`: the topic has as many as the input, so an output stands in the partition of its input.
+    `topic_id`: that of the input topic now. Outputs that name another one belong to an earlier topic, and are only counted.
+    `same_partitions`: the topic has as many partitions as the input, so an output is in the partition of its input.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Outputs:
         """The lowest source offset of each input partition."""
         self.total = 0
         self.values = 0
-        """How many had a value, whatever their headers say."""
+        """How many have a value, even if their headers are wrong."""
         self._checks = checks
         self._ledgers = ledgers
         self._order = order
@@ -74,9 +74,9 @@ class Outputs:
         self._note(message, source, place)
 
     def is_cut(self, beginnings: Mapping[int, int]) -> bool:
-        """Whether retention may have deleted outputs of the present topic, where the partitions begin at `beginnings`.
+        """Whether retention may have deleted outputs of the present topic, given where the partitions begin now.
 
-        Not where an output of an earlier topic is the first that is left: those of the present one stand behind it.
+        It has not if the first output that is left belongs to an earlier topic: those of the present one come after it.
         """
         return any(low and number not in self._earlier_first for number, low in beginnings.items())
 

@@ -1,4 +1,4 @@
-"""Recomputes enriched records from their inputs and compares. In chunks: what is in memory does not grow with the topic."""
+"""Recomputes enriched records from their inputs and compares, in chunks: memory does not grow with the topic."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from typing import Any, cast
 import orjson
 from confluent_kafka import Message
 
+from enricher.kafka.inspect.ranges import RangeReader, Ranges
 from enricher.kafka.metadata import headers_of
 from enricher.verify.committed import same_topic
 from enricher.verify.findings import Check, Place
 from enricher.verify.headers import by_name, source_of_record
-from enricher.verify.reading import RangeReader, Ranges
 
 Recompute = Callable[[Sequence[bytes]], Sequence[bytes | None]]
-"""Values of inputs -> the values of their enriched records, in the same order; None where there should be none."""
+"""Values of inputs to the values of their enriched records, in the same order; None if there should be none."""
 
 SCORE_TOLERANCE = 0.002
-"""Batches, and with them the order of sums, differ from run to run; precisions are compared only with themselves."""
+"""Batches differ from run to run, and with them the order of sums. Only equal precisions are compared."""
 
 _CHUNK = 500
 
 
 class PayloadCheck:
-    """Compares records with what `recompute` makes of their inputs. The readers must be two: both are in use at once.
+    """Compares records with what `recompute` returns for their inputs. Needs two readers, which are in use at once.
 
-    `topic_id`: of the input topic as it is now; records that name another one are not compared.
+    `topic_id`: that of the input topic now; records that name another one are not compared.
     """
 
     def __init__(
@@ -44,9 +44,9 @@ class PayloadCheck:
         self.other_models = 0
         """Records of another model (or precision) than the one that recomputes: not compared."""
         self.earlier = 0
-        """Records whose input stood in an earlier topic of the same name."""
+        """Records whose input was in an earlier topic of the same name."""
         self.gone = 0
-        """Records whose input is not there any more."""
+        """Records whose input was deleted."""
         self._check = check
         self._recompute = recompute
         self._record_reader = records
@@ -55,7 +55,7 @@ class PayloadCheck:
         self._topic_id = topic_id
 
     def run(self, topic: str, ranges: Ranges, chosen: Container[int] | None) -> None:
-        """Compare the records in `ranges` of the output topic, or the `chosen` ones of them: 0 is the first."""
+        """Compare the records in `ranges` of the output topic, or only the `chosen` ones, counted from 0."""
         chunk: dict[Place, bytes] = {}
         for message in self._records(topic, ranges, chosen):
             place = self._source(message)
@@ -66,10 +66,10 @@ class PayloadCheck:
                 chunk = {}
         self._compare_all(chunk)
         if (self.other_models or self.earlier) and not self._check.checked:
-            self._check.doubt = "every record that was drawn is of another model, or of an earlier topic of this name"
+            self._check.doubt = "every sampled record is of another model, or of an earlier topic of this name"
 
     def _records(self, topic: str, ranges: Ranges, chosen: Container[int] | None) -> Iterator[Message]:
-        """Partition by partition: so the inputs of a chunk lie close together, and are read in one go."""
+        """Partition by partition, so that the inputs of a chunk are close together and are read at once."""
         index = -1
         for number in sorted(ranges):
             for message in self._record_reader.read(topic, {number: ranges[number]}, f"recomputing {topic}[{number}]"):
@@ -81,7 +81,7 @@ class PayloadCheck:
         headers = by_name(headers_of(message))
         source = source_of_record(headers, tombstone=False)
         if source is None or source.topic != self._input_topic:
-            return None  # other checks say so
+            return None  # other checks report it
         if not same_topic(source.topic_id, self._topic_id):
             self.earlier += 1
             return None
@@ -95,13 +95,13 @@ class PayloadCheck:
             self._compare(place, chunk[place], value)
 
     def _articles(self, places: AbstractSet[Place]) -> dict[Place, bytes]:
-        """The values of the inputs at `places`, of those that are there and have one."""
+        """The values of the inputs at `places` that still exist and have a value."""
         ranges: dict[int, tuple[int, int]] = {}
         for place in places:
             low, end = ranges.get(place.partition, (place.offset, place.offset + 1))
             ranges[place.partition] = min(low, place.offset), max(end, place.offset + 1)
         found: dict[Place, bytes] = {}
-        for message in self._article_reader.read(self._input_topic, ranges, "fetching inputs", _passed_over):
+        for message in self._article_reader.read(self._input_topic, ranges, "fetching inputs", _ignore):
             place = Place(self._input_topic, message.partition() or 0, message.offset() or 0)
             value = message.value()
             if place in places and value is not None:
@@ -118,17 +118,17 @@ class PayloadCheck:
             self._check.fail(place)
 
 
-def _passed_over(_number: int, _offsets: range) -> None:
-    """What nobody can read has no record to compare."""
+def _ignore(_number: int, _offsets: range) -> None:
+    """An input that cannot be read has no record to compare."""
 
 
 def chosen_of(total: int, sample: int, seed: int = 0) -> Container[int] | None:
-    """`sample` of `total` records, drawn at random; None for all."""
+    """The indices of `sample` of `total` records, at random; None for all."""
     return None if sample >= total else set(random.Random(seed).sample(range(total), sample))  # noqa: S311  not a secret
 
 
 def parsed(value: bytes) -> dict[str, Any] | None:
-    """A record's value; None where it is no JSON object."""
+    """A record's value; None if it is no JSON object."""
     try:
         document = orjson.loads(value)
     except orjson.JSONDecodeError:
@@ -137,7 +137,7 @@ def parsed(value: bytes) -> dict[str, Any] | None:
 
 
 def alike(seen: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """True where all is equal but the scores, and those nearly."""
+    """True if everything is equal, scores within the tolerance."""
     ours, theirs = dict(seen), dict(wanted)
     entities, others = ours.pop("entities", None), theirs.pop("entities", None)
     if ours != theirs or not isinstance(entities, list) or not isinstance(others, list):

@@ -1,70 +1,88 @@
-"""One verification from beginning to end: what is asked and read, and in which order.
+"""One verification: what is asked and read, and in which order.
 
-The order is what makes it right while workers run: committed offsets, then the ends of the outputs (all that belongs to
-those offsets lies below), then the outputs, then committed offsets again (all that was read belongs below them), then
-the input up to there. Inputs below the first must have an output; outputs at or above the second must not be.
+The order makes it correct while workers run: first committed offsets, then the ends of the outputs (all outputs of inputs
+below those offsets are before these ends), then the outputs, then committed offsets again (the inputs of all outputs read
+are below them), then the input up to there. Inputs below the first offsets must have an output; there must be no output of
+an input at or above the second ones.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import closing
+from dataclasses import dataclass
+from typing import Final
 
 from enricher.errors import BrokerError, SettingsError
 from enricher.kafka.client import KafkaConfig
+from enricher.kafka.inspect.ranges import Progress, RangeReader, Ranges
 from enricher.verify.cluster import Cluster
 from enricher.verify.committed import Committed, of_topic
 from enricher.verify.findings import Check, Checks, Place, Report
-from enricher.verify.inputs import Doubts, Inputs, Limits, Verdict
+from enricher.verify.inputs import Doubts, Inputs, Judge, JudgedRange
 from enricher.verify.ledger import PartitionLedger
 from enricher.verify.order import ByKey, ByPartition
 from enricher.verify.outputs import Outputs
-from enricher.verify.payload import PayloadCheck, chosen_of
-from enricher.verify.reading import Progress, RangeReader, Ranges
-from enricher.verify.sampling import wait_for_group, watch_for
-from enricher.verify.settling import stable_ends
+from enricher.verify.payload import PayloadCheck, Recompute, chosen_of
+from enricher.verify.waiting import stable_ends, wait_for_group, watch_for
 from enricher.verify.watch import OffsetWatch
-from enricher.verify.wishes import EVERYTHING, Wishes
 
 _HELD_BACK = "an open transaction holds committed offsets back"
+_EVERYTHING: Final = 2**63 - 1  # more than any topic holds
 Offsets = Mapping[int, int | None]
 
 
-def silent(_doing: str, _done: int, _total: int) -> None:
-    """Progress that nobody looks at."""
+@dataclass(frozen=True, slots=True)
+class VerifyOptions:
+    """What a verification does besides its static checks.
+
+    `settle_s`: how long to wait for open transactions to end. `wait_s`: how long to let the group catch up; None judges what
+    it has committed. `watch_s`: how long to sample committed offsets first. `recompute`: compare `sample` records with what
+    this function returns for their inputs.
+    """
+
+    settle_s: float = 25.0
+    wait_s: float | None = None
+    watch_s: float = 0.0
+    recompute: Recompute | None = None
+    sample: int = _EVERYTHING
 
 
-def verify(config: KafkaConfig, wishes: Wishes | None = None, progress: Progress = silent) -> Report:
-    """Verify the topics and the group of `config`. Reads only; raises BrokerError and SettingsError."""
+def verify(
+    config: KafkaConfig, options: VerifyOptions | None = None, progress: Progress = lambda _doing, _done, _total: None
+) -> Report:
+    """Verify the topics and the group of `config`. Only reads; raises BrokerError and SettingsError."""
     if config.output_topic == config.dead_letter_topic:
-        raise SettingsError("output and dead letters in one topic cannot be verified")
+        raise SettingsError("a topic that is both output and dead-letter topic cannot be verified")
     with closing(Cluster(config)) as cluster:
-        return _Verification(config, wishes or Wishes(), progress, cluster).run()
+        return _Verification(config, options or VerifyOptions(), progress, cluster).run()
 
 
 class _Verification:
-    """The steps of one verification; what one finds and a later one needs."""
+    """The steps of one verification, and what later steps need of earlier ones."""
 
-    def __init__(self, config: KafkaConfig, wishes: Wishes, progress: Progress, cluster: Cluster) -> None:
-        self._config, self._wishes, self._progress, self._cluster = config, wishes, progress, cluster
+    def __init__(self, config: KafkaConfig, options: VerifyOptions, progress: Progress, cluster: Cluster) -> None:
+        self._config, self._options, self._progress, self._cluster = config, options, progress, cluster
+        self._topic = config.input_topic
         self._checks = Checks()
-        self._watch = OffsetWatch(config.input_topic, self._checks.went_back)
+        self._watch = OffsetWatch(self._topic, self._checks.went_back)
         self._topic_id: str | None = None
-        self._facts: dict[str, int] = {}
+        self._facts: Counter[str] = Counter()
         self._ledgers: dict[int, PartitionLedger] = {}
         self._outputs: dict[str, Outputs] = {}
         self._ranges: dict[str, Ranges] = {}
 
     def run(self) -> Report:
-        """All steps, in the order that the module explains."""
+        """All steps, in the order that the module's docstring explains."""
         self._follow()
-        self._topic_id = self._cluster.topic_id(self._config.input_topic)
+        self._topic_id = self._cluster.topic_id(self._topic)
         due, _ = self._settled()
         topics = (self._config.output_topic, self._config.dead_letter_topic)
         ends = stable_ends(
             topics,
             self._cluster,
-            timeout_s=self._wishes.settle_s,
+            timeout_s=self._options.settle_s,
             check=self._checks.open_transactions,
             progress=self._progress,
         )
@@ -73,43 +91,39 @@ class _Verification:
             self._read_outputs(topic, ends[topic])
         self._count_aborted()
         committed, pending = self._settled()
-        self._note_pending(pending)
+        for number, place in pending.items():
+            self._checks.open_transactions.fail(Place(self._topic, number, place.offset if place else 0))
         self._judge(due, committed, published_ahead=_HELD_BACK if pending else "")
         self._recompute()
         self._count_outputs()
         self._end()
-        return Report(tuple(check for check in self._checks if self._is_asked(check)), self._facts)
+        return Report(tuple(check for check in self._checks if self._applies(check)), self._facts)
 
     # ---- committed offsets
 
     def _follow(self) -> None:
-        """Sample committed offsets for as long as asked to."""
-        wishes, check = self._wishes, self._checks.caught_up
-        if wishes.watch_s:
-            watch_for(wishes.watch_s, self._cluster, self._watch, self._progress)
-        if wishes.wait_s is not None:
-            topic = self._config.input_topic
-            late = wait_for_group(topic, wishes.wait_s, self._cluster, self._watch, self._progress)
-            check.checked = len(self._cluster.partitions(topic))
+        """Sample committed offsets for as long as the options say."""
+        options, check = self._options, self._checks.caught_up
+        if options.watch_s:
+            watch_for(options.watch_s, self._cluster, self._watch, self._progress)
+        if options.wait_s is not None:
+            late = wait_for_group(self._topic, options.wait_s, self._cluster, self._watch, self._progress)
+            check.checked = len(self._cluster.partitions(self._topic))
             for number, end in late.items():
-                check.fail(Place(topic, number, end))
+                check.fail(Place(self._topic, number, end))
 
     def _settled(self) -> tuple[Offsets, Committed]:
-        """The group's offsets in the topic as it is now, and those that an open transaction holds back."""
-        committed, pending = self._cluster.settled(self._wishes.settle_s)
+        """The group's offsets in the present topic, and those that an open transaction holds back."""
+        committed, pending = self._cluster.settled(self._options.settle_s)
         self._watch.note(committed)
         return of_topic(committed, self._topic_id), pending
-
-    def _note_pending(self, pending: Committed) -> None:
-        for number, place in pending.items():
-            self._checks.open_transactions.fail(Place(self._config.input_topic, number, place.offset if place else 0))
 
     # ---- outputs
 
     def _open_ledgers(self) -> None:
-        """Asked after the ends of the outputs, so that every input with an output in there lies in a ledger."""
-        topic = self._config.input_topic
-        lows, ends = self._cluster.beginnings(topic), self._cluster.ends(topic, committed_only=False)
+        """Runs after the ends of the outputs are known, so that the ledgers cover the input of every output."""
+        lows = self._cluster.beginnings(self._topic)
+        ends = self._cluster.ends(self._topic, committed_only=False)
         self._ledgers = {number: PartitionLedger(lows[number], end) for number, end in ends.items()}
 
     def _read_outputs(self, topic: str, ends: dict[int, int]) -> None:
@@ -118,7 +132,7 @@ class _Verification:
             self._checks,
             self._ledgers,
             ByPartition() if same else ByKey(),
-            input_topic=self._config.input_topic,
+            input_topic=self._topic,
             topic_id=self._topic_id,
             dead_letters=topic == self._config.dead_letter_topic,
             same_partitions=same,
@@ -130,16 +144,16 @@ class _Verification:
                 outputs.take(message)
 
     def _count_aborted(self) -> None:
-        """How much of the outputs is of aborted transactions: how much of the promise was exercised."""
+        """Outputs of aborted transactions show how much of the promise was exercised."""
         with self._reader(committed_only=False) as reader:
             for topic, ranges in self._ranges.items():
                 seen = sum(1 for _ in reader.read(topic, ranges, f"counting aborted records of {topic}"))
-                self._count("aborted outputs", max(0, seen - self._outputs[topic].total))
+                self._facts["aborted outputs"] += max(0, seen - self._outputs[topic].total)
 
     # ---- judging
 
     def _judge(self, due: Offsets, committed: Offsets, *, published_ahead: str) -> None:
-        cluster, topic = self._cluster, self._config.input_topic
+        cluster, topic = self._cluster, self._topic
         begins, stable = cluster.beginnings(topic), cluster.ends(topic, committed_only=True)
         self._note_committed(committed, begins, cluster.ends(topic, committed_only=False))
         ranges = {number: (begins[number], min(committed.get(number) or 0, stable[number])) for number in self._ledgers}
@@ -148,17 +162,18 @@ class _Verification:
             for message in reader.read(topic, ranges, f"reading {topic}", inputs.take_unread):
                 inputs.take(message)
         doubts = Doubts(self._missing_outputs(), self._missing_inputs(), published_ahead)
-        verdict = Verdict(self._checks, topic, doubts)
+        beginnings = {each: cluster.beginnings(each) for each in self._outputs}
+        judge = Judge(self._checks, topic, doubts)
         for number, ledger in self._ledgers.items():
-            limits = Limits(
+            judged = JudgedRange(
                 due=due.get(number) or 0,
                 committed=committed.get(number) or begins[number],
                 begins=begins[number],
-                outputs_begin=self._outputs_begin(number),
+                outputs_begin=self._outputs_begin(number, beginnings),
             )
-            verdict.judge(number, ledger, limits)
-            self._count("committed inputs", ledger.inputs(limits.committed))
-        self._count("inputs whose output may be deleted", verdict.excused)
+            judge.judge(number, ledger, judged)
+            self._facts["committed inputs"] += ledger.inputs(judged.committed)
+        self._facts["inputs whose output may be deleted"] += judge.excused
 
     def _note_committed(self, committed: Offsets, begins: dict[int, int], ends: dict[int, int]) -> None:
         check = self._checks.committed_ahead
@@ -166,74 +181,68 @@ class _Verification:
             offset = committed.get(number)
             check.checked += 1
             if offset is not None and offset > end:
-                check.fail(Place(self._config.input_topic, number, offset))
-            self._count("offsets not committed yet", max(0, end - max(offset or 0, begins[number])))
-            self._count("offsets deleted before they were committed", max(0, begins[number] - (offset or 0)))
+                check.fail(Place(self._topic, number, offset))
+            self._facts["offsets not committed yet"] += max(0, end - max(offset or 0, begins[number]))
+            self._facts["offsets deleted before they were committed"] += max(0, begins[number] - (offset or 0))
 
     def _missing_outputs(self) -> str:
         if self._checks.open_transactions.failed:
-            return "an open transaction hides what is written behind it"
-        compacted = [topic for topic in self._outputs if self._cluster.compacted(topic)]
+            return "an open transaction hides what was written after it"
+        compacted = [topic for topic in self._outputs if self._cluster.is_compacted(topic)]
         return f"{' and '.join(compacted)}: compaction may have removed outputs" if compacted else ""
 
     def _missing_inputs(self) -> str:
-        topic = self._config.input_topic
-        return f"{topic}: compaction may have removed inputs" if self._cluster.compacted(topic) else ""
+        compacted = self._cluster.is_compacted(self._topic)
+        return f"{self._topic}: compaction may have removed inputs" if compacted else ""
 
-    def _outputs_begin(self, number: int) -> int:
-        """The source offset below which retention may have deleted outputs of an input partition; 0 where it has not."""
+    def _outputs_begin(self, number: int, beginnings: Mapping[str, dict[int, int]]) -> int:
+        """The source offset below which retention may have deleted outputs of an input partition; 0 if it has not."""
         begin = 0
         for topic, outputs in self._outputs.items():
-            lows = self._cluster.beginnings(topic)
+            lows = beginnings[topic]
             relevant = {number: lows[number]} if len(lows) == len(self._ledgers) else lows
             if outputs.is_cut(relevant):
-                begin = max(begin, outputs.oldest.get(number, EVERYTHING))
+                begin = max(begin, outputs.oldest.get(number, _EVERYTHING))
         return begin
 
     # ---- payload, and the end
 
     def _recompute(self) -> None:
-        recompute, topic = self._wishes.recompute, self._config.output_topic
+        recompute, topic = self._options.recompute, self._config.output_topic
         if recompute is None:
             return
-        input_topic, check = self._config.input_topic, self._checks.payload
         with self._reader() as records, self._reader() as articles:
             payload = PayloadCheck(
-                check,
+                self._checks.payload,
                 recompute,
                 records=records,
                 articles=articles,
-                input_topic=input_topic,
+                input_topic=self._topic,
                 topic_id=self._topic_id,
             )
-            payload.run(topic, self._ranges[topic], chosen_of(self._outputs[topic].values, self._wishes.sample))
-        self._count("drawn records of another model", payload.other_models)
-        self._count("drawn records whose input is gone", payload.gone)
+            payload.run(topic, self._ranges[topic], chosen_of(self._outputs[topic].values, self._options.sample))
+        self._facts["drawn records of another model"] += payload.other_models
+        self._facts["drawn records whose input is gone"] += payload.gone
 
     def _count_outputs(self) -> None:
         for outputs in self._outputs.values():
-            for name, count in outputs.counts.items():
-                self._count(name, count)
-        self._count("samples of committed offsets", self._watch.samples)
+            self._facts.update(outputs.counts)
+        self._facts["samples of committed offsets"] += self._watch.samples
 
     def _end(self) -> None:
-        """Judge what was watched. Raises BrokerError where the input topic is not the one that was read."""
-        topic = self._config.input_topic
-        topic_id = self._cluster.topic_id(topic)
+        """Judge the samples. Raises BrokerError if the input topic is not the one that was read."""
+        topic_id = self._cluster.topic_id(self._topic)
         self._watch.finish(topic_id)
         if topic_id != self._topic_id:
-            raise BrokerError(f"the topic '{topic}' was created again while it was verified: verify once more")
+            raise BrokerError(f"the topic '{self._topic}' was created again while it was verified: verify once more")
 
-    def _count(self, fact: str, count: int) -> None:
-        self._facts[fact] = self._facts.get(fact, 0) + count
-
-    def _is_asked(self, check: Check) -> bool:
-        asked = {
-            "caught up": self._wishes.wait_s is not None,
-            "payload": self._wishes.recompute is not None,
+    def _applies(self, check: Check) -> bool:
+        applies = {
+            "caught up": self._options.wait_s is not None,
+            "payload": self._options.recompute is not None,
             "partition": any(outputs.same_partitions for outputs in self._outputs.values()),
         }
-        return asked.get(check.name, True)
+        return applies.get(check.name, True)
 
     def _reader(self, *, committed_only: bool = True) -> closing[RangeReader]:
         return closing(RangeReader(self._config, committed_only=committed_only, progress=self._progress))

@@ -1,7 +1,7 @@
-"""Committed offsets over time: they must never go back. Pure; who samples, and when, is `sampling`'s.
+"""Committed offsets over time must never go back. Pure; `waiting` takes the samples.
 
-Those of a topic that was deleted and created again begin at the beginning, by right. Kafka removes a deleted topic's
-offsets, so one that is gone is judged when it is there again, or at the end, by the id of the topic.
+For a topic that was deleted and created again they rightly begin at 0. Kafka removes the offsets of a deleted topic, so a
+missing offset is judged when there is one again, or at the end, by the topic's id.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from enricher.verify.findings import Check, Place
 
 @dataclass(frozen=True, slots=True)
 class Fall:
-    """A committed offset that was below the one before; `after` is None where it was gone."""
+    """A committed offset that went back; `after` is None if it disappeared."""
 
     partition: int
     before: int
@@ -25,7 +25,7 @@ class Fall:
 
 
 class OffsetWatch:
-    """Takes samples of a group's committed offsets in one topic, and notes in `check` each that is below the one before."""
+    """Takes samples of a group's committed offsets in one topic, and fails `check` for each that went back."""
 
     def __init__(self, topic: str, check: Check) -> None:
         self.check = check
@@ -35,7 +35,7 @@ class OffsetWatch:
         self._gone: set[int] = set()
 
     def note(self, committed: Committed) -> list[Fall]:
-        """A sample, later than all before it; returns what fell. Every partition with one to compare with is checked."""
+        """Take the next sample; returns what went back. Counts every partition that has an earlier sample as checked."""
         self.samples += 1
         falls = []
         for partition, place in committed.items():
@@ -47,7 +47,7 @@ class OffsetWatch:
         return falls
 
     def finish(self, topic_id: str | None) -> list[Fall]:
-        """Judge what is still gone, now that the topic's id is known (None: it is not); returns what fell."""
+        """Judge the offsets that are still missing, by the topic's id now (None: unknown); returns what went back."""
         gone, self._gone = self._gone, set()
         lost = {number: self._last.pop(number) for number in sorted(gone)}
         return [

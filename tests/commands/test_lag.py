@@ -124,7 +124,7 @@ def test_a_committed_offset_behind_the_end_is_a_topic_that_was_made_anew(topics:
     commit(topics, {0: 500})
     first = looked(topics)["partitions"][0]
     assert (first["start"], first["behind"]) == (0, 2)
-    assert "made anew" in first["remark"]
+    assert "created again" in first["remark"]
 
 
 @pytest.mark.broker

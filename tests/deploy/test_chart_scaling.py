@@ -22,8 +22,8 @@ from typer.testing import CliRunner
 
 from deploy.chart.generator.layout import ROOT
 from enricher.cli import app
-from enricher.scaling.asked import Asked
 from enricher.scaling.policy import Rules
+from enricher.scaling.trigger import Trigger
 
 pytestmark = needs_helm
 
@@ -123,8 +123,8 @@ def test_the_scaler_understands_what_it_is_asked() -> None:
     """Its own reader of the metadata, which refuses names that it does not know."""
     rendered = render(with_scaling("keda", targetAgeSeconds=20.5, maxReplicas=6, keda={"catchUpSeconds": 90}))
     metadata = rendered.one("ScaledObject")["spec"]["triggers"][0]["metadata"]
-    asked = Asked("group", "topic", Rules()).changed_by(metadata)
-    assert asked == Asked("group", "topic", Rules(target_age_s=20.5, catch_up_s=90, max_workers=6))
+    asked = Trigger("group", "topic", Rules()).changed_by(metadata)
+    assert asked == Trigger("group", "topic", Rules(target_age_s=20.5, catch_up_s=90, max_workers=6))
 
 
 @pytest.mark.parametrize(

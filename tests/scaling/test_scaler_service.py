@@ -18,17 +18,17 @@ import pytest
 import trustme
 from commands.support import run
 from confluent_kafka import Consumer
+from google.protobuf.wrappers_pb2 import Int32Value, StringValue
 from scaling.topic_side import commit, write
 from support.topics import Topics
 
 from enricher.app import kafka_config
 from enricher.commands.scaler.command import address_of
-from enricher.scaling.asked import Asked
-from enricher.scaling.health import Answer, Request
 from enricher.scaling.keda import externalscaler_pb2 as messages
 from enricher.scaling.policy import Rules
 from enricher.scaling.service import METRIC, SERVICE, ExternalScaler, Tls, serving
-from enricher.scaling.watching import MOST_OTHERS, Watches
+from enricher.scaling.trigger import Trigger
+from enricher.scaling.watching import MAX_OTHERS, Watches
 from enricher.settings import load_settings
 
 pytestmark = pytest.mark.timeout(180)
@@ -44,7 +44,7 @@ def scaler_for(topics: Topics, monkeypatch: pytest.MonkeyPatch, *, tls: Tls | No
         monkeypatch.setenv(name, text)
     config = kafka_config(load_settings())
     with closing(Watches(config)) as watches:
-        scaler = ExternalScaler(watches, Asked(config.group_id, config.input_topic, Rules()), stream_every_s=0.05)
+        scaler = ExternalScaler(watches, Trigger(config.group_id, config.input_topic, Rules()), stream_every_s=0.05)
         with serving(scaler, "127.0.0.1:0", tls) as port:
             yield port
 
@@ -162,7 +162,7 @@ def test_invented_groups_and_streams_take_few_threads(
     with scaler_for(topics, monkeypatch) as port:
         keda = client(port)
         answered = sum(_is_answered(keda, groupId=f"invented-{number}") for number in range(32))
-        assert MOST_OTHERS == answered
+        assert MAX_OTHERS == answered
         streams = [keda.StreamIsActive(scaled_object(), timeout=CALL_S) for _ in range(40)]
         assert 0 == value(keda)
         threads = len(list(Path("/proc/self/task").iterdir())) - before
@@ -235,16 +235,16 @@ def health(port: int, service: str = "", credentials: Any = None) -> int:  # noq
     with made as channel:
         check = channel.unary_unary(
             "/grpc.health.v1.Health/Check",
-            request_serializer=Request.SerializeToString,
-            response_deserializer=Answer.FromString,
+            request_serializer=StringValue.SerializeToString,
+            response_deserializer=Int32Value.FromString,
         )
-        return int(check(Request(service=service), timeout=CALL_S).status)
+        return int(check(StringValue(value=service), timeout=CALL_S).value)
 
 
 def test_health_is_told_as_gRPC_tells_it(monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: N802
     """Serving, whether or not the brokers are there: a restart would not bring them back."""
-    assert Request(service="a").SerializeToString() == b"\x0a\x01a", "on the wire as in grpc.health.v1"
-    assert Answer(status=1).SerializeToString() == b"\x08\x01"
+    assert StringValue(value="a").SerializeToString() == b"\x0a\x01a", "on the wire as in grpc.health.v1"
+    assert Int32Value(value=1).SerializeToString() == b"\x08\x01"
     with scaler_for(NOWHERE, monkeypatch) as port:
         assert (health(port), health(port, SERVICE)) == (1, 1)
         with pytest.raises(grpc.RpcError) as caught:

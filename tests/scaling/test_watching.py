@@ -14,9 +14,9 @@ from enricher.app import kafka_config
 from enricher.errors import BrokerError
 from enricher.kafka.client import KafkaConfig
 from enricher.scaling import watching
-from enricher.scaling.asked import Asked
 from enricher.scaling.backlog import Backlog
 from enricher.scaling.policy import Rules
+from enricher.scaling.trigger import Trigger
 from enricher.scaling.watching import IDLE_S, TooMany, Watch, Watches
 from enricher.settings import Settings
 
@@ -146,57 +146,57 @@ class Readers:
 CONFIG = kafka_config(Settings())
 
 
-def asked(group: str) -> Asked:
+def trigger(group: str) -> Trigger:
     """For that group on the configured topic."""
-    return Asked(group, CONFIG.input_topic, Rules())
+    return Trigger(group, CONFIG.input_topic, Rules())
 
 
 def test_invented_groups_leave_the_configured_one_its_place() -> None:
     """Whoever reaches the port may name any; few are watched, and the settings' own is answered whenever it is asked for."""
     readers, clock = Readers(), Clock()
-    watches = Watches(CONFIG, most_others=3, make_reader=readers, clock=clock)
+    watches = Watches(CONFIG, max_others=3, make_reader=readers, clock=clock)
     refused = 0
     for number in range(32):
         try:
-            watches.see(asked(f"invented-{number}"))
+            watches.see(trigger(f"invented-{number}"))
         except TooMany:
             refused += 1
     assert (3, 29) == (readers.open, refused)
-    assert 10 == watches.see(asked(CONFIG.group_id)).load.waiting
+    assert 10 == watches.see(trigger(CONFIG.group_id)).load.waiting
 
 
 def test_a_group_that_nobody_asks_for_makes_room() -> None:
     """The one that was asked for longest ago, with its connections; the others and the configured one stay."""
     readers, clock = Readers(), Clock()
-    watches = Watches(CONFIG, most_others=2, make_reader=readers, clock=clock)
+    watches = Watches(CONFIG, max_others=2, make_reader=readers, clock=clock)
     for group in (CONFIG.group_id, "first", "second"):
-        watches.see(asked(group))
+        watches.see(trigger(group))
     clock.now_s += IDLE_S
-    watches.see(asked("second"))
-    watches.see(asked("third"))
+    watches.see(trigger("second"))
+    watches.see(trigger("third"))
     assert [0, 1, 0, 0] == [readers.made[name].closes for name in (CONFIG.group_id, "first", "second", "third")]
     with pytest.raises(TooMany, match="max-others"):
-        watches.see(asked("fourth"))
+        watches.see(trigger("fourth"))
 
 
 def test_questions_about_others_leave_threads_for_the_configured_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """They may hang for as long as a broker does: only so many at once."""
-    monkeypatch.setattr(watching, "_OTHERS_AT_ONCE", 1)
+    monkeypatch.setattr(watching, "_MAX_OTHER_CALLS", 1)
     readers = Readers()
     slow = readers.made["slow"] = FakeReader()
     slow.hold = threading.Event()
     watches = Watches(CONFIG, make_reader=readers)
-    first = threading.Thread(target=watches.see, args=(asked("slow"),))
+    first = threading.Thread(target=watches.see, args=(trigger("slow"),))
     first.start()
     try:
         assert slow.holding.wait(60)
         with pytest.raises(TooMany, match="at once"):
-            watches.see(asked("other"))
-        assert 10 == watches.see(asked(CONFIG.group_id)).load.waiting
+            watches.see(trigger("other"))
+        assert 10 == watches.see(trigger(CONFIG.group_id)).load.waiting
     finally:
         slow.hold.set()
         first.join()
-    assert 10 == watches.see(asked("other")).load.waiting
+    assert 10 == watches.see(trigger("other")).load.waiting
 
 
 def test_one_record_without_a_time_does_not_make_all_that_waits_overdue() -> None:

@@ -8,7 +8,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 from support.topics import PARTITIONS
 
-from enricher.kafka.topicids import topic_id_of
+from enricher.kafka.metadata import topic_id_of
 
 TIMEOUT_S = 30.0
 

@@ -14,10 +14,10 @@ from kafka.clients import config_for
 from kafka.harness import read_all
 from support.topics import PARTITIONS, Topics
 
-from enricher.verify import Report, Wishes, verify
+from enricher.verify import Report, VerifyOptions, verify
 
 NAMESPACE = UUID("039dac1f-0581-5e81-9377-388d5ac680c4")
-QUICK = Wishes(settle_s=1.0)
+QUICK = VerifyOptions(settle_s=1.0)
 
 
 @dataclass(slots=True)
@@ -132,9 +132,9 @@ def complete(topics: Topics, change: Callable[[list[Output]], Any] = lambda _out
     return inputs
 
 
-def verified(topics: Topics, wishes: Wishes = QUICK) -> Report:
+def verified(topics: Topics, options: VerifyOptions = QUICK) -> Report:
     """A verification of the test's topics."""
-    return verify(config_for(topics), wishes)
+    return verify(config_for(topics), options)
 
 
 @contextmanager

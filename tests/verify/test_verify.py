@@ -25,7 +25,7 @@ from verify.pair import (
 )
 
 from enricher.errors import BrokerError
-from enricher.verify import Check, Wishes, verify, watching
+from enricher.verify import Check, VerifyOptions, verify, watching
 from enricher.verify.headers import record_id
 
 pytestmark = pytest.mark.broker
@@ -36,9 +36,9 @@ def recompute(values: Sequence[bytes]) -> list[bytes | None]:
     return [enriched(value) for value in values]
 
 
-def check_of(topics: Topics, name: str, wishes: Wishes | None = None) -> Check:
+def check_of(topics: Topics, name: str, options: VerifyOptions | None = None) -> Check:
     """The check of that name, the only one that failed."""
-    report = verified(topics, wishes) if wishes else verified(topics)
+    report = verified(topics, options) if options else verified(topics)
     assert [name] == report.failed
     return next(check for check in report.checks if check.name == name)
 
@@ -46,7 +46,7 @@ def check_of(topics: Topics, name: str, wishes: Wishes | None = None) -> Check:
 def test_a_right_pair_of_topics_holds_and_what_was_aborted_is_counted(topics: Topics) -> None:
     """Tombstones, dead letters, transaction markers and aborted records on both sides: all checks say ok."""
     inputs = complete(topics)
-    report = verified(topics, Wishes(settle_s=1.0, wait_s=5.0, recompute=recompute))
+    report = verified(topics, VerifyOptions(settle_s=1.0, wait_s=5.0, recompute=recompute))
     assert {check.name: "ok" for check in report.checks} == {check.name: check.state for check in report.checks}
     assert report.facts["committed inputs"] == len(inputs) == 80
     assert report.facts["aborted outputs"] == 30
@@ -178,14 +178,14 @@ def test_a_wrong_payload_is_found(topics: Topics) -> None:
         outputs[25].value = (outputs[25].value or b"").replace(b'"start":0', b'"start":1')
 
     complete(topics, change)
-    assert 1 == check_of(topics, "payload", Wishes(settle_s=1.0, recompute=recompute)).failed
+    assert 1 == check_of(topics, "payload", VerifyOptions(settle_s=1.0, recompute=recompute)).failed
 
 
 def test_a_group_that_does_not_catch_up_is_found(topics: Topics) -> None:
     """Nothing is lost yet, because nothing is committed; but whoever asked to wait learns that it is not done."""
     publish_inputs(topics)
     assert verified(topics).holds
-    assert 4 == check_of(topics, "caught up", Wishes(settle_s=1.0, wait_s=0.5)).failed
+    assert 4 == check_of(topics, "caught up", VerifyOptions(settle_s=1.0, wait_s=0.5)).failed
 
 
 def test_a_committed_offset_that_goes_back_is_seen(topics: Topics) -> None:

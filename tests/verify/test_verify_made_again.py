@@ -16,7 +16,7 @@ from support.topics import PARTITIONS, Topics
 from verify.pair import QUICK, commit_offsets, ends_of, enriched, outputs_of, verified, write
 
 from enricher.errors import BrokerError
-from enricher.verify import Check, Report, Wishes, verify, watching
+from enricher.verify import Check, Report, VerifyOptions, verify, watching
 
 pytestmark = pytest.mark.broker
 
@@ -111,7 +111,7 @@ def test_an_offset_committed_for_the_old_topic_counts_as_none(topics: Topics) ->
     again = enriched_once(topics, with_ids=True)
     inputs = fill(topics, NEW_END)
     commit_offsets(topics, dict.fromkeys(range(PARTITIONS), 10 * NEW_END), old)
-    report = verified(topics, Wishes(settle_s=1.0, wait_s=0.5))
+    report = verified(topics, VerifyOptions(settle_s=1.0, wait_s=0.5))
     assert ["caught up"] == report.failed
     assert 0 == check_of(report, "lost").checked
     write(topics, outputs_of(topics, inputs[:1], again))
@@ -127,8 +127,8 @@ def test_records_of_the_old_topic_are_not_recomputed_from_articles_of_the_new_on
         producer.produce(topics.input, other, b"k", partition=partition)
     assert producer.flush(10) == 0
     enrich(topics, read_all(topics.bootstrap_servers, topics.input), identity)
-    wishes = Wishes(settle_s=1.0, recompute=lambda values: [enriched(value) for value in values])
-    report = verified(topics, wishes)
+    options = VerifyOptions(settle_s=1.0, recompute=lambda values: [enriched(value) for value in values])
+    report = verified(topics, options)
     assert [] == report.failed
     assert PARTITIONS == check_of(report, "payload").checked
 

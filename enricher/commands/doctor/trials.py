@@ -9,7 +9,7 @@ from enricher.errors import BrokerError, EnricherError
 from enricher.kafka import rights
 from enricher.kafka.admin import Admin
 from enricher.kafka.client import KafkaConfig
-from enricher.scaling.starting import ResumePoints
+from enricher.scaling.reading import ResumePoints
 
 _say = Voice("broker")
 

@@ -13,9 +13,9 @@ import typer
 from enricher.commands.run.signals import stopped_by_signals
 from enricher.errors import SettingsError
 from enricher.runtime.wakeup import StopEvent
-from enricher.scaling.asked import Asked
 from enricher.scaling.policy import Rules
-from enricher.scaling.watching import MOST_OTHERS, Watches
+from enricher.scaling.trigger import Trigger
+from enricher.scaling.watching import MAX_OTHERS, Watches
 from enricher.settings import load_settings
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def scaler(  # noqa: PLR0913  one for each option
         typer.Option(
             min=0, help="Groups and topics that ScaledObjects may name beside the settings' own, at one time."
         ),
-    ] = MOST_OTHERS,
+    ] = MAX_OTHERS,
     tls_certificate: Annotated[Path | None, typer.Option(help="Certificate of the server, PEM.")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="Its key, PEM.")] = None,
     tls_client_ca: Annotated[
@@ -62,13 +62,13 @@ def scaler(  # noqa: PLR0913  one for each option
     from enricher.app import kafka_config  # noqa: PLC0415  it loads the inference room, which --help need not wait for
 
     config = kafka_config(load_settings())
-    asked = Asked(config.group_id, config.input_topic, Rules(target_age_s, catch_up_s, max_workers))
+    trigger = Trigger(config.group_id, config.input_topic, Rules(target_age_s, catch_up_s, max_workers))
     with (
-        closing(Watches(config, most_others=max_others)) as watches,
-        _serving(watches, asked, address_of(host, port), (tls_certificate, tls_key, tls_client_ca)) as bound,
+        closing(Watches(config, max_others=max_others)) as watches,
+        _serving(watches, trigger, address_of(host, port), (tls_certificate, tls_key, tls_client_ca)) as bound,
         _stopped() as end,
     ):
-        log.info("group %s on %s: answering KEDA on %s", asked.group, asked.topic, address_of(host, bound))
+        log.info("group %s on %s: answering KEDA on %s", trigger.group, trigger.topic, address_of(host, bound))
         end.wait()
     log.info("ended")
 
@@ -93,7 +93,7 @@ def _stopped() -> Iterator[_Ending]:
 
 @contextmanager
 def _serving(
-    watches: Watches, asked: Asked, address: str, files: tuple[Path | None, Path | None, Path | None]
+    watches: Watches, trigger: Trigger, address: str, files: tuple[Path | None, Path | None, Path | None]
 ) -> Iterator[int]:
     try:
         from enricher.scaling.service import ExternalScaler, serving  # noqa: PLC0415  an extra: not everybody has gRPC
@@ -101,7 +101,7 @@ def _serving(
         message = f"the scaler needs gRPC: install the extra `scaler`, `pip install '.[scaler]'` ({error})"
         raise SettingsError(message) from error
 
-    with serving(ExternalScaler(watches, asked), address, _tls(*files)) as port:
+    with serving(ExternalScaler(watches, trigger), address, _tls(*files)) as port:
         yield port
 
 

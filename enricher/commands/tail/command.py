@@ -15,7 +15,7 @@ from enricher.commands.console import data_console, remark_console, write_line
 from enricher.commands.tail import show
 from enricher.errors import InvalidArticle
 from enricher.kafka.client import KafkaConfig
-from enricher.kafka.reader import RecordFinder, TopicReader
+from enricher.kafka.inspect.follow import RecordFinder, TopicReader
 from enricher.records import Article, Partition, RawRecord
 from enricher.settings import load_settings
 

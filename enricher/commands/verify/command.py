@@ -12,7 +12,7 @@ from enricher.commands.console import Ticker, data_console, remark_console, writ
 from enricher.commands.verify.show import progress_text, show
 from enricher.kafka.client import KafkaConfig
 from enricher.settings import Settings, load_settings
-from enricher.verify import Recompute, Report, Wishes
+from enricher.verify import Recompute, Report, VerifyOptions
 from enricher.verify import verify as run_verification
 
 BROKEN = 8
@@ -68,14 +68,14 @@ def verify(
         dead_letter_topic=dead_letters or config.dead_letter_topic,
         group_id=group or config.group_id,
     )
-    wishes = Wishes(
+    options = VerifyOptions(
         settle_s=config.transaction_timeout_s + _SWEEP_S,
         wait_s=wait_s,
         watch_s=watch_s,
         recompute=_recompute(settings) if recompute else None,
         sample=recompute,
     )
-    report = _verified(config, wishes)
+    report = _verified(config, options)
     if as_json:
         write_line(orjson.dumps(report.as_json(), option=orjson.OPT_INDENT_2))
     else:
@@ -89,11 +89,11 @@ def _recompute(settings: Settings) -> Recompute:
     return recompute_with(settings)
 
 
-def _verified(config: KafkaConfig, wishes: Wishes, clock: Callable[[], float] = time.monotonic) -> Report:
+def _verified(config: KafkaConfig, options: VerifyOptions, clock: Callable[[], float] = time.monotonic) -> Report:
     start_s = clock()
     with Ticker(remark_console()) as ticker:
 
         def progress(doing: str, done: int, total: int) -> None:
             ticker.tick(lambda: progress_text(doing, done, total, clock() - start_s))
 
-        return run_verification(config, wishes, progress)
+        return run_verification(config, options, progress)

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from enricher.errors import BrokerError
-from enricher.kafka.asking import ClientLog, Complaint, silenced
 from enricher.kafka.client import KafkaConfig
 from enricher.kafka.closing import CLOSE_WAIT_S, close_in_background
 from enricher.kafka.errors import constructing
+from enricher.kafka.quiet import ClientLog, Complaint, silenced
 from enricher.kafka.trials.topics import TrialTopics
 
 CALL_S = 15.0

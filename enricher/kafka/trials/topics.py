@@ -13,9 +13,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from enricher.errors import BrokerError
 from enricher.kafka.admin import Admin
-from enricher.kafka.asking import ClientLog, Complaint, asking, silenced
 from enricher.kafka.client import KafkaConfig
 from enricher.kafka.errors import constructing
+from enricher.kafka.quiet import ClientLog, Complaint, broker_errors, silenced
 
 _REQUEST_S = 15.0
 """A cluster that is busy electing leaders takes seconds."""
@@ -136,7 +136,7 @@ class TrialTopics:
     @contextmanager
     def _asking(self, doing: str, right: str = "") -> Iterator[None]:
         """Map what the client raises; where a right is missing, say that it is `right`."""
-        with asking(self._client, doing, self._complaint):
+        with broker_errors(self._client, doing, self._complaint):
             try:
                 yield
             except KafkaException as exception:

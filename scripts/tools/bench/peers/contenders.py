@@ -10,7 +10,7 @@ import orjson
 
 from enricher.app import Model, kafka_config, kafka_worker
 from enricher.core.scoring import EntitySpan
-from enricher.kafka.reader import TopicReader
+from enricher.kafka.inspect.follow import TopicReader
 from enricher.settings import Settings
 from tools.bench.bench import Bench, Topics
 from tools.bench.peers.orders import Options

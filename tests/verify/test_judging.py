@@ -11,7 +11,7 @@ from enricher.records import Partition
 from enricher.verify import Checks, OffsetWatch
 from enricher.verify.committed import CommittedOffset, committed_of, of_topic, same_topic, topic_id_in
 from enricher.verify.headers import record_id, source_of_dead_letter, source_of_record
-from enricher.verify.inputs import Doubts, Limits, Verdict
+from enricher.verify.inputs import Doubts, Judge, JudgedRange
 from enricher.verify.ledger import PartitionLedger, mark_of
 from enricher.verify.order import ByKey, ByPartition
 from enricher.verify.payload import alike, chosen_of, parsed
@@ -39,7 +39,7 @@ def test_only_what_is_due_is_lost_and_only_what_is_committed_is_invented() -> No
     """Inputs from the due offset on may still be under way, and so may outputs from the committed one on."""
     checks = Checks()
     ledger = filled(PartitionLedger(100, 200), outputs=range(105, 150), inputs=range(100, 140))
-    Verdict(checks, "in", Doubts()).judge(0, ledger, Limits(due=103, committed=145, begins=100, outputs_begin=0))
+    Judge(checks, "in", Doubts()).judge(0, ledger, JudgedRange(due=103, committed=145, begins=100, outputs_begin=0))
     assert [100, 101, 102] == [place.offset for place in checks.lost.examples]
     assert [140, 141, 142, 143, 144] == [place.offset for place in checks.invented.examples]
     assert [145, 146, 147, 148, 149] == [place.offset for place in checks.published_ahead.examples]
@@ -49,11 +49,11 @@ def test_what_retention_may_have_deleted_is_unknown_and_not_lost() -> None:
     """Below the oldest output that is left nobody can tell; above it a missing output is lost."""
     checks = Checks()
     ledger = filled(PartitionLedger(0, 20), outputs=range(5, 20), inputs=range(20))
-    verdict = Verdict(checks, "in", Doubts())
-    verdict.judge(0, ledger, Limits(due=20, committed=20, begins=0, outputs_begin=5))
-    assert ("unknown", 5) == (checks.lost.state, verdict.excused)
+    judge = Judge(checks, "in", Doubts())
+    judge.judge(0, ledger, JudgedRange(due=20, committed=20, begins=0, outputs_begin=5))
+    assert ("unknown", 5) == (checks.lost.state, judge.excused)
     lossy = filled(PartitionLedger(0, 20), outputs=range(5, 19), inputs=range(20))
-    verdict.judge(1, lossy, Limits(due=20, committed=20, begins=0, outputs_begin=5))
+    judge.judge(1, lossy, JudgedRange(due=20, committed=20, begins=0, outputs_begin=5))
     assert ("failed", [19]) == (checks.lost.state, [place.offset for place in checks.lost.examples])
 
 
@@ -62,7 +62,7 @@ def test_with_a_reason_for_doubt_nothing_missing_is_a_violation() -> None:
     checks = Checks()
     ledger = filled(PartitionLedger(0, 9), outputs=range(5), inputs=range(1, 9))
     doubts = Doubts(missing_outputs="compacted", missing_inputs="compacted")
-    Verdict(checks, "in", doubts).judge(0, ledger, Limits(due=9, committed=9, begins=0, outputs_begin=0))
+    Judge(checks, "in", doubts).judge(0, ledger, JudgedRange(due=9, committed=9, begins=0, outputs_begin=0))
     assert ("unknown", "unknown", 0) == (checks.lost.state, checks.invented.state, checks.lost.failed)
 
 
@@ -70,7 +70,7 @@ def test_inputs_that_retention_has_deleted_make_no_output_invented() -> None:
     """Below the beginning of the input there is nothing to compare with."""
     checks = Checks()
     ledger = filled(PartitionLedger(0, 9), outputs=range(9), inputs=range(4, 9))
-    Verdict(checks, "in", Doubts()).judge(0, ledger, Limits(due=9, committed=9, begins=4, outputs_begin=0))
+    Judge(checks, "in", Doubts()).judge(0, ledger, JudgedRange(due=9, committed=9, begins=4, outputs_begin=0))
     assert "ok" == checks.invented.state
 
 
@@ -78,7 +78,7 @@ def test_at_most_ten_places_are_kept() -> None:
     """All are counted."""
     checks = Checks()
     ledger = filled(PartitionLedger(0, 500), outputs=range(0), inputs=range(500))
-    Verdict(checks, "in", Doubts()).judge(0, ledger, Limits(due=500, committed=500, begins=0, outputs_begin=0))
+    Judge(checks, "in", Doubts()).judge(0, ledger, JudgedRange(due=500, committed=500, begins=0, outputs_begin=0))
     assert (500, 10) == (checks.lost.failed, len(checks.lost.examples))
 
 

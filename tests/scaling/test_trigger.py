@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from enricher.scaling.asked import NAMES, Asked, BadMetadata
 from enricher.scaling.policy import Rules
+from enricher.scaling.trigger import NAMES, BadMetadata, Trigger
 
-DEFAULT = Asked("enricher", "articles", Rules(target_age_s=60.0, catch_up_s=180.0, max_workers=9))
+DEFAULT = Trigger("enricher", "articles", Rules(target_age_s=60.0, catch_up_s=180.0, max_workers=9))
 
 
 def test_without_metadata_all_is_as_in_the_settings() -> None:
@@ -18,7 +18,7 @@ def test_without_metadata_all_is_as_in_the_settings() -> None:
 def test_each_name_changes_one_thing() -> None:
     """All five."""
     values = dict(zip(NAMES, ["g", "t", "90", "240.5", "4"], strict=True))
-    assert DEFAULT.changed_by(values) == Asked("g", "t", Rules(90.0, 240.5, 4))
+    assert DEFAULT.changed_by(values) == Trigger("g", "t", Rules(90.0, 240.5, 4))
 
 
 @pytest.mark.parametrize(
@@ -44,6 +44,6 @@ def test_a_misspelt_name_is_refused() -> None:
 @pytest.mark.parametrize("text", ["a\nb", "a\x1b[2J", "a\u202eb", "a" * 256])
 def test_what_is_no_name_is_refused_without_it(name: str, text: str) -> None:
     """It would stand in the log for as long as it is watched."""
-    with pytest.raises(BadMetadata, match=f"{name} is no name") as caught:
+    with pytest.raises(BadMetadata, match=f"{name} must have at most 255 characters") as caught:
         DEFAULT.changed_by({name: text})
     assert text not in str(caught.value)

@@ -13,7 +13,7 @@ from kafka.clients import config_for
 from support.topics import Topics
 
 from enricher.kafka import unreadable
-from enricher.verify.reading import RangeReader
+from enricher.kafka.inspect.ranges import RangeReader
 
 TOPICS = Topics("127.0.0.1:1", "articles", "entities", "dead-letters", "group", {})
 BOMB = KafkaError(KafkaError._BAD_COMPRESSION, "Decompression (codec 0x4) of message at 2 of 3088 bytes failed")

@@ -1,4 +1,4 @@
-"""What a ScaledObject's metadata ask for: whose backlog, by which rules. Unknown names are refused, as in the settings."""
+"""A KEDA trigger's metadata: which group and topic to scale, by which rules. Unknown names are refused."""
 
 from __future__ import annotations
 
@@ -9,38 +9,36 @@ from typing import TypeVar
 
 from enricher.scaling.policy import Rules
 
-_KEDAS_OWN = {"scalerAddress", "enableTLS", "unsafeSsl", "caCert", "tlsClientCert", "tlsClientKey"}
-"""KEDA hands over all metadata of the trigger, those for itself too."""
+_FOR_KEDA = {"scalerAddress", "enableTLS", "unsafeSsl", "caCert", "tlsClientCert", "tlsClientKey"}
+"""KEDA passes on all metadata of the trigger, including those for itself."""
 NAMES = ("groupId", "topic", "targetAgeSeconds", "catchUpSeconds", "maxReplicas")
-_LONGEST_NAME = 255
-"""A topic's name has 249 characters at most; a group's should stay readable in a log."""
+_MAX_NAME_CHARS = 255
+"""Kafka allows 249 characters in a topic's name; a group's name should stay readable in a log."""
 _Number = TypeVar("_Number", int, float)
 
 
 class BadMetadata(ValueError):
-    """The metadata cannot be meant; the text says which."""
+    """The metadata are invalid; the text says which."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """One ScaledObject's wishes."""
+class Trigger:
+    """What one ScaledObject asks for."""
 
     group: str
     topic: str
     rules: Rules
 
-    def changed_by(self, metadata: Mapping[str, str]) -> Asked:
-        """This, where `metadata` say nothing else. Raises BadMetadata."""
-        own = {name: text for name, text in metadata.items() if name.removesuffix("FromEnv") not in _KEDAS_OWN}
+    def changed_by(self, metadata: Mapping[str, str]) -> Trigger:
+        """A copy in which `metadata` replace the values that they name. Raises BadMetadata."""
+        own = {name: text for name, text in metadata.items() if name.removesuffix("FromEnv") not in _FOR_KEDA}
         if unknown := sorted(own.keys() - set(NAMES)):
             raise BadMetadata(f"unknown metadata: {', '.join(unknown)}; known are {', '.join(NAMES)}")
         for name in ("groupId", "topic"):
-            if len(own.get(name, "")) > _LONGEST_NAME or not own.get(name, "").isprintable():
-                raise BadMetadata(
-                    f"{name} is no name: at most {_LONGEST_NAME} characters, none of them a control character"
-                )
+            if len(own.get(name, "")) > _MAX_NAME_CHARS or not own.get(name, "").isprintable():
+                raise BadMetadata(f"{name} must have at most {_MAX_NAME_CHARS} characters and no control characters")
         rules = self.rules
-        return Asked(
+        return Trigger(
             group=own.get("groupId") or self.group,
             topic=own.get("topic") or self.topic,
             rules=Rules(
@@ -52,7 +50,7 @@ class Asked:
 
 
 def _number(metadata: Mapping[str, str], name: str, kind: Callable[[str], _Number]) -> _Number | None:
-    """The number of that name, above 0; None where there is none."""
+    """The number of that name, above 0; None if it is missing."""
     text = metadata.get(name)
     if not text:
         return None

@@ -1,0 +1,58 @@
+"""What only some brokers answer, or only at the wrong moment: no leader, so no offset, and no topic id."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from itertools import chain, repeat
+
+import pytest
+from confluent_kafka import OFFSET_INVALID
+from kafka.clients import config_for
+from support.administrator import Administrator
+from support.topics import Topics
+
+from enricher.errors import BrokerError
+from enricher.kafka.inspect.inspector import Inspector
+
+TOPICS = Topics("localhost:9092", "news", "news.entities", "news.dead-letters", "enricher", {})
+
+
+@contextmanager
+def inspector_of(monkeypatch: pytest.MonkeyPatch, *offsets: int, timeout_s: float) -> Iterator[Inspector]:
+    """A topic with one partition whose end is asked for; the last answer is repeated."""
+    with closing(Inspector(config_for(TOPICS, request_timeout_s=timeout_s))) as inspector:
+        monkeypatch.setattr(inspector, "partitions", lambda _topic: [0])
+        monkeypatch.setattr(inspector, "_admin", Administrator(chain(offsets, repeat(offsets[-1]))))
+        yield inspector
+
+
+def test_a_question_is_repeated_until_there_is_a_leader(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An election takes a moment."""
+    with inspector_of(monkeypatch, OFFSET_INVALID, OFFSET_INVALID, 7, timeout_s=60) as inspector:
+        assert {0: 7} == inspector.ends("news", committed_only=True)
+
+
+def test_a_partition_without_a_leader_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Taken for empty, it would have lost its records, invented them, or have no backlog and lose its workers."""
+    with (
+        inspector_of(monkeypatch, OFFSET_INVALID, timeout_s=0.1) as inspector,
+        pytest.raises(BrokerError, match=r"LEADER_NOT_AVAILABLE.*no answer from partitions 0"),
+    ):
+        inspector.ends("news", committed_only=True)
+
+
+def test_a_deadline_bounds_several_questions_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A passed deadline leaves one attempt, however long the request timeout is."""
+    with (
+        inspector_of(monkeypatch, OFFSET_INVALID, timeout_s=60) as inspector,
+        pytest.raises(BrokerError, match="no answer from partitions 0"),
+        inspector.within(0.0),
+    ):
+        inspector.ends("news", [0], committed_only=True)
+
+
+def test_a_broker_without_topic_ids_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before 2.8 the id is all zeros, for every topic: taken for an id, it would make all topics one."""
+    with inspector_of(monkeypatch, 0, timeout_s=60) as inspector:
+        assert inspector.topic_id("news") is None
