@@ -15,9 +15,10 @@ from confluent_kafka import KafkaException, Producer
 
 from enricher.codec import Encoder
 from enricher.errors import EnricherError, ProducerFenced, TransactionTrouble
-from enricher.kafka.client import KafkaConfig, LastWord
+from enricher.kafka.client import KafkaConfig
+from enricher.kafka.client_errors import ClientErrors
 from enricher.kafka.closing import CLOSE_WAIT_S, UnfencedProducer, close_in_background
-from enricher.kafka.errors import border, connecting, constructing
+from enricher.kafka.errors import connecting, constructing, mapping_errors
 from enricher.kafka.limits import TopicLimits
 from enricher.kafka.placement import Placement
 from enricher.kafka.source import KafkaSource
@@ -57,13 +58,13 @@ class TransactionalSink:
         self._producer_class = producer_class
         self._limits = limits or TopicLimits(config, lambda: source.watch.client)
         self._placement = Placement(config, lambda: source.watch)
-        self._last_word = LastWord(config)
+        self._client_errors = ClientErrors(config)
         self._producer: Producer | None = None
         self._unfenced = UnfencedProducer()
 
     def open(self) -> None:
         """Connect, and fence an earlier process of the same name. Raises TransactionTrouble, BrokerError."""
-        with connecting(self._last_word):
+        with connecting(self._client_errors):
             self.recover()
 
     def publish(self, release: Release) -> Mapping[Ticket, DeadLetter]:
@@ -77,11 +78,13 @@ class TransactionalSink:
         producer, self._producer = self._producer, None  # not usable until the transaction has succeeded
         if producer is None:
             raise TransactionTrouble("the producer is broken")
-        transaction = Transaction(self._config, self._encoder, self._placement, self._source, producer, self._last_word)
+        transaction = Transaction(
+            self._config, self._encoder, self._placement, self._source, producer, self._client_errors
+        )
         try:
             with (
                 self._guard("a transaction", 3 * self._config.transaction_timeout_s),
-                border("a transaction", self._last_word, producer),
+                mapping_errors("a transaction", self._client_errors, producer),
             ):
                 transaction.run(release)
         except ProducerFenced:  # the newer producer has ended the transaction
@@ -138,15 +141,17 @@ class TransactionalSink:
 
     def _connected(self) -> Producer:
         with constructing():
-            properties = self._limits.applied(self._config.producer(), self._encoder) | {"error_cb": self._last_word}
-            producer = self._producer_class(properties, logger=self._last_word.logger)
+            properties = self._limits.applied(self._config.producer(), self._encoder) | {
+                "error_cb": self._client_errors
+            }
+            producer = self._producer_class(properties, logger=self._client_errors.logger)
         try:
-            with border("opening a transactional producer", self._last_word, producer):
+            with mapping_errors("opening a transactional producer", self._client_errors, producer):
                 # Metadata first: without it init_transactions sometimes takes half a second longer.
                 self._placement.learn(producer)
                 producer.init_transactions(2 * self._config.transaction_timeout_s)
         except BaseException:
-            close_in_background(producer)  # not earlier: `border` polls the producer for the reason
+            close_in_background(producer)  # not earlier: `mapping_errors` polls the producer for the reason
             raise
         return producer
 

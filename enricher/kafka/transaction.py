@@ -9,7 +9,8 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from enricher.codec import Encoder, Outgoing
 from enricher.errors import RefusedOutput, TransactionTrouble
-from enricher.kafka.client import KafkaConfig, LastWord
+from enricher.kafka.client import KafkaConfig
+from enricher.kafka.client_errors import ClientErrors
 from enricher.kafka.delivery_reports import DeliveryReports
 from enricher.kafka.errors import mapped
 from enricher.kafka.placement import Placement
@@ -32,14 +33,14 @@ class Transaction:
         placement: Placement,
         source: KafkaSource,
         producer: Producer,
-        last_word: LastWord,
+        client_errors: ClientErrors,
     ) -> None:
         self._config = config
         self._encoder = encoder
         self._placement = placement
         self._source = source
         self._producer = producer
-        self._last_word = last_word
+        self._client_errors = client_errors
         self._reports = DeliveryReports()
         self._steps = Stopwatch(config.retry_pause_s)
         self.substitutes: dict[Ticket, DeadLetter] = {}
@@ -127,11 +128,13 @@ class Transaction:
         """What the delivery reports mean together: refused records, or trouble."""
         refused, error = self._reports.refused(lambda ticket: self._encoder.outgoing(ticket).size_bytes)
         if refused:
-            return RefusedOutput(self._last_word.explain(error), {ticket: self._written(ticket) for ticket in refused})
+            return RefusedOutput(
+                self._client_errors.explain(error), {ticket: self._written(ticket) for ticket in refused}
+            )
         if error.code() == KafkaError._PURGE_QUEUE:  # noqa: SLF001  the client's name
             # Purged because the transaction had failed before. Only the next call says why.
             self._producer.begin_transaction()
-        return mapped(error, f"{len(self._reports.failed)} records were not written", self._last_word)
+        return mapped(error, f"{len(self._reports.failed)} records were not written", self._client_errors)
 
     def _written(self, ticket: Ticket) -> Outcome:
         outcome = self.substitutes.get(ticket) or ticket.outcome

@@ -13,7 +13,7 @@ from support.topics import Topics
 
 from enricher.errors import TransactionTrouble
 from enricher.kafka.assignment import Assignment
-from enricher.kafka.client import LastWord
+from enricher.kafka.client_errors import ClientErrors
 from enricher.kafka.topicwatch import TopicReplaced, TopicWatch
 from enricher.records import Partition
 
@@ -61,13 +61,13 @@ def silent_for(assignment: Assignment, seconds: int) -> None:
 def assignment() -> Assignment:
     """Of a client that never gives a record."""
     quiet, config = Quiet(), config_for(TOPICS)
-    return Assignment(cast("Consumer", quiet), config, cast("TopicWatch", quiet), LastWord(config))
+    return Assignment(cast("Consumer", quiet), config, cast("TopicWatch", quiet), ClientErrors(config))
 
 
 def test_a_partition_that_comes_during_a_pause_is_not_expected_to_give_anything(assignment: Assignment) -> None:
     """A long pause is no trouble, whoever's partitions come meanwhile: the worker has no room for their records."""
     assignment.pause()
-    assignment.take([TopicPartition(*PLACE)])
+    assignment.add([TopicPartition(*PLACE)])
     silent_for(assignment, 200)
     assignment.rewind()
     silent_for(assignment, 200)
@@ -77,9 +77,9 @@ def test_a_partition_that_comes_during_a_pause_is_not_expected_to_give_anything(
 def test_it_is_expected_from_the_end_of_the_pause_on(assignment: Assignment) -> None:
     """Then a client that gives nothing of it has lost it."""
     assignment.pause()
-    assignment.take([TopicPartition(*PLACE)])
+    assignment.add([TopicPartition(*PLACE)])
     assignment.resume()
-    with pytest.raises(TransactionTrouble, match="there is more to read"):
+    with pytest.raises(TransactionTrouble, match="it has more records"):
         silent_for(assignment, 200)
 
 
@@ -87,14 +87,14 @@ def test_a_topic_made_again_is_trouble_also_where_it_was_noticed_in_a_callback(
     assignment: Assignment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also in one that brings no partition: those that are there already belong to the old topic."""
-    assignment.take([TopicPartition(*PLACE)])
+    assignment.add([TopicPartition(*PLACE)])
     assignment.tend(time.monotonic())
 
     def confirm() -> None:
         raise TopicReplaced("another topic")
 
     monkeypatch.setattr(assignment._watch, "confirm", confirm, raising=False)
-    assignment.take([])
+    assignment.add([])
     with pytest.raises(TopicReplaced):
         assignment.tend(time.monotonic())
     assignment.tend(time.monotonic())

@@ -14,7 +14,7 @@ from support.topics import Topics, make_topics
 
 from enricher.errors import BrokerError, TransactionTrouble
 from enricher.kafka.assignment import Assignment
-from enricher.kafka.client import LastWord
+from enricher.kafka.client_errors import ClientErrors
 from enricher.kafka.damage import DamageWatch
 from enricher.kafka.topicwatch import TopicWatch
 from enricher.records import Mark, Partition, Start
@@ -108,12 +108,12 @@ def test_a_damaged_batch_ends_the_worker_with_its_place(damaged: Topics) -> None
 def test_a_client_that_does_not_go_back_is_trouble(topics: Topics) -> None:
     """It would go on behind the damaged batch, and its records be lost."""
     config = config_for(topics)
-    last_word = LastWord(config)
+    client_errors = ClientErrors(config)
     consumer = Consumer(config.consumer())
     consumer.assign([TopicPartition(PLACE.topic, PLACE.number)])  # of a topic that is not there, so never begun
-    assignment = Assignment(consumer, config, TopicWatch(config), last_word)
-    assignment.held.take([PLACE])
-    assignment.held.begin(PLACE, Start(7, Mark()), None)
+    assignment = Assignment(consumer, config, TopicWatch(config), client_errors)
+    assignment.positions.add([PLACE])
+    assignment.positions.begin(PLACE, Start(7, Mark()), None)
     with pytest.raises(TransactionTrouble, match=r"did not go back .*articles 3"):
         assignment.read_again([PLACE])
     consumer.close()

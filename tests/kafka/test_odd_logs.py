@@ -101,7 +101,7 @@ def test_a_log_that_begins_anew_is_trouble_to_recover_from(topics: Topics) -> No
     records = records_of(source, 20)
     # What the client does by itself when the broker no longer knows the offset.
     source._consumer.seek(TopicPartition(topics.input, records[-1].partition.number, 0))
-    with pytest.raises(TransactionTrouble, match="goes on at offset 0 after 20"):
+    with pytest.raises(TransactionTrouble, match="continues at offset 0 after 20"):
         poll_until(source, lambda: False)
     source.rewind()
     assert [record.offset for record in records] == [record.offset for record in records_of(source, 20)]
@@ -113,8 +113,8 @@ def test_an_end_before_the_last_record_is_trouble_as_well(topics: Topics) -> Non
     publish(topics.bootstrap_servers, topics.input, [Sent(b"k", b"v")] * 20)
     source, _ = opened(config_for(topics))
     partition = records_of(source, 20)[-1].partition
-    source._held._held[partition].next = 25
-    with pytest.raises(TransactionTrouble, match="goes on at offset 20 after 25"):
+    source._positions._positions[partition].next = 25
+    with pytest.raises(TransactionTrouble, match="continues at offset 20 after 25"):
         poll_until(source, lambda: False)
     source.close()
 

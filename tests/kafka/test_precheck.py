@@ -102,7 +102,7 @@ def test_brokers_that_are_away_do_not_end_it(caplog: pytest.LogCaptureFixture) -
     caplog.set_level("INFO", "enricher.kafka.precheck")
     topics = Topics("127.0.0.1:1", "in", "out", "dead", "group", {})
     check_start(config_for(topics))
-    assert "once the model is loaded" in caplog.text
+    assert "after the model is loaded" in caplog.text
     with pytest.raises(SettingsError, match="made_up_property"):
         check_start(config_for(topics, properties={"made_up_property": "1"}))
     with pytest.raises(SettingsError, match="made_up_property"):

@@ -29,7 +29,7 @@ def test_a_lost_partition_is_noticed_and_read_by_a_new_client(topics: Topics) ->
     source, _ = opened(config_for(topics, partition_timeout_s=6))
     lose(source, topics)
     publish(topics.bootstrap_servers, topics.input, [Sent(f"k{number}".encode(), b"v") for number in range(20)])
-    with pytest.raises(TransactionTrouble, match="there is more to read"):
+    with pytest.raises(TransactionTrouble, match="it has more records"):
         poll_until(source, lambda: False, timeout_s=60)
     assert source.connection().silent_s > 0
     source.rewind()

@@ -188,8 +188,8 @@ def test_of_two_callbacks_that_fail_the_first_counts(topics: Topics, monkeypatch
     client = SimpleNamespace(incremental_assign=list, resume=list, close=source._consumer.close)
 
     def consume(_limit: int, _timeout_s: float) -> list[Message]:
-        rebalances._told(rebalances._leave, diary.revoked)(None, tps)
-        rebalances._told(rebalances._take, diary.assigned)(None, tps)
+        rebalances._callback(rebalances._remove, diary.revoked)(None, tps)
+        rebalances._callback(rebalances._add, diary.assigned)(None, tps)
         return []
 
     with monkeypatch.context() as patched:

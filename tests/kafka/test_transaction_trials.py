@@ -196,7 +196,7 @@ def test_a_trial_that_hangs_is_given_up(topics: Topics) -> None:
         outcomes = {result.promise.name: result.outcome for result in trials.results(limit_s=15)}
     assert outcomes["commit and abort"].holds is True
     assert outcomes["hanging"].holds is None
-    assert "not over after 15 s" in outcomes["hanging"].seen
+    assert "not finished after 15 s" in outcomes["hanging"].seen
     assert left_over(topics.bootstrap_servers, Trials.prefix_of(config)) == []
 
 

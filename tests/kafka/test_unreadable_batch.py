@@ -92,7 +92,7 @@ def test_the_rest_of_a_batch_that_was_given_up_needs_no_more_looks() -> None:
 
 def test_where_it_cannot_be_told_which_offsets_are_lost_the_end_is_loud(topics: Topics) -> None:
     """The older formats name the last offset of a batch: it may hold the records before that, or they may be a gap."""
-    with pytest.raises(BrokerError, match=r"articles\[3\] at offset 9 .* from 7 on as well.*--reset-offsets"):
+    with pytest.raises(BrokerError, match=r"articles\[3\] at offset 9 .* from 7 on.*--reset-offsets"):
         UnreadableBatches(config_for(topics)).span(PLACE, 7, GZIP, 9)
 
 
@@ -111,7 +111,7 @@ def test_a_batch_that_is_met_from_its_beginning_is_looked_at_again(monkeypatch: 
         def end(self, _inside: int) -> int:
             return next(ends)
 
-    monkeypatch.setattr(unreadable, "_Looker", Looker)
+    monkeypatch.setattr(unreadable, "_BatchEndFinder", Looker)
     batches = UnreadableBatches(config_for(Topics("127.0.0.1:1", "articles", "entities", "dead-letters", "group", {})))
     assert batches.span(PLACE, 7, UNREADABLE, 7) == range(7, 107)
     assert batches.span(PLACE, 50, UNREADABLE, 7) == range(50, 107)
@@ -129,7 +129,7 @@ def test_looks_that_take_too_long_are_not_in_vain(looks: int, monkeypatch: pytes
         seen.append(offset)
         return offset < 100
 
-    monkeypatch.setattr(unreadable._Looker, "_is_inside", is_inside)
+    monkeypatch.setattr(unreadable._BatchEndFinder, "_is_inside", is_inside)
     batches = UnreadableBatches(config_for(Topics("127.0.0.1:1", "articles", "entities", "dead-letters", "group", {})))
     expected, rounds = 0, 0
     while expected < 100:
@@ -142,7 +142,7 @@ def test_looks_that_take_too_long_are_not_in_vain(looks: int, monkeypatch: pytes
 
 def test_where_nobody_answers_there_is_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
     """Brokers that are away say nothing of a batch."""
-    monkeypatch.setattr(unreadable, "_LOOK_S", 0.2)
+    monkeypatch.setattr(unreadable, "_LOOKUP_S", 0.2)
     batches = UnreadableBatches(config_for(Topics("127.0.0.1:1", "articles", "entities", "dead-letters", "group", {})))
     with pytest.raises(TransactionTrouble, match="no answer"):
         batches.span(PLACE, 7, UNREADABLE, 7)
@@ -221,7 +221,7 @@ def test_a_worker_goes_past_it_exactly_once_and_the_verifier_agrees(
     assert_exactly_once([*read_all(topics.bootstrap_servers, topics.output), *letters], places)
     assert {"UnreadableBatch"} == {(headers_of(each)["enricher.dlq.error.type"] or b"").decode() for each in letters}
     assert [None] * 4 == [each.value() for each in letters]
-    assert log.read_text().count("cannot be read, they become dead letters") == 2
+    assert log.read_text().count("cannot be read and become dead letters") == 2
     verified = run("verify", "--json", env=topics.environment)
     assert verified.exit_code == 0, verified.output
 

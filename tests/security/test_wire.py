@@ -50,7 +50,7 @@ def wrong_papers(secured: Secured) -> dict[str, tuple[str, dict[str, Any], list[
         ("no certificate", 4, ["ssl.certificate.location", "there is none"]),
         ("an expired certificate", 4, ["ssl.certificate.location", "expired"]),
         ("another key password", 2, ["ssl.key.location", "ssl.key.password"]),
-        ("no CA file", 2, ["ssl.ca.location", "is there such a file"]),
+        ("no CA file", 2, ["ssl.ca.location", "does this file exist"]),
     ],
 )
 def test_wrong_papers_are_told_in_one_line(secured: Secured, wrong: str, code: int, words: list[str]) -> None:

@@ -11,13 +11,13 @@ from enricher.kafka.trials.clients import CALL_S, Clients
 from enricher.kafka.trials.promise import Outcome
 
 _UNANSWERED_S = 3.0
-"""How long a question must stay without an answer while a transaction is open; usually one takes milliseconds."""
+"""How long a request must stay unanswered while a transaction is open; usually it takes milliseconds."""
 _UNANSWERED = {KafkaError._TIMED_OUT, KafkaError.UNSTABLE_OFFSET_COMMIT}  # noqa: SLF001  the client's names
 _METADATA = "enricher/1 topic-id=AAAAAAAAAAAAAAAAAAAAAQ attempts=2 alone=1 " + "x" * 160
 
 
 def in_the_transaction(clients: Clients) -> Outcome:
-    """Look at the committed offset before, during and after a transaction that is aborted, then after one that is not."""
+    """Read the committed offset before, during and after an aborted transaction, then after a committed one."""
     with clients.producer() as producer, clients.consumer() as stable, clients.consumer("read_uncommitted") as unstable:
         _commit_first(clients, producer)
         producer.begin_transaction()
@@ -37,7 +37,7 @@ def in_the_transaction(clients: Clients) -> Outcome:
 
 
 def stable_fetch(clients: Clients) -> Outcome:
-    """Ask for the committed offset while a transaction that has sent one is open, and again when it is committed."""
+    """Request the committed offset while a transaction that has sent one is open, and again after its commit."""
     with clients.producer() as producer, clients.consumer() as stable:
         _commit_first(clients, producer)
         first = clients.committed(stable).offset
@@ -52,7 +52,7 @@ def stable_fetch(clients: Clients) -> Outcome:
 
 
 def metadata(clients: Clients) -> Outcome:
-    """Commit an offset with a text and a leader epoch, and read all three back."""
+    """Commit an offset with metadata and a leader epoch, and read all three back."""
     place = clients.place
     sent = TopicPartition(place.topic, place.partition, 1, _METADATA, 0)
     with clients.producer() as producer, clients.consumer() as consumer:

@@ -7,47 +7,46 @@ import logging
 import pytest
 from confluent_kafka import KafkaError
 
-from enricher.kafka.client import LastWord
-from enricher.kafka.repeats import EVERY_S, Repeats
+from enricher.kafka.client_errors import REPEAT_S, ClientErrors, Repeats
 
 REFUSED = "[w#producer-{}] {}: Connect failed: Connection refused (after {}ms in state CONNECT{})"
 
 
 def test_a_complaint_is_said_again_when_a_while_has_passed() -> None:
     """An outage of an hour is told now and then."""
-    times = [0.0, 0.5, EVERY_S - 1, EVERY_S, EVERY_S + 1]
+    times = [0.0, 0.5, REPEAT_S - 1, REPEAT_S, REPEAT_S + 1]
     repeats = Repeats(iter(times).__next__)
-    assert [True, False, False, True, False] == [repeats.fresh("refused") for _ in times]
+    assert [True, False, False, True, False] == [repeats.is_new("refused") for _ in times]
 
 
 def test_times_and_numbers_of_clients_make_no_new_complaint() -> None:
     """Each attempt takes another time, and each recovery makes another producer; another broker is another complaint."""
     repeats = Repeats()
-    assert repeats.fresh(REFUSED.format(1, "b-1:9092", 0, ""))
-    assert not repeats.fresh(REFUSED.format(2, "b-1:9092", 17, ", 19 identical error(s) suppressed"))
-    assert repeats.fresh(REFUSED.format(2, "b-2:9092", 0, ""))
+    assert repeats.is_new(REFUSED.format(1, "b-1:9092", 0, ""))
+    assert not repeats.is_new(REFUSED.format(2, "b-1:9092", 17, ", 19 identical error(s) suppressed"))
+    assert repeats.is_new(REFUSED.format(2, "b-2:9092", 0, ""))
 
 
 def test_two_brokers_that_are_away_in_turns_are_two_lines(caplog: pytest.LogCaptureFixture) -> None:
     """The client tries one after the other, again and again; its own log and its callback both say so."""
     caplog.set_level(logging.WARNING, logger="librdkafka")
-    last_word = LastWord()
+    client_errors = ClientErrors()
     for number in range(20):
         text = REFUSED.format(number, f"b-{number % 2}:9092", number, "")
-        last_word(KafkaError(KafkaError._TRANSPORT, text))
-        last_word.logger.error("FAIL %s", text)
+        client_errors(KafkaError(KafkaError._TRANSPORT, text))
+        client_errors.logger.error("FAIL %s", text)
     assert 4 == len(caplog.messages)
-    assert "Connection refused" in last_word.explain(KafkaError(KafkaError._TRANSPORT))
+    assert "Connection refused" in client_errors.explain(KafkaError(KafkaError._TRANSPORT))
 
 
 def test_what_the_client_says_in_detail_is_never_left_out(caplog: pytest.LogCaptureFixture) -> None:
     """Somebody who asked for its debug lines wants them all."""
     caplog.set_level(logging.DEBUG, logger="librdkafka")
     for _ in range(3):
-        LastWord().logger.debug("received a reply")
-    last_word = LastWord()
+        ClientErrors().logger.debug("received a reply")
+    client_errors = ClientErrors()
     for _ in range(3):
-        last_word.logger.debug("received a reply")
+        client_errors.logger.debug("received a reply")
     assert 6 == len(caplog.messages)
 
 
@@ -63,10 +62,10 @@ def test_what_the_client_says_in_detail_is_never_left_out(caplog: pytest.LogCapt
 )
 def test_a_refusal_is_told_from_a_broker_that_is_away(code: int, text: str, *, refused: bool) -> None:
     """The first ends a start at once, the second is waited for."""
-    last_word = LastWord()
-    last_word(KafkaError(KafkaError._AUTHENTICATION, "an older complaint"))
-    last_word(KafkaError(code, text))
-    assert last_word.refused is refused
+    client_errors = ClientErrors()
+    client_errors(KafkaError(KafkaError._AUTHENTICATION, "an older complaint"))
+    client_errors(KafkaError(code, text))
+    assert client_errors.refused is refused
 
 
 def test_a_topic_that_is_refused_is_one_line_and_not_one_for_each_partition() -> None:
@@ -75,7 +74,7 @@ def test_a_topic_that_is_refused_is_one_line_and_not_one_for_each_partition() ->
         'ADDPARTS [w#producer-8] [thrd:main]: C/1: Failed to add partition "{}" [{}] to transaction: Broker: {}'.format
     )
     repeats = Repeats()
-    assert repeats.fresh(line("entities", 0, "Topic authorization failed"))
-    assert not any(repeats.fresh(line("entities", number, "Topic authorization failed")) for number in range(64))
-    assert repeats.fresh(line("letters", 0, "Topic authorization failed"))
-    assert repeats.fresh(line("entities", 0, "Operation not attempted"))
+    assert repeats.is_new(line("entities", 0, "Topic authorization failed"))
+    assert not any(repeats.is_new(line("entities", number, "Topic authorization failed")) for number in range(64))
+    assert repeats.is_new(line("letters", 0, "Topic authorization failed"))
+    assert repeats.is_new(line("entities", 0, "Operation not attempted"))
