@@ -221,12 +221,8 @@ def require_enough_partitions(config: KafkaConfig, counts: Mapping[str, int]) ->
     wanted = counts[config.input_topic]
     fewer = {topic: count for topic, count in counts.items() if count < wanted}
     if fewer and not config.allow_fewer_partitions:
-        raise SettingsError(_too_few(config, fewer, wanted))
-
-
-def _too_few(config: KafkaConfig, fewer: Mapping[str, int], wanted: int) -> str:
-    return (
-        f"the input topic '{config.input_topic}' has {wanted} partitions; these have fewer: {_counts_text(fewer)}. Outputs "
-        "of the other partitions would be placed by their key, and could not show where to resume. Add partitions "
-        f"(kafka-topics --alter --partitions {wanted}), or accept it with kafka.allow_fewer_partitions"
-    )
+        raise SettingsError(
+            f"the input topic '{config.input_topic}' has {wanted} partitions; these have fewer: {_counts_text(fewer)}. "
+            "Outputs of the other partitions would be placed by their key, and could not show where to resume. Add "
+            f"partitions (kafka-topics --alter --partitions {wanted}), or accept it with kafka.allow_fewer_partitions"
+        )

@@ -7,11 +7,13 @@ interval the highest speed seen is a lower bound, and a little more is assumed.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from dataclasses import dataclass, field
 from statistics import median
 
 from enricher.scaling.backlog import Backlog
+from enricher.scaling.policy import Load
 
 _WINDOW_S = 60.0
 """Arrivals are averaged over this time: shorter follows chance, longer notices a peak too late."""
@@ -39,14 +41,24 @@ class Rates:
     _full: deque[float] = field(default_factory=lambda: deque(maxlen=_MEASURES))
     _seen_per_s: float = 0.0
 
-    def note(self, backlog: Backlog, now_s: float) -> None:
-        """Add the backlog at `now_s` (any monotonic clock)."""
+    def note(self, backlog: Backlog, now_s: float) -> Load:
+        """Add the backlog at `now_s` (any monotonic clock), and return the load that follows."""
         moment = _Moment(now_s, backlog)
         self._moments.append(moment)
         # One older moment is kept, so that there are two however rare the looks are.
         while len(self._moments) > 2 and self._moments[1].at_s <= now_s - _WINDOW_S:
             self._moments.popleft()
         self._measure(moment)
+        age_s = backlog.known_age_s
+        return Load(
+            waiting=backlog.behind,
+            age_s=math.inf if age_s is None else age_s,
+            waiting_partitions=backlog.waiting_partitions,
+            partitions=len(backlog.partitions),
+            workers=backlog.workers,
+            arriving_per_s=self.arriving_per_s,
+            per_worker_per_s=self.per_worker_per_s,
+        )
 
     @property
     def arriving_per_s(self) -> float:

@@ -112,16 +112,7 @@ class Watch:
             self._drop()  # the state of its clients is unknown: the next look begins with new ones
             raise
         self._looked_s = self._clock()
-        self._rates.note(backlog, self._looked_s)
-        return Load(
-            waiting=backlog.behind,
-            age_s=math.inf if (age_s := backlog.known_age_s) is None else age_s,
-            waiting_partitions=backlog.waiting_partitions,
-            partitions=len(backlog.partitions),
-            workers=backlog.workers,
-            arriving_per_s=self._rates.arriving_per_s,
-            per_worker_per_s=self._rates.per_worker_per_s,
-        )
+        return self._rates.note(backlog, self._looked_s)
 
     def _drop(self) -> None:
         reader, self._reader = self._reader, None

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
+
+from confluent_kafka import Message
 
 State = Literal["ok", "failed", "unknown"]
 
@@ -23,6 +25,11 @@ class Place(NamedTuple):
     topic: str
     partition: int
     offset: int
+
+    @classmethod
+    def of(cls, message: Message) -> Self:
+        """Where a message is."""
+        return cls(message.topic() or "", message.partition() or 0, message.offset() or 0)
 
     def __str__(self) -> str:
         return f"{self.topic}[{self.partition}]@{self.offset}"
@@ -40,6 +47,12 @@ class Check:
     """The first few violations."""
     doubt: str = ""
     """Why the log can no longer tell; empty if it can."""
+
+    def note(self, place: Place, *, ok: bool) -> None:
+        """Count a record as checked, and as a violation unless it is `ok`."""
+        self.checked += 1
+        if not ok:
+            self.fail(place)
 
     def fail(self, place: Place) -> None:
         """Count a violation."""

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from uuid import UUID, uuid5
+
+from confluent_kafka import Message
+
+from enricher.kafka.metadata import headers_of
 
 _RECORD_NAMESPACE = UUID("039dac1f-0581-5e81-9377-388d5ac680c4")
 _TOPIC_ID = re.compile(rb"[A-Za-z0-9+/_-]{22}")
@@ -38,9 +42,9 @@ class Source:
     shortened: bool = False
 
 
-def by_name(headers: Sequence[tuple[str, bytes | None]]) -> Headers:
-    """If a name occurs more than once, the last one counts."""
-    return dict(headers)
+def headers_by_name(message: Message) -> Headers:
+    """The headers of an output. If a name occurs more than once, the last one counts."""
+    return dict(headers_of(message))
 
 
 def record_id(topic: str, partition: int, offset: int, topic_id: str | None = None) -> str:

@@ -21,30 +21,25 @@ class Inputs:
 
     def take(self, message: Message) -> None:
         """Note one committed input."""
-        number, offset = message.partition() or 0, message.offset() or 0
-        ledger = self._ledgers[number]
-        if not ledger.covers(offset):
-            return
-        differences = ledger.note_input(offset, message.key(), message.value())
-        if differences is not None:
-            self._compare(differences, Place(self._topic, number, offset))
+        place = Place.of(message)
+        ledger = self._ledgers[place.partition]
+        if ledger.covers(place.offset):
+            self._compare(ledger.note_input(place.offset, message.key(), message.value()), place)
 
     def take_unread(self, number: int, offsets: range) -> None:
         """Note committed inputs that cannot be read: the only valid output is a dead letter that says so."""
         ledger = self._ledgers[number]
         for offset in offsets:
-            if ledger.covers(offset) and (differences := ledger.note_unread(offset)):
-                self._compare(differences, Place(self._topic, number, offset))
+            if ledger.covers(offset):
+                self._compare(ledger.note_unread(offset), Place(self._topic, number, offset))
 
-    def _compare(self, differences: Differences, place: Place) -> None:
+    def _compare(self, differences: Differences | None, place: Place) -> None:
+        if differences is None:
+            return
         content = self._checks.dead_letters if differences.dead_letter else self._checks.keys
-        content.checked += 1
-        if differences.content:
-            content.fail(place)
+        content.note(place, ok=not differences.content)
         if not differences.dead_letter:
-            self._checks.tombstones.checked += 1
-            if differences.tombstone:
-                self._checks.tombstones.fail(place)
+            self._checks.tombstones.note(place, ok=not differences.tombstone)
 
 
 @dataclass(frozen=True, slots=True)

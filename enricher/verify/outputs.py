@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from confluent_kafka import Message
 
-from enricher.kafka.metadata import headers_of
 from enricher.verify.committed import same_topic
 from enricher.verify.findings import EARLIER, Checks, Place
-from enricher.verify.headers import Headers, Source, by_name, record_id, source_of_dead_letter, source_of_record
+from enricher.verify.headers import Source, headers_by_name, record_id, source_of_dead_letter, source_of_record
 from enricher.verify.ledger import PartitionLedger, mark_of
 from enricher.verify.order import Order
 
 
+@dataclass(slots=True, kw_only=True)
 class Outputs:
     """The outputs in one topic. `dead_letters`: whether it is the dead-letter topic; `input_topic`: the one of the sources.
 
@@ -22,51 +23,37 @@ class Outputs:
     `same_partitions`: the topic has as many partitions as the input, so an output is in the partition of its input.
     """
 
-    def __init__(
-        self,
-        checks: Checks,
-        ledgers: Mapping[int, PartitionLedger],
-        order: Order,
-        *,
-        input_topic: str,
-        topic_id: str | None,
-        dead_letters: bool,
-        same_partitions: bool,
-    ) -> None:
-        self.counts: Counter[str] = Counter()
-        self.oldest: dict[int, int] = {}
-        """The lowest source offset of each input partition."""
-        self.total = 0
-        self.values = 0
-        """How many have a value, even if their headers are wrong."""
-        self._checks = checks
-        self._ledgers = ledgers
-        self._order = order
-        self._input_topic = input_topic
-        self._topic_id = topic_id
-        self._begun: set[int] = set()
-        self._earlier_first: set[int] = set()
-        self._dead_letters = dead_letters
-        self.same_partitions = same_partitions
+    checks: Checks
+    ledgers: Mapping[int, PartitionLedger]
+    order: Order
+    input_topic: str
+    topic_id: str | None
+    dead_letters: bool
+    same_partitions: bool
+    counts: Counter[str] = field(default_factory=Counter)
+    oldest: dict[int, int] = field(default_factory=dict)
+    """The lowest source offset of each input partition."""
+    total: int = 0
+    values: int = 0
+    """How many have a value, even if their headers are wrong."""
+    _begun: set[int] = field(default_factory=set)
+    _earlier_first: set[int] = field(default_factory=set)
 
     def take(self, message: Message) -> None:
         """Note one committed output."""
-        place = Place(message.topic() or "", message.partition() or 0, message.offset() or 0)
-        headers = by_name(headers_of(message))
-        source = self._source(headers, tombstone=message.value() is None)
-        self._checks.headers.checked += 1
+        place, source = Place.of(message), self._source(message)
+        self.checks.headers.note(place, ok=source is not None)
         self.total += 1
         self.values += message.value() is not None
         is_first = place.partition not in self._begun
         self._begun.add(place.partition)
         if source is None:
-            self._checks.headers.fail(place)
             return
-        if source.topic != self._input_topic:
+        if source.topic != self.input_topic:
             self.counts["of other input topics"] += 1
             return
         self._check_id(source, place)
-        if not same_topic(source.topic_id, self._topic_id):
+        if not same_topic(source.topic_id, self.topic_id):
             self.counts[EARLIER] += 1
             if is_first:
                 self._earlier_first.add(place.partition)
@@ -80,21 +67,22 @@ class Outputs:
         """
         return any(low and number not in self._earlier_first for number, low in beginnings.items())
 
-    def _source(self, headers: Headers, *, tombstone: bool) -> Source | None:
-        return source_of_dead_letter(headers) if self._dead_letters else source_of_record(headers, tombstone=tombstone)
+    def _source(self, message: Message) -> Source | None:
+        headers = headers_by_name(message)
+        if self.dead_letters:
+            return source_of_dead_letter(headers)
+        return source_of_record(headers, tombstone=message.value() is None)
 
     def _check_id(self, source: Source, place: Place) -> None:
         if source.record_id is not None:
-            self._checks.record_ids.checked += 1
-            if source.record_id != record_id(source.topic, source.partition, source.offset, source.topic_id):
-                self._checks.record_ids.fail(place)
+            wanted = record_id(source.topic, source.partition, source.offset, source.topic_id)
+            self.checks.record_ids.note(place, ok=source.record_id == wanted)
 
     def _note(self, message: Message, source: Source, place: Place) -> None:
         self.oldest[source.partition] = min(source.offset, self.oldest.get(source.partition, source.offset))
-        ledger = self._ledgers.get(source.partition)
+        ledger = self.ledgers.get(source.partition)
         if ledger is None or source.offset >= ledger.end:
-            self._checks.invented.checked += 1
-            self._checks.invented.fail(Place(source.topic, source.partition, source.offset))
+            self.checks.invented.note(Place(source.topic, source.partition, source.offset), ok=False)
             return
         if source.offset < ledger.low:
             self.counts["whose input is gone"] += 1
@@ -104,22 +92,17 @@ class Outputs:
 
     def _is_repeat(self, message: Message, source: Source, ledger: PartitionLedger) -> bool:
         key, value = message.key(), message.value()
-        tombstone = value is None and not self._dead_letters
-        self.counts["dead letters" if self._dead_letters else "tombstones" if tombstone else "records"] += 1
-        mark = mark_of(key, value) if self._dead_letters else mark_of(key)
+        tombstone = value is None and not self.dead_letters
+        self.counts["dead letters" if self.dead_letters else "tombstones" if tombstone else "records"] += 1
+        mark = mark_of(key, value) if self.dead_letters else mark_of(key)
         repeat = ledger.note_output(
-            source.offset, mark, tombstone=tombstone, dead_letter=self._dead_letters, shortened=source.shortened
+            source.offset, mark, tombstone=tombstone, dead_letter=self.dead_letters, shortened=source.shortened
         )
-        self._checks.doubled.checked += 1
-        if repeat:
-            self._checks.doubled.fail(Place(source.topic, source.partition, source.offset))
+        self.checks.doubled.note(Place(source.topic, source.partition, source.offset), ok=not repeat)
         return repeat
 
     def _check_order(self, message: Message, source: Source, place: Place) -> None:
-        self._checks.order.checked += 1
-        if not self._order.keeps((place.topic, place.partition), (source.partition, source.offset), message.key()):
-            self._checks.order.fail(place)
+        origin = source.partition, source.offset
+        self.checks.order.note(place, ok=self.order.keeps(place[:2], origin, message.key()))
         if self.same_partitions:
-            self._checks.partition.checked += 1
-            if place.partition != source.partition:
-                self._checks.partition.fail(place)
+            self.checks.partition.note(place, ok=place.partition == source.partition)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from typing import Any, cast
 
 import orjson
 from confluent_kafka import Message
 
 from enricher.kafka.inspect.ranges import RangeReader, Ranges
-from enricher.kafka.metadata import headers_of
 from enricher.verify.committed import same_topic
 from enricher.verify.findings import Check, Place
-from enricher.verify.headers import by_name, source_of_record
+from enricher.verify.headers import headers_by_name, source_of_record
 
 Recompute = Callable[[Sequence[bytes]], Sequence[bytes | None]]
 """Values of inputs to the values of their enriched records, in the same order; None if there should be none."""
@@ -25,34 +25,25 @@ SCORE_TOLERANCE = 0.002
 _CHUNK = 500
 
 
+@dataclass(slots=True, kw_only=True)
 class PayloadCheck:
     """Compares records with what `recompute` returns for their inputs. Needs two readers, which are in use at once.
 
     `topic_id`: that of the input topic now; records that name another one are not compared.
     """
 
-    def __init__(
-        self,
-        check: Check,
-        recompute: Recompute,
-        *,
-        records: RangeReader,
-        articles: RangeReader,
-        input_topic: str,
-        topic_id: str | None,
-    ) -> None:
-        self.other_models = 0
-        """Records of another model (or precision) than the one that recomputes: not compared."""
-        self.earlier = 0
-        """Records whose input was in an earlier topic of the same name."""
-        self.gone = 0
-        """Records whose input was deleted."""
-        self._check = check
-        self._recompute = recompute
-        self._record_reader = records
-        self._article_reader = articles
-        self._input_topic = input_topic
-        self._topic_id = topic_id
+    check: Check
+    recompute: Recompute
+    records: RangeReader
+    articles: RangeReader
+    input_topic: str
+    topic_id: str | None
+    other_models: int = 0
+    """Records of another model (or precision) than the one that recomputes: not compared."""
+    earlier: int = 0
+    """Records whose input was in an earlier topic of the same name."""
+    gone: int = 0
+    """Records whose input was deleted."""
 
     def run(self, topic: str, ranges: Ranges, chosen: Container[int] | None) -> None:
         """Compare the records in `ranges` of the output topic, or only the `chosen` ones, counted from 0."""
@@ -65,24 +56,23 @@ class PayloadCheck:
                 self._compare_all(chunk)
                 chunk = {}
         self._compare_all(chunk)
-        if (self.other_models or self.earlier) and not self._check.checked:
-            self._check.doubt = "every sampled record is of another model, or of an earlier topic of this name"
+        if (self.other_models or self.earlier) and not self.check.checked:
+            self.check.doubt = "every sampled record is of another model, or of an earlier topic of this name"
 
     def _records(self, topic: str, ranges: Ranges, chosen: Container[int] | None) -> Iterator[Message]:
         """Partition by partition, so that the inputs of a chunk are close together and are read at once."""
         index = -1
         for number in sorted(ranges):
-            for message in self._record_reader.read(topic, {number: ranges[number]}, f"recomputing {topic}[{number}]"):
+            for message in self.records.read(topic, {number: ranges[number]}, f"recomputing {topic}[{number}]"):
                 index += message.value() is not None
                 if message.value() is not None and (chosen is None or index in chosen):
                     yield message
 
     def _source(self, message: Message) -> Place | None:
-        headers = by_name(headers_of(message))
-        source = source_of_record(headers, tombstone=False)
-        if source is None or source.topic != self._input_topic:
+        source = source_of_record(headers_by_name(message), tombstone=False)
+        if source is None or source.topic != self.input_topic:
             return None  # other checks report it
-        if not same_topic(source.topic_id, self._topic_id):
+        if not same_topic(source.topic_id, self.topic_id):
             self.earlier += 1
             return None
         return Place(source.topic, source.partition, source.offset)
@@ -90,7 +80,7 @@ class PayloadCheck:
     def _compare_all(self, chunk: Mapping[Place, bytes]) -> None:
         articles = self._articles(chunk.keys())
         self.gone += len(chunk) - len(articles)
-        expected = self._recompute(list(articles.values())) if articles else ()
+        expected = self.recompute(list(articles.values())) if articles else ()
         for (place, _), value in zip(articles.items(), expected, strict=True):
             self._compare(place, chunk[place], value)
 
@@ -101,9 +91,8 @@ class PayloadCheck:
             low, end = ranges.get(place.partition, (place.offset, place.offset + 1))
             ranges[place.partition] = min(low, place.offset), max(end, place.offset + 1)
         found: dict[Place, bytes] = {}
-        for message in self._article_reader.read(self._input_topic, ranges, "fetching inputs", _ignore):
-            place = Place(self._input_topic, message.partition() or 0, message.offset() or 0)
-            value = message.value()
+        for message in self.articles.read(self.input_topic, ranges, "fetching inputs", _ignore):
+            place, value = Place.of(message), message.value()
             if place in places and value is not None:
                 found[place] = value
         return found
@@ -113,9 +102,7 @@ class PayloadCheck:
         if seen and wanted and seen.get("model") != wanted.get("model"):
             self.other_models += 1
             return
-        self._check.checked += 1
-        if seen is None or wanted is None or not alike(seen, wanted):
-            self._check.fail(place)
+        self.check.note(place, ok=seen is not None and wanted is not None and alike(seen, wanted))
 
 
 def _ignore(_number: int, _offsets: range) -> None:

@@ -129,9 +129,9 @@ class _Verification:
     def _read_outputs(self, topic: str, ends: dict[int, int]) -> None:
         same = len(ends) == len(self._ledgers)
         outputs = self._outputs[topic] = Outputs(
-            self._checks,
-            self._ledgers,
-            ByPartition() if same else ByKey(),
+            checks=self._checks,
+            ledgers=self._ledgers,
+            order=ByPartition() if same else ByKey(),
             input_topic=self._topic,
             topic_id=self._topic_id,
             dead_letters=topic == self._config.dead_letter_topic,
@@ -179,9 +179,7 @@ class _Verification:
         check = self._checks.committed_ahead
         for number, end in ends.items():
             offset = committed.get(number)
-            check.checked += 1
-            if offset is not None and offset > end:
-                check.fail(Place(self._topic, number, offset))
+            check.note(Place(self._topic, number, offset or 0), ok=(offset or 0) <= end)
             self._facts["offsets not committed yet"] += max(0, end - max(offset or 0, begins[number]))
             self._facts["offsets deleted before they were committed"] += max(0, begins[number] - (offset or 0))
 
@@ -213,8 +211,8 @@ class _Verification:
             return
         with self._reader() as records, self._reader() as articles:
             payload = PayloadCheck(
-                self._checks.payload,
-                recompute,
+                check=self._checks.payload,
+                recompute=recompute,
                 records=records,
                 articles=articles,
                 input_topic=self._topic,

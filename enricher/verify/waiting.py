@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 
 from enricher.errors import BrokerError
 from enricher.kafka.client import KafkaConfig
@@ -45,7 +45,10 @@ def watching(config: KafkaConfig, *, every_s: float = _SAMPLE_EVERY_S) -> Iterat
             over.set()
             thread.join()
             _sample(cluster, watch)
-            _warn(watch.finish(_topic_id(config.input_topic, cluster)))
+            topic_id = None
+            with suppress(BrokerError):
+                topic_id = cluster.topic_id(config.input_topic)
+            _warn(watch.finish(topic_id))
 
 
 def watch_for(seconds: float, cluster: Cluster, watch: OffsetWatch, progress: Progress) -> None:
@@ -121,19 +124,9 @@ def _until(done: Callable[[], bool], seconds: float, report: Callable[[float], N
         time.sleep(min(_SAMPLE_EVERY_S, max(seconds - elapsed_s, 0)))
 
 
-def _topic_id(topic: str, cluster: Cluster) -> str | None:
-    try:
-        return cluster.topic_id(topic)
-    except BrokerError:
-        return None
-
-
 def _sample(cluster: Cluster, watch: OffsetWatch) -> None:
-    try:
-        falls = watch.note(cluster.committed())
-    except BrokerError:
-        return
-    _warn(falls)
+    with suppress(BrokerError):
+        _warn(watch.note(cluster.committed()))
 
 
 def _warn(falls: Iterable[Fall]) -> None:

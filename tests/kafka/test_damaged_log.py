@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from enricher.errors import BrokerError, TransactionTrouble
 from enricher.kafka.assignment import Assignment
 from enricher.kafka.client_errors import ClientErrors
 from enricher.kafka.damage import DamageWatch
+from enricher.kafka.inspect.ranges import RangeReader
 from enricher.kafka.topicwatch import TopicWatch
 from enricher.records import Mark, Partition, Start
 from tools.kafka import Cluster
@@ -102,6 +104,16 @@ def test_a_damaged_batch_ends_the_worker_with_its_place(damaged: Topics) -> None
     with pytest.raises(BrokerError, match=r"offset 20 of .*articles\[0\]"):
         poll_until(source, lambda: False, timeout_s=60)
     source.close()
+
+
+@pytest.mark.broker
+def test_a_reader_without_a_group_never_takes_a_damaged_batch_for_data(damaged: Topics) -> None:
+    """`verify` and `tail` read like this; unless checksums are checked, a batch that is not compressed passes as data."""
+    with (
+        closing(RangeReader(config_for(damaged), committed_only=True, progress=lambda *_: None)) as reader,
+        pytest.raises(BrokerError, match="reading"),
+    ):
+        list(reader.read(damaged.input, {0: (0, 60)}, "reading"))
 
 
 @pytest.mark.broker

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from itertools import chain, repeat
+from types import SimpleNamespace
 
 import pytest
-from confluent_kafka import OFFSET_INVALID
+from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
 from kafka.clients import config_for
 from support.administrator import Administrator
 from support.topics import Topics
@@ -50,6 +51,31 @@ def test_a_deadline_bounds_several_questions_together(monkeypatch: pytest.Monkey
         inspector.within(0.0),
     ):
         inspector.ends("news", [0], committed_only=True)
+
+
+class Refused:
+    """A consumer without the right on its group: the call only times out, and a message has the reason."""
+
+    def committed(self, _tps: list[TopicPartition], timeout: float) -> list[TopicPartition]:
+        """What the client raises for want of a coordinator."""
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"after {timeout} s"))
+
+    def consume(self, _limit: int, _timeout_s: float) -> list[SimpleNamespace]:
+        """The reason."""
+        return [SimpleNamespace(error=lambda: KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED))]
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+def test_a_missing_right_on_the_group_is_named_instead_of_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`lag` and `verify` ask the same way."""
+    with inspector_of(monkeypatch, 0, timeout_s=1) as inspector:
+        consumer = inspector._consumer
+        monkeypatch.setattr(inspector, "_consumer", Refused())
+        with pytest.raises(BrokerError, match="Needed: READ on the consumer group"):
+            inspector.committed_offsets("news")
+        consumer.close()
 
 
 def test_a_broker_without_topic_ids_has_none(monkeypatch: pytest.MonkeyPatch) -> None:

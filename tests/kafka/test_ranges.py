@@ -1,4 +1,4 @@
-"""What a reader does with messages that its client had ready before it was sent elsewhere."""
+"""How a reader treats messages that its client had fetched before a seek."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ class Told:
     why: KafkaError | None = None
 
     def error(self) -> KafkaError | None:
-        """What is wrong with it."""
+        """The error, if it is one."""
         return self.why
 
     def partition(self) -> int:
-        """Always the same."""
+        """Always 0."""
         return 0
 
     def offset(self) -> int:
-        """Where it stands."""
+        """Its offset."""
         return self.at
 
 
 class Hurried:
-    """A client that has tried a batch of one record at offset 2 several times before anybody came to take what it had."""
+    """A client that met a batch of one record at offset 2 several times before its messages were consumed."""
 
     def __init__(self) -> None:
         self._ready = self._from(0)
@@ -51,11 +51,11 @@ class Hurried:
         yield [Told(each) for each in range(max(offset, 3), 6)]
 
     def consume(self, _most: int, _timeout_s: float) -> list[Told]:
-        """All at once."""
+        """All messages that are ready."""
         return next(self._ready)
 
     def seek(self, place: TopicPartition) -> None:
-        """Nothing from before comes any more."""
+        """Drops what was ready."""
         self._ready = self._from(place.offset)
 
     def __getattr__(self, _name: str) -> Any:  # noqa: ANN401  what is not answered here does nothing
@@ -75,12 +75,12 @@ class OneRecord:
         pass
 
     def end(self, inside: int) -> int:
-        """As the real one: what is not the batch is outside of it."""
+        """The offset after the batch."""
         return inside + 1
 
 
 def test_a_batch_that_was_met_several_times_is_passed_over_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The client tries it twice a second, and whoever takes the records may take longer over one."""
+    """The client tries it twice a second, and the caller may take longer over one record."""
     monkeypatch.setattr(unreadable, "_BatchEndFinder", OneRecord)
     passed: list[tuple[int, range]] = []
     with closing(RangeReader(config_for(TOPICS), committed_only=True, progress=lambda *_: None)) as reader:

@@ -8,7 +8,7 @@ from enricher.scaling.backlog import Backlog, PartitionBacklog
 def backlog(
     *, done: int, written: int, age_s: float | None = 0.0, workers: int = 1, partitions: int = 1, group: str = "group"
 ) -> Backlog:
-    """Each of the partitions stands alike."""
+    """A backlog in which all partitions are alike."""
     waiting = written - done
     return Backlog(
         group,

@@ -1,4 +1,4 @@
-"""The policy and its speeds in a loop with workers that start slowly: it settles, keeps its promise, and goes to zero."""
+"""The policy in a control loop with workers that start slowly: it settles, keeps its target, and scales to zero."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ CLUSTER = Cluster(partitions=24, most=24, per_s=10.0)
 
 
 def lived(counts: list[int] | np.ndarray[tuple[int], np.dtype[np.int64]]) -> Outcome:
-    """So many articles in each second, scaled by age."""
+    """Simulate these numbers of articles per second, scaled by age."""
     return simulate(ByAge(Rules()), np.asarray(counts, np.int64), CLUSTER, seed=1)
 
 
 @pytest.mark.parametrize("per_s", [1, 7, 8, 12, 31, 33, 64, 79, 97])
 def test_a_steady_load_is_settled_and_does_not_swing(per_s: int) -> None:
-    """After the start there is one number of workers for as long as the load stays, and nothing is late."""
+    """After the start the number of workers stays the same while the load does, and nothing is late."""
     counts = np.random.default_rng(per_s).poisson(per_s, 2 * HOUR_S)
     outcome = lived(counts)
     later = slice(HOUR_S, None)
@@ -32,7 +32,7 @@ def test_a_steady_load_is_settled_and_does_not_swing(per_s: int) -> None:
 
 
 def test_a_rush_is_caught_up_with_in_time() -> None:
-    """Five times as much from one second to the next: late by a start of workers, and no more than that."""
+    """The load grows fivefold within a second: records are late by a worker's start-up time, and no more."""
     outcome = lived([20] * HOUR_S + [100] * HOUR_S)
     rush = outcome.age_s[HOUR_S:]
     assert rush.max() < 180
@@ -40,7 +40,7 @@ def test_a_rush_is_caught_up_with_in_time() -> None:
 
 
 def test_without_work_there_is_nobody_after_the_cooldown() -> None:
-    """To zero when nothing came for long enough, and from zero for one article."""
+    """It scales to zero when nothing arrived for long enough, and from zero for one article."""
     outcome = lived([5] * 1200 + [0] * 1200 + [1] + [0] * 1200)
     assert outcome.replicas[1199] >= 1
     assert outcome.replicas[1200 + 250] >= 1
@@ -51,7 +51,7 @@ def test_without_work_there_is_nobody_after_the_cooldown() -> None:
 
 
 def test_the_lag_of_a_steady_load_swings() -> None:
-    """What the policy is there for: a lag is no measure of what it takes to keep it small."""
+    """This is why the policy exists: a lag does not say how many workers keep it small."""
     counts = np.random.default_rng(3).poisson(33, 2 * HOUR_S)
     outcome = simulate(ByLag(600.0), counts, CLUSTER, seed=1)
     assert len(set(outcome.replicas[HOUR_S:])) > 1
@@ -59,6 +59,6 @@ def test_the_lag_of_a_steady_load_swings() -> None:
 
 
 def test_the_same_seed_gives_the_same_day() -> None:
-    """Nothing in it but the seed is chance."""
+    """Only the seed is random."""
     counts = [Random(2).randrange(40) for _ in range(HOUR_S)]
     assert lived(counts).as_json(60) == lived(counts).as_json(60)

@@ -1,4 +1,4 @@
-"""How many workers are wanted: the rules one by one, and what holds for every load."""
+"""How many workers are wanted: each rule, and properties that hold for every load."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ AGES_S = st.floats(0, 1e9) | st.just(math.inf)
 
 @st.composite
 def loads(draw: st.DrawFn) -> Load:
-    """Anything that can be seen of a topic."""
+    """Any load that can be observed."""
     partitions = draw(st.integers(1, 500))
     waiting_partitions = draw(st.integers(0, partitions))
     waiting = draw(st.integers(waiting_partitions, 10**9)) if waiting_partitions else 0
@@ -45,7 +45,7 @@ RULE_SETS = st.builds(
 
 @given(loads(), RULE_SETS)
 def test_there_are_never_more_than_partitions_nor_than_allowed(load: Load, rules: Rules) -> None:
-    """A worker without a partition does nothing but cost."""
+    """A worker without a partition only costs money."""
     wanted = wanted_workers(load, rules)
     assert wanted <= load.partitions
     assert rules.max_workers is None or wanted <= rules.max_workers
@@ -53,21 +53,21 @@ def test_there_are_never_more_than_partitions_nor_than_allowed(load: Load, rules
 
 @given(loads(), RULE_SETS)
 def test_zero_is_wanted_only_where_nothing_waits_and_nothing_comes(load: Load, rules: Rules) -> None:
-    """And it is wanted there."""
+    """In that case it is always wanted."""
     assert (wanted_workers(load, rules) == 0) == (load.waiting == 0 and load.arriving_per_s == 0)
     assert is_active(load) == (wanted_workers(load, rules) > 0)
 
 
 @given(loads(), RULE_SETS, AGES_S)
 def test_an_older_record_never_asks_for_fewer(load: Load, rules: Rules, age_s: float) -> None:
-    """All else the same, more age is more workers or as many."""
+    """With everything else equal, a higher age never wants fewer workers."""
     older = replace(load, age_s=max(load.age_s, age_s))
     assert wanted_workers(older, rules) >= wanted_workers(load, rules)
 
 
 @given(loads(), RULE_SETS, st.integers(0, 10**9), st.floats(0, 1e7))
 def test_more_work_never_asks_for_fewer(load: Load, rules: Rules, waiting: int, arriving_per_s: float) -> None:
-    """Neither more that waits nor more that comes."""
+    """Neither more waiting records nor more arrivals do."""
     more = replace(load, arriving_per_s=load.arriving_per_s + arriving_per_s)
     if load.waiting:
         more = replace(more, waiting=load.waiting + waiting)
@@ -76,7 +76,7 @@ def test_more_work_never_asks_for_fewer(load: Load, rules: Rules, waiting: int, 
 
 @given(loads(), RULE_SETS)
 def test_what_is_wanted_stays_wanted_once_it_is_there(load: Load, rules: Rules) -> None:
-    """The number is its own fixed point where speeds are known: workers that join change nothing about what is asked for."""
+    """The number is a fixed point if speeds are known: workers that join do not change it."""
     if load.per_worker_per_s is not None:
         wanted = wanted_workers(load, rules)
         assert wanted_workers(replace(load, workers=wanted), rules) == wanted
@@ -84,49 +84,49 @@ def test_what_is_wanted_stays_wanted_once_it_is_there(load: Load, rules: Rules) 
 
 @pytest.mark.parametrize("arriving_per_s", [38.0, 39.9, 40.1, 42.0])
 def test_a_load_at_the_edge_does_not_swing(arriving_per_s: float) -> None:
-    """Five workers are there, and stay there a little below and a little above what four could do."""
+    """Five workers run, and stay a little below and a little above the capacity of four."""
     load = replace(QUIET, workers=5, arriving_per_s=arriving_per_s)
     assert wanted_workers(load, RULES) == 5
 
 
 def test_what_comes_is_kept_up_with_at_four_fifths_of_the_workers_time() -> None:
-    """32 a second, ten a second each: four workers are busy for 80 %."""
+    """With 32 arrivals and ten per worker and second, four workers are busy 80 % of the time."""
     assert wanted_workers(replace(QUIET, arriving_per_s=32.0), RULES) == 4
 
 
 def test_one_record_that_is_years_old_asks_for_one_worker() -> None:
-    """A feed that sends its archive with the times of publication does not start every worker there is."""
+    """A feed that sends its archive with the original timestamps does not start all workers."""
     load = replace(QUIET, waiting=1, waiting_partitions=1, age_s=3e8)
     assert wanted_workers(load, RULES) == 1
 
 
 def test_a_backlog_below_half_the_target_age_adds_nothing() -> None:
-    """Batches and transactions take their time, and a burst that is worked off in time needs nobody."""
+    """Batches and transactions take time, and a burst that is processed in time needs no more workers."""
     load = replace(QUIET, arriving_per_s=8.0, waiting=200, waiting_partitions=24, age_s=29.0)
     assert wanted_workers(load, RULES) == 1
 
 
 def test_what_is_overdue_is_gone_in_the_time_for_catching_up() -> None:
-    """Of 14,400 that wait three quarters are overdue: 60 a second for 180 s, so six workers."""
+    """Of 14,400 waiting records three quarters are overdue: 60 per second for 180 s, so six workers."""
     load = replace(QUIET, waiting=14_400, waiting_partitions=24, age_s=120.0)
     assert wanted_workers(load, RULES) == 6
 
 
 def test_one_partition_that_is_stuck_asks_for_one_more_worker() -> None:
-    """Only one can read it, however much there is."""
+    """Only one worker can read it, however much waits."""
     load = replace(QUIET, waiting=10**6, waiting_partitions=1, age_s=10_000.0)
     assert wanted_workers(load, RULES) == 1
     assert wanted_workers(replace(load, arriving_per_s=32.0), RULES) == 5
 
 
-def test_workers_that_would_bring_nothing_are_not_asked_for() -> None:
-    """Of 24 partitions the busiest of 13 workers has two, like each of 12: it is twelve, or all 24."""
+def test_workers_that_would_gain_nothing_are_not_wanted() -> None:
+    """With 24 partitions the busiest of 13 workers has two, like each of 12: the number is 12, or 24."""
     asked = {wanted_workers(replace(QUIET, workers=0, arriving_per_s=float(rate)), RULES) for rate in range(1, 400)}
     assert {number for number in asked if number > 8} == {12, 24}
 
 
 def test_unknown_speed_asks_for_as_many_as_there_are_and_doubles_while_the_age_is_too_high() -> None:
-    """Never fewer, never more than twice: those that start are no members yet, so it waits for them."""
+    """Never fewer, never more than twice: workers that are starting are no members yet, so it waits for them."""
     load = replace(QUIET, waiting=5000, waiting_partitions=24, workers=3, per_worker_per_s=None)
     assert wanted_workers(replace(load, age_s=20.0), RULES) == 3
     assert wanted_workers(replace(load, age_s=90.0), RULES) == 5
@@ -134,6 +134,6 @@ def test_unknown_speed_asks_for_as_many_as_there_are_and_doubles_while_the_age_i
 
 
 def test_from_zero_one_worker_is_wanted_for_one_record() -> None:
-    """Nobody is there, so nobody knows what a worker does."""
+    """No worker runs, so a worker's speed is unknown."""
     load = replace(QUIET, waiting=1, waiting_partitions=1, workers=0, age_s=0.1, per_worker_per_s=None)
     assert wanted_workers(load, RULES) == 1

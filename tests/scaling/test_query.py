@@ -1,4 +1,4 @@
-"""The Prometheus query of deploy/scaling.md, run by Prometheus' own tool on workers that are made up."""
+"""The Prometheus query of deploy/scaling.md, run by Prometheus' own tool on invented workers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PROMTOOL = shutil.which("promtool")
 
 
 def query() -> str:
-    """As it stands on the page."""
+    """The query as printed on the page."""
     found = re.search(r"```\n(clamp_max\(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
     assert found
     return found[1]
@@ -52,7 +52,7 @@ def workers(count: int, *, share: float, age_s: float, partitions: int) -> list[
 def test_the_query_asks_for_the_workers_that_it_takes(
     *, count: int, share: float, age_s: float, partitions: int, wanted: int, tmp_path: Path
 ) -> None:
-    """Fewer than there are where they are idle, more where they are full, twice at most, never above the partitions."""
+    """Fewer if they are idle, more if they are busy, at most twice as many, and never more than partitions."""
     rules = {"groups": [{"name": "scaling", "rules": [{"record": "wanted_workers", "expr": query()}]}]}
     test = {
         "rule_files": ["rules.yaml"],

@@ -1,4 +1,4 @@
-"""KEDA's questions, asked by a real gRPC client, answered from a real broker."""
+"""KEDA's calls, made by a real gRPC client and answered from a real broker."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Connect = Callable[[int], Any]
 
 @contextmanager
 def scaler_for(topics: Topics, monkeypatch: pytest.MonkeyPatch, *, tls: Tls | None = None) -> Iterator[int]:
-    """The scaler as the command makes it; gives its port."""
+    """Run the scaler as the command does; yields its port."""
     for name, text in {"ENRICHER_KAFKA__REQUEST_TIMEOUT_S": "30", **topics.environment}.items():
         monkeypatch.setenv(name, text)
     config = kafka_config(load_settings())
@@ -50,14 +50,14 @@ def scaler_for(topics: Topics, monkeypatch: pytest.MonkeyPatch, *, tls: Tls | No
 
 
 def scaled_object(**metadata: str) -> messages.ScaledObjectRef:
-    """As KEDA sends it."""
+    """A ScaledObject as KEDA sends it."""
     return messages.ScaledObjectRef(
         name="enricher", namespace="news", scalerMetadata={"scalerAddress": "scaler:6000", **metadata}
     )
 
 
 def value(client: Any, **metadata: str) -> float:  # noqa: ANN401  the stub has no types
-    """The metric as KEDA reads it."""
+    """The value of the metric."""
     request = messages.GetMetricsRequest(scaledObjectRef=scaled_object(**metadata), metricName=METRIC)
     (metric,) = client.GetMetrics(request, timeout=CALL_S).metricValues
     assert metric.metricName == METRIC
@@ -66,19 +66,19 @@ def value(client: Any, **metadata: str) -> float:  # noqa: ANN401  the stub has 
 
 
 def is_active(client: Any, **metadata: str) -> bool:  # noqa: ANN401  the stub has no types
-    """As KEDA asks."""
+    """What KEDA gets for IsActive."""
     return bool(client.IsActive(scaled_object(**metadata), timeout=CALL_S).result)
 
 
 def eventually(question: Callable[[], Any], wanted: object) -> None:
-    """Asked again until it is so: what was seen a moment ago may be answered for 2 s."""
+    """Repeat until it is true: an answer may be up to 2 s old."""
     give_up_s = time.monotonic() + 60
     while (got := question()) != wanted:
         assert time.monotonic() < give_up_s, got
 
 
 def refused(client: Any, **metadata: str) -> tuple[grpc.StatusCode, str]:  # noqa: ANN401  the stub has no types
-    """How a question is refused."""
+    """The status of a call that is refused."""
     with pytest.raises(grpc.RpcError) as caught:
         is_active(client, **metadata)
     call: Any = caught.value
@@ -89,7 +89,7 @@ def refused(client: Any, **metadata: str) -> tuple[grpc.StatusCode, str]:  # noq
 def test_one_record_that_waits_starts_one_worker(
     topics: Topics, monkeypatch: pytest.MonkeyPatch, client: Connect
 ) -> None:
-    """Zero and inactive on an empty topic; one and active as soon as there is something to do."""
+    """Zero and inactive on an empty topic; one and active as soon as a record waits."""
     with scaler_for(topics, monkeypatch) as port:
         keda = client(port)
         assert not is_active(keda)
@@ -101,7 +101,7 @@ def test_one_record_that_waits_starts_one_worker(
 
 @pytest.mark.broker
 def test_markers_alone_start_nobody(topics: Topics, monkeypatch: pytest.MonkeyPatch, client: Connect) -> None:
-    """Offsets that no worker could ever process: by lag, it would never be zero."""
+    """No worker can process these offsets: by lag, the number would never be zero."""
     write(topics, 0, 0.0)
     commit(topics, {0: 1})
     with scaler_for(topics, monkeypatch) as port:
@@ -112,7 +112,7 @@ def test_markers_alone_start_nobody(topics: Topics, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.broker
 def test_a_ScaledObject_may_name_its_own(topics: Topics, monkeypatch: pytest.MonkeyPatch, client: Connect) -> None:  # noqa: N802
-    """Another topic of the same cluster, and a limit."""
+    """It names another topic of the cluster, and a limit."""
     for partition in range(4):
         write(topics, partition, 7200.0, 7100.0)
     with member_of(topics), scaler_for(topics, monkeypatch) as port:
@@ -125,7 +125,7 @@ def test_a_ScaledObject_may_name_its_own(topics: Topics, monkeypatch: pytest.Mon
 
 @contextmanager
 def member_of(topics: Topics) -> Iterator[None]:
-    """Somebody who has joined the group, and commits nothing."""
+    """A member of the group that commits nothing."""
     member = Consumer({
         "bootstrap.servers": topics.bootstrap_servers, "group.id": topics.group, "enable.auto.commit": False,
     })  # fmt: skip
@@ -142,7 +142,7 @@ def member_of(topics: Topics) -> Iterator[None]:
 def test_the_stream_tells_at_once_and_when_it_changes(
     topics: Topics, monkeypatch: pytest.MonkeyPatch, client: Connect
 ) -> None:
-    """KEDA's external-push: inactive first, active when a record comes, and an end when the scaler ends."""
+    """KEDA's external-push gets inactive first, active when a record arrives, and the end when the scaler ends."""
     with scaler_for(topics, monkeypatch) as port:
         stream = client(port).StreamIsActive(scaled_object(), timeout=CALL_S)
         assert not next(stream).result
@@ -157,7 +157,7 @@ def test_the_stream_tells_at_once_and_when_it_changes(
 def test_invented_groups_and_streams_take_few_threads(
     topics: Topics, monkeypatch: pytest.MonkeyPatch, client: Connect
 ) -> None:
-    """32 groups took 371 threads, for good: few are watched, streams are bounded, the configured pair is answered."""
+    """32 groups once took 371 threads for good: now watches and streams are limited, and the configured pair is answered."""
     before = len(list(Path("/proc/self/task").iterdir()))
     with scaler_for(topics, monkeypatch) as port:
         keda = client(port)
@@ -181,7 +181,7 @@ def _is_answered(keda: Any, **metadata: str) -> bool:  # noqa: ANN401  the stub 
 
 @pytest.mark.broker
 def test_what_is_not_known_is_an_error(topics: Topics, monkeypatch: pytest.MonkeyPatch, client: Connect) -> None:
-    """A missing topic and bad metadata: KEDA keeps what there is, and its events say why."""
+    """For a missing topic and bad metadata KEDA keeps the number of workers, and its events say why."""
     with scaler_for(topics, monkeypatch) as port:
         keda = client(port)
         code, text = refused(keda, topic="there-is-none")
@@ -203,7 +203,7 @@ NOWHERE = Topics(
 
 
 def test_brokers_that_are_away_are_an_error_and_never_a_zero(monkeypatch: pytest.MonkeyPatch, client: Connect) -> None:
-    """Within the time that the caller gives; the metric's name and target need no broker."""
+    """They fail within the caller's deadline; the metric's name and target need no broker."""
     with scaler_for(NOWHERE, monkeypatch) as port:
         keda = client(port)
         with pytest.raises(grpc.RpcError) as caught:
@@ -218,7 +218,7 @@ def test_brokers_that_are_away_are_an_error_and_never_a_zero(monkeypatch: pytest
 def test_all_of_the_contract_is_answered_but_its_optional_part(
     monkeypatch: pytest.MonkeyPatch, client: Connect
 ) -> None:
-    """KEDA takes Unimplemented for `the target does not change`."""
+    """KEDA takes UNIMPLEMENTED to mean that the target does not change."""
     names = {method.name for method in messages.DESCRIPTOR.services_by_name["ExternalScaler"].methods}
     with scaler_for(NOWHERE, monkeypatch) as port:
         with pytest.raises(grpc.RpcError) as caught:
@@ -229,7 +229,7 @@ def test_all_of_the_contract_is_answered_but_its_optional_part(
 
 
 def health(port: int, service: str = "", credentials: Any = None) -> int:  # noqa: ANN401  gRPC has no types
-    """What Kubernetes' probe is told: 1 is serving."""
+    """The status that a Kubernetes probe gets; 1 means serving."""
     address = f"127.0.0.1:{port}"
     made = grpc.secure_channel(f"localhost:{port}", credentials) if credentials else grpc.insecure_channel(address)
     with made as channel:
@@ -242,7 +242,7 @@ def health(port: int, service: str = "", credentials: Any = None) -> int:  # noq
 
 
 def test_health_is_told_as_gRPC_tells_it(monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: N802
-    """Serving, whether or not the brokers are there: a restart would not bring them back."""
+    """It is serving even without brokers: a restart would not bring them back."""
     assert StringValue(value="a").SerializeToString() == b"\x0a\x01a", "on the wire as in grpc.health.v1"
     assert Int32Value(value=1).SerializeToString() == b"\x08\x01"
     with scaler_for(NOWHERE, monkeypatch) as port:
@@ -254,7 +254,7 @@ def test_health_is_told_as_gRPC_tells_it(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_with_tls_only_those_with_a_certificate_are_let_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """KEDA's tlsClientCert, tlsClientKey and caCert."""
+    """With KEDA's tlsClientCert, tlsClientKey and caCert."""
     ca = trustme.CA()
     server, ours = ca.issue_cert("localhost"), ca.issue_cert("keda")
     ca.cert_pem.write_to_path(tmp_path / "ca.pem")
@@ -271,7 +271,7 @@ def test_with_tls_only_those_with_a_certificate_are_let_in(monkeypatch: pytest.M
 
 @pytest.mark.broker
 def test_the_command_runs_until_it_is_told_to_end(topics: Topics, client: Connect) -> None:
-    """It says where it listens and what it answers; SIGTERM ends it with 0, also while a stream is open."""
+    """It logs its address and its answers; SIGTERM ends it with code 0, even while a stream is open."""
     command = [sys.executable, "-m", "enricher", "scaler", "--port", "0"]
     environment = {**os.environ, **topics.environment}
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
@@ -306,12 +306,12 @@ def test_a_port_that_is_taken_is_told() -> None:
     [("::1", "[::1]:6000"), ("::", "[::]:6000"), ("[::1]", "[::1]:6000"), ("127.0.0.1", "127.0.0.1:6000")],
 )
 def test_an_address_of_ipv6_has_brackets(host: str, address: str) -> None:
-    """Without them nobody knows where the address ends; gRPC refuses `:::6000`, and `::1:6000` is another address."""
+    """Without brackets the address is ambiguous: gRPC refuses `:::6000`, and `::1:6000` is another address."""
     assert address == address_of(host, 6000)
 
 
 def test_without_gRPC_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: N802
-    """A worker's installation has none."""
+    """A worker's installation has no gRPC."""
     for name in [name for name in sys.modules if name.startswith("enricher.scaling.service")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "grpc", None)
@@ -321,7 +321,7 @@ def test_without_gRPC_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_files_that_are_no_certificate_are_told(tmp_path: Path) -> None:
-    """Of that, too, gRPC says only that it did not get the port."""
+    """For these, too, gRPC says only that it did not get the port."""
     file = tmp_path / "cert.pem"
     file.write_text("no certificate", "utf-8")
     result = run("scaler", "--port", "0", "--tls-certificate", str(file), "--tls-key", str(file))
@@ -330,7 +330,7 @@ def test_files_that_are_no_certificate_are_told(tmp_path: Path) -> None:
 
 
 def test_half_of_a_certificate_is_refused(tmp_path: Path) -> None:
-    """TLS that is asked for is not left out."""
+    """TLS that was requested is never left out."""
     result = run("scaler", "--port", "0", "--tls-certificate", str(tmp_path / "cert.pem"))
     assert getattr(result.exception, "exit_code", None) == 2
     assert "--tls-key" in str(result.exception)
@@ -338,7 +338,7 @@ def test_half_of_a_certificate_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("options", [{"suffix": ".py", "plugin": "python"}, {"suffix": ".pyi", "plugin": "pyi"}])
 def test_the_messages_are_those_of_the_contract(options: Mapping[str, str], tmp_path: Path) -> None:
-    """Made again by the compiler, and compared."""
+    """They are generated again and compared."""
     protoc = pytest.importorskip("grpc_tools.protoc")
     arguments = ["", f"--proto_path={PROTOCOL.parent}", f"--{options['plugin']}_out={tmp_path}", PROTOCOL.name]
     assert protoc.main(arguments) == 0

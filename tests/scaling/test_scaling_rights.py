@@ -1,4 +1,4 @@
-"""What `enricher lag` needs on a broker that refuses what is not allowed, and what it says when it is missing."""
+"""The rights that `enricher lag` needs on a broker with access control, and what it prints without them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def describe_group(place: Place) -> Right:
 
 
 def test_two_rights_are_enough_and_each_is_needed(secured: Secured) -> None:
-    """READ on the topic and DESCRIBE on the group; the one that is missing is named, with code 4."""
+    """READ on the topic and DESCRIBE on the group are enough; a missing one is named, with exit code 4."""
     place = place_at(secured, "PASSWORDS", rights=False)
     place = replace(place, environment={**place.environment, "ENRICHER_KAFKA__REQUEST_TIMEOUT_S": "30"})
     producer = Producer({"bootstrap.servers": secured.admin_address})

@@ -1,4 +1,4 @@
-"""What is kept between KEDA's questions: the last look, the connections, and never an answer where there is none."""
+"""What is kept between KEDA's calls: the last backlog and the connections, but never a stale answer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from enricher.settings import Settings
 
 
 class FakeReader:
-    """Says what it is told to; counts what it is asked."""
+    """Returns a given backlog, and counts calls."""
 
     def __init__(self) -> None:
         self.seen: Backlog | BrokerError = backlog(done=0, written=10, age_s=5.0)
@@ -47,7 +47,7 @@ class FakeReader:
 
 
 class Clock:
-    """Goes when it is told to."""
+    """A clock that tests advance."""
 
     def __init__(self) -> None:
         self.now_s = 100.0
@@ -58,7 +58,7 @@ class Clock:
 
 
 def watched() -> tuple[Watch, FakeReader, Clock, list[int]]:
-    """A watch of a fake, and how many readers it made."""
+    """A watch with a fake reader, and a list with an item for each reader that was made."""
     reader, clock, made = FakeReader(), Clock(), list[int]()
 
     def make() -> FakeReader:
@@ -69,7 +69,7 @@ def watched() -> tuple[Watch, FakeReader, Clock, list[int]]:
 
 
 def test_what_was_seen_a_moment_ago_is_answered_again() -> None:
-    """KEDA and the autoscaler ask several times in a row; a later question looks anew, over the same connections."""
+    """KEDA and the autoscaler ask several times in a row; a later call reads again, over the same connections."""
     watch, reader, clock, made = watched()
     assert watch.see(Rules(), 1.0) == watch.see(Rules(), 1.0)
     assert reader.looks == 1
@@ -79,7 +79,7 @@ def test_what_was_seen_a_moment_ago_is_answered_again() -> None:
 
 
 def test_two_sets_of_rules_share_a_look() -> None:
-    """Two ScaledObjects of one group."""
+    """Two ScaledObjects can name one group."""
     watch, reader, _, _ = watched()
     reader.seen = backlog(done=0, written=100_000, age_s=600.0, workers=4, partitions=8)
     assert watch.see(Rules(max_workers=2), 1.0).wanted == 2
@@ -87,8 +87,8 @@ def test_two_sets_of_rules_share_a_look() -> None:
     assert reader.looks == 1
 
 
-def test_an_answer_that_cannot_be_had_is_an_error_and_the_next_look_begins_anew() -> None:
-    """Never the answer of before, never 0; and no client in an unknown state is kept."""
+def test_a_failed_look_is_an_error_and_the_next_one_uses_new_connections() -> None:
+    """Never the previous answer, never 0; and no client in an unknown state is kept."""
     watch, reader, clock, made = watched()
     watch.see(Rules(), 1.0)
     clock.now_s += 10
@@ -102,7 +102,7 @@ def test_an_answer_that_cannot_be_had_is_an_error_and_the_next_look_begins_anew(
 
 
 def test_a_call_does_not_wait_for_another_ones_look_beyond_its_time() -> None:
-    """Brokers that hang hold one call up, each for its own bound."""
+    """If brokers hang, each call waits for its own deadline only."""
     watch, reader, _, _ = watched()
     reader.hold = threading.Event()
     first = threading.Thread(target=watch.see, args=(Rules(), 60.0))
@@ -118,7 +118,7 @@ def test_a_call_does_not_wait_for_another_ones_look_beyond_its_time() -> None:
 
 
 def test_unknown_ages_count_as_old(caplog: pytest.LogCaptureFixture) -> None:
-    """What has no timestamp is not taken for fresh."""
+    """A record without a timestamp does not count as new."""
     caplog.set_level(logging.INFO)
     watch, reader, _, _ = watched()
     reader.seen = backlog(done=0, written=100, age_s=None, workers=1, partitions=4)
@@ -128,7 +128,7 @@ def test_unknown_ages_count_as_old(caplog: pytest.LogCaptureFixture) -> None:
 
 
 class Readers:
-    """Makes fakes, and keeps them by group."""
+    """Makes fake readers, one for each group."""
 
     def __init__(self) -> None:
         self.made: dict[str, FakeReader] = {}
@@ -139,7 +139,7 @@ class Readers:
 
     @property
     def open(self) -> int:
-        """How many have their connections."""
+        """How many readers are not closed."""
         return sum(reader.closes == 0 for reader in self.made.values())
 
 
@@ -147,12 +147,12 @@ CONFIG = kafka_config(Settings())
 
 
 def trigger(group: str) -> Trigger:
-    """For that group on the configured topic."""
+    """A trigger for that group on the configured topic."""
     return Trigger(group, CONFIG.input_topic, Rules())
 
 
 def test_invented_groups_leave_the_configured_one_its_place() -> None:
-    """Whoever reaches the port may name any; few are watched, and the settings' own is answered whenever it is asked for."""
+    """Any client may name any group; few are watched, and the configured pair is always answered."""
     readers, clock = Readers(), Clock()
     watches = Watches(CONFIG, max_others=3, make_reader=readers, clock=clock)
     refused = 0
@@ -165,8 +165,8 @@ def test_invented_groups_leave_the_configured_one_its_place() -> None:
     assert 10 == watches.see(trigger(CONFIG.group_id)).load.waiting
 
 
-def test_a_group_that_nobody_asks_for_makes_room() -> None:
-    """The one that was asked for longest ago, with its connections; the others and the configured one stay."""
+def test_an_idle_group_is_replaced_by_a_new_one() -> None:
+    """The least recently used one is dropped with its connections; the others and the configured one stay."""
     readers, clock = Readers(), Clock()
     watches = Watches(CONFIG, max_others=2, make_reader=readers, clock=clock)
     for group in (CONFIG.group_id, "first", "second"):
@@ -180,7 +180,7 @@ def test_a_group_that_nobody_asks_for_makes_room() -> None:
 
 
 def test_questions_about_others_leave_threads_for_the_configured_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They may hang for as long as a broker does: only so many at once."""
+    """They may hang as long as a broker does, so their number is limited."""
     monkeypatch.setattr(watching, "_MAX_OTHER_CALLS", 1)
     readers = Readers()
     slow = readers.made["slow"] = FakeReader()
@@ -200,7 +200,7 @@ def test_questions_about_others_leave_threads_for_the_configured_one(monkeypatch
 
 
 def test_one_record_without_a_time_does_not_make_all_that_waits_overdue() -> None:
-    """Anybody can publish one: the ages that are known decide. Beside partitions where nothing waits it stays unknown."""
+    """Anyone can publish one: the known ages decide. If no other record waits, the age is unknown."""
     watch, reader, clock, _ = watched()
     fresh = backlog(done=0, written=100, age_s=1.0, partitions=4)
     odd = replace(fresh.partitions[0], age_s=None)

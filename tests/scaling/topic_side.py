@@ -1,4 +1,4 @@
-"""What upstream and workers do to the input topic, for tests that look at it: records of a given age, offsets."""
+"""Writes records of a given age to the input topic, and commits offsets, as publishers and workers would."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def write(topics: Topics, partition: int, *ages_s: float) -> None:
 
 
 def commit(topics: Topics, offsets: dict[int, int]) -> None:
-    """As a worker of the group would."""
+    """Commit offsets for the group."""
     consumer = Consumer({"bootstrap.servers": topics.bootstrap_servers, "group.id": topics.group})
     tps = [TopicPartition(topics.input, partition, offset) for partition, offset in offsets.items()]
     give_up_s = time.monotonic() + 60

@@ -1,4 +1,4 @@
-"""A stand-in for the client's administrator, for what a real cluster does at the wrong moment only."""
+"""A fake admin client, for answers that a real cluster gives only at the wrong moment."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from confluent_kafka import TopicCollection, TopicPartition, Uuid
 
 
 class Administrator:
-    """Answers as the client does: for a partition without a leader an offset that is none, and no error."""
+    """Answers like the client: for a partition without a leader it returns an invalid offset, and no error."""
 
     def __init__(self, offsets: Iterator[int]) -> None:
         self._offsets = offsets

@@ -1,4 +1,4 @@
-"""A pair of topics as a right worker would leave them, written by plain clients, and changed before it is written."""
+"""Input and outputs as a correct worker would leave them, written by plain clients; tests change the outputs first."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def transaction(bootstrap_servers: str, name: str, *, commit: bool) -> Iterator[
 
 
 def publish_inputs(topics: Topics, each: int = 10) -> list[Message]:
-    """Inputs on all partitions, in transactions, one of them aborted, a tombstone among them; those that count."""
+    """Publish inputs, a tombstone among them, in transactions of which one is aborted; returns the committed ones."""
     for number, commit in enumerate((True, False, True)):
         with transaction(topics.bootstrap_servers, f"{topics.group}.in.{number}", commit=commit) as producer:
             for index in range(each * PARTITIONS):
@@ -57,14 +57,14 @@ def publish_inputs(topics: Topics, each: int = 10) -> list[Message]:
 
 
 def enriched(value: bytes) -> bytes:
-    """What stands for the model: one entity whose place depends on the article."""
+    """A substitute for the model: one entity whose position depends on the article."""
     name = orjson.loads(value)["id"]
     entity = {"field": "body", "start": 0, "end": len(name), "text": name, "label": "X", "score": 0.5}
     return orjson.dumps({"schema_version": 1, "id": name, "entities": [entity]})
 
 
 def output_of(topics: Topics, source: Message, *, dead: bool = False, topic_id: str | None = None) -> Output:
-    """The output of an input, as the schemas want it: with the id of its topic, or as where none is known."""
+    """The output of an input that the schemas require, with the id of its topic if one is given."""
     partition, offset = source.partition() or 0, source.offset() or 0
     value, prefix = source.value(), "enricher.dlq" if dead else "enricher"
     headers = {
@@ -114,7 +114,7 @@ def ends_of(topics: Topics, topic: str) -> dict[int, int]:
 
 
 def commit_offsets(topics: Topics, offsets: Mapping[int, int], topic_id: str | None = None) -> None:
-    """Commit offsets of the input for the group, with the topic's id beside them where one is given."""
+    """Commit input offsets for the group, with the topic's id in the metadata if one is given."""
     metadata = f"enricher/1 topic-id={topic_id} attempts=1" if topic_id else ""
     with _group(topics) as consumer:
         tps = [TopicPartition(topics.input, number, offset, metadata) for number, offset in offsets.items()]
@@ -122,7 +122,7 @@ def commit_offsets(topics: Topics, offsets: Mapping[int, int], topic_id: str | N
 
 
 def complete(topics: Topics, change: Callable[[list[Output]], Any] = lambda _outputs: None) -> list[Message]:
-    """Inputs, an aborted attempt at their outputs, the outputs after `change`, and the group's offsets at the end."""
+    """Write inputs, an aborted attempt at their outputs, and the outputs after `change`; commit offsets at the end."""
     inputs = publish_inputs(topics)
     outputs = outputs_of(topics, inputs)
     write(topics, outputs[:30], commit=False)
@@ -133,7 +133,7 @@ def complete(topics: Topics, change: Callable[[list[Output]], Any] = lambda _out
 
 
 def verified(topics: Topics, options: VerifyOptions = QUICK) -> Report:
-    """A verification of the test's topics."""
+    """Verify the test's topics."""
     return verify(config_for(topics), options)
 
 

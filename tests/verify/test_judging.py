@@ -21,7 +21,7 @@ TOPIC_ID, OTHER_ID = "kz7-Q2mNTXS0b_1d0wY3sA", "9KcV2hYVQnCmO2yN8uV4Qg"
 
 
 def filled(ledger: PartitionLedger, outputs: range, inputs: range) -> PartitionLedger:
-    """A ledger that has seen these."""
+    """The ledger, after these outputs and inputs were noted."""
     for offset in outputs:
         ledger.note_output(offset, mark_of(b"k"), tombstone=False, dead_letter=False, shortened=False)
     for offset in inputs:
@@ -30,13 +30,13 @@ def filled(ledger: PartitionLedger, outputs: range, inputs: range) -> PartitionL
 
 
 def test_the_record_id_is_that_of_the_contract() -> None:
-    """Written twice, on purpose; the two must agree, with a topic id and without."""
+    """It is implemented twice on purpose; both must agree, with and without a topic id."""
     for topic_id in (None, TOPIC_ID):
         assert worker_record_id(Partition("articles", 3), 17, topic_id) == record_id("articles", 3, 17, topic_id)
 
 
 def test_only_what_is_due_is_lost_and_only_what_is_committed_is_invented() -> None:
-    """Inputs from the due offset on may still be under way, and so may outputs from the committed one on."""
+    """Inputs from the due offset on may still be in process, and so may outputs from the committed offset on."""
     checks = Checks()
     ledger = filled(PartitionLedger(100, 200), outputs=range(105, 150), inputs=range(100, 140))
     Judge(checks, "in", Doubts()).judge(0, ledger, JudgedRange(due=103, committed=145, begins=100, outputs_begin=0))
@@ -46,7 +46,7 @@ def test_only_what_is_due_is_lost_and_only_what_is_committed_is_invented() -> No
 
 
 def test_what_retention_may_have_deleted_is_unknown_and_not_lost() -> None:
-    """Below the oldest output that is left nobody can tell; above it a missing output is lost."""
+    """Below the oldest output that is left, it is unknown; above it, a missing output is lost."""
     checks = Checks()
     ledger = filled(PartitionLedger(0, 20), outputs=range(5, 20), inputs=range(20))
     judge = Judge(checks, "in", Doubts())
@@ -58,7 +58,7 @@ def test_what_retention_may_have_deleted_is_unknown_and_not_lost() -> None:
 
 
 def test_with_a_reason_for_doubt_nothing_missing_is_a_violation() -> None:
-    """Compaction removes inputs and outputs by right."""
+    """Compaction legitimately removes inputs and outputs."""
     checks = Checks()
     ledger = filled(PartitionLedger(0, 9), outputs=range(5), inputs=range(1, 9))
     doubts = Doubts(missing_outputs="compacted", missing_inputs="compacted")
@@ -67,7 +67,7 @@ def test_with_a_reason_for_doubt_nothing_missing_is_a_violation() -> None:
 
 
 def test_inputs_that_retention_has_deleted_make_no_output_invented() -> None:
-    """Below the beginning of the input there is nothing to compare with."""
+    """Before the first input that is left, there is nothing to compare with."""
     checks = Checks()
     ledger = filled(PartitionLedger(0, 9), outputs=range(9), inputs=range(4, 9))
     Judge(checks, "in", Doubts()).judge(0, ledger, JudgedRange(due=9, committed=9, begins=4, outputs_begin=0))
@@ -75,7 +75,7 @@ def test_inputs_that_retention_has_deleted_make_no_output_invented() -> None:
 
 
 def test_at_most_ten_places_are_kept() -> None:
-    """All are counted."""
+    """All violations are counted."""
     checks = Checks()
     ledger = filled(PartitionLedger(0, 500), outputs=range(0), inputs=range(500))
     Judge(checks, "in", Doubts()).judge(0, ledger, JudgedRange(due=500, committed=500, begins=0, outputs_begin=0))
@@ -83,14 +83,14 @@ def test_at_most_ten_places_are_kept() -> None:
 
 
 def test_copies_are_counted_without_overflow() -> None:
-    """Ten outputs of one input: nine times there was one before."""
+    """Of ten outputs of one input, nine have a predecessor."""
     ledger = PartitionLedger(0, 1)
     seen = [ledger.note_output(0, 1, tombstone=False, dead_letter=True, shortened=False) for _ in range(10)]
     assert [False] + [True] * 9 == seen
 
 
 def test_keys_and_dead_letters_are_compared_by_their_marks() -> None:
-    """No key is not an empty key; of a dead letter the value counts too, unless it says that it was left out."""
+    """No key differs from an empty key; a dead letter's value counts too, unless it says that it was left out."""
     assert len({mark_of(None), mark_of(b""), mark_of(b"a"), mark_of(b"a", b""), mark_of(b"a", b"b")}) == 5
     ledger = PartitionLedger(0, 2)
     for offset, shortened in enumerate((False, True)):
@@ -100,7 +100,7 @@ def test_keys_and_dead_letters_are_compared_by_their_marks() -> None:
 
 
 def test_order_by_key_never_invents_a_violation_when_its_table_is_too_small() -> None:
-    """With one slot for all keys it forgets, and says how often."""
+    """With one slot for all keys it forgets, and counts how often."""
     tiny, roomy = ByKey(slots=1), ByKey(slots=2**20)  # hashes differ from run to run: in 64 slots two meet now and then
     outputs = [(b"a", 5), (b"b", 1), (b"a", 6), (b"b", 2), (None, 0)]
     for order in (tiny, roomy):
@@ -111,14 +111,14 @@ def test_order_by_key_never_invents_a_violation_when_its_table_is_too_small() ->
 
 
 def test_order_by_partition_looks_at_each_input_partition_by_itself() -> None:
-    """Two inputs that share an output partition have no order between them."""
+    """Two input partitions that share an output partition have no order between them."""
     order = ByPartition()
     assert all(order.keeps(("out", 0), source, None) for source in ((0, 5), (1, 1), (0, 6), (1, 2)))
     assert not order.keeps(("out", 0), (0, 3), None)
 
 
 def test_committed_offsets_that_go_back_or_away_are_noted() -> None:
-    """From none to some is the beginning; from some to none is a way back."""
+    """From no offset to one is the beginning; from one to none is going back."""
     check = Checks().went_back
     watch = OffsetWatch("in", check)
     for first, second in ((None, 4), (2, 4), (2, 3), (None, 3)):
@@ -129,7 +129,7 @@ def test_committed_offsets_that_go_back_or_away_are_noted() -> None:
 
 
 def test_offsets_of_a_topic_that_was_made_again_may_begin_at_its_beginning() -> None:
-    """They name another topic id, or the topic has another one in the end; within one topic nothing may go back."""
+    """They name another topic id, or the topic has another one at the end; within one topic nothing may go back."""
     check = Checks().went_back
     watch = OffsetWatch("in", check)
     old, new = CommittedOffset(9, TOPIC_ID), CommittedOffset(2, OTHER_ID)
@@ -160,18 +160,18 @@ def test_offsets_of_a_topic_that_was_made_again_may_begin_at_its_beginning() -> 
     ],
 )
 def test_the_topic_id_is_read_from_a_commits_metadata(metadata: str | None, topic_id: str | None) -> None:
-    """As workers write it; what others write names none."""
+    """In the form that workers write; other metadata name no topic."""
     assert topic_id == topic_id_in(metadata)
 
 
 def test_the_metadata_that_workers_write_is_understood() -> None:
-    """Written twice, on purpose; the two must agree."""
+    """It is implemented twice on purpose; both must agree."""
     written = CommitMetadata(TOPIC_ID, attempts=2).encode()
     assert {0: CommittedOffset(7, TOPIC_ID)} == committed_of([TopicPartition("in", 0, 7, written)])
 
 
 def test_an_offset_of_an_earlier_topic_counts_as_none() -> None:
-    """One that names no topic counts, and so do all where the topic's own id is not known."""
+    """An offset that names no topic counts, and all do if the topic's own id is unknown."""
     committed = {0: CommittedOffset(5, TOPIC_ID), 1: CommittedOffset(6, OTHER_ID), 2: CommittedOffset(7), 3: None}
     assert {0: 5, 1: None, 2: 7, 3: None} == of_topic(committed, TOPIC_ID)
     assert {0: 5, 1: 6, 2: 7, 3: None} == of_topic(committed, None)
@@ -184,7 +184,7 @@ def test_one_topic_id_is_written_in_two_alphabets() -> None:
 
 
 def test_headers_that_the_schema_refuses_name_no_source() -> None:
-    """Decimal without leading zeros, an id, a version, and a content type where there is content."""
+    """Decimals without leading zeros, an id, a version, and a content type if there is a value."""
     good = {
         "enricher.source.topic": b"in", "enricher.source.partition": b"0", "enricher.source.offset": b"12",
         "enricher.record.id": b"x", "enricher.schema.version": b"1", "content-type": b"application/json",
@@ -200,7 +200,7 @@ def test_headers_that_the_schema_refuses_name_no_source() -> None:
 
 
 def test_headers_of_version_2_have_a_topic_id_and_those_of_version_1_have_none() -> None:
-    """Each other mixture is no version; an id is 22 characters of base64."""
+    """No other combination is valid; an id is 22 characters of base64."""
     good = {
         "enricher.source.topic": b"in", "enricher.source.partition": b"0", "enricher.source.offset": b"12",
         "enricher.record.id": b"x", "enricher.schema.version": b"2", "content-type": b"application/json",
@@ -215,7 +215,7 @@ def test_headers_of_version_2_have_a_topic_id_and_those_of_version_1_have_none()
 
 
 def test_records_are_alike_up_to_their_scores() -> None:
-    """Places and labels to the letter, scores nearly; anything else that differs is a difference."""
+    """Positions and labels must be equal, scores nearly; everything else must be equal too."""
     entity = {"field": "body", "start": 0, "end": 3, "text": "abc", "label": "X", "score": 0.5}
     record = {"id": "a", "entities": [entity]}
     assert alike(record, {"id": "a", "entities": [entity | {"score": 0.5011}]})
@@ -227,7 +227,7 @@ def test_records_are_alike_up_to_their_scores() -> None:
 
 
 def test_a_sample_is_as_large_as_asked_for() -> None:
-    """Without doubles, and all of them where there are no more."""
+    """Without duplicates, and all records if there are no more."""
     chosen = chosen_of(1_000, 20)
     assert chosen is not None
     assert 20 == sum(number in chosen for number in range(1_000))

@@ -1,4 +1,4 @@
-"""The verifier on a real broker: what is right passes, and each wrong is found and named, and nothing else with it."""
+"""The verifier on a real broker: correct topics pass, and each violation is found and named, and nothing else."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ pytestmark = pytest.mark.broker
 
 
 def recompute(values: Sequence[bytes]) -> list[bytes | None]:
-    """What stands for the model."""
+    """A substitute for the model."""
     return [enriched(value) for value in values]
 
 
 def check_of(topics: Topics, name: str, options: VerifyOptions | None = None) -> Check:
-    """The check of that name, the only one that failed."""
+    """The check of that name, which is the only one that failed."""
     report = verified(topics, options) if options else verified(topics)
     assert [name] == report.failed
     return next(check for check in report.checks if check.name == name)
 
 
-def test_a_right_pair_of_topics_holds_and_what_was_aborted_is_counted(topics: Topics) -> None:
-    """Tombstones, dead letters, transaction markers and aborted records on both sides: all checks say ok."""
+def test_correct_topics_pass_and_aborted_records_are_counted(topics: Topics) -> None:
+    """With tombstones, dead letters, transaction markers and aborted records on both sides, all checks are ok."""
     inputs = complete(topics)
     report = verified(topics, VerifyOptions(settle_s=1.0, wait_s=5.0, recompute=recompute))
     assert {check.name: "ok" for check in report.checks} == {check.name: check.state for check in report.checks}
@@ -102,7 +102,7 @@ CHANGES: dict[str, Callable[[list[Output]], None]] = {
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_one_wrong_output_is_found_and_named_and_nothing_else(topics: Topics, name: str) -> None:
-    """One output is left out, doubled, swapped, misplaced or changed; exactly that is said."""
+    """One output is left out, doubled, swapped, misplaced or changed; exactly that is reported."""
     complete(topics, CHANGES[name])
     check = check_of(topics, name)
     assert (check.failed, len(check.examples)) == (1, 1)
@@ -116,7 +116,7 @@ def test_a_lost_and_a_doubled_record_are_named_by_their_place_in_the_input(topic
 
 
 def test_a_damaged_header_is_found_and_its_input_has_no_output_then(topics: Topics) -> None:
-    """Nobody can tell whose output it is, so two checks fail."""
+    """The output cannot be assigned to an input, so two checks fail."""
 
     def damage(outputs: list[Output]) -> None:
         outputs[25].headers["enricher.source.offset"] = b"007"
@@ -126,7 +126,7 @@ def test_a_damaged_header_is_found_and_its_input_has_no_output_then(topics: Topi
 
 
 def test_an_output_of_an_aborted_input_is_invented(topics: Topics) -> None:
-    """An input that was rolled back is no input; neither is one beyond the end or on a partition that is not there."""
+    """An aborted input is no input; neither is one beyond the end or in a partition that does not exist."""
 
     def invent(outputs: list[Output]) -> None:
         place = next(n for n, output in enumerate(outputs) if output.partition == 1 and output.topic == topics.output)
@@ -145,7 +145,7 @@ def test_an_output_of_an_aborted_input_is_invented(topics: Topics) -> None:
 
 
 def test_an_offset_committed_beyond_the_end_is_found(topics: Topics) -> None:
-    """Whoever starts there would skip what comes."""
+    """A worker that starts there would skip records."""
     complete(topics)
     commit_offsets(topics, {2: ends_of(topics, topics.input)[2] + 5})
     assert [2] == [place.partition for place in check_of(topics, "committed ahead").examples]
@@ -160,7 +160,7 @@ def test_an_output_that_is_not_covered_by_the_committed_offset_is_found(topics: 
 
 
 def test_an_open_transaction_is_found(topics: Topics) -> None:
-    """The last stable offset is not the end; what is behind it is not taken for lost."""
+    """The last stable offset is not the end; records after it do not count as lost."""
     inputs = complete(topics)
     end = ends_of(topics, topics.output)[1]
     with transaction(topics.bootstrap_servers, f"{topics.group}.hangs", commit=False) as producer:
@@ -171,7 +171,7 @@ def test_an_open_transaction_is_found(topics: Topics) -> None:
 
 
 def test_a_wrong_payload_is_found(topics: Topics) -> None:
-    """One entity ends elsewhere than the recomputation says; a score that differs in the fourth digit is no difference."""
+    """One entity starts elsewhere than in the recomputation; a score that differs in the fourth digit is tolerated."""
 
     def change(outputs: list[Output]) -> None:
         outputs[24].value = (outputs[24].value or b"").replace(b'"score":0.5', b'"score":0.5003')
@@ -182,14 +182,14 @@ def test_a_wrong_payload_is_found(topics: Topics) -> None:
 
 
 def test_a_group_that_does_not_catch_up_is_found(topics: Topics) -> None:
-    """Nothing is lost yet, because nothing is committed; but whoever asked to wait learns that it is not done."""
+    """Nothing is lost, because nothing is committed; but with `wait_s` it is reported that the group is not done."""
     publish_inputs(topics)
     assert verified(topics).holds
     assert 4 == check_of(topics, "caught up", VerifyOptions(settle_s=1.0, wait_s=0.5)).failed
 
 
 def test_a_committed_offset_that_goes_back_is_seen(topics: Topics) -> None:
-    """Sampled while it happens."""
+    """It is sampled while it happens."""
     complete(topics)
     with watching(config_for(topics), every_s=0.05) as check:
         wait_until(lambda: check.checked > 0, 10, "two samples")
@@ -199,7 +199,7 @@ def test_a_committed_offset_that_goes_back_is_seen(topics: Topics) -> None:
 
 
 def test_outputs_on_other_partitions_keep_their_order_by_key(topics: Topics) -> None:
-    """With unequal partition counts each key has its order, and only a swap within one key breaks it."""
+    """With unequal partition counts each key has an order, and only a swap within one key breaks it."""
     other = make_topics(topics.bootstrap_servers, partitions=2)
     inputs = complete(topics)  # the output of `topics` is not looked at
     config = config_for(topics, output_topic=other.output, dead_letter_topic=other.dead_letters)
@@ -222,7 +222,7 @@ def test_outputs_on_other_partitions_keep_their_order_by_key(topics: Topics) -> 
 
 
 def test_outputs_that_were_deleted_are_unknown_and_deleted_inputs_are_gaps(topics: Topics) -> None:
-    """Retention may pass over either side: nothing is lost or invented for it, and what cannot be told is said."""
+    """Retention may delete on either side: nothing counts as lost or invented for it, and what is unknown is reported."""
     inputs = complete(topics)
     _delete_before(topics, topics.input, {0: 12})
     report = verified(topics)
@@ -242,7 +242,7 @@ def _delete_before(topics: Topics, topic: str, offsets: dict[int, int]) -> None:
         future.result(timeout=10)
 
 
-def test_a_missing_topic_is_the_broker_s_error(topics: Topics) -> None:
-    """As for every command."""
+def test_a_missing_topic_is_a_broker_error(topics: Topics) -> None:
+    """It is reported as by every command."""
     with pytest.raises(BrokerError, match="no topic"):
         verify(config_for(topics, input_topic="never-made"))

@@ -1,4 +1,4 @@
-"""`enricher verify` over what real workers wrote, and how it answers."""
+"""`enricher verify` on the output of real workers, and what it prints."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from enricher.verify import Check, Place, Report
 
 @pytest.mark.broker
 def test_what_a_real_worker_wrote_holds(topics: Topics) -> None:
-    """Articles, a tombstone and bad input, aborted input in between; also recomputed, by the model that made them."""
+    """Articles, a tombstone, bad input and aborted input; also recomputed by the model that enriched them."""
     inputs = [as_sent(article) for article in short_articles(60)]
     inputs += [
         Sent(b"gone", None),
@@ -44,7 +44,7 @@ def test_what_a_real_worker_wrote_holds(topics: Topics) -> None:
 
 @pytest.mark.broker
 def test_verifying_while_workers_run_complains_about_nothing(topics: Topics) -> None:
-    """Outputs and committed offsets move on between any two looks, and a worker is killed; again and again it holds."""
+    """Outputs and committed offsets change during each verification, and a worker is killed; it passes every time."""
     publish(topics.bootstrap_servers, topics.input, map(as_sent, short_articles(3_000)))
     environment = topics.environment | {
         "ENRICHER_KAFKA__TRANSACTION_TIMEOUT_S": "5",
@@ -61,7 +61,7 @@ def test_verifying_while_workers_run_complains_about_nothing(topics: Topics) -> 
 
 
 def _look(environment: dict[str, str], looks: list[int]) -> int:
-    """Verify; how many inputs were committed."""
+    """Run `verify`; returns how many inputs were committed."""
     result = run("verify", "--watch", "0.5", "--json", env=environment)
     assert result.exit_code == 0, result.output
     looks.append(json.loads(result.stdout)["facts"].get("committed inputs", 0))
@@ -70,7 +70,7 @@ def _look(environment: dict[str, str], looks: list[int]) -> int:
 
 @pytest.mark.broker
 def test_a_violation_is_exit_code_8_and_names_the_place(topics: Topics) -> None:
-    """For people too: which check, and topic, partition and offset, but no text."""
+    """Also for people: the check, and topic, partition and offset, but no text."""
     inputs = complete(topics, lambda outputs: outputs.pop(25))
     result = run("verify", env=topics.environment)
     assert result.exit_code == 8
@@ -81,7 +81,7 @@ def test_a_violation_is_exit_code_8_and_names_the_place(topics: Topics) -> None:
 
 @pytest.mark.broker
 def test_other_topics_and_another_group_can_be_named(topics: Topics) -> None:
-    """Options go before settings; a broker's refusal keeps its own exit code."""
+    """Options override settings; a broker's refusal keeps its exit code."""
     complete(topics)
     options = ("--input", topics.input, "--output", topics.output, "--dead-letters", topics.dead_letters)
     servers = {"ENRICHER_KAFKA__BOOTSTRAP_SERVERS": topics.bootstrap_servers}
@@ -92,8 +92,8 @@ def test_other_topics_and_another_group_can_be_named(topics: Topics) -> None:
     assert getattr(missing.exception, "exit_code", None) == 4
 
 
-def test_what_cannot_be_told_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    """Unknown is no failure, and the verdict mentions it."""
+def test_an_unknown_check_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    """An unknown check is no failure, and the verdict mentions it."""
     lost = Check("lost", "all are there", checked=3, doubt="the oldest are deleted")
     many = Check("order", "in order", failed=12, examples=[Place("in", 1, 7)])
     config = KafkaConfig("", "group", "", "in", "out", "dead", 6, 6, 6, 6, 1, 1)

@@ -1,4 +1,4 @@
-"""The input topic deleted and created again: what was passed over is lost, and old outputs accuse nobody."""
+"""The input topic is deleted and created again: skipped records are lost, and old outputs are no violation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OLD_END, NEW_END = 25, 40
 
 
 def fill(topics: Topics, end: int) -> list[Message]:
-    """As many articles in each partition, the same ones each time: a topic that is filled again from the same archive."""
+    """The same articles in each partition each time, like a topic that is filled again from one archive."""
     producer = Producer({"bootstrap.servers": topics.bootstrap_servers, "log_level": 0})
     for offset in range(end):
         for partition in range(PARTITIONS):
@@ -35,13 +35,13 @@ def fill(topics: Topics, end: int) -> list[Message]:
 
 
 def enrich(topics: Topics, inputs: Sequence[Message], identity: str | None) -> None:
-    """Outputs of these inputs, and the group's offsets at the end of the topic."""
+    """Write outputs of these inputs, and commit the group's offsets at the end of the topic."""
     write(topics, outputs_of(topics, inputs, identity))
     commit_offsets(topics, ends_of(topics, topics.input), identity)
 
 
 def enriched_once(topics: Topics, *, with_ids: bool) -> str | None:
-    """The first topic, filled and enriched, then deleted and created again; the id that its outputs are to name."""
+    """Fill and enrich the first topic, then delete and create it again; returns the id that its outputs name."""
     identity = topic_id(topics.bootstrap_servers, topics.input) if with_ids else None
     enrich(topics, fill(topics, OLD_END), identity)
     assert verified(topics).failed == []
@@ -50,7 +50,7 @@ def enriched_once(topics: Topics, *, with_ids: bool) -> str | None:
 
 
 def beyond_the_old_end(inputs: Sequence[Message]) -> list[Message]:
-    """What a worker reads that goes on where it stood in the old topic."""
+    """What a worker reads that continues at its offset in the old topic."""
     return [message for message in inputs if (message.offset() or 0) >= OLD_END]
 
 
@@ -60,7 +60,7 @@ def check_of(report: Report, name: str) -> Check:
 
 
 def test_what_was_passed_over_in_the_new_topic_is_lost(topics: Topics) -> None:
-    """The old topic has outputs at the same offsets, so only the id tells that the new one has none there."""
+    """The old topic has outputs of the same offsets, so only the id shows that the new one has none."""
     identity = enriched_once(topics, with_ids=True)
     enrich(topics, beyond_the_old_end(fill(topics, NEW_END)), identity)
     report = verified(topics)
@@ -71,7 +71,7 @@ def test_what_was_passed_over_in_the_new_topic_is_lost(topics: Topics) -> None:
 
 
 def test_a_new_topic_that_is_all_enriched_is_right_beside_the_outputs_of_the_old_one(topics: Topics) -> None:
-    """No double, nothing out of order, nothing invented: the old outputs are counted apart."""
+    """Nothing is doubled, out of order or invented: the old outputs are counted separately."""
     identity = enriched_once(topics, with_ids=True)
     enrich(topics, fill(topics, NEW_END), identity)
     report = verified(topics)
@@ -81,7 +81,7 @@ def test_a_new_topic_that_is_all_enriched_is_right_beside_the_outputs_of_the_old
 
 
 def test_outputs_without_an_id_are_compared_by_partition_and_offset(topics: Topics) -> None:
-    """Of older workers and brokers. It is all that can be done with them, and it is wrong once the topic is made again."""
+    """Older workers and brokers write them. It is the best possible, and wrong once the topic is created again."""
     enriched_once(topics, with_ids=False)
     inputs = fill(topics, NEW_END)
     enrich(topics, beyond_the_old_end(inputs), None)
@@ -93,7 +93,7 @@ def test_outputs_without_an_id_are_compared_by_partition_and_offset(topics: Topi
 
 
 def test_retention_of_the_outputs_is_no_excuse_while_outputs_of_the_old_topic_are_left(topics: Topics) -> None:
-    """Topics lose their oldest records first, so none of the new topic's outputs is gone: what is missing is lost."""
+    """Topics lose their oldest records first, so no output of the new topic is deleted: a missing one is lost."""
     identity = enriched_once(topics, with_ids=True)
     enrich(topics, beyond_the_old_end(fill(topics, NEW_END)), identity)
     admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
@@ -106,7 +106,7 @@ def test_retention_of_the_outputs_is_no_excuse_while_outputs_of_the_old_topic_ar
 
 
 def test_an_offset_committed_for_the_old_topic_counts_as_none(topics: Topics) -> None:
-    """Nothing is due for it, nothing is published ahead of it, and the group has not caught up."""
+    """Nothing is due because of it, nothing is published ahead of it, and the group has not caught up."""
     old = topic_id(topics.bootstrap_servers, topics.input)
     again = enriched_once(topics, with_ids=True)
     inputs = fill(topics, NEW_END)
@@ -119,7 +119,7 @@ def test_an_offset_committed_for_the_old_topic_counts_as_none(topics: Topics) ->
 
 
 def test_records_of_the_old_topic_are_not_recomputed_from_articles_of_the_new_one(topics: Topics) -> None:
-    """What stands at their source's place is another article."""
+    """Another article is at their source's offset now."""
     identity = enriched_once(topics, with_ids=True)
     other = orjson.dumps({"id": "another", "body": "text"})
     producer = Producer({"bootstrap.servers": topics.bootstrap_servers, "log_level": 0})
@@ -134,7 +134,7 @@ def test_records_of_the_old_topic_are_not_recomputed_from_articles_of_the_new_on
 
 
 def test_committed_offsets_of_the_new_topic_begin_at_its_beginning_while_watched(topics: Topics) -> None:
-    """With the new id beside them, and gone for a while in between, as Kafka removes those of a deleted topic."""
+    """They name the new id, and are missing for a while, because Kafka removes those of a deleted topic."""
     old = topic_id(topics.bootstrap_servers, topics.input)
     commit_offsets(topics, {0: 25, 1: 25}, old)
     with watching(config_for(topics), every_s=0.05) as check:
@@ -151,7 +151,7 @@ def test_committed_offsets_of_the_new_topic_begin_at_its_beginning_while_watched
 
 
 def test_a_topic_that_is_made_again_while_it_is_verified_gives_no_verdict(topics: Topics) -> None:
-    """What was read belongs to two topics."""
+    """The records that were read belong to two topics."""
     enrich(topics, fill(topics, OLD_END), topic_id(topics.bootstrap_servers, topics.input))
     made: list[str] = []
 
@@ -165,7 +165,7 @@ def test_a_topic_that_is_made_again_while_it_is_verified_gives_no_verdict(topics
 
 
 def test_the_command_says_how_many_outputs_belong_to_an_earlier_topic(topics: Topics) -> None:
-    """In a line, because somebody will look for them in the counts."""
+    """In its own line, because people will look for them in the counts."""
     identity = enriched_once(topics, with_ids=True)
     enrich(topics, fill(topics, 1), identity)
     result = run("verify", env=topics.environment)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 
 from confluent_kafka import KafkaError, Message, TopicPartition
 
@@ -12,8 +11,8 @@ from enricher.kafka.client import KafkaConfig
 from enricher.kafka.damage import DAMAGED
 from enricher.kafka.inspect.consumer import END_OF_PARTITION, AssignedConsumer
 from enricher.kafka.inspect.inspector import Deadline, Inspector
-from enricher.kafka.metadata import partition_of, raw_record
-from enricher.kafka.quiet import Complaint
+from enricher.kafka.metadata import bounds_of, partition_of, partitions_of, raw_record
+from enricher.kafka.quiet import Complaint, broker_errors
 from enricher.records import Partition, RawRecord
 
 _POLL_S = 0.1
@@ -42,14 +41,15 @@ class TopicReader(AssignedConsumer):
     def __init__(self, config: KafkaConfig, topic: str, *, newest: int | None = 0) -> None:
         super().__init__(config, properties={"fetch.wait.max.ms": 500})
         try:
-            with closing(Inspector(config, self._complaint)) as inspector:
-                numbers = inspector.partitions(topic)
-                lows = inspector.beginnings(topic, numbers)
-                self.ends: Mapping[int, int] = inspector.ends(topic, numbers, committed_only=True)
+            # Asked with this consumer: a new admin client now and then takes 3 s for its first offsets (librdkafka 2.16).
+            with broker_errors(self._consumer, f"reading '{topic}'", self._complaint):
+                found = partitions_of(self._consumer, topic, config.request_timeout_s)
+                bounds = {each.number: bounds_of(self._consumer, each, config.request_timeout_s) for each in found}
         except BaseException:
             self.close()
             raise
-        starts = {n: low if newest is None else max(low, self.ends[n] - newest) for n, low in lows.items()}
+        self.ends: Mapping[int, int] = {number: end for number, (_low, end) in bounds.items()}
+        starts = {n: low if newest is None else max(low, end - newest) for n, (low, end) in bounds.items()}
         self._unfinished = {number for number, start in starts.items() if start < self.ends[number]}
         self._seen_end: set[int] = set()
         self._assign(topic, starts)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from enricher.scaling.backlog import Backlog, PartitionBacklog
-from enricher.scaling.policy import Load, Rules, is_active, wanted_workers
+from enricher.scaling.policy import Rules, is_active, wanted_workers
 from enricher.scaling.rates import Rates
 
 
@@ -51,17 +51,7 @@ class ByAge:
 
     def ask(self, look: Look) -> tuple[float, bool]:
         """The real policy on the real speeds."""
-        backlog = _backlog(look)
-        self._rates.note(backlog, look.now_s)
-        load = Load(
-            waiting=backlog.behind,
-            age_s=backlog.age_s or 0.0,
-            waiting_partitions=backlog.waiting_partitions,
-            partitions=look.partitions,
-            workers=look.workers,
-            arriving_per_s=self._rates.arriving_per_s,
-            per_worker_per_s=self._rates.per_worker_per_s,
-        )
+        load = self._rates.note(_backlog(look), look.now_s)
         return float(wanted_workers(load, self.rules)), is_active(load)
 
 
