@@ -1,4 +1,4 @@
-"""A client that cannot connect complains twice a second: what of it becomes a line in the log."""
+"""A client that cannot connect reports errors twice a second: which of them are logged."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ REFUSED = "[w#producer-{}] {}: Connect failed: Connection refused (after {}ms in
 
 
 def test_a_complaint_is_said_again_when_a_while_has_passed() -> None:
-    """An outage of an hour is told now and then."""
+    """An outage of an hour is logged once a minute."""
     times = [0.0, 0.5, REPEAT_S - 1, REPEAT_S, REPEAT_S + 1]
     repeats = Repeats(iter(times).__next__)
     assert [True, False, False, True, False] == [repeats.is_new("refused") for _ in times]
 
 
 def test_times_and_numbers_of_clients_make_no_new_complaint() -> None:
-    """Each attempt takes another time, and each recovery makes another producer; another broker is another complaint."""
+    """Durations and client numbers differ at every attempt; another broker is another error."""
     repeats = Repeats()
     assert repeats.is_new(REFUSED.format(1, "b-1:9092", 0, ""))
     assert not repeats.is_new(REFUSED.format(2, "b-1:9092", 17, ", 19 identical error(s) suppressed"))
@@ -28,7 +28,7 @@ def test_times_and_numbers_of_clients_make_no_new_complaint() -> None:
 
 
 def test_two_brokers_that_are_away_in_turns_are_two_lines(caplog: pytest.LogCaptureFixture) -> None:
-    """The client tries one after the other, again and again; its own log and its callback both say so."""
+    """The client tries both in turn; its own log and its callback both report it."""
     caplog.set_level(logging.WARNING, logger="librdkafka")
     client_errors = ClientErrors()
     for number in range(20):
@@ -40,7 +40,7 @@ def test_two_brokers_that_are_away_in_turns_are_two_lines(caplog: pytest.LogCapt
 
 
 def test_what_the_client_says_in_detail_is_never_left_out(caplog: pytest.LogCaptureFixture) -> None:
-    """Somebody who asked for its debug lines wants them all."""
+    """A user who asked for debug lines gets all of them."""
     caplog.set_level(logging.DEBUG, logger="librdkafka")
     for _ in range(3):
         ClientErrors().logger.debug("received a reply")
@@ -61,7 +61,7 @@ def test_what_the_client_says_in_detail_is_never_left_out(caplog: pytest.LogCapt
     ],
 )
 def test_a_refusal_is_told_from_a_broker_that_is_away(code: int, text: str, *, refused: bool) -> None:
-    """The first ends a start at once, the second is waited for."""
+    """A refusal ends a start at once; an unreachable broker is waited for."""
     client_errors = ClientErrors()
     client_errors(KafkaError(KafkaError._AUTHENTICATION, "an older complaint"))
     client_errors(KafkaError(code, text))
@@ -69,7 +69,7 @@ def test_a_refusal_is_told_from_a_broker_that_is_away(code: int, text: str, *, r
 
 
 def test_a_topic_that_is_refused_is_one_line_and_not_one_for_each_partition() -> None:
-    """Word for word what the client says of each; another topic, or another reason, is another line."""
+    """The client's own words for each partition are one line; another topic, or another reason, is another line."""
     line = (
         'ADDPARTS [w#producer-8] [thrd:main]: C/1: Failed to add partition "{}" [{}] to transaction: Broker: {}'.format
     )

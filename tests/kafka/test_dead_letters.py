@@ -1,4 +1,4 @@
-"""A line in the log for each dead letter, and not more of them in a minute than the log allows."""
+"""A log line for each dead letter, within the limit of lines per minute."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def test_a_line_says_where_and_why(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_a_dead_letter_that_was_written_instead_of_a_record_has_a_line(caplog: pytest.LogCaptureFixture) -> None:
-    """What the topic has counts, not what the ticket says."""
+    """The log says what the topic has, not what the ticket says."""
     large = ticket(9, Tombstone())
     log_dead_letters([large], {large: DeadLetter("publish", "OutputTooLarge", "6041 bytes")})
     assert ["dead letter: articles-3, offset 9: 6041 bytes (OutputTooLarge, publish)"] == caplog.messages
 
 
 def test_a_flood_of_them_is_not_a_flood_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    """All lines are of one kind, whatever their places and reasons, so that the log's own limit holds."""
+    """All lines are of one kind, whatever their places and reasons, so the log's limit applies."""
     log_dead_letters([ticket(number, DeadLetter("decode", "E", f"reason {number}")) for number in range(1_000)], {})
     repeats = Repeats(20)
     assert 20 == sum(repeats.filter(record) for record in caplog.records)

@@ -34,12 +34,12 @@ pytestmark = pytest.mark.broker
 
 
 def inputs(count: int) -> list[Sent]:
-    """Small records with keys of their own."""
+    """Small records with different keys."""
     return [Sent(f"k{number}".encode(), b"v%d" % number) for number in range(count)]
 
 
 def set_topic(topics: Topics, topic: str, name: str, value: str) -> None:
-    """Change one setting of a topic, and wait until the broker goes by it: it answers before it does."""
+    """Change a setting of a topic, and wait until the broker applies it."""
     admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
     entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
     for future in admin.incremental_alter_configs(
@@ -129,7 +129,7 @@ def test_a_record_without_key_is_refused_by_a_compacted_topic(topics: Topics) ->
 
 
 def test_a_newer_process_of_the_same_name_fences_this_one(topics: Topics) -> None:
-    """The older sink hears of it, publishes nothing more, and leaves nothing behind."""
+    """The older sink raises, publishes nothing more, and leaves nothing behind."""
     config = config_for(topics)
     publish(topics.bootstrap_servers, topics.input, inputs(5))
     source, _ = opened(config)
@@ -221,7 +221,7 @@ def test_what_is_written_instead_of_a_large_record_is_returned(topics: Topics) -
 
 
 def test_offsets_alone_are_a_transaction_too(topics: Topics) -> None:
-    """Where only markers were passed there is nothing to write and still something to commit."""
+    """If only markers were passed there is nothing to write, but offsets to commit."""
     config = config_for(topics)
     publish(topics.bootstrap_servers, topics.input, inputs(4))
     source, _ = opened(config)
@@ -267,7 +267,7 @@ def test_a_missing_output_topic_is_named(topics: Topics) -> None:
 
 
 class _LosesItsReason(Producer):
-    """What the client was seen to do when it was fenced during a flush."""
+    """As the client was seen to behave when it was fenced during a flush."""
 
     def flush(self, *arguments: float) -> int:
         """Flushes, and fails without a reason."""
@@ -281,7 +281,7 @@ def test_a_flush_that_loses_its_reason_is_asked_for_it(
     fenced: bool,  # noqa: FBT001  a parameter of the test
     error: type[EnricherError],
 ) -> None:
-    """Fencing is told from any other trouble. Neither is a crash."""
+    """Fencing is distinguished from other trouble. Neither is a crash."""
     config = config_for(topics)
     publish(topics.bootstrap_servers, topics.input, inputs(5))
     source, _ = opened(config)

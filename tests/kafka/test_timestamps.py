@@ -33,5 +33,5 @@ def test_what_a_publisher_may_mean_is_taken_as_it_is(timestamp_s: float) -> None
     ],
 )
 def test_what_nobody_can_mean_is_unknown(timestamp_s: float) -> None:
-    """It would be an age of decades, or of nothing for ever."""
+    """Its age would be decades, or negative for ever."""
     assert plausible_timestamp_s(timestamp_s, NOW_S) is None
