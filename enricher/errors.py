@@ -16,7 +16,7 @@
         ├── NotEnriched        10   a file without a line that could be enriched (`enrich`)
         └── OutputClosed        0   the reader of our output has gone (`| head`): a clean end
 
-Each package maps foreign errors (`KafkaException`, ONNX Runtime's) to these; none leaves it unmapped.
+A room maps foreign errors (`KafkaException`, ONNX Runtime's) to these at its border; none leaves it unmapped.
 """
 
 from __future__ import annotations
