@@ -23,7 +23,7 @@ _OMITTED = (
     "enricher.dlq.batch.offset",
 )
 
-Headers = Mapping[str, bytes | None]
+HeaderValues = Mapping[str, bytes | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Source:
     shortened: bool = False
 
 
-def headers_by_name(message: Message) -> Headers:
+def headers_by_name(message: Message) -> HeaderValues:
     """The headers of an output. If a name occurs more than once, the last one counts."""
     return dict(headers_of(message))
 
@@ -53,7 +53,7 @@ def record_id(topic: str, partition: int, offset: int, topic_id: str | None = No
     return str(uuid5(_RECORD_NAMESPACE, f"{name}/{partition}/{offset}"))
 
 
-def source_of_record(headers: Headers, *, tombstone: bool) -> Source | None:
+def source_of_record(headers: HeaderValues, *, tombstone: bool) -> Source | None:
     """The source that an enriched record (or a tombstone) names; None if the headers break the schema."""
     source = _source(headers, "enricher")
     content_type = None if tombstone else b"application/json"
@@ -68,7 +68,7 @@ def source_of_record(headers: Headers, *, tombstone: bool) -> Source | None:
     return replace(source, record_id=stated)
 
 
-def source_of_dead_letter(headers: Headers) -> Source | None:
+def source_of_dead_letter(headers: HeaderValues) -> Source | None:
     """The source that a dead letter names; None if the headers break the schema."""
     source = _source(headers, "enricher.dlq")
     if (
@@ -80,7 +80,7 @@ def source_of_dead_letter(headers: Headers) -> Source | None:
     return replace(source, shortened=any(name in headers for name in _OMITTED))
 
 
-def _source(headers: Headers, prefix: str) -> Source | None:
+def _source(headers: HeaderValues, prefix: str) -> Source | None:
     topic, topic_id = headers.get(f"{prefix}.source.topic"), headers.get(f"{prefix}.source.topic.id")
     partition, offset = headers.get(f"{prefix}.source.partition"), headers.get(f"{prefix}.source.offset")
     if not topic or partition is None or offset is None:

@@ -30,7 +30,7 @@ from enricher.verify.watch import OffsetWatch
 
 _HELD_BACK = "an open transaction holds committed offsets back"
 _EVERYTHING: Final = 2**63 - 1  # more than any topic holds
-Offsets = Mapping[int, int | None]
+PartitionOffsets = Mapping[int, int | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class _Verification:
             for number, end in late.items():
                 check.fail(Place(self._topic, number, end))
 
-    def _settled(self) -> tuple[Offsets, Committed]:
+    def _settled(self) -> tuple[PartitionOffsets, Committed]:
         """The group's offsets in the present topic, and those that an open transaction holds back."""
         committed, pending = self._cluster.settled(self._options.settle_s)
         self._watch.note(committed)
@@ -152,7 +152,7 @@ class _Verification:
 
     # ---- judging
 
-    def _judge(self, due: Offsets, committed: Offsets, *, published_ahead: str) -> None:
+    def _judge(self, due: PartitionOffsets, committed: PartitionOffsets, *, published_ahead: str) -> None:
         cluster, topic = self._cluster, self._topic
         begins, stable = cluster.beginnings(topic), cluster.ends(topic, committed_only=True)
         self._note_committed(committed, begins, cluster.ends(topic, committed_only=False))
@@ -175,7 +175,7 @@ class _Verification:
             self._facts["committed inputs"] += ledger.inputs(judged.committed)
         self._facts["inputs whose output may be deleted"] += judge.excused
 
-    def _note_committed(self, committed: Offsets, begins: dict[int, int], ends: dict[int, int]) -> None:
+    def _note_committed(self, committed: PartitionOffsets, begins: dict[int, int], ends: dict[int, int]) -> None:
         check = self._checks.committed_ahead
         for number, end in ends.items():
             offset = committed.get(number)
