@@ -47,7 +47,7 @@ def wrong_papers(secured: Secured) -> dict[str, tuple[str, dict[str, Any], list[
         ("no TLS", 6, ["security.protocol"]),
         ("another password", 4, ["_AUTHENTICATION", "invalid credentials"]),
         ("another mechanism", 4, ["_AUTHENTICATION", "mechanism", "SCRAM-SHA-512"]),
-        ("no certificate", 4, ["ssl.certificate.location", "there is none"]),
+        ("no certificate", 4, ["ssl.certificate.location", "it is missing"]),
         ("an expired certificate", 4, ["ssl.certificate.location", "expired"]),
         ("another key password", 2, ["ssl.key.location", "ssl.key.password"]),
         ("no CA file", 2, ["ssl.ca.location", "does this file exist"]),
