@@ -24,9 +24,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping
 
-    from enricher.records import Ticket
+    from enricher.records import Outcome, Ticket
 
 
 class EnricherError(Exception):
@@ -46,11 +46,14 @@ class TransactionTrouble(EnricherError):
 
 
 class RefusedOutput(TransactionTrouble):
-    """The broker will never accept the outputs of `tickets`: too large, or against a rule of the topic."""
+    """The broker will never accept these outputs: they are too large, or against a rule of the topic.
 
-    def __init__(self, message: str, tickets: Sequence[Ticket]) -> None:
+    `outcomes`: the refused tickets, and for each the outcome that was written.
+    """
+
+    def __init__(self, message: str, outcomes: Mapping[Ticket, Outcome]) -> None:
         super().__init__(message)
-        self.tickets = tuple(tickets)
+        self.outcomes = outcomes
 
 
 class MissingTopic(TransactionTrouble):

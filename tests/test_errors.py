@@ -13,8 +13,8 @@ from confluent_kafka import KafkaError, KafkaException
 import enricher
 from enricher import errors
 from enricher.errors import BrokerError, EnricherError, FatalError, ProducerFenced, TransactionTrouble
-from enricher.kafka.client import LastWord
-from enricher.kafka.errors import border, mapped
+from enricher.kafka.client_errors import ClientErrors
+from enricher.kafka.errors import mapped, mapping_errors
 
 CODES = sorted({value for name, value in vars(KafkaError).items() if name.isupper() and isinstance(value, int)})
 _DRAWN = re.compile(r"^(?P<indent>[ │├└─]*)(?P<name>[A-Z]\w+) *(?P<code>\d+)?(?= |$)")
@@ -84,7 +84,7 @@ def test_there_are_codes_to_map() -> None:
 def test_every_code_of_the_client_becomes_one_of_our_errors(*, fatal: bool) -> None:
     """Trouble, a refusal or fencing: nothing is left that the loop would not know what to do about."""
     for code in CODES:
-        error = mapped(KafkaError(code, "reason", fatal=fatal), "testing", LastWord())
+        error = mapped(KafkaError(code, "reason", fatal=fatal), "testing", ClientErrors())
         assert type(error) in {TransactionTrouble, BrokerError, ProducerFenced}
         assert "testing" in str(error)
 
@@ -111,22 +111,22 @@ def test_every_code_of_the_client_becomes_one_of_our_errors(*, fatal: bool) -> N
 )
 def test_codes_are_sorted_by_what_to_do_about_them(code: int, ours: type[EnricherError]) -> None:
     """Fencing is looked into, a missing right ends the process and says which, all else may pass."""
-    assert ours is type(mapped(KafkaError(code), "testing", LastWord()))
+    assert ours is type(mapped(KafkaError(code), "testing", ClientErrors()))
 
 
 def test_nothing_foreign_passes_the_border() -> None:
     """An exception of the client leaves as ours, with the client's as its cause, even one that holds no KafkaError."""
     for argument in (KafkaError(KafkaError._TIMED_OUT), "only a text"):
-        with pytest.raises(TransactionTrouble) as caught, border("testing", LastWord()):
+        with pytest.raises(TransactionTrouble) as caught, mapping_errors("testing", ClientErrors()):
             raise KafkaException(argument)
         assert isinstance(caught.value.__cause__, KafkaException)
-    with pytest.raises(ValueError, match="ours"), border("testing", LastWord()):
+    with pytest.raises(ValueError, match="ours"), mapping_errors("testing", ClientErrors()):
         raise ValueError("ours")
 
 
 def test_vague_errors_carry_the_last_word_of_the_client() -> None:
     """`timed out` alone helps nobody; what the client complained of before does."""
-    last_word = LastWord()
-    last_word(KafkaError(KafkaError._RESOLVE, "no such host"))
-    assert "no such host" in str(mapped(KafkaError(KafkaError._TIMED_OUT), "testing", last_word))
-    assert "no such host" not in str(mapped(KafkaError(KafkaError.UNKNOWN_MEMBER_ID), "testing", last_word))
+    client_errors = ClientErrors()
+    client_errors(KafkaError(KafkaError._RESOLVE, "no such host"))
+    assert "no such host" in str(mapped(KafkaError(KafkaError._TIMED_OUT), "testing", client_errors))
+    assert "no such host" not in str(mapped(KafkaError(KafkaError.UNKNOWN_MEMBER_ID), "testing", client_errors))

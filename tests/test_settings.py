@@ -451,8 +451,8 @@ def test_retry_pause_is_the_shortest_of_any_request(properties: dict[str, str | 
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("retry.backoff.ms", 124, "is 124, and must be from 125"),
-        ("retry.backoff.max.ms", "99", "is 99, and must be from 100"),
+        ("retry.backoff.ms", 124, "is 124, but must be from 125"),
+        ("retry.backoff.max.ms", "99", "is 99, but must be from 100"),
         ("retry.backoff.max.ms", "0x100", "whole number from 100"),
         ("retry.backoff.ms", 250.5, "whole number from 125"),
         ("topic.metadata.refresh.interval.ms", -1, "whole number from 1"),

@@ -74,7 +74,7 @@ def kafka_worker(
     config, counters = kafka_config(settings), Counters()
     source = KafkaSource(config, until_caught_up=until_caught_up)
     rivals = Rivals(config, source.member_id, source.member_ids)
-    sink = TransactionalSink(config, _encoder(settings, model.card), group=source, guard=guard, counters=counters)
+    sink = TransactionalSink(config, _encoder(settings, model.card), source=source, guard=guard, counters=counters)
     recovery = _recovery(settings, source, sink, guard, rivals)
     return _worker(settings, model, source, sink, recovery, guard, counters, tracing or PassingOn())
 

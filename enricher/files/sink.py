@@ -46,7 +46,7 @@ class LineSink:
     def open(self) -> None:
         """Do nothing: the streams are open."""
 
-    def publish(self, release: Release) -> None:
+    def publish(self, release: Release) -> Mapping[Ticket, DeadLetter]:
         """Write the lines of `release`. May block on a slow reader.
 
         A file has no transactions: a crash here can leave some of the lines, the last one incomplete. Raises OutputClosed
@@ -58,6 +58,7 @@ class LineSink:
         _write(self._records, b"".join(lines))
         _write(self._dead_letters, b"".join(reasons))
         self._committed(release.committable)
+        return {}
 
     def serve(self) -> None:
         """Do nothing: a stream has no events."""

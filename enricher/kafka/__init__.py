@@ -1,1 +1,35 @@
-"""The Kafka adapters: a consumer-group source and a transactional sink. Knows the client, not the worker."""
+"""The Kafka adapters: a source that is a consumer group member, and a sink that publishes in transactions.
+
+Knows the client, not the worker. No `KafkaException` leaves this package.
+
+Reading
+    source             the consumer: poll, pause, positions, rewind, group membership
+    assignment         what is assigned, seeks and pauses; partitions that deliver nothing
+    rebalances         the consumer's callbacks
+    positions          where each partition began, its position and its leader epochs
+    start_offsets      where reading begins; tails: where the outputs end, if committed offsets are missing
+    delivery           messages to records; damage, unreadable: batches that cannot be read
+    topicwatch         whether the topics changed or were recreated
+    catching_up        whether the group has committed what was there at the start
+
+Writing
+    sink               one transaction per release, a new producer after any trouble
+    transaction        begin, produce, flush, send offsets, commit
+    delivery_reports   which records the broker refused
+    placement          the partition of each output
+    limits             max.message.bytes of the output topics
+    closing            closing producers, only after a failed one was fenced
+    rivals             whether a newer process with our name fenced us
+
+Clients
+    client             their configuration; properties: what users may set
+    errors             the client's errors mapped to ours; client_errors: what it says besides exceptions
+    statistics         connected brokers and ends, from librdkafka's statistics
+    metadata           topics, partitions and records from the client's types
+    precheck           properties, topics and rights, before the model is loaded
+
+For commands
+    quiet              clients that do not log; admin: topics and groups; publisher: `enricher publish`
+    rights, trials     what `enricher doctor` tries on a broker
+    inspect            reading topics without joining a group
+"""

@@ -1,6 +1,6 @@
-"""The partitions that are ours: where each begins, paused or not, and what to do about one that falls silent.
+"""The assigned partitions: where each begins, whether it is paused, and what to do if it stops delivering.
 
-The client assigns, seeks, pauses and resumes; this decides where and when. In the loop's thread, as all of the source.
+Decides where and when the client assigns, seeks, pauses and resumes. Runs in the loop's thread, like the whole source.
 """
 
 from __future__ import annotations
@@ -14,194 +14,200 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from enricher.core.offsets import names_of
 from enricher.core.silence import SilenceWatch
 from enricher.errors import Stalled, TransactionTrouble
-from enricher.kafka.client import KafkaConfig, LastWord
-from enricher.kafka.errors import border
-from enricher.kafka.holdings import Holdings
+from enricher.kafka.client import KafkaConfig
+from enricher.kafka.client_errors import ClientErrors
+from enricher.kafka.errors import mapping_errors
 from enricher.kafka.metadata import foreign, ours
-from enricher.kafka.starting import Found, StartFinder
+from enricher.kafka.positions import Positions
+from enricher.kafka.start_offsets import StartFinder, StartOffset
 from enricher.kafka.topicwatch import TopicReplaced, TopicWatch
 from enricher.records import Partition
 
 log = logging.getLogger(__name__)
 
-_FIRST_LOOK_S = 0.5
-"""For the committed offsets inside the client's callback, where everything else stands still. Usually it takes 2 ms."""
-_LOOK_AGAIN_S = 0.25
+_FIRST_LOOKUP_S = 0.5
+"""Timeout for the committed offsets inside the client's callback, which blocks the loop. Usually they take 2 ms."""
+_LOOKUP_PAUSE_S = 0.25
 _ENDS_PER_TIMEOUT = 16
-"""How often a silent partition's end is asked for while the timeout passes."""
+"""How often the end of a silent partition is requested within the timeout."""
 
 
 class Assignment:
-    """What the consumer reads now. `held` says how far; a partition without a start is assigned, but paused."""
+    """What the consumer reads now. A partition whose start is unknown is assigned, but paused."""
 
-    def __init__(self, consumer: Consumer, config: KafkaConfig, watch: TopicWatch, last_word: LastWord) -> None:
-        self.held = Holdings()
+    def __init__(self, consumer: Consumer, config: KafkaConfig, watch: TopicWatch, client_errors: ClientErrors) -> None:
+        self.positions = Positions()
         self._consumer = consumer
         self._watch = watch
-        self._last_word = last_word
+        self._client_errors = client_errors
         self._config = config
-        self._starts = StartFinder(consumer, config, watch, last_word)
+        self._starts = StartFinder(consumer, config, watch, client_errors)
         self._silence = SilenceWatch(config.partition_timeout_s)
         self._paused = False
-        self._next_look_s = self._next_ends_s = 0.0
+        self._next_lookup_s = self._next_ends_s = 0.0
         self._replaced: TopicReplaced | None = None
-        """Noticed in a callback, where nothing can be done about it."""
+        """Noticed in a callback, where it cannot be raised."""
         self.distrusted = False
-        """True where only another client helps: `renew`."""
+        """True if only a new client helps: `renew`."""
         self._silent: set[Partition] = set()
-        """Partitions that were silent for too long and have given no sign of life since."""
+        """Partitions that delivered nothing within the timeout, and nothing since."""
 
     # ---- in the client's callbacks
 
-    def take(self, partitions: Sequence[TopicPartition]) -> None:
-        """Assign them where they begin. Where that is not known at once they wait, paused, for `tend` to find out."""
+    def add(self, partitions: Sequence[TopicPartition]) -> None:
+        """Assign partitions where they begin. If that is not known at once they wait, paused, until `tend` finds out."""
         mine = [ours(tp) for tp in partitions]
-        self.held.take(mine)
-        found: Mapping[Partition, Found] = {}
+        self.positions.add(mine)
+        found: Mapping[Partition, StartOffset] = {}
         try:
-            found = self._looked_for(mine, quick=True)
-        finally:  # else the client does it, wherever it likes
+            found = self._looked_up(mine, quick=True)
+        finally:  # otherwise the client assigns them itself, where it chooses
             self._consumer.incremental_assign([_position(partition, found.get(partition)) for partition in mine])
-            # Either way: the client keeps a partition paused that left while it was, and never reads it when it comes back.
+            # Always set both: a partition that was revoked while paused stays paused in the client when it comes back.
             reading = [foreign(partition) for partition in mine if partition in found and not self._paused]
             self._consumer.resume(reading)
             self._consumer.pause([tp for tp in map(foreign, mine) if tp not in reading])
         for partition, each in found.items():
-            self.held.begin(partition, each.start, each.leader_epoch)
+            self.positions.begin(partition, each.start, each.leader_epoch)
         self._expect(mine)
 
-    def leave(self, partitions: Sequence[Partition]) -> None:
-        """They are ours no more; the client lets go of them by itself."""
-        self.held.leave(partitions)
+    def remove(self, partitions: Sequence[Partition]) -> None:
+        """These are no longer assigned; the client unassigns them itself."""
+        self.positions.remove(partitions)
         self._silence.end(partitions)
         self._silent.difference_update(partitions)
 
     # ---- in the loop
 
     def tend(self, now_s: float) -> None:
-        """Find out where waiting partitions begin, and whether one has fallen silent.
+        """Find out where waiting partitions begin, and whether one delivers nothing although it should.
 
-        Raises TransactionTrouble for a partition that gives nothing, and Stalled where a new client has not helped.
+        Raises TransactionTrouble for such a partition, and Stalled if a new client has not helped.
         """
         if self._replaced:
             replaced, self._replaced = self._replaced, None
             raise replaced
-        if (waiting := self.held.waiting) and now_s >= self._next_look_s:
-            self._begin(self._looked_for(waiting, quick=False))
-        if late := self._silence.silent(self.held.waiting, now_s):
-            self._give_up_on(late, "nobody says where to begin")
+        if (waiting := self.positions.waiting) and now_s >= self._next_lookup_s:
+            self._begin(self._looked_up(waiting, quick=False))
+        if late := self._silence.silent(self.positions.waiting, now_s):
+            self._give_up_on(late, "its committed offset is unknown")
         if silent := self._silence.to_ask(now_s):
             self._ask_for_ends(silent, now_s)
         if stalled := self._silence.stalled(now_s):
-            self._give_up_on(stalled, "there is more to read, and nothing comes")
+            self._give_up_on(stalled, "it has more records")
 
-    def heard(self, partition: Partition, now_s: float, size_bytes: int = 0) -> None:
-        """A record of so many bytes came, or the partition's end."""
+    def delivered(self, partition: Partition, now_s: float, size_bytes: int = 0) -> None:
+        """The partition delivered a record of this size, or its end."""
         self._silence.heard(partition, now_s, size_bytes)
         if self._silent:
             self._silent.discard(partition)
 
     def drained(self, now_s: float) -> None:
-        """The client had nothing more to give when it was asked."""
+        """A poll returned nothing: the client has no prefetched records left."""
         self._silence.drained(now_s)
 
     def silent_s(self, now_s: float) -> float:
-        """For how long a partition that is behind its end has given nothing; of several the longest. From any thread."""
+        """The longest time for which a partition behind its end has delivered nothing. May be called from any thread."""
         return self._silence.silent_s(now_s)
 
     def pause(self) -> None:
-        """Deliver nothing until `resume`. Prefetched records are dropped and fetched again, so not for short waits."""
+        """Deliver nothing until `resume`. Drops prefetched records, so not for short waits."""
         if not self._paused:
             self._paused = True
-            self._silence.end(self.held)
-            with border("pausing", self._last_word):
+            self._silence.end(self.positions)
+            with mapping_errors("pausing", self._client_errors):
                 self._consumer.pause(self._consumer.assignment())
 
     def resume(self) -> None:
-        """Deliver again."""
+        """Deliver records again."""
         self._paused = False
-        waiting = self.held.waiting
-        self._expect(self.held)
-        with border("resuming", self._last_word):
+        waiting = self.positions.waiting
+        self._expect(self.positions)
+        with mapping_errors("resuming", self._client_errors):
             self._consumer.resume([tp for tp in self._consumer.assignment() if ours(tp) not in waiting])
 
     def read_again(self, partitions: Collection[Partition]) -> None:
-        """Go back to what was not delivered yet. Raises TransactionTrouble where the client does not, and would go on."""
-        positions = self.held.positions()
-        with border("seeking", self._last_word):
-            places = [TopicPartition(each.topic, each.number, positions[each]) for each in partitions]
-            refused = [ours(place) for place in places if not self._sought(place)]
+        """Seek to the first record that was not delivered. Raises TransactionTrouble if the client cannot."""
+        positions = self.positions.next_offsets()
+        with mapping_errors("seeking", self._client_errors):
+            targets = [TopicPartition(each.topic, each.number, positions[each]) for each in partitions]
+            refused = [ours(target) for target in targets if not self._sought(target)]
         if refused:
             raise TransactionTrouble(f"the client did not go back to a damaged batch of {names_of(refused)}")
 
-    def look_around(self) -> None:
-        """Look whether the topic is still the same. Raises TransactionTrouble where nobody says so."""
+    def check_topic(self) -> None:
+        """Check whether the topic was recreated. Raises TransactionTrouble if no broker answers."""
         if self._watch.refresh():
             self._starts.forget()
             self.distrusted = True
 
     def rewind(self) -> None:
         """Go back to the committed offsets. Raises TransactionTrouble."""
-        with border("rewinding", self._last_word):
+        with mapping_errors("rewinding", self._client_errors):
             partitions = [ours(tp) for tp in self._consumer.assignment()]
-        self.held.take(partitions)
+        self.positions.add(partitions)
         self._expect(partitions)
         if partitions:
             self._begin(self._starts.find(partitions, self._config.request_timeout_s))
 
     def abandon(self) -> Sequence[Partition]:
-        """Nothing is ours any more: the client is given up. Returns what was."""
-        partitions = list(self.held)
-        self.held.leave(partitions)
+        """The client is given up. Returns the partitions that were assigned."""
+        partitions = list(self.positions)
+        self.positions.remove(partitions)
         self._silence.end(partitions)
         return partitions
 
     def renew(self, consumer: Consumer) -> None:
-        """Use this client from now on. It has joined, and owns nothing yet."""
+        """Use this client from now on. It has joined the group and has no partitions yet."""
         self._consumer = consumer
         self._starts.renew(consumer)
         self._replaced, self.distrusted = None, False
 
     def committed(self, offsets: Mapping[Partition, int]) -> None:
-        """Take note of what was committed: a lower answer is stale from now on."""
+        """Note committed offsets: a lower answer of the broker is stale from now on."""
         self._starts.committed(offsets)
 
     # ---- inside
 
     def _ask_for_ends(self, silent: Sequence[Partition], now_s: float) -> None:
-        """Whether there is more to read of them. The answer comes in a later turn."""
+        """Ask whether they have more records. The answer comes in a later turn of the loop."""
         if now_s >= self._next_ends_s and (ends := self._watch.ends(silent)) is not None:
-            self._silence.told(ends, self.held.positions(), now_s)
+            self._silence.told(ends, self.positions.next_offsets(), now_s)
             self._next_ends_s = now_s + self._config.partition_timeout_s / _ENDS_PER_TIMEOUT
 
-    def _looked_for(self, partitions: Sequence[Partition], *, quick: bool) -> Mapping[Partition, Found]:
-        """Where they begin, if that is known within a moment. The client's callback has no time for missing offsets."""
-        self._next_look_s = time.monotonic() + (0.0 if quick else _LOOK_AGAIN_S)
+    def _looked_up(self, partitions: Sequence[Partition], *, quick: bool) -> Mapping[Partition, StartOffset]:
+        """Where they begin, as far as it is known now. `quick`: inside a callback, which has no time for missing offsets."""
+        self._next_lookup_s = time.monotonic() + (0.0 if quick else _LOOKUP_PAUSE_S)
         try:
             self._watch.ask()
             self._watch.confirm()
-            found = self._starts.find(partitions, _FIRST_LOOK_S, quick=quick)
+            found = self._starts.find(partitions, _FIRST_LOOKUP_S, quick=quick)
         except TransactionTrouble as trouble:
             if isinstance(trouble, TopicReplaced):
                 if not quick:
                     raise
                 self._replaced = trouble
-            log.log(logging.INFO if quick else logging.DEBUG, "no start of %s yet: %s", names_of(partitions), trouble)
+            log.log(
+                logging.INFO if quick else logging.DEBUG,
+                "the start of %s is not known yet: %s",
+                names_of(partitions),
+                trouble,
+            )
             return {}
         return found
 
-    def _begin(self, found: Mapping[Partition, Found]) -> None:
-        """Read on from there. Partitions that the client has not started yet go on waiting."""
-        with border("seeking", self._last_word):
+    def _begin(self, found: Mapping[Partition, StartOffset]) -> None:
+        """Read from there. Partitions that the client has not started yet keep waiting."""
+        with mapping_errors("seeking", self._client_errors):
             begun = [partition for partition, each in found.items() if self._sought(each.at(partition))]
             for partition in begun:
-                self.held.begin(partition, found[partition].start, found[partition].leader_epoch)
+                self.positions.begin(partition, found[partition].start, found[partition].leader_epoch)
             self._expect(begun)
             if not self._paused:
                 self._consumer.resume([foreign(partition) for partition in begun])
 
     def _expect(self, partitions: Iterable[Partition]) -> None:
-        """From now on they should give something; during a pause nothing is expected of any."""
+        """From now on they should deliver; nothing is expected during a pause."""
         if not self._paused:
             self._silence.begin(partitions, time.monotonic())
 
@@ -215,16 +221,16 @@ class Assignment:
         return True
 
     def _give_up_on(self, partitions: Sequence[Partition], why: str) -> None:
-        """Once by a new client, then by ending the process."""
+        """Ask for a new client; if that has not helped before, end the process."""
         again = self._silent.intersection(partitions)
         self._silent.update(partitions)
         self.distrusted = True
-        message = f"nothing came of {names_of(partitions)} for {self._config.partition_timeout_s:g} s: {why}"
+        message = f"{names_of(partitions)} delivered nothing for {self._config.partition_timeout_s:g} s: {why}"
         if again:
             raise Stalled(f"{message}; a new client has not helped")
         raise TransactionTrouble(message)
 
 
-def _position(partition: Partition, found: Found | None) -> TopicPartition:
-    """Where the client is to begin. Not the committed offset, which it would ask for: a paused partition stays at 0."""
+def _position(partition: Partition, found: StartOffset | None) -> TopicPartition:
+    """Where the client begins. A paused partition waits at 0, because the client would look up a committed offset itself."""
     return found.at(partition) if found else TopicPartition(partition.topic, partition.number, 0)

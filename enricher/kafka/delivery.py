@@ -1,6 +1,6 @@
-"""From the client's messages to records: what is to be read of them, and what to do about batches that cannot be read.
+"""Turns the client's messages into records, and decides what happens to batches that cannot be read.
 
-In the loop's thread, inside the source's `poll`. Where partitions begin and which are ours is the assignment's to know.
+Runs in the loop's thread, inside the source's `poll`. What is assigned, and where it begins, the assignment knows.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from confluent_kafka import KafkaError, Message
 
 from enricher.errors import BrokerError
 from enricher.kafka.assignment import Assignment
-from enricher.kafka.client import KafkaConfig, LastWord
+from enricher.kafka.client import KafkaConfig
+from enricher.kafka.client_errors import ClientErrors
 from enricher.kafka.damage import DamageWatch
 from enricher.kafka.errors import mapped
 from enricher.kafka.metadata import partition_of, raw_record
@@ -24,21 +25,23 @@ log = logging.getLogger(__name__)
 
 
 class Delivery:
-    """Delivers each record once and in order, or raises what no waiting will mend."""
+    """Delivers each record once and in order, or raises an error that waiting does not solve."""
 
-    def __init__(self, config: KafkaConfig, assignment: Assignment, watch: TopicWatch, last_word: LastWord) -> None:
+    def __init__(
+        self, config: KafkaConfig, assignment: Assignment, watch: TopicWatch, client_errors: ClientErrors
+    ) -> None:
         self._config = config
         self._assignment = assignment
-        self._held = assignment.held
+        self._positions = assignment.positions
         self._watch = watch
-        self._last_word = last_word
+        self._client_errors = client_errors
         self._damage = DamageWatch()
         self._unreadable = UnreadableBatches(config)
 
     def records_of(self, messages: Sequence[Message], limit: int, now_s: float) -> list[RawRecord]:
-        """What is to be read of these. Behind a damaged batch the client goes on with the next one; this goes back to it.
+        """The records in these messages. The client skips a damaged batch; this seeks back to it.
 
-        `limit`: how many were asked for.
+        `limit`: how many records were asked for.
         """
         records: list[RawRecord] = []
         damaged: set[Partition] = set()
@@ -55,52 +58,52 @@ class Delivery:
         return records
 
     def _is_damaged(self, message: Message, now_s: float) -> bool:
-        """Whether this batch has to be read again, or is what the client found when a damaged one led it astray."""
+        """Whether the batch must be read again. The client may also be at a wrong offset because of a damaged batch."""
         error = message.error()
         if error is None and not self._damage:
             return False
         partition = partition_of(message)
-        expected = self._held.positions().get(partition)
+        expected = self._positions.next_offsets().get(partition)
         return expected is not None and self._damage.is_seen(error, partition, message.offset() or 0, expected, now_s)
 
     def _stand_ins(self, message: Message, limit: int, now_s: float) -> list[RawRecord]:
-        """What is delivered instead of records that nobody can read, once that is certain: the next of their batch.
+        """Records that stand for unreadable ones, once it is certain that they are unreadable.
 
-        The client stays in front of such a batch, so more of it comes in later turns.
+        The client stays in front of their batch, so the rest of it follows in later turns.
         """
         error, partition = message.error(), partition_of(message)
         if error is None or not self._damage.is_unreadable(error, partition):
             return []
-        expected = self._held.positions()[partition]
+        expected = self._positions.next_offsets()[partition]
         span = self._unreadable.span(partition, expected, error, message.offset() or 0)
         records = self._unreadable.stand_ins(partition, span[:limit], self._watch.topic_id)
         for record in records:
-            self._held.delivered(record)
-        self._assignment.heard(partition, now_s)
-        self._damage.passed(partition, self._held.positions()[partition], more=len(span) > len(records))
+            self._positions.delivered(record)
+        self._assignment.delivered(partition, now_s)
+        self._damage.passed(partition, self._positions.next_offsets()[partition], more=len(span) > len(records))
         return records
 
     def _delivered(self, message: Message, now_s: float) -> RawRecord | None:
-        """The record of a message; None for the client's events and for what is not ours any more."""
+        """The record of a message; None for events of the client and for partitions that are no longer assigned."""
         error = message.error()
         if error is None:
             record = raw_record(message, self._watch.topic_id, max_headers=self._config.max_headers)
-            if not self._held.delivered(record):
+            if not self._positions.delivered(record):
                 return None
-            self._assignment.heard(record.partition, now_s, record.size_bytes)
+            self._assignment.delivered(record.partition, now_s, record.size_bytes)
             self._damage.whole(record.partition)
             return record
         if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001  the client's name
             partition = partition_of(message)
-            if self._held.ended(partition, message.offset() or 0):
-                self._assignment.heard(partition, now_s)
+            if self._positions.ended(partition, message.offset() or 0):
+                self._assignment.delivered(partition, now_s)
         else:
             self._complain(error)
         return None
 
     def _complain(self, error: KafkaError) -> None:
-        """Raise what no waiting will mend, log the rest."""
-        trouble = mapped(error, f"reading {self._config.input_topic}", self._last_word)
+        """Raise what waiting does not solve, log the rest."""
+        trouble = mapped(error, f"reading {self._config.input_topic}", self._client_errors)
         if error.fatal() or isinstance(trouble, BrokerError):
             raise trouble if isinstance(trouble, BrokerError) else BrokerError(str(trouble))
         log.warning("%s", trouble)

@@ -1,4 +1,4 @@
-"""Where the client's errors become ours: every `KafkaException` of this room goes through `mapped`."""
+"""Maps the client's errors to ours. No `KafkaException` leaves this package."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing import Protocol
 from confluent_kafka import KafkaError, KafkaException
 
 from enricher.errors import BrokerError, EnricherError, MissingTopic, ProducerFenced, SettingsError, TransactionTrouble
-from enricher.kafka.client import KafkaConfig, LastWord
+from enricher.kafka.client import KafkaConfig
+from enricher.kafka.client_errors import ClientErrors
 
-# From librdkafka always the first one, without the broker's code, whether a newer process, a late InitProducerId of our
-# own or a transaction that the broker timed out is behind it (seen on Kafka 4.3.1 with librdkafka 2.16).
+# librdkafka always gives the first one, without the broker's code. The cause may be a newer process, a late InitProducerId
+# of this process, or a transaction that the broker timed out (seen on Kafka 4.3.1 with librdkafka 2.16).
 _FENCED = {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}  # noqa: SLF001  the client's name
 _RIGHTS = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "READ on a topic to read it, WRITE to write to it",
@@ -24,47 +25,47 @@ _RIGHTS = {
     KafkaError.SASL_AUTHENTICATION_FAILED: "valid credentials",
 }
 _FILES = {
-    "ssl.ca.location": " (is there such a file, with certificates in PEM?)",
-    "ssl.certificate.location": " (is there such a file, with a certificate in PEM?)",
-    "ssl.key.location": " (is there such a file, with a key in PEM, and is ssl.key.password its password?)",
+    "ssl.ca.location": " (does this file exist, with certificates in PEM?)",
+    "ssl.certificate.location": " (does this file exist, with a certificate in PEM?)",
+    "ssl.key.location": " (does this file exist, with a key in PEM, and is ssl.key.password its password?)",
 }
 
 
-def mapped(error: KafkaError, doing: str, last_word: LastWord) -> EnricherError:
-    """The error of ours that says what the caller must do about `error`, met while `doing` something."""
-    text = f"{doing}: {last_word.explain(error)}"
+def mapped(error: KafkaError, doing: str, client_errors: ClientErrors) -> EnricherError:
+    """Our error for `error`, which occurred while `doing` something: its class says what the caller must do."""
+    text = f"{doing}: {client_errors.explain(error)}"
     if error.code() in _FENCED:
         return ProducerFenced(text)
-    if right := _right(error.code(), text, last_word):
+    if right := _right(error.code(), text, client_errors):
         message = f"{text.rstrip('.')}. Needed: {right}"
         return BrokerError(message)
     return TransactionTrouble(text)
 
 
-def _right(code: int, text: str, last_word: LastWord) -> str | None:
-    """What is missing, with the name of the resource where the client is a worker's; None where the error is no refusal."""
-    config = last_word.config
+def _right(code: int, text: str, client_errors: ClientErrors) -> str | None:
+    """The right that is missing, with the resource's name if the client is a worker's; None for any other error."""
+    config = client_errors.config
     if config is None:
         return _RIGHTS.get(code)
     return {
         **_RIGHTS,
-        KafkaError.TOPIC_AUTHORIZATION_FAILED: _on_topics(config, text, last_word),
+        KafkaError.TOPIC_AUTHORIZATION_FAILED: _on_topics(config, text, client_errors),
         KafkaError.GROUP_AUTHORIZATION_FAILED: f"READ on the group '{config.group_id}'",
         KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: f"WRITE on the transactional id '{config.transactional_id}'",
     }.get(code)
 
 
-def _on_topics(config: KafkaConfig, text: str, last_word: LastWord) -> str:
-    """The rights on the topics that the error or the client's log names; where neither does, on all three."""
+def _on_topics(config: KafkaConfig, text: str, client_errors: ClientErrors) -> str:
+    """The rights on the topics that the error or the client's log names; if neither does, on all three."""
     rights = {config.input_topic: "READ", config.output_topic: "WRITE", config.dead_letter_topic: "WRITE"}
-    # A topic's name may be a part of another one's.
+    # One topic's name may be part of another one's.
     named = [topic for topic in rights if re.search(rf"(?<![\w.-]){re.escape(topic)}(?![\w.-])", text)]
-    refused = named or sorted(last_word.refused_topics & rights.keys()) or list(rights)
+    refused = named or sorted(client_errors.refused_topics & rights.keys()) or list(rights)
     return ", ".join(f"{rights[topic]} on the topic '{topic}'" for topic in refused)
 
 
 class Polled(Protocol):
-    """A client whose callbacks come when it is polled."""
+    """A client that runs its callbacks when it is polled."""
 
     def poll(self, timeout: float) -> object:
         """Serve callbacks; blocks for at most `timeout` seconds."""
@@ -72,11 +73,10 @@ class Polled(Protocol):
 
 
 @contextmanager
-def border(doing: str, last_word: LastWord, client: Polled | None = None) -> Iterator[None]:
+def mapping_errors(doing: str, client_errors: ClientErrors, client: Polled | None = None) -> Iterator[None]:
     """Map what the client raises in the body.
 
-    With `client`, which must not be a consumer that is reading, it is polled first: why a connection failed is told in a
-    callback alone, and only a poll delivers that.
+    Polls `client` first, because only a callback tells why a connection failed. It must not be a consumer that reads.
     """
     try:
         yield
@@ -88,28 +88,28 @@ def border(doing: str, last_word: LastWord, client: Polled | None = None) -> Ite
         if not isinstance(error, KafkaError):
             message = f"{doing}: {error}"
             raise TransactionTrouble(message) from exception
-        raise mapped(error, doing, last_word) from exception
+        raise mapped(error, doing, client_errors) from exception
 
 
 @contextmanager
-def connecting(last_word: LastWord) -> Iterator[None]:
-    """Around a client's first requests: trouble names the address, and is final where credentials are refused.
+def connecting(client_errors: ClientErrors) -> Iterator[None]:
+    """For a client's first requests: adds the address to TransactionTrouble, and raises BrokerError for refused credentials.
 
-    The calls themselves only say that they timed out. Not for later requests, when the complaint may be an old one.
+    The calls themselves only say that they timed out. Not for later requests, when the last error may be an old one.
     """
     try:
         yield
     except MissingTopic:
-        raise  # somebody has answered
+        raise  # a broker has answered
     except TransactionTrouble as trouble:
-        where = f" with {last_word.config.bootstrap_servers}" if last_word.config else ""
+        where = f" with {client_errors.config.bootstrap_servers}" if client_errors.config else ""
         message = f"not connected{where}: {trouble}"
-        raise (BrokerError if last_word.refused else TransactionTrouble)(message) from trouble
+        raise (BrokerError if client_errors.refused else TransactionTrouble)(message) from trouble
 
 
 @contextmanager
 def constructing() -> Iterator[None]:
-    """Map what a client says of its configuration to SettingsError."""
+    """Map errors of a client's configuration to SettingsError."""
     try:
         yield
     except KafkaException as exception:

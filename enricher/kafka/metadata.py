@@ -22,7 +22,6 @@ from confluent_kafka import (
 )
 
 from enricher.errors import MissingTopic
-from enricher.kafka.timestamps import plausible_timestamp_s
 from enricher.records import Headers, OmittedHeaders, Partition, RawRecord
 
 if TYPE_CHECKING:  # not needed at run time
@@ -176,3 +175,19 @@ def operations_of(description: ConsumerGroupDescription | TopicDescription) -> f
     No operations at all mean that it does not say: seeing a topic or group is a right, too.
     """
     return frozenset(operation.name for operation in description.authorized_operations or ()) or None
+
+
+EARLIEST_S = 946_684_800.0
+"""2000-01-01. Older than Kafka, so archives that are published with the times of their articles are mostly believed. Seconds
+that were written as milliseconds give January 1970."""
+AHEAD_S = 86_400.0
+"""Tolerance for wrong clocks and time zones. Microseconds written as milliseconds are millennia ahead."""
+
+
+def plausible_timestamp_s(timestamp_s: float, now_s: float) -> float | None:
+    """The timestamp, both in seconds since the epoch; None if it cannot be meant.
+
+    Publishers write 0, seconds instead of milliseconds, or the time of a clock that was never set. The age of such a record
+    would be decades, or negative for ever, and autoscaling and alerts would be wrong. So its age is unknown.
+    """
+    return timestamp_s if EARLIEST_S <= timestamp_s <= now_s + AHEAD_S else None

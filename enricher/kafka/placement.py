@@ -1,7 +1,7 @@
-"""Which partition an output goes to: the one with its input's number, wherever the output topic has it.
+"""Chooses the partition of each output: the one with its input's number, if the output topic has it, else by the key.
 
-Order per key is kept then, whatever partitions are added later. Brokers learn of added partitions one after the other, so a
-count that seems too small is asked for again before any output is placed by its key.
+So order per key is kept when partitions are added later. Brokers learn of added partitions one after another, so a count
+that seems too small is requested again before an output is placed by its key.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from enricher.kafka.topicwatch import TopicWatch
 from enricher.records import Ticket
 
 _ANY_PARTITION = -1  # librdkafka's RD_KAFKA_PARTITION_UA: the partitioner decides, by the key
-_ASK_AGAIN_S = 0.1
+_RETRY_S = 0.1
 
 
 class Placement:
-    """Knows how many partitions the output topics have, as the producer knows them. `watch` asks for all three topics."""
+    """The numbers of partitions of the output topics, as the producer knows them. `watch` knows all three topics."""
 
     def __init__(self, config: KafkaConfig, watch: Callable[[], TopicWatch]) -> None:
         self._config = config
         self._watch = watch
         self._counts: Mapping[str, int] = {}
         self._fewer: Mapping[str, int] = {}
-        """The counts of all topics where an output topic was found to have really fewer partitions than the input."""
+        """The counts of all topics when an output topic was confirmed to have fewer partitions than the input."""
 
     def learn(self, producer: Producer) -> None:
-        """Ask for the counts. Raises BrokerError where a topic is missing, and the client's errors unmapped."""
+        """Request the counts. Raises MissingTopic, and the client's errors unmapped."""
         topics = (self._config.output_topic, self._config.dead_letter_topic)
         timeout_s = self._config.request_timeout_s
         self._counts = {topic: len(partitions_of(producer, topic, timeout_s)) for topic in topics}
 
     def partition_of(self, ticket: Ticket, topic: str) -> int:
-        """For the ticket's output in that topic, as the client takes it."""
+        """The partition of the ticket's output in `topic`, as an argument of `produce`."""
         number = ticket.raw.partition.number
         return number if number < self._counts[topic] else _ANY_PARTITION
 
@@ -62,7 +62,7 @@ class Placement:
             if time.monotonic() > give_up_s:
                 message = f"not all brokers have heard of partition {highest} yet: the topics have {watch.partitions}"
                 raise TransactionTrouble(message)
-            time.sleep(_ASK_AGAIN_S)
+            time.sleep(_RETRY_S)
 
     def _agrees_with(self, told: Mapping[str, int], highest: int) -> bool:
         """Whether the broker that told of all topics knows the input's partition, and the producer knows as much."""

@@ -1,7 +1,7 @@
-"""What is sure to end a start is told before the model is loaded, which takes longer: properties, topics and rights.
+"""Checks properties, topics and rights before the model is loaded, which takes longer.
 
-Asks and never waits for brokers that are away: a start waits for them in its own way (`recovery`). The right on the
-transactional id cannot be asked for, and is met when the producer opens.
+Does not wait for brokers that do not answer: the start itself does (`recovery`). The right on the transactional id cannot
+be requested, so it is checked when the producer opens.
 """
 
 from __future__ import annotations
@@ -14,46 +14,47 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient, TopicDescription
 
 from enricher.errors import BrokerError, TransactionTrouble
-from enricher.kafka.client import KafkaConfig, LastWord
-from enricher.kafka.errors import border, connecting, constructing
+from enricher.kafka.client import KafkaConfig
+from enricher.kafka.client_errors import ClientErrors
+from enricher.kafka.closing import close_in_background
+from enricher.kafka.errors import connecting, constructing, mapping_errors
 from enricher.kafka.metadata import no_such_topic, operations_of
-from enricher.kafka.retire import retire
 from enricher.kafka.topicwatch import require_enough_partitions
 
 log = logging.getLogger(__name__)
 
-_DOING = "looking at topics and rights"
-_ANSWER_S = 2.0  # brokers that are there answer in a fraction of it, TLS included
-_LOOK_AGAIN_S = 0.2
+_DOING = "checking topics and rights"
+_REQUEST_S = 2.0  # brokers that are up answer in a fraction of it, TLS included
+_RETRY_S = 0.2
 
 
 def check_start(config: KafkaConfig, *, pause: Callable[[float], object] = time.sleep) -> None:
-    """Raise SettingsError or BrokerError for what no waiting mends; return where nothing is wrong, or nobody answers.
+    """Raise SettingsError or BrokerError for problems that waiting does not solve. Returns if no broker answers.
 
-    A topic that is missing is waited for, within the request timeout: a broker that has just come up knows none yet.
+    Waits for a missing topic within the request timeout, because a broker that has just started knows none yet.
     """
-    last_word = LastWord(config)
+    client_errors = ClientErrors(config)
     with constructing():
-        _construct_worker_clients(config, last_word)
-        admin = AdminClient(config.client("admin") | {"error_cb": last_word}, logger=last_word.logger)
+        _construct_worker_clients(config, client_errors)
+        admin = AdminClient(config.client("admin") | {"error_cb": client_errors}, logger=client_errors.logger)
     try:
-        with connecting(last_word), border(_DOING, last_word, admin):
+        with connecting(client_errors), mapping_errors(_DOING, client_errors, admin):
             _check_topics(_known_topics(admin, config, pause), config)
             _check_group(admin, config)
     except TransactionTrouble as trouble:
-        log.info("topics and rights are looked at once the model is loaded: %s", trouble)
+        log.info("topics and rights are checked after the model is loaded: %s", trouble)
 
 
-def _construct_worker_clients(config: KafkaConfig, last_word: LastWord) -> None:
-    """The client says only then that it does not know a property, or cannot read a certificate."""
-    Consumer(config.consumer() | {"error_cb": last_word}, logger=last_word.logger).close()
-    retire(Producer(config.producer() | {"error_cb": last_word}, logger=last_word.logger))
+def _construct_worker_clients(config: KafkaConfig, client_errors: ClientErrors) -> None:
+    """Only then does the client report an unknown property, or a certificate that it cannot read."""
+    Consumer(config.consumer() | {"error_cb": client_errors}, logger=client_errors.logger).close()
+    close_in_background(Producer(config.producer() | {"error_cb": client_errors}, logger=client_errors.logger))
 
 
 def _known_topics(
     admin: AdminClient, config: KafkaConfig, pause: Callable[[float], object]
 ) -> dict[str, TopicDescription | None]:
-    """The three topics; None for one that we may not see."""
+    """The three topics; None for one that this client may not describe."""
     give_up_s, told = time.monotonic() + config.request_timeout_s, False
     while True:
         found, missing = _described(admin, config)
@@ -64,14 +65,14 @@ def _known_topics(
         if not told:
             log.warning("%s; waiting for %g s", no_such_topic(missing[0]), config.request_timeout_s)
             told = True
-        pause(_LOOK_AGAIN_S)
+        pause(_RETRY_S)
 
 
 def _described(admin: AdminClient, config: KafkaConfig) -> tuple[dict[str, TopicDescription | None], list[str]]:
-    """What the broker says of the topics, and which of them it does not know."""
+    """The topics as the broker describes them, and those that it does not know."""
     names = [config.input_topic, config.output_topic, config.dead_letter_topic]
     futures = admin.describe_topics(
-        TopicCollection(names), include_authorized_operations=True, request_timeout=_ANSWER_S
+        TopicCollection(names), include_authorized_operations=True, request_timeout=_REQUEST_S
     )
     found: dict[str, TopicDescription | None] = {}
     missing = []
@@ -105,14 +106,14 @@ def _refused(found: dict[str, TopicDescription | None], config: KafkaConfig) -> 
 
 def _check_group(admin: AdminClient, config: KafkaConfig) -> None:
     group = config.group_id
-    future = admin.describe_consumer_groups([group], include_authorized_operations=True, request_timeout=_ANSWER_S)[
+    future = admin.describe_consumer_groups([group], include_authorized_operations=True, request_timeout=_REQUEST_S)[
         group
     ]
     try:
         allowed = operations_of(future.result())
     except KafkaException as exception:
         if exception.args[0].code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
-            return  # a group that never was, or a broker that is busy: joining says what there is to say
+            return  # the group does not exist yet, or the broker is busy: joining reports any problem
         allowed = frozenset()
     if allowed is not None and "READ" not in allowed:
         raise BrokerError(f"{_DOING}: the broker would refuse this worker. Needed: READ on the group '{group}'")

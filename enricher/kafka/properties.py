@@ -1,11 +1,11 @@
-"""Which of librdkafka's properties a user may set, and to what: none that breaks a promise of the worker, or runs code.
+"""Which of librdkafka's properties a user may set: none that breaks a promise of the worker, or runs code.
 
-Settings may come from a `.env` file in the working folder, which somebody else may have written. So no property may load a
-library or run a command; which brokers are asked, with which certificates, is still the settings' to say. By
-`sasl.oauthbearer.*` the client asks an address over HTTP and reads files of keys, and starts nothing: that may be set.
+Settings may come from a `.env` file in the working directory, which another user may have written. So no property may load
+a library or run a command; settings may still choose brokers and certificates. `sasl.oauthbearer.*` is allowed: it makes
+the client request an address over HTTP and read key files, but starts nothing.
 
-Everything that is not named here may be set. What was looked at and left alone, because a bad value only makes the worker
-slow or ends it with a message: `message.timeout.ms` (librdkafka keeps it within the transaction's timeout), `retries`,
+Every property that is not named here may be set. These were checked and are allowed, because a bad value only slows the
+worker down or ends it with a message: `message.timeout.ms` (librdkafka keeps it within the transaction timeout), `retries`,
 `request.timeout.ms`, `fetch.*`, `queued.*`, `heartbeat.interval.ms`, `api.version.request`.
 """
 
@@ -19,13 +19,13 @@ from typing import Any
 from enricher.errors import SettingsError
 
 CLIENTS = ("consumer.", "producer.")
-"""Prefixes by which a property is meant for one kind of client."""
+"""Prefixes of properties for one kind of client."""
 
-_EXACTLY_ONCE = "exactly-once needs it as it is"
-_OWN_SETTING = "it has a setting of its own, see 'enricher settings'"
+_EXACTLY_ONCE = "exactly-once depends on its value"
+_OWN_SETTING = "it has its own setting, see 'enricher settings'"
 _RUNS_CODE = "it would load code or run a command"
-_NO_TEXT = "it takes a function or an object of a program, which no setting can hold"
-_NO_HANG = "without it a call to a coordinator that has gone hangs (librdkafka 5511)"
+_NOT_TEXT = "it takes a function or an object, which a setting cannot hold"
+_NO_HANG = "another value lets a call hang if its coordinator leaves the cluster (librdkafka 5511)"
 _REFUSED: Mapping[str, str] = {
     **dict.fromkeys(
         (
@@ -86,30 +86,30 @@ _REFUSED: Mapping[str, str] = {
             "ssl_engine_callback_data",
             "ssl_key",
         ),
-        _NO_TEXT,
+        _NOT_TEXT,
     ),
-    "batch.size": "it follows from the limits of the output topics; the broker refuses a larger batch as a whole",
-    "check.crcs": "without it a damaged record passes as data",
+    "batch.size": "it is computed from the limits of the output topics; the broker refuses a larger batch as a whole",
+    "check.crcs": "without it a damaged record would pass as data",
     "connections.max.idle.ms": _NO_HANG,
     "metadata.max.age.ms": _NO_HANG,
-    "statistics.interval.ms": "probes and metrics read the statistics",
+    "statistics.interval.ms": "health probes and metrics use the statistics",
 }
 
 _SENT_TWICE_MS = 500
-"""After it a TxnOffsetCommit is sent again, whatever the properties say (rdkafka_txnmgr.c)."""
+"""librdkafka repeats a TxnOffsetCommit after this time, whatever the properties say (rdkafka_txnmgr.c)."""
 _SHORTEST_PAUSE_MS = 100
-"""Ordinary transactions on three brokers of a busy machine take as long (p99 of produce and flush)."""
+"""p99 of produce and flush of ordinary transactions, on three brokers of a busy machine."""
 _JITTER = 0.2
 _RETRIED = (
-    "a transaction that takes longer than the shortest pause before a retry is followed by a new producer, and ordinary "
-    f"ones take up to {_SHORTEST_PAUSE_MS} ms"
+    "a transaction that takes longer than the shortest pause before a retry gets a new producer, and ordinary "
+    f"transactions take up to {_SHORTEST_PAUSE_MS} ms"
 )
-_AFTER_OUTAGE = "after an outage a worker would stand still until then"
+_AFTER_OUTAGE = "after an outage a worker would wait for that long"
 
 
 @dataclass(frozen=True, slots=True)
 class _Bound:
-    """The values that a whole number may have, both ends included, and why."""
+    """The allowed values of an integer, both ends included, and the reason."""
 
     low: int
     high: int
@@ -118,17 +118,17 @@ class _Bound:
 
 
 _LONGEST_MS = 300_000
-"""librdkafka's own limit for the pauses between retries."""
+"""librdkafka's limit for the pauses between retries."""
 _BOUNDS: Mapping[str, _Bound] = {
     "retry.backoff.ms": _Bound(int(_SHORTEST_PAUSE_MS / (1 - _JITTER)), _LONGEST_MS, _RETRIED, ("producer.",)),
     "retry.backoff.max.ms": _Bound(_SHORTEST_PAUSE_MS, _LONGEST_MS, _RETRIED, ("producer.",)),
     "reconnect.backoff.ms": _Bound(0, 10_000, _AFTER_OUTAGE),
     "reconnect.backoff.max.ms": _Bound(0, 10_000, _AFTER_OUTAGE),
     "socket.timeout.ms": _Bound(
-        1_000, 60_000, "a frozen broker must be noticed, and a busy one must have time to answer"
+        1_000, 60_000, "a frozen broker must be detected, and a busy one must have time to answer"
     ),
     "topic.metadata.refresh.interval.ms": _Bound(
-        1, _LONGEST_MS, "new partitions are found by looking, and unread until then"
+        1, _LONGEST_MS, "new partitions are found by this refresh and stay unread until then"
     ),
 }
 _CHOICES: Mapping[str, tuple[frozenset[str], str]] = {
@@ -138,18 +138,18 @@ _IN_A_COMMAND: Mapping[str, re.Pattern[str]] = {
     "sasl.kerberos.keytab": re.compile(r"[\w./:@-]+", re.ASCII),
     "sasl.kerberos.principal": re.compile(r"\w[\w./@-]*", re.ASCII),
 }
-"""What may stand in them: librdkafka puts both into the command line of `kinit`, which a shell reads."""
+"""Allowed values: librdkafka puts both into the command line of `kinit`, which a shell reads."""
 _WHOLE_NUMBER = re.compile(r"0|[1-9]\d*")
 
 
 def check_properties(properties: Mapping[str, Any]) -> None:
-    """Raise SettingsError for a property that may not be set, or not to this value; of the refused no value is shown."""
+    """Raise SettingsError for a property that may not be set, or not to this value. Shows no value of a refused one."""
     for name, value in properties.items():
         client = next((prefix for prefix in CLIENTS if name.startswith(prefix)), None)
         bare = name.removeprefix(client or "")
         if not bare.startswith("topic.metadata."):
             bare = bare.removeprefix("topic.")  # the Python client's own prefix: `topic.acks` is `acks`
-        if why := _REFUSED.get(bare) or (_NO_TEXT if bare.endswith("_cb") else None):
+        if why := _REFUSED.get(bare) or (_NOT_TEXT if bare.endswith("_cb") else None):
             message = f"kafka.properties may not set '{bare}': {why}"
             raise SettingsError(message)
         bound = _BOUNDS.get(bare)
@@ -160,16 +160,14 @@ def check_properties(properties: Mapping[str, Any]) -> None:
             message = f"kafka.properties may not set '{name}' to '{value}': {why}"
             raise SettingsError(message)
         if (allowed := _IN_A_COMMAND.get(bare)) and not allowed.fullmatch(str(value)):
-            message = (
-                f"kafka.properties: '{name}' becomes part of a shell command, and has characters that may not be there"
-            )
+            message = f"kafka.properties: '{name}' becomes part of a shell command, so not all characters are allowed"
             raise SettingsError(message)
 
 
 def shortest_retry_pause_s(producer: Mapping[str, Any]) -> float:
-    """The shortest time after which a producer with these properties sends a request of a transaction again.
+    """The shortest time after which a producer with these properties repeats a request of a transaction.
 
-    librdkafka draws up to 20 % from the backoff first and applies the maximum afterwards (rd_kafka_broker_buf_retry).
+    librdkafka subtracts up to 20 % from the backoff, then applies the maximum (rd_kafka_broker_buf_retry).
     """
     backoff_ms, longest_ms = float(producer["retry.backoff.ms"]), float(producer["retry.backoff.max.ms"])
     return min((1 - _JITTER) * backoff_ms, longest_ms, _SENT_TWICE_MS) / 1000
@@ -180,5 +178,5 @@ def _check_bound(name: str, value: object, bound: _Bound) -> None:
         message = f"kafka.properties: '{name}' must be a whole number from {bound.low} to {bound.high}"
         raise SettingsError(message)
     if not bound.low <= int(str(value)) <= bound.high:
-        message = f"kafka.properties: '{name}' is {value}, and must be from {bound.low} to {bound.high}: {bound.why}"
+        message = f"kafka.properties: '{name}' is {value}, but must be from {bound.low} to {bound.high}: {bound.why}"
         raise SettingsError(message)

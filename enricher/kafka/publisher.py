@@ -1,6 +1,6 @@
-"""Writes articles to the input topic: what `enricher publish` needs of Kafka. The worker writes through `sink` alone.
+"""Writes articles to the input topic for `enricher publish`. The worker itself writes only through `sink`.
 
-Counts what the broker acknowledges and what it refuses; never decides what an article is.
+Counts acknowledged and refused records. Does not know what an article is.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from enricher.kafka.client import KafkaConfig
 from enricher.kafka.errors import constructing
 from enricher.kafka.quiet import ClientLog, Complaint, broker_errors, silenced
 
-# A load tool fills batches: a little lingering, and a queue that holds no more than this much memory.
-# What Java clients use as partitioner, so that a key stays on its partition whoever writes it.
+# For throughput: some lingering to fill batches, and a queue of bounded memory. The partitioner is the Java clients'
+# default, so a key stays on its partition whichever client writes it.
 _BULK = {
     "compression.type": "lz4",
     "linger.ms": 20,
     "partitioner": "murmur2_random",
     "queue.buffering.max.kbytes": 65_536,
 }
-_LOST_AFTER_MS = 60_000  # the client's own 5 minutes are long for somebody who waits at a terminal
+_LOST_AFTER_MS = 60_000  # the client's default of 5 minutes is long for a person at a terminal
 
 
 class Publisher:
     """An idempotent producer for `topic` with acks=all, or a transactional one where an id is given.
 
-    `delivered`, `delivered_bytes` (of values): what the broker acknowledged. `failures`: how often it, or the
-    client, gave which reason. Raises SettingsError where librdkafka does not take the properties.
+    `delivered`, `delivered_bytes` (of values): what the broker acknowledged. `failures`: refusals of the broker or the
+    client, by reason. Raises SettingsError if librdkafka does not accept the properties.
     """
 
     def __init__(self, config: KafkaConfig, topic: str, *, transactional_id: str | None = None) -> None:
@@ -48,9 +48,9 @@ class Publisher:
         self.failures: Counter[str] = Counter()
 
     def open(self) -> None:
-        """Begin. Raises BrokerError where the broker, the topic or a right is missing."""
+        """Connect. Raises BrokerError if the broker does not answer, or the topic or a right is missing."""
         with self._asking("opening a producer"):
-            # All topics: to ask for one by name may create it.
+            # All topics, since a request for one by name may create it.
             topics = self._producer.list_topics(timeout=self._request_timeout_s).topics
             if self._topic not in topics:
                 message = (
@@ -76,17 +76,17 @@ class Publisher:
                 return
 
     def wait(self, seconds: float) -> None:
-        """Let time pass for at most `seconds`, while the client works."""
+        """Wait for at most `seconds`, while the client delivers reports."""
         self._producer.poll(seconds)
 
     def commit(self) -> None:
-        """End the transaction and begin the next one. Raises BrokerError; then nothing of it is visible."""
+        """Commit the transaction and begin the next one. Raises BrokerError, and then nothing of it is visible."""
         with self._asking("committing a transaction"):
             self._producer.commit_transaction(2 * self._transaction_timeout_s)
             self._producer.begin_transaction()
 
     def drain(self, timeout_s: float) -> int:
-        """Wait for acknowledgements; returns how many records still have no answer."""
+        """Wait for acknowledgements; returns how many records have none."""
         return self._producer.flush(timeout_s)
 
     def _note(self, error: KafkaError | None, message: Message) -> None:
@@ -104,7 +104,7 @@ class Publisher:
 
 
 def _properties(config: KafkaConfig, transactional_id: str | None) -> dict[str, Any]:
-    """The user's own win over what makes bulk sending comfortable. Never the worker's id: that would fence a worker."""
+    """The user's properties override the bulk ones. Never uses the worker's transactional id, which would fence a worker."""
     settings = {
         **_BULK,
         "message.max.bytes": config.max_message_bytes,

@@ -14,11 +14,12 @@ from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
 from enricher.errors import BrokerError, TransactionTrouble
-from enricher.kafka.client import KafkaConfig, LastWord
-from enricher.kafka.errors import Polled, border, constructing
+from enricher.kafka.client import KafkaConfig
+from enricher.kafka.client_errors import ClientErrors
+from enricher.kafka.errors import Polled, constructing, mapping_errors
 
 
-class Complaint(LastWord):
+class Complaint(ClientErrors):
     """The client's last complaint, which is not logged: the command shows it with the error that it explains."""
 
     def say(self, text: str) -> None:
@@ -43,7 +44,7 @@ class ClientLog(logging.Handler):
 def broker_errors(client: Polled, doing: str, complaint: Complaint) -> Iterator[None]:
     """Map the client's errors in the body to BrokerError (or another FatalError), with the reason behind them."""
     try:
-        with border(doing, complaint, client):
+        with mapping_errors(doing, complaint, client):
             yield
     except TransactionTrouble as error:
         raise BrokerError(str(error)) from error

@@ -1,6 +1,6 @@
-"""What the client says of our partitions, in its callbacks: passed on to the assignment and to the listener.
+"""The consumer's rebalance callbacks: they tell the assignment and the listener.
 
-Nothing may leave a callback, so what goes wrong in one is kept, and `check` raises it.
+An exception must not leave a callback, so it is kept, and `check` raises it.
 """
 
 from __future__ import annotations
@@ -19,44 +19,44 @@ from enricher.worker.ports import PartitionListener
 
 
 class Rebalances:
-    """One consumer's callbacks. Called within its `consume` and `close`, so in the loop's thread."""
+    """Callbacks of one consumer. They run inside its `consume` and `close`, so in the loop's thread."""
 
     def __init__(self, assignment: Assignment, listener: PartitionListener) -> None:
         self._assignment = assignment
         self._listener = listener
         self._raised: Exception | None = None
-        self._gone: set[Partition] = set()
-        """What left in this turn of the loop."""
+        self._removed: set[Partition] = set()
+        """Partitions that were revoked or lost in this turn of the loop."""
         self._over = False
 
     def subscribe(self, consumer: Consumer, topic: str) -> None:
         """Join the group. Raises the client's errors."""
         consumer.subscribe(
             [topic],
-            on_assign=self._told(self._take, self._listener.assigned),
-            on_revoke=self._told(self._leave, self._listener.revoked),
-            on_lost=self._told(self._leave, self._listener.lost),
+            on_assign=self._callback(self._add, self._listener.assigned),
+            on_revoke=self._callback(self._remove, self._listener.revoked),
+            on_lost=self._callback(self._remove, self._listener.lost),
         )
 
     def begin_turn(self) -> None:
-        """The loop has seen everything that came before."""
-        self._gone.clear()
+        """The loop has handled everything that came before."""
+        self._removed.clear()
 
     def check(self) -> None:
-        """Raise what went wrong in a callback, once."""
+        """Raise the first exception of a callback, once."""
         if self._raised:
             raised, self._raised = self._raised, None
             raise raised
 
     def end(self, partitions: Sequence[Partition]) -> None:
-        """The consumer is given up, and these partitions with it: it has nothing to say any more."""
+        """Ignore further callbacks: the consumer is given up, and these partitions are lost with it."""
         self._over = True
         if partitions:
             self._listener.lost(partitions)
 
     # ---- inside
 
-    def _told(
+    def _callback(
         self,
         change: Callable[[list[TopicPartition]], None],
         tell: Callable[[Sequence[Partition]], None],
@@ -68,17 +68,17 @@ class Rebalances:
                 change(partitions)
                 tell([ours(tp) for tp in partitions])
             except Exception as error:  # noqa: BLE001  raised again by check()
-                self._raised = self._raised or error  # the first may be fatal, a later one is its consequence
+                self._raised = self._raised or error  # the first may be fatal, and the cause of the later ones
 
         return callback
 
-    def _take(self, partitions: list[TopicPartition]) -> None:
-        self._assignment.take(partitions)
-        if back := self._gone.intersection(map(ours, partitions)):
-            message = f"{names_of(sorted(back))} left and came back at once: the records are mixed up"
+    def _add(self, partitions: list[TopicPartition]) -> None:
+        self._assignment.add(partitions)
+        if back := self._removed.intersection(map(ours, partitions)):
+            message = f"{names_of(sorted(back))} left and came back within one poll: their records may be mixed up"
             self._raised = self._raised or TransactionTrouble(message)
 
-    def _leave(self, partitions: list[TopicPartition]) -> None:
-        gone = [ours(tp) for tp in partitions]
-        self._assignment.leave(gone)
-        self._gone.update(gone)
+    def _remove(self, partitions: list[TopicPartition]) -> None:
+        removed = [ours(tp) for tp in partitions]
+        self._assignment.remove(removed)
+        self._removed.update(removed)

@@ -1,8 +1,8 @@
-"""Tries out the rights that a worker needs, one by one, and writes no record: not even an aborted one.
+"""Tries each right that a worker needs, without writing a record, not even an aborted one.
 
-An aborted record is read by every consumer that is not `read_committed`. So WRITE on the output topics is not tried
-here: `Admin.allowed_operations` asks for it. Every trial uses a transactional id of its own, because the worker's would
-fence a worker that runs, and every transaction is aborted. What a failure means is decided in `enricher.commands.doctor`.
+Consumers that are not `read_committed` would read aborted records. So WRITE on the output topics is not tried here, but
+asked for (`Admin.allowed_operations`). Trials use their own transactional id, because the worker's would fence a running
+worker, and they abort every transaction. `enricher.commands.doctor` decides what a failure means.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from enricher.errors import BrokerError
 from enricher.kafka.client import KafkaConfig, transactional_id
+from enricher.kafka.closing import CLOSE_WAIT_S, close_in_background
 from enricher.kafka.inspect.consumer import UnreadableBatch
 from enricher.kafka.inspect.follow import TopicReader
 from enricher.kafka.quiet import ClientLog, Complaint, broker_errors, silenced
-from enricher.kafka.retire import CLOSE_WAIT_S, retire
 
-_NEWEST = 5  # records per partition to look at: enough to see a habit, little to fetch
+_NEWEST = 5  # records per partition: enough to see whether keys are used, few to fetch
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The newest records of a topic: how many were looked at, and how many of these have no key."""
+    """How many of a topic's newest records were read, and how many of them have no key."""
 
     records: int
     without_key: int
 
 
 def doctor_id(config: KafkaConfig) -> str:
-    """The transactional id of the trials: under the group's prefix, and never a worker's own."""
+    """The transactional id of the trials: it has the group's prefix, and no worker has it."""
     return transactional_id(config.group_id, config.instance, "doctor")
 
 
@@ -48,8 +48,8 @@ def read_newest(config: KafkaConfig, topic: str) -> Sample:
                 records += 1
                 without_key += record.key is None
             if time.monotonic() > give_up_s:
-                raise BrokerError(f"'{topic}' gave no answer to a fetch within {config.request_timeout_s:.0f} s")
-    except UnreadableBatch:  # which proves the right; what the worker makes of it is a dead letter
+                raise BrokerError(f"'{topic}' did not answer a fetch within {config.request_timeout_s:.0f} s")
+    except UnreadableBatch:  # reading it proves the right; the worker would write a dead letter
         pass
     finally:
         reader.close()
@@ -57,7 +57,7 @@ def read_newest(config: KafkaConfig, topic: str) -> Sample:
 
 
 def committed_offsets(config: KafkaConfig, topic: str, partitions: int) -> Mapping[int, int]:
-    """What the group has committed, by partition; partitions without an offset are left out. Raises BrokerError."""
+    """The group's committed offsets by partition, missing ones left out. Raises BrokerError."""
     complaint = Complaint()
     consumer = Consumer(silenced(config.consumer(), complaint), logger=ClientLog().logger)
     wanted = [TopicPartition(topic, index) for index in range(partitions)]
@@ -80,9 +80,9 @@ def try_transactional_id(config: KafkaConfig) -> None:
 def try_commit(config: KafkaConfig, topic: str, committed: Mapping[int, int]) -> None:
     """READ on the group: send an offset in a transaction that is aborted. Raises BrokerError.
 
-    `committed`: the group's offsets. One of them is sent again, so that even a commit would change nothing. Reading
-    offsets needs only DESCRIBE; sending them needs READ, as joining does. Sent as no member, which the broker does not
-    check against the generation, and which disturbs no member.
+    `committed`: the group's offsets. One of them is sent, so even a commit would change nothing. Reading offsets needs only
+    DESCRIBE; sending them needs READ, like joining. It is sent without membership: the broker then checks no generation,
+    and no member is disturbed.
     """
     index, offset = next(iter(committed.items()), (0, 0))
     complaint = Complaint()
@@ -100,15 +100,15 @@ def try_commit(config: KafkaConfig, topic: str, committed: Mapping[int, int]) ->
 
 @contextmanager
 def _transactional(config: KafkaConfig, doing: str) -> Iterator[Producer]:
-    """A transactional producer of the trial's own; what it raises in the body is mapped."""
+    """A transactional producer for one trial. Maps what it raises in the body."""
     complaint = Complaint()
     properties = silenced(config.producer(), complaint) | {"transactional.id": doctor_id(config)}
     producer = Producer(properties, logger=ClientLog().logger)
     try:
         with broker_errors(producer, doing, complaint):
-            # Metadata first: without it init_transactions now and then takes half a second longer.
+            # Metadata first: without it init_transactions sometimes takes half a second longer.
             producer.list_topics(timeout=config.request_timeout_s)
             producer.init_transactions(2 * config.transaction_timeout_s)
             yield producer
     finally:
-        retire(producer).join(CLOSE_WAIT_S)
+        close_in_background(producer).join(CLOSE_WAIT_S)

@@ -1,6 +1,6 @@
-"""The producer: one transaction per call, opened and closed inside one function; a new producer after any trouble.
+"""The sink: publishes each release in one transaction, and replaces the producer after any trouble.
 
-None is ever open during a poll, so that a rebalance never meets one. One that failed is ended by the new producer alone.
+No transaction is open during a poll, so a rebalance never meets one. Only a new producer ends a transaction that failed.
 """
 
 from __future__ import annotations
@@ -8,41 +8,43 @@ from __future__ import annotations
 import logging
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaException, Producer
 
-from enricher.codec import Encoder, Outgoing
-from enricher.errors import EnricherError, ProducerFenced, RefusedOutput, TransactionTrouble
-from enricher.kafka.client import KafkaConfig, LastWord
-from enricher.kafka.errors import border, connecting, constructing, mapped
-from enricher.kafka.letters import log_dead_letters
+from enricher.codec import Encoder
+from enricher.errors import EnricherError, ProducerFenced, TransactionTrouble
+from enricher.kafka.client import KafkaConfig
+from enricher.kafka.client_errors import ClientErrors
+from enricher.kafka.closing import CLOSE_WAIT_S, UnfencedProducer, close_in_background
+from enricher.kafka.errors import connecting, constructing, mapping_errors
 from enricher.kafka.limits import TopicLimits
-from enricher.kafka.membership import Group
 from enricher.kafka.placement import Placement
-from enricher.kafka.reports import Reports
-from enricher.kafka.retire import CLOSE_WAIT_S, Unsettled, retire
-from enricher.kafka.stopwatch import Stopwatch
-from enricher.records import Release, Ticket
+from enricher.kafka.source import KafkaSource
+from enricher.kafka.transaction import Transaction
+from enricher.records import DeadLetter, Release, Ticket
 from enricher.runtime.watchdog import Guard
 from enricher.stats.counters import Counters
 
 log = logging.getLogger(__name__)
 
-# A retired producer aborts what it had open; that a newer one has done so already is what we want.
+_REASON_CHARS = 300
+"""Of a dead letter's reason in the log; the record's header holds more of it."""
+
+# A producer that is closed aborts its open transaction. Usually a newer producer has done so already, as intended.
 warnings.filterwarnings("ignore", message="Producer abort_transaction failed during close", category=RuntimeWarning)
 
 
 class TransactionalSink:
-    """Publishes releases exactly once, with the offsets of `group`."""
+    """Publishes releases exactly once, with the offsets of `source`."""
 
     def __init__(
         self,
         config: KafkaConfig,
         encoder: Encoder,
         *,
-        group: Group,
+        source: KafkaSource,
         guard: Guard,
         counters: Counters,
         producer_class: type[Producer] = Producer,
@@ -50,193 +52,125 @@ class TransactionalSink:
     ) -> None:
         self._config = config
         self._encoder = encoder
-        self._group = group
+        self._source = source
         self._guard = guard
         self._counters = counters
         self._producer_class = producer_class
-        self._limits = limits or TopicLimits(config, lambda: group.watch.client)
-        self._placement = Placement(config, lambda: group.watch)
-        self._last_word = LastWord(config)
+        self._limits = limits or TopicLimits(config, lambda: source.watch.client)
+        self._placement = Placement(config, lambda: source.watch)
+        self._client_errors = ClientErrors(config)
         self._producer: Producer | None = None
-        self._unsettled = Unsettled()
-        self._reports = Reports()
+        self._unfenced = UnfencedProducer()
 
     def open(self) -> None:
-        """Connect and fence what an earlier process of the same name left open. Raises TransactionTrouble, BrokerError."""
-        with connecting(self._last_word):
+        """Connect, and fence an earlier process of the same name. Raises TransactionTrouble, BrokerError."""
+        with connecting(self._client_errors):
             self.recover()
 
-    def publish(self, release: Release) -> None:
+    def publish(self, release: Release) -> Mapping[Ticket, DeadLetter]:
         """Write the tickets' outcomes and commit their offsets, all or nothing.
 
-        Raises TransactionTrouble where it failed or nobody knows; then only `recover` makes the sink usable again.
+        Returns the dead letters that were written instead of outcomes that are too large for their topic.
+
+        Raises TransactionTrouble if the transaction failed or its result is unknown. Then the sink publishes nothing more
+        until `recover` succeeds.
         """
-        producer, self._producer = self._producer, None  # broken until proven whole
+        producer, self._producer = self._producer, None  # not usable until the transaction has succeeded
         if producer is None:
-            message = "the producer is broken"
-            raise TransactionTrouble(message)
+            raise TransactionTrouble("the producer is broken")
+        transaction = Transaction(
+            self._config, self._encoder, self._placement, self._source, producer, self._client_errors
+        )
         try:
             with (
                 self._guard("a transaction", 3 * self._config.transaction_timeout_s),
-                border("a transaction", self._last_word, producer),
+                mapping_errors("a transaction", self._client_errors, producer),
             ):
-                slow = self._transact(producer, release)
-        except ProducerFenced:  # and whoever did it has ended its transaction
-            retire(producer)
+                transaction.run(release)
+        except ProducerFenced:  # the newer producer has ended the transaction
+            close_in_background(producer)
             raise
         except BaseException:
-            self._unsettled.put(producer)
+            self._unfenced.put(producer)
             raise
         self._producer = producer
-        self._group.committed(release)
-        log_dead_letters(release.tickets)
-        if slow:
-            self._renew(slow)
+        self._source.committed(release)
+        log_dead_letters(release.tickets, transaction.substitutes)
+        if transaction.slow:
+            self._renew(transaction.slow)
+        return transaction.substitutes
 
     def recover(self) -> None:
-        """A new producer under the same id: settles the old transaction and fences whatever is still under way."""
+        """Open a new producer with the same id: it ends the old transaction and fences late requests."""
         producer, self._producer = self._producer, None
         if producer is not None:
-            self._unsettled.put(producer)
-        with self._unsettled.fenced_by_a_new_one():
+            self._unfenced.put(producer)
+        with self._unfenced.fenced_by_a_new_one():
             self._producer = self._connected()
 
     def serve(self) -> None:
-        """Let the client deliver its events, which it keeps until somebody does. Does not block."""
+        """Let the clients deliver their events, which they queue until they are polled. Does not block."""
         self._limits.serve()
-        self._unsettled.serve()
+        self._unfenced.serve()
         if self._producer is not None:
-            with suppress(KafkaException):  # of a producer that broke meanwhile: the next transaction says so
+            with suppress(KafkaException):  # the next transaction raises it again
                 self._producer.poll(0)
 
     def close(self) -> None:
-        """Let go of the producer, within a bound. A transaction that failed is ended: else readers wait for its timeout."""
-        leaving = threading.Thread(target=self._leave, name="leave", daemon=True)
-        leaving.start()
-        leaving.join(CLOSE_WAIT_S)
+        """Close the producer, within a bound. A failed transaction is ended, or readers would wait for its timeout."""
+        closing = threading.Thread(target=self._close, name="close-sink", daemon=True)
+        closing.start()
+        closing.join(CLOSE_WAIT_S)
 
-    # ---- the transaction
-
-    def _transact(self, producer: Producer, release: Release) -> str | None:
-        """Begin, produce, flush, send offsets, commit. Returns the name of a step that was suspiciously slow."""
-        timeout_s = self._config.transaction_timeout_s
-        self._placement.check(producer, release.tickets)
-        steps = Stopwatch(self._config.retry_pause_s)
-        self._group.watch.ask()  # answered while the records are on their way
-        producer.begin_transaction()
-        if release.tickets:
-            self._produce(producer, release.tickets)
-            steps.done("produce")
-        self._group.watch.confirm()
-        steps.pass_over()
-        producer.send_offsets_to_transaction(self._group.offsets(release), self._group.membership(), timeout_s)
-        steps.done("send_offsets")
-        producer.commit_transaction(timeout_s)
-        steps.done("commit")
-        return steps.slow
-
-    def _encoded(self, ticket: Ticket) -> Outgoing:
-        """The ticket's message. That a record is too large for its topic shows only here: then its outcome is the letter."""
-        message = self._encoder.outgoing(ticket)
-        ticket.outcome = message.letter or ticket.outcome
-        return message
-
-    def _produce(self, producer: Producer, tickets: Sequence[Ticket]) -> None:
-        self._reports = Reports()
-        stopped = self._hand_over(producer, tickets)
-        unsent = self._flushed(producer)
-        if self._reports.failed:
-            raise self._failure(producer)
-        if stopped:
-            raise stopped
-        if unsent:
-            message_ = f"{unsent} of {len(tickets)} records were not acknowledged in time"
-            raise TransactionTrouble(message_)
-
-    def _hand_over(self, producer: Producer, tickets: Sequence[Ticket]) -> KafkaException | None:
-        """Give the client every record. In a transaction that failed meanwhile it takes no more: the reports say why."""
-        # Each is encoded just before: in the processor's caches the client copies it fast, and its memory is used again.
-        for ticket in tickets:
-            message = self._encoded(ticket)
-            try:
-                self._produce_one(producer, message)
-            except KafkaException as exception:
-                return exception
-        return None
-
-    def _flushed(self, producer: Producer) -> int:
-        """How many records are not with the broker yet."""
-        try:
-            return producer.flush(self._config.transaction_timeout_s)
-        except SystemError as error:
-            # Seen of a producer that was fenced meanwhile: the client fails and loses why. Its next call says it.
-            producer.begin_transaction()
-            message = "the client lost the reason why it could not write"
-            raise TransactionTrouble(message) from error
-
-    def _produce_one(self, producer: Producer, message: Outgoing) -> None:
-        topic = self._config.dead_letter_topic if message.kind == "dead_letter" else self._config.output_topic
-        partition = self._placement.partition_of(message.ticket, topic)
-        delivered = self._reports.of(message.ticket)
-        while True:
-            try:
-                producer.produce(
-                    topic,
-                    message.value,
-                    message.key,
-                    headers=list(message.headers),
-                    on_delivery=delivered,
-                    partition=partition,
-                )
-            except BufferError:  # the client's queue is full: let it send
-                producer.poll(0.05)
-            else:
-                return
-
-    def _failure(self, producer: Producer) -> Exception:
-        """What the delivery reports mean together: refused records, or trouble."""
-        refused, error = self._reports.refused(lambda ticket: self._encoder.outgoing(ticket).size_bytes)
-        if refused:
-            return RefusedOutput(self._last_word.explain(error), refused)
-        if error.code() == KafkaError._PURGE_QUEUE:  # noqa: SLF001  the client's name
-            # Purged because the transaction had failed already, and only the next call says of what.
-            producer.begin_transaction()
-        return mapped(error, f"{len(self._reports.failed)} records were not written", self._last_word)
-
-    # ---- producers come and go
+    # ---- producers
 
     def _renew(self, slow: str) -> None:
         """Replace the producer after a transaction that succeeded slowly.
 
-        A slow call may have been sent twice, and librdkafka has no protocol against its late twin hitting the next
-        transaction (KAFKA-17754, librdkafka 5423). The new producer's epoch fences it. Nothing needs to be forgotten:
-        the outcome is known.
+        A slow request may have been sent twice. If the repeat arrives late, in the next transaction, librdkafka has no
+        protection against it (KAFKA-17754, librdkafka 5423), but the new producer's epoch fences it. Nothing has to be
+        forgotten, because the transaction's result is known.
         """
-        log.info("%s: going on with a new producer, which a late repeat cannot harm; nothing needs to be done", slow)
+        log.info("%s: continuing with a new producer, which fences a late repeat; no action is needed", slow)
         self._counters.producers_renewed += 1
         try:
             self.recover()
         except TransactionTrouble as trouble:
-            # What was published stays so: the next transaction finds no producer, and the loop recovers.
+            # The transaction stays committed. The next one finds no producer, and the loop recovers.
             log.warning("no new producer yet: %s", trouble)
 
     def _connected(self) -> Producer:
         with constructing():
-            properties = self._limits.applied(self._config.producer(), self._encoder) | {"error_cb": self._last_word}
-            producer = self._producer_class(properties, logger=self._last_word.logger)
+            properties = self._limits.applied(self._config.producer(), self._encoder) | {
+                "error_cb": self._client_errors
+            }
+            producer = self._producer_class(properties, logger=self._client_errors.logger)
         try:
-            with border("opening a transactional producer", self._last_word, producer):
-                # Metadata first: without it init_transactions now and then takes half a second longer.
+            with mapping_errors("opening a transactional producer", self._client_errors, producer):
+                # Metadata first: without it init_transactions sometimes takes half a second longer.
                 self._placement.learn(producer)
                 producer.init_transactions(2 * self._config.transaction_timeout_s)
         except BaseException:
-            retire(producer)  # only now: the border polls the producer once more, for the reason
+            close_in_background(producer)  # not earlier: `mapping_errors` polls the producer for the reason
             raise
         return producer
 
-    def _leave(self) -> None:
-        if self._unsettled:
-            with suppress(EnricherError):  # then the next process ends it, or its timeout
+    def _close(self) -> None:
+        if self._unfenced:
+            with suppress(EnricherError):  # then the next process ends the transaction, or its timeout does
                 self.recover()
         if self._producer is not None:
-            retire(self._producer).join()
+            close_in_background(self._producer).join()
+
+
+def log_dead_letters(tickets: Sequence[Ticket], substitutes: Mapping[Ticket, DeadLetter]) -> None:
+    """Log the place and the reason of each dead letter; a reason holds no text of the article.
+
+    All lines are of one kind, so the log filter bounds how many are written per minute.
+    """
+    for ticket in tickets:
+        letter = substitutes.get(ticket, ticket.outcome)
+        if isinstance(letter, DeadLetter):
+            place, reason = ticket.raw.partition, letter.message[:_REASON_CHARS]
+            at = (place.topic, place.number, ticket.raw.offset)
+            log.warning("dead letter: %s-%d, offset %d: %s (%s, %s)", *at, reason, letter.error_type, letter.stage)

@@ -1,6 +1,6 @@
-"""What the client says of itself every few seconds: brokers that it is connected with, and where its partitions end.
+"""Reads a few fields of librdkafka's statistics (STATISTICS.md): connected brokers, and the ends of partitions.
 
-librdkafka's statistics (STATISTICS.md), of which a few fields are read. Served in `poll`, read from any thread.
+The client calls back inside `poll`; the result may be read from any thread.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from enricher.records import Partition
 from enricher.stats.snapshot import Connection, Unstable
 
 INTERVAL_MS = 5_000
-"""How often. Parsing them costs 0.1 ms."""
+"""`statistics.interval.ms`. Parsing them costs 0.1 ms."""
 _STALE_S = 3 * INTERVAL_MS / 1000
 
 
@@ -29,14 +29,14 @@ class Statistics:
         self._ends: dict[Partition, int] = {}
         self._unstable: dict[Partition, Unstable] = {}
         self._stood_since: dict[Partition, tuple[int, float]] = {}
-        """Partitions with a last stable offset behind the high watermark: the offset, and since when it is that one."""
+        """Partitions whose last stable offset is below the high watermark: that offset, and since when it has not moved."""
         self._told_s = clock()
 
     def __call__(self, text: str) -> None:
-        """Take the client's JSON."""
+        """Parse the client's JSON."""
         told = orjson.loads(text)
         self._told_s = self._clock()
-        # Below 0 are the bootstrap addresses, and the connections with coordinators, which are brokers' too.
+        # Ids below 0 are bootstrap addresses and extra connections to coordinators, which are counted as brokers already.
         self._brokers = sum(
             broker["state"] == "UP" for broker in told.get("brokers", {}).values() if broker["nodeid"] >= 0
         )
@@ -45,19 +45,19 @@ class Statistics:
         elif self._away_since_s is None:
             self._away_since_s = self._clock()
         partitions = list(told.get("topics", {}).get(self._topic, {}).get("partitions", {}).values())
-        # The client's own `consumer_lag` knows nothing of offsets that a producer commits.
+        # The client's `consumer_lag` does not know offsets that a producer commits.
         self._ends = {
             Partition(self._topic, partition["partition"]): partition["ls_offset"]
             for partition in partitions
             if partition["partition"] >= 0 and partition["ls_offset"] >= 0
         }
-        # What is said of a partition that is not fetched any more is as old as its last fetch.
+        # The offsets of a partition that is no longer fetched are as old as its last fetch.
         fetched = [partition for partition in partitions if partition["fetch_state"] == "active"]
         highs = {Partition(self._topic, each["partition"]): each["hi_offset"] for each in fetched}
         self._note_unstable({partition: high for partition, high in highs.items() if partition in self._ends})
 
     def connection(self, *, joined: bool) -> Connection:
-        """What was said last. Of brokers nothing is known any more when it was long ago: a recovery does not poll."""
+        """The last statistics. If they are old, as in a recovery, which does not poll, `brokers` is None."""
         now_s = self._clock()
         away_s = 0.0 if self._away_since_s is None else now_s - self._away_since_s
         fresh = now_s - self._told_s < _STALE_S
@@ -65,7 +65,7 @@ class Statistics:
         return Connection(joined, brokers, away_s, self._ends, unstable=self._unstable)
 
     def _note_unstable(self, highs: Mapping[Partition, int]) -> None:
-        """Compare the high watermarks with the last stable offsets. A hanging transaction shows in nothing else."""
+        """Compare the high watermarks with the last stable offsets: only this shows a hanging transaction."""
         stood_since, unstable = {}, {}
         for partition, high in highs.items():
             stable = self._ends[partition]

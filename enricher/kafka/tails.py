@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from enricher.errors import BrokerError, SettingsError, TransactionTrouble
-from enricher.kafka.client import KafkaConfig, LastWord
-from enricher.kafka.errors import border, constructing
+from enricher.kafka.client import KafkaConfig
+from enricher.kafka.client_errors import ClientErrors
+from enricher.kafka.errors import constructing, mapping_errors
 from enricher.kafka.metadata import headers_of
 from enricher.kafka.topicwatch import TopicWatch
 from enricher.records import Headers, Partition
@@ -108,11 +109,11 @@ class _Tail:
     def __init__(self, config: KafkaConfig, topic: str) -> None:
         self._config = config
         self._topic = topic
-        self._last_word = LastWord(config)
+        self._client_errors = ClientErrors(config)
         self._give_up_s = time.monotonic() + _LOOK_S
-        properties = config.consumer() | {"error_cb": self._last_word, "auto.offset.reset": "earliest"}
+        properties = config.consumer() | {"error_cb": self._client_errors, "auto.offset.reset": "earliest"}
         with constructing():
-            self._consumer = Consumer(properties, logger=self._last_word.logger)
+            self._consumer = Consumer(properties, logger=self._client_errors.logger)
 
     def close(self) -> None:
         self._consumer.close()
@@ -137,7 +138,7 @@ class _Tail:
 
     def _records(self, starts: Mapping[Partition, int], until: Mapping[Partition, int]) -> Iterator[Message]:
         """The records from `starts` on, each partition in order; may include a few beyond `until`."""
-        with border(f"reading the end of '{self._topic}'", self._last_word):
+        with mapping_errors(f"reading the end of '{self._topic}'", self._client_errors):
             left = {place.number for place in starts}
             self._consumer.assign([TopicPartition(*place, start) for place, start in starts.items()])
             while left:

@@ -17,8 +17,9 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCol
 from confluent_kafka.admin import AdminClient, OffsetSpec, TopicDescription
 
 from enricher.errors import MissingTopic, SettingsError, TransactionTrouble
-from enricher.kafka.client import KafkaConfig, LastWord
-from enricher.kafka.errors import border, constructing, mapped
+from enricher.kafka.client import KafkaConfig
+from enricher.kafka.client_errors import ClientErrors
+from enricher.kafka.errors import constructing, mapped, mapping_errors
 from enricher.kafka.metadata import foreign, listed_offsets, no_such_topic, ours, topic_id_text
 from enricher.records import Partition
 
@@ -46,7 +47,7 @@ class TopicWatch:
 
     def __init__(self, config: KafkaConfig) -> None:
         self._config = config
-        self.last_word = LastWord(config)
+        self.client_errors = ClientErrors(config)
         self.client = self._connected()
         """Also for other questions about topics, which saves a connection. Replaced after a question without an answer."""
         self._asked: list[_Answers] = []
@@ -131,23 +132,23 @@ class TopicWatch:
 
     def _listed(self, partitions: Collection[Partition], spec: OffsetSpec) -> Mapping[Partition, int]:
         wanted = {foreign(partition): spec for partition in partitions}
-        with border("asking for offsets", self.last_word, self.client):
+        with mapping_errors("asking for offsets", self.client_errors, self.client):
             return listed_offsets(self.client, wanted, IsolationLevel.READ_COMMITTED, self._config.request_timeout_s)
 
     def _connected(self) -> AdminClient:
         properties = {
-            "error_cb": self.last_word,
+            "error_cb": self.client_errors,
             # Questions go to the controller that the client knows: it must soon forget one that is gone.
             "topic.metadata.refresh.interval.ms": 3_000,
         }
         with constructing():
-            return AdminClient(self._config.client("admin") | properties, logger=self.last_word.logger)
+            return AdminClient(self._config.client("admin") | properties, logger=self.client_errors.logger)
 
     def _send(self) -> None:
         self.client.poll(0)  # else the client's events pile up
         topics = [self._config.input_topic, self._config.output_topic, self._config.dead_letter_topic]
         timeout_s = self._config.request_timeout_s
-        with border("asking for the topics", self.last_word):
+        with mapping_errors("asking for the topics", self.client_errors):
             self._asked.append(self.client.describe_topics(TopicCollection(topics), request_timeout=timeout_s))
 
     def _answered(self, *, patient: bool) -> str | None:
@@ -187,13 +188,13 @@ class TopicWatch:
                 error = exception.args[0]
                 if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                     return MissingTopic(no_such_topic(topic))
-                trouble = mapped(error, f"asking for the topic '{topic}'", self.last_word)
+                trouble = mapped(error, f"asking for the topic '{topic}'", self.client_errors)
                 if not isinstance(trouble, TransactionTrouble):
                     raise trouble
                 return trouble
         self.client.poll(0)  # only a callback says why a connection failed
         error = KafkaError(KafkaError._TIMED_OUT, f"no answer within {self._config.request_timeout_s:g} s")  # noqa: SLF001  the client's name
-        return TransactionTrouble(f"asking for the topics: {self.last_word.explain(error)}")
+        return TransactionTrouble(f"asking for the topics: {self.client_errors.explain(error)}")
 
 
 def _complete(answers: _Answers) -> bool:

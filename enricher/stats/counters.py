@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from types import MappingProxyType
 from typing import Any
 
-from enricher.records import Batch, DeadLetter, EnrichedRecord, Partition, Ticket, Tombstone
+from enricher.records import Batch, DeadLetter, EnrichedRecord, Outcome, Partition, Ticket, Tombstone
 from enricher.stats.histogram import LATENCIES_S, RATIOS, SECONDS, WAITS_S, Histogram
 
 
@@ -92,14 +93,20 @@ class Counters:
         self.batch_fill.add(padded_tokens / budget_tokens)
         self.batch_wait_s.add(now_s - min([window.arrived_s for window in batch.windows]))
 
-    def count_published(self, tickets: Sequence[Ticket], began_s: float, now_s: float) -> None:
-        """Count a committed transaction with these tickets; both times are by the worker's clock."""
+    def count_published(
+        self,
+        tickets: Sequence[Ticket],
+        began_s: float,
+        now_s: float,
+        substitutes: Mapping[Ticket, DeadLetter] = MappingProxyType({}),
+    ) -> None:
+        """Count a committed transaction with these tickets. `substitutes` were written instead of their outcomes."""
         self.transactions += 1
         self.last_commit_s = now_s
         self.transaction_s.add(now_s - began_s)
         epoch_s, process_s, latency_s = self.epoch_clock(), self.process_s, self.latency_s
         for ticket in tickets:
-            self._count_outcome(ticket)
+            self._count_outcome(substitutes.get(ticket, ticket.outcome))
             process_s.add(now_s - ticket.arrived_s)
             if ticket.raw.timestamp_s is not None:
                 # The publisher's clock may be ahead of ours; a decreasing sum would look like a restart of this process.
@@ -110,8 +117,8 @@ class Counters:
         derived = {"published": self.published, "padding_share": self.padding_share, "working_s": self.working_s}
         return {each.name: _copied(getattr(self, each.name)) for each in fields(self) if each.repr} | derived
 
-    def _count_outcome(self, ticket: Ticket) -> None:
-        match ticket.outcome:
+    def _count_outcome(self, outcome: Outcome | None) -> None:
+        match outcome:
             case EnrichedRecord(entities=entities):
                 self.records += 1
                 self.entities += len(entities)

@@ -17,7 +17,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, set_span_in_context, use_span
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from enricher.records import Batch, DeadLetter, EnrichedRecord, Headers, RawRecord, Ticket
+from enricher.records import Batch, DeadLetter, EnrichedRecord, Headers, Outcome, RawRecord, Ticket
 from enricher.telemetry.readings import DESTINATION, ERROR_TYPE, GROUP, OPERATION, OUTCOME, SYSTEM
 
 TRACE_HEADERS = frozenset({"traceparent", "tracestate"})
@@ -66,10 +66,10 @@ class PassingOn:
         """Nothing."""
 
     @contextmanager
-    def transaction(self, tickets: Sequence[Ticket]) -> Iterator[None]:
+    def transaction(self, tickets: Sequence[Ticket]) -> Iterator[dict[Ticket, DeadLetter]]:
         """Nothing."""
         del tickets
-        yield
+        yield {}
 
 
 class Spans:
@@ -117,23 +117,23 @@ class Spans:
             span.end()
 
     @contextmanager
-    def transaction(self, tickets: Sequence[Ticket]) -> Iterator[None]:
+    def transaction(self, tickets: Sequence[Ticket]) -> Iterator[dict[Ticket, DeadLetter]]:
         """Run the body in a span. On commit, link it from the articles' spans and end those; on failure, drop them."""
-        traced = [ticket for ticket in tickets if ticket.span is not None]
+        traced, substitutes = [ticket for ticket in tickets if ticket.span is not None], dict[Ticket, DeadLetter]()
         if not traced:
-            yield
+            yield substitutes
             return
         attributes = self._commit_attributes | {MESSAGES: len(tickets)}
         span = self._tracer.start_span(self._commit, Context(), SpanKind.CLIENT, attributes)
         # Only the error's class goes into the span: its message may quote the broker.
         with use_span(span, end_on_exit=True, record_exception=False, set_status_on_exception=False):
             try:
-                yield
+                yield substitutes
             except Exception as error:
                 _failed(span, type(error).__name__)
                 raise
         for ticket in traced:
-            _end(ticket, span)
+            _end(ticket, substitutes.get(ticket, ticket.outcome), span)
 
     def _begin(self, ticket: Ticket, now_ns: int) -> None:
         context = self._propagator.extract(_text(ticket.trace)) if ticket.trace else Context()
@@ -148,10 +148,9 @@ class Spans:
         ticket.trace = tuple((name, value.encode()) for name, value in carrier.items())
 
 
-def _end(ticket: Ticket, transaction: Span) -> None:
+def _end(ticket: Ticket, outcome: Outcome | None, transaction: Span) -> None:
     span = cast("Span", ticket.span)
     span.add_link(transaction.get_span_context())
-    outcome = ticket.outcome
     if isinstance(outcome, DeadLetter):
         span.set_attribute(OUTCOME, "dead_letter")
         _failed(span, outcome.error_type)

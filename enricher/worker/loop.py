@@ -155,12 +155,12 @@ class Worker:
         if release.empty:
             return False
         began_s, self.snapshots.publishing = self._clock(), release.tickets
-        with self._tracing.transaction(release.tickets):
-            self._sink.publish(release)
+        with self._tracing.transaction(release.tickets) as substitutes:
+            substitutes.update(self._sink.publish(release))
         self.snapshots.publishing = ()
         self._attempts.committed(release)
         self.recovery.succeeded(release.committable)
-        self.counters.count_published(release.tickets, began_s, self._clock())
+        self.counters.count_published(release.tickets, began_s, self._clock(), substitutes)
         return bool(release.tickets)
 
     # ---- partitions come and go: called by the source, inside `poll` and `close`

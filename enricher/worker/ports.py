@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from enricher.errors import InvalidArticle
-from enricher.records import Batch, Partition, RawRecord, Release, Start, Ticket, TokenizedArticle, Window
+from enricher.records import Batch, DeadLetter, Partition, RawRecord, Release, Start, Ticket, TokenizedArticle, Window
 from enricher.runtime.wakeup import StopEvent
 from enricher.stats.snapshot import Connection
 
@@ -102,8 +102,11 @@ class Sink(Protocol):
     def open(self) -> None:
         """Connect. Blocks. Raises FatalError, or TransactionTrouble, after which it may be called again."""
 
-    def publish(self, release: Release) -> None:
-        """Publish in one transaction. Blocks within its bound. Raises TransactionTrouble or FatalError."""
+    def publish(self, release: Release) -> Mapping[Ticket, DeadLetter]:
+        """Publish in one transaction. Blocks within its bound. Raises TransactionTrouble or FatalError.
+
+        Returns the dead letters that were written instead of outcomes that are too large for their topic.
+        """
 
     def serve(self) -> None:
         """Let the client deliver its events; called once per turn of the loop. Does not block or raise."""
@@ -140,5 +143,8 @@ class Tracing(Protocol):
     def completed(self, batch: Batch) -> None:
         """The engine returned a batch."""
 
-    def transaction(self, tickets: Sequence[Ticket]) -> AbstractContextManager[None]:
-        """Wrap the transaction of these tickets; their spans end when it succeeds and are dropped when it raises."""
+    def transaction(self, tickets: Sequence[Ticket]) -> AbstractContextManager[dict[Ticket, DeadLetter]]:
+        """Wrap the transaction of these tickets; their spans end when it succeeds and are dropped when it raises.
+
+        Yields a mapping to fill with the dead letters that were written instead of outcomes.
+        """

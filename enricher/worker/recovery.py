@@ -19,7 +19,7 @@ from enricher.errors import (
     RefusedOutput,
     TransactionTrouble,
 )
-from enricher.records import DeadLetter, Partition, RawRecord, Ticket
+from enricher.records import DeadLetter, Outcome, Partition, RawRecord
 from enricher.runtime.wakeup import StopEvent
 from enricher.runtime.watchdog import Guard
 from enricher.worker.ports import PartitionListener, Rivals, Sink, Source
@@ -173,8 +173,8 @@ class Recovery:
     def _count(self, trouble: TransactionTrouble) -> None:
         """Remember refusals, each of which is progress; count all other trouble."""
         if isinstance(trouble, RefusedOutput):
-            for ticket in trouble.tickets:
-                self._refusals[ticket.raw.partition, ticket.raw.offset] = _refusal(ticket, trouble)
+            for ticket, outcome in trouble.outcomes.items():
+                self._refusals[ticket.raw.partition, ticket.raw.offset] = _refusal(ticket.raw, outcome, trouble)
             return
         if self._in_a_row >= self._limits.max_in_a_row:
             message = f"{self._in_a_row} recoveries in a row without a successful transaction, last: {trouble}"
@@ -182,14 +182,13 @@ class Recovery:
         self._in_a_row += 1
 
 
-def _refusal(ticket: Ticket, trouble: RefusedOutput) -> DeadLetter:
+def _refusal(raw: RawRecord, outcome: Outcome, trouble: RefusedOutput) -> DeadLetter:
     """What to write instead of a refused output: a dead letter, or a smaller one. Raises BrokerError if none is smaller."""
-    letter = ticket.outcome
-    if not isinstance(letter, DeadLetter):
+    if not isinstance(outcome, DeadLetter):
         return DeadLetter("publish", "RefusedOutput", str(trouble))
-    if form := letter.form.smaller:
-        return replace(letter, form=form)
-    where = f"{ticket.raw.partition.topic}[{ticket.raw.partition.number}] offset {ticket.raw.offset}"
+    if form := outcome.form.smaller:
+        return replace(outcome, form=form)
+    where = f"{raw.partition.topic}[{raw.partition.number}] offset {raw.offset}"
     message = (
         f"the broker refuses even the bare dead letter of {where}: {trouble}; "
         "compare the topic's max.message.bytes and cleanup.policy"

@@ -21,14 +21,14 @@ pytestmark = pytest.mark.broker
 PEAK_MB = 1_500
 """Of the worker's resident memory, with the settings' defaults."""
 PER_RECORD_S = 0.1
-"""A bound for hanging, not for speed."""
+"""Against hanging; not a claim about speed."""
 
 
 @pytest.mark.timeout(7_200)  # of the full form; what hangs is found before
 def test_every_hostile_record_is_dealt_with_once(
     topics: Topics, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    """The worker ends with 0, is never found dead, stays within its memory, and nothing is lost, doubled or out of order."""
+    """The worker exits with 0, stays alive and within its memory, and nothing is lost, doubled or out of order."""
     count = int(request.config.getoption("fuzz_records"))
     places = publish(topics.bootstrap_servers, topics.input, count, seed=15)
     assert count == len(places)
@@ -48,7 +48,7 @@ def test_every_hostile_record_is_dealt_with_once(
 
 
 def caught_up(topics: Topics, log: Path, limit_s: float) -> float:
-    """Run a worker to the end of the topic; its peak of resident memory, in megabytes."""
+    """Run a worker to the end of the topic; returns its peak resident memory in megabytes."""
     peak_mb, give_up_s = 0.0, time.monotonic() + limit_s
     with worker(topics.environment, "--until-caught-up", log=log) as process:
         while process.poll() is None:
@@ -60,7 +60,7 @@ def caught_up(topics: Topics, log: Path, limit_s: float) -> float:
 
 
 def peak_of(process: subprocess.Popen[bytes]) -> float:
-    """The most that a process has had in RAM so far, as Linux counts it; 0 where it has just ended."""
+    """The peak resident memory of a process, as Linux counts it; 0 if it has just ended."""
     try:
         lines = Path(f"/proc/{process.pid}/status").read_text("ascii").splitlines()
     except OSError:
@@ -69,7 +69,7 @@ def peak_of(process: subprocess.Popen[bytes]) -> float:
 
 
 def read(topics: Topics) -> list[Message]:
-    """All outputs; within a partition they stand in the order of the input."""
+    """All outputs; within a partition they have the input's order."""
     both = [read_all(topics.bootstrap_servers, topic) for topic in (topics.output, topics.dead_letters)]
     for messages in both:
         for number in {message.partition() for message in messages}:
@@ -79,7 +79,7 @@ def read(topics: Topics) -> list[Message]:
 
 
 def outcome_of(message: Message, places: dict[tuple[int, int], Hostile]) -> tuple[tuple[int, int], str]:
-    """Where its input stands, and what became of it."""
+    """The place of its input, and the outcome."""
     place = source_of(message)
     assert message.key() == places[place].key
     if "enricher.dlq.stage" in headers_of(message):

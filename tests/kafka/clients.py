@@ -21,7 +21,7 @@ CARD = ModelCard(name="none", digest="0" * 64, precision="fp32")
 
 
 def unguarded(_what: str, _limit_s: float) -> AbstractContextManager[None]:
-    """A guard that lets everything take as long as it takes."""
+    """A guard without a time limit."""
     return nullcontext()
 
 
@@ -45,7 +45,7 @@ def config_for(topics: Topics, **changes: object) -> KafkaConfig:
 
 
 def encoder(max_record_bytes: int = 1_000_000, max_dead_letter_bytes: int = 16_000_000) -> Encoder:
-    """An encoder of small limits or large ones."""
+    """An encoder with the given limits."""
     return Encoder(
         CARD,
         version="test",
@@ -57,7 +57,7 @@ def encoder(max_record_bytes: int = 1_000_000, max_dead_letter_bytes: int = 16_0
 
 @dataclass(slots=True)
 class Diary:
-    """A listener that writes down what it was told."""
+    """A listener that records its calls."""
 
     owned: set[Partition] = field(default_factory=set)
     events: list[tuple[str, tuple[Partition, ...]]] = field(default_factory=list)
@@ -81,7 +81,7 @@ class Diary:
 
 
 def opened(config: KafkaConfig, *, until_caught_up: bool = False) -> tuple[KafkaSource, Diary]:
-    """A source that has joined its group, has its partitions, and knows where each begins."""
+    """A source that has joined its group and knows where each of its partitions begins."""
     source, diary = KafkaSource(config, until_caught_up=until_caught_up), Diary()
     source.open(diary)
     source.pause()  # else records may come with the assignment, and nobody here would take them
@@ -91,7 +91,7 @@ def opened(config: KafkaConfig, *, until_caught_up: bool = False) -> tuple[Kafka
 
 
 def poll_until(source: KafkaSource, done: Callable[[], bool], timeout_s: float = 20.0) -> list[RawRecord]:
-    """Poll until something holds; the records that came on the way."""
+    """Poll until `done`; returns the records that came meanwhile."""
     records: list[RawRecord] = []
     deadline_s = time.monotonic() + timeout_s
     while not done():
@@ -111,7 +111,7 @@ def records_of(source: KafkaSource, count: int, timeout_s: float = 20.0) -> list
 
 
 class NotTold(TopicLimits):
-    """Limits of topics that the broker does not tell: a worker without the right to ask."""
+    """Limits that the broker does not tell, as for a worker without DESCRIBE_CONFIGS."""
 
     def read(self) -> Mapping[str, int]:
         """Nothing."""
@@ -126,7 +126,7 @@ def sink_for(
     sink = TransactionalSink(
         config,
         kinds.get("encoder") or encoder(),
-        group=source,
+        source=source,
         guard=unguarded,
         counters=counters,
         limits=limits,

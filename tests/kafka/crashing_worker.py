@@ -38,7 +38,7 @@ POINTS = (
     "recovered",  # a new producer has settled the old transaction; nothing was rewound yet
     "revoking",  # partitions are being taken in an orderly rebalance
 )
-"""Where a worker can be made to die. `NAME:N` means the N-th time that it gets there."""
+"""Where a worker can be made to die. `NAME:N`: the N-th time it gets there."""
 
 
 @dataclass(slots=True)
@@ -51,7 +51,7 @@ class CrashPoint:
 
     @classmethod
     def parse(cls, text: str) -> CrashPoint:
-        """`NAME` or `NAME:N`. Raises ValueError with the names that there are."""
+        """Parse `NAME` or `NAME:N`. Raises ValueError with the list of names."""
         name, colon, nth = text.partition(":")
         if name not in POINTS or (colon and not (nth.isdecimal() and int(nth) > 0)):
             raise ValueError(f"{text!r} is no crash point; they are {', '.join(POINTS)}, each with `:N` or without")
@@ -66,7 +66,7 @@ class CrashPoint:
 
 
 def arm(point: CrashPoint) -> None:
-    """Replace the classes that the worker of this process is made of."""
+    """Replace the classes that the worker of this process consists of."""
     sink = partial(TransactionalSink, producer_class=_dying_producer(point))
     for name, made in {
         "KafkaSource": _dying_source(point),

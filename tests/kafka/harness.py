@@ -33,7 +33,7 @@ def sample_articles() -> list[dict[str, Any]]:
 
 
 def short_articles(count: int, seed: int = 1) -> list[dict[str, Any]]:
-    """`count` articles of a headline and a sentence or two, cut from the samples, with ids of their own."""
+    """`count` articles of a headline and a sentence or two, cut from the samples, with unique ids."""
     chosen, samples = random.Random(seed), sample_articles()
     articles = []
     for number in range(count):
@@ -76,7 +76,7 @@ def publish(bootstrap_servers: str, topic: str, inputs: Iterable[Sent]) -> dict[
 
 
 def read_all(bootstrap_servers: str, topic: str, isolation: str = "read_committed") -> list[Message]:
-    """Everything that a consumer sees of a topic, from its beginning to its end."""
+    """Everything that a consumer delivers of a topic, from its beginning to its end."""
     for _ in range(CLIENTS):
         messages = _read_once(bootstrap_servers, topic, isolation)
         if messages is not None:
@@ -85,7 +85,7 @@ def read_all(bootstrap_servers: str, topic: str, isolation: str = "read_committe
 
 
 def _read_once(bootstrap_servers: str, topic: str, isolation: str) -> list[Message] | None:
-    """None where the client falls silent before the end: one was seen to deliver nothing at all, on a busy machine."""
+    """None if the client delivers nothing before the end: one was seen to do so on a busy machine."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap_servers,
@@ -143,7 +143,7 @@ def headers_of(message: Message) -> dict[str, bytes | None]:
 
 
 def header_list(message: Message) -> list[tuple[str, bytes | None]]:
-    """Headers as they came, repeated names included. The client's types allow more than it ever gives."""
+    """Headers as they came, repeated names included. The client's types allow more than it ever returns."""
     return cast("list[tuple[str, bytes | None]]", message.headers() or [])
 
 

@@ -26,10 +26,10 @@ _KILLING_ID = crc32(KILLING_WORD.encode()) & 0x7FFFFFFF
 
 
 class KillingEngine(StubEngine):
-    """Dies of a word."""
+    """Kills the process at a certain word."""
 
     def run(self, batch: Batch) -> BatchResult:
-        """As the stub, if it gets that far."""
+        """Like the stub, if it survives."""
         if any(_KILLING_ID in window.ids for window in batch.windows):
             os.kill(os.getpid(), signal.SIGKILL)
         return super().run(batch)

@@ -1,4 +1,4 @@
-"""A broker that is not there is waited for, at the start too; what a broker says is final, once it has had time to know."""
+"""A broker that does not answer is waited for, also at the start; what a broker answers is final after a while."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ SAYS = re.compile(r"not connected after (\d+) of (\d+) s")
 
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
-    """A broker of the test's own, to be taken away."""
+    """A broker of one test, which is stopped and started."""
     with Cluster(nodes=1) as cluster:
         yield cluster
 
 
 def waited_s(log: Path) -> int:
-    """For how long the worker has been waiting for its brokers, as it says itself; 0 before it says so."""
+    """How long the worker has been waiting for its brokers, from its log; 0 before the first line."""
     return max((int(waited) for waited, _ in SAYS.findall(log.read_text())), default=0)
 
 
 def test_a_broker_that_comes_up_after_the_worker_is_waited_for(cluster: Cluster, tmp_path: Path) -> None:
-    """For 20 s and longer: it is alive and not ready, says now and then what it waits for, and then it works."""
+    """For 20 s and longer it is alive and not ready, logs what it waits for, and then it works."""
     topics = make_topics(cluster.bootstrap_servers)
     cluster.nodes[0].kill()
     with running(tmp_path, {**topics.environment, **TEXT}) as worker:
@@ -63,7 +63,7 @@ def test_a_broker_that_comes_up_after_the_worker_is_waited_for(cluster: Cluster,
 
 
 def test_a_broker_that_stays_away_ends_the_worker_with_6_after_the_bound_of_a_recovery(tmp_path: Path) -> None:
-    """The exit code that a restart may mend, with the address that did not answer."""
+    """The exit code of a temporary problem, with the address that did not answer."""
     log = tmp_path / "log"
     with worker({**NOBODY, **TEXT, "ENRICHER_WORKER__RECOVERY_TIMEOUT_S": "3"}, log=log) as process:
         assert 6 == process.wait(120)
@@ -71,7 +71,7 @@ def test_a_broker_that_stays_away_ends_the_worker_with_6_after_the_bound_of_a_re
 
 
 def test_a_worker_that_waits_for_its_brokers_ends_in_order_when_asked(tmp_path: Path) -> None:
-    """SIGTERM is heard within an attempt, and the exit code is 0."""
+    """SIGTERM takes effect within one attempt, and the exit code is 0."""
     log = tmp_path / "log"
     with worker({**NOBODY, **TEXT}, log=log) as process:
         wait_until(lambda: log.exists() and bool(SAYS.search(log.read_text())), 120, "it waits")
@@ -100,7 +100,7 @@ def test_a_child_that_dies_while_the_broker_is_away_does_not_end_the_others(clus
 
 
 def test_a_topic_that_stays_missing_ends_the_worker_with_4_and_its_name(topics: Topics, tmp_path: Path) -> None:
-    """A wrong name is not waited for longer than a broker takes to know its topics."""
+    """A wrong name is waited for only as long as a broker takes to know its topics."""
     wrong = {"ENRICHER_KAFKA__OUTPUT_TOPIC": "nowhere", "ENRICHER_KAFKA__REQUEST_TIMEOUT_S": "2"}
     log = tmp_path / "log"
     with worker({**topics.environment, **TEXT, **wrong}, log=log) as process:
@@ -109,7 +109,7 @@ def test_a_topic_that_stays_missing_ends_the_worker_with_4_and_its_name(topics: 
 
 
 def test_a_topic_that_the_broker_knows_a_moment_later_is_no_reason_to_end(topics: Topics, tmp_path: Path) -> None:
-    """A broker that has just come up knows no topic yet."""
+    """A broker that has just started knows no topic yet."""
     publish(topics.bootstrap_servers, topics.input, [Sent(b"k", b"no JSON")])
     late, log = f"{topics.output}.late", tmp_path / "log"
     environment = {**topics.environment, **TEXT, "ENRICHER_KAFKA__OUTPUT_TOPIC": late}
@@ -127,7 +127,7 @@ def create(topics: Topics, name: str) -> None:
 
 
 class _After(StopEvent):
-    """Makes a topic before the attempt of a number."""
+    """Creates a topic before a given attempt."""
 
     def __init__(self, attempt: int, topics: Topics, name: str) -> None:
         super().__init__()
@@ -142,7 +142,7 @@ class _After(StopEvent):
 
 
 def test_a_topic_that_is_missing_for_a_moment_in_a_recovery_is_trouble_like_any_other(topics: Topics) -> None:
-    """The recovery goes on until the broker knows it again; within the bound of a recovery, beyond that it is 6."""
+    """Recovery continues until the broker knows the topic again, within its bound; beyond that the exit code is 6."""
     late = f"{topics.output}.late"
     config = config_for(topics)
     source, _ = opened(config)
@@ -161,7 +161,7 @@ def test_a_topic_that_is_missing_for_a_moment_in_a_recovery_is_trouble_like_any_
 
 
 def test_a_start_waits_for_a_missing_topic_within_a_bound_of_its_own(topics: Topics) -> None:
-    """Once it is over, the broker's word is final, however long a recovery may take."""
+    """After that time the broker's answer is final, however long a recovery may take."""
     config = config_for(topics, input_topic="nowhere")
     source = KafkaSource(config)
     sink, _ = sink_for(source, config_for(topics))

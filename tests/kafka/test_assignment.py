@@ -1,4 +1,4 @@
-"""What the assignment expects of partitions that the client has been told not to read."""
+"""When partitions are expected to deliver records, and when not."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from support.topics import Topics
 
 from enricher.errors import TransactionTrouble
 from enricher.kafka.assignment import Assignment
-from enricher.kafka.client import LastWord
+from enricher.kafka.client_errors import ClientErrors
 from enricher.kafka.topicwatch import TopicReplaced, TopicWatch
 from enricher.records import Partition
 
@@ -22,7 +22,7 @@ PLACE = Partition("articles", 3)
 
 
 class Quiet:
-    """A consumer that takes everything, and a watch by which there are ten records in each partition."""
+    """A consumer that accepts everything, and a watch that reports ten records in each partition."""
 
     topic_id = None
 
@@ -50,7 +50,7 @@ class Quiet:
 
 
 def silent_for(assignment: Assignment, seconds: int) -> None:
-    """The loop polls, and nothing comes."""
+    """The loop polls, and no records come."""
     began_s = time.monotonic()
     for second in range(seconds):
         assignment.tend(began_s + second)
@@ -59,15 +59,15 @@ def silent_for(assignment: Assignment, seconds: int) -> None:
 
 @pytest.fixture
 def assignment() -> Assignment:
-    """Of a client that never gives a record."""
+    """The assignment of a client that never delivers a record."""
     quiet, config = Quiet(), config_for(TOPICS)
-    return Assignment(cast("Consumer", quiet), config, cast("TopicWatch", quiet), LastWord(config))
+    return Assignment(cast("Consumer", quiet), config, cast("TopicWatch", quiet), ClientErrors(config))
 
 
 def test_a_partition_that_comes_during_a_pause_is_not_expected_to_give_anything(assignment: Assignment) -> None:
-    """A long pause is no trouble, whoever's partitions come meanwhile: the worker has no room for their records."""
+    """A long pause is no trouble, even if partitions are assigned meanwhile: the worker has no capacity for records."""
     assignment.pause()
-    assignment.take([TopicPartition(*PLACE)])
+    assignment.add([TopicPartition(*PLACE)])
     silent_for(assignment, 200)
     assignment.rewind()
     silent_for(assignment, 200)
@@ -75,26 +75,26 @@ def test_a_partition_that_comes_during_a_pause_is_not_expected_to_give_anything(
 
 
 def test_it_is_expected_from_the_end_of_the_pause_on(assignment: Assignment) -> None:
-    """Then a client that gives nothing of it has lost it."""
+    """After the pause, a client that delivers nothing of the partition has lost it."""
     assignment.pause()
-    assignment.take([TopicPartition(*PLACE)])
+    assignment.add([TopicPartition(*PLACE)])
     assignment.resume()
-    with pytest.raises(TransactionTrouble, match="there is more to read"):
+    with pytest.raises(TransactionTrouble, match="it has more records"):
         silent_for(assignment, 200)
 
 
 def test_a_topic_made_again_is_trouble_also_where_it_was_noticed_in_a_callback(
     assignment: Assignment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also in one that brings no partition: those that are there already belong to the old topic."""
-    assignment.take([TopicPartition(*PLACE)])
+    """Also if the rebalance brings no partition: those assigned already belong to the old topic."""
+    assignment.add([TopicPartition(*PLACE)])
     assignment.tend(time.monotonic())
 
     def confirm() -> None:
         raise TopicReplaced("another topic")
 
     monkeypatch.setattr(assignment._watch, "confirm", confirm, raising=False)
-    assignment.take([])
+    assignment.add([])
     with pytest.raises(TopicReplaced):
         assignment.tend(time.monotonic())
     assignment.tend(time.monotonic())

@@ -52,7 +52,7 @@ def model() -> Model:
 
 
 def run_worker(topics: Topics, monkeypatch: pytest.MonkeyPatch, model: Model, **more: str) -> Counters:
-    """A worker in this process, until it has caught up; gives its counts."""
+    """Run a worker in this process until it has caught up; returns its counters."""
     for name, value in {**topics.environment, **more}.items():
         monkeypatch.setenv(name, value)
     with Watchdog() as watchdog:
@@ -136,7 +136,7 @@ def test_a_dead_letter_that_is_too_large_for_its_topic_takes_a_smaller_form(
     length_bytes: int,
     told: bool,  # noqa: FBT001  a parameter of the test
 ) -> None:
-    """Whether the topic's limit can be asked for or the broker refuses: one letter without its value, nobody ends.
+    """Whether the topic's limit is known or the broker refuses: one dead letter without its value, and the worker goes on.
 
     The first is the largest that fits into a topic with Kafka's defaults, where its letter has no room for the reason;
     the second needs an input topic that takes more than the dead-letter topic does.
@@ -163,7 +163,7 @@ def test_a_dead_letter_that_is_too_large_for_its_topic_takes_a_smaller_form(
 
 
 def test_a_worker_with_a_letter_too_large_for_its_topic_ends_well(topics: Topics) -> None:
-    """As a process, as it is shipped: with nothing left to read its exit code is 0."""
+    """As a process, as shipped: with nothing left to read its exit code is 0."""
     from kafka.test_sink import set_topic  # noqa: PLC0415  a helper of that test
 
     set_topic(topics, topics.dead_letters, "max.message.bytes", "1048588")

@@ -34,7 +34,7 @@ QUICK = {
 }
 ARTICLES = 120
 REACHED_OTHERWISE = {"recovered", "revoking"}
-"""Points that an undisturbed worker never gets to."""
+"""Points that an undisturbed worker never reaches."""
 CASES = [(point, nth) for point in POINTS if point not in REACHED_OTHERWISE for nth in (1, 3)]
 
 
@@ -51,7 +51,7 @@ def _assert_all_there_once(topics: Topics, places: Mapping[tuple[int, int], Sent
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """What happened to two workers in a row over the same articles."""
+    """The result of two workers in a row over the same articles."""
 
     topics: Topics
     places: Mapping[tuple[int, int], Sent]
@@ -61,7 +61,7 @@ class Story:
 
 
 def _told(broker: Cluster, point: str, nth: int) -> Story:
-    """One worker dies, and a second one of the same name takes over: its producer settles what the first left open."""
+    """One worker dies, and a second one of the same name takes over: its producer ends what the first left open."""
     topics = make_topics(broker.bootstrap_servers)
     places = publish(topics.bootstrap_servers, topics.input, map(as_sent, short_articles(ARTICLES)))
     environment = topics.environment | QUICK
@@ -94,7 +94,7 @@ def test_a_worker_killed_there_is_continued_by_its_successor(
 
 @pytest.mark.broker
 def test_a_worker_killed_while_its_partitions_are_taken_is_continued(topics: Topics) -> None:
-    """A second member joins, and the first dies in the middle of giving up."""
+    """A second member joins, and the first dies while it gives up its partitions."""
     places = publish(topics.bootstrap_servers, topics.input, map(as_sent, short_articles(600)))
     environment = topics.environment | QUICK
     with worker(environment, crash_at="revoking") as first:
@@ -108,7 +108,7 @@ def test_a_worker_killed_while_its_partitions_are_taken_is_continued(topics: Top
 
 
 def test_a_point_is_named_with_or_without_a_number() -> None:
-    """And anything else is refused with the list."""
+    """Any other name is refused with the list."""
     assert CrashPoint("flushed", 3) == CrashPoint.parse("flushed:3")
     assert CrashPoint("begun") == CrashPoint.parse("begun")
     for text in ("nowhere", "begun:", "begun:0", "begun:x", ""):

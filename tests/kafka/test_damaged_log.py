@@ -1,4 +1,4 @@
-"""A batch that is damaged in the broker's log: told with its place, and the end; damage that passes is waited out."""
+"""A batch that is damaged in the broker's log ends the worker with its place; temporary damage is waited out."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from support.topics import Topics, make_topics
 
 from enricher.errors import BrokerError, TransactionTrouble
 from enricher.kafka.assignment import Assignment
-from enricher.kafka.client import LastWord
+from enricher.kafka.client_errors import ClientErrors
 from enricher.kafka.damage import DamageWatch
 from enricher.kafka.inspect.ranges import RangeReader
 from enricher.kafka.topicwatch import TopicWatch
@@ -28,7 +28,7 @@ ENDED = KafkaError(KafkaError._PARTITION_EOF)
 
 
 def test_damage_that_passes_is_waited_out() -> None:
-    """A bit that fell over in the network is whole at the next look, and many looks take no time."""
+    """A bit that flipped in the network is right in the next fetch, and many fetches take no time."""
     watch = DamageWatch()
     assert all(watch.is_seen(DAMAGED, PLACE, 99, 7, now_s / 1_000) for now_s in range(5_000))
     watch.whole(PLACE)
@@ -36,7 +36,7 @@ def test_damage_that_passes_is_waited_out() -> None:
 
 
 def test_damage_at_another_offset_is_counted_by_itself() -> None:
-    """A network that damages one batch and then another still gets through."""
+    """A network that damages one batch and then another still delivers both."""
     watch = DamageWatch()
     assert all(watch.is_seen(DAMAGED, PLACE, 99, now_s, float(now_s)) for now_s in range(100))
 
@@ -50,7 +50,7 @@ def test_damage_that_stays_is_final_and_says_where() -> None:
 
 
 def test_where_damage_led_the_client_astray_it_looks_again() -> None:
-    """Seen: the next offset read from the damaged batch, out of range, back at the beginning. A gap stays."""
+    """Seen: a wrong next offset from the damaged batch, out of range, back at the beginning. A gap stays."""
     watch = DamageWatch()
     assert not watch.is_seen(None, PLACE, 0, 7, 0.0), "no damage"
     watch.is_seen(DAMAGED, PLACE, 99, 7, 0.0)
@@ -66,7 +66,7 @@ def test_where_damage_led_the_client_astray_it_looks_again() -> None:
 
 
 def test_other_errors_are_no_damage() -> None:
-    """They are for others to judge."""
+    """Other errors are not counted as damage."""
     assert not DamageWatch().is_seen(KafkaError(KafkaError._TRANSPORT), PLACE, 7, 7, 0.0)
 
 
@@ -88,7 +88,7 @@ def damaged(request: pytest.FixtureRequest) -> Iterator[Topics]:
 
 
 def break_batch(segment: Path, number: int) -> None:
-    """Turn one byte of a batch over."""
+    """Invert one byte of a batch."""
     content, at = bytearray(segment.read_bytes()), 0
     for _ in range(number):
         at += 12 + struct.unpack_from(">qi", content, at)[1]
@@ -99,7 +99,7 @@ def break_batch(segment: Path, number: int) -> None:
 
 @pytest.mark.broker
 def test_a_damaged_batch_ends_the_worker_with_its_place(damaged: Topics) -> None:
-    """It is neither read as data nor asked for for ever; compressed or not."""
+    """It is neither read as data nor fetched for ever, compressed or not."""
     source, _ = opened(config_for(damaged))
     with pytest.raises(BrokerError, match=r"offset 20 of .*articles\[0\]"):
         poll_until(source, lambda: False, timeout_s=60)
@@ -118,14 +118,14 @@ def test_a_reader_without_a_group_never_takes_a_damaged_batch_for_data(damaged: 
 
 @pytest.mark.broker
 def test_a_client_that_does_not_go_back_is_trouble(topics: Topics) -> None:
-    """It would go on behind the damaged batch, and its records be lost."""
+    """Otherwise it would continue behind the damaged batch, and its records would be lost."""
     config = config_for(topics)
-    last_word = LastWord(config)
+    client_errors = ClientErrors(config)
     consumer = Consumer(config.consumer())
     consumer.assign([TopicPartition(PLACE.topic, PLACE.number)])  # of a topic that is not there, so never begun
-    assignment = Assignment(consumer, config, TopicWatch(config), last_word)
-    assignment.held.take([PLACE])
-    assignment.held.begin(PLACE, Start(7, Mark()), None)
+    assignment = Assignment(consumer, config, TopicWatch(config), client_errors)
+    assignment.positions.add([PLACE])
+    assignment.positions.begin(PLACE, Start(7, Mark()), None)
     with pytest.raises(TransactionTrouble, match=r"did not go back .*articles 3"):
         assignment.read_again([PLACE])
     consumer.close()

@@ -1,4 +1,4 @@
-"""The promise, on a real broker with real workers in processes of their own."""
+"""Exactly-once on a real broker, with real workers in their own processes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ QUICK_FAILOVER = {"ENRICHER_KAFKA__SESSION_TIMEOUT_S": "6", "ENRICHER_KAFKA__TRA
 
 
 def outputs_of(topics: Topics) -> list[Message]:
-    """Everything that came out, dead letters too."""
+    """All outputs, dead letters included."""
     return read_all(topics.bootstrap_servers, topics.output) + read_all(topics.bootstrap_servers, topics.dead_letters)
 
 
@@ -41,7 +41,7 @@ def assert_committed_to_the_end(topics: Topics) -> None:
 
 
 def test_sample_articles_give_one_record_each_and_lag_reaches_zero(topics: Topics) -> None:
-    """43 articles in, 43 enriched records out, each entity where it says, committed offsets at the input's end."""
+    """43 articles give 43 enriched records with correct entities, and committed offsets at the input's end."""
     articles = sample_articles()
     places = publish(topics.bootstrap_servers, topics.input, map(as_sent, articles))
     with worker(topics.environment, "--until-caught-up") as process:
@@ -61,7 +61,7 @@ def test_sample_articles_give_one_record_each_and_lag_reaches_zero(topics: Topic
 
 
 def test_every_article_is_there_once_after_kill_9(topics: Topics) -> None:
-    """A worker is killed without a word in the middle of 2,000 articles; a second one takes over."""
+    """A worker is killed in the middle of 2,000 articles; a second one takes over."""
     places = publish(topics.bootstrap_servers, topics.input, map(as_sent, short_articles(2_000)))
     environment = {**topics.environment, **QUICK_FAILOVER}
     with worker(environment) as first:

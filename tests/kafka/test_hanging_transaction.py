@@ -1,4 +1,4 @@
-"""A publisher of the input that leaves a transaction open: readers of committed records stand still, and it shows."""
+"""An upstream transaction that stays open stops readers of committed records, and metrics show it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.broker
 
 
 def test_open_transaction_upstream_shows_as_offsets_and_age(topics: Topics) -> None:
-    """What it holds back is counted, records that others write behind it too; when it ends, nothing is left of it."""
+    """The records behind it are counted, other publishers' included; after its end the count is 0."""
     zero, before, behind = Partition(topics.input, 0), 2, 3
     producer = Producer({"bootstrap.servers": topics.bootstrap_servers, "enable.idempotence": True})
     hanging = Producer({"bootstrap.servers": topics.bootstrap_servers, "transactional.id": topics.group})

@@ -1,4 +1,4 @@
-"""Records that are small in the topic and large in the worker: it lives, stays within its memory, and others go on."""
+"""Records that are small in the topic and large in memory: the worker stays within its memory, and others go on."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.broker
 PEAK_MB = 1_500
 GOOD = as_sent({"id": "good", "body": "Angela Merkel met Emmanuel Macron in Paris."})
 LIMIT_S = 240.0
-"""Against hanging; no figure."""
+"""Against hanging; not a claim about speed."""
 MANY = 95_000
 NESTED = b'{"id":"a","body":"x","o":[' + (b"[" * 1_000 + b"]" * 1_000 + b",") * 20_000 + b"0]}"
 """40 MB, 0.15 s for each to parse."""
@@ -36,17 +36,17 @@ DENSE = {
 
 @dataclass(slots=True)
 class Run:
-    """A worker's life as seen from outside."""
+    """A worker as seen from outside."""
 
     peak_mb: float = 0.0
     probes: Counter[int] = field(default_factory=Counter)
-    """Answers of `/livez` by status; 0 for none, as while it starts or ends."""
+    """Answers of `/livez` by status; 0 for no answer, as while it starts or ends."""
     seen: list[dict[int, tuple[int, int]]] = field(default_factory=list)
-    """Per partition where the group stood, and the end, again and again."""
+    """Samples of the committed offset and the end, by partition."""
 
 
 def put(topics: Topics, records: Iterable[tuple[int, bytes | None, int]]) -> int:
-    """Write values with so many headers to partitions, packed; how many."""
+    """Write compressed values with so many headers to partitions; returns how many."""
     producer = Producer({
         "bootstrap.servers": topics.bootstrap_servers, "compression.type": "zstd", "message.max.bytes": 100_000_000,
         "linger.ms": 50, "log_level": 0,
@@ -65,7 +65,7 @@ def put(topics: Topics, records: Iterable[tuple[int, bytes | None, int]]) -> int
 
 
 def run(topics: Topics, log: Path, until: Callable[[Run], bool] = lambda _: False) -> Run:
-    """A worker in a process of its own, watched until it has caught up, or until `until`."""
+    """Run a worker in its own process until it has caught up, or until `until`."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -83,7 +83,7 @@ def run(topics: Topics, log: Path, until: Callable[[Run], bool] = lambda _: Fals
 
 
 def peak_mb(pid: int) -> float:
-    """The most that a process has had in RAM so far, as Linux counts it; 0 where it has just ended."""
+    """The peak resident memory of a process, as Linux counts it; 0 if it has just ended."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text("ascii").splitlines()
     except OSError:
@@ -124,7 +124,7 @@ def test_headers_that_are_small_in_the_topic_are_not_kept(topics: Topics, tmp_pa
 
 
 def test_slow_values_are_refused_before_they_are_parsed(topics: Topics, tmp_path: Path) -> None:
-    """30 of 40 MB of nested arrays would hold the loop for minutes, end the process, and again after each restart."""
+    """30 values of 40 MB of nested arrays would block the loop for minutes and end the process, again after each restart."""
     values = [NESTED, GOOD.value, NESTED[: NESTED.index(b"],", 4_000_000) + 2] + b"0]}"]
     put(topics, [*[(0, value, 0) for value in values] * 10, *[(1, GOOD.value, 0)] * 50])
     seen = run(topics, tmp_path / "log")

@@ -33,7 +33,7 @@ MAX_DEATHS, KILLERS = 2, 2
 
 
 def life(topics: Topics, instance: str, log: Path) -> int:
-    """One process, from its start to its end; its exit code."""
+    """Run one process to its end; returns its exit code."""
     settings = topics.environment | QUICK | {"ENRICHER_WORKER__MAX_DEATHS_AT_OFFSET": str(MAX_DEATHS)}
     path = os.pathsep.join([str(SCRIPTS), *filter(None, [os.environ.get("PYTHONPATH")])])
     with log.open("ab") as output:

@@ -1,4 +1,4 @@
-"""Logs and records that no well-behaved publisher writes, and that a worker meets all the same."""
+"""Logs and records that no well-behaved publisher writes, and that a worker must survive."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ pytestmark = pytest.mark.broker
 
 
 _SOON_FAST = 200
-"""Calls after which the interpreter has made a place fast, and no longer looks whether one left an exception behind."""
+"""Calls after which the interpreter has optimised a place and no longer checks whether an exception is pending."""
 
 
 class Librdkafka:
-    """A producer in C: the Python client lets nobody write what is not UTF-8."""
+    """A producer through the C library: the Python client writes only UTF-8."""
 
     PARTITION, VALUE, TIMESTAMP, HEADER, TOPIC = 3, 4, 8, 9, 1  # RD_KAFKA_VTYPE_* of rdkafka.h
 
@@ -58,12 +58,12 @@ class Librdkafka:
         assert self._c.rd_kafka_flush(self._handle, 20_000) == 0
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._c.rd_kafka_destroy(self._handle)
 
 
 def test_headers_whose_names_are_no_text_are_left_out(topics: Topics, caplog: pytest.LogCaptureFixture) -> None:
-    """The client cannot give them; the record is enriched all the same, and is no end for every worker that meets it."""
+    """The client cannot deliver these headers; the record is enriched all the same, and no worker ends."""
     publisher = Librdkafka(topics.bootstrap_servers)
     for _ in range(_SOON_FAST):
         publisher.write(topics.input, b"usual", header=b"name")
@@ -80,7 +80,7 @@ def test_headers_whose_names_are_no_text_are_left_out(topics: Topics, caplog: py
 
 @pytest.mark.parametrize("timestamp_ms", [-1, 1, 1_790_000_000])
 def test_a_record_with_a_time_that_nobody_means_has_none(topics: Topics, timestamp_ms: int) -> None:
-    """Kafka's -1, a clock that was never set, seconds: no age of half a century that calls for every worker there is."""
+    """Kafka's -1, a clock that was never set, seconds: no age of half a century that scales up to the maximum."""
     publisher = Librdkafka(topics.bootstrap_servers)
     publisher.write(topics.input, b"timeless", header=b"name", timestamp_ms=timestamp_ms)
     publisher.close()
@@ -95,13 +95,13 @@ def test_a_record_with_a_time_that_nobody_means_has_none(topics: Topics, timesta
 
 
 def test_a_log_that_begins_anew_is_trouble_to_recover_from(topics: Topics) -> None:
-    """A topic that was created again has offset 0 once more: what is in flight belongs to a log that is no longer there."""
+    """A recreated topic begins at offset 0 again: what is in flight belongs to a log that no longer exists."""
     publish(topics.bootstrap_servers, topics.input, [Sent(b"k", b"v")] * 20)
     source, _ = opened(config_for(topics))
     records = records_of(source, 20)
     # What the client does by itself when the broker no longer knows the offset.
     source._consumer.seek(TopicPartition(topics.input, records[-1].partition.number, 0))
-    with pytest.raises(TransactionTrouble, match="goes on at offset 0 after 20"):
+    with pytest.raises(TransactionTrouble, match="continues at offset 0 after 20"):
         poll_until(source, lambda: False)
     source.rewind()
     assert [record.offset for record in records] == [record.offset for record in records_of(source, 20)]
@@ -109,19 +109,19 @@ def test_a_log_that_begins_anew_is_trouble_to_recover_from(topics: Topics) -> No
 
 
 def test_an_end_before_the_last_record_is_trouble_as_well(topics: Topics) -> None:
-    """The log was cut off, or begins anew and is still empty: its end must not be committed in the place of the old one."""
+    """The log was truncated, or recreated and empty: its end must not replace the committed offset."""
     publish(topics.bootstrap_servers, topics.input, [Sent(b"k", b"v")] * 20)
     source, _ = opened(config_for(topics))
     partition = records_of(source, 20)[-1].partition
-    source._held._held[partition].next = 25
-    with pytest.raises(TransactionTrouble, match="goes on at offset 20 after 25"):
+    source._positions._positions[partition].next = 25
+    with pytest.raises(TransactionTrouble, match="continues at offset 20 after 25"):
         poll_until(source, lambda: False)
     source.close()
 
 
 @pytest.fixture
 def _quiet_client() -> Iterator[None]:
-    """The client's log as the command line has it: errors only."""
+    """The client's log as the command line configures it: errors only."""
     client = logging.getLogger("librdkafka")
     before = client.level
     client.setLevel(logging.ERROR)
@@ -131,7 +131,7 @@ def _quiet_client() -> Iterator[None]:
 
 @pytest.mark.usefixtures("_quiet_client")
 def test_records_that_were_deleted_unread_are_told(topics: Topics, caplog: pytest.LogCaptureFixture) -> None:
-    """Retention was faster than the group: reading goes on at what is left, and somebody hears of it."""
+    """Retention was faster than the group: reading continues at the first record left, and a warning says so."""
     config = config_for(topics)
     publish(topics.bootstrap_servers, topics.input, [Sent(b"k", b"v")] * 20)
     source, _ = opened(config)

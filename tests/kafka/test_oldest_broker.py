@@ -1,4 +1,4 @@
-"""The promise on the oldest Kafka that is supported: real workers and transactions, a stub for the model."""
+"""Exactly-once on the oldest supported Kafka: real workers and transactions, a stub for the model."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GUEST = "guest"
 
 @pytest.fixture(scope="module")
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    """One broker behind a proxy, two workers that publish, and a publisher that never rests."""
+    """One broker behind a proxy, two workers, and a publisher that never pauses."""
     folder = tmp_path_factory.mktemp("workers")
     with Scene(folder, nodes=1, workers=2, rate_per_s=40.0, kafka=OLDEST) as scene:
         scene.workload.resume()
@@ -33,7 +33,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
 
 
 def rival_of(scene: Scene, worker: str) -> Producer:
-    """A second producer with a worker's transactional id; it has taken the id when this returns."""
+    """A second producer with a worker's transactional id; it has fenced the worker when this returns."""
     rival = Producer(
         {
             "bootstrap.servers": scene.cluster.bootstrap_servers,

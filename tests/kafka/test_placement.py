@@ -1,4 +1,4 @@
-"""Where outputs go while partitions are added, and brokers hear of it one after the other."""
+"""The partitions of outputs while partitions are added, which brokers learn one after another."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GREW_ALONE = NEW | {OUTPUT: 6}
 
 @dataclass(slots=True)
 class Brokers:
-    """What each question is answered with; the last answer stays."""
+    """The answers to each request; the last one is repeated."""
 
     answers: list[Mapping[str, int]]
     partitions: Mapping[str, int] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class Brokers:
         self.partitions = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
     def list_topics(self, topic: str, timeout: float) -> Any:  # noqa: ANN401, ARG002  the client's own signature
-        """As a producer's broker answers: the same."""
+        """A producer's broker answers the same."""
         partitions = dict.fromkeys(range(self.partitions[topic]))
         return SimpleNamespace(topics={topic: SimpleNamespace(error=None, partitions=partitions)})
 
@@ -54,7 +54,7 @@ def ticket(number: int) -> Ticket:
 
 
 def config() -> KafkaConfig:
-    """With a short patience."""
+    """A configuration with a short request timeout."""
     names = Topics("", INPUT, OUTPUT, LETTERS, "group", {})
     return config_for(names, request_timeout_s=0.5)
 
@@ -78,7 +78,7 @@ def test_an_output_goes_to_its_inputs_partition_without_a_question() -> None:
 
 
 def test_a_count_that_is_too_small_is_asked_for_until_the_brokers_have_heard_of_the_partition() -> None:
-    """One that has not heard of the input's partition says nothing about the output's."""
+    """A broker that does not know the input's partition says nothing about the output's."""
     brokers = Brokers([OLD, OLD, NEW])
     assert next(placed(brokers, 6)) == 6
     assert brokers.asked == 3
@@ -118,7 +118,7 @@ def test_a_new_producer_whose_broker_has_not_heard_asks_again() -> None:
 
 
 def test_nothing_is_placed_by_its_key_while_the_brokers_have_not_heard() -> None:
-    """After the request's timeout that is trouble: order per key is not given up for it."""
+    """After the request timeout it is trouble: order per key is not given up."""
     with pytest.raises(TransactionTrouble, match="not all brokers have heard of partition 6"):
         next(placed(Brokers([OLD]), 6))
 

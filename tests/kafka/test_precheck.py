@@ -1,4 +1,4 @@
-"""What is sure to end a start ends it before the model is loaded; what is not, does not."""
+"""What is sure to end a start ends it before the model is loaded; nothing else does."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ AUTHORIZER = {
 
 @pytest.fixture(scope="module")
 def strict_broker() -> Iterator[Cluster]:
-    """A broker with an authorizer; who connects to it may do everything that no rule denies."""
+    """A broker with an authorizer that allows everything that no ACL denies."""
     with Cluster(nodes=1, properties=AUTHORIZER) as cluster:
         yield cluster
 
 
 @pytest.mark.broker
 def test_a_start_that_can_go_on_is_let_through(topics: Topics) -> None:
-    """By a broker without rules, for a group that never was."""
+    """With a broker without ACLs, and a group that does not exist yet."""
     check_start(config_for(topics))
 
 
@@ -60,7 +60,7 @@ def test_a_right_that_is_missing_is_named(
 
 
 def refusal(topics: Topics) -> str | None:
-    """Why a start would end; None where it would not."""
+    """Why a start would end; None if it would not."""
     try:
         check_start(config_for(topics))
     except BrokerError as error:
@@ -70,7 +70,7 @@ def refusal(topics: Topics) -> str | None:
 
 @pytest.mark.broker
 def test_a_missing_topic_ends_it_within_the_request_timeout(topics: Topics) -> None:
-    """And no sooner: a broker that has just come up knows no topic yet."""
+    """Not sooner: a broker that has just started knows no topic yet."""
     config = config_for(topics, output_topic="nowhere", request_timeout_s=0.5)
     with pytest.raises(BrokerError, match="no topic 'nowhere'"):
         check_start(config)
@@ -87,7 +87,7 @@ def test_a_missing_topic_ends_it_within_the_request_timeout(topics: Topics) -> N
 
 @pytest.mark.broker
 def test_too_few_partitions_end_it(topics: Topics) -> None:
-    """As they do when the source is opened, with the same words and the same way out."""
+    """As when the source is opened, with the same message and the same setting."""
     few = f"{topics.output}.few"
     admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
     admin.create_topics([NewTopic(few, num_partitions=1, replication_factor=1)])[few].result(30)
@@ -98,11 +98,11 @@ def test_too_few_partitions_end_it(topics: Topics) -> None:
 
 
 def test_brokers_that_are_away_do_not_end_it(caplog: pytest.LogCaptureFixture) -> None:
-    """A start waits for them later, in its own way; what the client itself refuses is told at once."""
+    """The start waits for them later; what the client itself refuses is reported at once."""
     caplog.set_level("INFO", "enricher.kafka.precheck")
     topics = Topics("127.0.0.1:1", "in", "out", "dead", "group", {})
     check_start(config_for(topics))
-    assert "once the model is loaded" in caplog.text
+    assert "after the model is loaded" in caplog.text
     with pytest.raises(SettingsError, match="made_up_property"):
         check_start(config_for(topics, properties={"made_up_property": "1"}))
     with pytest.raises(SettingsError, match="made_up_property"):

@@ -34,7 +34,7 @@ QUICK_FAILOVER = {
 
 
 def published(topics: Topics) -> int:
-    """Records that a reader sees by now."""
+    """How many records a reader sees now."""
     return len(read_all(topics.bootstrap_servers, topics.output))
 
 
@@ -53,13 +53,13 @@ def children_of(process: subprocess.Popen[bytes]) -> Sequence[psutil.Process]:
 
 
 def assert_gone(processes: Sequence[psutil.Process]) -> None:
-    """Nothing is left of them."""
+    """Wait until none of them is left."""
     _, alive = psutil.wait_procs(processes, timeout=40)
     assert alive == []
 
 
 def test_two_processes_share_a_backlog(topics: Topics, tmp_path: Path) -> None:
-    """Both read and publish, under names of their own; every article comes out once, and the parent ends with 0."""
+    """Both read and publish under their own names; every article comes out once, and the parent exits with 0."""
     places = publish(topics.bootstrap_servers, topics.input, map(as_sent, short_articles(1_500)))
     log, counts = tmp_path / "log", tmp_path / "counts.json"
     with worker(
@@ -88,7 +88,7 @@ def test_a_log_of_json_has_the_process_inside_each_line(topics: Topics, tmp_path
 
 
 def test_a_child_killed_without_a_word_is_started_again(topics: Topics, tmp_path: Path) -> None:
-    """Kill -9 of one of two in the middle: another takes its place and its name, and every article comes out once."""
+    """SIGKILL of one of two: another takes its slot and its name, and every article comes out once."""
     places = publish(topics.bootstrap_servers, topics.input, map(as_sent, short_articles(1_500, seed=5)))
     log = tmp_path / "log"
     with worker({**topics.environment, **QUICK_FAILOVER}, "--processes", "2", "--until-caught-up", log=log) as parent:
@@ -120,7 +120,7 @@ def test_a_signal_ends_all_in_good_order(topics: Topics, tmp_path: Path, number:
 
 
 def test_children_end_with_a_parent_that_was_killed(topics: Topics) -> None:
-    """They are not left behind to fight with a successor; nothing is lost or doubled."""
+    """They are not left behind to fence a successor; nothing is lost or doubled."""
     places = publish(topics.bootstrap_servers, topics.input, map(as_sent, short_articles(1_000, seed=7)))
     with worker(topics.environment, "--processes", "2") as parent:
         wait_until(lambda: published(topics) > 100, 90, "the first 100 records")

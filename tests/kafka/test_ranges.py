@@ -81,7 +81,7 @@ class OneRecord:
 
 def test_a_batch_that_was_met_several_times_is_passed_over_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The client tries it twice a second, and the caller may take longer over one record."""
-    monkeypatch.setattr(unreadable, "_Looker", OneRecord)
+    monkeypatch.setattr(unreadable, "_BatchEndFinder", OneRecord)
     passed: list[tuple[int, range]] = []
     with closing(RangeReader(config_for(TOPICS), committed_only=True, progress=lambda *_: None)) as reader:
         monkeypatch.setattr(reader, "_consumer", Hurried())

@@ -1,4 +1,4 @@
-"""Who of a group's members is a newer process with our name: asked of a real group with real members."""
+"""Which members of a real group are newer processes with our name."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.broker
 
 
 class Member:
-    """A member of the group of `config`, with the client id of its instance, that does nothing."""
+    """A member of the group of `config` that does nothing, with the client id of its instance."""
 
     def __init__(self, config: KafkaConfig) -> None:
         self._consumer = Consumer(config.consumer() | {"log_level": 0})
@@ -32,7 +32,7 @@ class Member:
 
     @property
     def id(self) -> str:
-        """What the group calls it."""
+        """Its member id."""
         return self._consumer.memberid() or ""
 
     def close(self) -> None:
@@ -42,13 +42,13 @@ class Member:
 
 @pytest.fixture
 def config(topics: Topics) -> KafkaConfig:
-    """Of the worker that is asked about. Sessions are long: a member that is not closed stays."""
+    """The worker's configuration. Sessions are long: a member that is not closed stays."""
     return config_for(topics, session_timeout_s=60, max_poll_interval_s=120)
 
 
 @pytest.fixture
 def members() -> Iterator[list[Member]]:
-    """Members that a test makes; they leave with it."""
+    """Members that a test creates; they leave with it."""
     made: list[Member] = []
     yield made
     for member in made:
@@ -56,7 +56,7 @@ def members() -> Iterator[list[Member]]:
 
 
 def settled_s(asked: Rivals, since_s: float | None = None) -> float:
-    """How long it took to find no rival."""
+    """How long it took to find no newer process."""
     began_s = time.monotonic()
     asked.settle(began_s if since_s is None else since_s, StopEvent())
     return time.monotonic() - began_s
@@ -65,7 +65,7 @@ def settled_s(asked: Rivals, since_s: float | None = None) -> float:
 def test_without_anybody_of_our_name_nobody_fenced_us_once_a_look_is_over(
     config: KafkaConfig, members: list[Member]
 ) -> None:
-    """We ourselves do not count, nor does a colleague with another name; a second look after the first is short."""
+    """Our own member does not count, nor does a worker with another name; a second lookup is short."""
     own = Member(config)
     members += [own, Member(replace(config, instance="worker-00"))]
     asked = Rivals(config, lambda: own.id)
@@ -75,7 +75,7 @@ def test_without_anybody_of_our_name_nobody_fenced_us_once_a_look_is_over(
 
 
 def test_who_joined_after_us_is_a_rival_and_is_named(config: KafkaConfig, members: list[Member]) -> None:
-    """The message has its member id, from which its host is known, and what to do."""
+    """The message has its member id and host, and what to do."""
     asked = Rivals(config, lambda: members[0].id)
     asked.begin()
     members += [Member(config), Member(config)]
@@ -84,7 +84,7 @@ def test_who_joined_after_us_is_a_rival_and_is_named(config: KafkaConfig, member
 
 
 def test_who_was_there_before_us_is_no_rival(config: KafkaConfig, members: list[Member]) -> None:
-    """A predecessor that was killed stays a member until its session ends; a live one was fenced by us, and has to go."""
+    """A killed predecessor stays a member until its session ends; a live one was fenced by us and must exit."""
     ghost = Member(config)
     asked = Rivals(config, lambda: members[1].id)
     asked.begin()
@@ -98,7 +98,7 @@ def test_who_was_there_before_us_is_no_rival(config: KafkaConfig, members: list[
 def test_a_rival_that_joins_a_moment_after_it_fenced_us_is_found(
     config: KafkaConfig, members: list[Member], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A process fences first and joins then; the look lasts long enough for it."""
+    """A process fences first and joins later; the lookup lasts long enough for it."""
     members.append(Member(config))
     asked = Rivals(config, lambda: members[0].id)
     asked.begin()
@@ -120,7 +120,7 @@ def test_a_rival_that_joins_a_moment_after_it_fenced_us_is_found(
 
 
 def test_what_the_group_called_us_before_is_not_another_process(config: KafkaConfig, members: list[Member]) -> None:
-    """A member that was thrown out and did not get to say goodbye is in the group twice for a while."""
+    """A member that was expelled without leaving is in the group twice for a while."""
     before = Member(config)
     members.append(before)
     asked = Rivals(config, lambda: members[-1].id, {before.id})
@@ -131,7 +131,7 @@ def test_what_the_group_called_us_before_is_not_another_process(config: KafkaCon
 def test_of_two_that_started_together_and_were_fenced_one_leaves_at_once_and_the_other_stays(
     config: KafkaConfig, members: list[Member]
 ) -> None:
-    """Each takes the other for the newer; the smaller id goes, and the other sees it go."""
+    """Each takes the other for newer; the one with the smaller id exits, and the other sees that."""
     asked = [Rivals(config, lambda: members[0].id), Rivals(config, lambda: members[1].id)]
     for each in asked:
         each.begin()
@@ -146,9 +146,9 @@ def test_of_two_that_started_together_and_were_fenced_one_leaves_at_once_and_the
 
 
 def test_a_group_that_does_not_know_us_tells_nothing(config: KafkaConfig) -> None:
-    """Its coordinator may be loading, and not know a rival either: ask later, within the bound of a recovery."""
+    """Its coordinator may be loading, and not know other members either: try again, within the bound of a recovery."""
     asked = Rivals(replace(config, request_timeout_s=1), lambda: "enricher-worker-0-0123")
-    with pytest.raises(TransactionTrouble, match="does not say"):
+    with pytest.raises(TransactionTrouble, match="it is unknown whether"):
         asked.settle(time.monotonic() - LOOK_S, StopEvent())
 
 
@@ -159,12 +159,12 @@ def test_while_no_broker_answers_nobody_knows() -> None:
         cluster.nodes[0].suspend()
         asked = Rivals(config, str)
         asked.begin()
-        with pytest.raises(TransactionTrouble, match="does not say"):
+        with pytest.raises(TransactionTrouble, match="it is unknown whether"):
             asked.settle(time.monotonic() - LOOK_S, StopEvent())
 
 
 def test_a_worker_that_is_asked_to_stop_does_not_look_on(config: KafkaConfig) -> None:
-    """It ends in order, and settles nothing."""
+    """It ends in order, without a result."""
     stopping = StopEvent()
     stopping.set()
     with pytest.raises(TransactionTrouble, match="asked to stop"):

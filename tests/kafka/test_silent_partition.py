@@ -1,4 +1,4 @@
-"""A partition that the client has lost: told by the broker's answer, read by a new client, then the process ends."""
+"""A partition that the client lost is detected, read by a new client, and then the process ends."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.broker
 
 
 def lose(source: KafkaSource, topics: Topics) -> None:
-    """Stop the client from fetching, behind the source's back: as librdkafka 5586, 5591 and 2190 do."""
+    """Stop the client from fetching without the source's knowledge, as librdkafka 5586, 5591 and 2190 do."""
     source.pause()  # else records may come meanwhile
     places = [Partition(topics.input, number) for number in range(4)]
     poll_until(source, lambda: all(source.start_of(place) for place in places))
@@ -25,11 +25,11 @@ def lose(source: KafkaSource, topics: Topics) -> None:
 
 
 def test_a_lost_partition_is_noticed_and_read_by_a_new_client(topics: Topics) -> None:
-    """Nothing else tells: it is assigned, the group is stable, and the client says no word."""
+    """No other sign exists: it is assigned, the group is stable, and the client logs nothing."""
     source, _ = opened(config_for(topics, partition_timeout_s=6))
     lose(source, topics)
     publish(topics.bootstrap_servers, topics.input, [Sent(f"k{number}".encode(), b"v") for number in range(20)])
-    with pytest.raises(TransactionTrouble, match="there is more to read"):
+    with pytest.raises(TransactionTrouble, match="it has more records"):
         poll_until(source, lambda: False, timeout_s=60)
     assert source.connection().silent_s > 0
     source.rewind()
@@ -53,7 +53,7 @@ def test_a_partition_that_a_new_client_does_not_bring_back_ends_the_process(topi
 
 
 def test_idle_partitions_are_no_trouble(topics: Topics) -> None:
-    """Nothing is published for longer than the bound, and nobody minds."""
+    """Nothing is published for longer than the bound, and no error is raised."""
     source, _ = opened(config_for(topics, partition_timeout_s=4))
     for _ in range(120):
         assert [] == source.poll(10, 0.1)

@@ -27,19 +27,19 @@ from enricher.errors import (
 )
 from enricher.kafka.client import KafkaConfig
 from enricher.kafka.sink import TransactionalSink
-from enricher.records import DeadLetter, RawRecord, Ticket
+from enricher.records import Article, Coverage, DeadLetter, EnrichedRecord, RawRecord, Release, Ticket
 from enricher.stats.counters import Counters
 
 pytestmark = pytest.mark.broker
 
 
 def inputs(count: int) -> list[Sent]:
-    """Small records with keys of their own."""
+    """Small records with different keys."""
     return [Sent(f"k{number}".encode(), b"v%d" % number) for number in range(count)]
 
 
 def set_topic(topics: Topics, topic: str, name: str, value: str) -> None:
-    """Change one setting of a topic, and wait until the broker goes by it: it answers before it does."""
+    """Change a setting of a topic, and wait until the broker applies it."""
     admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
     entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
     for future in admin.incremental_alter_configs(
@@ -109,7 +109,7 @@ def test_a_record_that_the_broker_finds_too_large_is_named(topics: Topics) -> No
     sink, _ = sink_for(source, config, limits=NotTold(config, lambda: source.watch.client))
     with pytest.raises(RefusedOutput) as refused:
         sink.publish(release_of(records_of(source, 4)))
-    assert [ticket.raw.key for ticket in refused.value.tickets] == [b"large" * 500]
+    assert [ticket.raw.key for ticket in refused.value.outcomes] == [b"large" * 500]
     sink.close()
     source.close()
 
@@ -123,13 +123,13 @@ def test_a_record_without_key_is_refused_by_a_compacted_topic(topics: Topics) ->
     sink, _ = sink_for(source, config)
     with pytest.raises(RefusedOutput) as refused:
         sink.publish(release_of(records_of(source, 9)))
-    assert [ticket.raw.key for ticket in refused.value.tickets] == [None]
+    assert [ticket.raw.key for ticket in refused.value.outcomes] == [None]
     sink.close()
     source.close()
 
 
 def test_a_newer_process_of_the_same_name_fences_this_one(topics: Topics) -> None:
-    """The older sink hears of it, publishes nothing more, and leaves nothing behind."""
+    """The older sink raises, publishes nothing more, and leaves nothing behind."""
     config = config_for(topics)
     publish(topics.bootstrap_servers, topics.input, inputs(5))
     source, _ = opened(config)
@@ -202,8 +202,26 @@ def test_dead_letters_keep_the_raw_record_and_tombstones_pass(topics: Topics) ->
     source.close()
 
 
+def test_what_is_written_instead_of_a_large_record_is_returned(topics: Topics) -> None:
+    """Its dead letter says so in the topic and to the caller; the outcome of the ticket stays what it was."""
+    config = config_for(topics)
+    publish(topics.bootstrap_servers, topics.input, inputs(2))
+    source, _ = opened(config)
+    sink, _ = sink_for(source, config, encoder=encoder(max_record_bytes=4_096))
+    small, large = release_of(records_of(source, 2)).tickets
+    large.outcome = EnrichedRecord(Article("x" * 5_000, "", "b"), (), Coverage(1, 1, truncated=False))
+    record = large.outcome
+    substitutes = sink.publish(Release([small, large], {each.raw.partition: 1 for each in (small, large)}))
+    assert {large: "OutputTooLarge"} == {ticket: letter.error_type for ticket, letter in substitutes.items()}
+    assert record is large.outcome
+    (letter,) = read_all(topics.bootstrap_servers, topics.dead_letters)
+    assert b"OutputTooLarge" == headers_of(letter)["enricher.dlq.error.type"]
+    sink.close()
+    source.close()
+
+
 def test_offsets_alone_are_a_transaction_too(topics: Topics) -> None:
-    """Where only markers were passed there is nothing to write and still something to commit."""
+    """If only markers were passed there is nothing to write, but offsets to commit."""
     config = config_for(topics)
     publish(topics.bootstrap_servers, topics.input, inputs(4))
     source, _ = opened(config)
@@ -249,7 +267,7 @@ def test_a_missing_output_topic_is_named(topics: Topics) -> None:
 
 
 class _LosesItsReason(Producer):
-    """What the client was seen to do when it was fenced during a flush."""
+    """As the client was seen to behave when it was fenced during a flush."""
 
     def flush(self, *arguments: float) -> int:
         """Flushes, and fails without a reason."""
@@ -263,14 +281,14 @@ def test_a_flush_that_loses_its_reason_is_asked_for_it(
     fenced: bool,  # noqa: FBT001  a parameter of the test
     error: type[EnricherError],
 ) -> None:
-    """Fencing is told from any other trouble. Neither is a crash."""
+    """Fencing is distinguished from other trouble. Neither is a crash."""
     config = config_for(topics)
     publish(topics.bootstrap_servers, topics.input, inputs(5))
     source, _ = opened(config)
     sink = TransactionalSink(
         config,
         encoder(),
-        group=source,
+        source=source,
         guard=unguarded,
         counters=Counters(),
         producer_class=_LosesItsReason,

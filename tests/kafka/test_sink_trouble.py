@@ -1,4 +1,4 @@
-"""A transaction that goes wrong while its records are being handed over: who is to blame, and what the worker hears."""
+"""A transaction that fails while its records are handed over: which record caused it, and what the worker is told."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from support.topics import Topics
 
 from enricher.errors import ProducerFenced, RefusedOutput, TransactionTrouble
 from enricher.kafka.client import KafkaConfig
-from enricher.kafka.reports import Reports
+from enricher.kafka.delivery_reports import DeliveryReports
 from enricher.kafka.sink import TransactionalSink
 from enricher.records import Article, Coverage, DeadLetter, EnrichedRecord, Partition, RawRecord, Ticket
 from enricher.stats.counters import Counters
@@ -23,10 +23,10 @@ pytestmark = pytest.mark.broker
 
 
 class _OneByOne(Producer):
-    """A client so fast, or a loop so slow, that the broker has answered for a record before the next one comes."""
+    """A client so fast that the broker has answered for a record before the next one is handed over."""
 
     def produce(self, *arguments: object, **named: object) -> None:
-        """Hands one record over and hears what became of it."""
+        """Hand one record over and wait for its delivery report."""
         super().produce(*arguments, **named)  # type: ignore[arg-type]  # whatever the sink gave
         self.flush(20)
 
@@ -41,13 +41,13 @@ def dead_if_bad(raw: RawRecord) -> Ticket:
 
 
 def test_a_refusal_that_comes_before_the_last_record_is_handed_over_names_the_record(topics: Topics) -> None:
-    """The client takes no more then; the reports say which record it was, and only that one is to blame."""
+    """The client accepts no more records then; the reports name the one that was refused."""
     set_topic(topics, topics.output, "cleanup.policy", "compact")
     config = config_for(topics)
     first, last = Sent(None, b"no key"), Sent(None, b"bad")
     source, _ = opened(config)
     sink = TransactionalSink(
-        config, encoder(), group=source, guard=unguarded, counters=Counters(), producer_class=_OneByOne
+        config, encoder(), source=source, guard=unguarded, counters=Counters(), producer_class=_OneByOne
     )
     sink.open()
     records: list[RawRecord] = []
@@ -56,14 +56,14 @@ def test_a_refusal_that_comes_before_the_last_record_is_handed_over_names_the_re
         records += records_of(source, 1)
     with pytest.raises(RefusedOutput) as refused:
         sink.publish(release_of(records, dead_if_bad))
-    assert [ticket.raw.value for ticket in refused.value.tickets] == [b"no key"]
+    assert [ticket.raw.value for ticket in refused.value.outcomes] == [b"no key"]
     sink.close()
     source.close()
 
 
 def test_a_record_without_key_that_was_not_even_sent_is_not_to_blame() -> None:
-    """A broken transaction takes along what waits behind the refused record: this dead letter would have been taken."""
-    reports = Reports()
+    """A failed transaction also drops what is queued behind the refused record, which would have been accepted."""
+    reports = DeliveryReports()
     article, bad = (RawRecord(Partition("articles", 0), offset, None, b"bad") for offset in range(2))
     reports.failed = [
         (finished(article), KafkaError(KafkaError.INVALID_RECORD)),
@@ -98,7 +98,7 @@ def test_what_a_retired_producer_reports_is_no_trouble_of_the_next_transaction(
     publish(topics.bootstrap_servers, topics.input, inputs(1))
     source, _ = opened(config)
     sink = TransactionalSink(
-        config, encoder(), group=source, guard=unguarded, counters=Counters(), producer_class=reporting_late()
+        config, encoder(), source=source, guard=unguarded, counters=Counters(), producer_class=reporting_late()
     )
     sink.open()
     release = release_of(records_of(source, 1))
@@ -118,7 +118,7 @@ def _no_member() -> bytes:
 
 
 def test_a_fenced_worker_that_has_much_to_write_does_not_fight(topics: Topics) -> None:
-    """It hears that it was fenced while it still hands records over, and not of any other trouble."""
+    """It is told that it was fenced while it still hands records over."""
     config = config_for(topics)
     publish(topics.bootstrap_servers, topics.input, inputs(8_000))
     source, _ = opened(config)
@@ -147,7 +147,7 @@ def test_of_refused_records_the_one_with_the_largest_output_is_named(topics: Top
 
     with pytest.raises(RefusedOutput) as refused:
         sink.publish(release_of(records_of(source, 2), enriched))
-    assert [ticket.raw.value for ticket in refused.value.tickets] == [b"short"]
+    assert [ticket.raw.value for ticket in refused.value.outcomes] == [b"short"]
     sink.close()
     source.close()
 

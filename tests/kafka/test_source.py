@@ -19,7 +19,7 @@ pytestmark = pytest.mark.broker
 
 
 def publish_in_transactions(topics: Topics, *, partition: int, aborted: bool) -> None:
-    """Three records in a transaction of an upstream team's, committed or aborted."""
+    """Three records in an upstream transaction, committed or aborted."""
     upstream = Producer({"bootstrap.servers": topics.bootstrap_servers, "transactional.id": f"up-{topics.input}"})
     upstream.init_transactions(20)
     upstream.begin_transaction()
@@ -31,7 +31,7 @@ def publish_in_transactions(topics: Topics, *, partition: int, aborted: bool) ->
 
 
 def poll_both(first: KafkaSource, second: KafkaSource) -> None:
-    """Let two members of a group settle who owns what."""
+    """Poll both members until their assignment is settled."""
     for _ in range(100):
         first.poll(10, 0.05)
         second.poll(10, 0.05)
@@ -50,7 +50,7 @@ def test_a_record_arrives_as_it_was_published(topics: Topics) -> None:
 
 
 def test_positions_pass_transaction_markers(topics: Topics) -> None:
-    """Behind a transactional publisher the position reaches the end, beyond the marker that is no record."""
+    """Behind a transactional publisher the position reaches the end, past the marker."""
     publish_in_transactions(topics, partition=1, aborted=False)
     source, _ = opened(config_for(topics))
     assert len(records_of(source, 3)) == 3
@@ -60,7 +60,7 @@ def test_positions_pass_transaction_markers(topics: Topics) -> None:
 
 
 def test_positions_pass_an_aborted_transaction_that_delivers_nothing(topics: Topics) -> None:
-    """Aborted records are not delivered, and their offsets do not hold the position back."""
+    """Aborted records are not delivered, and the position passes their offsets."""
     publish_in_transactions(topics, partition=2, aborted=True)
     source, _ = opened(config_for(topics))
     aborted = Partition(topics.input, 2)
@@ -84,7 +84,7 @@ def test_positions_are_unknown_until_the_end_was_seen(topics: Topics) -> None:
 
 
 def test_rewind_delivers_again_from_the_committed_offsets(topics: Topics) -> None:
-    """What was committed stays, what was not comes again, in every partition."""
+    """Committed records stay, uncommitted ones come again, in every partition."""
     config = config_for(topics)
     publish(topics.bootstrap_servers, topics.input, [Sent(f"k{number}".encode(), b"v") for number in range(40)])
     source, _ = opened(config)
@@ -124,7 +124,7 @@ def test_pausing_stops_records_but_not_rebalances(topics: Topics) -> None:
 
 
 def test_a_partition_that_left_while_paused_is_read_when_it_comes_back(topics: Topics) -> None:
-    """The client keeps a partition paused beyond its assignment; when it comes back, nobody knows of that any more."""
+    """The client keeps a partition paused after it was revoked; when it comes back, it must be resumed."""
     config = config_for(topics)
     first, mine = opened(config)
     first.pause()
@@ -176,7 +176,7 @@ def test_what_a_listener_raises_comes_out_of_poll(topics: Topics) -> None:
 
 
 def test_of_two_callbacks_that_fail_the_first_counts(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker that was fenced while its partitions were taken is fenced, though they came back in the same poll."""
+    """A worker that was fenced while its partitions were revoked is fenced, though they came back in the same poll."""
     source, diary = KafkaSource(config_for(topics)), Diary()
     source.open(diary)
     rebalances, tps = source._rebalances, [TopicPartition(topics.input, 0)]
@@ -188,8 +188,8 @@ def test_of_two_callbacks_that_fail_the_first_counts(topics: Topics, monkeypatch
     client = SimpleNamespace(incremental_assign=list, resume=list, close=source._consumer.close)
 
     def consume(_limit: int, _timeout_s: float) -> list[Message]:
-        rebalances._told(rebalances._leave, diary.revoked)(None, tps)
-        rebalances._told(rebalances._take, diary.assigned)(None, tps)
+        rebalances._callback(rebalances._remove, diary.revoked)(None, tps)
+        rebalances._callback(rebalances._add, diary.assigned)(None, tps)
         return []
 
     with monkeypatch.context() as patched:
@@ -201,7 +201,7 @@ def test_of_two_callbacks_that_fail_the_first_counts(topics: Topics, monkeypatch
 
 
 def test_caught_up_means_that_the_group_committed_the_ends_seen_at_open(topics: Topics) -> None:
-    """Not read, not tokenised: committed, markers included; what is published later does not count."""
+    """It is not enough that they were read: they must be committed, markers included; later records do not count."""
     config = config_for(topics)
     publish_in_transactions(topics, partition=0, aborted=False)
     source, _ = opened(config, until_caught_up=True)
@@ -227,9 +227,9 @@ def test_an_empty_topic_is_caught_up_at_once(topics: Topics) -> None:
 
 
 def test_membership_is_refused_before_the_group_was_joined(topics: Topics) -> None:
-    """Empty group metadata would be accepted unfenced by the broker, so it is never given away."""
+    """The broker would accept empty group metadata without fencing, so it is never sent."""
     source = KafkaSource(config_for(topics))
-    with pytest.raises(TransactionTrouble, match="no member"):
+    with pytest.raises(TransactionTrouble, match="not a member"):
         source.membership()
     source.close()
 

@@ -1,4 +1,4 @@
-"""Where a partition begins without a committed offset: behind its outputs, or nowhere where these cannot tell."""
+"""Where a partition without a committed offset begins: behind its outputs, or nowhere if they cannot tell."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SOURCE = ("enricher.source.topic", "enricher.source.partition", "enricher.source
 
 
 def inputs(count: int) -> list[Sent]:
-    """So many, under keys that spread over the partitions."""
+    """So many inputs, with keys that spread over the partitions."""
     return [Sent(f"k{number}".encode(), b"v") for number in range(count)]
 
 
@@ -59,7 +59,7 @@ def in_partition(records: Sequence[RawRecord], number: int) -> list[RawRecord]:
 
 
 def delete_group(topics: Topics) -> None:
-    """What retention does to the offsets of a group that has had no member for a week."""
+    """As retention does to the offsets of a group without members for a week."""
     admin, give_up_s = admin_of(topics), time.monotonic() + 30
     while True:
         [future] = admin.delete_consumer_groups([topics.group]).values()
@@ -90,7 +90,7 @@ def test_a_group_whose_offsets_are_gone_goes_on_behind_its_outputs(topics: Topic
 
 
 def test_where_the_group_stood_is_told(topics: Topics, caplog: pytest.LogCaptureFixture) -> None:
-    """The operator hears what happened, where it goes on, and how to begin again on purpose."""
+    """The log says what happened, where reading continues, and how to begin again on purpose."""
     config = config_for(topics)
     publish(topics.bootstrap_servers, topics.input, inputs(40))
     enrich(config, 40)
@@ -116,7 +116,7 @@ def test_the_start_may_be_said(topics: Topics, start: str) -> None:
 
 
 def test_outputs_that_were_deleted_cannot_tell(topics: Topics) -> None:
-    """Retention has emptied the output topic as well: to guess would double or lose, so the worker does not start."""
+    """Retention has emptied the output topic as well: a guess would double or lose, so the worker does not start."""
     config = config_for(topics)
     publish(topics.bootstrap_servers, topics.input, inputs(40))
     enrich(config, 40)
@@ -129,7 +129,7 @@ def test_outputs_that_were_deleted_cannot_tell(topics: Topics) -> None:
 
 
 def test_outputs_of_others_in_the_same_topic_are_passed_over(topics: Topics) -> None:
-    """A dead-letter topic may be shared: what stands behind ours is looked through, and belongs to nobody of us."""
+    """A dead-letter topic may be shared: records of others behind ours are skipped."""
     config = config_for(topics)
     publish(topics.bootstrap_servers, topics.input, inputs(40))
     records = enrich(config, 40)
@@ -162,7 +162,7 @@ def test_outputs_beyond_the_end_of_the_input_belong_to_an_earlier_topic(topics: 
 
 
 def test_a_partition_that_is_new_begins_at_its_beginning(topics: Topics) -> None:
-    """The input grows while the group works; where the outputs have not grown yet, no tail can be looked at."""
+    """The input grows while the group works; partitions that the outputs do not have yet have no tail."""
     config = config_for(topics, allow_fewer_partitions=True)
     publish(topics.bootstrap_servers, topics.input, inputs(20))
     enrich(config, 20)
@@ -194,7 +194,7 @@ def test_what_stands_beside_an_offset_is_read_back(topics: Topics) -> None:
 
 
 def test_a_stale_answer_about_offsets_is_not_believed(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Brokers before 4 were seen to tell offsets that this very process has moved beyond."""
+    """Brokers before 4 were seen to report offsets that this process has moved beyond."""
     config = config_for(topics)
     publish(topics.bootstrap_servers, topics.input, [Sent(b"k", b"v")] * 5)
     source, _ = opened(config)
@@ -214,7 +214,7 @@ def test_a_stale_answer_about_offsets_is_not_believed(topics: Topics, monkeypatc
 
 
 def test_fewer_output_partitions_are_refused_at_the_start(topics: Topics) -> None:
-    """Order per key would be given up without a word; the message says what to do."""
+    """Order per key would be given up silently; the message says what to do."""
     grow(topics, topics.input, 6)
     with pytest.raises(SettingsError, match=r"6 partitions.*allow_fewer_partitions"):
         opened(config_for(topics))

@@ -1,4 +1,4 @@
-"""What is read of the client's statistics: brokers that are there, for how long none was, and where partitions end."""
+"""The client's statistics: connected brokers, how long there was none, and where partitions end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def told(
 
 
 def test_brokers_that_are_up_are_counted() -> None:
-    """By their number: the addresses that one asks first are none yet."""
+    """By their ids: bootstrap addresses do not count."""
     statistics = Statistics("articles", clock=lambda: 0.0)
     assert statistics.connection(joined=False).brokers is None
     statistics(told("UP", "DOWN", "UP"))
@@ -33,7 +33,7 @@ def test_brokers_that_are_up_are_counted() -> None:
 
 
 def test_how_long_none_was_there_is_counted_from_when_it_was_told() -> None:
-    """And forgotten when one is back."""
+    """The time without brokers is reset when one is back."""
     now_s = [100.0]
     statistics = Statistics("articles", clock=lambda: now_s[0])
     statistics(told("DOWN"))
@@ -46,7 +46,7 @@ def test_how_long_none_was_there_is_counted_from_when_it_was_told() -> None:
 
 
 def test_what_was_told_long_ago_is_not_known_any_more() -> None:
-    """Nobody polls in a recovery, and the client tells only where somebody does."""
+    """A recovery does not poll, so the client delivers no statistics."""
     now_s = [0.0]
     statistics = Statistics("articles", clock=lambda: now_s[0])
     statistics(told("UP"))

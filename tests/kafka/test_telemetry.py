@@ -1,4 +1,4 @@
-"""What leaves a real worker besides records: a trace up to the indexer, counts that agree, no text of an article."""
+"""What a real worker emits besides records: traces up to the indexer, correct counts, no text of an article."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ DRAIN_S = 60.0
 
 
 def environment_of(topics: Topics, received: Received, port: int) -> dict[str, str]:
-    """Everything that can be told is told."""
+    """Everything that can be logged is logged."""
     return topics.environment | {
         "OTEL_EXPORTER_OTLP_ENDPOINT": received.endpoint,
         "OTEL_METRIC_EXPORT_INTERVAL": "500",
@@ -112,7 +112,7 @@ def reasons_of(messages: list[Message]) -> bytes:
 
 
 def test_no_text_of_an_article_leaves_but_in_its_record(topics: Topics, tmp_path: Path) -> None:
-    """Not in the log, however much it says, nor in metrics, traces, pages or the reasons of dead letters."""
+    """Not in the log at any level, nor in metrics, traces, pages or the reasons of dead letters."""
     good = [article | {"title": f"{CANARY} visits {CANARY} City", "body": CANARY} for article in short_articles(40)]
     bad = some_bad_inputs()
     log, port = tmp_path / "log", free_port()

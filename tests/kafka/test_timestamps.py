@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from enricher.kafka.timestamps import plausible_timestamp_s
+from enricher.kafka.metadata import plausible_timestamp_s
 
 NOW_S = 1_790_000_000.0
 DAY_S = 86_400.0
@@ -33,5 +33,5 @@ def test_what_a_publisher_may_mean_is_taken_as_it_is(timestamp_s: float) -> None
     ],
 )
 def test_what_nobody_can_mean_is_unknown(timestamp_s: float) -> None:
-    """It would be an age of decades, or of nothing for ever."""
+    """Its age would be decades, or negative for ever."""
     assert plausible_timestamp_s(timestamp_s, NOW_S) is None

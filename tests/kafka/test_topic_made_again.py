@@ -1,4 +1,4 @@
-"""An input topic that is deleted and created again under a running worker: told by its id, read from its beginning."""
+"""An input topic that is recreated under a running worker is detected by its id and read from its beginning."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.broker
 
 
 def make_again(topics: Topics, partitions: int = 4, leader: int | None = None) -> None:
-    """Delete the input topic and create it at once, under its name; led by this node, if one is named."""
+    """Delete the input topic and recreate it at once; led by this node, if one is named."""
     placed = {"replication_factor": 1} if leader is None else {"replica_assignment": [[leader]] * partitions}
     admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
     [deleted] = admin.delete_topics([topics.input]).values()
@@ -43,7 +43,7 @@ def fill(topics: Topics, partition_records: int) -> int:
 
 
 def recover_until(source: KafkaSource) -> None:
-    """As the recovery does: try again while the topic is not there, or not known to every broker."""
+    """As the recovery does: retry while the topic is missing, or not known to every broker."""
     give_up_s = time.monotonic() + 60
     while True:
         try:
@@ -55,7 +55,7 @@ def recover_until(source: KafkaSource) -> None:
 
 
 def test_records_of_a_topic_made_again_are_not_committed_as_those_of_the_old_one(topics: Topics) -> None:
-    """Where the new log has grown past the old position, the client reads on there; the transaction notices it."""
+    """If the new log has grown past the old position, the client reads on there; the transaction detects it."""
     config = config_for(topics)
     before = fill(topics, 10)
     source, _ = opened(config)
@@ -80,7 +80,7 @@ def test_records_of_a_topic_made_again_are_not_committed_as_those_of_the_old_one
 
 
 def test_a_topic_made_again_on_another_broker_is_read_from_there() -> None:
-    """The client has seen higher epochs of the old topic's leaders, and never believes in those of the new one."""
+    """The client has seen higher leader epochs of the old topic, and never accepts those of the new one."""
     with Cluster(nodes=3) as cluster:
         topics = make_topics(cluster.bootstrap_servers)
         make_again(topics, leader=2)
@@ -112,7 +112,7 @@ def test_an_offset_of_an_earlier_topic_counts_as_none(topics: Topics) -> None:
 
 
 def test_a_topic_that_is_there_no_more_is_trouble_not_the_end(topics: Topics) -> None:
-    """Between its deletion and its creation nothing is committed, and nobody exits."""
+    """Between deletion and creation nothing is committed, and the worker does not exit."""
     config = config_for(topics, request_timeout_s=2)
     before = fill(topics, 5)
     source, _ = opened(config)

@@ -1,4 +1,4 @@
-"""The trials of `enricher doctor --transactions` on a real broker: every promise holds, and each trial can tell when not."""
+"""The trials of `enricher doctor --transactions` on a real broker: every promise holds, and each trial can fail."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kafka.harness import committed_and_ends
 from support.topics import Topics
 
 from enricher.errors import BrokerError
-from enricher.kafka.trials import PROMISES, Outcome, Promise, Result, Trials, identity, running, visibility
+from enricher.kafka.trials import PROMISES, Outcome, Promise, Result, Trials, offsets, running, visibility
 from enricher.kafka.trials.clients import Clients
 from enricher.kafka.trials.topics import TrialTopics
 
@@ -31,13 +31,13 @@ def promise_called(name: str) -> Promise:
 
 
 def tried(topics: Topics, *names: str) -> dict[str, Result]:
-    """What comes of these promises, by name."""
+    """The outcomes of these promises, by name."""
     with Trials(config_for(topics), [promise_called(name) for name in names]) as trials:
         return {result.promise.name: result for result in trials.results()}
 
 
 def left_over(bootstrap_servers: str, prefix: str) -> list[str]:
-    """Topics and groups of trials that are still there; waits a while for them to go."""
+    """Topics and groups of trials that still exist; waits a while for them to go."""
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     give_up_s = time.monotonic() + 10
     while True:
@@ -50,7 +50,7 @@ def left_over(bootstrap_servers: str, prefix: str) -> list[str]:
 
 
 def test_every_promise_holds_and_nothing_is_left(topics: Topics) -> None:
-    """In less than a minute, without a topic or a group afterwards, and without a touch of the worker's own."""
+    """In less than a minute, leaving no topic or group, and without touching the worker's own."""
     began_s = time.monotonic()
     config = config_for(topics)
     with Trials(config) as trials:
@@ -70,7 +70,7 @@ class EveryReaderSeesAll(Clients):
 
     @contextmanager
     def consumer(self, isolation: str = "read_committed") -> Iterator[Consumer]:  # noqa: ARG002
-        """A consumer that is told of everything."""
+        """A consumer that reads uncommitted records."""
         with super().consumer("read_uncommitted") as consumer:
             yield consumer
 
@@ -82,16 +82,16 @@ class NoTwoIdsAreOne(Clients):
 
     @contextmanager
     def producer(self, name: str = "first", timeout_s: float = 30.0) -> Iterator[Producer]:
-        """A producer that nobody else is like."""
+        """A producer with a unique transactional id."""
         with super().producer(f"{name}-{next(self._numbers)}", timeout_s) as producer:
             yield producer
 
 
 class NoGenerationIsChecked(Clients):
-    """As on a broker before KIP-447: what is sent says nothing of member and generation."""
+    """As on a broker before KIP-447: member and generation are not sent."""
 
     def send_offset(self, producer: Producer, offset: int, membership: bytes | None = None) -> None:  # noqa: ARG002
-        """Send it as nobody."""
+        """Send it without membership."""
         super().send_offset(producer, offset, None)
 
 
@@ -105,7 +105,7 @@ class OffsetsGoTheirOwnWay(Clients):
 
 
 class NothingExpires(Clients):
-    """As on a broker that never looks for transactions that are too old."""
+    """As on a broker that never times transactions out."""
 
     @contextmanager
     def producer(self, name: str = "first", timeout_s: float = 30.0) -> Iterator[Producer]:  # noqa: ARG002
@@ -115,7 +115,7 @@ class NothingExpires(Clients):
 
 
 class OnlyOffsetsAreKept(Clients):
-    """As on a broker that forgets what stands beside an offset."""
+    """As on a broker that forgets the metadata of an offset."""
 
     def committed(self, consumer: Consumer, timeout_s: float = 15.0) -> TopicPartition:
         """The bare offset."""
@@ -139,7 +139,7 @@ class OnlyOffsetsAreKept(Clients):
 def test_a_trial_can_tell_when_its_promise_does_not_hold(
     topics: Topics, monkeypatch: pytest.MonkeyPatch, name: str, broken: type[Clients], seen: str
 ) -> None:
-    """Each through clients to which this broker is one that does not keep it."""
+    """Each with clients that make this broker look as if it broke the promise."""
     monkeypatch.setattr(running, "Clients", broken)
     monkeypatch.setattr(visibility, "_SCAN_S", 5.0)
     outcome = tried(topics, name)[name].outcome
@@ -151,9 +151,9 @@ def test_a_trial_can_tell_when_its_promise_does_not_hold(
 def test_topics_without_ids_of_their_own_are_told(
     topics: Topics, monkeypatch: pytest.MonkeyPatch, ids: str | None, seen: str
 ) -> None:
-    """A topic that is made again and keeps its id, and brokers from before there were any."""
+    """A recreated topic that keeps its id, and brokers without topic ids."""
     monkeypatch.setattr(TrialTopics, "id_of", lambda _self, _name: ids)
-    monkeypatch.setattr(identity, "CALL_S", 0.5)
+    monkeypatch.setattr(offsets, "CALL_S", 0.5)
     outcome = tried(topics, "identity of a topic")["identity of a topic"].outcome
     assert outcome.holds is False
     assert seen in outcome.seen
@@ -169,7 +169,7 @@ def failing(error: Exception) -> Callable[[Clients], Outcome]:
 
 
 def test_a_trial_that_fails_is_no_answer_and_costs_the_others_nothing(topics: Topics) -> None:
-    """Whatever it fails of, a bug included: its promise was not tried, and says why."""
+    """Whatever the error, a bug included: the promise counts as not tried, with the reason."""
     good = promise_called("commit and abort")
     bad = [
         replace(good, name="refused", trial=failing(BrokerError("no right"))),
@@ -196,12 +196,12 @@ def test_a_trial_that_hangs_is_given_up(topics: Topics) -> None:
         outcomes = {result.promise.name: result.outcome for result in trials.results(limit_s=15)}
     assert outcomes["commit and abort"].holds is True
     assert outcomes["hanging"].holds is None
-    assert "not over after 15 s" in outcomes["hanging"].seen
+    assert "not finished after 15 s" in outcomes["hanging"].seen
     assert left_over(topics.bootstrap_servers, Trials.prefix_of(config)) == []
 
 
 def test_what_is_stopped_in_the_middle_leaves_nothing(topics: Topics) -> None:
-    """Whoever stops listening after the first line, by an exception or by closing, leaves the block and no topic."""
+    """If the caller stops after the first result, by an exception or by closing, no topic is left."""
 
     def lines() -> Iterator[Result]:
         with Trials(config_for(topics)) as trials:
@@ -214,7 +214,7 @@ def test_what_is_stopped_in_the_middle_leaves_nothing(topics: Topics) -> None:
 
 
 def test_an_interruption_while_topics_are_made_leaves_none(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C behind the broker's back: a creation that was asked for and not yet answered is undone as well."""
+    """On Ctrl-C, a creation that was requested and not yet answered is undone as well."""
 
     def interrupted(_trials: TrialTopics, _name: str) -> bool:
         raise KeyboardInterrupt
@@ -228,7 +228,7 @@ def test_an_interruption_while_topics_are_made_leaves_none(topics: Topics, monke
 
 
 def test_names_fit_what_kafka_allows_for_topics(topics: Topics) -> None:
-    """A group may be called what no topic may: anything, at any length."""
+    """A group's name may contain anything, at any length; a topic's name may not."""
     config = config_for(topics, group_id="news / Nachrichten \u00e4 " + "x" * 300)
     with Trials(config, [promise_called("commit and abort")]) as trials:
         assert [result.outcome.holds for result in trials.results()] == [True]

@@ -1,4 +1,4 @@
-"""Names of transactions: one for each worker of each group, whatever the names of groups and workers look like."""
+"""Transactional ids: one for each worker of each group, whatever the names of groups and workers are."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def config(group: str, instance: str) -> KafkaConfig:
 
 
 def test_two_workers_of_two_groups_never_share_a_transactional_id() -> None:
-    """They would fence each other for ever: `news` + `en-0` and `news-en` + `0` did."""
+    """Otherwise they would fence each other for ever: `news` + `en-0` and `news-en` + `0` did."""
     assert config("news", "en-0").transactional_id != config("news-en", "0").transactional_id
     assert config("news", "en/0").transactional_id != config("news/en", "0").transactional_id
     workers = list(product(ODD, ODD))
@@ -29,7 +29,7 @@ def test_two_workers_of_two_groups_never_share_a_transactional_id() -> None:
 
 
 def test_an_ordinary_id_can_be_read() -> None:
-    """It stands in messages, and in the rights that somebody has to write down."""
+    """It appears in messages, and in ACLs that people write."""
     assert "news/en-0" == config("news", "en-0").transactional_id
     assert "a%2Fb%25/c%2Fd" == config("a/b%", "c/d").transactional_id
 
@@ -42,7 +42,7 @@ def test_the_prefix_of_a_group_covers_its_workers_and_nobody_elses() -> None:
 
 
 def test_a_trial_of_the_doctor_has_no_worker_s_id_and_is_covered_by_the_right_of_its_group() -> None:
-    """It would fence a worker that runs, for instance the one with the odd name."""
+    """It would fence a running worker, for instance one with an unusual name."""
     workers = {config(*worker).transactional_id for worker in product(ODD, ODD)}
     for group, instance in product(ODD, ODD):
         assert doctor_id(config(group, instance)) not in workers

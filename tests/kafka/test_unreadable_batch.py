@@ -1,4 +1,4 @@
-"""Batches that are whole and that the client cannot unpack: dead letters without a value, and on past them."""
+"""Intact batches that the client cannot decompress become dead letters without a value, and reading continues."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ PLACE = Partition("articles", 3)
 UNREADABLE = KafkaError(KafkaError._BAD_COMPRESSION, "Decompression (codec 0x4) of message at 7 of 3088 bytes failed")
 GZIP = KafkaError(KafkaError._BAD_COMPRESSION, "Decompression (codec 0x1) of message at 9 of 30 bytes failed")
 SMALL = {"consumer.receive.message.max.bytes": 2_000_000, "consumer.fetch.max.bytes": 1_000_000}
-"""A client that unpacks no more than 2 MB of zstd."""
+"""A client that decompresses at most 2 MB of zstd."""
 MEMORY_BYTES = 1_500_000_000
 
 
 def write_batch(topics: Topics, values: Sequence[bytes], *, transactional_id: str = "") -> None:
-    """These values in one batch of zstd on partition 0; with a transaction's marker behind it, if asked to."""
+    """Write these values in one batch of zstd on partition 0, with a transaction marker behind it if asked to."""
     own = {"transactional.id": transactional_id} if transactional_id else {}
     producer = Producer(
         {
@@ -68,7 +68,7 @@ def write_batch(topics: Topics, values: Sequence[bytes], *, transactional_id: st
 
 
 def test_a_batch_that_cannot_be_unpacked_is_no_damaged_log() -> None:
-    """Its checksum is right: the third look makes it certain, and nothing ends."""
+    """Its checksum is valid: after the third fetch it is certain, and the worker does not end."""
     watch = DamageWatch()
     certain = []
     for now_s in range(100):
@@ -78,7 +78,7 @@ def test_a_batch_that_cannot_be_unpacked_is_no_damaged_log() -> None:
 
 
 def test_the_rest_of_a_batch_that_was_given_up_needs_no_more_looks() -> None:
-    """It is given up piece by piece, as there is room; the batch behind it gets its own looks."""
+    """It is given up in parts, as capacity allows; the batch behind it gets its own fetches."""
     watch = DamageWatch()
     for _ in range(3):
         watch.is_seen(UNREADABLE, PLACE, 7, 7, 0.0)
@@ -92,12 +92,12 @@ def test_the_rest_of_a_batch_that_was_given_up_needs_no_more_looks() -> None:
 
 def test_where_it_cannot_be_told_which_offsets_are_lost_the_end_is_loud(topics: Topics) -> None:
     """The older formats name the last offset of a batch: it may hold the records before that, or they may be a gap."""
-    with pytest.raises(BrokerError, match=r"articles\[3\] at offset 9 .* from 7 on as well.*--reset-offsets"):
+    with pytest.raises(BrokerError, match=r"articles\[3\] at offset 9 .* from 7 on.*--reset-offsets"):
         UnreadableBatches(config_for(topics)).span(PLACE, 7, GZIP, 9)
 
 
 def test_a_batch_that_is_met_from_its_beginning_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may be another one by now, in a topic that was made again or a log that was cut off: its records are not lost."""
+    """It may be another batch by now, in a recreated topic or a truncated log: its records are not lost."""
     ends = iter([107, 8])
 
     class Looker:
@@ -111,7 +111,7 @@ def test_a_batch_that_is_met_from_its_beginning_is_looked_at_again(monkeypatch: 
         def end(self, _inside: int) -> int:
             return next(ends)
 
-    monkeypatch.setattr(unreadable, "_Looker", Looker)
+    monkeypatch.setattr(unreadable, "_BatchEndFinder", Looker)
     batches = UnreadableBatches(config_for(Topics("127.0.0.1:1", "articles", "entities", "dead-letters", "group", {})))
     assert batches.span(PLACE, 7, UNREADABLE, 7) == range(7, 107)
     assert batches.span(PLACE, 50, UNREADABLE, 7) == range(50, 107)
@@ -120,7 +120,7 @@ def test_a_batch_that_is_met_from_its_beginning_is_looked_at_again(monkeypatch: 
 
 @pytest.mark.parametrize("looks", [1, 2, 3, 5, 13])
 def test_looks_that_take_too_long_are_not_in_vain(looks: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A look at a hundred megabytes takes its time on a slow machine; where none of it counted, no attempt would end."""
+    """A fetch of a hundred megabytes takes long on a slow machine; if progress did not count, no attempt would end."""
     seen: list[int] = []
 
     def is_inside(_self: object, offset: int) -> bool:
@@ -129,7 +129,7 @@ def test_looks_that_take_too_long_are_not_in_vain(looks: int, monkeypatch: pytes
         seen.append(offset)
         return offset < 100
 
-    monkeypatch.setattr(unreadable._Looker, "_is_inside", is_inside)
+    monkeypatch.setattr(unreadable._BatchEndFinder, "_is_inside", is_inside)
     batches = UnreadableBatches(config_for(Topics("127.0.0.1:1", "articles", "entities", "dead-letters", "group", {})))
     expected, rounds = 0, 0
     while expected < 100:
@@ -141,15 +141,15 @@ def test_looks_that_take_too_long_are_not_in_vain(looks: int, monkeypatch: pytes
 
 
 def test_where_nobody_answers_there_is_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Brokers that are away say nothing of a batch."""
-    monkeypatch.setattr(unreadable, "_LOOK_S", 0.2)
+    """Brokers that do not answer say nothing about a batch."""
+    monkeypatch.setattr(unreadable, "_LOOKUP_S", 0.2)
     batches = UnreadableBatches(config_for(Topics("127.0.0.1:1", "articles", "entities", "dead-letters", "group", {})))
     with pytest.raises(TransactionTrouble, match="no answer"):
         batches.span(PLACE, 7, UNREADABLE, 7)
 
 
 def test_the_dead_letter_says_where_the_batch_stands_and_has_no_value() -> None:
-    """It is told from the dead letter of a tombstone by a header of its own."""
+    """A header distinguishes it from the dead letter of a tombstone."""
     raw = RawRecord(PLACE, 8, None, None, unreadable=Unreadable(7, "no"))
     ticket = replace(finished(raw), outcome=DeadLetter("decode", "UnreadableBatch", "no"))
     card = ModelCard("none", "0" * 64, "fp32")
@@ -167,7 +167,7 @@ def small(topics: Topics) -> KafkaConfig:
 
 @pytest.mark.broker
 def test_one_record_stands_in_for_each_offset_of_the_batch(topics: Topics) -> None:
-    """No more, though a transaction's marker follows, and none is left out where it comes piece by piece."""
+    """No more, even if a transaction marker follows, and none is left out if it comes in parts."""
     write_batch(topics, [b"before"])
     write_batch(topics, [b"a" * 1_000_000] * 7, transactional_id=f"{topics.group}.publisher")
     wait_until(lambda: committed_and_ends(topics.bootstrap_servers, "x", topics.input)[0][1] == 9, 20, "the marker")
@@ -221,7 +221,7 @@ def test_a_worker_goes_past_it_exactly_once_and_the_verifier_agrees(
     assert_exactly_once([*read_all(topics.bootstrap_servers, topics.output), *letters], places)
     assert {"UnreadableBatch"} == {(headers_of(each)["enricher.dlq.error.type"] or b"").decode() for each in letters}
     assert [None] * 4 == [each.value() for each in letters]
-    assert log.read_text().count("cannot be read, they become dead letters") == 2
+    assert log.read_text().count("cannot be read and become dead letters") == 2
     verified = run("verify", "--json", env=topics.environment)
     assert verified.exit_code == 0, verified.output
 
@@ -250,7 +250,7 @@ def run_to_the_end(topics: Topics, log: Path) -> None:
 
 @pytest.mark.broker
 def test_a_group_in_front_of_it_is_behind_in_offsets_and_of_unknown_age(topics: Topics) -> None:
-    """`lag` and the scaler need no record to count; nobody sleeps through an age that cannot be told."""
+    """`lag` and the scaler count without reading records; an unknown age is not an age of 0."""
     write_batch(topics, [b"a" * 100_000_000])
     seen = run("lag", "--json", "--max-age-s", "3600", env=topics.environment)
     assert seen.exit_code == 9, seen.output
@@ -260,7 +260,7 @@ def test_a_group_in_front_of_it_is_behind_in_offsets_and_of_unknown_age(topics: 
 
 @pytest.mark.broker
 def test_doctor_can_read_a_topic_that_holds_one(topics: Topics) -> None:
-    """The right is there; what becomes of the record is the worker's to decide."""
+    """The right is there; the worker decides what happens to the record."""
     write_batch(topics, [b"a" * 100_000_000])
     found = json.loads(run("doctor", "--json", env=topics.environment).stdout)["checks"]
     assert ["ok"] == [each["verdict"] for each in found if each["check"] == f"right: {topics.input} READ"]

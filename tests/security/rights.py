@@ -1,4 +1,4 @@
-"""The five rights of a worker, given and taken away at the broker as an administrator does it."""
+"""The five rights of a worker, granted and revoked at the broker by an administrator."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TIMEOUT_S = 20
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """One of the five: an operation on a resource. `prefixed`: on all whose names begin so."""
+    """One right: an operation on a resource. `prefixed`: on all resources whose names begin with `name`."""
 
     label: str
     operation: str
@@ -30,13 +30,13 @@ class Right:
     prefixed: bool = False
 
     def binding(self) -> AclBinding:
-        """The rule that gives it to `USER`."""
+        """The ACL that grants it to `USER`."""
         pattern = ResourcePatternType.PREFIXED if self.prefixed else ResourcePatternType.LITERAL
         operation = AclOperation[self.operation]
         return AclBinding(self.kind, self.resource, pattern, f"User:{USER}", "*", operation, AclPermissionType.ALLOW)
 
     def filter(self) -> AclBindingFilter:
-        """What finds that rule."""
+        """The filter that matches this ACL."""
         rule = self.binding()
         return AclBindingFilter(
             rule.restype, rule.name, rule.resource_pattern_type, rule.principal, rule.host, rule.operation,
@@ -56,7 +56,7 @@ def five_rights(topics: Topics) -> Sequence[Right]:
 
 
 def give(secured: Secured, rights: Iterable[Right]) -> None:
-    """Allow them; returns when the broker has taken the rules over."""
+    """Grant rights; returns once the broker applies them."""
     wanted = list(rights)
     for future in secured.admin.create_acls([right.binding() for right in wanted]).values():
         future.result(_TIMEOUT_S)
@@ -65,13 +65,13 @@ def give(secured: Secured, rights: Iterable[Right]) -> None:
 
 
 def take(secured: Secured, right: Right) -> None:
-    """Take one away; returns when the broker knows."""
+    """Revoke a right; returns once the broker applies it."""
     for future in secured.admin.delete_acls([right.filter()]).values():
         assert len(future.result(_TIMEOUT_S)) == 1, "it was there"
     _wait_for(secured, right, rules=0)
 
 
 def _wait_for(secured: Secured, right: Right, *, rules: int) -> None:
-    """The broker answers this question from the rules that it goes by."""
+    """The ACLs that the broker applies now."""
     while len(secured.admin.describe_acls(right.filter()).result(_TIMEOUT_S)) != rules:
         pass

@@ -1,4 +1,4 @@
-"""A broker that lets nobody in without proof and nobody do anything without a right, and the papers for it.
+"""A broker that requires authentication and a right for every operation, and the certificates for it.
 
 One node with four listeners: plain text for the tests themselves (a super user), TLS, TLS with passwords (SCRAM), and TLS
 that asks clients for certificates.
@@ -26,7 +26,7 @@ from tools.kafka.properties import HOST
 
 KEY_PASSWORD = "canary-key-5a1f90"
 USER, PASSWORD = "worker", "canary-password-c07d3e"
-"""The user of the SCRAM listener. On the one for certificates the same name comes from the certificate."""
+"""The user of the SCRAM listener. On the mutual TLS listener the certificate has the same name."""
 LISTENERS = {"TLS": "SSL", "PASSWORDS": "SASL_SSL", "CERTIFICATES": "SSL"}
 _SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
 _TIMEOUT_S = 20
@@ -42,16 +42,16 @@ class Papers:
 
     @property
     def ca(self) -> str:
-        """The CA that signed all that is good."""
+        """The CA that signed all valid certificates."""
         return str(self.folder / "ca.pem")
 
     @property
     def other_ca(self) -> str:
-        """A CA that signed nothing of the broker's."""
+        """A CA that the broker does not trust."""
         return str(self.folder / "other-ca.pem")
 
     def certificate(self, name: str) -> Properties:
-        """Client properties for the certificate `name`, whose key is locked with a password."""
+        """Client properties for the certificate `name`, whose key is encrypted with a password."""
         return {
             "ssl.certificate.location": str(self.folder / f"{name}.pem"),
             "ssl.key.location": str(self.folder / f"{name}.key"),
@@ -60,7 +60,7 @@ class Papers:
 
 
 def write_papers(folder: Path) -> Papers:
-    """Make the CAs and everything that they sign."""
+    """Create the CAs and all certificates."""
     ca, other_ca = trustme.CA(), trustme.CA()
     ca.cert_pem.write_to_path(folder / "ca.pem")
     other_ca.cert_pem.write_to_path(folder / "other-ca.pem")
@@ -87,7 +87,7 @@ def _pkcs8(certificate: trustme.LeafCert, password: str | None) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Secured:
-    """The broker while it runs."""
+    """The running broker."""
 
     cluster: Cluster
     papers: Papers
@@ -96,11 +96,11 @@ class Secured:
 
     @property
     def admin_address(self) -> str:
-        """Where the tests themselves connect; everything is allowed there."""
+        """The listener of the tests themselves, where everything is allowed."""
         return self.cluster.bootstrap_servers
 
     def way_in(self, listener: str) -> Properties:
-        """The client properties with which `USER` gets in through a listener."""
+        """The client properties with which `USER` connects to a listener."""
         ways = {
             "TLS": {"security.protocol": "SSL"},
             "PASSWORDS": {
@@ -116,7 +116,7 @@ class Secured:
 
 @contextmanager
 def secured_broker(papers: Papers) -> Iterator[Secured]:
-    """Start it, with the SCRAM user."""
+    """Start the broker with the SCRAM user."""
     with Cluster(nodes=1, listeners=LISTENERS, properties=server_properties(papers)) as cluster:
         secured = Secured(cluster, papers, AdminClient({"bootstrap.servers": cluster.bootstrap_servers}))
         _add_user(secured, USER, PASSWORD)
@@ -125,7 +125,7 @@ def secured_broker(papers: Papers) -> Iterator[Secured]:
 
 
 def server_properties(papers: Papers) -> Mapping[str, str]:
-    """What makes the broker strict."""
+    """The broker's properties for authentication and authorization."""
     return {
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": (papers.folder / "broker.pem").as_posix(),

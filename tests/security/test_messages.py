@@ -1,4 +1,4 @@
-"""What a refusal is called, without a broker: the right, the resource, and the reason that only a callback tells."""
+"""Messages about refusals name the right, the resource, and the reason that only a callback tells. Without a broker."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from kafka.clients import config_for
 from support.topics import Topics
 
 from enricher.errors import BrokerError, TransactionTrouble
-from enricher.kafka.client import KafkaConfig, LastWord
+from enricher.kafka.client import KafkaConfig
+from enricher.kafka.client_errors import ClientErrors
 from enricher.kafka.errors import mapped
 
 # Names that are parts of one another, as those of real topics are.
@@ -28,9 +29,9 @@ def config() -> KafkaConfig:
     return config_for(TOPICS)
 
 
-def refusal(code: int, doing: str, last_word: LastWord, reason: str = "refused") -> str:
+def refusal(code: int, doing: str, client_errors: ClientErrors, reason: str = "refused") -> str:
     """The message of a refusal, which is fatal."""
-    error = mapped(KafkaError(code, reason), doing, last_word)
+    error = mapped(KafkaError(code, reason), doing, client_errors)
     assert isinstance(error, BrokerError)
     return str(error)
 
@@ -48,36 +49,36 @@ def refusal(code: int, doing: str, last_word: LastWord, reason: str = "refused")
     ],
 )
 def test_right_and_resource_are_named(config: KafkaConfig, code: int, doing: str, needed: str) -> None:
-    """By the names of the settings that are in force."""
-    assert refusal(code, doing, LastWord(config)).endswith(f"Needed: {needed}")
+    """The message has the names from the settings."""
+    assert refusal(code, doing, ClientErrors(config)).endswith(f"Needed: {needed}")
 
 
 @pytest.mark.parametrize("topic", ["news.entities", "news.dead-letters"])
 def test_the_refused_topic_is_known_from_the_client_s_log(config: KafkaConfig, topic: str) -> None:
-    """The error of a transaction names none, and topics that only shared the request are not to blame."""
-    last_word = LastWord(config)
+    """The error of a transaction names no topic, and topics that only shared the request are not named."""
+    client_errors = ClientErrors(config)
     for refused, reason in [
         (topic, "Topic authorization failed"),
         ("news.entities", "Operation not attempted"),
         ("news.dead-letters", "Operation not attempted"),
     ]:
-        last_word.logger.error(
+        client_errors.logger.error(
             'TxnCoordinator/1: Failed to add partition "%s" [0] to transaction: Broker: %s', refused, reason
         )
-    message = refusal(KafkaError.TOPIC_AUTHORIZATION_FAILED, "a transaction", last_word)
+    message = refusal(KafkaError.TOPIC_AUTHORIZATION_FAILED, "a transaction", client_errors)
     assert message.endswith(f"Needed: WRITE on the topic '{topic}'")
 
 
 def test_where_nothing_names_the_topic_all_are_named(config: KafkaConfig) -> None:
-    """Better three to look at than a guess."""
-    message = refusal(KafkaError.TOPIC_AUTHORIZATION_FAILED, "a transaction", LastWord(config))
+    """Naming all three is better than a guess."""
+    message = refusal(KafkaError.TOPIC_AUTHORIZATION_FAILED, "a transaction", ClientErrors(config))
     assert [word for word in ("'news'", "'news.entities'", "'news.dead-letters'") if word not in message] == []
 
 
 def test_the_client_s_log_goes_on_to_the_common_one(config: KafkaConfig, caplog: pytest.LogCaptureFixture) -> None:
-    """Looking at it does not swallow it, and its level is the common one's."""
+    """Reading the line does not suppress it, and the common logger's level applies."""
     caplog.set_level(logging.ERROR, "librdkafka")
-    logger = LastWord(config).logger
+    logger = ClientErrors(config).logger
     logger.error("something is wrong")
     logger.info("something happened")
     assert ["something is wrong"] == caplog.messages
@@ -85,23 +86,23 @@ def test_the_client_s_log_goes_on_to_the_common_one(config: KafkaConfig, caplog:
 
 @pytest.mark.parametrize("alert", CERTIFICATE_ALERTS)
 def test_a_refused_certificate_is_explained(config: KafkaConfig, alert: str) -> None:
-    """TLS has a number for it, people need words."""
-    last_word = LastWord(config)
-    last_word(KafkaError(KafkaError._TRANSPORT, alert))
-    error = mapped(KafkaError(KafkaError._TIMED_OUT), "asking", last_word)
+    """TLS gives only an alert; the message says what to check."""
+    client_errors = ClientErrors(config)
+    client_errors(KafkaError(KafkaError._TRANSPORT, alert))
+    error = mapped(KafkaError(KafkaError._TIMED_OUT), "asking", client_errors)
     assert isinstance(error, TransactionTrouble)
     assert "ssl.certificate.location" in str(error)
 
 
 def test_a_transport_failure_without_a_reason_says_where_to_look(config: KafkaConfig) -> None:
-    """A client without TLS at a listener with TLS is told nothing at all."""
-    assert "security.protocol" in str(mapped(KafkaError(KafkaError._TRANSPORT), "asking", LastWord(config)))
+    """A client without TLS gets no reason from a listener with TLS."""
+    assert "security.protocol" in str(mapped(KafkaError(KafkaError._TRANSPORT), "asking", ClientErrors(config)))
 
 
 def test_the_same_complaint_is_logged_once(config: KafkaConfig, caplog: pytest.LogCaptureFixture) -> None:
-    """The client repeats itself at every attempt, with another time in it."""
+    """The client repeats the line at every attempt, with another duration in it."""
     caplog.set_level(logging.WARNING, logger="librdkafka")  # the command line raises it for its process
-    last_word = LastWord(config)
+    client_errors = ClientErrors(config)
     for text in ("refused (after 3ms in state CONNECT)", "refused (after 41ms in state CONNECT)", "no route"):
-        last_word(KafkaError(KafkaError._TRANSPORT, text))
+        client_errors(KafkaError(KafkaError._TRANSPORT, text))
     assert 2 == len(caplog.messages)

@@ -1,4 +1,4 @@
-"""The five rights of `deploy/rights.md`: they are enough, and each of them is needed and named where it is missing."""
+"""The five rights of `deploy/rights.md` are sufficient, and each is necessary and named when it is missing."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def check_refusal(outcome: Outcome, place: Place, right: Right) -> None:
 @pytest.mark.broker
 @pytest.mark.parametrize("label", LABELS)
 def test_a_right_that_is_taken_away_is_named_and_nothing_is_lost(secured: Secured, label: str) -> None:
-    """While the worker runs, then from the start, then given back: every article has its one outcome in the end."""
+    """Revoked while the worker runs, missing at a start, then granted: in the end every article has exactly one outcome."""
     place = place_at(secured, "PASSWORDS")
     right = right_of(place, label)
     places = place.publish(0, 20)
@@ -63,7 +63,7 @@ def test_a_right_that_is_taken_away_is_named_and_nothing_is_lost(secured: Secure
 
 
 def delete_offsets(place: Place) -> None:
-    """What retention does to a group that has had no member for a week."""
+    """As retention does for a group without members for a week."""
 
     def deleted() -> bool:
         [future] = place.secured.admin.delete_consumer_groups([place.topics.group]).values()
@@ -78,7 +78,7 @@ def delete_offsets(place: Place) -> None:
 
 @pytest.mark.broker
 def test_without_offsets_a_worker_may_not_go_on_blindly_and_names_the_right_that_it_needs(secured: Secured) -> None:
-    """Where the group stood is in the outputs alone: without READ there it refuses, with it nothing is doubled."""
+    """Only the outputs tell where the group stood: without READ on them it refuses to start, with it nothing is doubled."""
     place = place_at(secured, "PASSWORDS")
     places = place.publish(0, 20)
     assert place.work().code == 0
@@ -97,7 +97,7 @@ def test_without_offsets_a_worker_may_not_go_on_blindly_and_names_the_right_that
 
 @pytest.mark.broker
 def test_a_right_on_another_resource_is_not_enough(secured: Secured) -> None:
-    """The broker of these tests does refuse, so the tests above prove something: without any right nothing is read."""
+    """Negative control: without any right the broker refuses to read."""
     place = place_at(secured, "PASSWORDS", rights=False)
     places = place.publish(0, 3)
     other = place_at(secured, "PASSWORDS")
@@ -109,7 +109,7 @@ def test_a_right_on_another_resource_is_not_enough(secured: Secured) -> None:
 
 
 def test_the_page_names_the_rights() -> None:
-    """Operation and kind of each, so that the page and these tests cannot part."""
+    """Operation and resource type of each: the page and these tests agree."""
     rows = [line for line in PAGE.read_text("utf-8").splitlines() if line.startswith(("| `READ", "| `WRITE"))]
     found = {tuple(cell.strip(" `") for cell in row.strip("|").split("|")[:2]) for row in rows}
     assert found == {

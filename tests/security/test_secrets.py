@@ -1,4 +1,4 @@
-"""Secrets come from the environment or from files, and are in nothing that a command says, at any level, in any failure."""
+"""Secrets come from the environment or from files, and appear in no output, at any log level, in any failure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CANARY = "canary-of-a-file-77b2"
 
 
 def check_silence(outcome: Outcome) -> None:
-    """No canary, as it is or in base64."""
+    """No canary, in plain text or in base64."""
     for canary in CANARIES:
         assert canary not in outcome.said
         assert base64.b64encode(canary.encode()).decode().rstrip("=") not in outcome.said
@@ -39,7 +39,7 @@ COMMANDS = {
 @pytest.mark.broker
 @pytest.mark.parametrize("command", COMMANDS)
 def test_no_command_shows_a_secret_when_it_fails(secured: Secured, command: str) -> None:
-    """Refused by the broker, with the client's own debug log of everything switched on."""
+    """Refused by the broker, with the client's full debug log."""
     place = place_at(secured, "PASSWORDS", rights=False).with_properties(
         {**secured.papers.certificate("client"), "sasl.username": "nobody", "debug": "all"}
     )
@@ -52,7 +52,7 @@ def test_no_command_shows_a_secret_when_it_fails(secured: Secured, command: str)
 @pytest.mark.broker
 @pytest.mark.parametrize("changes", [{"no.such.property": "x"}, {"ssl.key.password": f"{KEY_PASSWORD}-not"}])
 def test_properties_that_the_client_does_not_take_are_not_shown(secured: Secured, changes: dict[str, str]) -> None:
-    """The client's reason names a property, and never the value of a secret one."""
+    """The client's reason names the property, never the value of a secret one."""
     place = place_at(secured, "CERTIFICATES").with_properties({**changes, "sasl.password": PASSWORD, "debug": "all"})
     outcome = place.run("--verbose", "run", "--until-caught-up")
     assert outcome.code == 2, outcome.said
@@ -61,7 +61,7 @@ def test_properties_that_the_client_does_not_take_are_not_shown(secured: Secured
 
 @pytest.mark.broker
 def test_a_password_may_stand_in_a_file(secured: Secured, tmp_path: Path) -> None:
-    """As Kubernetes mounts it, with the line end that an editor left; and no word of it is said."""
+    """As Kubernetes mounts it, with a trailing newline. The output does not contain it."""
     (tmp_path / "password").write_text(f"{PASSWORD}\n")
     place = place_at(secured, "PASSWORDS").with_properties({
         **secured.papers.certificate("client"),
@@ -76,13 +76,13 @@ def test_a_password_may_stand_in_a_file(secured: Secured, tmp_path: Path) -> Non
 
 
 def set_file(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
-    """Let the password stand in a file."""
+    """Put the password into a file."""
     properties = {"sasl.username": "worker", "sasl.password": {"file": str(path)}}
     monkeypatch.setenv("ENRICHER_KAFKA__PROPERTIES", json.dumps(properties))
 
 
 def test_a_file_is_read_to_its_last_line_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Spaces and line ends within belong to the secret; from a TOML file it works as well."""
+    """Inner spaces and newlines belong to the secret. A TOML file works as well."""
     path = tmp_path / "password"
     path.write_bytes(b" two\nlines \r\n")
     set_file(monkeypatch, path)
@@ -96,7 +96,7 @@ def test_a_file_is_read_to_its_last_line_end(monkeypatch: pytest.MonkeyPatch, tm
 def test_a_file_that_cannot_be_read_is_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: bytes | None, reason: str
 ) -> None:
-    """With the property and the reason, before anything is connected, and without what was read."""
+    """The message has the property and the reason, comes before any connection, and does not show what was read."""
     path = tmp_path / "password"
     if content:
         path.write_bytes(content)
@@ -109,7 +109,7 @@ def test_a_file_that_cannot_be_read_is_named(
 
 
 def test_settings_shows_the_file_and_not_its_content(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Where a secret stands is what somebody looks for whose password is not taken."""
+    """The path helps a user whose password is refused."""
     (tmp_path / "password").write_text(CANARY)
     set_file(monkeypatch, tmp_path / "password")
     shown = run("settings").stdout
@@ -118,7 +118,7 @@ def test_settings_shows_the_file_and_not_its_content(monkeypatch: pytest.MonkeyP
 
 
 def test_no_object_shows_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither settings nor the room's configuration, printed by whomever; nor what pydantic says of a mistake."""
+    """Printed settings and Kafka configurations show no secret, nor do the errors of pydantic."""
     monkeypatch.setenv("ENRICHER_KAFKA__PROPERTIES", json.dumps({"sasl.password": CANARY}))
     settings = load_settings()
     assert CANARY not in f"{settings!r} {settings} {kafka_config(settings)!r}"

@@ -1,4 +1,4 @@
-"""What `enricher doctor --transactions` says where a right is missing, and that those on the page are enough."""
+"""What `enricher doctor --transactions` says when a right is missing, and that the rights on the page are sufficient."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PAGE = Path(__file__).parents[2] / "deploy" / "brokers.md"
 
 
 def rights_of(place: Place, *labels: str) -> list[Right]:
-    """Rights of the trials, by words like `CREATE topic`."""
+    """Rights of the trials, by names like `CREATE topic`."""
     kinds = {"topic": ResourceType.TOPIC, "group": ResourceType.GROUP}
     prefix = f"{place.topics.group}-doctor-"
     return [
@@ -31,7 +31,7 @@ def rights_of(place: Place, *labels: str) -> list[Right]:
 
 
 def tried(place: Place) -> tuple[Outcome, dict[str, dict[str, str]]]:
-    """How the command ended, and its checks by name."""
+    """The command's exit code, and its checks by name."""
     outcome = place.run("doctor", "--transactions", "--json")
     text = outcome.said[outcome.said.index("\n{") :]
     report = json.JSONDecoder().raw_decode(text.strip())[0]
@@ -45,7 +45,7 @@ def names_at(place: Place) -> list[str]:
 
 
 def test_without_create_nothing_is_tried_and_the_right_is_named(secured: Secured) -> None:
-    """The five rights of a worker are not enough, and the advice has all that are needed."""
+    """The five rights of a worker are not sufficient, and the advice names all that are needed."""
     place = place_at(secured, "PASSWORDS")
     outcome, checks = tried(place)
     assert outcome.code == 4
@@ -57,7 +57,7 @@ def test_without_create_nothing_is_tried_and_the_right_is_named(secured: Secured
 
 
 def test_without_delete_one_topic_is_left_and_named(secured: Secured) -> None:
-    """It is tried with the first topic, before anything else is made."""
+    """Deleting is tried with the first topic, before anything else is created."""
     place = place_at(secured, "PASSWORDS")
     give(secured, rights_of(place, "CREATE topic", "READ topic", "WRITE topic"))
     outcome, checks = tried(place)
@@ -69,7 +69,7 @@ def test_without_delete_one_topic_is_left_and_named(secured: Secured) -> None:
 
 
 def test_a_right_that_only_some_trials_need_costs_only_those(secured: Secured) -> None:
-    """Without READ on groups what needs no group is tried all the same."""
+    """Without READ on groups, trials that need no group still run."""
     place = place_at(secured, "PASSWORDS")
     give(secured, rights_of(place, "CREATE topic", "DELETE topic", "READ topic", "WRITE topic"))
     outcome, checks = tried(place)
@@ -83,7 +83,7 @@ def test_a_right_that_only_some_trials_need_costs_only_those(secured: Secured) -
 
 
 def test_the_rights_of_the_page_are_enough(secured: Secured) -> None:
-    """Those of its table, and the five of a worker, of which the transactional ids are used."""
+    """The rights of the page's table, and the five of a worker, whose transactional ids are used."""
     place = place_at(secured, "PASSWORDS")
     rows = re.findall(r"^\| `([A-Z`, ]+)` \| (topic|group)s that begin", PAGE.read_text("utf-8"), re.MULTILINE)
     labels = [f"{operation} {kind}" for operations, kind in rows for operation in operations.split("`, `")]

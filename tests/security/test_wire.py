@@ -1,4 +1,4 @@
-"""TLS, passwords and client certificates: with the right papers everything works, with wrong ones the message says which."""
+"""TLS, passwords and client certificates: valid ones work, and with invalid ones the message says what is wrong."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.broker
 
 @pytest.mark.parametrize("listener", LISTENERS)
 def test_a_worker_enriches_exactly_once_over_each(secured: Secured, listener: str) -> None:
-    """The whole worker as a process, with nothing but its five rights where the listener knows names."""
+    """The whole worker as a process, with only its five rights on listeners that authenticate."""
     place = place_at(secured, listener)
     places = place.publish(0, 20)
     outcome = place.work()
@@ -24,7 +24,7 @@ def test_a_worker_enriches_exactly_once_over_each(secured: Secured, listener: st
 
 
 def wrong_papers(secured: Secured) -> dict[str, tuple[str, dict[str, Any], list[str]]]:
-    """What is wrong: the listener, the properties that make it so, those that are left out."""
+    """A wrong configuration: the listener, properties to set, and properties to leave out."""
     papers = secured.papers
     own = list(papers.certificate("client"))
     return {
@@ -47,14 +47,14 @@ def wrong_papers(secured: Secured) -> dict[str, tuple[str, dict[str, Any], list[
         ("no TLS", 6, ["security.protocol"]),
         ("another password", 4, ["_AUTHENTICATION", "invalid credentials"]),
         ("another mechanism", 4, ["_AUTHENTICATION", "mechanism", "SCRAM-SHA-512"]),
-        ("no certificate", 4, ["ssl.certificate.location", "there is none"]),
+        ("no certificate", 4, ["ssl.certificate.location", "it is missing"]),
         ("an expired certificate", 4, ["ssl.certificate.location", "expired"]),
         ("another key password", 2, ["ssl.key.location", "ssl.key.password"]),
-        ("no CA file", 2, ["ssl.ca.location", "is there such a file"]),
+        ("no CA file", 2, ["ssl.ca.location", "does this file exist"]),
     ],
 )
 def test_wrong_papers_are_told_in_one_line(secured: Secured, wrong: str, code: int, words: list[str]) -> None:
-    """One line that says what is wrong, the exit code that says whose fault it is, and no traceback."""
+    """One line says what is wrong; the exit code tells settings from broker; there is no traceback."""
     listener, changes, without = wrong_papers(secured)[wrong]
     place = place_at(secured, listener, rights=False).with_properties(changes, without=without)
     place = replace(place, environment={**place.environment, "ENRICHER_WORKER__RECOVERY_TIMEOUT_S": "5"})
@@ -65,7 +65,7 @@ def test_wrong_papers_are_told_in_one_line(secured: Secured, wrong: str, code: i
 
 
 def test_the_other_commands_take_the_same_way(secured: Secured) -> None:
-    """Topics are there, articles get in, a worker enriches them, `tail` shows them: all over TLS."""
+    """All over TLS: topics exist, articles are published, a worker enriches them, `tail` shows them."""
     place = place_at(secured, "TLS")
     created = place.run("topics", "create")
     assert created.code == 0, created.said
@@ -81,7 +81,7 @@ def test_the_other_commands_take_the_same_way(secured: Secured) -> None:
 
 @pytest.mark.parametrize("listener", ["PASSWORDS", "CERTIFICATES"])
 def test_doctor_is_content_with_the_five_rights(secured: Secured, listener: str) -> None:
-    """It tries each of them as this user, and what it may not see beyond them is no failure."""
+    """It tries each right as this user; what it may not see beyond them is no failure."""
     outcome = place_at(secured, listener).run("--quiet", "doctor", "--json")
     assert outcome.code == 0, outcome.said
     checks = json.loads(outcome.said[outcome.said.index("{") :])["checks"]

@@ -1,4 +1,4 @@
-"""Workers and other commands of processes of their own, on the secured broker."""
+"""Workers and other commands, each in its own process, on the secured broker."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _QUICK = {"ENRICHER_KAFKA__TRANSACTION_TIMEOUT_S": "5", "ENRICHER_KAFKA__REQUEST
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a command ended: its exit code and everything that it said, on both streams."""
+    """A command's exit code and its output on both streams."""
 
     code: int
     said: str
 
     @property
     def message(self) -> str:
-        """Why it ended: the last line of ours. The client may log another one behind it, from threads of its own."""
+        """Why it ended: our last line. The client's threads may log others after it."""
         ours = [text for line in self.said.splitlines() if (text := _last_line(line))]
         assert len(ours) == 1, self.said
         return ours[0]
@@ -43,20 +43,20 @@ def _last_line(line: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Topics of a test's own, seen through a listener."""
+    """The topics of one test, reached through a listener."""
 
     secured: Secured
     topics: Topics
     environment: Mapping[str, str]
 
     def with_properties(self, changes: Mapping[str, Any], *, without: Sequence[str] = ()) -> Place:
-        """The same with other client properties."""
+        """The same topics with other client properties."""
         properties = json.loads(self.environment["ENRICHER_KAFKA__PROPERTIES"]) | dict(changes)
         kept = {name: value for name, value in properties.items() if name not in without}
         return replace(self, environment={**self.environment, "ENRICHER_KAFKA__PROPERTIES": json.dumps(kept)})
 
     def run(self, *arguments: str, stdin: str = "") -> Outcome:
-        """A command, to its end."""
+        """Run a command to its end."""
         done = subprocess.run(
             self._command(*arguments),
             env={**os.environ, **self.environment},
@@ -70,11 +70,11 @@ class Place:
         return Outcome(done.returncode, done.stdout)
 
     def work(self) -> Outcome:
-        """A worker, until it has caught up or gives up."""
+        """Run a worker until it has caught up or fails."""
         return self.run("run", "--until-caught-up")
 
     def start_worker(self) -> subprocess.Popen[str]:
-        """A worker that goes on until something ends it."""
+        """Run a worker until something ends it."""
         return subprocess.Popen(
             self._command("run"),
             env={**os.environ, **self.environment},
@@ -84,7 +84,7 @@ class Place:
         )
 
     def publish(self, first: int, count: int) -> dict[tuple[int, int], Sent]:
-        """Articles with these numbers and an input that is none; returns where they are."""
+        """Publish articles with these numbers and one invalid input; returns their places."""
         articles = map(as_sent, short_articles(first + count)[first:])
         bad = Sent(b"bad-%d" % first, b"no JSON")
         return publish(self.secured.admin_address, self.topics.input, [*articles, bad])
@@ -95,7 +95,7 @@ class Place:
         return [*read_all(address, self.topics.output), *read_all(address, self.topics.dead_letters)]
 
     def check_exactly_once(self, places: Mapping[tuple[int, int], Sent]) -> None:
-        """Every input has its one outcome."""
+        """Every input has exactly one outcome."""
         assert_exactly_once(self.outputs(), places)
 
     def _command(self, *arguments: str) -> list[str]:
@@ -103,7 +103,7 @@ class Place:
 
 
 def place_at(secured: Secured, listener: str, *, rights: bool = True) -> Place:
-    """Fresh topics, reached through `listener` as `USER`; with the five rights, if they are wanted."""
+    """Fresh topics, reached through `listener` as `USER`; with the five rights if asked for."""
     topics = make_topics(secured.admin_address)
     if rights:
         give(secured, five_rights(topics))

@@ -80,6 +80,15 @@ def test_a_transaction_counts_its_articles_by_outcome() -> None:
     assert (1, 0.5) == numbers_of(counters.transaction_s)
 
 
+def test_what_was_written_instead_of_an_outcome_counts() -> None:
+    """A record that is too large for its topic is a dead letter there, and here."""
+    counters = Counters()
+    large = ticket(0)
+    large.finish(EnrichedRecord(Article("id", "", "x"), [], Coverage(1, 1, truncated=False)))
+    counters.count_published([large], 3.0, 3.5, {large: DeadLetter("publish", "OutputTooLarge", "6041 bytes")})
+    assert (0, {"publish:OutputTooLarge": 1}) == (counters.records, counters.dead_letters)
+
+
 def test_a_publisher_whose_clock_is_ahead_takes_nothing_from_the_sum() -> None:
     """A record of the future is there at once: a sum that falls would look like a new process."""
     counters = Counters(epoch_clock=lambda: 1_000.0)

@@ -158,6 +158,18 @@ def test_a_dead_letter_is_an_error_by_its_kind() -> None:
     assert "InvalidArticle" == (span.attributes or {})["error.type"]
 
 
+def test_what_was_written_instead_of_an_outcome_is_told() -> None:
+    """A record that is too large for its topic ends as the dead letter that the topic has."""
+    spans, finished = tracing()
+    large = ticket(SAMPLED)
+    spans.arrived([large])
+    large.finish(Tombstone())
+    with spans.transaction([large]) as substitutes:
+        substitutes[large] = DeadLetter("publish", "OutputTooLarge", "6041 bytes")
+    (span,) = finished()["process"]
+    assert "OutputTooLarge" == (span.attributes or {})["error.type"]
+
+
 def test_an_article_of_a_failed_transaction_is_told_when_it_is_published() -> None:
     """The span of a failed transaction has the class of the error, but not its message."""
     spans, finished = tracing()

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
 from worker.fake_clock import TICK_S, FakeClock
 from worker.fake_group import LogError
-from worker.fake_log import FakeLog, Producer, ProducerFenced
+from worker.fake_log import FakeLog, Producer
+from worker.fake_log import ProducerFenced as FencedByTheLog
 from worker.faults import Fault, Late, no_fault
 
-from enricher.errors import Fenced, RefusedOutput, TransactionTrouble
-from enricher.records import DeadLetter, EnrichedRecord, LetterForm, Outcome, Partition, Release, Ticket
+from enricher.errors import ProducerFenced, RefusedOutput, TransactionTrouble
+from enricher.records import DeadLetter, EnrichedRecord, LetterForm, Outcome, Partition, RawRecord, Release, Ticket
 
 OUTPUT, DEAD_LETTERS = "entities", "dead-letters"
 KILLED = "it kills"
@@ -32,7 +33,7 @@ class Output:
 class FakeSink:
     """Publishes to the fake log as `TransactionalSink` does to a real one.
 
-    `refuses`: outputs that the broker will never take; `refuses_one_by_one`: it names one of them at a time.
+    `refuses`: outputs that the broker will never take. `too_large`: outcomes that become dead letters instead.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class FakeSink:
         membership: Callable[[], tuple[str, int]],
         fault: Fault = no_fault,
         refuses: Callable[[Output], bool] = lambda _output: False,
+        too_large: Callable[[Outcome], bool] = lambda _outcome: False,
         transaction_timeout_s: float = 15.0,
     ) -> None:
         self._log = log
@@ -52,6 +54,7 @@ class FakeSink:
         self._membership = membership
         self._fault = fault
         self._refuses = refuses
+        self._too_large = too_large
         self._timeout_s = transaction_timeout_s
         self._producer: Producer | None = None
         self.published_s: list[float] = []
@@ -61,19 +64,20 @@ class FakeSink:
         """Connect, fencing an earlier process of the same name."""
         self._producer = self._log.init_transactions(self._id, life=self)
 
-    def publish(self, release: Release) -> None:
+    def publish(self, release: Release) -> Mapping[Ticket, DeadLetter]:
         """One transaction; the producer is broken until it went through."""
         producer, self._producer = self._producer, None
         if producer is None:
             raise TransactionTrouble("the producer is broken")
         try:
-            self._transact(producer, release)
-        except ProducerFenced as error:
-            raise Fenced(str(error)) from error
+            substitutes = self._transact(producer, release)
+        except FencedByTheLog as error:
+            raise ProducerFenced(str(error)) from error
         except LogError as error:
             raise TransactionTrouble(repr(error)) from error
         self._producer = producer
         self.published_s.append(self._clock())
+        return substitutes
 
     def serve(self) -> None:
         """Counts; the fake log has no events."""
@@ -88,25 +92,33 @@ class FakeSink:
     def close(self) -> None:
         """Nothing stays open."""
 
-    def _transact(self, producer: Producer, release: Release) -> None:
+    def _transact(self, producer: Producer, release: Release) -> dict[Ticket, DeadLetter]:
         self._fault("begin")
         producer.begin()
         opened = self._log.open_transactions[self._id]
         self._clock.after(self._timeout_s, lambda: self._log.time_out(opened))
-        for ticket in release.tickets:
+        outcomes = {ticket: self._written(ticket) for ticket in release.tickets}
+        placed = {ticket: _placed(ticket.raw, outcome) for ticket, outcome in outcomes.items()}
+        for each in placed.values():
             self._fault("produce")
-            producer.produce(*self._placed(ticket))
-        if refused := [ticket for ticket in release.tickets if self._refuses(self._placed(ticket)[1])]:
-            raise RefusedOutput("too large", refused[:1])
+            producer.produce(*each)
+        for ticket, (_, output) in placed.items():
+            if self._refuses(output):
+                raise RefusedOutput("too large", {ticket: outcomes[ticket]})
         self._clock.sleep(2 * TICK_S)
         self._fault("send_offsets")
         producer.send_offsets(release.committable, *self._membership(), release.marks)
         self._commit(producer)
         self._fault("committed")
+        return {
+            ticket: outcome
+            for ticket, outcome in outcomes.items()
+            if isinstance(outcome, DeadLetter) and outcome is not ticket.outcome
+        }
 
     def _commit(self, producer: Producer) -> None:
         def commit_late() -> None:
-            with suppress(ProducerFenced):
+            with suppress(FencedByTheLog):
                 producer.commit()
 
         try:
@@ -116,13 +128,18 @@ class FakeSink:
             raise TransactionTrouble("nobody knows whether the commit took effect") from error
         producer.commit()
 
-    def _placed(self, ticket: Ticket) -> tuple[Partition, Output]:
-        """Where an outcome goes: the input's partition of the topic for its kind."""
+    def _written(self, ticket: Ticket) -> Outcome:
         assert ticket.outcome is not None
-        raw, topic = ticket.raw, DEAD_LETTERS if isinstance(ticket.outcome, DeadLetter) else OUTPUT
-        form = ticket.outcome.form if isinstance(ticket.outcome, DeadLetter) else None
-        output = Output(raw.partition, raw.offset, content_of(ticket.outcome), form)
-        return Partition(topic, raw.partition.number), output
+        if self._too_large(ticket.outcome):
+            return DeadLetter("publish", "OutputTooLarge", "more than its topic takes")
+        return ticket.outcome
+
+
+def _placed(raw: RawRecord, outcome: Outcome) -> tuple[Partition, Output]:
+    """Where an outcome goes: the input's partition of the topic for its kind."""
+    topic = DEAD_LETTERS if isinstance(outcome, DeadLetter) else OUTPUT
+    form = outcome.form if isinstance(outcome, DeadLetter) else None
+    return Partition(topic, raw.partition.number), Output(raw.partition, raw.offset, content_of(outcome), form)
 
 
 def content_of(outcome: Outcome) -> object:

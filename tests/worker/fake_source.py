@@ -12,8 +12,9 @@ from worker.fake_clock import FakeClock
 from worker.fake_log import FakeLog, Unstable
 from worker.faults import Fault, no_fault
 
-from enricher.errors import TransactionTrouble
+from enricher.errors import Fenced, TransactionTrouble
 from enricher.records import Mark, Partition, RawRecord, Start
+from enricher.runtime.wakeup import StopEvent
 from enricher.stats.snapshot import Connection
 from enricher.worker.ports import PartitionListener
 
@@ -37,6 +38,7 @@ class FakeSource:
         self._random = random
         self._fault = fault
         self._member = ""
+        self._member_ids: set[str] = set()
         self._listener: PartitionListener | None = None
         self._next: dict[Partition, int | None] = {}
         """Where to read on in each partition of ours; None until its committed offset is known."""
@@ -83,7 +85,7 @@ class FakeSource:
         self.paused = False
 
     def positions(self, partitions: Collection[Partition]) -> Mapping[Partition, int]:
-        """Next to be delivered, markers skipped."""
+        """The ends that were reached, markers skipped."""
         return {partition: at for partition in partitions if (at := self._positions.get(partition)) is not None}
 
     def start_of(self, partition: Partition) -> Start | None:
@@ -120,6 +122,11 @@ class FakeSource:
             self._listener.revoked(list(self._next))
             self._log.group.leave(self._member)
 
+    def same_name(self) -> set[str]:
+        """Other members of the group with our name; our own former ones do not count."""
+        named = {member for member in self._log.group.members if member.rpartition("#")[0] == self._name}
+        return named - self._member_ids
+
     def expel(self) -> None:
         """What the group does to a member that it has not heard of for the session timeout."""
         self._log.group.leave(self._member)
@@ -128,6 +135,7 @@ class FakeSource:
 
     def _join(self) -> None:
         self._member = self._log.group.join(self._name)
+        self._member_ids.add(self._member)
 
     def _news(self) -> bool:
         return self._log.group.news_for(self._member, self._next)
@@ -152,6 +160,8 @@ class FakeSource:
         if assigned := group.take(self._member):
             self._next |= dict.fromkeys(assigned)
             self._tell(self._listener.assigned, assigned)
+        if back := gone.intersection(assigned):
+            self._raised = self._raised or TransactionTrouble(f"{back} left and came back within one poll")
         return gone
 
     def _forget(self, partitions: Collection[Partition]) -> None:
@@ -169,7 +179,7 @@ class FakeSource:
         try:
             listener(partitions)
         except Exception as error:  # noqa: BLE001  raised again by poll()
-            self._raised = error
+            self._raised = self._raised or error
 
     def _collect(self, limit: int, *, peek: bool = False) -> list[RawRecord]:
         """Up to `limit` records, partition after partition; with `peek` without reading on."""
@@ -201,12 +211,31 @@ class FakeSource:
         return ready[turn:] + ready[:turn]
 
     def _note_positions(self, records: Sequence[RawRecord]) -> None:
-        """A position becomes known when something was delivered or a marker skipped."""
+        """A position is known at the end of its partition, behind markers, and unknown while there is more to deliver."""
         delivered = {record.partition for record in records}
         for partition, at in self._next.items():
-            known = self._positions.get(partition, self._log.committed.get(partition, 0))
-            if at is not None and (partition in delivered or at > known):
+            if at is not None and at == self._log.partitions[partition].stable_end(partition):
                 self._positions[partition] = at
+            elif partition in delivered:
+                self._positions.pop(partition, None)
+
+
+class FakeRivals:
+    """Finds newer processes of our name among the members of the fake group, as `Rivals` does in a real one."""
+
+    def __init__(self, source: FakeSource) -> None:
+        self._source = source
+        self._older: set[str] = set()
+
+    def begin(self) -> None:
+        """Note who has our name already."""
+        self._older = self._source.same_name()
+
+    def settle(self, since_s: float, stopping: StopEvent) -> None:
+        """Raise Fenced where a newer process is a member."""
+        del since_s, stopping
+        if newer := self._source.same_name() - self._older:
+            raise Fenced(f"newer: {newer}")
 
 
 def _key_value(payload: object) -> tuple[bytes | None, bytes | None]:

@@ -212,10 +212,10 @@ def test_a_newer_process_of_the_same_name_fences_the_older_one() -> None:
     world.put(*[SHORT] * 10)
     world.steps(older, until=lambda: older.engine.busy > 0)
     newer = world.start()
+    newer.source.open(newer.worker)
     with pytest.raises(Fenced):
         world.steps(older, until=world.done)
     older.source.expel()
-    newer.source.open(newer.worker)
     world.steps(newer, until=world.done)
 
 
@@ -232,7 +232,7 @@ def test_a_transaction_left_open_by_a_crash_is_settled_by_the_successor() -> Non
     successor = world.start()
     successor.source.open(successor.worker)
     world.steps(successor, until=world.done)
-    assert world.log.committed == {Partition(INPUT, 0): 5}
+    assert world.log.committed == {Partition(INPUT, 0): 5, Partition(INPUT, 1): 0}
 
 
 def test_every_attempt_of_a_recovery_serves_the_sink() -> None:

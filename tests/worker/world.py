@@ -12,7 +12,7 @@ from worker.fake_clock import TICK_S, FakeClock, FakePool, FakeWakeup
 from worker.fake_log import FakeLog
 from worker.fake_model import AFTER, BEFORE, DEADLY, LABELS, article_value, decode, infer, tokenize
 from worker.fake_sink import DEAD_LETTERS, OUTPUT, FakeSink
-from worker.fake_source import FakeSource
+from worker.fake_source import FakeRivals, FakeSource
 from worker.faults import Fault, no_fault
 
 from enricher.core.batching import BatchRules, LengthBucketScheduler
@@ -121,6 +121,7 @@ class World:
         wakeup, counters = FakeWakeup(self.clock), Counters()
         source = FakeSource(self.log, self.clock, name, random=random, fault=fault, until_caught_up=until_caught_up)
         sink = FakeSink(self.log, self.clock, name, membership=source.membership, fault=fault, refuses=refuses)
+        rivals = FakeRivals(source)
         tokenizer = FakePool(tokenize, clock=self.clock, wakeup=wakeup, random=random, longest_s=16 * TICK_S)
         engine = FakePool(infer, clock=self.clock, wakeup=wakeup, random=random)
         scheduler, scheme = LengthBucketScheduler(RULES), LabelScheme.from_labels(LABELS)
@@ -134,7 +135,7 @@ class World:
             engine=engine.as_pool(),
             padded_tokens=lambda batch: batch.padded_tokens,
             scheme=scheme,
-            recovery=Recovery(source, sink, recovery, clock=self.clock, guard=unguarded),
+            recovery=Recovery(source, sink, recovery, clock=self.clock, guard=unguarded, rivals=rivals),
             tracing=PassingOn(),
             counters=counters,
             clock=self.clock,
@@ -144,6 +145,7 @@ class World:
         )
         worker = Worker(dependencies, limits)
         sink.open()
+        rivals.begin()
         self.started.append(Process(worker, source, sink, tokenizer, engine, wakeup, intake, worker._tracker, counters))
         return self.started[-1]
 

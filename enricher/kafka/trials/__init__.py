@@ -1,7 +1,7 @@
-"""Tries the promises of a broker that exactly-once stands on, in topics that are created for it and deleted afterwards.
+"""Tries the broker's promises that exactly-once depends on, in topics that are created for it and deleted afterwards.
 
-Assumes nothing of the broker but the protocol: what clients are told, how long it takes at most. Uses no topic and no group
-of the worker. `promises` lists them; what a failure means for the operator is decided in `enricher.commands.doctor`.
+Assumes only the protocol: what clients are told, and how long it may take. Does not use the worker's topics or group.
+`promises` lists the promises; `enricher.commands.doctor` decides what a failure means for the operator.
 """
 
 from enricher.kafka.trials.promise import Outcome, Promise, Result

@@ -1,4 +1,4 @@
-"""The clients of one trial: configured as the worker's, with their own partition, group and transactional ids."""
+"""The clients of one trial: configured like the worker's, with their own partition, group and transactional ids."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 
 from enricher.errors import BrokerError
 from enricher.kafka.client import KafkaConfig
+from enricher.kafka.closing import CLOSE_WAIT_S, close_in_background
 from enricher.kafka.errors import constructing
 from enricher.kafka.quiet import ClientLog, Complaint, silenced
-from enricher.kafka.retire import CLOSE_WAIT_S, retire
 from enricher.kafka.trials.topics import TrialTopics
 
 CALL_S = 15.0
-"""For one call of a client."""
+"""Timeout of one call of a client."""
 _OPEN_S = 30.0
-"""Timeout of transactions that a trial ends itself: longer than it takes, and short where the process dies."""
+"""Timeout of transactions that a trial ends itself: long enough for it, and short if the process dies."""
 _KEY = b"enricher-doctor"  # a cluster may refuse records without a key
 _REFUSED = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED}
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What a trial has for itself: a partition, a group, and transactional ids that begin with `ids`."""
+    """A trial's own partition, group, and prefix of transactional ids."""
 
     topic: str
     partition: int
@@ -36,9 +36,9 @@ class Place:
 
 
 class Clients:
-    """Makes clients and uses them. Everything here raises the client's own errors, and blocks for `CALL_S` at most.
+    """Creates clients and uses them. Raises the client's errors unmapped, and blocks for at most `CALL_S`.
 
-    `stop`: set from outside when nobody waits for the trial any more.
+    `stop`: set from outside when the trial's result is no longer needed.
     """
 
     def __init__(self, config: KafkaConfig, place: Place, topics: TrialTopics, stop: threading.Event) -> None:
@@ -50,7 +50,7 @@ class Clients:
 
     @contextmanager
     def producer(self, name: str = "first", timeout_s: float = _OPEN_S) -> Iterator[Producer]:
-        """A transactional producer that is ready. One of the same name fences the one before it."""
+        """An initialised transactional producer. It fences the previous one of the same name."""
         timeout_ms = int(timeout_s * 1000)
         properties = self.config.producer() | {
             "transactional.id": f"{self.place.ids}-{name}",
@@ -58,18 +58,18 @@ class Clients:
             # The client refuses to wait for longer than the transaction lasts.
             "message.timeout.ms": timeout_ms,
             "socket.timeout.ms": min(10_000, timeout_ms),
-            # A topic that was deleted must stay so.
+            # A deleted topic must not be created again.
             "allow.auto.create.topics": False,
         }
         with constructing():
             producer = Producer(silenced(properties, self.complaint), logger=ClientLog().logger)
         try:
-            # Metadata first: without it init_transactions now and then takes half a second longer.
+            # Metadata first: without it init_transactions sometimes takes half a second longer.
             producer.list_topics(timeout=CALL_S)
             producer.init_transactions(CALL_S)
             yield producer
         finally:
-            retire(producer).join(CLOSE_WAIT_S)
+            close_in_background(producer).join(CLOSE_WAIT_S)
 
     @contextmanager
     def consumer(self, isolation: str = "read_committed") -> Iterator[Consumer]:
@@ -95,11 +95,11 @@ class Clients:
             yield Reader(consumer, self.partition(), self.wait)
 
     def partition(self, offset: int = -1001) -> TopicPartition:
-        """The trial's partition, as the client names it."""
+        """The trial's partition, as the client's type."""
         return TopicPartition(self.place.topic, self.place.partition, offset)
 
     def write(self, producer: Producer, *values: str) -> None:
-        """Write records in the transaction that is open, and wait until the broker has them."""
+        """Write records in the open transaction, and wait for the acknowledgements."""
         failed: list[KafkaError] = []
 
         def delivered(error: KafkaError | None, _message: Message) -> None:
@@ -124,30 +124,30 @@ class Clients:
         producer.commit_transaction(CALL_S)
 
     def send_offset(self, producer: Producer, offset: int, membership: bytes | None = None) -> None:
-        """Send an offset of the trial's group in the transaction that is open; without `membership`, as no member."""
+        """Send an offset of the trial's group in the open transaction; without `membership`, not as a member."""
         proof = self.no_member() if membership is None else membership
         producer.send_offsets_to_transaction([self.partition(offset)], proof, CALL_S)
 
     def no_member(self) -> bytes:
-        """Group metadata of a consumer that has not joined: no generation is checked."""
+        """Group metadata of a consumer that has not joined, so that the broker checks no generation."""
         with self.consumer() as consumer:
             metadata: bytes = consumer.consumer_group_metadata()
         return metadata
 
     def membership(self, consumer: Consumer) -> bytes:
-        """Group metadata of a consumer as it is now, with member and generation."""
+        """The consumer's current group metadata, with member id and generation."""
         metadata: bytes = consumer.consumer_group_metadata()
         return metadata
 
     def committed(self, consumer: Consumer, timeout_s: float = CALL_S) -> TopicPartition:
-        """What the trial's group has committed; a committed consumer waits for what is still open."""
+        """The committed offset of the trial's group. A `read_committed` consumer waits for open transactions."""
         found: TopicPartition = consumer.committed([self.partition()], timeout=timeout_s)[0]
         if found.error:
             raise KafkaException(found.error)
         return found
 
     def wait(self, done: Callable[[], bool], timeout_s: float, consumers: Sequence[Consumer] = ()) -> bool:
-        """Poll the consumers in turn until `done`; False where the time was over before."""
+        """Poll the consumers in turn until `done`; False after `timeout_s`."""
         give_up_s = time.monotonic() + timeout_s
         while not done():
             if self._stop.is_set():
@@ -175,17 +175,17 @@ class Reader:
 
     @property
     def end(self) -> int:
-        """Where this consumer's reading ends now: the last stable offset for a committed one, else the high watermark."""
+        """The end for this consumer: the last stable offset if it is `read_committed`, else the high watermark."""
         bounds = self._consumer.get_watermark_offsets(self._partition, timeout=CALL_S, cached=False)
         assert bounds is not None, "it raises when it has no answer"
         return bounds[1]
 
     def read_until(self, value: str, timeout_s: float = CALL_S) -> bool:
-        """Read until a record of this value has come; False where the time was over before."""
+        """Read until a record of this value has come; False after `timeout_s`."""
         return self._wait(lambda: self._comes(value), timeout_s)
 
     def read_to_end(self, and_for_s: float) -> None:
-        """Read until the consumer says that it is at the end, and see for some seconds whether more comes."""
+        """Read until the consumer reports the end, and for some seconds more to see whether records follow."""
         self._wait(self._ends, CALL_S)
         over_s = time.monotonic() + and_for_s
         self._wait(lambda: self._ends() and time.monotonic() > over_s, and_for_s + CALL_S)
@@ -209,7 +209,7 @@ class Reader:
 
 
 def _check(message: Message | None, *refusals: int) -> None:
-    """Raise what a consumer says of rights; all else it tries again by itself."""
+    """Raise errors about rights and fatal ones; the consumer retries after all others."""
     error = message.error() if message is not None else None
     if error is not None and (error.fatal() or error.code() in refusals):
         raise KafkaException(error)

@@ -1,4 +1,4 @@
-"""Who may no longer write: a producer with a newer one of its transactional id, a member of an older generation."""
+"""Fencing of a producer by a newer one with its transactional id, and of a member by a newer generation."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from enricher.kafka.trials.clients import CALL_S, Clients
 from enricher.kafka.trials.promise import Outcome, refusal
 
 _REBALANCE_S = 25.0
-"""For one rebalance. A broker waits 3 s for a group's first members, and members learn of it with their heartbeats."""
+"""Timeout of one rebalance. A broker waits 3 s for a group's first members, and heartbeats tell members about it."""
 _ATTEMPTS = 5
-"""For offsets that must be accepted: a rebalance that just goes on is a good reason to refuse them."""
+"""For offsets that must be accepted: a rebalance that is still in progress is a valid reason to refuse them."""
 
 
 def by_transactional_id(clients: Clients) -> Outcome:
@@ -32,7 +32,7 @@ def by_transactional_id(clients: Clients) -> Outcome:
 
 
 def by_generation(clients: Clients) -> Outcome:
-    """Send offsets as a member of today, of an older generation, and as one that has left its group."""
+    """Send offsets as a current member, as a member of an older generation, and as one that has left its group."""
     with clients.consumer() as staying:
         with clients.consumer() as leaving:
             _join(clients, leaving)
@@ -41,7 +41,7 @@ def by_generation(clients: Clients) -> Outcome:
             _join(clients, staying, leaving)
             of_older = _send(clients, 2, older)
             gone, before = clients.membership(leaving), clients.membership(staying)
-        # Closed: it has left. The other one takes its partitions over.
+        # Closing it left the group. The other member takes over its partitions.
         _wait(clients, lambda: clients.membership(staying) != before, [staying])
         of_gone = _send(clients, 3, gone)
         offset = clients.committed(staying).offset
@@ -55,7 +55,7 @@ def by_generation(clients: Clients) -> Outcome:
 
 
 def _join(clients: Clients, joining: Consumer, *others: Consumer) -> None:
-    """Let one more consumer become a member with a partition; the others must get a new generation by it."""
+    """Let one more consumer join and get a partition, which gives the others a new generation."""
     before = [clients.membership(other) for other in others]
     joining.subscribe([clients.place.topic])
 
@@ -73,7 +73,7 @@ def _wait(clients: Clients, done: Callable[[], bool], consumers: list[Consumer])
 
 
 def _send(clients: Clients, offset: int, membership: bytes) -> str | None:
-    """Commit an offset in a transaction; the name of the error if it was refused."""
+    """Commit an offset in a transaction; returns the name of the error if it was refused."""
     with clients.producer() as producer:
 
         def commit() -> None:
@@ -85,7 +85,7 @@ def _send(clients: Clients, offset: int, membership: bytes) -> str | None:
 
 
 def _must_be_taken(clients: Clients, member: Consumer, offset: int) -> None:
-    """The counter-check: without it a broker that refuses all offsets would seem to keep the promise."""
+    """Negative control: without it, a broker that refuses all offsets would seem to keep the promise."""
     error: str | None = None
     for _attempt in range(_ATTEMPTS):
         error = _send(clients, offset, clients.membership(member))

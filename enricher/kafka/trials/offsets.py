@@ -1,4 +1,7 @@
-"""Offsets that are sent in a transaction: committed exactly with it, waited for while it is open, and kept whole."""
+"""Offsets that are sent in a transaction: committed exactly with it, waited for while it is open, and returned complete.
+
+And the topic id, by which a worker tells whose offsets they are.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,13 @@ from enricher.kafka.trials.clients import CALL_S, Clients
 from enricher.kafka.trials.promise import Outcome
 
 _UNANSWERED_S = 3.0
-"""How long a question must stay without an answer while a transaction is open; usually one takes milliseconds."""
+"""How long a request must stay unanswered while a transaction is open; usually it takes milliseconds."""
 _UNANSWERED = {KafkaError._TIMED_OUT, KafkaError.UNSTABLE_OFFSET_COMMIT}  # noqa: SLF001  the client's names
 _METADATA = "enricher/1 topic-id=AAAAAAAAAAAAAAAAAAAAAQ attempts=2 alone=1 " + "x" * 160
 
 
 def in_the_transaction(clients: Clients) -> Outcome:
-    """Look at the committed offset before, during and after a transaction that is aborted, then after one that is not."""
+    """Read the committed offset before, during and after an aborted transaction, then after a committed one."""
     with clients.producer() as producer, clients.consumer() as stable, clients.consumer("read_uncommitted") as unstable:
         _commit_first(clients, producer)
         producer.begin_transaction()
@@ -34,7 +37,7 @@ def in_the_transaction(clients: Clients) -> Outcome:
 
 
 def stable_fetch(clients: Clients) -> Outcome:
-    """Ask for the committed offset while a transaction that has sent one is open, and again when it is committed."""
+    """Request the committed offset while a transaction that has sent one is open, and again after its commit."""
     with clients.producer() as producer, clients.consumer() as stable:
         _commit_first(clients, producer)
         first = clients.committed(stable).offset
@@ -49,7 +52,7 @@ def stable_fetch(clients: Clients) -> Outcome:
 
 
 def metadata(clients: Clients) -> Outcome:
-    """Commit an offset with a text and a leader epoch, and read all three back."""
+    """Commit an offset with metadata and a leader epoch, and read all three back."""
     place = clients.place
     sent = TopicPartition(place.topic, place.partition, 1, _METADATA, 0)
     with clients.producer() as producer, clients.consumer() as consumer:
@@ -60,6 +63,22 @@ def metadata(clients: Clients) -> Outcome:
     text = "came back" if found.metadata == _METADATA else f"came back as {found.metadata!r}"
     seen = f"offset {found.offset}; the text of {len(_METADATA)} bytes {text}; leader epoch 0 as {found.leader_epoch}"
     return Outcome((found.offset, found.metadata, found.leader_epoch) == (1, _METADATA, 0), seen)
+
+
+def topic_made_again(clients: Clients) -> Outcome:
+    """Create a topic, delete it, create it again, and compare the ids."""
+    name = f"{clients.place.group}.again"
+    clients.topics.create(name, 1)
+    first = clients.topics.id_of(name)
+    clients.topics.delete(name)
+    clients.topics.create(name, 1)
+    # A broker that has not heard of the change yet gives the old id.
+    clients.wait(lambda: clients.topics.id_of(name) != first, CALL_S if first else 0)
+    second = clients.topics.id_of(name)
+    clients.topics.delete(name)
+    if first is None or second is None:
+        return Outcome(holds=False, seen="the broker gives topics no ids, as Kafka did before 2.8")
+    return Outcome(first != second, f"its id was {first}, and {second} after it was deleted and created again")
 
 
 def _commit_first(clients: Clients, producer: Producer) -> None:

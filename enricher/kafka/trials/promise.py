@@ -1,4 +1,4 @@
-"""The words of the trials: a promise of the broker, what came of trying it, and the error that is a refusal."""
+"""A promise of the broker, the outcome of its trial, and which errors are refusals."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was seen, and whether the promise holds; None where it could not be tried."""
+    """What was seen, and whether the promise holds; None if it could not be tried."""
 
     holds: bool | None
     seen: str
@@ -22,9 +22,9 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """What a broker must keep. `claim` says it in one sentence, `otherwise` what follows where it does not hold.
+    """One promise. `claim` states it in one sentence, `otherwise` says what happens if it does not hold.
 
-    `needed`: exactly-once stands on it; without the others the worker only knows less.
+    `needed`: exactly-once depends on it. Without the others the worker only knows less.
     """
 
     name: str
@@ -44,9 +44,9 @@ class Result:
 
 
 def refusal(call: Callable[[], object]) -> str | None:
-    """The name of the error with which `call` was refused; None where it was accepted.
+    """The name of the error with which `call` was refused; None if it was accepted.
 
-    An error that another attempt may cure (a timeout above all) says neither, and is raised.
+    Raises errors that are neither, because another attempt may succeed: timeouts above all.
     """
     try:
         call()

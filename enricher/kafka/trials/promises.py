@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enricher.kafka.trials import fencing, identity, offsets, visibility
+from enricher.kafka.trials import fencing, offsets, visibility
 from enricher.kafka.trials.promise import Promise
 
 PROMISES: tuple[Promise, ...] = (
@@ -53,7 +53,7 @@ PROMISES: tuple[Promise, ...] = (
         "A topic that is deleted and created again gets another id (KIP-516, Kafka 2.8).",
         "Exactly-once holds without it, but a worker cannot tell such a topic from the old one: never make a topic again "
         "under a group that has committed offsets for it; use another group.",
-        identity.topic_made_again,
+        offsets.topic_made_again,
         needed=False,
     ),
     Promise(

@@ -1,4 +1,4 @@
-"""Tries all promises side by side, within a bound, and deletes what the trials made, however they end."""
+"""Tries all promises in parallel, within a time limit, and deletes what the trials created, however they end."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from enricher.kafka.trials.topics import TrialTopics
 log = logging.getLogger(__name__)
 
 _LIMIT_S = 45.0
-"""For all trials together. The slowest usually ends after 15 s: it waits for a timeout of 5 s, and a scan every 10 s."""
+"""For all trials together. The slowest takes about 15 s: it waits for a timeout of 5 s and a scan every 10 s."""
 _STOPPING_S = 5.0
 _LEAST_PARTITIONS = 2  # two members of one group, each with a partition
 _FOREIGN = re.compile(r"[^a-zA-Z0-9._-]")
@@ -34,10 +34,9 @@ _MAX_PREFIX_CHARS = 150  # Kafka's names of topics have 249 characters at most
 
 
 class Trials:
-    """Makes a topic with a partition for each promise when it is entered, and deletes all that was made when it is left.
+    """Creates a topic with a partition for each promise on entry, and deletes everything that was created on exit.
 
-    Entering raises BrokerError where topics cannot be created and deleted. `left_behind` says afterwards what could not
-    be deleted.
+    Entry raises BrokerError if topics cannot be created and deleted. `left_behind`: what could not be deleted.
     """
 
     def __init__(self, config: KafkaConfig, promises: Sequence[Promise] = PROMISES) -> None:
@@ -51,16 +50,16 @@ class Trials:
 
     @staticmethod
     def prefix_of(config: KafkaConfig) -> str:
-        """How the names of all topics and groups of trials begin, for whoever gives rights."""
+        """The prefix of the names of all topics and groups of trials, for granting rights."""
         return f"{_FOREIGN.sub('-', config.group_id)[:_MAX_PREFIX_CHARS]}-doctor-"
 
     @property
     def topic(self) -> str:
-        """The topic that the trials share; its name begins the names of all that this run makes."""
+        """The topic that the trials share. Its name is the prefix of everything that this run creates."""
         return f"{self.prefix_of(self._config)}{self._run}"
 
     def results(self, limit_s: float = _LIMIT_S) -> Iterator[Result]:
-        """Try all, each in a thread; yields each as soon as it is known, the last after `limit_s` at the latest."""
+        """Try all, each in a thread. Yields each result as soon as it is known, the last after at most `limit_s`."""
         finished: queue.SimpleQueue[Result] = queue.SimpleQueue()
         missing = {promise.name: promise for promise in self._promises}
         began_s = time.monotonic()
@@ -74,11 +73,11 @@ class Trials:
             del missing[result.promise.name]
             yield result
         for promise in missing.values():
-            yield Result(promise, Outcome(None, f"not over after {limit_s:.0f} s"), time.monotonic() - began_s)
+            yield Result(promise, Outcome(None, f"not finished after {limit_s:.0f} s"), time.monotonic() - began_s)
 
     def __enter__(self) -> Self:
         try:
-            # One that is deleted at once first: where that is not allowed, nothing more should be made.
+            # First a topic that is deleted at once: if deleting is not allowed, nothing more is created.
             self._topics.create(f"{self.topic}.first", 1)
             self._topics.delete(f"{self.topic}.first")
             self._topics.create(self.topic, max(_LEAST_PARTITIONS, len(self._promises)))
@@ -102,7 +101,7 @@ class Trials:
         ids = f"{self._config.transactional_id}-doctor-{self._run}-{number}"
         place = Place(self.topic, number, f"{self.topic}.{number}", ids)
         clients = Clients(self._config, place, self._topics, self._stop)
-        # A call into the client may hang for ever: such a thread must not keep the process.
+        # A call into the client may hang for ever, and must not keep the process alive.
         thread = threading.Thread(
             target=lambda: finished.put(_tried(promise, clients)), name=f"trial-{number}", daemon=True
         )
@@ -124,7 +123,7 @@ class Trials:
 
 
 def _tried(promise: Promise, clients: Clients) -> Result:
-    """The result, whatever happens: a trial that fails must not cost the others their lines."""
+    """The result, whatever happens: a trial that fails must not hide the results of the others."""
     began_s = time.monotonic()
     try:
         outcome = promise.trial(clients)

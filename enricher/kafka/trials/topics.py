@@ -1,4 +1,4 @@
-"""The topics of the trials: creates them, and deletes every one that it asked the broker for."""
+"""Creates the topics of the trials, and deletes every one that it requested."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from enricher.kafka.errors import constructing
 from enricher.kafka.quiet import ClientLog, Complaint, broker_errors, silenced
 
 _REQUEST_S = 15.0
-"""A cluster that is busy electing leaders takes seconds."""
+"""A cluster that is electing leaders takes seconds."""
 _LOOK_AGAIN_S = 0.1
-_NO_ID = "A" * 22  # Kafka's zero id, as the client writes it
+_NO_ID = "A" * 22  # Kafka's zero UUID, as the client writes it
 _DENIED = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
@@ -34,7 +34,7 @@ _ANY_REPLICAS = -1  # the broker's default (KIP-464, Kafka 2.4)
 class TrialTopics:
     """Creates and deletes topics whose names begin with `prefix`. Every method may block for 15 s and raises BrokerError.
 
-    They get as many replicas as the worker's input topic has, or the broker's default where that cannot be seen.
+    They have as many replicas as the worker's input topic, or the broker's default if that is unknown.
     """
 
     def __init__(self, config: KafkaConfig, prefix: str) -> None:
@@ -50,11 +50,11 @@ class TrialTopics:
 
     @property
     def asked_for(self) -> list[str]:
-        """Those that exist, as far as we know, and those that may."""
+        """The topics that exist or may exist."""
         return list(self._asked)
 
     def create(self, name: str, partitions: int) -> None:
-        """Create a topic and wait until it can be used. A deletion of the same name that still goes on is waited for."""
+        """Create a topic and wait until it can be used. Waits for a deletion of the same name that is in progress."""
         new = NewTopic(name, num_partitions=partitions, replication_factor=self._replicas)
 
         def attempt() -> bool:
@@ -64,15 +64,15 @@ class TrialTopics:
                 if error is None or code == KafkaError.TOPIC_ALREADY_EXISTS:
                     return error is None
                 if code not in _NO_ANSWER:
-                    del self._asked[name]  # it was not made
+                    del self._asked[name]  # it was not created
                 raise error
 
         _until(attempt, f"the topic '{name}' could not be created again, its deletion goes on for longer")
         _until(lambda: self._usable(name), f"the topic '{name}' was created, and has no leader yet")
 
     def delete(self, name: str) -> None:
-        """Delete a topic; one that is not there is no error. Tries again where the broker could not be asked."""
-        # One whose creation is under way would come into being after its deletion.
+        """Delete a topic; a missing one is no error. Retries if the broker did not answer."""
+        # If its creation were still in progress, the topic would be created after its deletion.
         with suppress(Exception):
             self._asked[name].result(_REQUEST_S)
         give_up_s = time.monotonic() + _REQUEST_S
@@ -81,7 +81,7 @@ class TrialTopics:
         self._asked.pop(name, None)
 
     def _deleted(self, name: str, *, last: bool) -> bool:
-        """One attempt; False where it is worth another one, which the `last` never is."""
+        """One attempt; False if another one may succeed. The `last` attempt raises instead."""
         with self._asking(f"deleting the topic '{name}'", f"DELETE on topics that begin with '{self._prefix}'"):
             code, error = _ended(self._client.delete_topics([name], request_timeout=_REQUEST_S)[name])
             if code in _NO_ANSWER and not last:
@@ -91,7 +91,7 @@ class TrialTopics:
         return True
 
     def id_of(self, name: str) -> str | None:
-        """Kafka's id of a topic that exists; None where the broker gives none, as before Kafka 2.8."""
+        """The id of an existing topic; None before Kafka 2.8, which has no ids."""
         found: list[str] = []
 
         def attempt() -> bool:
@@ -108,13 +108,13 @@ class TrialTopics:
         return None if found[0] == _NO_ID else found[0]
 
     def delete_groups(self, prefix: str) -> None:
-        """Delete the consumer groups whose names begin so. Members that are just leaving are waited for."""
+        """Delete the consumer groups whose names begin with `prefix`. Waits for members that are leaving."""
         _until(lambda: self._groups_gone(prefix), "a group still has members; without them Kafka removes it by itself")
 
     def _groups_gone(self, prefix: str) -> bool:
-        """Delete them. Only those that are listed: then their coordinators answer.
+        """Delete the groups that are listed, since their coordinators answer.
 
-        The client ends the process where a request times out that waits for a group's coordinator.
+        The client aborts the process if a request times out while it waits for a group's coordinator.
         """
         with self._asking("deleting groups", f"DELETE on groups that begin with '{self._prefix}'"):
             listed = self._client.list_consumer_groups(request_timeout=_REQUEST_S).result(2 * _REQUEST_S).valid
@@ -135,7 +135,7 @@ class TrialTopics:
 
     @contextmanager
     def _asking(self, doing: str, right: str = "") -> Iterator[None]:
-        """Map what the client raises; where a right is missing, say that it is `right`."""
+        """Map what the client raises. `right`: named in the message if it is missing."""
         with broker_errors(self._client, doing, self._complaint):
             try:
                 yield
@@ -147,7 +147,7 @@ class TrialTopics:
 
 
 def _ended(future: Future[Any]) -> tuple[int, KafkaException | None]:
-    """Wait for it: the code of its error, and the error, if there was one."""
+    """Wait for the result: the error's code, and the error if there was one."""
     try:
         future.result(2 * _REQUEST_S)
     except KafkaException as exception:

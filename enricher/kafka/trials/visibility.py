@@ -1,4 +1,4 @@
-"""What readers of committed records see: committed records, no aborted ones, and none behind an open transaction."""
+"""Readers of committed records see no aborted records, and none behind an open transaction."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from enricher.kafka.trials.clients import CALL_S, Clients
 from enricher.kafka.trials.promise import Outcome, refusal
 
 _STAY_S = 1.0
-"""How long a reader at its end is watched for records that should not come."""
+"""How long a reader at its end is watched for records that must not come."""
 _EXPIRY_S = 5.0
-"""`transaction.timeout.ms` of the transaction that is left open. Shorter ones would not outlive a slow network."""
+"""`transaction.timeout.ms` of the transaction that is left open. With a shorter one a slow network would end it early."""
 _SCAN_S = 30.0
-"""How much later the broker may abort it. Kafka looks every 10 s."""
+"""How much later the broker may abort it. Kafka checks every 10 s."""
 
 
 def commit_and_abort(clients: Clients) -> Outcome:
-    """Commit, abort and commit again; the reader must get the first and the last."""
+    """Commit, abort and commit again; the reader must get the first and the last record."""
     with clients.producer() as producer, clients.reader() as committed, clients.reader("read_uncommitted") as all_:
         clients.write_and_commit(producer, "committed")
         producer.begin_transaction()
@@ -30,7 +30,7 @@ def commit_and_abort(clients: Clients) -> Outcome:
 
 
 def last_stable_offset(clients: Clients) -> Outcome:
-    """Leave a transaction open, commit another behind it, and read: first with the one open, then with it committed."""
+    """Leave a transaction open, commit another behind it, and read before and after the first is committed."""
     with (
         clients.producer("first") as first,
         clients.producer("second") as second,

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 from unittest.mock import patch
 
 from enricher.app import Model, kafka_worker
-from enricher.records import Ticket
+from enricher.records import DeadLetter, Ticket
 from enricher.runtime.watchdog import Watchdog
 from enricher.settings import Settings
 from enricher.stats.counters import Counters
@@ -54,9 +55,15 @@ class WatchedCounters(Counters):
             self.began = Moment.now(self._broker_pids())
         super().count_read(tickets, now_s)
 
-    def count_published(self, tickets: Sequence[Ticket], began_s: float, now_s: float) -> None:
+    def count_published(
+        self,
+        tickets: Sequence[Ticket],
+        began_s: float,
+        now_s: float,
+        substitutes: Mapping[Ticket, DeadLetter] = MappingProxyType({}),
+    ) -> None:
         """Record the commit."""
-        super().count_published(tickets, began_s, now_s)
+        super().count_published(tickets, began_s, now_s, substitutes)
         self.ended = Moment.now(self._broker_pids())
 
 

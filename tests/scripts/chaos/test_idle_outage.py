@@ -42,7 +42,7 @@ def test_events_of_an_idle_outage_are_delivered_as_they_come(proxy: Proxy, direc
     sink = TransactionalSink(
         config,
         encoder(),
-        group=source,
+        source=source,
         guard=unguarded,
         counters=Counters(),
         producer_class=_Noted,

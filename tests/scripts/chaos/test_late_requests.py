@@ -16,7 +16,7 @@ from kafka.harness import Sent, publish, read_all
 from support.topics import Topics, make_topics
 
 from enricher.errors import TransactionTrouble
-from enricher.kafka.retire import Unsettled, retire
+from enricher.kafka.closing import UnfencedProducer, close_in_background
 from enricher.kafka.sink import TransactionalSink
 from enricher.records import RawRecord
 from tools.chaos.frames import Api
@@ -64,24 +64,24 @@ def topics(proxied: tuple[Proxy, Cluster]) -> Iterator[Topics]:
     proxy.lift_all()
 
 
-class AbortsFirst(Unsettled):
+class AbortsFirst(UnfencedProducer):
     """Closes the old producer at once, which then aborts with its own epoch."""
 
     def put(self, producer: Producer) -> None:
-        """Close the producer and wait for it."""
-        retire(producer).join()
+        """Close it, and wait until it has."""
+        close_in_background(producer).join()
 
 
 @contextmanager
 def late(
-    proxied: tuple[Proxy, Cluster], topics: Topics, match: Match, unsettled: Unsettled, count: int
+    proxied: tuple[Proxy, Cluster], topics: Topics, match: Match, unfenced: UnfencedProducer, count: int
 ) -> Iterator[tuple[TransactionalSink, list[RawRecord]]]:
     """A request of a transaction with `count` records arrives after the abort, when a new producer exists."""
     proxy, _ = proxied
     source, _ = opened(config_for(topics))
     records = records_of(source, count)
     sink, _ = sink_for(source, config_for(topics, bootstrap_servers=proxy.addresses))
-    sink._unsettled = unsettled
+    sink._unfenced = unfenced
     proxy.apply(late := Hold(match))
     with pytest.raises(TransactionTrouble):
         sink.publish(release_of(records))
@@ -104,13 +104,13 @@ def is_stable(topics: Topics) -> bool:
     return wait_until(stable, MARKER_S, 0.5)
 
 
-@pytest.mark.parametrize(("unsettled", "stable", "outputs"), [(AbortsFirst, False, 2), (Unsettled, True, 1)])
+@pytest.mark.parametrize(("unfenced", "stable", "outputs"), [(AbortsFirst, False, 2), (UnfencedProducer, True, 1)])
 def test_a_produce_request_behind_the_abort_is_refused_where_a_new_producer_aborted(
-    proxied: tuple[Proxy, Cluster], topics: Topics, unsettled: type[Unsettled], outputs: int, *, stable: bool
+    proxied: tuple[Proxy, Cluster], topics: Topics, unfenced: type[UnfencedProducer], outputs: int, *, stable: bool
 ) -> None:
     """If the old producer aborted, the record stays open until the next transaction commits it."""
     publish(topics.bootstrap_servers, topics.input, [Sent(b"key", b"value")])
-    with late(proxied, topics, PRODUCE, unsettled(), 1) as (sink, records):
+    with late(proxied, topics, PRODUCE, unfenced(), 1) as (sink, records):
         assert stable == is_stable(topics)
         sink.publish(release_of(records))
         assert outputs == len(read_all(topics.bootstrap_servers, topics.output))
@@ -139,13 +139,13 @@ def test_a_transaction_that_failed_is_ended_when_its_worker_ends(
     source.close()
 
 
-@pytest.mark.parametrize(("unsettled", "lost"), [(AbortsFirst, True), (Unsettled, False)])
+@pytest.mark.parametrize(("unfenced", "lost"), [(AbortsFirst, True), (UnfencedProducer, False)])
 def test_late_offsets_behind_the_abort_are_refused_where_a_new_producer_aborted(
-    proxied: tuple[Proxy, Cluster], topics: Topics, unsettled: type[Unsettled], *, lost: bool
+    proxied: tuple[Proxy, Cluster], topics: Topics, unfenced: type[UnfencedProducer], *, lost: bool
 ) -> None:
     """If the old producer aborted, the next transaction commits offsets of a partition without their outputs."""
     places = publish(topics.bootstrap_servers, topics.input, [Sent(b"%d" % key, b"value") for key in range(20)])
-    with late(proxied, topics, OFFSETS, unsettled(), len(places)) as (sink, records):
+    with late(proxied, topics, OFFSETS, unfenced(), len(places)) as (sink, records):
         first = [record for record in records if record.partition.number == 0]
         sink.publish(release_of(first))
         committed = Reader(topics.bootstrap_servers, topics.group).committed_and_ends(topics.input)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 from unittest.mock import patch
 
 from enricher.app import observed
 from enricher.commands.progress import repeated
-from enricher.records import Batch, Ticket
+from enricher.records import Batch, DeadLetter, Ticket
 from enricher.settings import Settings
 from enricher.telemetry.otlp import exported_metrics, exported_spans, resource_of
 from enricher.telemetry.prometheus import exposition
@@ -106,9 +107,15 @@ class _Uncounted(WatchedCounters):
     def count_batch(self, batch: Batch, padded_tokens: int, budget_tokens: int, now_s: float) -> None:
         """Do nothing."""
 
-    def count_published(self, tickets: Sequence[Ticket], began_s: float, now_s: float) -> None:
+    def count_published(
+        self,
+        tickets: Sequence[Ticket],
+        began_s: float,
+        now_s: float,
+        substitutes: Mapping[Ticket, DeadLetter] = MappingProxyType({}),
+    ) -> None:
         """Count the records and record the time."""
-        super().count_published((), began_s, now_s)
+        super().count_published((), began_s, now_s, substitutes)
         self.records += len(tickets)
 
 
@@ -124,10 +131,10 @@ class _Untraced:
     def completed(self, batch: Batch) -> None:
         """Do nothing."""
 
-    def transaction(self, tickets: Sequence[Ticket]) -> AbstractContextManager[None]:
+    def transaction(self, tickets: Sequence[Ticket]) -> AbstractContextManager[dict[Ticket, DeadLetter]]:
         """Do nothing."""
         del tickets
-        return nullcontext()
+        return nullcontext({})
 
 
 # ---- report

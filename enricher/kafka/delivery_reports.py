@@ -1,6 +1,6 @@
-"""What the broker says of the records of one transaction, and who is to blame where it takes them not.
+"""Delivery reports of one transaction, and which records caused a rejection.
 
-Each transaction has reports of its own: a producer that is retired closes in a thread of its own, and may report late.
+Each transaction has its own: a producer that is closed in the background may still report about an older one.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from enricher.records import Ticket
 _TOO_LARGE = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE}
 
 
-class Reports:
-    """The failures; that a record was written is not even said (`client.py`)."""
+class DeliveryReports:
+    """Collects the failures. The client does not report successes (`delivery.report.only.error`)."""
 
     def __init__(self) -> None:
         self.failed: list[tuple[Ticket, KafkaError]] = []
 
-    def of(self, ticket: Ticket) -> Callable[[KafkaError | None, Message], None]:
-        """The client's callback for the record of this ticket."""
+    def callback_for(self, ticket: Ticket) -> Callable[[KafkaError | None, Message], None]:
+        """The `on_delivery` of this ticket's record."""
         return partial(self._note, ticket)
 
     def refused(self, size_bytes: Callable[[Ticket], int]) -> tuple[list[Ticket], KafkaError]:
-        """The records that the broker will never take, and what it said; `size_bytes` is that of a ticket's output.
+        """The records that the broker will never take, perhaps none, and the error; `size_bytes` is that of an output.
 
-        It refuses requests, not records, so the blame has to be found: a compacted topic takes no record without a key;
-        for the size the largest is blamed first, and the others get their chance after the recovery.
+        The broker refuses whole requests, so the records that caused it have to be found. A compacted topic takes no record
+        without a key. Of records that are too large only the largest is named; the others are tried again.
         """
         for ticket, error in self.failed:
             if error.code() in _TOO_LARGE:

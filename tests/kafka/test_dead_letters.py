@@ -1,4 +1,4 @@
-"""A line in the log for each dead letter, and not more of them in a minute than the log allows."""
+"""A log line for each dead letter, within the limit of lines per minute."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from enricher.kafka.letters import log_dead_letters
+from enricher.kafka.sink import log_dead_letters
 from enricher.records import DeadLetter, Outcome, Partition, RawRecord, Ticket, Tombstone
 from enricher.telemetry.logs import Repeats
 
@@ -21,13 +21,20 @@ def ticket(offset: int, outcome: Outcome) -> Ticket:
 def test_a_line_says_where_and_why(caplog: pytest.LogCaptureFixture) -> None:
     """Place and reason, nothing of the value; other outcomes have no line."""
     letter = DeadLetter("decode", "InvalidArticle", "body is missing")
-    log_dead_letters([ticket(7, Tombstone()), ticket(8, letter)])
+    log_dead_letters([ticket(7, Tombstone()), ticket(8, letter)], {})
     assert ["dead letter: articles-3, offset 8: body is missing (InvalidArticle, decode)"] == caplog.messages
 
 
+def test_a_dead_letter_that_was_written_instead_of_a_record_has_a_line(caplog: pytest.LogCaptureFixture) -> None:
+    """The log says what the topic has, not what the ticket says."""
+    large = ticket(9, Tombstone())
+    log_dead_letters([large], {large: DeadLetter("publish", "OutputTooLarge", "6041 bytes")})
+    assert ["dead letter: articles-3, offset 9: 6041 bytes (OutputTooLarge, publish)"] == caplog.messages
+
+
 def test_a_flood_of_them_is_not_a_flood_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    """All lines are of one kind, whatever their places and reasons, so that the log's own limit holds."""
-    log_dead_letters([ticket(number, DeadLetter("decode", "E", f"reason {number}")) for number in range(1_000)])
+    """All lines are of one kind, whatever their places and reasons, so the log's limit applies."""
+    log_dead_letters([ticket(number, DeadLetter("decode", "E", f"reason {number}")) for number in range(1_000)], {})
     repeats = Repeats(20)
     assert 20 == sum(repeats.filter(record) for record in caplog.records)
     assert {logging.WARNING} == {record.levelno for record in caplog.records}

@@ -1,0 +1,108 @@
+"""The errors and log lines that a client of librdkafka gives besides its exceptions, and which of them are logged.
+
+A call that fails often says only that it timed out. The reason comes earlier, in the error callback.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+import time
+from collections.abc import Callable
+
+from confluent_kafka import KafkaError
+
+from enricher.kafka.client import KafkaConfig
+
+log = logging.getLogger("librdkafka")
+
+REPEAT_S = 60.0
+"""Seconds until an error is logged again: 60 lines for an outage of an hour. librdkafka alone writes two a second."""
+_MAX_TEXTS = 1_000
+"""Texts that are remembered. They differ by the broker's address, and a cluster has no more brokers than that."""
+# The parts that differ between two lines about the same problem: how long the attempt took and how many lines were
+# suppressed, the number of our client, and the partitions of a topic that a transaction could not have.
+_VARIES = re.compile(r" \(after \d+ ?ms.*\)|#(?:producer|consumer)-\d+| \[\d+\](?= to transaction)")
+
+_OFFSETS_GONE = "offset reset"
+_REFUSED_TOPIC = re.compile(r'partition "([^"]+)" .*Topic authorization failed')
+# Either side refuses the other's credentials or certificate: trying again changes nothing.
+_REFUSALS = {KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED}  # noqa: SLF001  the client's name
+_REFUSED_TLS = re.compile(r"\balert\b|certificate could not be verified|certificate verify failed")
+# Causes that the client does not name in words that a person can act on.
+_HINTS = {
+    # TLS has one word for each case; a broker in Java says `certificate unknown` in nearly all of them.
+    r"alert (bad certificate|certificate \w+|unknown ca|handshake failure)": "the broker does not accept this client's "
+    "certificate (ssl.certificate.location): it is missing, expired, or not from a CA that the broker trusts",
+    r"Disconnected.* in state SSL_HANDSHAKE": "this may be a listener without TLS, see security.protocol",
+    r"^$": "no reason was given: is the address right, and is security.protocol what this listener speaks?",
+}
+
+
+class ClientErrors:
+    """Keeps the last error of a client, and passes its log lines on to the common logger.
+
+    `config`: of the worker whose client it is; without it messages cannot name topics, group and transactional id.
+    """
+
+    def __init__(self, config: KafkaConfig | None = None) -> None:
+        self.config = config
+        self.refused_topics: set[str] = set()
+        """Topics that the client's log says were refused. Its errors do not name them."""
+        self.logger = logging.Logger("librdkafka")  # noqa: LOG001  in front of the common one, which it passes on to
+        self.logger.parent = log
+        self.logger.setLevel(logging.DEBUG)  # `_is_logged` decides about every line
+        self.logger.addFilter(self._is_logged)
+        self.refused = False
+        """Whether the last error was about credentials or certificates, so that waiting does not help."""
+        self._text = ""
+        self._repeats = Repeats()
+
+    def __call__(self, error: KafkaError) -> None:
+        """The client's `error_cb`. Must not raise. 'All brokers are down' follows every reason and would hide it."""
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001  the client's name
+            self._text = f"{error.name()}: {error.str()}"
+            self.refused = error.code() in _REFUSALS or bool(_REFUSED_TLS.search(self._text))
+            if self._repeats.is_new(self._text):
+                self.say(self._text)
+
+    def say(self, text: str) -> None:
+        """Log it at once: the call that fails because of it may take a while to return."""
+        log.warning("%s", text)
+
+    def explain(self, error: KafkaError) -> str:
+        """The error, and the last one from the callback if this one says too little."""
+        vague = error.code() in {KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN}  # noqa: SLF001  the client's names
+        text = f"{error.name()}: {error.str()}"
+        if not vague:
+            return text
+        said = [f"the client said before: {self._text}"] if self._text else []
+        hints = [hint for pattern, hint in _HINTS.items() if re.search(pattern, self._text)]
+        return f"{text} ({'; '.join(said + hints)})" if said or hints else text
+
+    def _is_logged(self, record: logging.LogRecord) -> bool:
+        text = record.getMessage()
+        if match := _REFUSED_TOPIC.search(text):
+            self.refused_topics.add(match[1])
+        # That records were deleted before they were read is told by a warning, and nowhere else.
+        wanted = log.isEnabledFor(record.levelno) or _OFFSETS_GONE in text
+        return wanted and (record.levelno < logging.INFO or self._repeats.is_new(text))
+
+
+class Repeats:
+    """Remembers what was logged lately. Safe in several threads: at worst a line comes twice."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._logged_s: dict[str, float] = {}
+
+    def is_new(self, text: str) -> bool:
+        """Whether it was not logged within `REPEAT_S`, times and client numbers aside. If so, notes it as logged now."""
+        bare, now_s = _VARIES.sub("", text), self._clock()
+        if now_s - self._logged_s.get(bare, -math.inf) < REPEAT_S:
+            return False
+        if len(self._logged_s) >= _MAX_TEXTS:
+            self._logged_s.clear()
+        self._logged_s[bare] = now_s
+        return True

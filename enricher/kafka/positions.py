@@ -1,0 +1,121 @@
+"""Where each assigned partition began, its position, and the leader epochs of its records.
+
+Belongs to the source and is used in the loop's thread. Does not know the client: it is told what was delivered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from enricher.errors import TransactionTrouble
+from enricher.records import Partition, RawRecord, Start
+
+
+@dataclass(slots=True)
+class _Position:
+    """One partition. `next`: the offset after the last delivered record. `end`: the partition's end, once it was reached."""
+
+    start: Start | None = None
+    """None while it is unknown where to begin. Records that come before that are dropped."""
+    next: int | None = None
+    end: int | None = None
+    epochs: list[tuple[int, int]] = field(default_factory=list)
+    """Changes of the leader epoch: the first offset to commit with it, and the epoch."""
+
+
+class Positions:
+    """The positions of the assigned partitions."""
+
+    def __init__(self) -> None:
+        self._positions: dict[Partition, _Position] = {}
+
+    def __contains__(self, partition: Partition) -> bool:
+        return partition in self._positions
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(self._positions)
+
+    @property
+    def waiting(self) -> list[Partition]:
+        """Assigned partitions whose start is unknown."""
+        return [partition for partition, at in self._positions.items() if at.start is None]
+
+    def add(self, partitions: Iterable[Partition]) -> None:
+        """These are assigned, or start again; `begin` says where."""
+        self._positions.update((partition, _Position()) for partition in partitions)
+
+    def remove(self, partitions: Iterable[Partition]) -> None:
+        """These are no longer assigned."""
+        for partition in partitions:
+            self._positions.pop(partition, None)
+
+    def begin(self, partition: Partition, start: Start, leader_epoch: int | None) -> None:
+        """Records are delivered from `start` on. `leader_epoch`: of the record before it, if known."""
+        epochs = [] if leader_epoch is None else [(start.offset, leader_epoch)]
+        self._positions[partition] = _Position(start, None, None, epochs)
+
+    def start_of(self, partition: Partition) -> Start | None:
+        """Where the partition began; None while that is unknown."""
+        at = self._positions.get(partition)
+        return at.start if at else None
+
+    def delivered(self, record: RawRecord) -> bool:
+        """Note a record. False if it must be dropped: its partition is not assigned, or its start is unknown.
+
+        Raises TransactionTrouble if offsets go back, because then nothing in flight belongs to this log any more.
+        """
+        at = self._positions.get(record.partition)
+        if at is None or at.start is None:
+            return False
+        offset, epoch = record.offset, record.leader_epoch
+        self._check(record.partition, at, offset)
+        at.next, at.end = offset + 1, None
+        if epoch is not None and epoch >= 0 and (not at.epochs or at.epochs[-1][1] != epoch):
+            at.epochs.append((offset + 1, epoch))
+        return True
+
+    def ended(self, partition: Partition, end: int) -> bool:
+        """Note that a partition's end was reached. Returns and raises as `delivered` does."""
+        at = self._positions.get(partition)
+        if at is None or at.start is None:
+            return False
+        self._check(partition, at, end)
+        at.next = at.end = end
+        return True
+
+    def ends(self, partitions: Collection[Partition]) -> Mapping[Partition, int]:
+        """The ends of the partitions that were read to their end; the others are left out."""
+        return {
+            partition: at.end
+            for partition in partitions
+            if (at := self._positions.get(partition)) is not None and at.end is not None
+        }
+
+    def next_offsets(self) -> Mapping[Partition, int]:
+        """The position of each partition whose start is known."""
+        return {
+            partition: at.start.offset if at.next is None else at.next
+            for partition, at in list(self._positions.items())
+            if at.start is not None
+        }
+
+    def starts(self) -> Mapping[Partition, int]:
+        """The offset at which each partition began. May be called from any thread."""
+        return {partition: at.start.offset for partition, at in list(self._positions.items()) if at.start is not None}
+
+    def epoch_before(self, partition: Partition, offset: int) -> int | None:
+        """The leader epoch of the record before `offset`. Drops what lies before it, since committed offsets only grow."""
+        at = self._positions.get(partition)
+        if at is None:
+            return None
+        while len(at.epochs) > 1 and at.epochs[1][0] <= offset:
+            del at.epochs[0]
+        return at.epochs[0][1] if at.epochs and at.epochs[0][0] <= offset else None
+
+    @staticmethod
+    def _check(partition: Partition, at: _Position, offset: int) -> None:
+        if at.next is not None and offset < at.next:
+            where = f"{partition.topic}[{partition.number}]"
+            message = f"{where} continues at offset {offset} after {at.next}: was the topic recreated or truncated?"
+            raise TransactionTrouble(message)

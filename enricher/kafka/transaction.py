@@ -1,0 +1,162 @@
+"""One transaction: begin, produce, flush, send offsets, commit. The sink decides which producer runs it and what follows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from enricher.codec import Encoder, Outgoing
+from enricher.errors import RefusedOutput, TransactionTrouble
+from enricher.kafka.client import KafkaConfig
+from enricher.kafka.client_errors import ClientErrors
+from enricher.kafka.delivery_reports import DeliveryReports
+from enricher.kafka.errors import mapped
+from enricher.kafka.placement import Placement
+from enricher.kafka.source import KafkaSource
+from enricher.records import DeadLetter, Outcome, Release, Ticket
+
+_QUEUE_FULL_WAIT_S = 0.05
+
+
+class Transaction:
+    """Runs once. What it raises leaves the producer in an unknown state.
+
+    `substitutes`: the dead letters that were written instead of outcomes that are too large for their topic.
+    """
+
+    def __init__(
+        self,
+        config: KafkaConfig,
+        encoder: Encoder,
+        placement: Placement,
+        source: KafkaSource,
+        producer: Producer,
+        client_errors: ClientErrors,
+    ) -> None:
+        self._config = config
+        self._encoder = encoder
+        self._placement = placement
+        self._source = source
+        self._producer = producer
+        self._client_errors = client_errors
+        self._reports = DeliveryReports()
+        self._steps = Stopwatch(config.retry_pause_s)
+        self.substitutes: dict[Ticket, DeadLetter] = {}
+
+    @property
+    def slow(self) -> str | None:
+        """The step that took so long that its request may have been sent twice, and how long it took."""
+        return self._steps.slow
+
+    def run(self, release: Release) -> None:
+        """Write the tickets' outcomes and commit their offsets. Raises the client's errors unmapped."""
+        producer, timeout_s = self._producer, self._config.transaction_timeout_s
+        self._placement.check(producer, release.tickets)
+        self._steps.restart()
+        self._source.watch.ask()  # answered while the records are on their way
+        producer.begin_transaction()
+        if release.tickets:
+            self._produce(release.tickets)
+            self._steps.done("produce")
+        self._source.watch.confirm()
+        self._steps.restart()
+        producer.send_offsets_to_transaction(self._source.offsets(release), self._source.membership(), timeout_s)
+        self._steps.done("send_offsets")
+        producer.commit_transaction(timeout_s)
+        self._steps.done("commit")
+
+    def _produce(self, tickets: Sequence[Ticket]) -> None:
+        stopped = self._hand_over(tickets)
+        unacknowledged = self._flushed()
+        if self._reports.failed:
+            raise self._failure()
+        if stopped:
+            raise stopped
+        if unacknowledged:
+            raise TransactionTrouble(f"{unacknowledged} of {len(tickets)} records were not acknowledged in time")
+
+    def _hand_over(self, tickets: Sequence[Ticket]) -> KafkaException | None:
+        """Give the client every record. It takes no more once the transaction has failed: the delivery reports say why."""
+        # Each record is encoded just before it is handed over: while it is in the processor's caches the client copies it
+        # fast, and its memory is used again for the next one.
+        for ticket in tickets:
+            message = self._encoded(ticket)
+            try:
+                self._produce_one(message)
+            except KafkaException as exception:
+                return exception
+        return None
+
+    def _encoded(self, ticket: Ticket) -> Outgoing:
+        """The ticket's message. Only encoding shows that a record is too large, or that a dead letter has to be cut."""
+        message = self._encoder.outgoing(ticket)
+        if message.letter is not None and message.letter is not ticket.outcome:
+            self.substitutes[ticket] = message.letter
+        return message
+
+    def _produce_one(self, message: Outgoing) -> None:
+        topic = self._config.dead_letter_topic if message.kind == "dead_letter" else self._config.output_topic
+        partition = self._placement.partition_of(message.ticket, topic)
+        on_delivery = self._reports.callback_for(message.ticket)
+        while True:
+            try:
+                self._producer.produce(
+                    topic,
+                    message.value,
+                    message.key,
+                    headers=list(message.headers),
+                    on_delivery=on_delivery,
+                    partition=partition,
+                )
+            except BufferError:  # the client's queue is full
+                self._producer.poll(_QUEUE_FULL_WAIT_S)
+            else:
+                return
+
+    def _flushed(self) -> int:
+        """Wait for the acknowledgements; returns how many records have none."""
+        try:
+            return self._producer.flush(self._config.transaction_timeout_s)
+        except SystemError as error:
+            # Seen with a producer that was fenced meanwhile: the client loses the reason. Its next call raises it.
+            self._producer.begin_transaction()
+            raise TransactionTrouble("the client lost the reason why it could not write") from error
+
+    def _failure(self) -> Exception:
+        """What the delivery reports mean together: refused records, or trouble."""
+        refused, error = self._reports.refused(lambda ticket: self._encoder.outgoing(ticket).size_bytes)
+        if refused:
+            return RefusedOutput(
+                self._client_errors.explain(error), {ticket: self._written(ticket) for ticket in refused}
+            )
+        if error.code() == KafkaError._PURGE_QUEUE:  # noqa: SLF001  the client's name
+            # Purged because the transaction had failed before. Only the next call says why.
+            self._producer.begin_transaction()
+        return mapped(error, f"{len(self._reports.failed)} records were not written", self._client_errors)
+
+    def _written(self, ticket: Ticket) -> Outcome:
+        outcome = self.substitutes.get(ticket) or ticket.outcome
+        assert outcome is not None, "only finished tickets are written"
+        return outcome
+
+
+class Stopwatch:
+    """Notes the first step that took longer than `limit_s`, the shortest time after which the client repeats a request."""
+
+    def __init__(self, limit_s: float) -> None:
+        self._limit_s = limit_s
+        self._last_s = time.monotonic()
+        self.slow: str | None = None
+
+    def restart(self) -> None:
+        """Begin the next step now: what was done since the last one was no request of the producer's."""
+        self._last_s = time.monotonic()
+
+    def done(self, step: str) -> None:
+        """End `step`, and begin the next one."""
+        now_s = time.monotonic()
+        if now_s - self._last_s > self._limit_s and self.slow is None:
+            self.slow = f"{step} took {now_s - self._last_s:.3f} s, so a request may have been sent twice"
+        self._last_s = now_s

@@ -1,0 +1,80 @@
+"""A client that cannot connect reports errors twice a second: which of them are logged."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from confluent_kafka import KafkaError
+
+from enricher.kafka.client_errors import REPEAT_S, ClientErrors, Repeats
+
+REFUSED = "[w#producer-{}] {}: Connect failed: Connection refused (after {}ms in state CONNECT{})"
+
+
+def test_a_complaint_is_said_again_when_a_while_has_passed() -> None:
+    """An outage of an hour is logged once a minute."""
+    times = [0.0, 0.5, REPEAT_S - 1, REPEAT_S, REPEAT_S + 1]
+    repeats = Repeats(iter(times).__next__)
+    assert [True, False, False, True, False] == [repeats.is_new("refused") for _ in times]
+
+
+def test_times_and_numbers_of_clients_make_no_new_complaint() -> None:
+    """Durations and client numbers differ at every attempt; another broker is another error."""
+    repeats = Repeats()
+    assert repeats.is_new(REFUSED.format(1, "b-1:9092", 0, ""))
+    assert not repeats.is_new(REFUSED.format(2, "b-1:9092", 17, ", 19 identical error(s) suppressed"))
+    assert repeats.is_new(REFUSED.format(2, "b-2:9092", 0, ""))
+
+
+def test_two_brokers_that_are_away_in_turns_are_two_lines(caplog: pytest.LogCaptureFixture) -> None:
+    """The client tries both in turn; its own log and its callback both report it."""
+    caplog.set_level(logging.WARNING, logger="librdkafka")
+    client_errors = ClientErrors()
+    for number in range(20):
+        text = REFUSED.format(number, f"b-{number % 2}:9092", number, "")
+        client_errors(KafkaError(KafkaError._TRANSPORT, text))
+        client_errors.logger.error("FAIL %s", text)
+    assert 4 == len(caplog.messages)
+    assert "Connection refused" in client_errors.explain(KafkaError(KafkaError._TRANSPORT))
+
+
+def test_what_the_client_says_in_detail_is_never_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    """A user who asked for debug lines gets all of them."""
+    caplog.set_level(logging.DEBUG, logger="librdkafka")
+    for _ in range(3):
+        ClientErrors().logger.debug("received a reply")
+    client_errors = ClientErrors()
+    for _ in range(3):
+        client_errors.logger.debug("received a reply")
+    assert 6 == len(caplog.messages)
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "refused"),
+    [
+        (KafkaError._AUTHENTICATION, "invalid credentials", True),
+        (KafkaError._SSL, "SSL routines::tlsv1 alert unknown ca: SSL alert number 48", True),
+        (KafkaError._SSL, "broker certificate could not be verified, verify that ssl.ca.location ...", True),
+        (KafkaError._TRANSPORT, "Connection refused", False),
+        (KafkaError._SSL, "SSL transport error: Connection reset by peer", False),
+    ],
+)
+def test_a_refusal_is_told_from_a_broker_that_is_away(code: int, text: str, *, refused: bool) -> None:
+    """A refusal ends a start at once; an unreachable broker is waited for."""
+    client_errors = ClientErrors()
+    client_errors(KafkaError(KafkaError._AUTHENTICATION, "an older complaint"))
+    client_errors(KafkaError(code, text))
+    assert client_errors.refused is refused
+
+
+def test_a_topic_that_is_refused_is_one_line_and_not_one_for_each_partition() -> None:
+    """The client's own words for each partition are one line; another topic, or another reason, is another line."""
+    line = (
+        'ADDPARTS [w#producer-8] [thrd:main]: C/1: Failed to add partition "{}" [{}] to transaction: Broker: {}'.format
+    )
+    repeats = Repeats()
+    assert repeats.is_new(line("entities", 0, "Topic authorization failed"))
+    assert not any(repeats.is_new(line("entities", number, "Topic authorization failed")) for number in range(64))
+    assert repeats.is_new(line("letters", 0, "Topic authorization failed"))
+    assert repeats.is_new(line("entities", 0, "Operation not attempted"))
