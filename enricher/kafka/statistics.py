@@ -29,7 +29,7 @@ class Statistics:
         self._ends: dict[Partition, int] = {}
         self._unstable: dict[Partition, Unstable] = {}
         self._stood_since: dict[Partition, tuple[int, float]] = {}
-        """Partitions whose last stable offset is below the high watermark: that offset, and since when it has not moved."""
+        """Partitions whose last stable offset is below the end offset: that offset, and since when it has not moved."""
         self._told_s = clock()
 
     def __call__(self, text: str) -> None:
@@ -65,7 +65,7 @@ class Statistics:
         return Connection(joined, brokers, away_s, self._ends, unstable=self._unstable)
 
     def _note_unstable(self, highs: Mapping[Partition, int]) -> None:
-        """Compare the high watermarks with the last stable offsets: only this shows a hanging transaction."""
+        """Compare the end offsets with the last stable offsets: only this shows a hanging transaction."""
         stood_since, unstable = {}, {}
         for partition, high in highs.items():
             stable = self._ends[partition]

@@ -28,9 +28,9 @@ class Unstable:
     """Offsets behind an open transaction of a publisher, which readers of committed records do not get yet."""
 
     offsets: int = 0
-    """From the last stable offset to the high watermark."""
+    """From the last stable offset to the end offset."""
     age_s: float = 0.0
-    """Seconds for which the last stable offset has not moved although the high watermark is ahead of it."""
+    """Seconds for which the last stable offset has not moved although the end offset is ahead of it."""
 
 
 @dataclass(frozen=True, slots=True)

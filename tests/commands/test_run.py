@@ -66,10 +66,10 @@ def test_a_child_is_called_as_its_parent_was(monkeypatch: pytest.MonkeyPatch) ->
     )
     monkeypatch.setattr(logging.getLogger(), "level", logging.WARNING)
     everything = RunOptions(until_caught_up=True, summary=Path("out") / "counts.json", report_every_s=2.5)
-    wished = command_of(Share(0, 2), everything)
-    assert [sys.executable, "-m", "enricher", "--quiet", "run", "--process", "0/2"] == list(wished[:7])
+    expected = command_of(Share(0, 2), everything)
+    assert [sys.executable, "-m", "enricher", "--quiet", "run", "--process", "0/2"] == list(expected[:7])
     assert ["--report-every-s", "2.5", "--until-caught-up", "--summary", str(Path("out") / "counts-0.json")] == list(
-        wished[7:]
+        expected[7:]
     )
 
 

@@ -175,7 +175,7 @@ class Reader:
 
     @property
     def end(self) -> int:
-        """The end for this consumer: the last stable offset if it is `read_committed`, else the high watermark."""
+        """The end for this consumer: the last stable offset if it is `read_committed`, else the end offset."""
         bounds = self._consumer.get_watermark_offsets(self._partition, timeout=CALL_S, cached=False)
         assert bounds is not None, "it raises when it has no answer"
         return bounds[1]

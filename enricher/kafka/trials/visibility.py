@@ -47,7 +47,7 @@ def last_stable_offset(clients: Clients) -> Outcome:
         first.commit_transaction(CALL_S)
         committed.read_until("behind")
     seen = (
-        f"with a transaction open a committed reader saw {_list(early)}, last stable offset {stable} and high watermark "
+        f"with a transaction open a committed reader saw {_list(early)}, last stable offset {stable} and end offset "
         f"{high}; after its commit {_list(committed.values)}"
     )
     return Outcome(early == ["before"] and stable < high and committed.values == ["before", "open", "behind"], seen)

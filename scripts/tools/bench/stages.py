@@ -21,6 +21,7 @@ from enricher.core.offsets import OffsetTracker
 from enricher.core.windowing import WindowCutter
 from enricher.kafka.sink import TransactionalSink
 from enricher.kafka.source import KafkaSource
+from enricher.kafka.transaction import Transaction
 from enricher.worker.intake import Intake
 from enricher.worker.pool import WorkerPool
 
@@ -35,7 +36,7 @@ STAGES: dict[str, tuple[tuple[object, str], ...]] = {
     "spans: labels to entities": ((enricher.core.assembly, "decode_entities"),),
     "write: entities as JSON": ((enricher.worker.loop, "write_entities"),),
     "encode: the record as JSON, its headers": ((Encoder, "outgoing"),),
-    "produce: records to the client": ((TransactionalSink, "_produce_one"),),
+    "produce: records to the client": ((Transaction, "_produce_one"),),
     "commit: flush, offsets, end of the transaction": ((TransactionalSink, "publish"),),
 }
 """The functions of each stage."""
