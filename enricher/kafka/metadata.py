@@ -73,12 +73,15 @@ def bounds_of(consumer: Consumer, partition: Partition, timeout_s: float) -> tup
 def listed_offsets(
     admin: AdminClient, wanted: Mapping[TopicPartition, OffsetSpec], isolation: IsolationLevel, timeout_s: float
 ) -> dict[Partition, int]:
-    """The offset of each partition for its spec. Raises LEADER_NOT_AVAILABLE if a partition has no leader.
+    """The offset of each partition for its spec. Raises KafkaException: LEADER_NOT_AVAILABLE if a partition has no leader.
 
     For such a partition the client returns an offset below 0, and no error.
     """
     futures = admin.list_offsets(dict(wanted), isolation_level=isolation, request_timeout=timeout_s)
-    offsets = {ours(tp): future.result(2 * timeout_s).offset for tp, future in futures.items()}
+    try:
+        offsets = {ours(tp): future.result(2 * timeout_s).offset for tp, future in futures.items()}
+    except TimeoutError as error:  # the client did not keep its own bound
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer about offsets")) from error  # noqa: SLF001
     if unknown := [partition.number for partition, offset in offsets.items() if offset < 0]:
         names = ", ".join(map(str, unknown))
         raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE, f"no answer from partitions {names}"))

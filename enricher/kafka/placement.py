@@ -45,8 +45,8 @@ class Placement:
     def check(self, producer: Producer, tickets: Sequence[Ticket]) -> None:
         """Before the tickets' outputs are placed: ask again where one of them would be placed by its key.
 
-        Blocks for the request timeout at most. Raises TransactionTrouble where by then the brokers that are asked have not
-        all heard of the input's partitions.
+        Blocks for four request timeouts at most. Raises TransactionTrouble if the brokers that are asked have not all heard
+        of the input's partitions by then.
         """
         highest = max((ticket.raw.partition.number for ticket in tickets), default=-1)
         if highest < min(self._counts.values()):

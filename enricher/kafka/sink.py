@@ -86,6 +86,8 @@ class TransactionalSink:
                 self._guard("a transaction", 3 * self._config.transaction_timeout_s),
                 mapping_errors("a transaction", self._client_errors, producer),
             ):
+                with self._guard("asking for partitions", 4 * self._config.request_timeout_s):
+                    self._placement.check(producer, release.tickets)
                 transaction.run(release)
         except ProducerFenced:  # the newer producer has ended the transaction
             close_in_background(producer)

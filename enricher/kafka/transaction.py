@@ -53,7 +53,6 @@ class Transaction:
     def run(self, release: Release) -> None:
         """Write the tickets' outcomes and commit their offsets. Raises the client's errors unmapped."""
         producer, timeout_s = self._producer, self._config.transaction_timeout_s
-        self._placement.check(producer, release.tickets)
         self._steps.restart()
         self._source.watch.ask()  # answered while the records are on their way
         producer.begin_transaction()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import closing, contextmanager
 from itertools import chain, repeat
 from types import SimpleNamespace
@@ -51,6 +52,16 @@ def test_a_deadline_bounds_several_questions_together(monkeypatch: pytest.Monkey
         inspector.within(0.0),
     ):
         inspector.ends("news", [0], committed_only=True)
+
+
+def test_an_answer_that_the_client_never_gives_is_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client does not always keep its own bound; nothing may wait for it for ever, or end with a traceback."""
+    administrator = Administrator(repeat(0))
+    monkeypatch.setattr(administrator, "list_offsets", lambda wanted, **_: {tp: Future() for tp in wanted})
+    with inspector_of(monkeypatch, 0, timeout_s=0.1) as inspector:
+        monkeypatch.setattr(inspector, "_admin", administrator)
+        with pytest.raises(BrokerError, match="no answer about offsets"):
+            inspector.ends("news", committed_only=True)
 
 
 class Refused:

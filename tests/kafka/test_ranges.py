@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import pytest
-from confluent_kafka import KafkaError, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from kafka.clients import config_for
 from support.topics import Topics
 
+from enricher.errors import BrokerError, TransactionTrouble
 from enricher.kafka import unreadable
 from enricher.kafka.inspect.ranges import RangeReader
 
@@ -79,6 +80,22 @@ class OneRecord:
         return inside + 1
 
 
+class Silent(OneRecord):
+    """No broker says where the batch ends."""
+
+    def end(self, inside: int) -> int:
+        """The error of the worker's own recovery, which a command does not have."""
+        raise TransactionTrouble(f"no answer about {inside}")
+
+
+class Failing(Hurried):
+    """A client whose assignment fails."""
+
+    def assign(self, _places: list[TopicPartition]) -> None:
+        """As after a fatal error of the client."""
+        raise KafkaException(KafkaError(KafkaError._FATAL, "the client is broken"))
+
+
 def test_a_batch_that_was_met_several_times_is_passed_over_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The client tries it twice a second, and the caller may take longer over one record."""
     monkeypatch.setattr(unreadable, "_BatchEndFinder", OneRecord)
@@ -89,3 +106,15 @@ def test_a_batch_that_was_met_several_times_is_passed_over_once(monkeypatch: pyt
             each.offset() for each in reader.read("articles", {0: (0, 6)}, "reading", lambda *at: passed.append(at))
         ]
     assert (read, passed) == ([0, 1, 3, 4, 5], [(0, range(2, 3))])
+
+
+@pytest.mark.parametrize(("client", "finder"), [(Hurried, Silent), (Failing, OneRecord)])
+def test_errors_of_the_client_and_of_silent_brokers_are_broker_errors(
+    monkeypatch: pytest.MonkeyPatch, client: type[Hurried], finder: type[OneRecord]
+) -> None:
+    """A command ends with exit code 4 and a reason, not with a traceback."""
+    monkeypatch.setattr(unreadable, "_BatchEndFinder", finder)
+    with closing(RangeReader(config_for(TOPICS), committed_only=True, progress=lambda *_: None)) as reader:
+        monkeypatch.setattr(reader, "_consumer", client())
+        with pytest.raises(BrokerError):
+            list(reader.read("articles", {0: (0, 6)}, "reading", lambda *_: None))

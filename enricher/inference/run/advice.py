@@ -86,7 +86,8 @@ def cutter_for(tokenizer: ArticleTokenizer, window_tokens: int, overlap_tokens: 
         )
     if overlap_tokens > cutter.content_tokens // 2:
         raise SettingsError(
-            f"batching.overlap_tokens is {overlap_tokens}: more than half of a window of {window_tokens} tokens"
+            f"batching.overlap_tokens is {overlap_tokens}, more than half of a window of {window_tokens} tokens: decrease "
+            f"it in the settings or in {ADVICE_FILE}"
         )
     return cutter
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 from confluent_kafka import KafkaError, Message, TopicPartition
@@ -57,11 +58,16 @@ class AssignedConsumer:
 
     def _assign(self, topic: str, starts: Mapping[int, int], doing: str = "") -> None:
         self._doing = doing or f"reading '{topic}'"
-        self._consumer.assign([TopicPartition(topic, number, start) for number, start in starts.items()])
+        with self._mapped():
+            self._consumer.assign([TopicPartition(topic, number, start) for number, start in starts.items()])
+
+    def _mapped(self) -> AbstractContextManager[None]:
+        """Around calls of the client: its errors become BrokerError."""
+        return broker_errors(self._consumer, self._doing, self._complaint)
 
     def _consume(self, limit: int, timeout_s: float) -> list[Message]:
         """Messages, records or not; blocks for at most `timeout_s`. Raises BrokerError."""
-        with broker_errors(self._consumer, self._doing, self._complaint):
+        with self._mapped():
             return self._consumer.consume(limit, timeout_s)
 
     def _is_answer(self, message: Message, also: Collection[int] = ()) -> bool:

@@ -45,14 +45,14 @@ class TopicReader(AssignedConsumer):
             with broker_errors(self._consumer, f"reading '{topic}'", self._complaint):
                 found = partitions_of(self._consumer, topic, config.request_timeout_s)
                 bounds = {each.number: bounds_of(self._consumer, each, config.request_timeout_s) for each in found}
+            starts = {n: low if newest is None else max(low, end - newest) for n, (low, end) in bounds.items()}
+            self._assign(topic, starts)
         except BaseException:
             self.close()
             raise
         self.ends: Mapping[int, int] = {number: end for number, (_low, end) in bounds.items()}
-        starts = {n: low if newest is None else max(low, end - newest) for n, (low, end) in bounds.items()}
         self._unfinished = {number for number, start in starts.items() if start < self.ends[number]}
         self._seen_end: set[int] = set()
-        self._assign(topic, starts)
 
     @property
     def finished(self) -> bool:
@@ -163,6 +163,8 @@ class FirstRecords(AssignedConsumer):
                     found[number] = raw_record(message)
                 elif error.code() != END_OF_PARTITION:
                     found[number] = RawRecord(partition_of(message), starts[number], None, None)
-                self._consumer.incremental_unassign([TopicPartition(topic, number)])
-        self._consumer.unassign()
+                with self._mapped():
+                    self._consumer.incremental_unassign([TopicPartition(topic, number)])
+        with self._mapped():
+            self._consumer.unassign()
         return found

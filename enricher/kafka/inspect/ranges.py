@@ -62,16 +62,20 @@ class RangeReader(AssignedConsumer):
                     reading.reached(number, offset + (error is None))
                 elif unread:
                     place = Partition(topic, number)
-                    span = self._unreadable.span(place, reading.positions[number], error, offset)
+                    with self._mapped():
+                        span = self._unreadable.span(place, reading.positions[number], error, offset)
                     unread(number, span)
                     reading.reached(number, span.stop)
                     passed.add(number)
                     if number in reading.left:
-                        self._consumer.seek(TopicPartition(topic, number, span.stop))
+                        with self._mapped():
+                            self._consumer.seek(TopicPartition(topic, number, span.stop))
                 if number not in reading.left:  # a live topic always has more
-                    self._consumer.pause([TopicPartition(topic, number)])
+                    with self._mapped():
+                        self._consumer.pause([TopicPartition(topic, number)])
             reading.report(silent=not messages)
-        self._consumer.unassign()
+        with self._mapped():
+            self._consumer.unassign()
 
 
 class _Reading:
