@@ -73,5 +73,5 @@ def test_windows_that_no_worker_serves_are_not_judged_either(gold: GoldSet, tmp_
     """The worker refuses to start with them, and the gate refuses them for the same reason."""
     folder = tiny_model(tmp_path / "model")
     (folder / ADVICE_FILE).write_text(json.dumps({"max_window_tokens": 128, "overlap_tokens": 64}))
-    with pytest.raises(SettingsError, match="overlap_tokens is 64: more than half of a window of 128 tokens"):
+    with pytest.raises(SettingsError, match="overlap_tokens is 64, more than half of a window of 128 tokens"):
         tokenized_for(folder, gold)
