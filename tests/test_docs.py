@@ -24,12 +24,6 @@ WRITTEN_BY_PROGRAMS = {
     "scripts/tools/soak/results/hostile.md",
 }
 """Their generators decide how long a line is."""
-OLD_WORDS = re.compile(
-    r"\b(?:lanes?|tally|bell|latch|hush|rooms|wish(?:es)?|anew|mended|in the place of|way of the data"
-    r"|gathered-fp32|rounded-fp32|padded-bf16|forms? of (?:a|the) model)\b",
-    re.IGNORECASE,
-)
-"""What the project called things before it took the words of the field."""
 CODE = re.compile(r"^( *)```.*?^\1```", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 NAMED_PATH = re.compile(r"`((?:enricher|scripts|deploy|schemas|tests|\.ci|\.github)/[\w./-]+)[^`]*`")
@@ -167,9 +161,3 @@ def test_the_hooks_run_what_the_check_runs() -> None:
     hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text("utf-8"))["repos"][0]["hooks"]
     wanted = tools_of(line for line in check if line.startswith("run "))
     assert wanted == tools_of(hook["entry"] for hook in hooks) == {"ruff format", "ruff check", "mypy", "lint-imports"}
-
-
-@pytest.mark.parametrize("page", [page for page in WRITTEN_BY_PEOPLE if page.name != "CHANGELOG.md"], ids=name_of)
-def test_pages_use_the_words_of_the_field(page: Path) -> None:
-    """The words that the project used before, and replaced, do not come back. The change log names them."""
-    assert [line for line in page.read_text("utf-8").splitlines() if OLD_WORDS.search(line)] == []
