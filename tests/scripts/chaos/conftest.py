@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from support.proxied import nodes_behind_a_proxy
 from support.topics import Topics, make_topics
 
 from tools.chaos.proxy import Proxy
@@ -14,15 +15,8 @@ from tools.kafka import Cluster
 @pytest.fixture(scope="session")
 def shared_proxy(kafka_version: str) -> Iterator[tuple[Proxy, Cluster]]:
     """A proxy, and the node that advertises the proxy to its clients."""
-    with (
-        Proxy(nodes=1) as proxy,
-        Cluster(
-            1, version=kafka_version, listeners={"PROXIED": "PLAINTEXT"}, advertised={"PROXIED": proxy.ports}
-        ) as cluster,
-    ):
-        proxy.pass_on_to(cluster.ports_of("PROXIED"))
-        cluster.warm_up()
-        yield proxy, cluster
+    with nodes_behind_a_proxy(1, version=kafka_version) as shared:
+        yield shared
 
 
 @pytest.fixture

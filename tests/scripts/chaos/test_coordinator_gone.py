@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka.harness import as_sent, committed_and_ends, publish, short_articles
+from support.proxied import nodes_behind_a_proxy
 
 from enricher.app import kafka_config
 from enricher.errors import Stalled
@@ -187,14 +188,7 @@ def worked(world: World, crew: Crew) -> Outcome:
 @pytest.fixture(scope="module")
 def outcome(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outcome]:
     """The scenario for all three workers in parallel: most of it is waiting for the watchdog."""
-    with (
-        Proxy(nodes=3) as proxy,
-        Cluster(
-            3, properties=QUICK_TO_NOTICE, listeners={"PROXIED": "PLAINTEXT"}, advertised={"PROXIED": proxy.ports}
-        ) as cluster,
-    ):
-        proxy.pass_on_to(cluster.ports_of("PROXIED"))
-        cluster.warm_up()
+    with nodes_behind_a_proxy(3, properties=QUICK_TO_NOTICE) as (proxy, cluster):
         world = World(proxy, cluster)
         with Crew([], world.settings, tmp_path_factory.mktemp("workers")) as crew:
             rest_with_the_coordinator_cached(world, crew)

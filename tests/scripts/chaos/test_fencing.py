@@ -18,6 +18,7 @@ import orjson
 import pytest
 from confluent_kafka import KafkaException, Producer
 from kafka.harness import as_sent, committed_and_ends, publish, short_articles
+from support.proxied import nodes_behind_a_proxy
 from support.topics import make_topics
 
 from enricher.app import kafka_config
@@ -153,14 +154,8 @@ class Field:
 @pytest.fixture(scope="module")
 def world() -> Iterator[tuple[Proxy, Cluster]]:
     """A broker behind a proxy, which soon aborts transactions that are too old."""
-    proxied = {"PROXIED": "PLAINTEXT"}
-    with (
-        Proxy(nodes=1) as proxy,
-        Cluster(1, properties=QUICK_EXPIRY, listeners=proxied, advertised={"PROXIED": proxy.ports}) as cluster,
-    ):
-        proxy.pass_on_to(cluster.ports_of("PROXIED"))
-        cluster.warm_up()
-        yield proxy, cluster
+    with nodes_behind_a_proxy(1, properties=QUICK_EXPIRY) as shared:
+        yield shared
 
 
 @pytest.fixture

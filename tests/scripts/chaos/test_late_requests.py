@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import Producer
 from kafka.clients import config_for, opened, records_of, release_of, sink_for
 from kafka.harness import Sent, publish, read_all
+from support.proxied import nodes_behind_a_proxy
 from support.topics import Topics, make_topics
 
 from enricher.errors import TransactionTrouble
@@ -41,19 +42,8 @@ OFFSETS = Match({Api.TXN_OFFSET_COMMIT}, "enricher-worker-0")
 @pytest.fixture(scope="module")
 def proxied() -> Iterator[tuple[Proxy, Cluster]]:
     """One old broker behind a proxy."""
-    with (
-        Proxy(nodes=1) as proxy,
-        Cluster(
-            1,
-            version=OLDEST,
-            listeners={"PROXIED": "PLAINTEXT"},
-            advertised={"PROXIED": proxy.ports},
-            properties=NO_EXPIRY,
-        ) as cluster,
-    ):
-        proxy.pass_on_to(cluster.ports_of("PROXIED"))
-        cluster.warm_up()
-        yield proxy, cluster
+    with nodes_behind_a_proxy(1, version=OLDEST, properties=NO_EXPIRY) as shared:
+        yield shared
 
 
 @pytest.fixture
