@@ -162,12 +162,13 @@ def _tokenizer_pool(
 
 
 def _limits(settings: Settings, rules: BatchRules) -> LoopLimits:
-    worker, publish_interval_s = settings.worker, settings.worker.publish_interval_ms / 1000
+    worker = settings.worker
     return LoopLimits(
         max_in_flight=worker.max_in_flight_articles,
         max_in_flight_bytes=worker.max_in_flight_bytes,
         max_queued_tokens=worker.backlog_batches * rules.max_batch_tokens,
-        publish_interval_s=publish_interval_s,
+        publish_interval_s=worker.publish_interval_ms / 1000,
+        publish_share=worker.publish_share,
         poll_interval_s=worker.poll_interval_ms / 1000,
         idle_wait_s=worker.idle_wait_ms / 1000,
         pause_after_s=worker.pause_after_s,

@@ -95,6 +95,7 @@ def batch_rules(settings: Settings, model: Model) -> BatchRules:
         ),
         max_wait_s=batching.max_wait_ms / 1000,
         run_overhead_tokens=_overhead_tokens(batching, advice),
+        early_overhead=batching.early_overhead,
     )
 
 

@@ -2,7 +2,8 @@
 
 *When*: windows of similar length share a bucket. A batch is ready when a bucket fills one (one more window would not fit),
 or when the oldest window has waited `max_wait_s` since its own arrival (the timer never restarts). Windows that are due go
-first, the oldest one in front.
+first, the oldest one in front. A device thread that is idle gets a batch early, as soon as enough tokens wait to be worth
+a run: next to none at low load, when idle time is free, and a full batch near capacity.
 
 *Which*: a batch is built around the oldest window that is ready, from the nearest lengths, shorter or longer, whichever
 costs less padding, as long as they fit and padding them costs less than leaving them to a later run. So buckets decide
@@ -18,9 +19,10 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
-from math import inf
+from math import ceil, inf
 from operator import attrgetter
 
+from enricher.core.load import scaled
 from enricher.records import Batch, Window
 
 CHEAP_PADDING = 1 / 8
@@ -39,16 +41,29 @@ class BatchRules:
     `max_wait_s`: how long a window may wait for others to share a batch with.
     `run_overhead_tokens`: the fixed cost of a run, in tokens that could be computed in that time. A batch includes windows
     of other lengths while padding them costs less than their share of a later run.
+    `early_overhead`: how large the fixed cost of an early batch may be at half load, as a share of its tokens; it is
+    scaled to the load (`load.scaled`). 0: no batch goes early.
     """
 
     bucket_edges: tuple[int, ...]
     max_batch_tokens: int
     max_wait_s: float
     run_overhead_tokens: int
+    early_overhead: float = 0.0
 
     def __post_init__(self) -> None:
         assert self.bucket_edges, "at least one bucket"
         assert list(self.bucket_edges) == sorted(set(self.bucket_edges)), "edges increase"
+
+    def early_tokens(self, queued_tokens: int, idle_threads: int, load: float) -> int | None:
+        """The most tokens of an early batch: what waits, divided among the idle threads; None if no batch may go early.
+
+        `load`: how busy the worker is, 0 to 1.
+        """
+        allowed = scaled(self.early_overhead, load) if self.early_overhead and idle_threads > 0 else 0.0
+        if not allowed or queued_tokens < (least := self.run_overhead_tokens / allowed):
+            return None
+        return ceil(max(least, queued_tokens / idle_threads, 1))
 
 
 @dataclass(slots=True, eq=False)
@@ -115,17 +130,21 @@ class LengthBucketScheduler:
             return None
         return oldest.arrived_s if any(map(self._fills, self._buckets)) else self._due_s(oldest)
 
-    def next_batch(self, now_s: float) -> Batch | None:
+    def next_batch(self, now_s: float, *, idle_threads: int = 0, load: float = 1.0) -> Batch | None:
         """The batch to run now; None if it is better to wait.
 
-        If a window is due, the first window of the batch is the oldest one that waits.
+        If a window is due, the first window of the batch is the oldest one that waits. `idle_threads`: how many threads of
+        the device have nothing to do; `load`: how busy the worker is, 0 to 1.
         """
         oldest = self._oldest()
         if oldest is None:
             return None
-        if now_s < self._due_s(oldest):
-            oldest = self._oldest_of_full_buckets()
-        return self._batch_around(len(oldest.ids)) if oldest else None
+        if now_s >= self._due_s(oldest):
+            return self._batch_around(len(oldest.ids), self.max_batch_tokens)
+        if full := self._oldest_of_full_buckets():
+            return self._batch_around(len(full.ids), self.max_batch_tokens)
+        tokens = self._rules.early_tokens(self.queued_tokens, idle_threads, load)
+        return self._batch_around(len(oldest.ids), min(tokens, self.max_batch_tokens)) if tokens else None
 
     def drop_forgotten(self) -> None:
         """Remove the windows of forgotten tickets."""
@@ -171,16 +190,15 @@ class LengthBucketScheduler:
 
     # ---- which
 
-    def _batch_around(self, length: int) -> Batch:
-        """Windows of this length, then of the nearest lengths, while they fit and are worth their padding."""
-        budget = self.max_batch_tokens
+    def _batch_around(self, length: int, budget: int) -> Batch:
+        """Windows of this length, then of the nearest lengths, while they fit into `budget` and are worth their padding."""
         windows = self._take(length, max(1, budget // length))
         worth, longest = self._worth(), length
         shorter, longer = self._lengths & ((1 << length) - 1), self._lengths >> (length + 1) << (length + 1)
         while (free := budget // longest - len(windows)) > 0:
             below, above = shorter.bit_length() - 1, (longer & -longer).bit_length() - 1
             cost_below = (longest - below) / below if shorter else inf
-            cost_above = self._cost_of_longer(above, longest, len(windows)) if longer else inf
+            cost_above = self._cost_of_longer(above, longest, len(windows), budget) if longer else inf
             if min(cost_below, cost_above) > worth:
                 break
             if cost_below <= cost_above:
@@ -200,9 +218,9 @@ class LengthBucketScheduler:
         sharing = max(1, min(self.max_batch_tokens, self.queued_tokens))
         return self._rules.run_overhead_tokens / sharing + CHEAP_PADDING
 
-    def _cost_of_longer(self, length: int, longest: int, taken: int) -> float:
+    def _cost_of_longer(self, length: int, longest: int, taken: int, budget: int) -> float:
         """Padding per token gained, if the windows taken so far are padded to this longer length."""
-        coming = min(self.max_batch_tokens // length - taken, len(self._lines[length]))
+        coming = min(budget // length - taken, len(self._lines[length]))
         return taken * (length - longest) / (coming * length) if coming > 0 else inf
 
     def _take(self, length: int, at_most: int) -> list[Window]:

@@ -1,7 +1,8 @@
 """ArrivalScheduler: batches for graph variants that do not pad, so that windows of any lengths go together at no cost.
 
 Windows go in the order of arrival, as many as fit. A batch is ready when it is full, or when the oldest window has waited
-`max_wait_s` since its own arrival. For graph variants that pad, batching.py has the scheduler.
+`max_wait_s` since its own arrival; for an idle thread, early, by the same rule as in batching.py, which has the scheduler
+for graph variants that pad.
 
 Nothing here runs a model or reads a clock.
 """
@@ -18,7 +19,7 @@ from enricher.records import Batch, Window
 class ArrivalScheduler:
     """Holds windows until they fill a batch or have waited long enough. The budget counts real tokens.
 
-    Has the interface of LengthBucketScheduler; ignores the rules `bucket_edges` and `run_overhead_tokens`.
+    Has the interface of LengthBucketScheduler; ignores the rule `bucket_edges`.
     """
 
     def __init__(self, rules: BatchRules) -> None:
@@ -48,12 +49,20 @@ class ArrivalScheduler:
         oldest_s = self._windows[0].arrived_s
         return oldest_s if self._full else oldest_s + self._rules.max_wait_s
 
-    def next_batch(self, now_s: float) -> Batch | None:
-        """The batch to run now; None if it is better to wait."""
+    def next_batch(self, now_s: float, *, idle_threads: int = 0, load: float = 1.0) -> Batch | None:
+        """The batch to run now; None if it is better to wait.
+
+        `idle_threads`: how many threads of the device have nothing to do; `load`: how busy the worker is, 0 to 1.
+        """
         due_s = self.next_due_s()
-        if due_s is None or now_s < due_s:
+        if due_s is None:
             return None
-        batch = Batch(tuple(self._fitting()))
+        budget: int | None = self.max_batch_tokens
+        if now_s < due_s:
+            budget = self._rules.early_tokens(self.queued_tokens, idle_threads, load)
+        if budget is None:
+            return None
+        batch = Batch(tuple(self._fitting(min(budget, self.max_batch_tokens))))
         self.queued_tokens -= batch.real_tokens
         return batch
 
@@ -71,9 +80,9 @@ class ArrivalScheduler:
     def _full(self) -> bool:
         return self.queued_tokens >= self.max_batch_tokens
 
-    def _fitting(self) -> Iterator[Window]:
-        """Remove windows from the front, as many as fit, at least one."""
-        free = self.max_batch_tokens - len(self._windows[0].ids)
+    def _fitting(self, budget: int) -> Iterator[Window]:
+        """Remove windows from the front, as many as fit into `budget`, at least one."""
+        free = budget - len(self._windows[0].ids)
         yield self._windows.popleft()
         while self._windows and (free := free - len(self._windows[0].ids)) >= 0:
             yield self._windows.popleft()

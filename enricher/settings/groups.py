@@ -85,6 +85,14 @@ class BatchingSettings(Group):
         description="Fixed cost of one run, in tokens: a batch includes windows of other lengths while padding them "
         "costs less than their share of a later run. Default: what was tuned, else 16.",
     )
+    early_overhead: float = Field(
+        0.2,
+        ge=0,
+        le=10,
+        description="An idle thread of the device does not wait for a full batch: it takes what waits, once the fixed cost "
+        "of a run is at most this share of it. At half load; at low load almost anything goes at once, near capacity "
+        "nothing does. 0: batches always wait until they are full or `max_wait_ms` is over.",
+    )
 
 
 class ArticleSettings(Group):
@@ -147,7 +155,15 @@ class WorkerSettings(Group):
         description="Characters of text per call of the tokenizer; a longer article gets a call for itself.",
     )
     publish_interval_ms: float = Field(
-        250.0, ge=0, le=60_000, description="Milliseconds between transactions: lower is fresher, higher is cheaper."
+        250.0, ge=0, le=60_000, description="Milliseconds between transactions at most, as under load."
+    )
+    publish_share: float = Field(
+        0.15,
+        ge=0,
+        le=1,
+        description="The share of the time that transactions may take at half load, by their measured duration. At low load "
+        "a finished article is published at once, with at most half of the time in transactions; near capacity only "
+        "every `publish_interval_ms`. 0: always only then.",
     )
     poll_interval_ms: float = Field(
         20.0, gt=0, le=10_000, description="Milliseconds between polls for new articles while the model is busy."

@@ -20,7 +20,7 @@ from enricher.codec import write_entities
 from enricher.core.assembly import settle
 from enricher.core.offsets import names_of
 from enricher.errors import TransactionTrouble
-from enricher.records import Partition, Ticket
+from enricher.records import Batch, Partition, Ticket
 from enricher.runtime.wakeup import StopEvent
 from enricher.worker.budget import Budget
 from enricher.worker.dependencies import Dependencies
@@ -52,7 +52,6 @@ class Worker:
         self._attempts = self.pacing.attempts
         self._budget = Budget(given.scheduler)
         self._stopping = StopEvent()
-        self._next_publish_s = given.clock()
         self._settled = True
         """False while a failed transaction is not recovered from: then the source's positions mean nothing."""
 
@@ -75,6 +74,7 @@ class Worker:
         self._wakeup.clear()
         self.snapshots.turned_s = self._clock()
         self._sink.serve()
+        self.pacing.measure_load()
         try:
             worked = self._admit()
             worked |= self._prepare()
@@ -86,7 +86,8 @@ class Worker:
         else:
             self.pacing.check_progress()
             if not worked and not self.pacing.waits_in_poll:
-                self._wakeup.wait(self.pacing.wait_s(self._next_publish_s))
+                with self.pacing.waiting():
+                    self._wakeup.wait(self.pacing.wait_s())
 
     def stop(self) -> None:
         """Ask the loop to drain and end. Safe in a signal handler."""
@@ -100,8 +101,11 @@ class Worker:
         capacity = self.pacing.capacity
         if not self.pacing.may_poll(capacity):
             return False
-        wait_s = self.pacing.wait_s(self._next_publish_s) if self.pacing.waits_in_poll else 0.0
-        records = self._source.poll(max(capacity, 1), wait_s)
+        if self.pacing.waits_in_poll:
+            with self.pacing.waiting():
+                records = self._source.poll(capacity, self.pacing.wait_s())
+        else:
+            records = self._source.poll(max(capacity, 1), 0.0)
         self._isolation.arrived(records)
         arrived_s = self._clock()
         tickets = [Ticket(raw, arrived_s) for raw in records]
@@ -132,7 +136,7 @@ class Worker:
         if not self._engine.busy:
             self.pacing.engine_moved()
         dispatched, budget_tokens = False, self._scheduler.max_batch_tokens
-        while self._engine.capacity and (batch := self._scheduler.next_batch(now_s)):
+        while self._engine.capacity and (batch := self._next_batch(now_s)):
             self._tracing.submitted(batch)
             self._engine.submit(batch)
             self.counters.count_batch(batch, self._padded_tokens(batch), budget_tokens, now_s)
@@ -140,11 +144,14 @@ class Worker:
         self._engine.backlogged = not self._intake.capacity or self._scheduler.queued_tokens >= budget_tokens
         return dispatched
 
+    def _next_batch(self, now_s: float) -> Batch | None:
+        engine = self._engine
+        return self._scheduler.next_batch(now_s, idle_threads=engine.threads - engine.busy, load=self.pacing.load.busy)
+
     def _publish(self) -> bool:
-        now_s = self._clock()
-        if now_s < self._next_publish_s and not self._attempts.suspects:
+        if not self.pacing.may_publish():
             return False
-        self._next_publish_s = now_s + self._limits.publish_interval_s
+        self.pacing.cadence.tried(self._clock())
         return self._publish_now()
 
     def _publish_now(self, leaving: Collection[Partition] = ()) -> bool:
@@ -160,7 +167,9 @@ class Worker:
         self.snapshots.publishing = ()
         self._attempts.committed(release)
         self.recovery.succeeded(release.committable)
-        self.counters.count_published(release.tickets, began_s, self._clock(), substitutes)
+        ended_s = self._clock()
+        self.pacing.cadence.committed(began_s, ended_s)
+        self.counters.count_published(release.tickets, began_s, ended_s, substitutes)
         return bool(release.tickets)
 
     # ---- partitions come and go: called by the source, inside `poll` and `close`

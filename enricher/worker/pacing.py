@@ -1,14 +1,16 @@
-"""How many records the loop may read, how long it may wait, and whether work still makes progress.
+"""How many records the loop may read, when it may publish, how long it may wait, and whether work still makes progress.
 
 Reads the queues of other parts and changes nothing but pausing and resuming the source.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from enricher.core.attempts import Attempts
+from enricher.core.load import Cadence, Load
 from enricher.core.offsets import OffsetTracker
 from enricher.errors import Stalled
 from enricher.records import Batch, BatchResult
@@ -25,6 +27,7 @@ class LoopLimits:
     max_in_flight_bytes: int
     max_queued_tokens: int
     publish_interval_s: float
+    publish_share: float
     poll_interval_s: float
     idle_wait_s: float
     pause_after_s: float
@@ -56,6 +59,9 @@ class Pacing:
         self._clock = clock
         self.attempts = Attempts(limits.max_deaths_at_offset, limits.max_in_flight)
         """Which partitions may hold a record that kills the process."""
+        self.load = Load(engine.threads, clock())
+        self.cadence = Cadence(limits.publish_interval_s, limits.publish_share, clock())
+        self._waited_s = 0.0
         self._paused = False
         self._full_since_s: float | None = None
         self._engine_moved_s = clock()
@@ -110,7 +116,26 @@ class Pacing:
             self._paused = True
         return self._paused
 
-    def wait_s(self, next_publish_s: float) -> float:
+    def may_publish(self) -> bool:
+        """Whether to publish in this turn: if an article is finished and transactions may take the time, or if it is due."""
+        now_s, cadence = self._clock(), self.cadence
+        if now_s >= cadence.latest_s or self.attempts.suspects:
+            return True
+        return now_s >= cadence.earliest_s(self.load.busy) and self._tracker.publishable()
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Wrap what the loop does because it has nothing to do, so that it does not count as load."""
+        began_s = self._clock()
+        yield
+        self._waited_s += self._clock() - began_s
+
+    def measure_load(self) -> None:
+        """Add the last turn to the load; called before the turn collects or submits batches."""
+        self.load.note(self._clock(), running=self._engine.busy, waited_s=self._waited_s)
+        self._waited_s = 0.0
+
+    def wait_s(self) -> float:
         """Seconds until the next deadline of the loop; a wakeup or a record may come earlier."""
         now_s = self._clock()
         deadlines = [now_s + self._limits.idle_wait_s]
@@ -120,7 +145,7 @@ class Pacing:
         if due_s is not None and self._engine.capacity:
             deadlines.append(due_s)
         if self._tracker.publishable():
-            deadlines.append(next_publish_s)
+            deadlines.append(self.cadence.earliest_s(self.load.busy))
         return max(0.0, min(deadlines) - now_s)
 
     def engine_moved(self) -> None:

@@ -36,8 +36,11 @@ class Scheduler(Protocol):
     def next_due_s(self) -> float | None:
         """When the next batch is due, by the worker's clock; None if nothing waits."""
 
-    def next_batch(self, now_s: float) -> Batch | None:
-        """The batch to run now; None if it is better to wait."""
+    def next_batch(self, now_s: float, *, idle_threads: int, load: float) -> Batch | None:
+        """The batch to run now; None if it is better to wait.
+
+        `idle_threads`: how many threads of the device have nothing to do; `load`: how busy the worker is, 0 to 1.
+        """
 
     def drop_forgotten(self) -> None:
         """Remove the windows of forgotten tickets."""

@@ -77,29 +77,35 @@ class RestartsItsTimer(LengthBucketScheduler):
 class YoungestFirst(LengthBucketScheduler):
     """Serves whom it has seen last."""
 
-    def next_batch(self, now_s: float) -> Batch | None:
+    def next_batch(self, now_s: float, *, idle_threads: int = 0, load: float = 1.0) -> Batch | None:
         """A batch around the youngest."""
-        batch = super().next_batch(now_s)
+        batch = super().next_batch(now_s, idle_threads=idle_threads, load=load)
         if batch is None or not self.queued_windows:
             return batch
         self.add(batch.windows)
-        return self._batch_around(len(max(self._waiting(), key=lambda window: window.arrived_s).ids))
+        return self._batch_around(
+            len(max(self._waiting(), key=lambda window: window.arrived_s).ids), self.max_batch_tokens
+        )
 
 
 class FullBucketsFirst(LengthBucketScheduler):
     """Lets a full bucket overtake what is due."""
 
-    def next_batch(self, now_s: float) -> Batch | None:
+    def next_batch(self, now_s: float, *, idle_threads: int = 0, load: float = 1.0) -> Batch | None:
         """A full batch wherever there is one."""
         full = self._oldest_of_full_buckets()
-        return self._batch_around(len(full.ids)) if full else super().next_batch(now_s)
+        return (
+            self._batch_around(len(full.ids), self.max_batch_tokens)
+            if full
+            else super().next_batch(now_s, idle_threads=idle_threads, load=load)
+        )
 
 
 class CountsRealTokens(LengthBucketScheduler):
     """Forgets that windows are padded."""
 
-    def _cost_of_longer(self, length: int, longest: int, taken: int) -> float:
-        del longest, taken
+    def _cost_of_longer(self, length: int, longest: int, taken: int, budget: int) -> float:
+        del longest, taken, budget
         return 0.0 if self._lines[length] else float("inf")
 
     def _take(self, length: int, at_most: int) -> list[Window]:
@@ -109,26 +115,26 @@ class CountsRealTokens(LengthBucketScheduler):
 class GivesLate(LengthBucketScheduler):
     """Gives nothing at the time that it said it would."""
 
-    def next_batch(self, now_s: float) -> Batch | None:
+    def next_batch(self, now_s: float, *, idle_threads: int = 0, load: float = 1.0) -> Batch | None:
         """A tick late."""
-        return super().next_batch(now_s - TICK_S)
+        return super().next_batch(now_s - TICK_S, idle_threads=idle_threads, load=load)
 
 
 class LosesOne(LengthBucketScheduler):
     """Takes one more than it gives."""
 
-    def next_batch(self, now_s: float) -> Batch | None:
+    def next_batch(self, now_s: float, *, idle_threads: int = 0, load: float = 1.0) -> Batch | None:
         """Without the last."""
-        batch = super().next_batch(now_s)
+        batch = super().next_batch(now_s, idle_threads=idle_threads, load=load)
         return Batch(batch.windows[:-1]) if batch and len(batch.windows) > 1 else batch
 
 
 class DoublesOne(LengthBucketScheduler):
     """Gives one again."""
 
-    def next_batch(self, now_s: float) -> Batch | None:
+    def next_batch(self, now_s: float, *, idle_threads: int = 0, load: float = 1.0) -> Batch | None:
         """With the first twice."""
-        batch = super().next_batch(now_s)
+        batch = super().next_batch(now_s, idle_threads=idle_threads, load=load)
         return Batch((*batch.windows, batch.windows[0])) if batch else None
 
 

@@ -8,6 +8,7 @@ import pytest
 from worker.faults import Fault, Faults, no_fault
 from worker.world import INPUT, INVALID, LIMITS, LONG, SHORT, Process, World
 
+from enricher.core.load import Cadence
 from enricher.errors import TransactionTrouble
 from enricher.records import Partition, RawRecord, Ticket
 
@@ -18,7 +19,7 @@ def world_with_one_worker(fault: Fault = no_fault) -> tuple[World, Process]:
     """A worker with both partitions that publishes only when it must."""
     world = World()
     process = world.start(fault=fault, limits=replace(LIMITS, publish_interval_s=1e9))
-    process.worker._next_publish_s = 1e9
+    process.worker.pacing.cadence.tried(0.0)
     process.source.open(process.worker)
     process.worker.step()
     return world, process
@@ -26,8 +27,7 @@ def world_with_one_worker(fault: Fault = no_fault) -> tuple[World, Process]:
 
 def publish_from_now_on(process: Process) -> None:
     """End of the silence."""
-    process.worker._next_publish_s = 0.0
-    process.worker._limits = replace(process.worker._limits, publish_interval_s=0.25)
+    process.worker.pacing.cadence = Cadence(0.25, share=0.0, now_s=0.0)
 
 
 def join(world: World, name: str = "worker-1") -> Process:

@@ -36,6 +36,7 @@ LIMITS = LoopLimits(
     max_in_flight_bytes=1_000_000,
     max_queued_tokens=400,
     publish_interval_s=256 * TICK_S,
+    publish_share=0.0,
     poll_interval_s=32 * TICK_S,
     idle_wait_s=256 * TICK_S,
     pause_after_s=2.0,

@@ -1,0 +1,92 @@
+"""How busy the worker is, and what that allows: small batches and small transactions cost more, and idle time pays for them.
+
+At low load, work that is done at once makes results fresh, and what it costs more would have been idle time. Near capacity
+the same cost would be taken from the throughput. So both rules allow fixed costs a share of the time that falls smoothly
+with the load, which they themselves raise: there is no threshold around which they could swing.
+
+Nothing here reads a clock.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from statistics import median
+
+AVERAGED_S = 1.0
+"""Time constant of the averages: longer than any batch, and short enough to follow a burst."""
+_COSTS = 9
+"""The cost of a transaction is the median of so many: a slow one now and then does not count."""
+
+
+def scaled(share: float, load: float) -> float:
+    """The share of the time that fixed costs may take at this load; `share` is what they may take at half load.
+
+    Falls from infinity at load 0 to 0 at load 1, with the square of the odds that the worker is idle.
+    """
+    return share * ((1 - load) / load) ** 2 if load > 0 else math.inf
+
+
+class Load:
+    """Moving averages of how busy the device's threads and the loop are.
+
+    The busier one counts: on a fast device the loop can be the bottleneck, and then it pays for what is done early.
+    """
+
+    def __init__(self, threads: int, now_s: float) -> None:
+        self._threads = threads
+        self._noted_s = now_s
+        self._device = 0.0
+        self._loop = 0.0
+
+    @property
+    def busy(self) -> float:
+        """The share of the time that is taken, 0 to 1."""
+        return max(self._device, self._loop)
+
+    def note(self, now_s: float, *, running: int, waited_s: float) -> None:
+        """Note that since the last call, `running` batches were with the engine and the loop waited for `waited_s`."""
+        elapsed_s = now_s - self._noted_s
+        if elapsed_s <= 0:
+            return
+        self._noted_s = now_s
+        weight = -math.expm1(-elapsed_s / AVERAGED_S)
+        self._device += weight * (min(1.0, running / self._threads) - self._device)
+        self._loop += weight * (max(0.0, 1 - waited_s / elapsed_s) - self._loop)
+
+
+class Cadence:
+    """When the next transaction may begin.
+
+    `longest_s`: the interval under load. `share`: how much of the time transactions may take at half load; 0 makes every
+    interval the longest one. However low the load is, they take at most half of the time.
+    """
+
+    def __init__(self, longest_s: float, share: float, now_s: float) -> None:
+        self._longest_s = longest_s
+        self._share = share
+        self._tried_s = self._ended_s = now_s - longest_s
+        self._costs_s: deque[float] = deque(maxlen=_COSTS)
+
+    @property
+    def latest_s(self) -> float:
+        """When the next transaction is due, even if only offsets have moved."""
+        return self._tried_s + self._longest_s
+
+    def earliest_s(self, load: float) -> float:
+        """When a finished article may be published, at this load."""
+        if not self._share:
+            return self.latest_s
+        cost_s = median(self._costs_s) if self._costs_s else 0.0
+        allowed = scaled(self._share, load)
+        pause_s = max(cost_s, cost_s / allowed) if allowed else math.inf
+        return min(self.latest_s, self._ended_s + pause_s)
+
+    def tried(self, now_s: float) -> None:
+        """Note that whatever is finished is published now, which may be nothing."""
+        self._tried_s = self._ended_s = now_s
+
+    def committed(self, began_s: float, ended_s: float) -> None:
+        """Note how long a transaction took."""
+        self._costs_s.append(ended_s - began_s)
+        self._ended_s = ended_s
