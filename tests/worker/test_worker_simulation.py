@@ -7,6 +7,7 @@ knows whether they did, or they arrive late; devices run out of memory. Each wor
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -14,7 +15,7 @@ from worker.checker import unfinished
 from worker.fake_clock import TICK_S
 from worker.fake_model import infer, with_room_for
 from worker.faults import Crash, Late
-from worker.world import INVALID, LONG, POISONED, SHORT, UNTOKENIZABLE, Process, World
+from worker.world import INVALID, LIMITS, LONG, POISONED, SHORT, UNTOKENIZABLE, Process, World
 
 from enricher.core.offsets import OffsetTracker
 from enricher.errors import FatalError, TransactionTrouble
@@ -40,6 +41,8 @@ class Simulation:
         self._cruelty = self.random.choice((0.01, 0.05, 0.2))
         # Every other device runs out of memory with full batches, which have 40 tokens.
         self._infer = self.random.choice((infer, with_room_for(self.random.randint(10, 30))))
+        # Half of the worlds publish at once while the load is low, the others only at the longest interval.
+        self._limits = replace(LIMITS, publish_share=self.random.choice((0.0, 0.15)))
         self.found: set[str] = set()
         for _ in range(self.random.randint(4, 20)):
             self.world.clock.after(self.random.randrange(int(CALM_S / TICK_S)) * TICK_S, self._publish)
@@ -86,7 +89,9 @@ class Simulation:
             self._step(name, process)
 
     def _start(self, name: str) -> None:
-        process = self.world.start(name, fault=self._fault, tracker=self._tracker, infer=self._infer)
+        process = self.world.start(
+            name, fault=self._fault, tracker=self._tracker, infer=self._infer, limits=self._limits
+        )
         process.source.open(process.worker)
         self._running[name].append(process)
 

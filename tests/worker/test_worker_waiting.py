@@ -10,6 +10,7 @@ import pytest
 from worker.fake_clock import TICK_S
 from worker.world import LIMITS, LONG, RULES, SHORT, Process, World
 
+from enricher.core.load import Load
 from enricher.errors import Stalled
 from enricher.worker.pacing import LoopLimits
 
@@ -34,6 +35,32 @@ def test_publishing_keeps_its_interval() -> None:
     ]  # the first one commits where empty partitions stand, the second one counts the attempt
     assert len(gaps) > 3
     assert min(gaps) >= LIMITS.publish_interval_s
+
+
+def test_at_low_load_an_article_waits_neither_for_company_nor_for_the_interval() -> None:
+    """An idle thread takes it at once, and its transaction begins as soon as its batch is back."""
+    world = World()
+    process = started(world, replace(LIMITS, publish_share=0.15))
+    world.steps(process, until=lambda: world.clock() > 4)
+    world.clock.after(1.0, lambda: world.put(SHORT))
+    began_s = world.clock() + 1.0
+    world.steps(process, until=lambda: world.outputs() != [])
+    tokenizer_s, model_s, transaction_s = 16 * TICK_S, 64 * TICK_S, 4 * TICK_S
+    assert world.clock() - began_s <= tokenizer_s + model_s + transaction_s
+
+
+def test_a_busy_worker_publishes_at_the_longest_interval() -> None:
+    """Under a backlog transactions are as large as without early publishing."""
+    world = World()
+    process = started(world, replace(LIMITS, publish_share=0.15, max_in_flight=4_000))
+    process.worker.pacing.load = Load(threads=1, now_s=-60.0)
+    process.worker.pacing.load.note(world.clock(), running=1, waited_s=0.0)
+    for _ in range(40):
+        world.put(*[SHORT] * 10)
+    world.steps(process, until=world.done)
+    gaps_s = [later - earlier for earlier, later in pairwise(process.sink.published_s[2:-1])]
+    assert len(gaps_s) > 3
+    assert min(gaps_s) >= 0.9 * LIMITS.publish_interval_s
 
 
 def test_what_is_due_does_not_wait_for_the_end_of_an_idle_wait() -> None:

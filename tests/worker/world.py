@@ -45,7 +45,9 @@ LIMITS = LoopLimits(
     drain_timeout_s=4.0,
     max_deaths_at_offset=3,
 )
-RULES = BatchRules(bucket_edges=(4, 6, 8, 10), max_batch_tokens=40, max_wait_s=64 * TICK_S, run_overhead_tokens=2)
+RULES = BatchRules(
+    (4, 6, 8, 10), max_batch_tokens=40, max_wait_s=64 * TICK_S, run_overhead_tokens=2, early_overhead=0.2
+)
 # No pauses: the loop waits them out on an event of its own, in real time.
 RECOVERY = RecoveryLimits(timeout_s=60.0, attempt_timeout_s=30.0, max_in_a_row=5, first_pause_s=0.0)
 

@@ -109,6 +109,7 @@ class TimedEngine:
     def __init__(self, engine: OnnxEngine) -> None:
         self._engine = engine
         self.card, self.labels, self.padded_tokens = engine.card, engine.labels, engine.padded_tokens
+        self.open_thread = engine.open_thread
         self.run_s: list[float] = []
 
     def run(self, batch: Batch) -> BatchResult:
