@@ -19,6 +19,10 @@ from enricher.worker.pool import WorkerPool
 from enricher.worker.ports import Scheduler, Source
 
 
+_SHORTEST_POLL = 1 / 4
+"""The poll interval at low load, as a share of the setting."""
+
+
 @dataclass(frozen=True, slots=True)
 class LoopLimits:
     """The bounds of every queue and wait in the loop; `settings/groups.py` explains each."""
@@ -140,7 +144,7 @@ class Pacing:
         now_s = self._clock()
         deadlines = [now_s + self._limits.idle_wait_s]
         if self.busy and self.capacity:
-            deadlines.append(now_s + self._limits.poll_interval_s)
+            deadlines.append(now_s + max(_SHORTEST_POLL, self.load.busy) * self._limits.poll_interval_s)
         due_s = self._scheduler.next_due_s()
         if due_s is not None and self._engine.capacity:
             deadlines.append(due_s)

@@ -110,7 +110,7 @@ def test_with_work_under_way_the_loop_waits_for_the_wakeup() -> None:
     turns = world.steps(process, until=lambda: world.clock() >= began_s + 2)
     assert all(wait_s == 0 for _, wait_s in process.source.polls[polls:])
     assert max(process.wakeup.waits_s[1:]) <= LIMITS.poll_interval_s
-    assert turns <= 2 / LIMITS.poll_interval_s + 2
+    assert turns <= 2 / (LIMITS.poll_interval_s / 4) + 2
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -148,7 +148,7 @@ def test_a_tokenizer_that_hangs_is_a_stall() -> None:
     world.put(SHORT)
     process.tokenizer.hangs = True
     with pytest.raises(Stalled, match="tokenizer"):
-        world.steps(process, until=lambda: world.clock() > LIMITS.engine_timeout_s + 1)
+        world.steps(process, until=lambda: world.clock() > LIMITS.engine_timeout_s + 1, at_most=5_000)
     assert world.clock() >= LIMITS.engine_timeout_s
 
 
