@@ -18,7 +18,6 @@ from enricher.worker.intake import Intake
 from enricher.worker.pool import WorkerPool
 from enricher.worker.ports import Scheduler, Source
 
-
 _SHORTEST_POLL = 1 / 4
 """The poll interval at low load, as a share of the setting."""
 
