@@ -43,7 +43,7 @@ with _exiting_on_ctrl_c():
     from typer.core import TyperCommand, TyperGroup
     from typer.main import get_command
 
-    from enricher.commands import COMMANDS, Command
+    from enricher.commands import COMMANDS, summary_of
     from enricher.errors import FatalError
     from enricher.telemetry import logs
 
@@ -74,9 +74,9 @@ _HELP = (
 class _LazyCommand(TyperCommand):
     """Stands for a command in its group's help; the command itself is imported when it is called or completed."""
 
-    def __init__(self, name: str, entry: Command) -> None:
-        super().__init__(name, help=entry.summary)
-        self._target = entry.target
+    def __init__(self, name: str, target: str) -> None:
+        super().__init__(name, help=summary_of(target))
+        self._target = f"enricher.commands.{target}"
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:  # noqa: ANN401  classes of typer that it does not export
         with _exiting_on_ctrl_c():
@@ -90,7 +90,7 @@ class _LazyGroup(TyperGroup):
     """A group of the commands that `COMMANDS` has under its name, before those that are registered with typer."""
 
     def __init__(self, *, name: str, commands: dict[str, Any], **settings: Any) -> None:  # noqa: ANN401  typer's own arguments
-        lazy = {key: _LazyCommand(key, entry) for key, entry in COMMANDS[name].items()}
+        lazy = {key: _LazyCommand(key, target) for key, target in COMMANDS[name].items()}
         super().__init__(name=name, commands={**lazy, **commands}, **settings)
 
 

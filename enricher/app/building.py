@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from importlib.metadata import version
 
+from enricher.app.kafka import kafka_config
 from enricher.app.model import Model, batch_rules, window_cutter
 from enricher.codec import Encoder, decode_article
 from enricher.core.batching import BatchRules, LengthBucketScheduler
@@ -15,7 +16,6 @@ from enricher.core.packing import ArrivalScheduler
 from enricher.files import LineSink, LineSource
 from enricher.inference.device.cores import available_cores
 from enricher.inference.tokenizer.articles import ArticleTokenizer
-from enricher.kafka.client import KafkaConfig
 from enricher.kafka.rivals import LOOK_S, Rivals
 from enricher.kafka.sink import TransactionalSink
 from enricher.kafka.source import KafkaSource
@@ -32,31 +32,6 @@ from enricher.worker.pacing import LoopLimits
 from enricher.worker.pool import WorkerPool
 from enricher.worker.ports import Sink, Source, Tokenized, Tracing
 from enricher.worker.recovery import Recovery, RecoveryLimits
-
-
-def kafka_config(settings: Settings) -> KafkaConfig:
-    """The settings of the Kafka clients. Reads secrets from files; raises SettingsError."""
-    kafka, articles = settings.kafka, settings.articles
-    return KafkaConfig(
-        bootstrap_servers=kafka.bootstrap_servers,
-        group_id=kafka.group_id,
-        instance=kafka.instance,
-        input_topic=kafka.input_topic,
-        output_topic=kafka.output_topic,
-        dead_letter_topic=kafka.dead_letter_topic,
-        session_timeout_s=kafka.session_timeout_s,
-        max_poll_interval_s=kafka.max_poll_interval_s,
-        transaction_timeout_s=kafka.transaction_timeout_s,
-        request_timeout_s=kafka.request_timeout_s,
-        max_record_bytes=articles.max_record_bytes,
-        # The client also counts headers and framing; 64 KiB is far above what we add.
-        max_message_bytes=max(articles.max_record_bytes, articles.max_dead_letter_bytes) + 65_536,
-        start=kafka.start,
-        allow_fewer_partitions=kafka.allow_fewer_partitions,
-        partition_timeout_s=kafka.partition_timeout_s,
-        max_headers=articles.max_headers,
-        properties=kafka.client_properties(),
-    )
 
 
 def kafka_worker(

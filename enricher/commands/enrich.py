@@ -13,7 +13,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from enricher.app import file_worker, load_model
+from enricher.app.building import file_worker
+from enricher.app.model import load_model
 from enricher.commands.progress import describe, progress_lines, repeated
 from enricher.commands.signals import interrupted, stopped_by_signals
 from enricher.errors import FatalError, NotEnriched, SettingsError

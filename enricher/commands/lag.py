@@ -18,7 +18,7 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
-from enricher.app import kafka_config
+from enricher.app.kafka import kafka_config
 from enricher.commands.console import data_console, write_line
 from enricher.errors import SettingsError
 from enricher.scaling.backlog import Backlog, PartitionBacklog

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from enricher.app import kafka_config
+from enricher.app.kafka import kafka_config
 from enricher.commands.signals import stopped_by_signals
 from enricher.errors import SettingsError
 from enricher.runtime.wakeup import StopEvent

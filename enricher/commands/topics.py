@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from enricher.app import kafka_config
+from enricher.app.kafka import kafka_config
 from enricher.commands.console import data_console
 from enricher.kafka.admin import Admin, TopicPlan, TopicView
 from enricher.settings import Settings, load_settings

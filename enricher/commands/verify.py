@@ -17,7 +17,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from enricher.app import Model, file_worker, kafka_config, load_model
+from enricher.app.building import file_worker
+from enricher.app.kafka import kafka_config
+from enricher.app.model import Model, load_model
 from enricher.codec import decode_article
 from enricher.commands.console import Ticker, data_console, remark_console, write_line
 from enricher.errors import InvalidArticle

@@ -22,7 +22,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from enricher.app import kafka_config
+from enricher.app.kafka import kafka_config
 from enricher.commands.doctor.broker import Sizes, broker_findings
 from enricher.commands.doctor.findings import Finding, Reporter, as_json, exit_code
 from enricher.settings import load_settings

@@ -11,7 +11,7 @@ import pytest
 from commands.model_app import run_model, tiny_model
 from commands.test_model_check import assert_self_contained
 
-from enricher.app import batch_rules, load_model
+from enricher.app.model import batch_rules, load_model
 from enricher.commands.model import tune
 from enricher.commands.model.recommend import bucket_edges, overhead_tokens, recommended
 from enricher.commands.model.sweep import Cell, Measurement, Sweep, batch_of

@@ -13,7 +13,7 @@ import signal
 import sys
 from zlib import crc32
 
-from enricher.app import kafka_worker
+from enricher.app.building import kafka_worker
 from enricher.commands.signals import stopped_by_signals
 from enricher.errors import FatalError
 from enricher.records import Batch, BatchResult

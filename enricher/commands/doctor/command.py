@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from enricher.app import kafka_config
+from enricher.app.kafka import kafka_config
 from enricher.commands.console import Ticker, data_console, remark_console
 from enricher.commands.doctor.broker import Sizes, broker_findings
 from enricher.commands.doctor.findings import Finding, Reporter, as_json, as_line, as_table, exit_code

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from enricher.app import kafka_config
+from enricher.app.kafka import kafka_config
 from enricher.commands.console import Ticker, remark_console
 from enricher.commands.publish.lines import Inputs, check_lines, keyed
 from enricher.commands.publish.rate import TokenBucket

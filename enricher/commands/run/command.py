@@ -13,17 +13,11 @@ from typing import Annotated
 import orjson
 import typer
 
-from enricher.app import (
-    Exports,
-    exports,
-    kafka_config,
-    kafka_worker,
-    load_model,
-    log_format,
-    observed,
-    set_early_log_form,
-    set_up_log,
-)
+from enricher.app.building import kafka_worker
+from enricher.app.exporting import Exports, exports, log_format, set_early_log_form, set_up_log
+from enricher.app.kafka import kafka_config
+from enricher.app.model import load_model
+from enricher.app.observing import observed
 from enricher.commands.progress import describe, progress_lines
 from enricher.commands.run.health import parent_health, view_of, worker_health
 from enricher.commands.run.parent import RunOptions, supervisor

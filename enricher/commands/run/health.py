@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from enricher.app import worker_facts
+from enricher.app.observing import worker_facts
 from enricher.health import PARENT_PAGE, HealthServer, ProcessesHealth, Route, View, Waits, WorkerHealth, routes
 from enricher.processes import ParentLink, Supervisor
 from enricher.runtime.watchdog import Watchdog

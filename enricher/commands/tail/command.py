@@ -10,7 +10,7 @@ import orjson
 import typer
 from rich.console import Console
 
-from enricher.app import kafka_config
+from enricher.app.kafka import kafka_config
 from enricher.codec import decode_article
 from enricher.commands.console import data_console, remark_console, write_line
 from enricher.commands.tail import show

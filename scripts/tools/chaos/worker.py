@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from enricher.app import kafka_worker
+from enricher.app.building import kafka_worker
 from enricher.commands.signals import stopped_by_signals
 from enricher.errors import FatalError
 from enricher.settings import Settings
