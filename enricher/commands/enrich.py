@@ -62,7 +62,7 @@ def enrich(
             records, letters, card=model.card, committed=source.note_committed, keep_lines=dead_letters is not None
         )
         worker = file_worker(settings, model, source, sink, guard=watchdog.guard)
-        signals.stop(worker)
+        signals.stop = worker.stop
         with _progress(worker, source):
             worker.run()
         if signals.received and not source.caught_up():

@@ -69,8 +69,8 @@ def scaler(  # noqa: PLR0913  one for each option
         _serving(watches, trigger, address_of(host, port), (tls_certificate, tls_key, tls_client_ca)) as bound,
         stopped_by_signals() as signals,
     ):
-        end = _End()
-        signals.stop(end)
+        end = StopEvent()
+        signals.stop = end.set
         log.info("group %s on %s: answering KEDA on %s", trigger.group, trigger.topic, address_of(host, bound))
         end.wait()
     log.info("ended")
@@ -79,11 +79,6 @@ def scaler(  # noqa: PLR0913  one for each option
 def address_of(host: str, port: int) -> str:
     """The address as gRPC takes it, with an IPv6 host in brackets."""
     return f"[{host}]:{port}" if ":" in host and not host.startswith("[") else f"{host}:{port}"
-
-
-class _End(StopEvent):
-    def stop(self) -> None:
-        self.set()
 
 
 @contextmanager

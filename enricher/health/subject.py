@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict
@@ -11,7 +10,7 @@ from typing import Any
 from enricher.health.charts import COLUMNS, rows
 from enricher.health.liveness import stuck
 from enricher.health.routes import ProbeResult
-from enricher.health.samples import EVERY_S, History, look
+from enricher.health.samples import History, look
 from enricher.health.status import View, status_of
 from enricher.stats.snapshot import Snapshot, WorkerState
 from enricher.telemetry.observed import WorkerFacts
@@ -36,7 +35,6 @@ class WorkerHealth:
         self._step = LOADING
         self._view: View | None = None
         self._history = History()
-        self._closed = threading.Event()
 
     # ---- called by the command
 
@@ -49,17 +47,8 @@ class WorkerHealth:
         self._view = view
         self.sample()
 
-    def keep_looking(self) -> None:
-        """Take a sample for the charts every `EVERY_S` seconds until `close`. Runs in its own thread."""
-        while not self._closed.wait(EVERY_S):
-            self.sample()
-
-    def close(self) -> None:
-        """End `keep_looking`."""
-        self._closed.set()
-
     def sample(self) -> None:
-        """Take one sample for the charts."""
+        """Take one sample for the charts: due every `EVERY_S` seconds."""
         if self._view:
             seen = self._view.observed
             self._history.add(look(seen.counters, seen.snapshot(), self._clock(), self._epoch_clock()))

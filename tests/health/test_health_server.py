@@ -15,9 +15,11 @@ from health.looking import LOCALHOST, get, health_of, served, serving, until, vi
 from worker.world import World
 
 from enricher.errors import SettingsError
-from enricher.health import HealthServer, WorkerHealth, limits, routes
+from enricher.health import limits
 from enricher.health import server as server_module
-from enricher.health.routes import Reply, Request, line
+from enricher.health.routes import Reply, Request, line, routes
+from enricher.health.server import HealthServer
+from enricher.health.subject import WorkerHealth
 
 PATHS = ["/", "/livez", "/readyz", "/startupz", "/metrics", "/status.json"]
 

@@ -42,7 +42,7 @@ def main() -> None:
         with stopped_by_signals() as signals, Watchdog() as watchdog:
             model = stub_model(KillingEngine())
             worker = kafka_worker(load_settings(), model, guard=watchdog.guard, until_caught_up=True)
-            signals.stop(worker)
+            signals.stop = worker.stop
             worker.run()
     except FatalError as error:
         sys.stderr.write(f"enricher: {error}\n")

@@ -55,7 +55,7 @@ def _run(settings: Settings, flaws: Sequence[str]) -> None:
         threading.Thread(target=_obey_until_orphaned, args=(engine,), name="orders", daemon=True).start()
         with switched_off(flaws):
             worker = kafka_worker(settings, stub_model(engine), guard=watchdog.guard)
-        signals.stop(worker)
+        signals.stop = worker.stop
         worker.run()
 
 
