@@ -15,9 +15,9 @@ from rich.table import Table
 from enricher.errors import BrokerError, EnricherError, ModelError, SettingsError
 
 Side = Literal["settings", "broker", "model", "machine"]
-Verdict = Literal["ok", "warn", "FAIL"]
+Severity = Literal["ok", "warn", "FAIL"]
 
-_STYLES: dict[Verdict, str] = {"ok": "green", "warn": "yellow", "FAIL": "bold red"}
+_STYLES: dict[Severity, str] = {"ok": "green", "warn": "yellow", "FAIL": "bold red"}
 # The first failed side decides: if the settings are wrong, nothing else is certain.
 _EXIT_CODES: tuple[tuple[Side, int], ...] = (
     ("settings", SettingsError.exit_code),
@@ -32,7 +32,7 @@ class Finding:
 
     side: Side
     check: str
-    verdict: Verdict
+    verdict: Severity
     seen: str
     advice: str = ""
     took_s: float | None = None
