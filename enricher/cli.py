@@ -143,22 +143,16 @@ def main() -> None:
     try:
         _run()
     except FatalError as error:
-        if error.exit_code:
-            _log_end(error)
+        if error.exit_code and logs.is_json():
+            log.error("ending with code %d: %s", error.exit_code, error)  # noqa: TRY400  the reason is enough
+        elif error.exit_code:
+            sys.stderr.write(f"enricher: {logs.escaped(str(error), lines=True)}\n")
         sys.exit(error.exit_code)
     except Exception:
         if not logs.is_json():
             raise
         log.critical("ending with code 1, which is a bug", exc_info=True)
         sys.exit(1)
-
-
-def _log_end(error: FatalError) -> None:
-    """The last line: plain text for a terminal, a line of JSON where the log is JSON."""
-    if logs.is_json():
-        log.error("ending with code %d: %s", error.exit_code, error)
-    else:
-        sys.stderr.write(f"enricher: {logs.escaped(str(error), lines=True)}\n")
 
 
 def _run() -> None:

@@ -21,7 +21,6 @@ from enricher.errors import FatalError, NotEnriched, SettingsError
 from enricher.files import STDIN, LineSink, LineSource, partial_name, whole_file
 from enricher.runtime.watchdog import Watchdog
 from enricher.settings import load_settings
-from enricher.stats.counters import Counters
 from enricher.worker.loop import Worker
 
 log = logging.getLogger(__name__)
@@ -67,10 +66,7 @@ def enrich(
             worker.run()
         if signals.received and not source.caught_up():
             raise typer.Exit(interrupted(signals.received))
-    _require_enriched(worker.counters, strict=strict)
-
-
-def _require_enriched(counters: Counters, *, strict: bool) -> None:
+    counters = worker.counters
     bad = counters.dead_letters.total()
     if bad and (strict or not counters.records):
         raise NotEnriched(f"{bad} of {bad + counters.records} lines could not be enriched")

@@ -5,7 +5,7 @@ Retention stays at the broker's default: how long articles and entities are kept
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -70,7 +70,13 @@ def topics_create(
         replicas=replication_factor,
     )
     admin.create([step.plan for step in steps if step.plan], dry_run=dry_run)
-    _show(steps, dry_run=dry_run)
+    table = Table("topic", "result", "partitions", "replicas", "settings")
+    for step in steps:
+        table.add_row(*_row(step, dry_run=dry_run))
+    console = data_console()
+    console.print(table)
+    if any(step.plan for step in steps):
+        console.print("Retention is the broker's default: how long records are kept is your decision.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,16 +129,6 @@ def _step(name: str, existing: TopicView | None, plan: TopicPlan) -> Step:
     if existing.replicas != plan.replicas:
         differences.append(f"has {existing.replicas} replicas, not {plan.replicas}")
     return Step(name, existing=existing, differs="; ".join(differences))
-
-
-def _show(steps: Sequence[Step], *, dry_run: bool) -> None:
-    table = Table("topic", "result", "partitions", "replicas", "settings")
-    for step in steps:
-        table.add_row(*_row(step, dry_run=dry_run))
-    console = data_console()
-    console.print(table)
-    if any(step.plan for step in steps):
-        console.print("Retention is the broker's default: how long records are kept is your decision.")
 
 
 def _row(step: Step, *, dry_run: bool) -> tuple[str, ...]:

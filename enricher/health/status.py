@@ -62,7 +62,15 @@ def status_of(view: View, snapshot: Snapshot, now: Sample, minute: Interval) -> 
         "dead_letters": _dead_letters(counters),
         "transactions": _transactions(counters, minute),
         "rebalances": dict(counters.rebalances),
-        "recoveries": [_recovery(note, now) for note in reversed(view.recoveries())],
+        "recoveries": [
+            {
+                "at": now.epoch_s - (now.at_s - note.began_s),
+                "reason": note.reason,
+                "duration_s": note.duration_s,
+                "settled": note.settled,
+            }
+            for note in reversed(view.recoveries())
+        ],
         "gpus": [asdict(gpu) for gpu in view.observed.gpus()],
     }
 
@@ -104,15 +112,6 @@ def _transactions(counters: Counters, minute: Interval) -> dict[str, float | Non
         "failed": counters.recoveries,
         "producers_renewed": counters.producers_renewed,
         **_quantiles(SECONDS, minute.before.transaction, minute.now.transaction),
-    }
-
-
-def _recovery(note: RecoveryNote, now: Sample) -> dict[str, Any]:
-    return {
-        "at": now.epoch_s - (now.at_s - note.began_s),
-        "reason": note.reason,
-        "duration_s": note.duration_s,
-        "settled": note.settled,
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 from enricher.health.charts import COLUMNS, rows
 from enricher.health.liveness import stuck
 from enricher.health.routes import ProbeResult
-from enricher.health.samples import History, look
+from enricher.health.samples import EVERY_S, KEPT_S, OVER_S, Sample, interval_to, look
 from enricher.health.status import View, status_of
 from enricher.stats.snapshot import Snapshot, WorkerState
 from enricher.telemetry.observed import WorkerFacts
@@ -34,7 +35,7 @@ class WorkerHealth:
         self._began_s = clock()
         self._step = LOADING
         self._view: View | None = None
-        self._history = History()
+        self._samples: deque[Sample] = deque(maxlen=int(KEPT_S / EVERY_S) + 1)
 
     # ---- called by the command
 
@@ -51,7 +52,7 @@ class WorkerHealth:
         """Take one sample for the charts: due every `EVERY_S` seconds."""
         if self._view:
             seen = self._view.observed
-            self._history.add(look(seen.counters, seen.snapshot(), self._clock(), self._epoch_clock()))
+            self._samples.append(look(seen.counters, seen.snapshot(), self._clock(), self._epoch_clock()))
 
     # ---- called by the server
 
@@ -78,7 +79,7 @@ class WorkerHealth:
 
     def status(self, since: float = 0.0) -> dict[str, Any]:
         """Everything on the page, with the charts' rows after `since` (Unix time)."""
-        epoch_s, view = self._epoch_clock(), self._view
+        epoch_s, view, samples = self._epoch_clock(), self._view, tuple(self._samples)
         snapshot = view.observed.snapshot() if view else None
         status: dict[str, Any] = {
             "now": epoch_s,
@@ -87,11 +88,11 @@ class WorkerHealth:
             "live": asdict(self.live()),
             "ready": asdict(self.ready()),
             "worker": asdict(self._facts),
-            "history": {"columns": COLUMNS, "rows": rows(self._history.samples(), since)},
+            "history": {"columns": COLUMNS, "rows": rows(samples, since)},
         }
         if view and snapshot:
             now = look(view.observed.counters, snapshot, self._clock(), epoch_s)
-            status |= status_of(view, snapshot, now, self._history.interval(now))
+            status |= status_of(view, snapshot, now, interval_to(samples, now, OVER_S))
         return status
 
 

@@ -5,14 +5,14 @@ Findings hold names and numbers, never properties of the client, so no secret is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal
 
 from rich.markup import escape
 from rich.table import Table
 
-from enricher.errors import BrokerError, EnricherError, ModelError, SettingsError
+from enricher.errors import BrokerError, ModelError, SettingsError
 
 Side = Literal["settings", "broker", "model", "machine"]
 Severity = Literal["ok", "warn", "FAIL"]
@@ -55,13 +55,6 @@ class Reporter:
     def fail(self, check: str, seen: str, advice: str) -> Finding:
         """A worker would not run, or not correctly."""
         return Finding(self.side, check, "FAIL", seen, advice)
-
-    def tried(self, check: str, trial: Callable[[], str], advice: str) -> Iterator[Finding]:
-        """Run `trial`: ok with the text it returns, FAIL with the error it raises."""
-        try:
-            yield self.ok(check, trial())
-        except EnricherError as error:
-            yield self.fail(check, str(error), advice)
 
 
 def exit_code(findings: Sequence[Finding]) -> int:

@@ -66,16 +66,11 @@ def publish(
     sending = _Sending(publisher, rate_per_s=rate, transactional=transactional)
     try:
         with Ticker(remark_console()) as ticker:
-            sending.send(_rounds(inputs, repeat, limit), ticker)
+            rounds = ((number, line) for number in range(1, repeat + 1) for line in inputs.lines())
+            sending.send(islice(rounds, limit), ticker)
     finally:
         remark_console().print(sending.summary())
     sending.raise_failures(config.input_topic)
-
-
-def _rounds(inputs: Inputs, repeat: int, limit: int | None) -> Iterator[tuple[int, Line]]:
-    """Each line with the number of its round, from 1."""
-    rounds = range(1, repeat + 1)
-    return islice(((number, line) for number in rounds for line in inputs.lines()), limit)
 
 
 class _Sending:
@@ -90,6 +85,7 @@ class _Sending:
         self._committed = 0
 
     def send(self, lines: Iterator[tuple[int, Line]], ticker: Ticker) -> None:
+        """Send each line, which comes with the number of its round, from 1."""
         for round_number, line in lines:
             self._wait_for_turn(ticker)
             self._publisher.send(*keyed(line.value, round_number))

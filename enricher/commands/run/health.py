@@ -37,8 +37,7 @@ def worker_health(settings: Settings, link: ParentLink | None = None) -> Iterato
     `link`: the worker has a parent, which serves the port of the settings; the worker's own port is for the parent only.
     """
     health = WorkerHealth(worker_facts(settings))
-    server = _to_parent(link, health) if link and settings.health.enabled else _served(settings.health, routes(health))
-    with server, repeated(health.sample, EVERY_S):
+    with _served(routes(health), settings.health, link), repeated(health.sample, EVERY_S):
         yield health
 
 
@@ -47,7 +46,7 @@ def parent_health(settings: Settings, parent: Supervisor) -> Iterator[None]:
     """Serve the health of all processes of a parent on one port."""
     handed_out_s = settings.kafka.session_timeout_s + _REBALANCE_S
     health = ProcessesHealth(worker_facts(settings), parent, handed_out_s=handed_out_s)
-    with _served(settings.health, {**routes(health, PARENT_PAGE), **health.routes()}), repeated(health.look, EVERY_S):
+    with _served({**routes(health, PARENT_PAGE), **health.routes()}, settings.health), repeated(health.look, EVERY_S):
         yield
 
 
@@ -63,17 +62,14 @@ def view_of(worker: Worker, watchdog: Watchdog, seen: Observed) -> View:
 
 
 @contextmanager
-def _served(settings: HealthSettings, paths: Mapping[str, Route]) -> Iterator[None]:
+def _served(paths: Mapping[str, Route], settings: HealthSettings, link: ParentLink | None = None) -> Iterator[None]:
     if not settings.enabled:
         yield
         return
-    with HealthServer(paths, host=settings.host, port=settings.port) as server:
-        log.info("status page %s, probes /livez /readyz /startupz, metrics /metrics", server.url)
-        yield
-
-
-@contextmanager
-def _to_parent(link: ParentLink, health: WorkerHealth) -> Iterator[None]:
-    with HealthServer(routes(health), host=_LOOPBACK, port=0) as server:
-        link.serves(server.port)
+    host, port = (_LOOPBACK, 0) if link else (settings.host, settings.port)
+    with HealthServer(paths, host=host, port=port) as server:
+        if link:
+            link.serves(server.port)
+        else:
+            log.info("status page %s, probes /livez /readyz /startupz, metrics /metrics", server.url)
         yield

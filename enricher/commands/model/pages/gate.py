@@ -59,7 +59,8 @@ def _parts(report: GateReport) -> Iterator[str]:
         _compositions(report),
     )
     for comparison in report.comparisons:
-        yield section(comparison.name.capitalize(), _about(comparison), _rows(comparison, precision))
+        note = f"{comparison.texts:,} texts, {comparison.tokens:,} tokens, {comparison.windows:,} windows."
+        yield section(comparison.name.capitalize(), note, _rows(comparison, precision))
     yield section("Bound to", "Another model, variant or builder needs its own report.", facts(_facts(report)))
 
 
@@ -89,10 +90,6 @@ def _ranges(name: str, comparison: Comparison) -> list[Range]:
     details = [Range(f"{name} {row.name}", row.delta_points, row.low_points, row.high_points) for row in rows]
     overall = comparison.overall
     return [Range(name, overall.delta_points, overall.low_points, overall.high_points, strong=True), *details]
-
-
-def _about(comparison: Comparison) -> str:
-    return f"{comparison.texts:,} texts, {comparison.tokens:,} tokens, {comparison.windows:,} windows."
 
 
 def _rows(comparison: Comparison, precision: str) -> str:
