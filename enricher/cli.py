@@ -43,7 +43,7 @@ with _exiting_on_ctrl_c():
     from typer.core import TyperCommand, TyperGroup
     from typer.main import get_command
 
-    from enricher.commands import COMMANDS, summary_of
+    from enricher.commands import COMMANDS, help_of
     from enricher.errors import FatalError
     from enricher.telemetry import logs
 
@@ -75,7 +75,7 @@ class _LazyCommand(TyperCommand):
     """Stands for a command in its group's help; the command itself is imported when it is called or completed."""
 
     def __init__(self, name: str, target: str) -> None:
-        super().__init__(name, help=summary_of(target))
+        super().__init__(name, help=help_of(target))
         self._target = f"enricher.commands.{target}"
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:  # noqa: ANN401  classes of typer that it does not export

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from functools import partial
 from importlib.metadata import version
 
@@ -19,7 +18,7 @@ from enricher.inference.tokenizer.articles import ArticleTokenizer
 from enricher.kafka.rivals import LOOK_S, Rivals
 from enricher.kafka.sink import TransactionalSink
 from enricher.kafka.source import KafkaSource
-from enricher.records import Article, Batch, BatchResult, ModelCard, Ticket
+from enricher.records import Batch, BatchResult, ModelCard, Ticket
 from enricher.runtime.wakeup import Wakeup
 from enricher.runtime.watchdog import Guard
 from enricher.settings import Settings
@@ -80,12 +79,14 @@ def _worker(
     counters: Counters,
     tracing: Tracing,
 ) -> Worker:
-    wakeup = Wakeup()
+    wakeup, articles = Wakeup(), settings.articles
     rules = batch_rules(settings, model)
     scheduler = (ArrivalScheduler if model.prepared.variant.packs else LengthBucketScheduler)(rules)
     scheme = LabelScheme.from_labels(model.engine.labels)
     intake = Intake(
-        decode=_decoder(settings),
+        decode=partial(
+            decode_article, max_value_bytes=articles.max_value_bytes, max_article_chars=articles.max_article_chars
+        ),
         tokenizer=_tokenizer_pool(settings, model.tokenizer, wakeup),
         cutter=window_cutter(settings, model),
         scheduler=scheduler,
@@ -108,13 +109,6 @@ def _worker(
         guard=guard,
     )
     return Worker(dependencies, _limits(settings, rules))
-
-
-def _decoder(settings: Settings) -> Callable[[bytes], Article]:
-    articles = settings.articles
-    return partial(
-        decode_article, max_value_bytes=articles.max_value_bytes, max_article_chars=articles.max_article_chars
-    )
 
 
 def _engine_pool(model: Model, wakeup: Wakeup) -> WorkerPool[Batch, BatchResult]:

@@ -29,7 +29,7 @@ COMMANDS = {
 """Every command by its group, as `module:function` in this package."""
 
 
-def summary_of(target: str) -> str:
+def help_of(target: str) -> str:
     """The first paragraph of a command's docstring, read without importing the command."""
     module, _, function = target.partition(":")
     source = Path(__file__).parent.joinpath(*module.split(".")).with_suffix(".py").read_text("utf-8")

@@ -40,8 +40,7 @@ def remark_console() -> Console:
 
 def remark_table(table: Table) -> None:
     """Print a table on standard error."""
-    width = None if sys.stderr.isatty() else _WIDE
-    Console(stderr=True, highlight=False, width=width).print(table)
+    Console(stderr=True, highlight=False, width=None if sys.stderr.isatty() else _WIDE).print(table)
 
 
 def write_line(line: bytes) -> None:

@@ -103,17 +103,12 @@ def _print_row(console: Console, row: Row, settings: Settings | None) -> None:
 
 def settings_page() -> str:
     """deploy/settings.md: without current values, so it is the same on every machine."""
-    return "\n".join([_PAGE_HEAD, *_sections()])
-
-
-def _sections() -> Iterator[str]:
+    lines = [_PAGE_HEAD]
     for group, rows in groupby(all_rows(), key=lambda row: row.group):
-        yield f"## `[{group}]`\n"
-        yield f"{group_reason(group)}\n"
-        yield "| variable | type, unit, bounds | default | what it is for |"
-        yield "|---|---|---|---|"
-        yield from map(_line, rows)
-        yield ""
+        lines += [f"## `[{group}]`\n", f"{group_reason(group)}\n"]
+        lines += ["| variable | type, unit, bounds | default | what it is for |", "|---|---|---|---|"]
+        lines += [*map(_line, rows), ""]
+    return "\n".join(lines)
 
 
 def _line(row: Row) -> str:

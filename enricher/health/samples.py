@@ -102,8 +102,7 @@ class Interval:
 
     def rate(self, name: str) -> float:
         """Increase of the count `name` per second."""
-        difference: float = getattr(self.now, name) - getattr(self.before, name)
-        return max(0.0, difference / self.seconds) if self.seconds > 0 else 0.0
+        return max(0.0, self.difference(name) / self.seconds) if self.seconds > 0 else 0.0
 
     def difference(self, name: str) -> float:
         """Increase of the count `name`."""

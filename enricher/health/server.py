@@ -17,7 +17,7 @@ import socket
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from typing import Self, TypeVar
+from typing import Self
 
 from enricher.errors import SettingsError
 from enricher.health.handler import Handler
@@ -25,8 +25,6 @@ from enricher.health.limits import Slots, Waiting
 from enricher.health.routes import Route
 
 log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 USUAL_PORT = 8080
 HEAD_S = 5.0
@@ -136,9 +134,9 @@ async def _head(connection: socket.socket) -> bytes:
     return head
 
 
-def _in_a_thread(call: Callable[[], T]) -> asyncio.Future[T]:
+def _in_a_thread(call: Callable[[], tuple[bytes, bytes]]) -> asyncio.Future[tuple[bytes, bytes]]:
     """Like `asyncio.to_thread`, in a daemon thread: the end of the process does not wait for it."""
-    result: Future[T] = Future()
+    result: Future[tuple[bytes, bytes]] = Future()
 
     def run() -> None:
         try:

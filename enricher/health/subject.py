@@ -13,7 +13,7 @@ from enricher.health.liveness import stuck
 from enricher.health.routes import ProbeResult
 from enricher.health.samples import EVERY_S, KEPT_S, OVER_S, Sample, interval_to, look
 from enricher.health.status import View, status_of
-from enricher.stats.snapshot import Snapshot, WorkerState
+from enricher.stats.snapshot import WorkerState
 from enricher.telemetry.observed import WorkerFacts
 from enricher.telemetry.prometheus import exposition, starting_exposition
 
@@ -64,10 +64,18 @@ class WorkerHealth:
         return ProbeResult(ok=reason is None, reason=reason or "the loop turns")
 
     def ready(self) -> ProbeResult:
-        """Ok if the model is loaded and proven, the worker is a member of the group, and it is not draining."""
+        """Ok if the model is loaded and proven, the worker is a member of the group, and it is not draining.
+
+        It stays ready while the brokers are away: they are away for others too.
+        """
         if not self._view:
             return ProbeResult(ok=False, reason=self._step)
-        return readiness(self._view.observed.snapshot())
+        snapshot = self._view.observed.snapshot()
+        if snapshot.state is WorkerState.DRAINING:
+            return ProbeResult(ok=False, reason="draining")
+        if not snapshot.connection.joined:
+            return ProbeResult(ok=False, reason="not yet a member of the group")
+        return ProbeResult(ok=True, reason=snapshot.state.value)
 
     def started(self) -> ProbeResult:
         """Ok once the worker is built and connected."""
@@ -94,12 +102,3 @@ class WorkerHealth:
             now = look(view.observed.counters, snapshot, self._clock(), epoch_s)
             status |= status_of(view, snapshot, now, interval_to(samples, now, OVER_S))
         return status
-
-
-def readiness(snapshot: Snapshot) -> ProbeResult:
-    """Whether a worker that is built is ready. It stays ready while the brokers are away: they are away for others too."""
-    if snapshot.state is WorkerState.DRAINING:
-        return ProbeResult(ok=False, reason="draining")
-    if not snapshot.connection.joined:
-        return ProbeResult(ok=False, reason="not yet a member of the group")
-    return ProbeResult(ok=True, reason=snapshot.state.value)

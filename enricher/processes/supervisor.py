@@ -25,14 +25,6 @@ MAX_WAIT_S = 1.0
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class SupervisorLimits:
-    """`grace_s`: how long all children may take to drain before they are killed."""
-
-    restarts: RestartLimits
-    grace_s: float
-
-
 @dataclass(slots=True)
 class _Slot:
     """A process slot. A restart replaces its child."""
@@ -51,25 +43,27 @@ class _Slot:
 class Supervisor:
     """Keeps `count` children running. `command` gives the command line of each, by its number.
 
-    `until_done`: a child that ends with 0 has nothing left to do and is not restarted.
+    `grace_s`: how long all children may take to drain before they are killed. `until_done`: a child that ends with 0 has
+    nothing left to do and is not restarted.
     """
 
     def __init__(
         self,
         command: Callable[[int], Sequence[str]],
         count: int,
-        limits: SupervisorLimits,
+        restarts: RestartLimits,
         *,
+        grace_s: float,
         until_done: bool,
         clock: Callable[[], float] = time.monotonic,
         write: Callable[[str], object] | None = None,
     ) -> None:
         self._command = command
-        self._limits = limits
+        self._grace_s = grace_s
         self._until_done = until_done
         self._clock = clock
         self._write = write or sys.stderr.write
-        self._slots = [_Slot(Restarts(limits.restarts)) for _ in range(count)]
+        self._slots = [_Slot(Restarts(restarts)) for _ in range(count)]
         self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._kill_s: float | None = None
         self._turned_s = clock()
@@ -208,7 +202,7 @@ class Supervisor:
         if self._stopping:
             return
         self._stopping, self._code = True, exit_code
-        self._kill_s = self._clock() + self._limits.grace_s
+        self._kill_s = self._clock() + self._grace_s
         for slot in self._slots:
             slot.due_s = None
             if slot.child:
@@ -217,7 +211,7 @@ class Supervisor:
     def _kill_late(self) -> None:
         if self._kill_s is None or self._clock() < self._kill_s:
             return
-        log.error("still running after %.0f s, killing them: %s", self._limits.grace_s, dict(self.pids()))
+        log.error("still running after %.0f s, killing them: %s", self._grace_s, dict(self.pids()))
         self._kill_s, self._code = None, self._code or Stalled.exit_code
         for slot in self._slots:
             if slot.child:

@@ -12,7 +12,7 @@ from pkgutil import resolve_name
 import pytest
 from commands.support import run
 
-from enricher.commands import COMMANDS, summary_of
+from enricher.commands import COMMANDS, help_of
 
 ENRICHER = [sys.executable, "-m", "enricher"]
 WORDS = [(name,) if group == "enricher" else (group, name) for group, names in COMMANDS.items() for name in names]
@@ -88,12 +88,12 @@ def test_ctrl_c_while_a_command_loads_ends_it_silently(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("words", WORDS, ids=" ".join)
-def test_the_summary_of_a_command_is_the_first_paragraph_of_its_docstring(words: tuple[str, ...]) -> None:
+def test_the_help_of_a_command_is_the_first_paragraph_of_its_docstring(words: tuple[str, ...]) -> None:
     """The help of the group shows the summary without importing the command."""
     group, name = ("enricher", *words)[-2:]
     target = COMMANDS[group][name]
     first, *_ = inspect.cleandoc(resolve_name(f"enricher.commands.{target}").__doc__).split("\n\n")
-    assert " ".join(first.split()) == summary_of(target)
+    assert " ".join(first.split()) == help_of(target)
 
 
 @pytest.mark.parametrize("words", WORDS, ids=" ".join)

@@ -70,7 +70,11 @@ def publish(
             sending.send(islice(rounds, limit), ticker)
     finally:
         remark_console().print(sending.summary())
-    sending.raise_failures(config.input_topic)
+    if failures := publisher.failures:
+        reasons = "; ".join(f"{count:,} x {reason}" for reason, count in failures.most_common(3))
+        raise BrokerError(
+            f"{failures.total():,} of {sending.sent:,} articles were not published to '{config.input_topic}': {reasons}"
+        )
 
 
 class _Sending:
@@ -81,7 +85,7 @@ class _Sending:
         self._bucket = None if rate_per_s is None else TokenBucket(rate_per_s)
         self._transactional = transactional
         self._began_s = time.monotonic()
-        self._sent = 0
+        self.sent = 0
         self._committed = 0
 
     def send(self, lines: Iterator[tuple[int, Line]], ticker: Ticker) -> None:
@@ -89,8 +93,8 @@ class _Sending:
         for round_number, line in lines:
             self._wait_for_turn(ticker)
             self._publisher.send(*keyed(line.value, round_number))
-            self._sent += 1
-            if self._transactional and self._sent % _LINES_PER_TRANSACTION == 0:
+            self.sent += 1
+            if self._transactional and self.sent % _LINES_PER_TRANSACTION == 0:
                 self._commit()
             ticker.tick(self.summary)
         while self._publisher.drain(_DRAIN_STEP_S):
@@ -107,14 +111,6 @@ class _Sending:
             text += f", {done - self._committed:,} of them not committed"
         return f"{text}, {failed:,} failed" if failed else text
 
-    def raise_failures(self, topic: str) -> None:
-        failures = self._publisher.failures
-        if failures:
-            reasons = "; ".join(f"{count:,} x {reason}" for reason, count in failures.most_common(3))
-            raise BrokerError(
-                f"{failures.total():,} of {self._sent:,} articles were not published to '{topic}': {reasons}"
-            )
-
     def _commit(self) -> None:
         self._publisher.commit()
         self._committed = self._publisher.delivered
@@ -130,5 +126,5 @@ class _Sending:
 
     def _held_up_s(self, bucket: TokenBucket) -> float:
         """Seconds until the next article may go. Articles that the client queues for an absent broker count as sent."""
-        unanswered = self._sent - self._publisher.delivered - self._publisher.failures.total()
+        unanswered = self.sent - self._publisher.delivered - self._publisher.failures.total()
         return _DRAIN_STEP_S if unanswered >= bucket.most_unanswered else bucket.wait_s()

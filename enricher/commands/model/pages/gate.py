@@ -28,7 +28,17 @@ def _parts(report: GateReport) -> Iterator[str]:
     sentences, documents = report.comparisons
     precision = report.bound_to.precision
     colours = key([("base", "fp32"), ("main", precision)])
-    yield cards(_figures(sentences))
+    overall = sentences.overall
+    yield cards(
+        [
+            (f"{overall.reduced.f1:.4f}", f"entity F1; fp32 {overall.reference.f1:.4f}"),
+            (f"{overall.delta_points:+.2f}", "F1 points against fp32"),
+            (f"{100 * sentences.equal_labels:.3f} %", f"labels equal; {sentences.changed_labels:,} differ"),
+            (f"{sentences.spans.f1:.4f}", "agreement of spans with fp32"),
+            (f"{sentences.logits.largest_difference:.3g}", "largest difference of a logit"),
+            (f"{sentences.not_finite_reduced:,}", "NaN or infinite numbers"),
+        ]
+    )
     yield section("Verdict", f"At most {report.limit_points:g} F1 points may be lost.", bullets(report.reasons))
     yield section(
         "F1 by length of text",
@@ -62,18 +72,6 @@ def _parts(report: GateReport) -> Iterator[str]:
         note = f"{comparison.texts:,} texts, {comparison.tokens:,} tokens, {comparison.windows:,} windows."
         yield section(comparison.name.capitalize(), note, _rows(comparison, precision))
     yield section("Bound to", "Another model, variant or builder needs its own report.", facts(_facts(report)))
-
-
-def _figures(sentences: Comparison) -> list[tuple[str, str]]:
-    overall = sentences.overall
-    return [
-        (f"{overall.reduced.f1:.4f}", f"entity F1; fp32 {overall.reference.f1:.4f}"),
-        (f"{overall.delta_points:+.2f}", "F1 points against fp32"),
-        (f"{100 * sentences.equal_labels:.3f} %", f"labels equal; {sentences.changed_labels:,} differ"),
-        (f"{sentences.spans.f1:.4f}", "agreement of spans with fp32"),
-        (f"{sentences.logits.largest_difference:.3g}", "largest difference of a logit"),
-        (f"{sentences.not_finite_reduced:,}", "NaN or infinite numbers"),
-    ]
 
 
 def _weighty(rows: tuple[Row, ...]) -> list[Row]:
