@@ -88,18 +88,22 @@ def verify(
         recompute=recompute_with(settings) if recompute else None,
         sample=recompute,
     )
+    report = _verified(config, options)
+    if as_json:
+        write_line(orjson.dumps(report.as_json(), option=orjson.OPT_INDENT_2))
+    else:
+        show(report, config, data_console())
+    raise typer.Exit(0 if report.holds else BROKEN)
+
+
+def _verified(config: KafkaConfig, options: VerifyOptions) -> Report:
     start_s = time.monotonic()
     with Ticker(remark_console()) as ticker:
 
         def progress(doing: str, done: int, total: int) -> None:
             ticker.tick(lambda: f"{doing}: {done:,} of {total:,} ({time.monotonic() - start_s:.0f} s)")
 
-        report = run_verification(config, options, progress)
-    if as_json:
-        write_line(orjson.dumps(report.as_json(), option=orjson.OPT_INDENT_2))
-    else:
-        show(report, config, data_console())
-    raise typer.Exit(0 if report.holds else BROKEN)
+        return run_verification(config, options, progress)
 
 
 def show(report: Report, config: KafkaConfig, console: Console) -> None:

@@ -43,6 +43,4 @@ def bucket_edges(window_tokens: int, overhead: int) -> tuple[int, ...]:
     """
     step = 8 if overhead < LEAST_EDGE_TOKENS // 2 else 16
     short = range(LEAST_EDGE_TOKENS, min(window_tokens, 256) + 1, step)
-    long = range(256 + 32, window_tokens + 1, 32)
-    edges = [*short, *long]
-    return tuple(edges if edges and edges[-1] == window_tokens else [*edges, window_tokens])
+    return tuple(sorted({*short, *range(256 + 32, window_tokens + 1, 32), window_tokens}))
