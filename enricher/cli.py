@@ -43,7 +43,7 @@ with _exiting_on_ctrl_c():
     from typer.core import TyperCommand, TyperGroup
     from typer.main import get_command
 
-    from enricher.commands import COMMANDS, Command
+    from enricher.commands import COMMANDS, help_of
     from enricher.errors import FatalError
     from enricher.telemetry import logs
 
@@ -74,9 +74,9 @@ _HELP = (
 class _LazyCommand(TyperCommand):
     """Stands for a command in its group's help; the command itself is imported when it is called or completed."""
 
-    def __init__(self, name: str, entry: Command) -> None:
-        super().__init__(name, help=entry.summary)
-        self._target = entry.target
+    def __init__(self, name: str, target: str) -> None:
+        super().__init__(name, help=help_of(target))
+        self._target = f"enricher.commands.{target}"
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:  # noqa: ANN401  classes of typer that it does not export
         with _exiting_on_ctrl_c():
@@ -90,7 +90,7 @@ class _LazyGroup(TyperGroup):
     """A group of the commands that `COMMANDS` has under its name, before those that are registered with typer."""
 
     def __init__(self, *, name: str, commands: dict[str, Any], **settings: Any) -> None:  # noqa: ANN401  typer's own arguments
-        lazy = {key: _LazyCommand(key, entry) for key, entry in COMMANDS[name].items()}
+        lazy = {key: _LazyCommand(key, target) for key, target in COMMANDS[name].items()}
         super().__init__(name=name, commands={**lazy, **commands}, **settings)
 
 
@@ -143,22 +143,16 @@ def main() -> None:
     try:
         _run()
     except FatalError as error:
-        if error.exit_code:
-            _log_end(error)
+        if error.exit_code and logs.is_json():
+            log.error("ending with code %d: %s", error.exit_code, error)  # noqa: TRY400  the reason is enough
+        elif error.exit_code:
+            sys.stderr.write(f"enricher: {logs.escaped(str(error), lines=True)}\n")
         sys.exit(error.exit_code)
     except Exception:
         if not logs.is_json():
             raise
         log.critical("ending with code 1, which is a bug", exc_info=True)
         sys.exit(1)
-
-
-def _log_end(error: FatalError) -> None:
-    """The last line: plain text for a terminal, a line of JSON where the log is JSON."""
-    if logs.is_json():
-        log.error("ending with code %d: %s", error.exit_code, error)
-    else:
-        sys.stderr.write(f"enricher: {logs.escaped(str(error), lines=True)}\n")
 
 
 def _run() -> None:

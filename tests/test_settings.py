@@ -12,7 +12,7 @@ import confluent_kafka
 import pytest
 from pydantic import ValidationError
 
-from enricher.app import kafka_config
+from enricher.app.kafka import kafka_config
 from enricher.errors import SettingsError
 from enricher.kafka.client import KafkaConfig
 from enricher.kafka.properties import check_properties

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from functools import partial
 from importlib.metadata import version
 
+from enricher.app.kafka import kafka_config
 from enricher.app.model import Model, batch_rules, window_cutter
 from enricher.codec import Encoder, decode_article
 from enricher.core.batching import BatchRules, LengthBucketScheduler
@@ -15,11 +15,10 @@ from enricher.core.packing import ArrivalScheduler
 from enricher.files import LineSink, LineSource
 from enricher.inference.device.cores import available_cores
 from enricher.inference.tokenizer.articles import ArticleTokenizer
-from enricher.kafka.client import KafkaConfig
 from enricher.kafka.rivals import LOOK_S, Rivals
 from enricher.kafka.sink import TransactionalSink
 from enricher.kafka.source import KafkaSource
-from enricher.records import Article, Batch, BatchResult, ModelCard, Ticket
+from enricher.records import Batch, BatchResult, ModelCard, Ticket
 from enricher.runtime.wakeup import Wakeup
 from enricher.runtime.watchdog import Guard
 from enricher.settings import Settings
@@ -32,31 +31,6 @@ from enricher.worker.pacing import LoopLimits
 from enricher.worker.pool import WorkerPool
 from enricher.worker.ports import Sink, Source, Tokenized, Tracing
 from enricher.worker.recovery import Recovery, RecoveryLimits
-
-
-def kafka_config(settings: Settings) -> KafkaConfig:
-    """The settings of the Kafka clients. Reads secrets from files; raises SettingsError."""
-    kafka, articles = settings.kafka, settings.articles
-    return KafkaConfig(
-        bootstrap_servers=kafka.bootstrap_servers,
-        group_id=kafka.group_id,
-        instance=kafka.instance,
-        input_topic=kafka.input_topic,
-        output_topic=kafka.output_topic,
-        dead_letter_topic=kafka.dead_letter_topic,
-        session_timeout_s=kafka.session_timeout_s,
-        max_poll_interval_s=kafka.max_poll_interval_s,
-        transaction_timeout_s=kafka.transaction_timeout_s,
-        request_timeout_s=kafka.request_timeout_s,
-        max_record_bytes=articles.max_record_bytes,
-        # The client also counts headers and framing; 64 KiB is far above what we add.
-        max_message_bytes=max(articles.max_record_bytes, articles.max_dead_letter_bytes) + 65_536,
-        start=kafka.start,
-        allow_fewer_partitions=kafka.allow_fewer_partitions,
-        partition_timeout_s=kafka.partition_timeout_s,
-        max_headers=articles.max_headers,
-        properties=kafka.client_properties(),
-    )
 
 
 def kafka_worker(
@@ -105,12 +79,14 @@ def _worker(
     counters: Counters,
     tracing: Tracing,
 ) -> Worker:
-    wakeup = Wakeup()
+    wakeup, articles = Wakeup(), settings.articles
     rules = batch_rules(settings, model)
     scheduler = (ArrivalScheduler if model.prepared.variant.packs else LengthBucketScheduler)(rules)
     scheme = LabelScheme.from_labels(model.engine.labels)
     intake = Intake(
-        decode=_decoder(settings),
+        decode=partial(
+            decode_article, max_value_bytes=articles.max_value_bytes, max_article_chars=articles.max_article_chars
+        ),
         tokenizer=_tokenizer_pool(settings, model.tokenizer, wakeup),
         cutter=window_cutter(settings, model),
         scheduler=scheduler,
@@ -133,13 +109,6 @@ def _worker(
         guard=guard,
     )
     return Worker(dependencies, _limits(settings, rules))
-
-
-def _decoder(settings: Settings) -> Callable[[bytes], Article]:
-    articles = settings.articles
-    return partial(
-        decode_article, max_value_bytes=articles.max_value_bytes, max_article_chars=articles.max_article_chars
-    )
 
 
 def _engine_pool(model: Model, wakeup: Wakeup) -> WorkerPool[Batch, BatchResult]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from types import TracebackType
 from typing import NoReturn, Self
 
 from rich.console import Console
@@ -41,8 +40,7 @@ def remark_console() -> Console:
 
 def remark_table(table: Table) -> None:
     """Print a table on standard error."""
-    width = None if sys.stderr.isatty() else _WIDE
-    Console(stderr=True, highlight=False, width=width).print(table)
+    Console(stderr=True, highlight=False, width=None if sys.stderr.isatty() else _WIDE).print(table)
 
 
 def write_line(line: bytes) -> None:
@@ -80,8 +78,6 @@ class Ticker:
             self._status.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_exception: object) -> None:
         if self._status:
             self._status.stop()

@@ -13,14 +13,14 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from enricher.app import file_worker, load_model
+from enricher.app.building import file_worker
+from enricher.app.model import load_model
 from enricher.commands.progress import describe, progress_lines, repeated
 from enricher.commands.signals import interrupted, stopped_by_signals
 from enricher.errors import FatalError, NotEnriched, SettingsError
 from enricher.files import STDIN, LineSink, LineSource, partial_name, whole_file
 from enricher.runtime.watchdog import Watchdog
 from enricher.settings import load_settings
-from enricher.stats.counters import Counters
 from enricher.worker.loop import Worker
 
 log = logging.getLogger(__name__)
@@ -61,15 +61,12 @@ def enrich(
             records, letters, card=model.card, committed=source.note_committed, keep_lines=dead_letters is not None
         )
         worker = file_worker(settings, model, source, sink, guard=watchdog.guard)
-        signals.stop(worker)
+        signals.stop = worker.stop
         with _progress(worker, source):
             worker.run()
         if signals.received and not source.caught_up():
             raise typer.Exit(interrupted(signals.received))
-    _require_enriched(worker.counters, strict=strict)
-
-
-def _require_enriched(counters: Counters, *, strict: bool) -> None:
+    counters = worker.counters
     bad = counters.dead_letters.total()
     if bad and (strict or not counters.records):
         raise NotEnriched(f"{bad} of {bad + counters.records} lines could not be enriched")

@@ -8,20 +8,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated
 
 import orjson
 import typer
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
-from enricher.app import kafka_config
+from enricher.app.kafka import kafka_config
 from enricher.commands.console import data_console, write_line
 from enricher.errors import SettingsError
-from enricher.scaling.backlog import Backlog, PartitionBacklog
+from enricher.scaling.backlog import Backlog
 from enricher.scaling.reading import BacklogReader
 from enricher.settings import load_settings
 
@@ -59,8 +59,7 @@ def lag(
     Exit code: 0, or 9 if further behind than allowed, 2 for settings, 4 for the broker. It needs READ on the input topic
     and DESCRIBE on the group.
     """
-    limits = LagLimits(max_age_s, max_lag)
-    if watch_s and limits.any:
+    if watch_s and (max_age_s, max_lag) != (None, None):
         raise SettingsError("--watch never ends by itself, so it takes neither --max-age-s nor --max-lag")
     config = kafka_config(load_settings())
     config = replace(config, input_topic=input_topic or config.input_topic, group_id=group or config.group_id)
@@ -69,39 +68,28 @@ def lag(
             _watch(reader, watch_s, as_json=as_json)
             return
         backlog = reader.look()
-    exceeded = limits.exceeded(backlog)
+    exceeded = limits_exceeded(backlog, max_age_s, max_lag)
     if as_json:
         write_line(orjson.dumps(backlog.as_json() | {"exceeded": exceeded}, option=orjson.OPT_INDENT_2))
     else:
-        _print(backlog, exceeded, data_console())
+        console = data_console()
+        console.print(_table(backlog))
+        console.print(summary(backlog), soft_wrap=True)
+        for text in exceeded:
+            console.print(f"[bold red]too far behind[/]: {text}", soft_wrap=True)
     raise typer.Exit(BEHIND if exceeded else 0)
 
 
-@dataclass(frozen=True, slots=True)
-class LagLimits:
-    """How far behind is too far; None sets no limit."""
-
-    max_age_s: float | None = None
-    max_lag: int | None = None
-
-    @property
-    def any(self) -> bool:
-        """True if there is a limit."""
-        return self.max_age_s is not None or self.max_lag is not None
-
-    def exceeded(self, backlog: Backlog) -> list[str]:
-        """A sentence for each limit that is exceeded. An unknown age exceeds any: an alarm must not miss it."""
-        found = []
-        if self.max_age_s is not None:
-            if backlog.age_s is None:
-                found.append("a record waits whose age is unknown: it has no timestamp, or cannot be read")
-            elif backlog.age_s > self.max_age_s:
-                found.append(
-                    f"the oldest record has waited for {backlog.age_s:.1f} s, {self.max_age_s:g} s are allowed"
-                )
-        if self.max_lag is not None and backlog.behind > self.max_lag:
-            found.append(f"the group is {backlog.behind} behind, {self.max_lag} are allowed")
-        return found
+def limits_exceeded(backlog: Backlog, max_age_s: float | None, max_lag: int | None) -> list[str]:
+    """A sentence for each limit that is exceeded; None is no limit. An unknown age exceeds any, so that alarms see it."""
+    found = []
+    if max_age_s is not None and backlog.age_s is None:
+        found.append("a record waits whose age is unknown: it has no timestamp, or cannot be read")
+    elif max_age_s is not None and backlog.age_s is not None and backlog.age_s > max_age_s:
+        found.append(f"the oldest record has waited for {backlog.age_s:.1f} s, {max_age_s:g} s are allowed")
+    if max_lag is not None and backlog.behind > max_lag:
+        found.append(f"the group is {backlog.behind} behind, {max_lag} are allowed")
+    return found
 
 
 def summary(backlog: Backlog) -> str:
@@ -128,13 +116,6 @@ def age_text(age_s: float | None) -> str:
     return " ".join(parts[:2])
 
 
-def _print(backlog: Backlog, exceeded: list[str], console: Console) -> None:
-    console.print(_table(backlog))
-    console.print(summary(backlog), soft_wrap=True)
-    for text in exceeded:
-        console.print(f"[bold red]too far behind[/]: {text}", soft_wrap=True)
-
-
 def _watch(
     reader: BacklogReader, every_s: float, *, as_json: bool, pause: Callable[[float], None] = time.sleep
 ) -> None:
@@ -152,17 +133,10 @@ def _watch(
 
 
 def _table(backlog: Backlog) -> Table:
-    table = Table()
-    for column in ("partition", "committed", "end", "behind", "age"):
-        table.add_column(column, justify="right")
-    table.add_column("")
-    for partition in backlog.partitions:
-        table.add_row(*_row(partition))
+    right = (Column(name, justify="right") for name in ("partition", "committed", "end", "behind", "age"))
+    table = Table(*right, "")
+    for each in backlog.partitions:
+        committed = "-" if each.committed is None else f"{each.committed:,}"
+        age = age_text(each.age_s) if each.waits else ""
+        table.add_row(f"{each.number}", committed, f"{each.end:,}", f"{each.behind:,}", age, escape(each.remark))
     return table
-
-
-def _row(partition: PartitionBacklog) -> tuple[str, ...]:
-    committed = "-" if partition.committed is None else f"{partition.committed:,}"
-    age = age_text(partition.age_s) if partition.waits else ""
-    numbers = (str(partition.number), committed, f"{partition.end:,}", f"{partition.behind:,}")
-    return (*numbers, age, escape(partition.remark))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from enricher.app import kafka_config
+from enricher.app.kafka import kafka_config
 from enricher.commands.signals import stopped_by_signals
 from enricher.errors import SettingsError
 from enricher.runtime.wakeup import StopEvent
@@ -18,9 +17,6 @@ from enricher.scaling.policy import Rules
 from enricher.scaling.trigger import Trigger
 from enricher.scaling.watching import MAX_OTHERS, Watches
 from enricher.settings import load_settings
-
-if TYPE_CHECKING:
-    from enricher.scaling.service import Tls
 
 log = logging.getLogger("enricher.scaler")
 _RULES = Rules()
@@ -66,11 +62,11 @@ def scaler(  # noqa: PLR0913  one for each option
     trigger = Trigger(config.group_id, config.input_topic, Rules(target_age_s, catch_up_s, max_workers))
     with (
         closing(Watches(config, max_others=max_others)) as watches,
-        _serving(watches, trigger, address_of(host, port), (tls_certificate, tls_key, tls_client_ca)) as bound,
+        _serving(watches, trigger, address_of(host, port), tls_certificate, tls_key, tls_client_ca) as bound,
         stopped_by_signals() as signals,
     ):
-        end = _End()
-        signals.stop(end)
+        end = StopEvent()
+        signals.stop = end.set
         log.info("group %s on %s: answering KEDA on %s", trigger.group, trigger.topic, address_of(host, bound))
         end.wait()
     log.info("ended")
@@ -81,30 +77,17 @@ def address_of(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host and not host.startswith("[") else f"{host}:{port}"
 
 
-class _End(StopEvent):
-    def stop(self) -> None:
-        self.set()
-
-
-@contextmanager
 def _serving(
-    watches: Watches, trigger: Trigger, address: str, files: tuple[Path | None, Path | None, Path | None]
-) -> Iterator[int]:
+    watches: Watches, trigger: Trigger, address: str, certificate: Path | None, key: Path | None, client_ca: Path | None
+) -> AbstractContextManager[int]:
+    """The server, which gives its port. Raises SettingsError."""
     try:
-        from enricher.scaling.service import ExternalScaler, serving  # noqa: PLC0415  gRPC is an extra
+        from enricher.scaling.service import ExternalScaler, Tls, serving  # noqa: PLC0415  gRPC is an extra
     except ImportError as error:
         message = f"the scaler needs gRPC: install the extra `scaler`, `pip install '.[scaler]'` ({error})"
         raise SettingsError(message) from error
-
-    with serving(ExternalScaler(watches, trigger), address, _tls(*files)) as port:
-        yield port
-
-
-def _tls(certificate: Path | None, key: Path | None, client_ca: Path | None) -> Tls | None:
-    from enricher.scaling.service import Tls  # noqa: PLC0415  gRPC is an extra
-
-    if certificate and key:
-        return Tls(certificate, key, client_ca)
-    if certificate or key or client_ca:
+    if (certificate or key or client_ca) and not (certificate and key):
         raise SettingsError("TLS needs both --tls-certificate and --tls-key")
-    return None
+    return serving(
+        ExternalScaler(watches, trigger), address, Tls(certificate, key, client_ca) if certificate and key else None
+    )

@@ -22,7 +22,6 @@ from rich.markup import escape
 from rich.padding import Padding
 
 from enricher.commands.console import data_console
-from enricher.errors import SettingsError
 from enricher.settings import (
     CONFIG_REASON,
     CONFIG_VARIABLE,
@@ -82,24 +81,19 @@ def show_settings(
 
 def _list(console: Console) -> None:
     """Lists them also if they are wrong, because error messages refer to this list."""
+    settings = None
     try:
         settings = load_settings()
-    except SettingsError:
-        _print_rows(console, None)
-        raise
-    _print_rows(console, settings)
-
-
-def _print_rows(console: Console, settings: Settings | None) -> None:
-    console.print(f"[cyan]{CONFIG_VARIABLE}[/]  {CONFIG_REASON}", soft_wrap=True)
-    for group, rows in groupby(all_rows(), key=lambda row: row.group):
-        console.print(f"\n[bold]\\[{group}][/]  {escape(group_reason(group))}")
-        for row in rows:
-            _print_row(console, row, settings)
+    finally:
+        console.print(f"[cyan]{CONFIG_VARIABLE}[/]  {CONFIG_REASON}", soft_wrap=True)
+        for group, rows in groupby(all_rows(), key=lambda row: row.group):
+            console.print(f"\n[bold]\\[{group}][/]  {escape(group_reason(group))}")
+            for row in rows:
+                _print_row(console, row, settings)
 
 
 def _print_row(console: Console, row: Row, settings: Settings | None) -> None:
-    value = row.default if settings is None else row.current(settings)
+    value = row.default if settings is None else shown(getattr(getattr(settings, row.group), row.name))
     changed = value != row.default
     default = f"  [dim](default: {escape(row.default)})[/]" if changed else ""
     style = "bold yellow" if changed else "green"
@@ -109,17 +103,12 @@ def _print_row(console: Console, row: Row, settings: Settings | None) -> None:
 
 def settings_page() -> str:
     """deploy/settings.md: without current values, so it is the same on every machine."""
-    return "\n".join([_PAGE_HEAD, *_sections()])
-
-
-def _sections() -> Iterator[str]:
+    lines = [_PAGE_HEAD]
     for group, rows in groupby(all_rows(), key=lambda row: row.group):
-        yield f"## `[{group}]`\n"
-        yield f"{group_reason(group)}\n"
-        yield "| variable | type, unit, bounds | default | what it is for |"
-        yield "|---|---|---|---|"
-        yield from map(_line, rows)
-        yield ""
+        lines += [f"## `[{group}]`\n", f"{group_reason(group)}\n"]
+        lines += ["| variable | type, unit, bounds | default | what it is for |", "|---|---|---|---|"]
+        lines += [*map(_line, rows), ""]
+    return "\n".join(lines)
 
 
 def _line(row: Row) -> str:
@@ -140,10 +129,6 @@ class Row:
     default_in_words: bool
     """True if the default depends on the machine or is chosen at start."""
     reason: str
-
-    def current(self, settings: Settings) -> str:
-        """Its value in force, with secrets masked."""
-        return shown(getattr(getattr(settings, self.group), self.name))
 
 
 def all_rows() -> Iterator[Row]:
@@ -181,20 +166,15 @@ def shown(value: object) -> str:
 
 def masked(properties: Mapping[str, Any]) -> dict[str, Any]:
     """Client properties with the values masked whose names say that they are secret. Names of files are shown."""
-    return {name: _masked(name, value) for name, value in properties.items()}
-
-
-def _masked(name: str, value: object) -> object:
-    if isinstance(value, FromFile):
-        return value.model_dump(mode="json")
-    return MASK if _SECRET.search(name) else value
+    return {
+        name: value.model_dump(mode="json") if isinstance(value, FromFile) else MASK if _SECRET.search(name) else value
+        for name, value in properties.items()
+    }
 
 
 def _kind(name: str, field: FieldInfo) -> str:
     unit = next((unit for suffix, unit in _UNITS.items() if name.endswith(suffix)), None)
-    kind = _type(field.annotation)
-    parts = [kind if unit is None else unit, *_bounds(field)]
-    return ", ".join(parts)
+    return ", ".join([unit or _type(field.annotation), *_bounds(field)])
 
 
 def _type(annotation: Any) -> str:  # noqa: ANN401  any annotation

@@ -7,7 +7,6 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Protocol
 
 log = logging.getLogger("enricher.commands.run")
 
@@ -15,14 +14,6 @@ log = logging.getLogger("enricher.commands.run")
 def interrupted(number: int) -> int:
     """The exit code if a signal ends a command before its work is done; the convention of shells."""
     return 128 + number
-
-
-class CanStop(Protocol):
-    """Something that runs until it is stopped."""
-
-    def stop(self) -> None:
-        """Request the end. Must not block: it is called from a signal handler."""
-        ...
 
 
 class Signals:
@@ -33,23 +24,20 @@ class Signals:
 
     def __init__(self, early_code: Callable[[int], int]) -> None:
         self._early_code = early_code
-        self._running: CanStop | None = None
+        self.stop: Callable[[], None] | None = None
+        """Requests the end of what runs; None while the process is starting. It must not block the handler."""
         self.received: int | None = None
         """The number of the latest signal; None before the first."""
-
-    def stop(self, running: CanStop) -> None:
-        """From now on, a signal stops `running`."""
-        self._running = running
 
     def __call__(self, number: int, _frame: FrameType | None) -> None:
         """Handle a signal."""
         self.received = number
-        if self._running is None:
+        if self.stop is None:
             log.info("%s: ending before anything was read", signal.Signals(number).name)
             raise SystemExit(self._early_code(number))
         log.info("%s: finishing the work in progress, then ending", signal.Signals(number).name)
         signal.signal(number, signal.SIG_DFL if number == signal.SIGTERM else signal.default_int_handler)
-        self._running.stop()
+        self.stop()
 
 
 @contextmanager

@@ -5,17 +5,17 @@ Retention stays at the broker's default: how long articles and entities are kept
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
-from enricher.app import kafka_config
+from enricher.app.kafka import kafka_config
 from enricher.commands.console import data_console
 from enricher.kafka.admin import Admin, TopicPlan, TopicView
-from enricher.settings import Settings, load_settings
+from enricher.settings import load_settings
 
 DEFAULT_PARTITIONS = 8
 MAX_DEFAULT_REPLICAS = 3
@@ -56,35 +56,27 @@ def topics_create(
     """Create the input, output and dead-letter topics. Existing ones are left alone; differences are shown."""
     settings = load_settings()
     admin = Admin(kafka_config(settings))
-    wanted = _wanted(settings)
+    kafka, articles = settings.kafka, settings.articles
+    message_bytes = {
+        kafka.input_topic: _LARGE_MESSAGE_BYTES,
+        kafka.output_topic: max(_KAFKA_MESSAGE_BYTES, articles.max_record_bytes),
+        kafka.dead_letter_topic: max(_LARGE_MESSAGE_BYTES, articles.max_dead_letter_bytes),
+    }
     steps = plan_topics(
-        wanted,
-        {name: admin.topic(name) for name in wanted.message_bytes()},
+        message_bytes,
+        {name: admin.topic(name) for name in message_bytes},
         brokers=admin.cluster().brokers,
         partitions=partitions,
         replicas=replication_factor,
     )
     admin.create([step.plan for step in steps if step.plan], dry_run=dry_run)
-    _show(steps, dry_run=dry_run)
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What the worker's settings require. `max.message.bytes` must be at least these sizes."""
-
-    input: str
-    output: str
-    dead_letters: str
-    max_record_bytes: int
-    max_dead_letter_bytes: int
-
-    def message_bytes(self) -> Mapping[str, int]:
-        """`max.message.bytes` of each topic, in the order of the data flow."""
-        return {
-            self.input: _LARGE_MESSAGE_BYTES,
-            self.output: max(_KAFKA_MESSAGE_BYTES, self.max_record_bytes),
-            self.dead_letters: max(_LARGE_MESSAGE_BYTES, self.max_dead_letter_bytes),
-        }
+    table = Table("topic", "result", "partitions", "replicas", "settings")
+    for step in steps:
+        table.add_row(*_row(step, dry_run=dry_run))
+    console = data_console()
+    console.print(table)
+    if any(step.plan for step in steps):
+        console.print("Retention is the broker's default: how long records are kept is your decision.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +90,7 @@ class Step:
 
 
 def plan_topics(
-    wanted: Wanted,
+    message_bytes: Mapping[str, int],
     existing: Mapping[str, TopicView | None],
     *,
     brokers: int,
@@ -107,26 +99,18 @@ def plan_topics(
 ) -> list[Step]:
     """One step per topic; existing topics are left alone.
 
-    All topics get the same number of partitions, because the order per key depends on it: `partitions`, or as many as the
-    input topic has, or 8. Without `replicas`, each partition has one replica per broker, at most three.
+    `message_bytes`: the least `max.message.bytes` of each topic, of the input topic first. All topics get the same number of
+    partitions, because the order per key depends on it: `partitions`, or as many as the input topic has, or 8. Without
+    `replicas`, each partition has one replica per broker, at most three.
     """
-    present = existing[wanted.input]
+    input_topic = next(iter(message_bytes))
+    present = existing[input_topic]
     count = partitions or (present.partitions if present else DEFAULT_PARTITIONS)
     copies = replicas or min(MAX_DEFAULT_REPLICAS, brokers)
     return [
-        _step(name, existing[name], _plan(name, count, copies, size, UNPACKED if name == wanted.input else {}))
-        for name, size in wanted.message_bytes().items()
+        _step(name, existing[name], _plan(name, count, copies, size, UNPACKED if name == input_topic else {}))
+        for name, size in message_bytes.items()
     ]
-
-
-def _wanted(settings: Settings) -> Wanted:
-    return Wanted(
-        input=settings.kafka.input_topic,
-        output=settings.kafka.output_topic,
-        dead_letters=settings.kafka.dead_letter_topic,
-        max_record_bytes=settings.articles.max_record_bytes,
-        max_dead_letter_bytes=settings.articles.max_dead_letter_bytes,
-    )
 
 
 def _plan(name: str, partitions: int, replicas: int, message_bytes: int, own: Mapping[str, str]) -> TopicPlan:
@@ -145,16 +129,6 @@ def _step(name: str, existing: TopicView | None, plan: TopicPlan) -> Step:
     if existing.replicas != plan.replicas:
         differences.append(f"has {existing.replicas} replicas, not {plan.replicas}")
     return Step(name, existing=existing, differs="; ".join(differences))
-
-
-def _show(steps: Sequence[Step], *, dry_run: bool) -> None:
-    table = Table("topic", "result", "partitions", "replicas", "settings")
-    for step in steps:
-        table.add_row(*_row(step, dry_run=dry_run))
-    console = data_console()
-    console.print(table)
-    if any(step.plan for step in steps):
-        console.print("Retention is the broker's default: how long records are kept is your decision.")
 
 
 def _row(step: Step, *, dry_run: bool) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ import io
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -17,7 +17,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from enricher.app import Model, file_worker, kafka_config, load_model
+from enricher.app.building import file_worker
+from enricher.app.kafka import kafka_config
+from enricher.app.model import Model, load_model
 from enricher.codec import decode_article
 from enricher.commands.console import Ticker, data_console, remark_console, write_line
 from enricher.errors import InvalidArticle
@@ -32,8 +34,7 @@ BROKEN = 8
 """The exit code if a check failed."""
 
 _SWEEP_S = 10.0  # Kafka's default interval at which a broker aborts transactions that have timed out
-_STYLES = {"ok": "green", "failed": "bold red", "unknown": "yellow"}
-_WORDS = {"ok": "ok", "failed": "FAILED", "unknown": "unknown"}
+_STATES = {"ok": "[green]ok[/]", "failed": "[bold red]FAILED[/]", "unknown": "[yellow]unknown[/]"}
 
 
 def verify(
@@ -95,12 +96,12 @@ def verify(
     raise typer.Exit(0 if report.holds else BROKEN)
 
 
-def _verified(config: KafkaConfig, options: VerifyOptions, clock: Callable[[], float] = time.monotonic) -> Report:
-    start_s = clock()
+def _verified(config: KafkaConfig, options: VerifyOptions) -> Report:
+    start_s = time.monotonic()
     with Ticker(remark_console()) as ticker:
 
         def progress(doing: str, done: int, total: int) -> None:
-            ticker.tick(lambda: f"{doing}: {done:,} of {total:,} ({clock() - start_s:.0f} s)")
+            ticker.tick(lambda: f"{doing}: {done:,} of {total:,} ({time.monotonic() - start_s:.0f} s)")
 
         return run_verification(config, options, progress)
 
@@ -109,10 +110,8 @@ def show(report: Report, config: KafkaConfig, console: Console) -> None:
     """Print a report."""
     table = Table("", "check", "checked", "failed", "what is checked, or where it fails")
     for check in report.checks:
-        state = f"[{_STYLES[check.state]}]{_WORDS[check.state]}[/]"
-        table.add_row(
-            state, check.name, f"{check.checked:,}", f"{check.failed:,}" if check.failed else "", _text(check)
-        )
+        failed = f"{check.failed:,}" if check.failed else ""
+        table.add_row(_STATES[check.state], check.name, f"{check.checked:,}", failed, _text(check))
     console.print(table)
     counted = ", ".join(f"{count:,} {name}" for name, count in report.facts.items() if count and name != EARLIER)
     console.print(f"counted: {escape(counted) or 'nothing'}", soft_wrap=True)

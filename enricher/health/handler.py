@@ -14,40 +14,39 @@ from io import BytesIO
 from urllib.parse import parse_qsl, urlsplit
 
 from enricher.health.routes import Reply, Request, Route, line
-from enricher.health.waiting import Connection
 
 log = logging.getLogger(__name__)
 
-_SILENCE_S = 5.0
-"""How long a client may leave its answer unread."""
-
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers one request, whose head is complete, with the route of its path."""
+    """Answers the request in `received`, a complete head: a GET has no body. Nothing is sent: see `answer`."""
 
-    timeout = _SILENCE_S
     protocol_version = "HTTP/1.1"
 
-    def __init__(self, connection: Connection, routes: Mapping[str, Route]) -> None:
-        self._connection = connection
+    def __init__(self, received: bytes, peer: str, routes: Mapping[str, Route]) -> None:
+        self._received = received
         self._routes = routes
-        # The base class uses its server only for what is overridden here.
-        super().__init__(connection.socket, (connection.peer, 0), None)  # type: ignore[arg-type]
+        self._body = b""
+        # The base class uses its socket and its server only for what is overridden here.
+        super().__init__(None, (peer, 0), None)  # type: ignore[arg-type]
+
+    def answer(self) -> tuple[bytes, bytes]:
+        """Status and headers, and the body, which may be large and is not copied. Both are empty if there is no answer."""
+        return self._head.getvalue(), self._body
 
     def setup(self) -> None:
-        """Read from the bytes received so far: a GET has no body."""
-        self.connection = self._connection.socket
-        self.connection.settimeout(self.timeout)
-        self.rfile = BytesIO(self._connection.head)
-        self.wfile = self.connection.makefile("wb")
+        """Read from what was received, and write into memory."""
+        self.rfile = BytesIO(self._received)
+        self.wfile = self._head = BytesIO()
+
+    def finish(self) -> None:
+        """Keep the answer, which the base class would close."""
 
     def do_GET(self) -> None:
         """Answer."""
         self._send(self._reply())
 
-    def do_HEAD(self) -> None:
-        """Answer, without the body."""
-        self._send(self._reply())
+    do_HEAD = do_GET  # noqa: N815  `_send` leaves out the body
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002
         """Answer requests that the base class refuses, in one line that does not quote the client."""
@@ -93,4 +92,4 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.end_headers()
         if self.command != "HEAD":
-            self.wfile.write(reply.body)
+            self._body = reply.body

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from http import HTTPStatus
-from typing import Any, Protocol
+from typing import Any
 
 import orjson
 
@@ -15,45 +16,14 @@ from enricher.health.children import ask, ask_all, merged
 from enricher.health.owners import Holding, Ownerless, Owners
 from enricher.health.page import PROCESS_PAGE
 from enricher.health.routes import ProbeResult, Reply, Route, html, line
-from enricher.health.samples import EVERY_S
+from enricher.processes import ProcessState, Supervisor
 from enricher.telemetry.observed import WorkerFacts
 from enricher.telemetry.prometheus import PLAIN, oldest_age_exposition
 
 NO_PROCESS = "none"
 """Value of the label `process` for partitions without an owner."""
-DONE = "done"
-"""State of a process that left the group in good order."""
 TURN_LIMIT_S = 30.0
 """The parent's loop turns once a second; starting a process, its longest step, takes far less than this."""
-
-
-class Parent(Protocol):
-    """The supervisor, as the server's threads read it."""
-
-    @property
-    def ready(self) -> bool:
-        """Whether every process that should run is ready."""
-
-    @property
-    def started(self) -> bool:
-        """Whether all processes have been ready once."""
-
-    @property
-    def stopping(self) -> bool:
-        """Whether all processes were asked to end."""
-
-    @property
-    def turn_age_s(self) -> float:
-        """Seconds since its loop began its current turn."""
-
-    def states(self) -> Mapping[int, str]:
-        """The state of each process, by number."""
-
-    def pids(self) -> Mapping[int, int]:
-        """The process ids of the running processes, by number."""
-
-    def health_ports(self) -> Mapping[int, int]:
-        """The health ports of the processes that serve one, by number."""
 
 
 class ProcessesHealth:
@@ -62,7 +32,7 @@ class ProcessesHealth:
     def __init__(
         self,
         facts: WorkerFacts,
-        parent: Parent,
+        parent: Supervisor,
         *,
         handed_out_s: float,
         clock: Callable[[], float] = time.monotonic,
@@ -72,26 +42,16 @@ class ProcessesHealth:
         self._clock = clock
         self._began_s = clock()
         self._owners, self._lock = Owners(handed_out_s, clock), threading.Lock()
-        self._closed = threading.Event()
 
     # ---- called by the command
 
-    def keep_looking(self) -> None:
-        """Call `look` every `EVERY_S` seconds until `close`. Runs in its own thread."""
-        while not self._closed.wait(EVERY_S):
-            self.look()
-
     def look(self) -> None:
-        """Record which partitions each process owns now."""
+        """Record which partitions each process owns now: due every `EVERY_S` seconds."""
         pids, seen_s = self._parent.pids(), self._clock()
         for number, body in ask_all(self._parent.health_ports(), f"/status.json?since={time.time()!r}").items():
             if number in pids:
                 with self._lock:
                     self._owners.note(number, holding_of(orjson.loads(body), pids[number], seen_s))
-
-    def close(self) -> None:
-        """End `keep_looking`."""
-        self._closed.set()
 
     # ---- called by the server
 
@@ -178,13 +138,12 @@ class ProcessesHealth:
         pids, states = self._parent.pids(), self._parent.states()
         with self._lock:
             for number, state in states.items():
-                if str(state) == DONE:
+                if state is ProcessState.DONE:
                     self._owners.ended(number)
             return self._owners.without_owner(pids)
 
     def _summary(self) -> str:
-        states = list(map(str, self._parent.states().values()))
-        return ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
+        return ", ".join(f"{count} {state}" for state, count in Counter(self._parent.states().values()).items())
 
 
 def holding_of(status: Mapping[str, Any], pid: int, seen_s: float) -> Holding:

@@ -73,12 +73,19 @@ Route = Callable[[Request], Reply]
 
 def routes(health: Health, page: Page = PROCESS_PAGE) -> Mapping[str, Route]:
     """The paths of a worker or, with `PARENT_PAGE`, of the parent of several."""
+
+    def metrics(request: Request) -> Reply:
+        body, content_type = health.metrics(request.accept)
+        return Reply(HTTPStatus.OK, content_type, body)
+
     return {
         "/livez": lambda _request: _probe(health.live()),
         "/readyz": lambda _request: _probe(health.ready()),
         "/startupz": lambda _request: _probe(health.started()),
-        "/metrics": lambda request: _metrics(health, request),
-        "/status.json": lambda request: _json(health.status(request.since)),
+        "/metrics": metrics,
+        "/status.json": lambda request: Reply(
+            HTTPStatus.OK, "application/json", orjson.dumps(health.status(request.since))
+        ),
         "/": lambda _request: html(page),
     }
 
@@ -95,12 +102,3 @@ def html(page: Page) -> Reply:
 
 def _probe(result: ProbeResult) -> Reply:
     return line(HTTPStatus.OK if result.ok else HTTPStatus.SERVICE_UNAVAILABLE, result.reason)
-
-
-def _json(value: dict[str, Any]) -> Reply:
-    return Reply(HTTPStatus.OK, "application/json", orjson.dumps(value))
-
-
-def _metrics(health: Health, request: Request) -> Reply:
-    body, content_type = health.metrics(request.accept)
-    return Reply(HTTPStatus.OK, content_type, body)

@@ -6,7 +6,6 @@ Samples hold counts; rates and quantiles are differences between two samples. On
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -103,8 +102,7 @@ class Interval:
 
     def rate(self, name: str) -> float:
         """Increase of the count `name` per second."""
-        difference: float = getattr(self.now, name) - getattr(self.before, name)
-        return max(0.0, difference / self.seconds) if self.seconds > 0 else 0.0
+        return max(0.0, self.difference(name) / self.seconds) if self.seconds > 0 else 0.0
 
     def difference(self, name: str) -> float:
         """Increase of the count `name`."""
@@ -124,25 +122,6 @@ class Interval:
         # A run is counted when it ends, so a short interval may count more time than it has.
         share = ratio(self.difference(name), self.seconds * self.now.concurrency)
         return share and min(1.0, share)
-
-
-class History:
-    """The samples of the last `KEPT_S` seconds."""
-
-    def __init__(self) -> None:
-        self._samples: deque[Sample] = deque(maxlen=int(KEPT_S / EVERY_S) + 1)
-
-    def add(self, sample: Sample) -> None:
-        """Add a sample; drop the oldest if there are too many."""
-        self._samples.append(sample)
-
-    def samples(self) -> Sequence[Sample]:
-        """All samples, oldest first."""
-        return tuple(self._samples)
-
-    def interval(self, now: Sample, over_s: float = OVER_S) -> Interval:
-        """From `over_s` ago, or from the first sample, to `now`."""
-        return interval_to(self.samples(), now, over_s)
 
 
 def interval_to(samples: Sequence[Sample], now: Sample, over_s: float) -> Interval:

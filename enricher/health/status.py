@@ -33,13 +33,27 @@ def status_of(view: View, snapshot: Snapshot, now: Sample, minute: Interval) -> 
     counters = view.observed.counters
     return {
         "model": asdict(view.observed.model),
-        "rates": _rates(minute),
+        "rates": {
+            "articles_per_s": minute.rate("published"),
+            "windows_per_s": minute.rate("windows"),
+            "tokens_per_s": minute.rate("padded_tokens"),
+        },
         "totals": _totals(counters),
         "batches": _batches(minute, snapshot),
         "latency": _quantiles(LATENCIES_S, minute.before.latency, now.latency),
         "oldest_age_s": snapshot.oldest_age_s,
-        "engine": _engine(minute, snapshot),
-        "in_flight": _in_flight(snapshot),
+        "engine": {
+            "concurrency": snapshot.concurrency,
+            "busy_share": minute.thread_share("engine_busy_s"),
+            "starved_share": minute.thread_share("engine_starved_s"),
+        },
+        "in_flight": {
+            "articles": snapshot.in_flight_articles,
+            "bytes": snapshot.in_flight_bytes,
+            "held_back": snapshot.held_back_articles,
+            "queued_windows": snapshot.queued_windows,
+            "queued_tokens": snapshot.queued_tokens,
+        },
         "partitions": _partitions(snapshot),
         "lag": lag_of(snapshot),
         "assigned": snapshot.partitions,
@@ -48,33 +62,23 @@ def status_of(view: View, snapshot: Snapshot, now: Sample, minute: Interval) -> 
         "dead_letters": _dead_letters(counters),
         "transactions": _transactions(counters, minute),
         "rebalances": dict(counters.rebalances),
-        "recoveries": [_recovery(note, now) for note in reversed(view.recoveries())],
+        "recoveries": [
+            {
+                "at": now.epoch_s - (now.at_s - note.began_s),
+                "reason": note.reason,
+                "duration_s": note.duration_s,
+                "settled": note.settled,
+            }
+            for note in reversed(view.recoveries())
+        ],
         "gpus": [asdict(gpu) for gpu in view.observed.gpus()],
     }
 
 
-def _rates(minute: Interval) -> dict[str, float]:
-    return {
-        "articles_per_s": minute.rate("published"),
-        "windows_per_s": minute.rate("windows"),
-        "tokens_per_s": minute.rate("padded_tokens"),
-    }
-
-
 def _totals(counters: Counters) -> dict[str, int]:
-    names = (
-        "read",
-        "records",
-        "entities",
-        "tombstones",
-        "windows",
-        "batches",
-        "forgotten",
-        "repeated",
-        "out_of_memory",
-    )
-    totals = {name: getattr(counters, name) for name in names}
-    return totals | {"published": counters.published, "dead_letters": counters.dead_letters.total()}
+    names = ["read", "records", "published", "entities", "tombstones", "windows", "batches"]
+    names += ["forgotten", "repeated", "out_of_memory"]
+    return {name: getattr(counters, name) for name in names} | {"dead_letters": counters.dead_letters.total()}
 
 
 def _batches(minute: Interval, snapshot: Snapshot) -> dict[str, float | None]:
@@ -86,24 +90,6 @@ def _batches(minute: Interval, snapshot: Snapshot) -> dict[str, float | None]:
         "padding_share": minute.padding_share(),
         "budget_tokens": snapshot.budget_tokens,
         **{f"wait_{name}": value for name, value in _quantiles(WAITS_S, minute.before.wait, minute.now.wait).items()},
-    }
-
-
-def _engine(minute: Interval, snapshot: Snapshot) -> dict[str, float | None]:
-    return {
-        "concurrency": snapshot.concurrency,
-        "busy_share": minute.thread_share("engine_busy_s"),
-        "starved_share": minute.thread_share("engine_starved_s"),
-    }
-
-
-def _in_flight(snapshot: Snapshot) -> dict[str, int]:
-    return {
-        "articles": snapshot.in_flight_articles,
-        "bytes": snapshot.in_flight_bytes,
-        "held_back": snapshot.held_back_articles,
-        "queued_windows": snapshot.queued_windows,
-        "queued_tokens": snapshot.queued_tokens,
     }
 
 
@@ -126,15 +112,6 @@ def _transactions(counters: Counters, minute: Interval) -> dict[str, float | Non
         "failed": counters.recoveries,
         "producers_renewed": counters.producers_renewed,
         **_quantiles(SECONDS, minute.before.transaction, minute.now.transaction),
-    }
-
-
-def _recovery(note: RecoveryNote, now: Sample) -> dict[str, Any]:
-    return {
-        "at": now.epoch_s - (now.at_s - note.began_s),
-        "reason": note.reason,
-        "duration_s": note.duration_s,
-        "settled": note.settled,
     }
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
@@ -11,9 +11,9 @@ from typing import Any
 from enricher.health.charts import COLUMNS, rows
 from enricher.health.liveness import stuck
 from enricher.health.routes import ProbeResult
-from enricher.health.samples import EVERY_S, History, look
+from enricher.health.samples import EVERY_S, KEPT_S, OVER_S, Sample, interval_to, look
 from enricher.health.status import View, status_of
-from enricher.stats.snapshot import Snapshot, WorkerState
+from enricher.stats.snapshot import WorkerState
 from enricher.telemetry.observed import WorkerFacts
 from enricher.telemetry.prometheus import exposition, starting_exposition
 
@@ -35,8 +35,7 @@ class WorkerHealth:
         self._began_s = clock()
         self._step = LOADING
         self._view: View | None = None
-        self._history = History()
-        self._closed = threading.Event()
+        self._samples: deque[Sample] = deque(maxlen=int(KEPT_S / EVERY_S) + 1)
 
     # ---- called by the command
 
@@ -49,20 +48,11 @@ class WorkerHealth:
         self._view = view
         self.sample()
 
-    def keep_looking(self) -> None:
-        """Take a sample for the charts every `EVERY_S` seconds until `close`. Runs in its own thread."""
-        while not self._closed.wait(EVERY_S):
-            self.sample()
-
-    def close(self) -> None:
-        """End `keep_looking`."""
-        self._closed.set()
-
     def sample(self) -> None:
-        """Take one sample for the charts."""
+        """Take one sample for the charts: due every `EVERY_S` seconds."""
         if self._view:
             seen = self._view.observed
-            self._history.add(look(seen.counters, seen.snapshot(), self._clock(), self._epoch_clock()))
+            self._samples.append(look(seen.counters, seen.snapshot(), self._clock(), self._epoch_clock()))
 
     # ---- called by the server
 
@@ -74,10 +64,18 @@ class WorkerHealth:
         return ProbeResult(ok=reason is None, reason=reason or "the loop turns")
 
     def ready(self) -> ProbeResult:
-        """Ok if the model is loaded and proven, the worker is a member of the group, and it is not draining."""
+        """Ok if the model is loaded and proven, the worker is a member of the group, and it is not draining.
+
+        It stays ready while the brokers are away: they are away for others too.
+        """
         if not self._view:
             return ProbeResult(ok=False, reason=self._step)
-        return readiness(self._view.observed.snapshot())
+        snapshot = self._view.observed.snapshot()
+        if snapshot.state is WorkerState.DRAINING:
+            return ProbeResult(ok=False, reason="draining")
+        if not snapshot.connection.joined:
+            return ProbeResult(ok=False, reason="not yet a member of the group")
+        return ProbeResult(ok=True, reason=snapshot.state.value)
 
     def started(self) -> ProbeResult:
         """Ok once the worker is built and connected."""
@@ -89,7 +87,7 @@ class WorkerHealth:
 
     def status(self, since: float = 0.0) -> dict[str, Any]:
         """Everything on the page, with the charts' rows after `since` (Unix time)."""
-        epoch_s, view = self._epoch_clock(), self._view
+        epoch_s, view, samples = self._epoch_clock(), self._view, tuple(self._samples)
         snapshot = view.observed.snapshot() if view else None
         status: dict[str, Any] = {
             "now": epoch_s,
@@ -98,18 +96,9 @@ class WorkerHealth:
             "live": asdict(self.live()),
             "ready": asdict(self.ready()),
             "worker": asdict(self._facts),
-            "history": {"columns": COLUMNS, "rows": rows(self._history.samples(), since)},
+            "history": {"columns": COLUMNS, "rows": rows(samples, since)},
         }
         if view and snapshot:
             now = look(view.observed.counters, snapshot, self._clock(), epoch_s)
-            status |= status_of(view, snapshot, now, self._history.interval(now))
+            status |= status_of(view, snapshot, now, interval_to(samples, now, OVER_S))
         return status
-
-
-def readiness(snapshot: Snapshot) -> ProbeResult:
-    """Whether a worker that is built is ready. It stays ready while the brokers are away: they are away for others too."""
-    if snapshot.state is WorkerState.DRAINING:
-        return ProbeResult(ok=False, reason="draining")
-    if not snapshot.connection.joined:
-        return ProbeResult(ok=False, reason="not yet a member of the group")
-    return ProbeResult(ok=True, reason=snapshot.state.value)

@@ -3,6 +3,6 @@
 from enricher.processes.link import ParentLink
 from enricher.processes.restarts import RestartLimits
 from enricher.processes.states import ProcessState
-from enricher.processes.supervisor import Supervisor, SupervisorLimits
+from enricher.processes.supervisor import Supervisor
 
-__all__ = ["ParentLink", "ProcessState", "RestartLimits", "Supervisor", "SupervisorLimits"]
+__all__ = ["ParentLink", "ProcessState", "RestartLimits", "Supervisor"]

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from enricher.processes.states import ProcessState, health_port_of, state_of
 
@@ -15,43 +14,25 @@ LAST_LINES_S = 5.0
 """How long to wait for the last lines of an ended process: they are in the pipe already."""
 
 
-@dataclass(frozen=True, slots=True)
-class StateReported:
-    """A child reported its state."""
-
-    child: Child
-    state: ProcessState
-
-
-@dataclass(frozen=True, slots=True)
-class HealthPortReported:
-    """A child serves its health on this port of the loopback address."""
-
-    child: Child
-    port: int
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """A child has ended. `code`: its exit code, or minus the number of the signal that killed it."""
-
-    child: Child
-    code: int
-
-
 class Child:
-    """A running child process. Its threads call `post` with its events, and `write` with its lines, numbered."""
+    """A running child process. Its threads call `write` with its lines, numbered.
+
+    For its events they call `on_state`, `on_health_port` (of the loopback address), and at last `on_end` with the exit code,
+    or minus the number of the signal that killed it.
+    """
 
     def __init__(
         self,
         index: int,
         command: Sequence[str],
         *,
-        post: Callable[[StateReported | HealthPortReported | Ended], None],
+        on_state: Callable[[ProcessState], None],
+        on_health_port: Callable[[int], None],
+        on_end: Callable[[int], None],
         write: Callable[[str], object],
     ) -> None:
         self.index = index
-        self._post = post
+        self._on_state, self._on_health_port, self._on_end = on_state, on_health_port, on_end
         self._write = write
         self._process = subprocess.Popen(  # noqa: S603  this program again
             command,
@@ -62,7 +43,7 @@ class Child:
             errors="replace",
             # Ctrl-C goes to a terminal's whole process group; only the parent is to react to it.
             start_new_session=sys.platform != "win32",
-            creationflags=_creation_flags(),
+            creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
         )
         self.pid = self._process.pid
         self._errors = threading.Thread(target=self._pass_on, name=f"lines-{index}", daemon=True)
@@ -94,17 +75,11 @@ class Child:
         assert self._process.stdout is not None
         for line in self._process.stdout:
             if state := state_of(line):
-                self._post(StateReported(self, state))
+                self._on_state(state)
             elif port := health_port_of(line):
-                self._post(HealthPortReported(self, port))
+                self._on_health_port(port)
             else:  # printed before the child redirected its output
                 self._write_line(line)
         code = self._process.wait()
         self._errors.join(LAST_LINES_S)
-        self._post(Ended(self, code))
-
-
-def _creation_flags() -> int:
-    if sys.platform == "win32":
-        return subprocess.CREATE_NEW_PROCESS_GROUP
-    return 0
+        self._on_end(code)

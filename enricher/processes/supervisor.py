@@ -2,7 +2,7 @@
 
 Exit codes 2 and 4 (and 3 during startup) are permanent: the parent ends all children and exits with that code. It never
 loads a model, and shares nothing with its children but three pipes each. One thread decides; signal handlers and the
-threads of child.py only post events.
+threads of child.py only put handlers of events into a queue.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from enricher.errors import Stalled
-from enricher.processes.child import Child, Ended, HealthPortReported, StateReported
+from enricher.processes.child import Child
 from enricher.processes.restarts import RestartLimits, Restarts, is_final
 from enricher.processes.states import ProcessState
 
@@ -23,19 +23,6 @@ MAX_WAIT_S = 1.0
 """On Windows, Ctrl-C does not interrupt a wait: its handler runs after it."""
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class SupervisorLimits:
-    """`grace_s`: how long all children may take to drain before they are killed."""
-
-    restarts: RestartLimits
-    grace_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Stop:
-    """The request to end all children."""
 
 
 @dataclass(slots=True)
@@ -56,26 +43,28 @@ class _Slot:
 class Supervisor:
     """Keeps `count` children running. `command` gives the command line of each, by its number.
 
-    `until_done`: a child that ends with 0 has nothing left to do and is not restarted.
+    `grace_s`: how long all children may take to drain before they are killed. `until_done`: a child that ends with 0 has
+    nothing left to do and is not restarted.
     """
 
     def __init__(
         self,
         command: Callable[[int], Sequence[str]],
         count: int,
-        limits: SupervisorLimits,
+        restarts: RestartLimits,
         *,
+        grace_s: float,
         until_done: bool,
         clock: Callable[[], float] = time.monotonic,
         write: Callable[[str], object] | None = None,
     ) -> None:
         self._command = command
-        self._limits = limits
+        self._grace_s = grace_s
         self._until_done = until_done
         self._clock = clock
         self._write = write or sys.stderr.write
-        self._slots = [_Slot(Restarts(limits.restarts)) for _ in range(count)]
-        self._events: queue.SimpleQueue[StateReported | HealthPortReported | Ended | _Stop] = queue.SimpleQueue()
+        self._slots = [_Slot(Restarts(restarts)) for _ in range(count)]
+        self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._kill_s: float | None = None
         self._turned_s = clock()
         self._stopping = False
@@ -114,7 +103,7 @@ class Supervisor:
 
     def stop(self) -> None:
         """Ask all children to drain and end. Safe in a signal handler."""
-        self._events.put(_Stop())
+        self._events.put(self._stop)
 
     # ---- the loop
 
@@ -125,7 +114,7 @@ class Supervisor:
                 self._start(index)
             while self._unfinished():
                 self._turned_s = self._clock()
-                self._take(self._next_event())
+                self._next_event()
                 self._start_due()
                 self._kill_late()
         finally:
@@ -137,34 +126,33 @@ class Supervisor:
     def _unfinished(self) -> bool:
         return any(slot.child or (slot.due_s is not None and not self._stopping) for slot in self._slots)
 
-    def _next_event(self) -> StateReported | HealthPortReported | Ended | _Stop | None:
-        """The next event; None if a deadline comes first."""
+    def _next_event(self) -> None:
+        """Handle the next event; returns without one if a deadline comes first."""
         times = [slot.due_s for slot in self._slots if slot.due_s is not None]
         wait_s = min([MAX_WAIT_S, *(due_s - self._clock() for due_s in [*times, *filter(None, [self._kill_s])])])
         try:
-            return self._events.get(timeout=max(0.0, wait_s))
+            handle = self._events.get(timeout=max(0.0, wait_s))
         except queue.Empty:
-            return None
+            return
+        handle()
 
-    def _take(self, event: StateReported | HealthPortReported | Ended | _Stop | None) -> None:
-        match event:
-            case StateReported(child, state):
-                self._report_state(child.index, state)
-            case HealthPortReported(child, port):
-                self._slots[child.index].health_port = port
-            case Ended(child, code):
-                self._ended(child.index, code)
-            case _Stop():
-                log.info("asking %d processes to end", len(self.pids()))
-                self._end_all(0)
-            case None:
-                pass
+    def _stop(self) -> None:
+        log.info("asking %d processes to end", len(self.pids()))
+        self._end_all(0)
 
     # ---- one process
 
     def _start(self, index: int) -> None:
         slot = self._slots[index]
-        slot.child = Child(index, self._command(index), post=self._events.put, write=self._write)
+        put = self._events.put
+        slot.child = Child(
+            index,
+            self._command(index),
+            on_state=lambda state: put(lambda: self._report_state(index, state)),
+            on_health_port=lambda port: put(lambda: setattr(slot, "health_port", port)),
+            on_end=lambda code: put(lambda: self._ended(index, code)),
+            write=self._write,
+        )
         slot.state, slot.ready_s, slot.due_s = ProcessState.STARTING, None, None
 
     def _report_state(self, index: int, state: ProcessState) -> None:
@@ -214,7 +202,7 @@ class Supervisor:
         if self._stopping:
             return
         self._stopping, self._code = True, exit_code
-        self._kill_s = self._clock() + self._limits.grace_s
+        self._kill_s = self._clock() + self._grace_s
         for slot in self._slots:
             slot.due_s = None
             if slot.child:
@@ -223,7 +211,7 @@ class Supervisor:
     def _kill_late(self) -> None:
         if self._kill_s is None or self._clock() < self._kill_s:
             return
-        log.error("still running after %.0f s, killing them: %s", self._limits.grace_s, dict(self.pids()))
+        log.error("still running after %.0f s, killing them: %s", self._grace_s, dict(self.pids()))
         self._kill_s, self._code = None, self._code or Stalled.exit_code
         for slot in self._slots:
             if slot.child:

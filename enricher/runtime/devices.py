@@ -28,6 +28,4 @@ def parse_device(text: str) -> DeviceName:
     if match is None:
         message = f"'{text}' is not a device: use auto, cpu, cuda, or with several GPUs cuda:0, cuda:1, ..."
         raise SettingsError(message)
-    kind: Literal["auto", "cpu", "cuda"]
-    kind = "auto" if text == "auto" else "cpu" if text == "cpu" else "cuda"
-    return DeviceName(kind, int(match[2] or 0))
+    return DeviceName("auto" if text == "auto" else "cpu" if text == "cpu" else "cuda", int(match[2] or 0))

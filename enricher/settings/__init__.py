@@ -1,17 +1,11 @@
 """The settings: the groups (`kafka`, `groups`, `operating`), and the only reader of the environment (`sources`)."""
 
-from enricher.settings.groups import (
-    ArticleSettings,
-    BatchingSettings,
-    ModelSettings,
-    WorkerSettings,
-)
-from enricher.settings.kafka import FromFile, KafkaSettings
+from enricher.settings.groups import ArticleSettings, BatchingSettings
+from enricher.settings.kafka import FromFile
 from enricher.settings.sources import (
     CONFIG_REASON,
     CONFIG_VARIABLE,
     DEFAULT_CONFIG_FILE,
-    PREFIX,
     Settings,
     load_settings,
     log_files,
@@ -23,14 +17,10 @@ __all__ = [
     "CONFIG_REASON",
     "CONFIG_VARIABLE",
     "DEFAULT_CONFIG_FILE",
-    "PREFIX",
     "ArticleSettings",
     "BatchingSettings",
     "FromFile",
-    "KafkaSettings",
-    "ModelSettings",
     "Settings",
-    "WorkerSettings",
     "load_settings",
     "log_files",
     "settings_files",

@@ -12,10 +12,11 @@ from pkgutil import resolve_name
 import pytest
 from commands.support import run
 
-from enricher.commands import COMMANDS
+from enricher.commands import COMMANDS, help_of
 
 ENRICHER = [sys.executable, "-m", "enricher"]
 WORDS = [(name,) if group == "enricher" else (group, name) for group, names in COMMANDS.items() for name in names]
+WITHOUT_A_MODEL = {"publish", "tail", "lag", "scaler", "settings", "topics"}
 posix = pytest.mark.skipif(sys.platform == "win32", reason="as a POSIX shell does it")
 
 
@@ -87,12 +88,12 @@ def test_ctrl_c_while_a_command_loads_ends_it_silently(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("words", WORDS, ids=" ".join)
-def test_the_summary_of_a_command_is_the_first_paragraph_of_its_docstring(words: tuple[str, ...]) -> None:
+def test_the_help_of_a_command_is_the_first_paragraph_of_its_docstring(words: tuple[str, ...]) -> None:
     """The help of the group shows the summary without importing the command."""
     group, name = ("enricher", *words)[-2:]
-    command = COMMANDS[group][name]
-    first, *_ = inspect.cleandoc(resolve_name(command.target).__doc__).split("\n\n")
-    assert " ".join(first.split()) == command.summary
+    target = COMMANDS[group][name]
+    first, *_ = inspect.cleandoc(resolve_name(f"enricher.commands.{target}").__doc__).split("\n\n")
+    assert " ".join(first.split()) == help_of(target)
 
 
 @pytest.mark.parametrize("words", WORDS, ids=" ".join)
@@ -115,6 +116,19 @@ def test_help_loads_no_command_and_no_slow_library() -> None:
     loaded = set(done.stderr.split())
     assert set() == {"confluent_kafka", "numpy", "onnxruntime", "pydantic", "transformers"} & loaded
     assert {"enricher.commands"} == {module for module in loaded if module.startswith("enricher.commands")}
+
+
+@pytest.mark.parametrize("words", [words for words in WORDS if words[0] in WITHOUT_A_MODEL], ids=" ".join)
+def test_a_command_without_a_model_loads_no_model_library(words: tuple[str, ...]) -> None:
+    """ONNX Runtime alone takes most of a second, which the help and every call of such a command would wait for."""
+    program = (
+        "import sys; from enricher.cli import app; app([*sys.argv[1:], '--help'], standalone_mode=False); "
+        "sys.stderr.write(' '.join(sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, *words], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert set() == {"onnx", "onnxruntime", "openvino", "tokenizers", "transformers"} & set(done.stderr.split())
 
 
 @pytest.mark.parametrize(

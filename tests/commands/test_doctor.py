@@ -22,20 +22,20 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from enricher.app import kafka_config
-from enricher.commands.doctor.broker import Sizes, broker_findings
+from enricher.app.kafka import kafka_config
+from enricher.commands.doctor.broker import broker_findings
 from enricher.commands.doctor.findings import Finding, Reporter, as_json, exit_code
-from enricher.settings import load_settings
+from enricher.settings import ArticleSettings, load_settings
 from tools.kafka import Cluster
 
 if TYPE_CHECKING:
     from support.topics import Topics
 
-SIZES = Sizes(max_record_bytes=1_000_000, max_dead_letter_bytes=16_000_000)
+SIZES = ArticleSettings(max_record_bytes=1_000_000, max_dead_letter_bytes=16_000_000)
 
 
 def findings(
-    environment: Mapping[str, str], monkeypatch: pytest.MonkeyPatch, sizes: Sizes = SIZES
+    environment: Mapping[str, str], monkeypatch: pytest.MonkeyPatch, sizes: ArticleSettings = SIZES
 ) -> dict[str, Finding]:
     """The findings about the broker, by check."""
     for name, value in environment.items():
@@ -161,11 +161,15 @@ def test_an_input_topic_that_keeps_compression_is_a_warning(topics: Topics, monk
 @pytest.mark.broker
 def test_a_topic_with_too_small_a_message_limit_fails(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
     """Too small for a single record, or for the client's batches of small ones."""
-    found = findings(topics.environment, monkeypatch, Sizes(20_000_000, 16_000_000))
+    found = findings(
+        topics.environment, monkeypatch, ArticleSettings(max_record_bytes=20_000_000, max_dead_letter_bytes=16_000_000)
+    )
     assert failed(found) == [f"max.message.bytes of {topics.output}"]
     assert "MAX_RECORD_BYTES" in found[f"max.message.bytes of {topics.output}"].advice
     alter(topics.bootstrap_servers, topics.output, {"max.message.bytes": "500000"})
-    found = findings(topics.environment, monkeypatch, Sizes(500_000, 16_000_000))
+    found = findings(
+        topics.environment, monkeypatch, ArticleSettings(max_record_bytes=500_000, max_dead_letter_bytes=16_000_000)
+    )
     assert failed(found) == [f"max.message.bytes of {topics.output}"]
     assert "batch.size" in found[f"max.message.bytes of {topics.output}"].advice
 

@@ -11,20 +11,27 @@ import pytest
 from commands.model_app import run_model, tiny_model
 from commands.test_model_check import assert_self_contained
 
-from enricher.app import batch_rules, load_model
+from enricher.app.model import batch_rules, load_model
 from enricher.commands.model import tune
 from enricher.commands.model.recommend import bucket_edges, overhead_tokens, recommended
-from enricher.commands.model.sweep import Cell, Measurement, Sweep, batch_of
+from enricher.commands.model.sweep import Cell, Sweep, batch_of
 from enricher.inference.run.engine import OnnxEngine
-from enricher.inference.run.tuning import Tuning
+from enricher.inference.run.tuning import Tuning, TuningRow
 from enricher.records import Batch
 from enricher.settings import Settings
 
 
-def measured(concurrency: int, length: int, batch: int, tokens_per_s: float) -> Measurement:
+def measured(concurrency: int, length: int, batch: int, tokens_per_s: float) -> TuningRow:
     """A cell with its throughput; the batch takes as long as that says."""
-    cell = Cell(concurrency, length, batch)
-    return Measurement(cell, tokens_per_s, 1000 * concurrency * cell.windows * length / tokens_per_s)
+    windows = Cell(concurrency, length, batch).windows
+    return TuningRow(
+        concurrency=concurrency,
+        length_tokens=length,
+        batch_tokens=batch,
+        windows=windows,
+        tokens_per_s=tokens_per_s,
+        batch_ms=1000 * concurrency * windows * length / tokens_per_s,
+    )
 
 
 def test_the_smallest_batch_that_is_nearly_as_fast_is_recommended() -> None:
@@ -36,19 +43,20 @@ def test_the_smallest_batch_that_is_nearly_as_fast_is_recommended() -> None:
         measured(2, 128, 1024, 10_000),
         measured(2, 32, 256, 20_000),
     ]
-    assert Cell(2, 128, 512) == recommended(sweep, 128)
+    assert sweep[2] == recommended(sweep, 128)
 
 
 def test_fewer_threads_are_taken_where_more_add_nothing() -> None:
     """Each thread holds memory."""
-    assert Cell(1, 128, 512) == recommended([measured(2, 128, 512, 10_000), measured(1, 128, 512, 9_800)], 128)
+    two, one = measured(2, 128, 512, 10_000), measured(1, 128, 512, 9_800)
+    assert one == recommended([two, one], 128)
 
 
 @pytest.mark.parametrize("overhead", [0, 12, 80])
 def test_the_fixed_cost_of_a_run_is_read_off_the_line(overhead: int) -> None:
     """Batches that take `tokens + overhead` times something."""
-    cells = [Cell(2, 32, tokens) for tokens in (128, 256, 512, 1024)]
-    line = [Measurement(cell, 1.0, 0.05 * (cell.batch_tokens + overhead)) for cell in cells]
+    rows = [measured(2, 32, tokens, 1.0) for tokens in (128, 256, 512, 1024)]
+    line = [row.model_copy(update={"batch_ms": 0.05 * (row.batch_tokens + overhead)}) for row in rows]
     assert overhead == overhead_tokens(line, concurrency=2)
     assert 0 == overhead_tokens(line[:1], concurrency=2), "one point makes no line"
 

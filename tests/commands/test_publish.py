@@ -57,7 +57,7 @@ def test_what_was_not_committed_is_not_told_as_published(topics: Topics, monkeyp
     """After Ctrl-C within a transaction, the broker has records that no reader will see."""
 
     def interrupted(sending: _Sending, _ticker: object) -> None:
-        if sending._sent == 2:
+        if sending.sent == 2:
             while sending._publisher.drain(1.0):
                 pass
             raise KeyboardInterrupt

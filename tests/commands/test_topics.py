@@ -13,13 +13,13 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from enricher.commands.topics import Wanted, plan_topics
+from enricher.commands.topics import plan_topics
 from enricher.kafka.admin import TopicView
 
 if TYPE_CHECKING:
     from tools.kafka import Cluster
 
-WANTED = Wanted("in", "out", "dead", max_record_bytes=2_000_000, max_dead_letter_bytes=16_000_000)
+WANTED = {"in": 2**24, "out": 2_000_000, "dead": 2**24}
 
 
 def partition_counts(broker: Cluster, environment: dict[str, str]) -> list[int | None]:
@@ -77,7 +77,7 @@ def test_what_the_broker_refuses_is_told(broker: Cluster) -> None:
 
 def test_three_brokers_give_three_replicas_of_which_two_must_be_in_sync() -> None:
     """With three brokers, acknowledged records survive the loss of one broker, and writing goes on."""
-    missing = dict.fromkeys(WANTED.message_bytes())
+    missing = dict.fromkeys(WANTED)
     for step in plan_topics(WANTED, missing, brokers=5, partitions=None, replicas=None):
         assert step.plan is not None
         assert (step.plan.partitions, step.plan.replicas) == (8, 3)
@@ -86,7 +86,7 @@ def test_three_brokers_give_three_replicas_of_which_two_must_be_in_sync() -> Non
 
 def test_one_broker_gets_no_rule_that_it_cannot_keep() -> None:
     """With one replica min.insync.replicas stays as it is."""
-    missing = dict.fromkeys(WANTED.message_bytes())
+    missing = dict.fromkeys(WANTED)
     for step in plan_topics(WANTED, missing, brokers=1, partitions=None, replicas=None):
         assert step.plan is not None
         assert "min.insync.replicas" not in step.plan.settings
@@ -94,7 +94,7 @@ def test_one_broker_gets_no_rule_that_it_cannot_keep() -> None:
 
 def test_only_the_input_topic_is_unpacked_by_the_broker() -> None:
     """Others publish to it; the topics that the worker writes keep the producer's compression."""
-    missing = dict.fromkeys(WANTED.message_bytes())
+    missing = dict.fromkeys(WANTED)
     steps = plan_topics(WANTED, missing, brokers=1, partitions=None, replicas=None)
     found = [step.plan.settings.get("compression.type") for step in steps if step.plan]
     assert found == ["uncompressed", None, None]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from commands.model_app import tiny_model
 
-from enricher.app import load_model
+from enricher.app.model import load_model
 from enricher.errors import ModelError, SettingsError
 from enricher.inference.run.advice import ADVICE_FILE, Advice, advice_for
 from enricher.settings import Settings

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from commands.model_app import tiny_model
 
-from enricher.app import load_model, window_cutter
+from enricher.app.model import load_model, window_cutter
 from enricher.errors import SettingsError
 from enricher.inference.gate.gold import joined
 from enricher.inference.gate.runs import tokenized

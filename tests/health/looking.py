@@ -13,7 +13,11 @@ import orjson
 from worker.fake_clock import FakeClock
 from worker.world import Process
 
-from enricher.health import HealthServer, Route, View, Waits, WorkerHealth, routes
+from enricher.health.liveness import Waits
+from enricher.health.routes import Route, routes
+from enricher.health.server import HealthServer
+from enricher.health.status import View
+from enricher.health.subject import WorkerHealth
 from enricher.runtime.watchdog import Watched
 from enricher.telemetry.observed import GpuUse, ModelFacts, Observed, WorkerFacts
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from typing import cast
 
 import pytest
 from health.looking import FACTS, LOCALHOST, get, health_of, serving, view_of
@@ -15,10 +16,12 @@ from prometheus_client.parser import text_string_to_metric_families as plain
 from worker.fake_clock import FakeClock
 from worker.world import LONG, SHORT, World
 
-from enricher.health import PARENT_PAGE, ProbeResult, ProcessesHealth, WorkerHealth, routes
 from enricher.health.children import ask, ask_all, merged
-from enricher.health.routes import Reply, Request
-from enricher.processes import ProcessState
+from enricher.health.page import PARENT_PAGE
+from enricher.health.processes import ProcessesHealth
+from enricher.health.routes import ProbeResult, Reply, Request, routes
+from enricher.health.subject import WorkerHealth
+from enricher.processes import ProcessState, Supervisor
 from tools.status_page.browser import Browser, chromium
 
 FIRST = """# HELP articles_total Articles.
@@ -64,7 +67,7 @@ class Parent:
 
 def parent_health(parent: Parent, clock: FakeClock | None = None) -> ProcessesHealth:
     """Health of a parent whose broker assigns partitions again after 20 s."""
-    return ProcessesHealth(FACTS, parent, handed_out_s=20.0, clock=clock or time.monotonic)
+    return ProcessesHealth(FACTS, cast("Supervisor", parent), handed_out_s=20.0, clock=clock or time.monotonic)
 
 
 def worker_health() -> WorkerHealth:

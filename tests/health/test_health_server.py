@@ -15,9 +15,11 @@ from health.looking import LOCALHOST, get, health_of, served, serving, until, vi
 from worker.world import World
 
 from enricher.errors import SettingsError
-from enricher.health import HealthServer, WorkerHealth, routes, slots, waiting
+from enricher.health import limits
 from enricher.health import server as server_module
-from enricher.health.routes import Reply, Request, line
+from enricher.health.routes import Reply, Request, line, routes
+from enricher.health.server import HealthServer
+from enricher.health.subject import WorkerHealth
 
 PATHS = ["/", "/livez", "/readyz", "/startupz", "/metrics", "/status.json"]
 
@@ -152,7 +154,7 @@ def test_who_dribbles_or_says_nothing_is_cut_off(
     monkeypatch: pytest.MonkeyPatch, health: WorkerHealth, more: bytes
 ) -> None:
     """The time is measured from accepting the connection to the end of its headers."""
-    monkeypatch.setattr(waiting, "HEAD_S", 0.5)
+    monkeypatch.setattr(server_module, "HEAD_S", 0.5)
     with served(health) as port, socket.create_connection((LOCALHOST, port), timeout=30) as slow:
         slow.sendall(b"GET /livez HT")
         assert 200 == get(port, "/livez").status
@@ -210,7 +212,7 @@ def test_the_kubelet_is_answered_under_10000_idle_connections(port: int) -> None
     import resource  # noqa: PLC0415  there is none on Windows
 
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    count = min(10_000, soft - waiting.MAX_WAITING - 200)
+    count = min(10_000, soft - limits.MAX_WAITING - 200)
     threads = threading.active_count()
     with connected(port, count):
         assert [200] * 21 == [get(port, "/livez").status for _ in range(21)]
@@ -219,7 +221,7 @@ def test_the_kubelet_is_answered_under_10000_idle_connections(port: int) -> None
 
 def test_too_many_at_once_are_turned_away_and_served_later(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two are answered at once here; when they are done, the next one is."""
-    monkeypatch.setattr(slots, "MAX_REQUESTS", 2)
+    monkeypatch.setattr(limits, "MAX_REQUESTS", 2)
     hold = threading.Event()
 
     def held(_request: Request) -> Reply:

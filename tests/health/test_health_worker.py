@@ -10,9 +10,10 @@ from worker.faults import Fault, Faults, no_fault
 from worker.world import INVALID, LONG, POISONED, SHORT, Process, World
 
 from enricher.errors import TransactionTrouble
-from enricher.health import ProbeResult, WorkerHealth
 from enricher.health.liveness import TURN
+from enricher.health.routes import ProbeResult
 from enricher.health.samples import EVERY_S, KEPT_S, lag_of
+from enricher.health.subject import WorkerHealth
 from enricher.runtime.watchdog import Watched
 
 

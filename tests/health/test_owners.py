@@ -12,8 +12,8 @@ from health.test_health_processes import Parent, parent_health
 from prometheus_client.parser import text_string_to_metric_families as plain
 from worker.fake_clock import FakeClock
 
-from enricher.health import ProbeResult, ProcessesHealth
-from enricher.health.routes import Reply, Request
+from enricher.health.processes import ProcessesHealth
+from enricher.health.routes import ProbeResult, Reply, Request
 from enricher.processes import ProcessState
 
 READY, DONE = ProcessState.READY, ProcessState.DONE

@@ -13,7 +13,7 @@ import signal
 import sys
 from zlib import crc32
 
-from enricher.app import kafka_worker
+from enricher.app.building import kafka_worker
 from enricher.commands.signals import stopped_by_signals
 from enricher.errors import FatalError
 from enricher.records import Batch, BatchResult
@@ -42,7 +42,7 @@ def main() -> None:
         with stopped_by_signals() as signals, Watchdog() as watchdog:
             model = stub_model(KillingEngine())
             worker = kafka_worker(load_settings(), model, guard=watchdog.guard, until_caught_up=True)
-            signals.stop(worker)
+            signals.stop = worker.stop
             worker.run()
     except FatalError as error:
         sys.stderr.write(f"enricher: {error}\n")

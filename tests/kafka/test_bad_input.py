@@ -12,7 +12,8 @@ from kafka.harness import Sent, as_sent, assert_exactly_once, header_list, heade
 from safetensors.numpy import load_file
 from support.topics import Topics
 
-from enricher.app import Model, kafka_worker, load_model
+from enricher.app.building import kafka_worker
+from enricher.app.model import Model, load_model
 from enricher.inference.run.model import EMBEDDED_FOLDER, PreparedModel, prepare
 from enricher.kafka.limits import TopicLimits
 from enricher.runtime.watchdog import Watchdog

@@ -9,7 +9,8 @@ from typing import Any
 import orjson
 import pytest
 
-from enricher.app import Model, file_worker, load_model
+from enricher.app.building import file_worker
+from enricher.app.model import Model, load_model
 from enricher.files import LineSink, LineSource
 from enricher.runtime.watchdog import Watchdog
 from enricher.settings import BatchingSettings, Settings

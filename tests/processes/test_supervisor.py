@@ -15,10 +15,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from enricher.processes import ProcessState, RestartLimits, Supervisor, SupervisorLimits
+from enricher.processes import ProcessState, RestartLimits, Supervisor
 from enricher.processes.states import health_line, health_port_of
 
-LIMITS = SupervisorLimits(RestartLimits(max_in_a_row=2, first_pause_s=0.0, stable_s=60.0), grace_s=30.0)
+LIMITS = RestartLimits(max_in_a_row=2, first_pause_s=0.0, stable_s=60.0)
 STARTING, READY, DRAINING, DONE, DEAD = ProcessState
 WORKING = "tell('ready'); sys.stdin.read(); tell('draining')"
 """A child that is ready, works until it is asked to end, and then does so."""
@@ -35,13 +35,13 @@ def child(program: str) -> Sequence[str]:
 class Run:
     """A supervisor at work in a thread, and what it says."""
 
-    def __init__(
-        self, programs: Callable[[int], str], count: int, limits: SupervisorLimits, *, until_done: bool
-    ) -> None:
+    def __init__(self, programs: Callable[[int], str], count: int, grace_s: float, *, until_done: bool) -> None:
         self.started: Counter[int] = Counter()
         self.lines: list[str] = []
         self._programs = programs
-        self.supervisor = Supervisor(self._command, count, limits, until_done=until_done, write=self.lines.append)
+        self.supervisor = Supervisor(
+            self._command, count, LIMITS, grace_s=grace_s, until_done=until_done, write=self.lines.append
+        )
         self.codes: list[int] = []
         self.thread = threading.Thread(target=lambda: self.codes.append(self.supervisor.run()), daemon=True)
         self.thread.start()
@@ -68,7 +68,7 @@ class Run:
 
 @contextmanager
 def supervised(
-    *programs: str, limits: SupervisorLimits = LIMITS, until_done: bool = False, then: Sequence[str] = ()
+    *programs: str, grace_s: float = 30.0, until_done: bool = False, then: Sequence[str] = ()
 ) -> Iterator[Run]:
     """Children that run `programs`; `then`: what the first one runs after each restart."""
     later = iter(then)
@@ -78,7 +78,7 @@ def supervised(
         seen[index] += 1
         return programs[index] if index or seen[index] == 1 else next(later, programs[index])
 
-    run = Run(program, len(programs), limits, until_done=until_done)
+    run = Run(program, len(programs), grace_s, until_done=until_done)
     try:
         yield run
     finally:
@@ -126,7 +126,7 @@ def test_a_child_that_drains_says_so() -> None:
 
 def test_a_child_that_does_not_end_within_the_grace_is_killed() -> None:
     """With the exit code of no progress."""
-    with supervised(DEAF, WORKING, limits=SupervisorLimits(LIMITS.restarts, grace_s=0.5)) as run:
+    with supervised(DEAF, WORKING, grace_s=0.5) as run:
         run.until(lambda: run.supervisor.ready)
         run.supervisor.stop()
         assert run.code() == 7
@@ -208,7 +208,9 @@ def test_a_child_goes_on_though_nobody_takes_its_lines() -> None:
         raise BrokenPipeError
 
     more_than_a_pipe_holds = "sys.stderr.write('a line\\n' * 500_000)"
-    supervisor = Supervisor(lambda _index: child(more_than_a_pipe_holds), 1, LIMITS, until_done=True, write=gone)
+    supervisor = Supervisor(
+        lambda _index: child(more_than_a_pipe_holds), 1, LIMITS, grace_s=30.0, until_done=True, write=gone
+    )
     codes: list[int] = []
     thread = threading.Thread(target=lambda: codes.append(supervisor.run()), daemon=True)
     thread.start()
@@ -222,9 +224,9 @@ def test_children_are_told_of_the_end_of_a_parent_that_was_killed(tmp_path: Path
     pids = tmp_path / "pids"
     parent = f"""
 from enricher.processes import *
-limits = SupervisorLimits(RestartLimits(0, 0.0, 60.0), 30.0)
+limits = RestartLimits(0, 0.0, 60.0)
 program = {_PRELUDE + WORKING!r}
-parent = Supervisor(lambda index: [sys.executable, "-c", program], 2, limits, until_done=False)
+parent = Supervisor(lambda index: [sys.executable, "-c", program], 2, limits, grace_s=30.0, until_done=False)
 thread = threading.Thread(target=parent.run)
 thread.start()
 while not parent.ready:

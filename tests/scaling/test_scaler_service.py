@@ -22,7 +22,7 @@ from google.protobuf.wrappers_pb2 import Int32Value, StringValue
 from scaling.topic_side import commit, write
 from support.topics import Topics
 
-from enricher.app import kafka_config
+from enricher.app.kafka import kafka_config
 from enricher.commands.scaler import address_of
 from enricher.scaling.keda import externalscaler_pb2 as messages
 from enricher.scaling.policy import Rules

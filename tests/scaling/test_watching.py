@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from scaling.building import backlog
 
-from enricher.app import kafka_config
+from enricher.app.kafka import kafka_config
 from enricher.errors import BrokerError
 from enricher.kafka.client import KafkaConfig
 from enricher.scaling import watching

@@ -11,7 +11,7 @@ from commands.support import run
 from security.secured import KEY_PASSWORD, PASSWORD, Secured
 from security.working import Outcome, place_at
 
-from enricher.app import kafka_config
+from enricher.app.kafka import kafka_config
 from enricher.errors import SettingsError
 from enricher.settings import load_settings
 

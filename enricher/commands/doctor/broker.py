@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from enricher.commands.doctor.findings import Finding, Reporter
 from enricher.commands.doctor.rights import rights_findings
 from enricher.errors import BrokerError
 from enricher.kafka.admin import Admin, TopicView
 from enricher.kafka.client import KafkaConfig
+from enricher.settings import ArticleSettings
 
 _TXN_OFFSET_COMMIT = 3  # the version that carries group metadata: KIP-447, Kafka 2.5
 _CLIENT_BATCH_BYTES = 1_000_000  # librdkafka's own default of batch.size
@@ -28,15 +28,7 @@ _CREATE = "Create it with 'enricher topics create', or correct its name in the s
 _report = Reporter("broker")
 
 
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    """The settings that the topics' max.message.bytes must allow."""
-
-    max_record_bytes: int
-    max_dead_letter_bytes: int
-
-
-def broker_findings(config: KafkaConfig, sizes: Sizes) -> Iterator[Finding]:
+def broker_findings(config: KafkaConfig, articles: ArticleSettings) -> Iterator[Finding]:
     """All checks of the broker, in the order of a worker's start. Raises SettingsError."""
     admin = Admin(config)
     try:
@@ -50,7 +42,7 @@ def broker_findings(config: KafkaConfig, sizes: Sizes) -> Iterator[Finding]:
     for name, topic in topics.items():
         yield from _topic(name, topic)
     yield from _partition_counts(config, topics)
-    yield from _settings(admin, config, sizes, topics)
+    yield from _settings(admin, config, articles, topics)
     yield from rights_findings(config, {name: topic.partitions for name, topic in topics.items() if topic}, admin)
 
 
@@ -103,7 +95,7 @@ def _partition_counts(config: KafkaConfig, topics: Mapping[str, TopicView | None
 
 
 def _settings(
-    admin: Admin, config: KafkaConfig, sizes: Sizes, topics: Mapping[str, TopicView | None]
+    admin: Admin, config: KafkaConfig, articles: ArticleSettings, topics: Mapping[str, TopicView | None]
 ) -> Iterator[Finding]:
     """Kafka's settings of each topic, as far as this client may read them."""
     limits: dict[str, int] = {}
@@ -127,7 +119,7 @@ def _settings(
                 "compact: a record without a key is refused there",
                 "Publish every article with its id as key. Keys of the newest articles are checked below.",
             )
-    yield from _limits(config, sizes, limits)
+    yield from _limits(config, articles, limits)
 
 
 def compression_finding(config: KafkaConfig, found: str) -> Finding:
@@ -159,24 +151,24 @@ def _replication(topic: TopicView, in_sync: int) -> Iterator[Finding]:
         )
 
 
-def _limits(config: KafkaConfig, sizes: Sizes, limits: Mapping[str, int]) -> Iterator[Finding]:
+def _limits(config: KafkaConfig, articles: ArticleSettings, limits: Mapping[str, int]) -> Iterator[Finding]:
     """`max.message.bytes` against what is written: single records, and the client's batches of small ones."""
     batch_bytes = int(config.producer().get("batch.size", _CLIENT_BATCH_BYTES))
     written = {
-        config.output_topic: ("max_record_bytes", sizes.max_record_bytes),
-        config.dead_letter_topic: ("max_dead_letter_bytes", sizes.max_dead_letter_bytes),
+        config.output_topic: ("max_record_bytes", articles.max_record_bytes),
+        config.dead_letter_topic: ("max_dead_letter_bytes", articles.max_dead_letter_bytes),
     }
     for name, (setting, record_bytes) in written.items():
         if name in limits:
             yield _limit(name, limits[name], setting, record_bytes, batch_bytes)
     if config.input_topic in limits:
-        yield _input_limit(config, sizes, limits)
+        yield _input_limit(config, articles, limits)
 
 
-def _input_limit(config: KafkaConfig, sizes: Sizes, limits: Mapping[str, int]) -> Finding:
+def _input_limit(config: KafkaConfig, articles: ArticleSettings, limits: Mapping[str, int]) -> Finding:
     check = f"max.message.bytes of {config.input_topic}"
     input_bytes, letter_bytes = limits[config.input_topic], limits.get(config.dead_letter_topic)
-    seen = f"{input_bytes} bytes; the dead letter of an input above {sizes.max_dead_letter_bytes} bytes has no value"
+    seen = f"{input_bytes} bytes; the dead letter of an input above {articles.max_dead_letter_bytes} bytes has no value"
     if letter_bytes is not None and input_bytes > letter_bytes:
         advice = f"Raise that of {config.dead_letter_topic} and articles.max_dead_letter_bytes to keep every value."
         return _report.warn(check, seen, advice)

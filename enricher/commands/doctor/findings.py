@@ -5,19 +5,19 @@ Findings hold names and numbers, never properties of the client, so no secret is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal
 
 from rich.markup import escape
 from rich.table import Table
 
-from enricher.errors import BrokerError, EnricherError, ModelError, SettingsError
+from enricher.errors import BrokerError, ModelError, SettingsError
 
 Side = Literal["settings", "broker", "model", "machine"]
-Verdict = Literal["ok", "warn", "FAIL"]
+Severity = Literal["ok", "warn", "FAIL"]
 
-_STYLES: dict[Verdict, str] = {"ok": "green", "warn": "yellow", "FAIL": "bold red"}
+_STYLES: dict[Severity, str] = {"ok": "green", "warn": "yellow", "FAIL": "bold red"}
 # The first failed side decides: if the settings are wrong, nothing else is certain.
 _EXIT_CODES: tuple[tuple[Side, int], ...] = (
     ("settings", SettingsError.exit_code),
@@ -32,7 +32,7 @@ class Finding:
 
     side: Side
     check: str
-    verdict: Verdict
+    verdict: Severity
     seen: str
     advice: str = ""
     took_s: float | None = None
@@ -55,13 +55,6 @@ class Reporter:
     def fail(self, check: str, seen: str, advice: str) -> Finding:
         """A worker would not run, or not correctly."""
         return Finding(self.side, check, "FAIL", seen, advice)
-
-    def tried(self, check: str, trial: Callable[[], str], advice: str) -> Iterator[Finding]:
-        """Run `trial`: ok with the text it returns, FAIL with the error it raises."""
-        try:
-            yield self.ok(check, trial())
-        except EnricherError as error:
-            yield self.fail(check, str(error), advice)
 
 
 def exit_code(findings: Sequence[Finding]) -> int:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from enricher.app import Model, load_model, window_cutter
+from enricher.app.model import Model, load_model, window_cutter
 from enricher.commands.doctor.findings import Finding, Reporter
 from enricher.core.assembly import settle
 from enricher.core.decoding import LabelScheme

@@ -62,15 +62,16 @@ def _commit(config: KafkaConfig, partitions: Mapping[str, int], *, may_read: boo
         return
 
     missing: list[int] = []
-
-    def trial() -> str:
+    try:
         count = partitions[config.input_topic]
         committed = rights.committed_offsets(config, config.input_topic, count)
-        missing.extend(number for number in range(count) if number not in committed)
+        missing = [number for number in range(count) if number not in committed]
         rights.try_commit(config, config.input_topic, committed)
-        return f"an offset was sent and aborted; '{config.group_id}' has committed on {len(committed)} of {count}"
-
-    yield from _report.tried(check, trial, f"Allow READ on the group '{config.group_id}'.")
+    except EnricherError as error:
+        yield _report.fail(check, str(error), f"Allow READ on the group '{config.group_id}'.")
+    else:
+        seen = f"an offset was sent and aborted; '{config.group_id}' has committed on {len(committed)} of {count}"
+        yield _report.ok(check, seen)
     outputs = {config.output_topic, config.dead_letter_topic}
     if missing and config.start == "resume" and outputs <= partitions.keys():
         yield _resume(config, missing)

@@ -42,7 +42,11 @@ def tried_promises(config: KafkaConfig, facts: dict[str, object]) -> Iterator[Fi
 
 def _tried(config: KafkaConfig) -> Iterator[Finding]:
     """The promises, and whether anything was left undeleted."""
-    check, rights = "topics of the trials", _rights(config)
+    check, prefix = "topics of the trials", Trials.prefix_of(config)
+    rights = (
+        f"The trials need CREATE, DELETE, READ and WRITE on topics that begin with '{prefix}', READ and DELETE on groups "
+        f"with the same prefix, and WRITE on transactional ids that begin with '{config.transactional_id}-doctor-'."
+    )
     trials: Trials | None = None
     try:
         trials = Trials(config)
@@ -69,11 +73,3 @@ def finding_of(result: Result, rights: str) -> Finding:
             advice = f"If a right is missing: {rights} Otherwise run it again, and report the result to us ({_PAGE})."
             found = complain(promise.name, f"could not be tried: {outcome.seen}", advice)
     return replace(found, took_s=round(result.took_s, 1))
-
-
-def _rights(config: KafkaConfig) -> str:
-    prefix = Trials.prefix_of(config)
-    return (
-        f"The trials need CREATE, DELETE, READ and WRITE on topics that begin with '{prefix}', READ and DELETE on groups "
-        f"with the same prefix, and WRITE on transactional ids that begin with '{config.transactional_id}-doctor-'."
-    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from enricher.commands.model.sweep import Cell, Measurement
+from enricher.inference.run.tuning import TuningRow
 
 NEARLY_AS_FAST = 0.97
 """Two measurements of one cell differ by 3 %. Of all cells that are this close to the fastest, the smallest batch is taken:
@@ -12,26 +12,23 @@ it returns sooner, and fills sooner under low load."""
 LEAST_EDGE_TOKENS = 16
 
 
-def recommended(measurements: Sequence[Measurement], window_tokens: int) -> Cell:
+def recommended(measurements: Sequence[TuningRow], window_tokens: int) -> TuningRow:
     """The smallest batch, then the lowest concurrency, that is nearly the fastest on windows of the model's length."""
-    lengths = {each.cell.length_tokens for each in measurements}
-    usual = min(lengths, key=lambda length: abs(length - window_tokens))
-    mine = [each for each in measurements if each.cell.length_tokens == usual]
+    usual = min((each.length_tokens for each in measurements), key=lambda length: abs(length - window_tokens))
+    mine = [each for each in measurements if each.length_tokens == usual]
     best = max(each.tokens_per_s for each in mine)
-    fast = [each.cell for each in mine if each.tokens_per_s >= NEARLY_AS_FAST * best]
-    return min(fast, key=lambda cell: (cell.batch_tokens, cell.concurrency))
+    fast = [each for each in mine if each.tokens_per_s >= NEARLY_AS_FAST * best]
+    return min(fast, key=lambda each: (each.batch_tokens, each.concurrency))
 
 
-def overhead_tokens(measurements: Sequence[Measurement], concurrency: int) -> int:
+def overhead_tokens(measurements: Sequence[TuningRow], concurrency: int) -> int:
     """The fixed cost of a run, in tokens: time over tokens is a line, extended to where it meets zero.
 
     Least squares over batches of the shortest length; 0 if the line says less.
     """
-    shortest = min(each.cell.length_tokens for each in measurements)
-    mine = [
-        each for each in measurements if (each.cell.concurrency, each.cell.length_tokens) == (concurrency, shortest)
-    ]
-    xs = [each.cell.windows * shortest for each in mine]
+    shortest = min(each.length_tokens for each in measurements)
+    mine = [each for each in measurements if (each.concurrency, each.length_tokens) == (concurrency, shortest)]
+    xs = [each.windows * shortest for each in mine]
     mean_x, mean_y = sum(xs) / len(xs), sum(each.batch_ms for each in mine) / len(mine)
     spread = sum((x - mean_x) ** 2 for x in xs)
     slope = sum((x - mean_x) * (each.batch_ms - mean_y) for x, each in zip(xs, mine, strict=True)) / (spread or 1.0)
@@ -46,6 +43,4 @@ def bucket_edges(window_tokens: int, overhead: int) -> tuple[int, ...]:
     """
     step = 8 if overhead < LEAST_EDGE_TOKENS // 2 else 16
     short = range(LEAST_EDGE_TOKENS, min(window_tokens, 256) + 1, step)
-    long = range(256 + 32, window_tokens + 1, 32)
-    edges = [*short, *long]
-    return tuple(edges if edges and edges[-1] == window_tokens else [*edges, window_tokens])
+    return tuple(sorted({*short, *range(256 + 32, window_tokens + 1, 32), window_tokens}))

@@ -11,11 +11,12 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from enricher.inference.run.tuning import TuningRow
 from enricher.records import Batch, Partition, RawRecord, Ticket, Window
 
 if TYPE_CHECKING:
@@ -40,16 +41,6 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Measurement:
-    """Medians of a cell over all rounds."""
-
-    cell: Cell
-    tokens_per_s: float
-    batch_ms: float
-    """From handing a batch to a thread until its labels are back, with all threads busy."""
-
-
-@dataclass(frozen=True, slots=True)
 class Sweep:
     """How cells are measured."""
 
@@ -58,21 +49,30 @@ class Sweep:
     progress: Callable[[Cell, int, int], None]
     clock: Clock = time.perf_counter
 
-    def run(
-        self, engines: Callable[[int], OnnxEngine], cells: Sequence[Cell], text_ids: Int32Array
-    ) -> list[Measurement]:
-        """Measure all cells. `engines(concurrency)` gives a warm engine; `text_ids` is `int32 [tokens]`, any text."""
+    def run(self, engines: Callable[[int], OnnxEngine], cells: Sequence[Cell], text_ids: Int32Array) -> list[TuningRow]:
+        """Measure all cells. `engines(concurrency)` gives a warm engine; `text_ids` is `int32 [tokens]`, any text.
+
+        A row has the medians of a cell over all rounds.
+        """
         taken: dict[Cell, list[tuple[float, float]]] = {cell: [] for cell in cells}
         for done, (_, cell) in enumerate(itertools.product(range(self.rounds), cells), start=1):
             taken[cell].append(self._measured(engines(cell.concurrency), cell, text_ids))
             self.progress(cell, done, self.rounds * len(cells))
         return [
-            Measurement(cell, *(statistics.median(column) for column in zip(*rounds, strict=True)))
+            TuningRow(
+                **asdict(cell),
+                windows=cell.windows,
+                tokens_per_s=statistics.median(rate for rate, _ in rounds),
+                batch_ms=statistics.median(batch_ms for _, batch_ms in rounds),
+            )
             for cell, rounds in taken.items()
         ]
 
     def _measured(self, engine: OnnxEngine, cell: Cell, text_ids: Int32Array) -> tuple[float, float]:
-        """Tokens per second and milliseconds per batch, with all threads busy for `seconds_per_cell`."""
+        """Tokens per second, and milliseconds from handing a batch to a thread until its labels are back.
+
+        All threads are busy for `seconds_per_cell`.
+        """
         batch = batch_of(cell, text_ids)
         with ThreadPoolExecutor(cell.concurrency) as pool:
             # The first run of a shape is slow, with some providers on each thread.

@@ -17,9 +17,9 @@ from rich.table import Table
 from enricher.commands.console import Ticker, data_console, remark_console
 from enricher.commands.model.arguments import DeviceOption, DryRunOption, FolderArgument, UndoOption
 from enricher.commands.model.kept import keep, remove_kept
-from enricher.commands.model.pages.tuning import tuning_page
+from enricher.commands.model.pages.tuning import COLUMNS, cells_of, tuning_page
 from enricher.commands.model.recommend import bucket_edges, overhead_tokens, recommended
-from enricher.commands.model.sweep import Cell, Measurement, Sweep
+from enricher.commands.model.sweep import Cell, Sweep
 from enricher.inference.device.cores import available_cores, default_concurrency
 from enricher.inference.device.processor import processor_name
 from enricher.inference.gate.gold import DEFAULT_GOLD, read_gold
@@ -132,9 +132,7 @@ def _text_ids(tokenizer: ArticleTokenizer) -> Int32Array:
     return tokens.fields[1].ids
 
 
-def _tuning(
-    model: PreparedModel, window_tokens: int, measurements: Sequence[Measurement], load: float | None
-) -> Tuning:
+def _tuning(model: PreparedModel, window_tokens: int, measurements: Sequence[TuningRow], load: float | None) -> Tuning:
     best = recommended(measurements, window_tokens)
     overhead = overhead_tokens(measurements, best.concurrency)
     return Tuning(
@@ -149,7 +147,7 @@ def _tuning(
         onnxruntime=ort.__version__,
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
         window_tokens=window_tokens,
-        rows=tuple(map(_row, measurements)),
+        rows=tuple(measurements),
         concurrency=best.concurrency,
         max_batch_tokens=best.batch_tokens,
         run_overhead_tokens=overhead,
@@ -157,30 +155,11 @@ def _tuning(
     )
 
 
-def _row(measurement: Measurement) -> TuningRow:
-    cell = measurement.cell
-    return TuningRow(
-        concurrency=cell.concurrency,
-        length_tokens=cell.length_tokens,
-        batch_tokens=cell.batch_tokens,
-        windows=cell.windows,
-        tokens_per_s=measurement.tokens_per_s,
-        batch_ms=measurement.batch_ms,
-    )
-
-
 def _print(tuning: Tuning) -> None:
     console = data_console()
-    table = Table("window, tokens", "concurrency", "batch, tokens", "windows", "tokens/s", "batch, ms")
+    table = Table(*COLUMNS)
     for row in tuning.rows:
-        table.add_row(
-            f"{row.length_tokens}",
-            f"{row.concurrency}",
-            f"{row.batch_tokens:,}",
-            f"{row.windows}",
-            f"{row.tokens_per_s:,.0f}",
-            f"{row.batch_ms:.1f}",
-        )
+        table.add_row(*cells_of(row))
     console.print(table)
     for name, value in tuning.settings.items():
         console.print(f"{name}={escape(value)}", soft_wrap=True)

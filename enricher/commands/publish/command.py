@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from enricher.app import kafka_config
+from enricher.app.kafka import kafka_config
 from enricher.commands.console import Ticker, remark_console
 from enricher.commands.publish.lines import Inputs, check_lines, keyed
 from enricher.commands.publish.rate import TokenBucket
@@ -66,16 +66,15 @@ def publish(
     sending = _Sending(publisher, rate_per_s=rate, transactional=transactional)
     try:
         with Ticker(remark_console()) as ticker:
-            sending.send(_rounds(inputs, repeat, limit), ticker)
+            rounds = ((number, line) for number in range(1, repeat + 1) for line in inputs.lines())
+            sending.send(islice(rounds, limit), ticker)
     finally:
         remark_console().print(sending.summary())
-    sending.raise_failures(config.input_topic)
-
-
-def _rounds(inputs: Inputs, repeat: int, limit: int | None) -> Iterator[tuple[int, Line]]:
-    """Each line with the number of its round, from 1."""
-    rounds = range(1, repeat + 1)
-    return islice(((number, line) for number in rounds for line in inputs.lines()), limit)
+    if failures := publisher.failures:
+        reasons = "; ".join(f"{count:,} x {reason}" for reason, count in failures.most_common(3))
+        raise BrokerError(
+            f"{failures.total():,} of {sending.sent:,} articles were not published to '{config.input_topic}': {reasons}"
+        )
 
 
 class _Sending:
@@ -86,15 +85,16 @@ class _Sending:
         self._bucket = None if rate_per_s is None else TokenBucket(rate_per_s)
         self._transactional = transactional
         self._began_s = time.monotonic()
-        self._sent = 0
+        self.sent = 0
         self._committed = 0
 
     def send(self, lines: Iterator[tuple[int, Line]], ticker: Ticker) -> None:
+        """Send each line, which comes with the number of its round, from 1."""
         for round_number, line in lines:
             self._wait_for_turn(ticker)
             self._publisher.send(*keyed(line.value, round_number))
-            self._sent += 1
-            if self._transactional and self._sent % _LINES_PER_TRANSACTION == 0:
+            self.sent += 1
+            if self._transactional and self.sent % _LINES_PER_TRANSACTION == 0:
                 self._commit()
             ticker.tick(self.summary)
         while self._publisher.drain(_DRAIN_STEP_S):
@@ -111,14 +111,6 @@ class _Sending:
             text += f", {done - self._committed:,} of them not committed"
         return f"{text}, {failed:,} failed" if failed else text
 
-    def raise_failures(self, topic: str) -> None:
-        failures = self._publisher.failures
-        if failures:
-            reasons = "; ".join(f"{count:,} x {reason}" for reason, count in failures.most_common(3))
-            raise BrokerError(
-                f"{failures.total():,} of {self._sent:,} articles were not published to '{topic}': {reasons}"
-            )
-
     def _commit(self) -> None:
         self._publisher.commit()
         self._committed = self._publisher.delivered
@@ -134,5 +126,5 @@ class _Sending:
 
     def _held_up_s(self, bucket: TokenBucket) -> float:
         """Seconds until the next article may go. Articles that the client queues for an absent broker count as sent."""
-        unanswered = self._sent - self._publisher.delivered - self._publisher.failures.total()
+        unanswered = self.sent - self._publisher.delivered - self._publisher.failures.total()
         return _DRAIN_STEP_S if unanswered >= bucket.most_unanswered else bucket.wait_s()

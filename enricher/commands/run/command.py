@@ -4,38 +4,30 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import orjson
 import typer
 
-from enricher.app import (
-    Exports,
-    exports,
-    kafka_config,
-    kafka_worker,
-    load_model,
-    log_format,
-    observed,
-    set_early_log_form,
-    set_up_log,
-)
+from enricher.app.building import kafka_worker
+from enricher.app.exporting import metrics_of, traces_of
+from enricher.app.kafka import kafka_config
+from enricher.app.model import load_model
+from enricher.app.observing import observed
 from enricher.commands.progress import describe, progress_lines
 from enricher.commands.run.health import parent_health, view_of, worker_health
 from enricher.commands.run.parent import RunOptions, supervisor
 from enricher.commands.run.share import Share
-from enricher.commands.signals import stopped_by_signals
+from enricher.commands.signals import Signals, stopped_by_signals
 from enricher.errors import SettingsError
-from enricher.health import LOADING, WorkerHealth
+from enricher.health.subject import LOADING
 from enricher.kafka.precheck import check_start
 from enricher.processes import ParentLink, ProcessState
 from enricher.runtime.watchdog import Watchdog
 from enricher.settings import Settings, load_settings, log_files, variable_name
-from enricher.worker.loop import Worker
+from enricher.telemetry import logs
 
 log = logging.getLogger("enricher.commands.run")
 
@@ -72,7 +64,9 @@ def run(
     ] = None,
 ) -> None:
     """Read articles from Kafka, enrich them, write the records and commit, exactly once."""
-    set_early_log_form()
+    # From the environment alone, because reading the settings may fail.
+    form = os.environ.get(variable_name("log", "format"))
+    logs.set_form("json" if form == "json" else "text" if form == "text" else "auto")
     options = RunOptions(until_caught_up, summary, report_every_s)
     _require_writable(summary)
     if process:
@@ -80,19 +74,25 @@ def run(
     elif processes > 1:
         _run_parent(processes, options)
     else:
-        _run_alone(_settings(), options)
+        settings = _settings()
+        with stopped_by_signals() as signals:
+            _work(settings, options, signals)
 
 
-def _settings() -> Settings:
-    """Load the settings and set up the log; logs which files they come from, also if they are invalid."""
+def _settings(process: int | None = None) -> Settings:
+    """Load the settings and set up the log; logs which files they come from, also if they are invalid.
+
+    A child, which has the number of its process, does not: its parent has logged them.
+    """
     try:
         settings = load_settings(tell_files=False)
     except SettingsError:
         with suppress(SettingsError, OSError):  # an unreadable file: the error that is raised already says so
             log_files()
         raise
-    set_up_log(settings)
-    log_files()
+    logs.set_up(settings.log.format, repeats_per_minute=settings.log.repeats_per_minute, process=process)
+    if process is None:
+        log_files()
     return settings
 
 
@@ -102,25 +102,13 @@ def _require_writable(summary: Path | None) -> None:
         raise SettingsError(f"--summary: {summary} cannot be written, or its folder does not exist")
 
 
-def _run_alone(settings: Settings, options: RunOptions) -> None:
-    with (
-        stopped_by_signals() as signals,
-        exports(settings) as exporters,
-        Watchdog() as watchdog,
-        worker_health(settings) as health,
-    ):
-        worker, connected = _built(settings, options, watchdog, health, exporters)
-        signals.stop(worker)
-        _run(worker, options, connected)
-
-
 def _run_parent(count: int, options: RunOptions) -> None:
     settings = _settings()
     # The children log into pipes; only the parent knows whether the log goes to a terminal.
-    os.environ[variable_name("log", "format")] = log_format(settings)
+    os.environ[variable_name("log", "format")] = logs.resolved(settings.log.format)
     parent = supervisor(settings, count, options)
     with stopped_by_signals() as signals, parent_health(settings, parent):
-        signals.stop(parent)
+        signals.stop = parent.stop
         code = parent.run()
     if code:
         raise typer.Exit(code)
@@ -129,68 +117,49 @@ def _run_parent(count: int, options: RunOptions) -> None:
 def _run_child(share: Share, options: RunOptions) -> None:
     """A worker that reports its state to its parent, and ends when its parent does."""
     link = ParentLink()
-    with stopped_by_signals() as signals, Watchdog() as watchdog:
+    with stopped_by_signals() as signals:
         link.end_with_parent()
-        whole = load_settings(tell_files=False)  # its parent has logged them
-        set_up_log(whole, share.index)
-        settings = share.of(whole)
-        with exports(settings) as exporters, worker_health(settings, link) as health:
-            worker, connected = _built(settings, options, watchdog, health, exporters)
-            reporting = _ReportingWorker(link, worker, connected)
-            signals.stop(reporting)
-            _run(worker, options, reporting.connected)
+        _work(share.of(_settings(share.index)), options, signals, link)
 
 
-@dataclass(frozen=True, slots=True)
-class _ReportingWorker:
-    """Tells the parent process when the worker has connected, and when it is asked to stop."""
+def _work(settings: Settings, options: RunOptions, signals: Signals, link: ParentLink | None = None) -> None:
+    """Build a worker and run it. Until it has connected, health reports it as starting."""
+    with (
+        Watchdog() as watchdog,
+        traces_of(settings) as spans,
+        ExitStack() as exports,
+        worker_health(settings, link) as health,
+    ):
+        health.starts("checking topics and rights")
+        check_start(kafka_config(settings))
+        health.starts(LOADING)
+        model = load_model(settings)
+        health.starts("connecting with the brokers")
+        worker = kafka_worker(
+            settings, model, guard=watchdog.guard, until_caught_up=options.until_caught_up, tracing=spans
+        )
 
-    link: ParentLink
-    worker: Worker
-    on_connected: Callable[[], None]
+        def connected() -> None:
+            seen = observed(settings, model, worker)
+            exports.enter_context(metrics_of(seen))
+            health.shows(view_of(worker, watchdog, seen))
+            if link:
+                link.tell(ProcessState.READY)
+            reporting.enter_context(progress_lines(worker.counters, options.report_every_s))
 
-    def connected(self) -> None:
-        self.on_connected()
-        self.link.tell(ProcessState.READY)
+        def stop() -> None:
+            if link:
+                link.tell(ProcessState.DRAINING)
+            worker.stop()
 
-    def stop(self) -> None:
-        self.link.tell(ProcessState.DRAINING)
-        self.worker.stop()
-
-
-def _built(
-    settings: Settings, options: RunOptions, watchdog: Watchdog, health: WorkerHealth, exporters: Exports
-) -> tuple[Worker, Callable[[], None]]:
-    """A worker, and what to call once it has connected; until then health reports it as starting."""
-    health.starts("checking topics and rights")
-    check_start(kafka_config(settings))
-    health.starts(LOADING)
-    model = load_model(settings)
-    health.starts("connecting with the brokers")
-    worker = kafka_worker(
-        settings, model, guard=watchdog.guard, until_caught_up=options.until_caught_up, tracing=exporters.tracing
-    )
-
-    def connected() -> None:
-        seen = observed(settings, model, worker)
-        exporters.metrics_of(seen)
-        health.shows(view_of(worker, watchdog, seen))
-
-    return worker, connected
-
-
-def _run(worker: Worker, options: RunOptions, connected: Callable[[], None]) -> None:
-    def begin() -> None:
-        connected()
-        reporting.enter_context(progress_lines(worker.counters, options.report_every_s))
-
-    try:
-        with ExitStack() as reporting:
-            worker.run(begin)
-    finally:
-        if options.summary:
-            _write(options.summary, orjson.dumps(worker.counters.as_dict()))
-    log.info("done: %s", describe(worker.counters))
+        signals.stop = stop
+        try:
+            with ExitStack() as reporting:
+                worker.run(connected)
+        finally:
+            if options.summary:
+                _write(options.summary, orjson.dumps(worker.counters.as_dict()))
+        log.info("done: %s", describe(worker.counters))
 
 
 def _write(summary: Path, counts: bytes) -> None:

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from enricher.app import worker_facts
-from enricher.health import PARENT_PAGE, HealthServer, ProcessesHealth, Route, View, Waits, WorkerHealth, routes
+from enricher.app.observing import worker_facts
+from enricher.commands.progress import repeated
+from enricher.health.liveness import Waits
+from enricher.health.page import PARENT_PAGE
+from enricher.health.processes import ProcessesHealth
+from enricher.health.routes import Route, routes
+from enricher.health.samples import EVERY_S
+from enricher.health.server import HealthServer
+from enricher.health.status import View
+from enricher.health.subject import WorkerHealth
 from enricher.processes import ParentLink, Supervisor
 from enricher.runtime.watchdog import Watchdog
 from enricher.settings import Settings
@@ -19,9 +26,8 @@ from enricher.worker.loop import Worker
 log = logging.getLogger("enricher.commands.run")
 
 _LOOPBACK = "127.0.0.1"
-_REBALANCE_S = (
-    10.0  # from the session timeout until every partition has a new owner; members hear of it within a second
-)
+_REBALANCE_S = 10.0
+"""From the session timeout until every partition has a new owner; members hear of it within a second."""
 
 
 @contextmanager
@@ -31,13 +37,8 @@ def worker_health(settings: Settings, link: ParentLink | None = None) -> Iterato
     `link`: the worker has a parent, which serves the port of the settings; the worker's own port is for the parent only.
     """
     health = WorkerHealth(worker_facts(settings))
-    server = _to_parent(link, health) if link and settings.health.enabled else _served(settings.health, routes(health))
-    with server:
-        threading.Thread(target=health.keep_looking, name="health-samples", daemon=True).start()
-        try:
-            yield health
-        finally:
-            health.close()
+    with _served(routes(health), settings.health, link), repeated(health.sample, EVERY_S):
+        yield health
 
 
 @contextmanager
@@ -45,13 +46,8 @@ def parent_health(settings: Settings, parent: Supervisor) -> Iterator[None]:
     """Serve the health of all processes of a parent on one port."""
     handed_out_s = settings.kafka.session_timeout_s + _REBALANCE_S
     health = ProcessesHealth(worker_facts(settings), parent, handed_out_s=handed_out_s)
-    with _served(settings.health, {**routes(health, PARENT_PAGE), **health.routes()}):
-        if settings.health.enabled:
-            threading.Thread(target=health.keep_looking, name="health-owners", daemon=True).start()
-        try:
-            yield
-        finally:
-            health.close()
+    with _served({**routes(health, PARENT_PAGE), **health.routes()}, settings.health), repeated(health.look, EVERY_S):
+        yield
 
 
 def view_of(worker: Worker, watchdog: Watchdog, seen: Observed) -> View:
@@ -66,17 +62,14 @@ def view_of(worker: Worker, watchdog: Watchdog, seen: Observed) -> View:
 
 
 @contextmanager
-def _served(settings: HealthSettings, paths: Mapping[str, Route]) -> Iterator[None]:
+def _served(paths: Mapping[str, Route], settings: HealthSettings, link: ParentLink | None = None) -> Iterator[None]:
     if not settings.enabled:
         yield
         return
-    with HealthServer(paths, host=settings.host, port=settings.port) as server:
-        log.info("status page %s, probes /livez /readyz /startupz, metrics /metrics", server.url)
-        yield
-
-
-@contextmanager
-def _to_parent(link: ParentLink, health: WorkerHealth) -> Iterator[None]:
-    with HealthServer(routes(health), host=_LOOPBACK, port=0) as server:
-        link.serves(server.port)
+    host, port = (_LOOPBACK, 0) if link else (settings.host, settings.port)
+    with HealthServer(paths, host=host, port=port) as server:
+        if link:
+            link.serves(server.port)
+        else:
+            log.info("status page %s, probes /livez /readyz /startupz, metrics /metrics", server.url)
         yield

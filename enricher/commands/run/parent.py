@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from enricher.commands.run.share import Share
-from enricher.processes import RestartLimits, Supervisor, SupervisorLimits
+from enricher.processes import RestartLimits, Supervisor
 from enricher.settings import Settings
 
 
@@ -28,9 +28,12 @@ def supervisor(settings: Settings, count: int, options: RunOptions) -> Superviso
     restarts = RestartLimits(worker.max_restarts_in_a_row, worker.restart_pause_s, worker.restart_stable_s)
     # A drain ends with a transaction, which may take up to the transaction timeout.
     grace_s = worker.drain_timeout_s + settings.kafka.transaction_timeout_s
-    limits = SupervisorLimits(restarts, grace_s)
     return Supervisor(
-        lambda index: command_of(Share(index, count), options), count, limits, until_done=options.until_caught_up
+        lambda index: command_of(Share(index, count), options),
+        count,
+        restarts,
+        grace_s=grace_s,
+        until_done=options.until_caught_up,
     )
 
 

@@ -10,7 +10,7 @@ import orjson
 import typer
 from rich.console import Console
 
-from enricher.app import kafka_config
+from enricher.app.kafka import kafka_config
 from enricher.codec import decode_article
 from enricher.commands.console import data_console, remark_console, write_line
 from enricher.commands.tail import show
@@ -21,7 +21,6 @@ from enricher.records import Article, Partition, RawRecord
 from enricher.settings import load_settings
 
 _POLL_S = 0.2
-_UNBOUNDED = sys.maxsize
 
 
 def tail(
@@ -47,11 +46,14 @@ def tail(
         closing(TopicReader(config, topic, newest=None if from_beginning else 0)) as reader,
         closing(_Viewer(config, reader)) as viewer,
     ):
-        draw = _write if as_json else viewer.draw_dead_letter if dead_letters else viewer.draw
+        draw = viewer.draw_dead_letter if dead_letters else viewer.draw
         if not (as_json or until_end):
             remark_console().print(f"following {topic}; Ctrl-C ends")
         for count, record in enumerate(_records(reader, until_end=until_end), start=1):
-            draw(record)
+            if as_json:
+                write_line(show.as_line(record))
+            else:
+                draw(record)
             if count == limit:
                 break
 
@@ -61,10 +63,6 @@ def _records(reader: TopicReader, *, until_end: bool) -> Iterator[RawRecord]:
         for record in reader.poll(_POLL_S):
             if not until_end or record.offset < reader.ends[record.partition.number]:
                 yield record
-
-
-def _write(record: RawRecord) -> None:
-    write_line(show.as_line(record))
 
 
 class _Viewer:
@@ -127,6 +125,6 @@ def _article(source: RawRecord | None) -> Article | None:
     if source is None or source.value is None:
         return None
     try:
-        return decode_article(source.value, max_article_chars=_UNBOUNDED)
+        return decode_article(source.value, max_article_chars=sys.maxsize)
     except InvalidArticle:
         return None

@@ -49,11 +49,6 @@ def marks_in(entities: Sequence[Mapping[str, Any]], field: str, text: str) -> li
     return sorted(marks, key=lambda mark: mark.start)
 
 
-def whole(text: str, marks: Sequence[Mark]) -> Excerpt:
-    """All of the text."""
-    return Excerpt(text, tuple(marks))
-
-
 def sentences(text: str, marks: Sequence[Mark]) -> list[Excerpt]:
     """The sentences or lines with entities, in order. Sentences that share an entity are joined."""
     found = []

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 from rich.text import Text
 
-from enricher.commands.tail.excerpts import Excerpt, marks_in, printable, sentences, whole
+from enricher.commands.tail.excerpts import Excerpt, marks_in, printable, sentences
 from enricher.records import Article, RawRecord
 
 _COLOURS = {"PER": "green", "LOC": "cyan", "ORG": "magenta", "MISC": "yellow"}
@@ -45,7 +45,7 @@ def enriched(document: Mapping[str, Any], article: Article | None, facts: str, *
     else:
         title, body = excerpts
         yield highlighted(title, colours=colours, style="bold")
-        yield from (_indented(highlighted(part, colours=colours)) for part in body[:_MAX_SENTENCES])
+        yield from (Text("  ") + highlighted(part, colours=colours) for part in body[:_MAX_SENTENCES])
         if len(body) > _MAX_SENTENCES:
             yield Text(f"  ... and {len(body) - _MAX_SENTENCES} more sentences with entities", style="dim")
     coverage = document["coverage"]
@@ -86,7 +86,7 @@ def _excerpts(entities: Sequence[Mapping[str, Any]], article: Article | None) ->
     title_marks, body_marks = marks_in(entities, "title", article.title), marks_in(entities, "body", article.body)
     if title_marks is None or body_marks is None:
         return None
-    title = whole(article.title, title_marks) if article.title.strip() else Excerpt(article.id, ())
+    title = Excerpt(article.title, tuple(title_marks)) if article.title.strip() else Excerpt(article.id, ())
     return title, sentences(article.body, body_marks)
 
 
@@ -102,10 +102,6 @@ def _entity(text: str, label: str, *, colours: bool) -> Text:
         return Text(printable(f"[{text} {label}]"))
     colour = _COLOURS.get(label) or _OTHER_COLOURS[zlib.crc32(label.encode()) % len(_OTHER_COLOURS)]
     return Text.assemble((printable(text), f"bold {colour}"), (f" {printable(label)}", f"dim {colour}"))
-
-
-def _indented(text: Text) -> Text:
-    return Text("  ") + text
 
 
 def _json(value: bytes) -> Any:  # noqa: ANN401  any JSON

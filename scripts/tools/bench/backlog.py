@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enricher.app import kafka_worker
+from enricher.app.building import kafka_worker
 from enricher.runtime.watchdog import Watchdog
 from tools.bench.bench import Bench
 from tools.bench.load import Mix, articles

@@ -12,7 +12,7 @@ import orjson
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from enricher.app import Model, load_model
+from enricher.app.model import Model, load_model
 from enricher.settings import Settings, load_settings
 from tools.bench.machine import LoadMeter
 from tools.kafka import Cluster

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import orjson
 
-from enricher.app import Model, kafka_worker
+from enricher.app.building import kafka_worker
+from enricher.app.model import Model
 from enricher.inference.graph.variants import starts_in_a_row
 from enricher.inference.run.advice import advice_for
 from enricher.inference.run.model import PreparedModel, prepare

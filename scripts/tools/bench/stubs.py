@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from enricher.app import Model
+from enricher.app.model import Model
 from enricher.errors import InvalidArticle
 from enricher.inference.graph.variants import starts_in_a_row
 from enricher.records import Article, Batch, BatchResult, RunLabels, TokenizedArticle, Window

@@ -15,7 +15,8 @@ from types import MappingProxyType
 from typing import Any
 from unittest.mock import patch
 
-from enricher.app import Model, kafka_worker
+from enricher.app.building import kafka_worker
+from enricher.app.model import Model
 from enricher.records import DeadLetter, Ticket
 from enricher.runtime.watchdog import Watchdog
 from enricher.settings import Settings

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from enricher.app import kafka_config
+from enricher.app.kafka import kafka_config
 from enricher.settings import Settings
 from enricher.verify import watching
 from tools.chaos.campaign import Campaign

@@ -15,7 +15,7 @@ from zlib import crc32
 
 import numpy as np
 
-from enricher.app import Model
+from enricher.app.model import Model
 from enricher.inference.graph.padded import PaddedFloat32
 from enricher.inference.run.advice import Advice
 from enricher.records import (

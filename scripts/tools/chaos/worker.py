@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from enricher.app import kafka_worker
+from enricher.app.building import kafka_worker
 from enricher.commands.signals import stopped_by_signals
 from enricher.errors import FatalError
 from enricher.settings import Settings
@@ -55,7 +55,7 @@ def _run(settings: Settings, flaws: Sequence[str]) -> None:
         threading.Thread(target=_obey_until_orphaned, args=(engine,), name="orders", daemon=True).start()
         with switched_off(flaws):
             worker = kafka_worker(settings, stub_model(engine), guard=watchdog.guard)
-        signals.stop(worker)
+        signals.stop = worker.stop
         worker.run()
 
 

@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka.harness import as_sent, committed_and_ends, publish, short_articles
 from support.proxied import nodes_behind_a_proxy
 
-from enricher.app import kafka_config
+from enricher.app.kafka import kafka_config
 from enricher.errors import Stalled
 from enricher.settings import Settings
 from enricher.verify import verify

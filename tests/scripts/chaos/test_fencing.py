@@ -21,7 +21,7 @@ from kafka.harness import as_sent, committed_and_ends, publish, short_articles
 from support.proxied import nodes_behind_a_proxy
 from support.topics import make_topics
 
-from enricher.app import kafka_config
+from enricher.app.kafka import kafka_config
 from enricher.settings import Settings
 from enricher.verify import verify
 from tools.chaos.frames import Api

@@ -16,7 +16,7 @@ import pytest
 from kafka.harness import as_sent, committed_and_ends, publish, read_all, short_articles
 from support.topics import make_topics
 
-from enricher.app import kafka_config
+from enricher.app.kafka import kafka_config
 from enricher.kafka.client import KafkaConfig
 from enricher.settings import Settings
 from enricher.verify import Check, Report, verify, watching

@@ -28,7 +28,17 @@ def _parts(report: GateReport) -> Iterator[str]:
     sentences, documents = report.comparisons
     precision = report.bound_to.precision
     colours = key([("base", "fp32"), ("main", precision)])
-    yield cards(_figures(sentences))
+    overall = sentences.overall
+    yield cards(
+        [
+            (f"{overall.reduced.f1:.4f}", f"entity F1; fp32 {overall.reference.f1:.4f}"),
+            (f"{overall.delta_points:+.2f}", "F1 points against fp32"),
+            (f"{100 * sentences.equal_labels:.3f} %", f"labels equal; {sentences.changed_labels:,} differ"),
+            (f"{sentences.spans.f1:.4f}", "agreement of spans with fp32"),
+            (f"{sentences.logits.largest_difference:.3g}", "largest difference of a logit"),
+            (f"{sentences.not_finite_reduced:,}", "NaN or infinite numbers"),
+        ]
+    )
     yield section("Verdict", f"At most {report.limit_points:g} F1 points may be lost.", bullets(report.reasons))
     yield section(
         "F1 by length of text",
@@ -59,20 +69,9 @@ def _parts(report: GateReport) -> Iterator[str]:
         _compositions(report),
     )
     for comparison in report.comparisons:
-        yield section(comparison.name.capitalize(), _about(comparison), _rows(comparison, precision))
+        note = f"{comparison.texts:,} texts, {comparison.tokens:,} tokens, {comparison.windows:,} windows."
+        yield section(comparison.name.capitalize(), note, _rows(comparison, precision))
     yield section("Bound to", "Another model, variant or builder needs its own report.", facts(_facts(report)))
-
-
-def _figures(sentences: Comparison) -> list[tuple[str, str]]:
-    overall = sentences.overall
-    return [
-        (f"{overall.reduced.f1:.4f}", f"entity F1; fp32 {overall.reference.f1:.4f}"),
-        (f"{overall.delta_points:+.2f}", "F1 points against fp32"),
-        (f"{100 * sentences.equal_labels:.3f} %", f"labels equal; {sentences.changed_labels:,} differ"),
-        (f"{sentences.spans.f1:.4f}", "agreement of spans with fp32"),
-        (f"{sentences.logits.largest_difference:.3g}", "largest difference of a logit"),
-        (f"{sentences.not_finite_reduced:,}", "NaN or infinite numbers"),
-    ]
 
 
 def _weighty(rows: tuple[Row, ...]) -> list[Row]:
@@ -89,10 +88,6 @@ def _ranges(name: str, comparison: Comparison) -> list[Range]:
     details = [Range(f"{name} {row.name}", row.delta_points, row.low_points, row.high_points) for row in rows]
     overall = comparison.overall
     return [Range(name, overall.delta_points, overall.low_points, overall.high_points, strong=True), *details]
-
-
-def _about(comparison: Comparison) -> str:
-    return f"{comparison.texts:,} texts, {comparison.tokens:,} tokens, {comparison.windows:,} windows."
 
 
 def _rows(comparison: Comparison, precision: str) -> str:

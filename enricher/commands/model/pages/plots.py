@@ -96,7 +96,11 @@ def ranges_plot(ranges: Sequence[Range], limit: float) -> str:
     most = min(most, MOST_POINTS)
     x = Scale(-most, most, left, width - 90)
     foot = height - BOTTOM + 4
-    drawn = [_upright(x(tick), TOP, foot, f"{tick:+g}" if tick else "0") for tick in ticks(-most, most, 8)]
+    drawn = []
+    for tick in ticks(-most, most, 8):
+        at = f"{x(tick):.1f}"
+        drawn.append(f'<line class="grid" x1="{at}" x2="{at}" y1="{TOP}" y2="{foot}"/>')
+        drawn.append(_text(x(tick), foot + 15, f"{tick:+g}" if tick else "0"))
     drawn += [
         f'<line class="axis" stroke-width="1.5" x1="{x(0):.1f}" x2="{x(0):.1f}" y1="{TOP}" y2="{foot}"/>',
         f'<line class="limit" x1="{x(-limit):.1f}" x2="{x(-limit):.1f}" y1="{TOP - 6}" y2="{foot}"/>',
@@ -184,12 +188,6 @@ def _level(width: float, y: Scale, value: float, text: str) -> str:
     at = y(value)
     line = f'<line class="grid" x1="{LEFT}" x2="{width - RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>'
     return line + _text(LEFT - 8, at + 4, text, anchor="end")
-
-
-def _upright(at: float, top: float, foot: float, text: str) -> str:
-    """A vertical grid line and its name."""
-    line = f'<line class="grid" x1="{at:.1f}" x2="{at:.1f}" y1="{top}" y2="{foot}"/>'
-    return line + _text(at, foot + 15, text)
 
 
 def _power(power: int) -> str:

@@ -11,6 +11,7 @@ from enricher.commands.model.pages.plots import Line, lines_plot
 if TYPE_CHECKING:
     from enricher.inference.run.tuning import Tuning, TuningRow
 
+COLUMNS = ("window, tokens", "concurrency", "batch, tokens", "windows", "tokens per second", "batch, ms")
 _COLOURS = ("main", "second", "third", "fourth", "fifth")
 
 
@@ -22,7 +23,9 @@ def tuning_page(tuning: Tuning) -> str:
 
 
 def _parts(tuning: Tuning) -> Iterator[str]:
-    best = _best(tuning)
+    usual = min((row.length_tokens for row in tuning.rows), key=lambda length: abs(length - tuning.window_tokens))
+    wanted = (tuning.concurrency, usual, tuning.max_batch_tokens)
+    best = next(row for row in tuning.rows if (row.concurrency, row.length_tokens, row.batch_tokens) == wanted)
     yield cards(
         [
             (f"{tuning.max_batch_tokens:,}", "tokens per batch, recommended"),
@@ -48,13 +51,10 @@ def _parts(tuning: Tuning) -> Iterator[str]:
         )
     settings = "\n".join(f"{name}={value}" for name, value in tuning.settings.items())
     yield section("Settings", "As environment variables.", f"<pre><code>{settings}</code></pre>")
-    yield section("Everything measured", _load(tuning), _rows(tuning, best))
-
-
-def _best(tuning: Tuning) -> TuningRow:
-    usual = min({row.length_tokens for row in tuning.rows}, key=lambda length: abs(length - tuning.window_tokens))
-    wanted = (tuning.concurrency, usual, tuning.max_batch_tokens)
-    return next(row for row in tuning.rows if (row.concurrency, row.length_tokens, row.batch_tokens) == wanted)
+    load = "unknown" if tuning.load_before is None else f"{tuning.load_before:.2f}"
+    note = f"Medians. Load average before the measurement: {load}. ONNX Runtime {tuning.onnxruntime}."
+    measured = table(COLUMNS, list(map(cells_of, tuning.rows)), best=tuning.rows.index(best))
+    yield section("Everything measured", note, measured)
 
 
 def _plot(rows: Sequence[TuningRow], unit: str, marked: TuningRow | None) -> tuple[str, str]:
@@ -76,22 +76,13 @@ def _value(row: TuningRow, unit: str) -> float:
     return row.batch_ms if unit == "milliseconds" else row.tokens_per_s
 
 
-def _load(tuning: Tuning) -> str:
-    load = "unknown" if tuning.load_before is None else f"{tuning.load_before:.2f}"
-    return f"Medians. Load average before the measurement: {load}. ONNX Runtime {tuning.onnxruntime}."
-
-
-def _rows(tuning: Tuning, best: TuningRow) -> str:
-    columns = ["window, tokens", "concurrency", "batch, tokens", "windows", "tokens per second", "batch, ms"]
-    cells = [
-        [
-            f"{row.length_tokens}",
-            f"{row.concurrency}",
-            f"{row.batch_tokens:,}",
-            f"{row.windows:,}",
-            f"{row.tokens_per_s:,.0f}",
-            f"{row.batch_ms:.1f}",
-        ]
-        for row in tuning.rows
+def cells_of(row: TuningRow) -> list[str]:
+    """A measurement as text, a cell for each of `COLUMNS`."""
+    return [
+        f"{row.length_tokens}",
+        f"{row.concurrency}",
+        f"{row.batch_tokens:,}",
+        f"{row.windows:,}",
+        f"{row.tokens_per_s:,.0f}",
+        f"{row.batch_ms:.1f}",
     ]
-    return table(columns, cells, best=list(tuning.rows).index(best))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from enricher.app import Model
+from enricher.app.model import Model
 from enricher.core.scoring import count_by_text, total
 from enricher.inference.checkpoint.folder import Checkpoint
 from tools.bench.bench import Bench

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 from unittest.mock import patch
 
-from enricher.app import observed
+from enricher.app.observing import observed
 from enricher.commands.progress import repeated
 from enricher.records import Batch, DeadLetter, Ticket
 from enricher.settings import Settings

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from enricher.app import DEFAULT_BUCKET_EDGES
+from enricher.app.model import DEFAULT_BUCKET_EDGES
 from enricher.codec import decode_article
 from enricher.core.batching import BatchRules, LengthBucketScheduler
 from enricher.errors import InvalidArticle

@@ -8,7 +8,9 @@ from typing import Any
 
 import orjson
 
-from enricher.app import Model, kafka_config, kafka_worker
+from enricher.app.building import kafka_worker
+from enricher.app.kafka import kafka_config
+from enricher.app.model import Model
 from enricher.core.scoring import EntitySpan
 from enricher.kafka.inspect.follow import TopicReader
 from enricher.runtime.watchdog import Watchdog

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from enricher.app import window_cutter
+from enricher.app.model import window_cutter
 from enricher.inference.checkpoint.folder import Checkpoint
 from enricher.inference.device.cores import available_cores
 from tools.bench.bench import Bench

@@ -8,7 +8,7 @@ from random import Random
 from statistics import fmean
 from typing import Literal
 
-from enricher.app import DEFAULT_BUCKET_EDGES
+from enricher.app.model import DEFAULT_BUCKET_EDGES
 from enricher.core.batching import BatchRules, LengthBucketScheduler
 from enricher.core.packing import ArrivalScheduler
 from tools.bench.simulator.arrivals import arriving, at_random, evenly, in_bursts, in_turn

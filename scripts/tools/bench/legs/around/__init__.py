@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, groupby
 
-from enricher.app import window_cutter
+from enricher.app.model import window_cutter
 from enricher.codec import decode_article
 from enricher.records import Partition, RawRecord, Ticket, TokenizedArticle, Window
 from tools.bench.bench import Bench

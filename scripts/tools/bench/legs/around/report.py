@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from enricher.app import DEFAULT_BATCH_TOKENS
+from enricher.app.model import DEFAULT_BATCH_TOKENS
 from tools.bench.load import Mix
 from tools.bench.outcome import Claim, Outcome, Plot, Series, Table
 from tools.bench.repeating import Run, Spread, disturbed

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
-from enricher.app import kafka_worker
+from enricher.app.building import kafka_worker
 from enricher.runtime.watchdog import Watchdog
 from tools.bench.arrivals import p99, percentile, poisson
 from tools.bench.bench import PARTITIONS, Bench

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from functools import partial
 
-from enricher.app import Model, window_cutter
+from enricher.app.model import Model, window_cutter
 from enricher.codec import decode_article
 from enricher.records import Batch, BatchResult, Partition, RawRecord, Ticket, TokenizedArticle, Window
 from enricher.worker.pool import WorkerPool

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from enricher.app import Model
+from enricher.app.model import Model
 from enricher.inference.device.cores import available_cores
 from enricher.records import Batch
 from tools.bench.outcome import Claim, Plot, Series, Table
