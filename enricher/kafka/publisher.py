@@ -13,8 +13,8 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from enricher.errors import BrokerError
 from enricher.kafka.client import KafkaConfig
-from enricher.kafka.errors import constructing
-from enricher.kafka.quiet import ClientLog, Complaint, broker_errors, silenced
+from enricher.kafka.client_errors import Complaint, new_client
+from enricher.kafka.errors import broker_errors
 
 # For throughput: some lingering to fill batches, and a queue of bounded memory. The partitioner is the Java clients'
 # default, so a key stays on its partition whichever client writes it.
@@ -40,9 +40,7 @@ class Publisher:
         self._transaction_timeout_s = config.transaction_timeout_s
         self._transactional = transactional_id is not None
         self._complaint = Complaint()
-        with constructing():
-            properties = _properties(config, transactional_id)
-            self._producer = Producer(silenced(properties, self._complaint), logger=ClientLog().logger)
+        self._producer = new_client(Producer, _properties(config, transactional_id), self._complaint)
         self.delivered = 0
         self.delivered_bytes = 0
         self.failures: Counter[str] = Counter()

@@ -16,9 +16,9 @@ from confluent_kafka import KafkaException, Producer
 from enricher.codec import Encoder
 from enricher.errors import EnricherError, ProducerFenced, TransactionTrouble
 from enricher.kafka.client import KafkaConfig
-from enricher.kafka.client_errors import ClientErrors
+from enricher.kafka.client_errors import ClientErrors, new_client
 from enricher.kafka.closing import CLOSE_WAIT_S, UnfencedProducer, close_in_background
-from enricher.kafka.errors import connecting, constructing, mapping_errors
+from enricher.kafka.errors import connecting, mapping_errors
 from enricher.kafka.limits import TopicLimits
 from enricher.kafka.placement import Placement
 from enricher.kafka.source import KafkaSource
@@ -142,11 +142,8 @@ class TransactionalSink:
             log.warning("no new producer yet: %s", trouble)
 
     def _connected(self) -> Producer:
-        with constructing():
-            properties = self._limits.applied(self._config.producer(), self._encoder) | {
-                "error_cb": self._client_errors
-            }
-            producer = self._producer_class(properties, logger=self._client_errors.logger)
+        properties = self._limits.applied(self._config.producer(), self._encoder)
+        producer = new_client(self._producer_class, properties, self._client_errors)
         try:
             with mapping_errors("opening a transactional producer", self._client_errors, producer):
                 # Metadata first: without it init_transactions sometimes takes half a second longer.

@@ -16,8 +16,8 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from enricher.errors import BrokerError, TransactionTrouble
 from enricher.kafka.client import KafkaConfig
-from enricher.kafka.client_errors import ClientErrors
-from enricher.kafka.errors import constructing, mapped, mapping_errors
+from enricher.kafka.client_errors import ClientErrors, new_client
+from enricher.kafka.errors import mapped, mapping_errors
 from enricher.records import Partition, RawRecord, Unreadable
 
 log = logging.getLogger(__name__)
@@ -88,9 +88,7 @@ class _BatchEndFinder:
         self._begins = begins
         self._client_errors = ClientErrors(config)
         self._give_up_s = time.monotonic() + _LOOKUP_S
-        properties = config.consumer() | {"error_cb": self._client_errors} | _ONE_BATCH
-        with constructing():
-            self._consumer = Consumer(properties, logger=self._client_errors.logger)
+        self._consumer = new_client(Consumer, config.consumer() | _ONE_BATCH, self._client_errors)
 
     def __enter__(self) -> Self:
         return self

@@ -13,9 +13,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from enricher.core.commit_metadata import CommitMetadata
 from enricher.errors import EnricherError
 from enricher.kafka.client import KafkaConfig
+from enricher.kafka.client_errors import Complaint
 from enricher.kafka.inspect.follow import FirstRecords
 from enricher.kafka.inspect.inspector import Deadline, Inspector
-from enricher.kafka.quiet import Complaint
 from enricher.kafka.tails import OutputTails
 from enricher.kafka.topicwatch import TopicWatch
 from enricher.records import Partition, RawRecord

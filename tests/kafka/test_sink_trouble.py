@@ -14,8 +14,8 @@ from support.topics import Topics
 
 from enricher.errors import ProducerFenced, RefusedOutput, TransactionTrouble
 from enricher.kafka.client import KafkaConfig
-from enricher.kafka.delivery_reports import DeliveryReports
 from enricher.kafka.sink import TransactionalSink
+from enricher.kafka.transaction import DeliveryReports
 from enricher.records import Article, Coverage, DeadLetter, EnrichedRecord, Partition, RawRecord, Ticket
 from enricher.stats.counters import Counters
 

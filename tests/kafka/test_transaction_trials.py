@@ -219,7 +219,7 @@ def test_an_interruption_while_topics_are_made_leaves_none(topics: Topics, monke
     def interrupted(_trials: TrialTopics, _name: str) -> bool:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(TrialTopics, "_usable", interrupted)
+    monkeypatch.setattr(TrialTopics, "_is_usable", interrupted)
     trials = Trials(config_for(topics))
     with pytest.raises(KeyboardInterrupt), trials:
         pass

@@ -11,8 +11,10 @@ from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
 
 from enricher.kafka.client import KafkaConfig
+from enricher.kafka.client_errors import Complaint, new_client
+from enricher.kafka.errors import broker_errors
+from enricher.kafka.inspect.consumer import lone_consumer
 from enricher.kafka.metadata import listed_offsets, partitions_of, topic_id_of
-from enricher.kafka.quiet import Complaint, broker_errors, quiet_admin, quiet_consumer
 
 _ASK_AGAIN_S = 0.1
 _EARLIEST, _LATEST = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]  # the client has no types here
@@ -54,9 +56,9 @@ class Inspector:
     def __init__(self, config: KafkaConfig, complaint: Complaint | None = None) -> None:
         self._config = config
         self._complaint = complaint or Complaint()
-        self._admin = quiet_admin(config, self._complaint)
+        self._admin = new_client(AdminClient, config.client("admin"), self._complaint)
         # Sees committed offsets while a transaction is pending, which a read_committed consumer would wait for.
-        self._consumer = quiet_consumer(config, self._complaint, {"isolation.level": "read_uncommitted"})
+        self._consumer = lone_consumer(config, self._complaint, {"isolation.level": "read_uncommitted"})
         self._deadline: Deadline | None = None
 
     @contextmanager

@@ -12,9 +12,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 
 from enricher.errors import BrokerError
 from enricher.kafka.client import KafkaConfig
+from enricher.kafka.client_errors import Complaint, new_client
 from enricher.kafka.closing import CLOSE_WAIT_S, close_in_background
-from enricher.kafka.errors import constructing
-from enricher.kafka.quiet import ClientLog, Complaint, silenced
 from enricher.kafka.trials.topics import TrialTopics
 
 CALL_S = 15.0
@@ -23,6 +22,14 @@ _OPEN_S = 30.0
 """Timeout of transactions that a trial ends itself: long enough for it, and short if the process dies."""
 _KEY = b"enricher-doctor"  # a cluster may refuse records without a key
 _REFUSED = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What was seen, and whether the promise holds; None if it could not be tried."""
+
+    holds: bool | None
+    seen: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +68,7 @@ class Clients:
             # A deleted topic must not be created again.
             "allow.auto.create.topics": False,
         }
-        with constructing():
-            producer = Producer(silenced(properties, self.complaint), logger=ClientLog().logger)
+        producer = new_client(Producer, properties, self.complaint)
         try:
             # Metadata first: without it init_transactions sometimes takes half a second longer.
             producer.list_topics(timeout=CALL_S)
@@ -80,8 +86,7 @@ class Clients:
             "enable.partition.eof": True,
             "allow.auto.create.topics": False,
         }
-        with constructing():
-            consumer = Consumer(silenced(properties, self.complaint), logger=ClientLog().logger)
+        consumer = new_client(Consumer, properties, self.complaint)
         try:
             yield consumer
         finally:
@@ -117,10 +122,14 @@ class Clients:
             message = f"a record was not acknowledged within {CALL_S:.0f} s"
             raise BrokerError(message)
 
-    def write_and_commit(self, producer: Producer, *values: str) -> None:
-        """One whole transaction."""
+    def write_and_commit(
+        self, producer: Producer, *values: str, offset: int | None = None, membership: bytes | None = None
+    ) -> None:
+        """One whole transaction: records, an offset (see `send_offset`), or both."""
         producer.begin_transaction()
         self.write(producer, *values)
+        if offset is not None:
+            self.send_offset(producer, offset, membership)
         producer.commit_transaction(CALL_S)
 
     def send_offset(self, producer: Producer, offset: int, membership: bytes | None = None) -> None:
@@ -131,8 +140,7 @@ class Clients:
     def no_member(self) -> bytes:
         """Group metadata of a consumer that has not joined, so that the broker checks no generation."""
         with self.consumer() as consumer:
-            metadata: bytes = consumer.consumer_group_metadata()
-        return metadata
+            return self.membership(consumer)
 
     def membership(self, consumer: Consumer) -> bytes:
         """The consumer's current group metadata, with member id and generation."""
@@ -206,6 +214,21 @@ class Reader:
         self._at_end = message.error() is not None
         if not self._at_end:
             self.values.append((message.value() or b"").decode(errors="replace"))
+
+
+def refusal(call: Callable[[], object]) -> str | None:
+    """The name of the error with which `call` was refused; None if it was accepted.
+
+    Raises errors that are neither, because another attempt may succeed: timeouts above all.
+    """
+    try:
+        call()
+    except KafkaException as exception:
+        error: KafkaError = exception.args[0]
+        if error.retriable():
+            raise
+        return error.name()
+    return None
 
 
 def _check(message: Message | None, *refusals: int) -> None:

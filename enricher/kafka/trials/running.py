@@ -18,9 +18,8 @@ from confluent_kafka import KafkaException
 from enricher.errors import EnricherError
 from enricher.kafka.client import KafkaConfig
 from enricher.kafka.errors import mapped
-from enricher.kafka.trials.clients import Clients, Place
-from enricher.kafka.trials.promise import Outcome, Promise, Result
-from enricher.kafka.trials.promises import PROMISES
+from enricher.kafka.trials.clients import Clients, Outcome, Place
+from enricher.kafka.trials.promises import PROMISES, Promise, Result
 from enricher.kafka.trials.topics import TrialTopics
 
 log = logging.getLogger(__name__)
@@ -78,9 +77,9 @@ class Trials:
     def __enter__(self) -> Self:
         try:
             # First a topic that is deleted at once: if deleting is not allowed, nothing more is created.
-            self._topics.create(f"{self.topic}.first", 1)
+            self._topics.make(f"{self.topic}.first", 1)
             self._topics.delete(f"{self.topic}.first")
-            self._topics.create(self.topic, max(_LEAST_PARTITIONS, len(self._promises)))
+            self._topics.make(self.topic, max(_LEAST_PARTITIONS, len(self._promises)))
         except BaseException:
             self._clean_up()
             raise
