@@ -12,16 +12,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from enricher.errors import BrokerError
 from enricher.kafka.client import KafkaConfig
 from enricher.kafka.client_errors import Complaint, new_client
 from enricher.kafka.errors import broker_errors
-from enricher.kafka.metadata import operations_of
+from enricher.kafka.metadata import operations_of, settings_of
 
 _CREATE_TIMEOUT_S = 30.0  # a cluster that is busy electing leaders takes seconds
 _LOOK_AGAIN_S = 0.1
@@ -118,16 +117,8 @@ class Admin:
 
     def topic_settings(self, name: str) -> Mapping[str, str] | None:
         """Kafka's settings of the topic; None without the right DescribeConfigs."""
-        resource = ConfigResource(ResourceType.TOPIC, name)
         with self._errors(f"asking for the settings of '{name}'"):
-            futures = self._client.describe_configs([resource], request_timeout=self._config.request_timeout_s)
-            try:
-                entries: Mapping[str, Any] = futures[resource].result()
-            except KafkaException as exception:
-                if exception.args[0].code() in _DENIED:
-                    return None
-                raise
-        return {entry.name: entry.value for entry in entries.values() if entry.value is not None}
+            return settings_of(self._client, name, self._config.request_timeout_s)
 
     def allowed_operations(self, name: str) -> frozenset[str] | None:
         """The operations on the topic that the broker allows this client (`WRITE`, `READ`, ...); None if it does not say.

@@ -11,8 +11,8 @@ from enricher.kafka.client import KafkaConfig
 from enricher.kafka.client_errors import Complaint
 from enricher.kafka.damage import DAMAGED
 from enricher.kafka.inspect.consumer import END_OF_PARTITION, AssignedConsumer
-from enricher.kafka.inspect.inspector import Deadline, Inspector
-from enricher.kafka.metadata import bounds_of, partition_of, partitions_of, raw_record
+from enricher.kafka.inspect.inspector import Inspector
+from enricher.kafka.metadata import Deadline, bounds_of, partition_of, partitions_of, raw_record
 from enricher.records import Partition, RawRecord
 
 _POLL_S = 0.1
