@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 
+from confluent_kafka import Producer
 from support.topics import Topics
 
 from enricher.codec import Encoder
@@ -44,7 +45,7 @@ def config_for(topics: Topics, **changes: object) -> KafkaConfig:
     return replace(config, **changes)  # type: ignore[arg-type]  # the names are checked at run time
 
 
-def encoder(max_record_bytes: int = 1_000_000, max_dead_letter_bytes: int = 16_000_000) -> Encoder:
+def encoder_of(max_record_bytes: int = 1_000_000, max_dead_letter_bytes: int = 16_000_000) -> Encoder:
     """An encoder with the given limits."""
     return Encoder(
         CARD,
@@ -80,9 +81,14 @@ class Diary:
         self.events.append(("lost", tuple(partitions)))
 
 
+CLOSING = ExitStack()
+"""Closes what `opened` and `sink_for` have opened; the fixture `_closed` does so after each test."""
+
+
 def opened(config: KafkaConfig, *, until_caught_up: bool = False) -> tuple[KafkaSource, Diary]:
-    """A source that has joined its group and knows where each of its partitions begins."""
+    """A source that has joined its group and knows where each of its partitions begins. Closed with the test."""
     source, diary = KafkaSource(config, until_caught_up=until_caught_up), Diary()
+    CLOSING.callback(source.close)
     source.open(diary)
     source.pause()  # else records may come with the assignment, and nobody here would take them
     poll_until(source, lambda: bool(diary.owned) and all(source.start_of(place) for place in diary.owned))
@@ -119,20 +125,34 @@ class NotTold(TopicLimits):
 
 
 def sink_for(
-    source: KafkaSource, config: KafkaConfig, *, limits: TopicLimits | None = None, **kinds: Encoder
+    source: KafkaSource,
+    config: KafkaConfig,
+    *,
+    limits: TopicLimits | None = None,
+    encoder: Encoder | None = None,
+    producer_class: type[Producer] = Producer,
 ) -> tuple[TransactionalSink, Counters]:
-    """An open sink that commits for `source`."""
+    """An open sink that commits for `source`. Closed with the test."""
     counters = Counters()
     sink = TransactionalSink(
         config,
-        kinds.get("encoder") or encoder(),
+        encoder or encoder_of(),
         source=source,
         guard=unguarded,
         counters=counters,
+        producer_class=producer_class,
         limits=limits,
     )
     sink.open()
+    CLOSING.callback(sink.close)
     return sink, counters
+
+
+def ends_for(config: KafkaConfig) -> tuple[KafkaSource, TransactionalSink]:
+    """A source that has joined its group, and its sink."""
+    source, _ = opened(config)
+    sink, _ = sink_for(source, config)
+    return source, sink
 
 
 def finished(raw: RawRecord) -> Ticket:

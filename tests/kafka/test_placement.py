@@ -145,5 +145,3 @@ def test_outputs_of_added_partitions_go_there_with_a_producer_that_is_older(topi
     sink.publish(release_of(records_of(source, 20)))
     outputs = read_all(topics.bootstrap_servers, topics.output)
     assert [(5, 5)] * 20 == [(message.partition(), source_of(message)[0]) for message in outputs]
-    sink.close()
-    source.close()

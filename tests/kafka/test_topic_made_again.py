@@ -7,7 +7,7 @@ import time
 import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from kafka.clients import config_for, opened, poll_until, records_of, release_of, sink_for
+from kafka.clients import config_for, ends_for, opened, poll_until, records_of, release_of
 from kafka.harness import Sent, committed_and_ends, publish
 from support.topics import Topics, make_topics
 
@@ -58,8 +58,7 @@ def test_records_of_a_topic_made_again_are_not_committed_as_those_of_the_old_one
     """If the new log has grown past the old position, the client reads on there; the transaction detects it."""
     config = config_for(topics)
     before = fill(topics, 10)
-    source, _ = opened(config)
-    sink, _ = sink_for(source, config)
+    source, sink = ends_for(config)
     sink.publish(release_of(records_of(source, before)))
     old_id = source.watch.topic_id
     make_again(topics)
@@ -75,8 +74,6 @@ def test_records_of_a_topic_made_again_are_not_committed_as_those_of_the_old_one
     sink.publish(release_of(records))
     ends = committed_and_ends(topics.bootstrap_servers, topics.group, topics.input)
     assert all(committed == end for committed, end in ends.values())
-    sink.close()
-    source.close()
 
 
 def test_a_topic_made_again_on_another_broker_is_read_from_there() -> None:
@@ -108,15 +105,13 @@ def test_an_offset_of_an_earlier_topic_counts_as_none(topics: Topics) -> None:
     source, _ = opened(config_for(topics))
     records = records_of(source, 40)
     assert {0} == {min(r.offset for r in records if r.partition.number == number) for number in range(4)}
-    source.close()
 
 
 def test_a_topic_that_is_there_no_more_is_trouble_not_the_end(topics: Topics) -> None:
     """Between deletion and creation nothing is committed, and the worker does not exit."""
     config = config_for(topics, request_timeout_s=2)
     before = fill(topics, 5)
-    source, _ = opened(config)
-    sink, _ = sink_for(source, config)
+    source, sink = ends_for(config)
     records = records_of(source, before)
     admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
     [deleted] = admin.delete_topics([topics.input]).values()
@@ -126,5 +121,3 @@ def test_a_topic_that_is_there_no_more_is_trouble_not_the_end(topics: Topics) ->
         sink.publish(release_of(records))
     with pytest.raises(TransactionTrouble, match=r"no topic|asking"):
         source.rewind()
-    sink.close()
-    source.close()
