@@ -8,6 +8,8 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewPartitions
+from kafka.harness import Sent
 from support.topics import Topics
 
 from enricher.codec import Encoder
@@ -15,7 +17,17 @@ from enricher.kafka.client import KafkaConfig
 from enricher.kafka.limits import TopicLimits
 from enricher.kafka.sink import TransactionalSink
 from enricher.kafka.source import KafkaSource
-from enricher.records import Article, Coverage, EnrichedRecord, ModelCard, Partition, RawRecord, Release, Ticket
+from enricher.records import (
+    Article,
+    Coverage,
+    DeadLetter,
+    EnrichedRecord,
+    ModelCard,
+    Partition,
+    RawRecord,
+    Release,
+    Ticket,
+)
 from enricher.stats.counters import Counters
 
 CARD = ModelCard(name="none", digest="0" * 64, precision="fp32")
@@ -162,10 +174,31 @@ def finished(raw: RawRecord) -> Ticket:
     return ticket
 
 
+def dead(raw: RawRecord) -> Ticket:
+    """A ticket that ends as a dead letter."""
+    ticket = Ticket(raw, arrived_s=0.0)
+    ticket.finish(DeadLetter("decode", "InvalidArticle", "not JSON"))
+    return ticket
+
+
 def release_of(records: Sequence[RawRecord], ticket: Callable[[RawRecord], Ticket] = finished) -> Release:
     """A release of these records, in their order."""
     committable = {record.partition: record.offset + 1 for record in records}
     return Release([ticket(record) for record in records], committable)
+
+
+def inputs(count: int) -> list[Sent]:
+    """Small inputs, with keys that spread over the partitions."""
+    return [Sent(f"k{number}".encode(), b"v%d" % number) for number in range(count)]
+
+
+def grow(topics: Topics, partitions: int, *names: str) -> None:
+    """Add partitions to these topics. What the broker has answered is not yet what its metadata says."""
+    admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
+    for name in names:
+        admin.create_partitions([NewPartitions(name, partitions)])[name].result(timeout=20)
+        while len(admin.list_topics(name, timeout=10).topics[name].partitions) < partitions:
+            admin.poll(0.05)
 
 
 def partitions_of(topics: Topics) -> Iterator[Partition]:

@@ -11,14 +11,16 @@ from confluent_kafka.admin import (
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
-    NewPartitions,
     ResourceType,
 )
 from kafka.clients import (
     NotTold,
     config_for,
+    dead,
     encoder_of,
     ends_for,
+    grow,
+    inputs,
     opened,
     poll_until,
     records_of,
@@ -36,14 +38,8 @@ from enricher.errors import (
     TransactionTrouble,
 )
 from enricher.kafka.client import KafkaConfig
-from enricher.records import DeadLetter, RawRecord, Ticket
 
 pytestmark = pytest.mark.broker
-
-
-def inputs(count: int) -> list[Sent]:
-    """Small records with different keys."""
-    return [Sent(f"k{number}".encode(), b"v%d" % number) for number in range(count)]
 
 
 def set_topic(topics: Topics, topic: str, name: str, value: str) -> None:
@@ -120,12 +116,6 @@ def test_dead_letters_keep_the_raw_record_and_tombstones_pass(topics: Topics) ->
     publish(topics.bootstrap_servers, topics.input, [Sent(b"bad", b"{", headers), Sent(b"huge", b"x" * 50_000)])
     source, _ = opened(config)
     sink, _ = sink_for(source, config, encoder=encoder_of(max_dead_letter_bytes=20_000))
-
-    def dead(raw: RawRecord) -> Ticket:
-        ticket = Ticket(raw, arrived_s=0.0)
-        ticket.finish(DeadLetter("decode", "InvalidArticle", "not JSON"))
-        return ticket
-
     sink.publish(release_of(records_of(source, 2), dead))
     letters = {message.key(): message for message in read_all(topics.bootstrap_servers, topics.dead_letters)}
     assert letters[b"bad"].value() == b"{"
@@ -151,12 +141,7 @@ def test_offsets_alone_are_a_transaction_too(topics: Topics) -> None:
 
 def test_inputs_without_an_output_partition_of_their_number_are_placed_by_their_key(topics: Topics) -> None:
     """With more input partitions than output partitions, where the settings allow it; none is lost."""
-    admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
-    for future in admin.create_partitions([NewPartitions(topics.input, 8)]).values():
-        future.result(timeout=20)
-    # What the broker has answered is not yet what its metadata says.
-    while len(admin.list_topics(topics.input, timeout=10).topics[topics.input].partitions) < 8:
-        admin.poll(0.05)
+    grow(topics, 8, topics.input)
     config = config_for(topics, allow_fewer_partitions=True, start="beginning")
     places = publish(topics.bootstrap_servers, topics.input, inputs(40))
     source, diary = opened(config)

@@ -7,15 +7,15 @@ from typing import cast
 
 import pytest
 from confluent_kafka import KafkaError, Producer
-from kafka.clients import NotTold, config_for, finished, opened, records_of, release_of, sink_for
+from kafka.clients import NotTold, config_for, dead, finished, inputs, opened, records_of, release_of, sink_for
 from kafka.harness import Sent, publish, read_all
-from kafka.test_sink import inputs, set_topic
+from kafka.test_sink import set_topic
 from support.topics import Topics
 
 from enricher.errors import ProducerFenced, RefusedOutput, TransactionTrouble
 from enricher.kafka.client import KafkaConfig
 from enricher.kafka.transaction import DeliveryReports
-from enricher.records import Article, Coverage, DeadLetter, EnrichedRecord, Partition, RawRecord, Ticket
+from enricher.records import Article, Coverage, EnrichedRecord, Partition, RawRecord, Ticket
 
 pytestmark = pytest.mark.broker
 
@@ -31,11 +31,7 @@ class _OneByOne(Producer):
 
 def dead_if_bad(raw: RawRecord) -> Ticket:
     """A dead letter for a value `bad`, else an enriched record."""
-    if raw.value != b"bad":
-        return finished(raw)
-    ticket = Ticket(raw, arrived_s=0.0)
-    ticket.finish(DeadLetter("decode", "InvalidArticle", "not JSON"))
-    return ticket
+    return dead(raw) if raw.value == b"bad" else finished(raw)
 
 
 def test_a_refusal_that_comes_before_the_last_record_is_handed_over_names_the_record(topics: Topics) -> None:

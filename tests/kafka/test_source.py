@@ -6,10 +6,11 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from confluent_kafka import Message, Producer, TopicPartition
+from confluent_kafka import Message, TopicPartition
 from kafka.clients import Diary, config_for, opened, partitions_of, poll_until, records_of, release_of, sink_for
 from kafka.harness import Sent, committed_and_ends, publish, read_all
 from support.topics import Topics
+from verify.pair import transaction
 
 from enricher.errors import Fenced, MissingTopic, TransactionTrouble
 from enricher.kafka.source import KafkaSource
@@ -18,16 +19,11 @@ from enricher.records import Partition, Release
 pytestmark = pytest.mark.broker
 
 
-def publish_in_transactions(topics: Topics, *, partition: int, aborted: bool) -> None:
+def publish_in_a_transaction(topics: Topics, partition: int, *, commit: bool) -> None:
     """Three records in an upstream transaction, committed or aborted."""
-    upstream = Producer({"bootstrap.servers": topics.bootstrap_servers, "transactional.id": f"up-{topics.input}"})
-    upstream.init_transactions(20)
-    upstream.begin_transaction()
-    for number in range(3):
-        upstream.produce(topics.input, b"{}", f"k{number}".encode(), partition=partition)
-    upstream.flush(20)
-    upstream.abort_transaction(20) if aborted else upstream.commit_transaction(20)
-    upstream.close()
+    with transaction(topics.bootstrap_servers, f"up-{topics.input}", commit=commit) as upstream:
+        for number in range(3):
+            upstream.produce(topics.input, b"{}", f"k{number}".encode(), partition=partition)
 
 
 def poll_both(first: KafkaSource, second: KafkaSource) -> None:
@@ -164,7 +160,7 @@ def test_of_two_callbacks_that_fail_the_first_counts(topics: Topics, monkeypatch
 def test_caught_up_means_that_the_group_committed_the_ends_seen_at_open(topics: Topics) -> None:
     """It is not enough that they were read: they must be committed, markers included; later records do not count."""
     config = config_for(topics)
-    publish_in_transactions(topics, partition=0, aborted=False)
+    publish_in_a_transaction(topics, 0, commit=True)
     source, _ = opened(config, until_caught_up=True)
     sink, _ = sink_for(source, config)
     records = records_of(source, 3)
@@ -210,6 +206,6 @@ def test_an_unreachable_broker_is_named(topics: Topics) -> None:
 
 def test_uncommitted_records_are_not_read(topics: Topics) -> None:
     """The source reads committed records only, and the reader of these tests knows the difference."""
-    publish_in_transactions(topics, partition=3, aborted=True)
+    publish_in_a_transaction(topics, 3, commit=False)
     assert read_all(topics.bootstrap_servers, topics.input) == []
     assert len(read_all(topics.bootstrap_servers, topics.input, isolation="read_uncommitted")) == 3

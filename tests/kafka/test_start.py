@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 from confluent_kafka import KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions
-from kafka.clients import config_for, ends_for, finished, opened, poll_until, records_of, release_of
+from confluent_kafka.admin import AdminClient
+from kafka.clients import config_for, dead, ends_for, finished, grow, inputs, opened, poll_until, records_of, release_of
 from kafka.harness import Sent, committed_and_ends, publish, read_all
 from support.topics import Topics
 
@@ -16,7 +16,7 @@ from enricher.core.commit_metadata import CommitMetadata
 from enricher.errors import SettingsError, TransactionTrouble
 from enricher.kafka.client import KafkaConfig
 from enricher.kafka.source import KafkaSource
-from enricher.records import DeadLetter, Mark, Partition, RawRecord, Release, Start, Ticket
+from enricher.records import Mark, Partition, RawRecord, Release, Start
 
 pytestmark = pytest.mark.broker
 
@@ -24,21 +24,9 @@ Pairs = list[tuple[str, str | bytes | None]]
 SOURCE = ("enricher.source.topic", "enricher.source.partition", "enricher.source.offset")
 
 
-def inputs(count: int) -> list[Sent]:
-    """So many inputs, with keys that spread over the partitions."""
-    return [Sent(f"k{number}".encode(), b"v") for number in range(count)]
-
-
 def admin_of(topics: Topics) -> AdminClient:
     """An administrator."""
     return AdminClient({"bootstrap.servers": topics.bootstrap_servers})
-
-
-def dead(raw: RawRecord) -> Ticket:
-    """A ticket that ends as a dead letter."""
-    ticket = Ticket(raw, arrived_s=0.0)
-    ticket.finish(DeadLetter("decode", "InvalidArticle", "not JSON"))
-    return ticket
 
 
 def enrich(config: KafkaConfig, count: int, *, dead_letters: int = 0) -> list[RawRecord]:
@@ -160,7 +148,7 @@ def test_a_partition_that_is_new_begins_at_its_beginning(topics: Topics) -> None
     config = config_for(topics, allow_fewer_partitions=True)
     publish(topics.bootstrap_servers, topics.input, inputs(20))
     enrich(config, 20)
-    grow(topics, topics.input, 5)
+    grow(topics, 5, topics.input)
     source, diary = opened(config)
     poll_until(source, lambda: len(diary.owned) == 5)
     poll_until(source, lambda: source.start_of(Partition(topics.input, 4)) is not None)
@@ -202,7 +190,7 @@ def test_a_stale_answer_about_offsets_is_not_believed(topics: Topics, monkeypatc
 
 def test_fewer_output_partitions_are_refused_at_the_start(topics: Topics) -> None:
     """Order per key would be given up silently; the message says what to do."""
-    grow(topics, topics.input, 6)
+    grow(topics, 6, topics.input)
     with pytest.raises(SettingsError, match=r"6 partitions.*allow_fewer_partitions"):
         opened(config_for(topics))
 
@@ -213,8 +201,7 @@ def test_output_partitions_that_are_added_change_nothing(topics: Topics) -> None
     publish(topics.bootstrap_servers, topics.input, inputs(40))
     source, sink = ends_for(config)
     sink.publish(release_of(records_of(source, 40)))
-    for topic in (topics.output, topics.dead_letters):
-        grow(topics, topic, 6)
+    grow(topics, 6, topics.output, topics.dead_letters)
     sink.recover()
     publish(topics.bootstrap_servers, topics.input, inputs(40))
     sink.publish(release_of(records_of(source, 40)))
@@ -223,12 +210,3 @@ def test_output_partitions_that_are_added_change_nothing(topics: Topics) -> None
         homes.setdefault(message.key(), set()).add(message.partition())
     assert {1} == {len(partitions) for partitions in homes.values()}
     assert source.watch.unequal
-
-
-def grow(topics: Topics, topic: str, partitions: int) -> None:
-    """Add partitions. What the broker has answered is not yet what its metadata says."""
-    admin = admin_of(topics)
-    [future] = admin.create_partitions([NewPartitions(topic, partitions)]).values()
-    future.result(timeout=20)
-    while len(admin.list_topics(topic, timeout=10).topics[topic].partitions) < partitions:
-        admin.poll(0.05)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
 from kafka.clients import config_for, ends_for, opened, poll_until, records_of, release_of
 from kafka.harness import Sent, committed_and_ends, publish
+from support.made_again import make_again
 from support.topics import Topics, make_topics
 
 from enricher.core.commit_metadata import CommitMetadata
@@ -17,23 +18,6 @@ from enricher.kafka.source import KafkaSource
 from tools.kafka import Cluster
 
 pytestmark = pytest.mark.broker
-
-
-def make_again(topics: Topics, partitions: int = 4, leader: int | None = None) -> None:
-    """Delete the input topic and recreate it at once; led by this node, if one is named."""
-    placed = {"replication_factor": 1} if leader is None else {"replica_assignment": [[leader]] * partitions}
-    admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
-    [deleted] = admin.delete_topics([topics.input]).values()
-    deleted.result(timeout=20)
-    give_up_s = time.monotonic() + 30
-    while True:
-        [created] = admin.create_topics([NewTopic(topics.input, partitions, **placed)]).values()
-        try:
-            created.result(timeout=20)
-        except KafkaException:  # the name is not free yet
-            assert time.monotonic() < give_up_s
-        else:
-            return
 
 
 def fill(topics: Topics, partition_records: int) -> int:
@@ -61,7 +45,7 @@ def test_records_of_a_topic_made_again_are_not_committed_as_those_of_the_old_one
     source, sink = ends_for(config)
     sink.publish(release_of(records_of(source, before)))
     old_id = source.watch.topic_id
-    make_again(topics)
+    make_again(topics.bootstrap_servers, topics.input)
     after = fill(topics, 40)
     with pytest.raises(TransactionTrouble, match="created again"):
         sink.publish(release_of(records_of(source, 1, timeout_s=60)))
@@ -80,13 +64,13 @@ def test_a_topic_made_again_on_another_broker_is_read_from_there() -> None:
     """The client has seen higher leader epochs of the old topic, and never accepts those of the new one."""
     with Cluster(nodes=3) as cluster:
         topics = make_topics(cluster.bootstrap_servers)
-        make_again(topics, leader=2)
+        make_again(topics.bootstrap_servers, topics.input, leader=2)
         cluster.nodes[1].stop()
         cluster.nodes[1].start()  # which makes its epoch a higher one
         before = fill(topics, 5)
         source, _ = opened(config_for(topics, partition_timeout_s=6))
         records_of(source, before, timeout_s=60)
-        make_again(topics, leader=1)
+        make_again(topics.bootstrap_servers, topics.input, leader=1)
         after = fill(topics, 3)
         recover_until(source)
         assert after == len(records_of(source, after, timeout_s=60))
