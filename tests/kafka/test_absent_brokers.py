@@ -14,8 +14,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from health.looking import until
 from health.test_health_run import articles, running
 from kafka.clients import Diary, config_for, ends_for, sink_for, unguarded
-from kafka.harness import Sent, as_sent, publish, read_all, short_articles, wait_until, worker
-from kafka.test_processes import QUICK_FAILOVER, TEXT, assert_all_is_there_once, children_of, published
+from kafka.harness import Sent, as_sent, assert_all_is_there_once, publish, read_all, short_articles, wait_until, worker
+from kafka.test_processes import QUICK_FAILOVER, TEXT, children_of, published
 from support.topics import Topics, make_topics
 
 from enricher.errors import BrokerError, RecoveryExhausted, TransactionTrouble
@@ -96,7 +96,7 @@ def test_a_child_that_dies_while_the_broker_is_away_does_not_end_the_others(clus
         wait_until(lambda: published(topics) == 200, WORK_S, "the rest")
         parent.send_signal(signal.SIGTERM)
         assert 0 == parent.wait(60)
-    assert_all_is_there_once(topics, dict(places))
+    assert_all_is_there_once(topics, places)
 
 
 def test_a_topic_that_stays_missing_ends_the_worker_with_4_and_its_name(topics: Topics, tmp_path: Path) -> None:

@@ -8,9 +8,8 @@ from types import SimpleNamespace
 import pytest
 from confluent_kafka import Message, TopicPartition
 from kafka.clients import Diary, config_for, opened, partitions_of, poll_until, records_of, release_of, sink_for
-from kafka.harness import Sent, committed_and_ends, publish, read_all
+from kafka.harness import Sent, committed_and_ends, publish, read_all, transaction
 from support.topics import Topics
-from verify.pair import transaction
 
 from enricher.errors import Fenced, MissingTopic, TransactionTrouble
 from enricher.kafka.source import KafkaSource

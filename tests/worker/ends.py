@@ -9,7 +9,7 @@ from typing import Protocol
 
 from confluent_kafka import Producer
 from kafka.clients import CLOSING, Diary, config_for, encoder_of, finished, release_of, sink_for
-from kafka.harness import committed_and_ends, headers_of, read_all, source_of
+from kafka.harness import committed_and_ends, headers_of, read_all, source_of, transaction
 from support.topics import make_topics
 from worker.fake_sink import DEAD_LETTERS, OUTPUT, FakeSink, Output
 from worker.fake_source import FakeSource
@@ -127,12 +127,8 @@ class RealEnds:
 
     def put_transaction(self, count: int, *, commit: bool) -> None:
         """Append records, and a marker."""
-        properties = {"bootstrap.servers": self.topics.bootstrap_servers, "transactional.id": self.topics.input}
-        producer = Producer(properties)
-        producer.init_transactions(20)
-        producer.begin_transaction()
-        self._write(producer, count, 0)
-        (producer.commit_transaction if commit else producer.abort_transaction)(20)
+        with transaction(self.topics.bootstrap_servers, self.topics.input, commit=commit) as producer:
+            self._write(producer, count, 0)
 
     def source(self) -> KafkaSource:
         """Not open yet; closed with the test."""
