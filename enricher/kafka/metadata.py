@@ -133,6 +133,13 @@ def settings_of(admin: AdminClient, topic: str, timeout_s: float) -> dict[str, s
     return {entry.name: entry.value for entry in entries.values() if entry.value is not None}
 
 
+def without_errors(tps: list[TopicPartition]) -> list[TopicPartition]:
+    """The client's answer for several partitions. Raises KafkaException if it holds an error for one of them."""
+    if error := next((tp.error for tp in tps if tp.error), None):
+        raise KafkaException(error)
+    return tps
+
+
 def topic_id_text(topic_id: Uuid | None) -> str | None:
     """A topic's id as Kafka's own tools print it (URL-safe base64, 22 characters); None if the broker has no ids.
 

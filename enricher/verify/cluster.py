@@ -9,7 +9,8 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from enricher.kafka.client import KafkaConfig
 from enricher.kafka.errors import broker_errors
 from enricher.kafka.inspect.consumer import lone_consumer
-from enricher.kafka.inspect.inspector import Inspector, without_errors
+from enricher.kafka.inspect.inspector import Inspector
+from enricher.kafka.metadata import without_errors
 from enricher.verify.committed import Committed, committed_of
 
 _PENDING_S = 1.0

@@ -13,7 +13,15 @@ from enricher.kafka.client import KafkaConfig
 from enricher.kafka.client_errors import Complaint, new_client
 from enricher.kafka.errors import broker_errors
 from enricher.kafka.inspect.consumer import lone_consumer
-from enricher.kafka.metadata import Deadline, answer_to, listed_offsets, partitions_of, settings_of, topic_id_of
+from enricher.kafka.metadata import (
+    Deadline,
+    answer_to,
+    listed_offsets,
+    partitions_of,
+    settings_of,
+    topic_id_of,
+    without_errors,
+)
 
 _EARLIEST, _LATEST = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]  # the client has no types here
 _Answer = TypeVar("_Answer")
@@ -136,10 +144,3 @@ class Inspector:
         deadline = self._deadline or Deadline(self._config.request_timeout_s)
         with broker_errors(client or self._admin, doing, self._complaint):
             return answer_to(question, deadline, later)
-
-
-def without_errors(tps: list[TopicPartition]) -> list[TopicPartition]:
-    """The client's answer for several partitions. Raises KafkaException if it holds an error for one of them."""
-    if error := next((tp.error for tp in tps if tp.error), None):
-        raise KafkaException(error)
-    return tps

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -14,6 +14,7 @@ from enricher.errors import BrokerError
 from enricher.kafka.client import KafkaConfig
 from enricher.kafka.client_errors import Complaint, new_client
 from enricher.kafka.closing import CLOSE_WAIT_S, close_in_background
+from enricher.kafka.metadata import bounds_of, ours, without_errors
 from enricher.kafka.trials.topics import TrialTopics
 
 CALL_S = 15.0
@@ -86,18 +87,15 @@ class Clients:
             "enable.partition.eof": True,
             "allow.auto.create.topics": False,
         }
-        consumer = new_client(Consumer, properties, self.complaint)
-        try:
+        with closing(new_client(Consumer, properties, self.complaint)) as consumer:
             yield consumer
-        finally:
-            consumer.close()
 
     @contextmanager
     def reader(self, isolation: str = "read_committed") -> Iterator[Reader]:
         """Reads the trial's partition from its beginning."""
         with self.consumer(isolation) as consumer:
             consumer.assign([self.partition(0)])
-            yield Reader(consumer, self.partition(), self.wait)
+            yield Reader(self, consumer)
 
     def partition(self, offset: int = -1001) -> TopicPartition:
         """The trial's partition, as the client's type."""
@@ -149,9 +147,7 @@ class Clients:
 
     def committed(self, consumer: Consumer, timeout_s: float = CALL_S) -> TopicPartition:
         """The committed offset of the trial's group. A `read_committed` consumer waits for open transactions."""
-        found: TopicPartition = consumer.committed([self.partition()], timeout=timeout_s)[0]
-        if found.error:
-            raise KafkaException(found.error)
+        [found] = without_errors(consumer.committed([self.partition()], timeout=timeout_s))
         return found
 
     def wait(self, done: Callable[[], bool], timeout_s: float, consumers: Sequence[Consumer] = ()) -> bool:
@@ -172,48 +168,37 @@ class Clients:
 class Reader:
     """The records of one partition, in order, as one consumer sees them."""
 
-    def __init__(
-        self, consumer: Consumer, partition: TopicPartition, wait: Callable[[Callable[[], bool], float], bool]
-    ) -> None:
+    def __init__(self, clients: Clients, consumer: Consumer) -> None:
+        self._clients = clients
         self._consumer = consumer
-        self._partition = partition
-        self._wait = wait
         self._at_end = False
         self.values: list[str] = []
 
     @property
     def end(self) -> int:
         """The end for this consumer: the last stable offset if it is `read_committed`, else the end offset."""
-        bounds = self._consumer.get_watermark_offsets(self._partition, timeout=CALL_S, cached=False)
-        assert bounds is not None, "it raises when it has no answer"
-        return bounds[1]
+        return bounds_of(self._consumer, ours(self._clients.partition()), CALL_S)[1]
 
     def read_until(self, value: str, timeout_s: float = CALL_S) -> bool:
         """Read until a record of this value has come; False after `timeout_s`."""
-        return self._wait(lambda: self._comes(value), timeout_s)
+        return self._read(lambda: value in self.values, timeout_s)
 
     def read_to_end(self, and_for_s: float) -> None:
         """Read until the consumer reports the end, and for some seconds more to see whether records follow."""
-        self._wait(self._ends, CALL_S)
+        self._read(lambda: self._at_end, CALL_S)
         over_s = time.monotonic() + and_for_s
-        self._wait(lambda: self._ends() and time.monotonic() > over_s, and_for_s + CALL_S)
+        self._read(lambda: self._at_end and time.monotonic() > over_s, and_for_s + CALL_S)
 
-    def _comes(self, value: str) -> bool:
-        self._poll()
-        return value in self.values
+    def _read(self, enough: Callable[[], bool], timeout_s: float) -> bool:
+        def done() -> bool:
+            if message := self._consumer.poll(0.1):
+                _check(message, KafkaError.TOPIC_AUTHORIZATION_FAILED)
+                self._at_end = message.error() is not None
+                if not self._at_end:
+                    self.values.append((message.value() or b"").decode(errors="replace"))
+            return enough()
 
-    def _ends(self) -> bool:
-        self._poll()
-        return self._at_end
-
-    def _poll(self) -> None:
-        message = self._consumer.poll(0.1)
-        if message is None:
-            return
-        _check(message, KafkaError.TOPIC_AUTHORIZATION_FAILED)
-        self._at_end = message.error() is not None
-        if not self._at_end:
-            self.values.append((message.value() or b"").decode(errors="replace"))
+        return self._clients.wait(done, timeout_s)
 
 
 def refusal(call: Callable[[], object]) -> str | None:
