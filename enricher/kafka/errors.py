@@ -40,6 +40,16 @@ def mapped(error: KafkaError, doing: str, client_errors: ClientErrors) -> Enrich
     return TransactionTrouble(text)
 
 
+def passing(error: KafkaError, doing: str, client_errors: ClientErrors) -> EnricherError:
+    """As `mapped`, for an error that waiting solves. Raises BrokerError for any other."""
+    trouble = mapped(error, doing, client_errors)
+    if isinstance(trouble, BrokerError):
+        raise trouble
+    if error.fatal():
+        raise BrokerError(str(trouble))
+    return trouble
+
+
 def _right(code: int, text: str, client_errors: ClientErrors) -> str | None:
     """The right that is missing, with the resource's name if the client is a worker's; None for any other error."""
     config = client_errors.config
