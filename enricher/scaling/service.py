@@ -20,7 +20,7 @@ from google.protobuf.wrappers_pb2 import Int32Value, StringValue
 from enricher.errors import BrokerError, SettingsError
 from enricher.scaling.keda import externalscaler_pb2 as messages
 from enricher.scaling.trigger import BadMetadata, Trigger
-from enricher.scaling.watching import Seen, TooMany, Watches
+from enricher.scaling.watching import Seen, TooMany, Watches, held
 
 METRIC = "wanted-workers"
 TARGET = 1
@@ -60,21 +60,14 @@ class ExternalScaler:
         context: Any,  # noqa: ANN401
     ) -> Iterator[messages.IsActiveResponse]:
         """`is_active` now and at each change; KEDA's `external-push` starts the first worker by it."""
-        if not self._streams.acquire(blocking=False):
-            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"one scaler has at most {_MAX_STREAMS} streams")
-        try:
-            yield from self._changes(request, context)
-        finally:
-            self._streams.release()
-
-    def _changes(self, request: messages.ScaledObjectRef, context: Any) -> Iterator[messages.IsActiveResponse]:  # noqa: ANN401
         before = None
-        while context.is_active() and not self.stopping.is_set():
-            active = self._seen(request, context).active
-            if active != before:
-                yield messages.IsActiveResponse(result=active)
-            before = active
-            self.stopping.wait(self._stream_every_s)
+        with _grpc_errors(context), held(self._streams, TooMany(f"one scaler has at most {_MAX_STREAMS} streams")):
+            while context.is_active() and not self.stopping.is_set():
+                active = self._seen(request, context).active
+                if active != before:
+                    yield messages.IsActiveResponse(result=active)
+                before = active
+                self.stopping.wait(self._stream_every_s)
 
     def metric_spec(self, request: messages.ScaledObjectRef, context: Any) -> messages.GetMetricSpecResponse:  # noqa: ANN401
         """The metric's name and target; asks no broker."""

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
@@ -33,35 +33,29 @@ class Outcome:
     seen: str
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A trial's own partition, group, and prefix of transactional ids."""
-
-    topic: str
-    partition: int
-    group: str
-    ids: str
-
-
+@dataclass
 class Clients:
     """Creates clients and uses them. Raises the client's errors unmapped, and blocks for at most `CALL_S`.
 
-    `stop`: set from outside when the trial's result is no longer needed.
+    `topic` to `ids`: a trial's own partition, group, and prefix of transactional ids. `stop`: set from outside when the
+    trial's result is no longer needed.
     """
 
-    def __init__(self, config: KafkaConfig, place: Place, topics: TrialTopics, stop: threading.Event) -> None:
-        self.config = config
-        self.place = place
-        self.topics = topics
-        self.complaint = Complaint()
-        self._stop = stop
+    config: KafkaConfig
+    topics: TrialTopics
+    stop: threading.Event
+    topic: str
+    number: int
+    group: str
+    ids: str
+    complaint: Complaint = field(default_factory=Complaint)
 
     @contextmanager
     def producer(self, name: str = "first", timeout_s: float = _OPEN_S) -> Iterator[Producer]:
         """An initialised transactional producer. It fences the previous one of the same name."""
         timeout_ms = int(timeout_s * 1000)
         properties = self.config.producer() | {
-            "transactional.id": f"{self.place.ids}-{name}",
+            "transactional.id": f"{self.ids}-{name}",
             "transaction.timeout.ms": timeout_ms,
             # The client refuses to wait for longer than the transaction lasts.
             "message.timeout.ms": timeout_ms,
@@ -82,7 +76,7 @@ class Clients:
     def consumer(self, isolation: str = "read_committed") -> Iterator[Consumer]:
         """A consumer of the trial's group, which it joins only if it subscribes."""
         properties = self.config.consumer() | {
-            "group.id": self.place.group,
+            "group.id": self.group,
             "isolation.level": isolation,
             "enable.partition.eof": True,
             "allow.auto.create.topics": False,
@@ -99,7 +93,7 @@ class Clients:
 
     def partition(self, offset: int = -1001) -> TopicPartition:
         """The trial's partition, as the client's type."""
-        return TopicPartition(self.place.topic, self.place.partition, offset)
+        return TopicPartition(self.topic, self.number, offset)
 
     def write(self, producer: Producer, *values: str) -> None:
         """Write records in the open transaction, and wait for the acknowledgements."""
@@ -110,9 +104,7 @@ class Clients:
                 failed.append(error)
 
         for value in values:
-            producer.produce(
-                self.place.topic, value.encode(), _KEY, partition=self.place.partition, on_delivery=delivered
-            )
+            producer.produce(self.topic, value.encode(), _KEY, partition=self.number, on_delivery=delivered)
         unsent = producer.flush(CALL_S)
         if failed:
             raise KafkaException(failed[0])
@@ -154,7 +146,7 @@ class Clients:
         """Poll the consumers in turn until `done`; False after `timeout_s`."""
         give_up_s = time.monotonic() + timeout_s
         while not done():
-            if self._stop.is_set():
+            if self.stop.is_set():
                 raise BrokerError("it was interrupted")
             if time.monotonic() > give_up_s:
                 return False

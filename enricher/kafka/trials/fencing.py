@@ -56,7 +56,7 @@ def by_generation(clients: Clients) -> Outcome:
 def _join(clients: Clients, joining: Consumer, *others: Consumer) -> None:
     """Let one more consumer join and get a partition, which gives the others a new generation."""
     before = [clients.membership(other) for other in others]
-    joining.subscribe([clients.place.topic])
+    joining.subscribe([clients.topic])
 
     def done() -> bool:
         changed = all(clients.membership(other) != old for other, old in zip(others, before, strict=True))

@@ -49,8 +49,7 @@ def stable_fetch(clients: Clients) -> Outcome:
 
 def metadata(clients: Clients) -> Outcome:
     """Commit an offset with metadata and a leader epoch, and read all three back."""
-    place = clients.place
-    sent = TopicPartition(place.topic, place.partition, 1, _METADATA, 0)
+    sent = TopicPartition(clients.topic, clients.number, 1, _METADATA, 0)
     with clients.producer() as producer, clients.consumer() as consumer:
         producer.begin_transaction()
         producer.send_offsets_to_transaction([sent], clients.no_member(), CALL_S)
@@ -63,7 +62,7 @@ def metadata(clients: Clients) -> Outcome:
 
 def topic_made_again(clients: Clients) -> Outcome:
     """Create a topic, delete it, create it again, and compare the ids."""
-    name = f"{clients.place.group}.again"
+    name = f"{clients.group}.again"
     clients.topics.make(name, 1)
     first = clients.topics.id_of(name)
     clients.topics.delete(name)

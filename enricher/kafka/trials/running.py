@@ -18,7 +18,7 @@ from confluent_kafka import KafkaException
 from enricher.errors import EnricherError
 from enricher.kafka.client import KafkaConfig
 from enricher.kafka.errors import mapped
-from enricher.kafka.trials.clients import Clients, Outcome, Place
+from enricher.kafka.trials.clients import Clients, Outcome
 from enricher.kafka.trials.promises import PROMISES, Promise, Result
 from enricher.kafka.trials.topics import TrialTopics
 
@@ -98,8 +98,8 @@ class Trials:
 
     def _start(self, promise: Promise, number: int, finished: queue.SimpleQueue[Result]) -> None:
         ids = f"{self._config.transactional_id}-doctor-{self._run}-{number}"
-        place = Place(self.topic, number, f"{self.topic}.{number}", ids)
-        clients = Clients(self._config, place, self._topics, self._stop)
+        group = f"{self.topic}.{number}"
+        clients = Clients(self._config, self._topics, self._stop, self.topic, number, group, ids)
         # A call into the client may hang for ever, and must not keep the process alive.
         thread = threading.Thread(
             target=lambda: finished.put(_tried(promise, clients)), name=f"trial-{number}", daemon=True
