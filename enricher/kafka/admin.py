@@ -9,7 +9,6 @@ import logging
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -147,17 +146,12 @@ class Admin:
         with self._errors("creating topics"):
             futures = self._client.create_topics(new, request_timeout=_CREATE_TIMEOUT_S, validate_only=dry_run)
         for name, future in futures.items():
-            self._await_created(name, future)
+            with self._errors(f"creating the topic '{name}'", "CREATE on the topic"):
+                error = future.exception()
+                if error and error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise error
         if not dry_run:
             self._await_usable([plan.name for plan in plans])
-
-    def _await_created(self, name: str, future: Future[None]) -> None:
-        with self._errors(f"creating the topic '{name}'", "CREATE on the topic"):
-            try:
-                future.result()
-            except KafkaException as exception:
-                if exception.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                    raise
 
     def _await_usable(self, names: Sequence[str]) -> None:
         """Wait until every partition has a leader: brokers learn of a new topic one after the other."""

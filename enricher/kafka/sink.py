@@ -48,7 +48,6 @@ class TransactionalSink:
         guard: Guard,
         counters: Counters,
         producer_class: type[Producer] = Producer,
-        limits: TopicLimits | None = None,
     ) -> None:
         self._config = config
         self._encoder = encoder
@@ -56,7 +55,7 @@ class TransactionalSink:
         self._guard = guard
         self._counters = counters
         self._producer_class = producer_class
-        self._limits = limits or TopicLimits(config, lambda: source.watch.client)
+        self._limits = TopicLimits(config, lambda: source.watch.client)
         self._placement = Placement(config, lambda: source.watch)
         self._client_errors = ClientErrors(config)
         self._producer: Producer | None = None

@@ -56,11 +56,6 @@ class TopicWatch:
         self.partitions: Mapping[str, int] = {}
         """How many partitions each topic has."""
 
-    @property
-    def unequal(self) -> bool:
-        """True if an output topic has another number of partitions than the input topic."""
-        return len(set(self.partitions.values())) > 1
-
     def open(self) -> None:
         """Ask for the first time. Raises TransactionTrouble without an answer, MissingTopic if a topic is missing.
 

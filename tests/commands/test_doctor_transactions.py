@@ -16,8 +16,9 @@ from commands.support import run
 from kafka.test_transaction_trials import EveryReaderSeesAll, left_over
 
 from enricher.commands.doctor.transactions import finding_of
-from enricher.kafka.trials import PROMISES, Outcome, Promise, Result, running
-from enricher.kafka.trials.clients import Clients
+from enricher.kafka.trials import running
+from enricher.kafka.trials.clients import Clients, Outcome
+from enricher.kafka.trials.promises import PROMISES, Promise, Result
 
 if TYPE_CHECKING:
     from support.topics import Topics

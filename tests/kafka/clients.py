@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 
@@ -14,7 +14,6 @@ from support.topics import Topics
 
 from enricher.codec import Encoder
 from enricher.kafka.client import KafkaConfig
-from enricher.kafka.limits import TopicLimits
 from enricher.kafka.sink import TransactionalSink
 from enricher.kafka.source import KafkaSource
 from enricher.records import (
@@ -128,19 +127,10 @@ def records_of(source: KafkaSource, count: int, timeout_s: float = 20.0) -> list
     return records
 
 
-class NotTold(TopicLimits):
-    """Limits that the broker does not tell, as for a worker without DESCRIBE_CONFIGS."""
-
-    def read(self) -> Mapping[str, int]:
-        """Nothing."""
-        return {}
-
-
 def sink_for(
     source: KafkaSource,
     config: KafkaConfig,
     *,
-    limits: TopicLimits | None = None,
     encoder: Encoder | None = None,
     producer_class: type[Producer] = Producer,
 ) -> tuple[TransactionalSink, Counters]:
@@ -153,7 +143,6 @@ def sink_for(
         guard=unguarded,
         counters=counters,
         producer_class=producer_class,
-        limits=limits,
     )
     sink.open()
     CLOSING.callback(sink.close)

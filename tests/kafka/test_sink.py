@@ -14,7 +14,6 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 from kafka.clients import (
-    NotTold,
     config_for,
     dead,
     encoder_of,
@@ -38,6 +37,7 @@ from enricher.errors import (
     TransactionTrouble,
 )
 from enricher.kafka.client import KafkaConfig
+from enricher.kafka.limits import TopicLimits
 
 pytestmark = pytest.mark.broker
 
@@ -57,13 +57,14 @@ def set_topic(topics: Topics, topic: str, name: str, value: str) -> None:
         time.sleep(0.05)
 
 
-def test_a_record_that_the_broker_finds_too_large_is_named(topics: Topics) -> None:
+def test_a_record_that_the_broker_finds_too_large_is_named(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
     """The topic takes less than the settings say: the one large record is refused, by its ticket."""
     set_topic(topics, topics.output, "max.message.bytes", "2000")
     config = config_for(topics, properties={"producer.compression.type": "none"})
     publish(topics.bootstrap_servers, topics.input, [*inputs(3), Sent(b"large" * 500, b"x" * 10)])
     source, _ = opened(config)
-    sink, _ = sink_for(source, config, limits=NotTold(config, lambda: source.watch.client))
+    monkeypatch.setattr(TopicLimits, "read", lambda _self: {})
+    sink, _ = sink_for(source, config)
     with pytest.raises(RefusedOutput) as refused:
         sink.publish(release_of(records_of(source, 4)))
     assert [ticket.raw.key for ticket in refused.value.outcomes] == [b"large" * 500]

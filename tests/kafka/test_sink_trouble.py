@@ -7,13 +7,14 @@ from typing import cast
 
 import pytest
 from confluent_kafka import KafkaError, Producer
-from kafka.clients import NotTold, config_for, dead, finished, inputs, opened, records_of, release_of, sink_for
+from kafka.clients import config_for, dead, finished, inputs, opened, records_of, release_of, sink_for
 from kafka.harness import Sent, publish, read_all
 from kafka.test_sink import set_topic
 from support.topics import Topics
 
 from enricher.errors import ProducerFenced, RefusedOutput, TransactionTrouble
 from enricher.kafka.client import KafkaConfig
+from enricher.kafka.limits import TopicLimits
 from enricher.kafka.transaction import DeliveryReports
 from enricher.records import Article, Coverage, EnrichedRecord, Partition, RawRecord, Ticket
 
@@ -112,13 +113,16 @@ def test_a_fenced_worker_that_has_much_to_write_does_not_fight(topics: Topics) -
         older.publish(release_of(records_of(source, 8_000)))
 
 
-def test_of_refused_records_the_one_with_the_largest_output_is_named(topics: Topics) -> None:
+def test_of_refused_records_the_one_with_the_largest_output_is_named(
+    topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A long article may give a short record, and the other way round: what the broker refuses is the record."""
     set_topic(topics, topics.output, "max.message.bytes", "2000")
     config = config_for(topics, properties={"producer.compression.type": "none"})
     publish(topics.bootstrap_servers, topics.input, [Sent(b"same", b"long input" * 150), Sent(b"same", b"short")])
     source, _ = opened(config)
-    sink, _ = sink_for(source, config, limits=NotTold(config, lambda: source.watch.client))
+    monkeypatch.setattr(TopicLimits, "read", lambda _self: {})
+    sink, _ = sink_for(source, config)
 
     def enriched(raw: RawRecord) -> Ticket:
         ticket = Ticket(raw, arrived_s=0.0)

@@ -16,8 +16,10 @@ from kafka.harness import committed_and_ends
 from support.topics import Topics
 
 from enricher.errors import BrokerError
-from enricher.kafka.trials import PROMISES, Outcome, Promise, Result, Trials, offsets, running, visibility
-from enricher.kafka.trials.clients import Clients
+from enricher.kafka.trials import offsets, running, visibility
+from enricher.kafka.trials.clients import Clients, Outcome
+from enricher.kafka.trials.promises import PROMISES, Promise, Result
+from enricher.kafka.trials.running import Trials
 from enricher.kafka.trials.topics import TrialTopics
 
 pytestmark = pytest.mark.broker
