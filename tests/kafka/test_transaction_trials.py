@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -226,6 +227,24 @@ def test_an_interruption_while_topics_are_made_leaves_none(topics: Topics, monke
     with pytest.raises(KeyboardInterrupt), trials:
         pass
     assert trials.left_behind == []
+    assert left_over(topics.bootstrap_servers, Trials.prefix_of(config_for(topics))) == []
+
+
+class NeverStarts(threading.Thread):
+    """Ctrl-C comes before it has started."""
+
+    def start(self) -> None:
+        """Interrupt."""
+        raise KeyboardInterrupt
+
+
+def test_an_interruption_while_trials_are_started_leaves_none(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trial whose thread has not started is not waited for."""
+    trials = Trials(config_for(topics), [promise_called("commit and abort")])
+    with monkeypatch.context() as patched:
+        patched.setattr("enricher.kafka.trials.running.threading.Thread", NeverStarts)
+        with pytest.raises(KeyboardInterrupt), trials:
+            next(trials.results())
     assert left_over(topics.bootstrap_servers, Trials.prefix_of(config_for(topics))) == []
 
 

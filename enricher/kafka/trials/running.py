@@ -92,7 +92,7 @@ class Trials:
             log.warning("stopped early: deleting the topics and groups that begin with '%s'", self.topic)
         self._stop.set()
         give_up_s = time.monotonic() + _STOPPING_S
-        for thread in self._threads:
+        for thread in filter(threading.Thread.is_alive, self._threads):  # a signal may come before one has started
             thread.join(max(0.0, give_up_s - time.monotonic()))
         self._clean_up()
 
