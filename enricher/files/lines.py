@@ -81,94 +81,66 @@ def _begins_like_gzip(stream: BinaryIO) -> bool:
 
 
 class LineReader:
-    """Reads `stream` ahead in its own thread and closes it there: closing it elsewhere would wait for a blocked read.
+    """Reads `lines` of `stream` ahead in a thread and closes the stream there: elsewhere that waits for a blocked read.
 
-    At most `queue_lines` lines and `queue_bytes` bytes wait in the queue; one more line may wait to be put there.
+    At most `queue_lines` lines and `queue_bytes` bytes wait to be taken, or one longer line; one more may wait behind them.
     """
 
     def __init__(
-        self,
-        stream: BufferedReader,
-        name: str,
-        *,
-        gzipped: bool,
-        max_line_bytes: int,
-        queue_lines: int,
-        queue_bytes: int,
+        self, stream: BufferedReader, lines: Iterator[Line | End], *, queue_lines: int, queue_bytes: int
     ) -> None:
         self.total_bytes = _total_bytes(stream)
         self._stream = stream
-        self._name = name
-        self._gzipped = gzipped
-        self._max_line_bytes = max_line_bytes
-        self._queue = _LineQueue(queue_lines, queue_bytes)
+        self._lines = lines
+        self._max_lines = queue_lines
+        self._max_bytes = queue_bytes
+        self._items: deque[Line | End | FatalError] = deque()
+        self._bytes = 0
+        self._stopped = False
+        self._changed = threading.Condition()
         # A daemon, because a read from a pipe cannot be cancelled.
         self._thread = threading.Thread(target=self._run, name="line-reader", daemon=True)
-
-    def start(self) -> None:
-        """Start reading."""
         self._thread.start()
 
     def get(self, timeout_s: float) -> Line | End | None:
         """The next line, or the end once; None after `timeout_s` without either. Raises FatalError as `read_lines`."""
-        item = self._queue.get(timeout_s)
-        if isinstance(item, FatalError):
-            raise item
-        return item
-
-    def stop(self) -> None:
-        """Let the thread end after its next line. Does not block."""
-        self._queue.close()
-
-    def _run(self) -> None:
-        try:
-            with self._stream as stream:
-                for item in read_lines(stream, self._name, max_line_bytes=self._max_line_bytes, gzipped=self._gzipped):
-                    self._queue.put(item)
-                    if self._queue.closed:
-                        return
-        except FatalError as error:
-            self._queue.put(error)
-
-
-class _LineQueue:
-    """A queue bounded in lines and bytes. A single line may exceed the bound in bytes."""
-
-    def __init__(self, max_lines: int, max_bytes: int) -> None:
-        self.closed = False
-        self._max_lines = max_lines
-        self._max_bytes = max_bytes
-        self._items: deque[Line | End | FatalError] = deque()
-        self._bytes = 0
-        self._changed = threading.Condition()
-
-    def put(self, item: Line | End | FatalError) -> None:
-        """Wait for capacity, then append; drops the item once the queue is closed."""
-        size = _size(item)
-        with self._changed:
-            self._changed.wait_for(lambda: self.closed or self._fits(size))
-            if not self.closed:
-                self._items.append(item)
-                self._bytes += size
-                self._changed.notify_all()
-
-    def get(self, timeout_s: float) -> Line | End | FatalError | None:
-        """The oldest item; None after `timeout_s` without one."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._items, timeout_s):
                 return None
             item = self._items.popleft()
             self._bytes -= _size(item)
             self._changed.notify_all()
-            return item
+        if isinstance(item, FatalError):
+            raise item
+        return item
 
-    def close(self) -> None:
-        """Drop all items, present and future; `put` no longer waits."""
+    def stop(self) -> None:
+        """Drop all lines, and let the thread end after its next one. Does not block."""
         with self._changed:
-            self.closed = True
+            self._stopped = True
             self._items.clear()
             self._bytes = 0
             self._changed.notify_all()
+
+    def _run(self) -> None:
+        try:
+            with self._stream:
+                for item in self._lines:
+                    if not self._put(item):
+                        return
+        except FatalError as error:
+            self._put(error)
+
+    def _put(self, item: Line | End | FatalError) -> bool:
+        """Wait for capacity, then append. False once the reader is stopped."""
+        size = _size(item)
+        with self._changed:
+            self._changed.wait_for(lambda: self._stopped or self._fits(size))
+            if not self._stopped:
+                self._items.append(item)
+                self._bytes += size
+                self._changed.notify_all()
+            return not self._stopped
 
     def _fits(self, size: int) -> bool:
         return not self._items or (len(self._items) < self._max_lines and self._bytes + size <= self._max_bytes)

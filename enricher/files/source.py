@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from enricher.errors import FatalError
-from enricher.files.lines import End, Line, LineReader
+from enricher.files.lines import End, Line, LineReader, read_lines
 from enricher.records import Partition, RawRecord
 from enricher.stats.snapshot import Connection
 from enricher.worker.ports import PartitionListener
@@ -66,16 +66,11 @@ class LineSource:
         except OSError as error:
             raise FatalError(f"cannot open {self._path}: {error.strerror}") from error
         self._listener = listener
-        self._reader = LineReader(
-            stream,
-            str(self._path),
-            gzipped=self._path.suffix == ".gz",
-            max_line_bytes=self._max_line_bytes,
-            queue_lines=self._queue_lines,
-            queue_bytes=self._queue_bytes,
+        lines = read_lines(
+            stream, str(self._path), max_line_bytes=self._max_line_bytes, gzipped=self._path.suffix == ".gz"
         )
+        self._reader = LineReader(stream, lines, queue_lines=self._queue_lines, queue_bytes=self._queue_bytes)
         self.total_bytes = self._reader.total_bytes
-        self._reader.start()
 
     def poll(self, limit: int, timeout_s: float) -> Sequence[RawRecord]:
         """Return at most `limit` records; block up to `timeout_s` for the first one, also while paused or at the end.

@@ -14,8 +14,7 @@ Reading
 
 Writing
     sink               one transaction per release, a new producer after any trouble
-    transaction        begin, produce, flush, send offsets, commit
-    delivery_reports   which records the broker refused
+    transaction        begin, produce, flush, send offsets, commit; which records the broker refused
     placement          the partition of each output
     limits             max.message.bytes of the output topics
     closing            closing producers, only after a failed one was fenced
@@ -23,13 +22,13 @@ Writing
 
 Clients
     client             their configuration; properties: what users may set
-    errors             the client's errors mapped to ours; client_errors: what it says besides exceptions
+    client_errors      makes clients, keeps what they say besides exceptions; errors: their exceptions mapped to ours
     statistics         connected brokers and ends, from librdkafka's statistics
     metadata           topics, partitions and records from the client's types
     precheck           properties, topics and rights, before the model is loaded
 
 For commands
-    quiet              clients that do not log; admin: topics and groups; publisher: `enricher publish`
+    admin              topics and their settings; publisher: `enricher publish`
     rights, trials     what `enricher doctor` tries on a broker
     inspect            reading topics without joining a group
 """

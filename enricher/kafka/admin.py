@@ -5,26 +5,30 @@ Never changes or deletes anything. What the answers mean is decided in `enricher
 
 from __future__ import annotations
 
+import logging
 import re
 import time
-from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from enricher.errors import BrokerError
 from enricher.kafka.client import KafkaConfig
-from enricher.kafka.metadata import operations_of
-from enricher.kafka.quiet import ClientLog, Complaint, broker_errors, quiet_admin
+from enricher.kafka.client_errors import Complaint, new_client
+from enricher.kafka.errors import broker_errors
+from enricher.kafka.metadata import operations_of, settings_of
 
 _CREATE_TIMEOUT_S = 30.0  # a cluster that is busy electing leaders takes seconds
 _LOOK_AGAIN_S = 0.1
 _API_LINE = re.compile(r"ApiKey (\w+) \(\d+\) Versions \d+\.\.(\d+)")
-_DENIED = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
+_DENIED = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,20 @@ class TopicPlan:
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
+class _ApiVersions(Complaint):
+    """Notes the highest version of each API that all brokers support: only the client's debug log shows it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.highest: dict[str, int] = {}
+
+    def _is_logged(self, record: logging.LogRecord) -> bool:
+        if match := _API_LINE.search(record.getMessage()):
+            name, version = match[1], int(match[2])
+            self.highest[name] = min(version, self.highest.get(name, version))
+        return super()._is_logged(record)
+
+
 class Admin:
     """Every method may block for the request timeout, and raises BrokerError.
 
@@ -65,10 +83,8 @@ class Admin:
 
     def __init__(self, config: KafkaConfig) -> None:
         self._config = config
-        self._complaint = Complaint()
-        self._log = ClientLog()
-        # Only the client's debug log shows which API versions a broker supports.
-        self._client = quiet_admin(config, self._complaint, self._log, debug="feature")
+        self._complaint = _ApiVersions()
+        self._client = new_client(AdminClient, config.client("admin") | {"debug": "feature"}, self._complaint)
 
     def cluster(self) -> ClusterView:
         """The cluster's id, and how many brokers it has now."""
@@ -79,12 +95,7 @@ class Admin:
     def api_versions(self) -> Mapping[str, int]:
         """The highest version of each API (Kafka's names) that all brokers seen so far support; empty if unknown."""
         self._client.poll(0)
-        highest: dict[str, int] = {}
-        for line in self._log.lines:
-            if match := _API_LINE.search(line):
-                name, version = match[1], int(match[2])
-                highest[name] = min(version, highest.get(name, version))
-        return highest
+        return self._complaint.highest
 
     def topic(self, name: str) -> TopicView | None:
         """The topic, or None if there is none, or none that we may see. Never creates it."""
@@ -105,16 +116,8 @@ class Admin:
 
     def topic_settings(self, name: str) -> Mapping[str, str] | None:
         """Kafka's settings of the topic; None without the right DescribeConfigs."""
-        resource = ConfigResource(ResourceType.TOPIC, name)
         with self._errors(f"asking for the settings of '{name}'"):
-            futures = self._client.describe_configs([resource], request_timeout=self._config.request_timeout_s)
-            try:
-                entries: Mapping[str, Any] = futures[resource].result()
-            except KafkaException as exception:
-                if exception.args[0].code() in _DENIED:
-                    return None
-                raise
-        return {entry.name: entry.value for entry in entries.values() if entry.value is not None}
+            return settings_of(self._client, name, self._config.request_timeout_s)
 
     def allowed_operations(self, name: str) -> frozenset[str] | None:
         """The operations on the topic that the broker allows this client (`WRITE`, `READ`, ...); None if it does not say.
@@ -143,34 +146,34 @@ class Admin:
         with self._errors("creating topics"):
             futures = self._client.create_topics(new, request_timeout=_CREATE_TIMEOUT_S, validate_only=dry_run)
         for name, future in futures.items():
-            self._await_created(name, future)
+            with self._errors(f"creating the topic '{name}'", "CREATE on the topic"):
+                error = future.exception()
+                if error and error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise error
         if not dry_run:
             self._await_usable([plan.name for plan in plans])
-
-    def _await_created(self, name: str, future: Future[None]) -> None:
-        with self._errors(f"creating the topic '{name}'"):
-            try:
-                future.result()
-            except KafkaException as exception:
-                code = exception.args[0].code()
-                if code in _DENIED:
-                    message = f"creating the topic '{name}' was refused: it needs the right CREATE on the topic"
-                    raise BrokerError(message) from exception
-                if code != KafkaError.TOPIC_ALREADY_EXISTS:
-                    raise
 
     def _await_usable(self, names: Sequence[str]) -> None:
         """Wait until every partition has a leader: brokers learn of a new topic one after the other."""
         give_up_s = time.monotonic() + _CREATE_TIMEOUT_S
         waiting = list(names)
-        while waiting := [name for name in waiting if not _usable(self.topic(name))]:
+        while waiting := [name for name in waiting if not self._is_usable(name)]:
             if time.monotonic() > give_up_s:
                 raise BrokerError(f"created, but not usable after {_CREATE_TIMEOUT_S:.0f} s: {', '.join(waiting)}")
             time.sleep(_LOOK_AGAIN_S)
 
-    def _errors(self, doing: str) -> AbstractContextManager[None]:
-        return broker_errors(self._client, doing, self._complaint)
+    def _is_usable(self, name: str) -> bool:
+        topic = self.topic(name)
+        return topic is not None and topic.partitions > 0 and not topic.leaderless
 
-
-def _usable(topic: TopicView | None) -> bool:
-    return topic is not None and topic.partitions > 0 and not topic.leaderless
+    @contextmanager
+    def _errors(self, doing: str, right: str = "") -> Iterator[None]:
+        """Map what the client raises. `right`: named in the message if it is missing."""
+        with broker_errors(self._client, doing, self._complaint):
+            try:
+                yield
+            except KafkaException as exception:
+                if right and exception.args[0].code() in _DENIED:
+                    message = f"{doing} was refused. Needed: {right}"
+                    raise BrokerError(message) from exception
+                raise

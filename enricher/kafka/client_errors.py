@@ -1,4 +1,4 @@
-"""The errors and log lines that a client of librdkafka gives besides its exceptions, and which of them are logged.
+"""Makes clients, and keeps the errors and log lines that they give besides their exceptions.
 
 A call that fails often says only that it timed out. The reason comes earlier, in the error callback.
 """
@@ -9,10 +9,12 @@ import logging
 import math
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
+from enricher.errors import SettingsError
 from enricher.kafka.client import KafkaConfig
 
 log = logging.getLogger("librdkafka")
@@ -38,6 +40,12 @@ _HINTS = {
     r"Disconnected.* in state SSL_HANDSHAKE": "this may be a listener without TLS, see security.protocol",
     r"^$": "no reason was given: is the address right, and is security.protocol what this listener speaks?",
 }
+_FILES = {
+    "ssl.ca.location": " (does this file exist, with certificates in PEM?)",
+    "ssl.certificate.location": " (does this file exist, with a certificate in PEM?)",
+    "ssl.key.location": " (does this file exist, with a key in PEM, and is ssl.key.password its password?)",
+}
+_Client = TypeVar("_Client")
 
 
 class ClientErrors:
@@ -88,6 +96,31 @@ class ClientErrors:
         # That records were deleted before they were read is told by a warning, and nowhere else.
         wanted = log.isEnabledFor(record.levelno) or _OFFSETS_GONE in text
         return wanted and (record.levelno < logging.INFO or self._repeats.is_new(text))
+
+
+class Complaint(ClientErrors):
+    """For clients of commands: logs nothing, because a command shows the last error with the call that fails by it."""
+
+    def say(self, text: str) -> None:
+        """Log nothing."""
+
+    def _is_logged(self, record: logging.LogRecord) -> bool:
+        super()._is_logged(record)
+        return False
+
+
+def new_client(kind: Callable[..., _Client], properties: Mapping[str, Any], client_errors: ClientErrors) -> _Client:
+    """A client of this class, whose errors and log lines go to `client_errors`.
+
+    Raises SettingsError if librdkafka rejects the properties.
+    """
+    try:
+        return kind({**properties, "error_cb": client_errors}, logger=client_errors.logger)
+    except KafkaException as exception:
+        text = exception.args[0].str()
+        hint = next((hint for file, hint in _FILES.items() if f"{file} failed" in text), "")
+        message = f"kafka.properties: {text}{hint}"
+        raise SettingsError(message) from exception
 
 
 class Repeats:

@@ -10,12 +10,11 @@ from collections.abc import Sequence
 
 from confluent_kafka import KafkaError, Message
 
-from enricher.errors import BrokerError
 from enricher.kafka.assignment import Assignment
 from enricher.kafka.client import KafkaConfig
 from enricher.kafka.client_errors import ClientErrors
 from enricher.kafka.damage import DamageWatch
-from enricher.kafka.errors import mapped
+from enricher.kafka.errors import passing
 from enricher.kafka.metadata import partition_of, raw_record
 from enricher.kafka.topicwatch import TopicWatch
 from enricher.kafka.unreadable import UnreadableBatches
@@ -98,12 +97,5 @@ class Delivery:
             if self._positions.ended(partition, message.offset() or 0):
                 self._assignment.delivered(partition, now_s)
         else:
-            self._complain(error)
+            log.warning("%s", passing(error, f"reading {self._config.input_topic}", self._client_errors))
         return None
-
-    def _complain(self, error: KafkaError) -> None:
-        """Raise what waiting does not solve, log the rest."""
-        trouble = mapped(error, f"reading {self._config.input_topic}", self._client_errors)
-        if error.fatal() or isinstance(trouble, BrokerError):
-            raise trouble if isinstance(trouble, BrokerError) else BrokerError(str(trouble))
-        log.warning("%s", trouble)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Protocol
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
 
-from enricher.errors import BrokerError, EnricherError, MissingTopic, ProducerFenced, SettingsError, TransactionTrouble
+from enricher.errors import BrokerError, EnricherError, MissingTopic, ProducerFenced, TransactionTrouble
 from enricher.kafka.client import KafkaConfig
-from enricher.kafka.client_errors import ClientErrors
+from enricher.kafka.client_errors import ClientErrors, Complaint
+
+Polled = Consumer | Producer | AdminClient
+"""A client that runs its callbacks when it is polled."""
 
 # librdkafka always gives the first one, without the broker's code. The cause may be a newer process, a late InitProducerId
 # of this process, or a transaction that the broker timed out (seen on Kafka 4.3.1 with librdkafka 2.16).
@@ -24,11 +27,6 @@ _RIGHTS = {
     KafkaError._AUTHENTICATION: "valid credentials",  # noqa: SLF001  the client's name
     KafkaError.SASL_AUTHENTICATION_FAILED: "valid credentials",
 }
-_FILES = {
-    "ssl.ca.location": " (does this file exist, with certificates in PEM?)",
-    "ssl.certificate.location": " (does this file exist, with a certificate in PEM?)",
-    "ssl.key.location": " (does this file exist, with a key in PEM, and is ssl.key.password its password?)",
-}
 
 
 def mapped(error: KafkaError, doing: str, client_errors: ClientErrors) -> EnricherError:
@@ -40,6 +38,16 @@ def mapped(error: KafkaError, doing: str, client_errors: ClientErrors) -> Enrich
         message = f"{text.rstrip('.')}. Needed: {right}"
         return BrokerError(message)
     return TransactionTrouble(text)
+
+
+def passing(error: KafkaError, doing: str, client_errors: ClientErrors) -> EnricherError:
+    """As `mapped`, for an error that waiting solves. Raises BrokerError for any other."""
+    trouble = mapped(error, doing, client_errors)
+    if isinstance(trouble, BrokerError):
+        raise trouble
+    if error.fatal():
+        raise BrokerError(str(trouble))
+    return trouble
 
 
 def _right(code: int, text: str, client_errors: ClientErrors) -> str | None:
@@ -64,14 +72,6 @@ def _on_topics(config: KafkaConfig, text: str, client_errors: ClientErrors) -> s
     return ", ".join(f"{rights[topic]} on the topic '{topic}'" for topic in refused)
 
 
-class Polled(Protocol):
-    """A client that runs its callbacks when it is polled."""
-
-    def poll(self, timeout: float) -> object:
-        """Serve callbacks; blocks for at most `timeout` seconds."""
-        ...
-
-
 @contextmanager
 def mapping_errors(doing: str, client_errors: ClientErrors, client: Polled | None = None) -> Iterator[None]:
     """Map what the client raises in the body.
@@ -92,6 +92,16 @@ def mapping_errors(doing: str, client_errors: ClientErrors, client: Polled | Non
 
 
 @contextmanager
+def broker_errors(client: Polled, doing: str, complaint: Complaint) -> Iterator[None]:
+    """For commands, which never recover: maps what the client raises in the body to BrokerError (or another FatalError)."""
+    try:
+        with mapping_errors(doing, complaint, client):
+            yield
+    except TransactionTrouble as error:
+        raise BrokerError(str(error)) from error
+
+
+@contextmanager
 def connecting(client_errors: ClientErrors) -> Iterator[None]:
     """For a client's first requests: adds the address to TransactionTrouble, and raises BrokerError for refused credentials.
 
@@ -105,15 +115,3 @@ def connecting(client_errors: ClientErrors) -> Iterator[None]:
         where = f" with {client_errors.config.bootstrap_servers}" if client_errors.config else ""
         message = f"not connected{where}: {trouble}"
         raise (BrokerError if client_errors.refused else TransactionTrouble)(message) from trouble
-
-
-@contextmanager
-def constructing() -> Iterator[None]:
-    """Map errors of a client's configuration to SettingsError."""
-    try:
-        yield
-    except KafkaException as exception:
-        text = exception.args[0].str()
-        hint = next((hint for file, hint in _FILES.items() if f"{file} failed" in text), "")
-        message = f"kafka.properties: {text}{hint}"
-        raise SettingsError(message) from exception

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 from operator import methodcaller
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from confluent_kafka import (
     Consumer,
@@ -20,6 +20,7 @@ from confluent_kafka import (
     TopicPartition,
     Uuid,
 )
+from confluent_kafka.admin import ConfigResource, ResourceType
 
 from enricher.errors import MissingTopic
 from enricher.records import Headers, OmittedHeaders, Partition, RawRecord
@@ -29,11 +30,47 @@ if TYPE_CHECKING:  # not needed at run time
 
 log = logging.getLogger(__name__)
 
-NO_LEADER_YET = {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE}
-"""A partition has no leader during an election."""
-_LOOK_AGAIN_S = 0.05
+_ASK_AGAIN_S = 0.1
+# Temporary states of a broker that the client does not mark as retriable: during an election a partition has no leader.
+_TEMPORARY = {
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.OFFSET_NOT_AVAILABLE,
+    KafkaError.REPLICA_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+}
+_DENIED = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
+_Answer = TypeVar("_Answer")
 _NO_ID = 22 * "A"
 """16 bytes of zeros: what brokers before 2.8 answer, which have no ids."""
+
+
+class Deadline:
+    """The time left for one question, or for several together."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self._until_s = time.monotonic() + timeout_s
+
+    def left_s(self) -> float:
+        """Seconds, never below 0."""
+        return max(0.0, self._until_s - time.monotonic())
+
+
+def answer_to(question: Callable[[float], _Answer], deadline: Deadline, later: Collection[int] = ()) -> _Answer:
+    """Repeat the question, which is given the seconds left, on temporary errors and those in `later`."""
+    while True:
+        try:
+            return question(max(_ASK_AGAIN_S, deadline.left_s()))
+        except KafkaException as exception:
+            error = exception.args[0]
+            temporary = error.retriable() or error.code() in _TEMPORARY or error.code() in later
+            if not temporary or deadline.left_s() < _ASK_AGAIN_S:
+                raise
+        time.sleep(_ASK_AGAIN_S)
 
 
 def partitions_of(client: Consumer | Producer, topic: str, timeout_s: float) -> list[Partition]:
@@ -55,19 +92,15 @@ def no_such_topic(topic: str) -> str:
 def bounds_of(consumer: Consumer, partition: Partition, timeout_s: float) -> tuple[int, int]:
     """The first offset, and the end of what a consumer with this isolation level may see.
 
-    Waits for a leader, which a new topic does not have at once. Only for consumers that are not reading yet.
+    Waits for a leader, which a new topic does not have at once.
     """
-    give_up_s = time.monotonic() + timeout_s
-    while True:
-        try:
-            bounds = consumer.get_watermark_offsets(foreign(partition), timeout=timeout_s, cached=False)
-        except KafkaException as exception:
-            if exception.args[0].code() not in NO_LEADER_YET or time.monotonic() > give_up_s:
-                raise
-            consumer.poll(_LOOK_AGAIN_S)
-        else:
-            assert bounds is not None, "it raises when it has no answer"
-            return bounds
+
+    def ask(left_s: float) -> tuple[int, int]:
+        bounds = consumer.get_watermark_offsets(foreign(partition), timeout=left_s, cached=False)
+        assert bounds is not None, "it raises when it has no answer"
+        return bounds
+
+    return answer_to(ask, Deadline(timeout_s))
 
 
 def listed_offsets(
@@ -86,6 +119,25 @@ def listed_offsets(
         names = ", ".join(map(str, unknown))
         raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE, f"no answer from partitions {names}"))
     return offsets
+
+
+def settings_of(admin: AdminClient, topic: str, timeout_s: float) -> dict[str, str] | None:
+    """Kafka's settings of a topic; None without the right DescribeConfigs."""
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    try:
+        entries = admin.describe_configs([resource], request_timeout=timeout_s)[resource].result()
+    except KafkaException as exception:
+        if exception.args[0].code() in _DENIED:
+            return None
+        raise
+    return {entry.name: entry.value for entry in entries.values() if entry.value is not None}
+
+
+def without_errors(tps: list[TopicPartition]) -> list[TopicPartition]:
+    """The client's answer for several partitions. Raises KafkaException if it holds an error for one of them."""
+    if error := next((tp.error for tp in tps if tp.error), None):
+        raise KafkaException(error)
+    return tps
 
 
 def topic_id_text(topic_id: Uuid | None) -> str | None:

@@ -30,9 +30,6 @@ class Positions:
     def __init__(self) -> None:
         self._positions: dict[Partition, _Position] = {}
 
-    def __contains__(self, partition: Partition) -> bool:
-        return partition in self._positions
-
     def __iter__(self) -> Iterator[Partition]:
         return iter(self._positions)
 

@@ -15,9 +15,9 @@ from confluent_kafka.admin import AdminClient, TopicDescription
 
 from enricher.errors import BrokerError, TransactionTrouble
 from enricher.kafka.client import KafkaConfig
-from enricher.kafka.client_errors import ClientErrors
+from enricher.kafka.client_errors import ClientErrors, new_client
 from enricher.kafka.closing import close_in_background
-from enricher.kafka.errors import connecting, constructing, mapping_errors
+from enricher.kafka.errors import connecting, mapping_errors
 from enricher.kafka.metadata import no_such_topic, operations_of
 from enricher.kafka.topicwatch import require_enough_partitions
 
@@ -34,21 +34,16 @@ def check_start(config: KafkaConfig, *, pause: Callable[[float], object] = time.
     Waits for a missing topic within the request timeout, because a broker that has just started knows none yet.
     """
     client_errors = ClientErrors(config)
-    with constructing():
-        _construct_worker_clients(config, client_errors)
-        admin = AdminClient(config.client("admin") | {"error_cb": client_errors}, logger=client_errors.logger)
+    # Only then does the client report an unknown property, or a certificate that it cannot read.
+    new_client(Consumer, config.consumer(), client_errors).close()
+    close_in_background(new_client(Producer, config.producer(), client_errors))
+    admin = new_client(AdminClient, config.client("admin"), client_errors)
     try:
         with connecting(client_errors), mapping_errors(_DOING, client_errors, admin):
             _check_topics(_known_topics(admin, config, pause), config)
             _check_group(admin, config)
     except TransactionTrouble as trouble:
         log.info("topics and rights are checked after the model is loaded: %s", trouble)
-
-
-def _construct_worker_clients(config: KafkaConfig, client_errors: ClientErrors) -> None:
-    """Only then does the client report an unknown property, or a certificate that it cannot read."""
-    Consumer(config.consumer() | {"error_cb": client_errors}, logger=client_errors.logger).close()
-    close_in_background(Producer(config.producer() | {"error_cb": client_errors}, logger=client_errors.logger))
 
 
 def _known_topics(

@@ -6,15 +6,15 @@ Counts acknowledged and refused records. Does not know what an article is.
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import AbstractContextManager
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from enricher.errors import BrokerError
 from enricher.kafka.client import KafkaConfig
-from enricher.kafka.errors import constructing
-from enricher.kafka.quiet import ClientLog, Complaint, broker_errors, silenced
+from enricher.kafka.client_errors import Complaint, new_client
+from enricher.kafka.errors import broker_errors
+from enricher.kafka.metadata import no_such_topic
 
 # For throughput: some lingering to fill batches, and a queue of bounded memory. The partitioner is the Java clients'
 # default, so a key stays on its partition whichever client writes it.
@@ -40,23 +40,18 @@ class Publisher:
         self._transaction_timeout_s = config.transaction_timeout_s
         self._transactional = transactional_id is not None
         self._complaint = Complaint()
-        with constructing():
-            properties = _properties(config, transactional_id)
-            self._producer = Producer(silenced(properties, self._complaint), logger=ClientLog().logger)
+        self._producer = new_client(Producer, _properties(config, transactional_id), self._complaint)
         self.delivered = 0
         self.delivered_bytes = 0
         self.failures: Counter[str] = Counter()
 
     def open(self) -> None:
         """Connect. Raises BrokerError if the broker does not answer, or the topic or a right is missing."""
-        with self._asking("opening a producer"):
+        with broker_errors(self._producer, "opening a producer", self._complaint):
             # All topics, since a request for one by name may create it.
             topics = self._producer.list_topics(timeout=self._request_timeout_s).topics
             if self._topic not in topics:
-                message = (
-                    f"there is no topic '{self._topic}': create it ('enricher topics create') or name the right one"
-                )
-                raise BrokerError(message)
+                raise BrokerError(no_such_topic(self._topic))
             if self._transactional:
                 self._producer.init_transactions(2 * self._transaction_timeout_s)
                 self._producer.begin_transaction()
@@ -81,7 +76,7 @@ class Publisher:
 
     def commit(self) -> None:
         """Commit the transaction and begin the next one. Raises BrokerError, and then nothing of it is visible."""
-        with self._asking("committing a transaction"):
+        with broker_errors(self._producer, "committing a transaction", self._complaint):
             self._producer.commit_transaction(2 * self._transaction_timeout_s)
             self._producer.begin_transaction()
 
@@ -98,9 +93,6 @@ class Publisher:
 
     def _fail(self, error: KafkaError) -> None:
         self.failures[self._complaint.explain(error)] += 1
-
-    def _asking(self, doing: str) -> AbstractContextManager[None]:
-        return broker_errors(self._producer, doing, self._complaint)
 
 
 def _properties(config: KafkaConfig, transactional_id: str | None) -> dict[str, Any]:

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from enricher.errors import BrokerError
 from enricher.kafka.client import KafkaConfig, transactional_id
+from enricher.kafka.client_errors import Complaint, new_client
 from enricher.kafka.closing import CLOSE_WAIT_S, close_in_background
+from enricher.kafka.errors import broker_errors
 from enricher.kafka.inspect.consumer import UnreadableBatch
 from enricher.kafka.inspect.follow import TopicReader
-from enricher.kafka.quiet import ClientLog, Complaint, broker_errors, silenced
+from enricher.kafka.inspect.inspector import Inspector
 
 _NEWEST = 5  # records per partition: enough to see whether keys are used, few to fetch
 
@@ -39,35 +41,23 @@ def doctor_id(config: KafkaConfig) -> str:
 
 def read_newest(config: KafkaConfig, topic: str) -> Sample:
     """READ on the topic: fetch the newest records of every partition. Raises BrokerError."""
-    reader = TopicReader(config, topic, newest=_NEWEST)
     records = without_key = 0
     give_up_s = time.monotonic() + config.request_timeout_s
-    try:
+    # An unreadable batch proves the right, too; the worker would write a dead letter.
+    with closing(TopicReader(config, topic, newest=_NEWEST)) as reader, suppress(UnreadableBatch):
         while not reader.fetched:
             for record in reader.poll(0.2):
                 records += 1
                 without_key += record.key is None
             if time.monotonic() > give_up_s:
                 raise BrokerError(f"'{topic}' did not answer a fetch within {config.request_timeout_s:.0f} s")
-    except UnreadableBatch:  # reading it proves the right; the worker would write a dead letter
-        pass
-    finally:
-        reader.close()
     return Sample(records, without_key)
 
 
 def committed_offsets(config: KafkaConfig, topic: str, partitions: int) -> Mapping[int, int]:
     """The group's committed offsets by partition, missing ones left out. Raises BrokerError."""
-    complaint = Complaint()
-    consumer = Consumer(silenced(config.consumer(), complaint), logger=ClientLog().logger)
-    wanted = [TopicPartition(topic, index) for index in range(partitions)]
-    try:
-        with broker_errors(consumer, f"asking for the offsets of the group '{config.group_id}'", complaint):
-            found = consumer.committed(wanted, timeout=config.request_timeout_s)
-            if error := next((tp.error for tp in found if tp.error), None):
-                raise KafkaException(error)
-    finally:
-        consumer.close()
+    with closing(Inspector(config)) as inspector:
+        found = inspector.committed_offsets(topic, range(partitions))
     return {tp.partition: tp.offset for tp in found if tp.offset >= 0}
 
 
@@ -85,25 +75,22 @@ def try_commit(config: KafkaConfig, topic: str, committed: Mapping[int, int]) ->
     and no member is disturbed.
     """
     index, offset = next(iter(committed.items()), (0, 0))
-    complaint = Complaint()
-    consumer = Consumer(silenced(config.consumer(), complaint), logger=ClientLog().logger)
-    try:
-        with _transactional(config, f"sending offsets for the group '{config.group_id}'") as producer:
-            producer.begin_transaction()
-            metadata = consumer.consumer_group_metadata()
-            timeout_s = config.transaction_timeout_s
-            producer.send_offsets_to_transaction([TopicPartition(topic, index, offset)], metadata, timeout_s)
-            producer.abort_transaction(timeout_s)
-    finally:
-        consumer.close()
+    timeout_s = config.transaction_timeout_s
+    with (
+        closing(new_client(Consumer, config.consumer(), Complaint())) as consumer,
+        _transactional(config, f"sending offsets for the group '{config.group_id}'") as producer,
+    ):
+        producer.begin_transaction()
+        metadata = consumer.consumer_group_metadata()
+        producer.send_offsets_to_transaction([TopicPartition(topic, index, offset)], metadata, timeout_s)
+        producer.abort_transaction(timeout_s)
 
 
 @contextmanager
 def _transactional(config: KafkaConfig, doing: str) -> Iterator[Producer]:
     """A transactional producer for one trial. Maps what it raises in the body."""
     complaint = Complaint()
-    properties = silenced(config.producer(), complaint) | {"transactional.id": doctor_id(config)}
-    producer = Producer(properties, logger=ClientLog().logger)
+    producer = new_client(Producer, config.producer() | {"transactional.id": doctor_id(config)}, complaint)
     try:
         with broker_errors(producer, doing, complaint):
             # Metadata first: without it init_transactions sometimes takes half a second longer.

@@ -17,8 +17,8 @@ from confluent_kafka.admin import AdminClient
 
 from enricher.errors import Fenced, TransactionTrouble
 from enricher.kafka.client import KafkaConfig
-from enricher.kafka.client_errors import ClientErrors
-from enricher.kafka.errors import constructing, mapping_errors
+from enricher.kafka.client_errors import ClientErrors, new_client
+from enricher.kafka.errors import mapping_errors
 from enricher.runtime.wakeup import StopEvent
 
 log = logging.getLogger(__name__)
@@ -109,9 +109,7 @@ class Rivals:
 
     def _members(self) -> Mapping[str, str]:
         """Members of the group with our name, and their hosts. Raises TransactionTrouble, BrokerError."""
-        with constructing():
-            properties = self._config.client("admin") | {"error_cb": self._client_errors}
-            client = AdminClient(properties, logger=self._client_errors.logger)
+        client = new_client(AdminClient, self._config.client("admin"), self._client_errors)
         group = self._config.group_id
         with mapping_errors(f"asking for the members of the group '{group}'", self._client_errors, client):
             # Not the newer requests, which can end the process: see enricher/kafka/inspect/inspector.py.

@@ -16,9 +16,9 @@ from confluent_kafka import KafkaException, Producer
 from enricher.codec import Encoder
 from enricher.errors import EnricherError, ProducerFenced, TransactionTrouble
 from enricher.kafka.client import KafkaConfig
-from enricher.kafka.client_errors import ClientErrors
+from enricher.kafka.client_errors import ClientErrors, new_client
 from enricher.kafka.closing import CLOSE_WAIT_S, UnfencedProducer, close_in_background
-from enricher.kafka.errors import connecting, constructing, mapping_errors
+from enricher.kafka.errors import connecting, mapping_errors
 from enricher.kafka.limits import TopicLimits
 from enricher.kafka.placement import Placement
 from enricher.kafka.source import KafkaSource
@@ -48,7 +48,6 @@ class TransactionalSink:
         guard: Guard,
         counters: Counters,
         producer_class: type[Producer] = Producer,
-        limits: TopicLimits | None = None,
     ) -> None:
         self._config = config
         self._encoder = encoder
@@ -56,7 +55,7 @@ class TransactionalSink:
         self._guard = guard
         self._counters = counters
         self._producer_class = producer_class
-        self._limits = limits or TopicLimits(config, lambda: source.watch.client)
+        self._limits = TopicLimits(config, lambda: source.watch.client)
         self._placement = Placement(config, lambda: source.watch)
         self._client_errors = ClientErrors(config)
         self._producer: Producer | None = None
@@ -142,11 +141,8 @@ class TransactionalSink:
             log.warning("no new producer yet: %s", trouble)
 
     def _connected(self) -> Producer:
-        with constructing():
-            properties = self._limits.applied(self._config.producer(), self._encoder) | {
-                "error_cb": self._client_errors
-            }
-            producer = self._producer_class(properties, logger=self._client_errors.logger)
+        properties = self._limits.applied(self._config.producer(), self._encoder)
+        producer = new_client(self._producer_class, properties, self._client_errors)
         try:
             with mapping_errors("opening a transactional producer", self._client_errors, producer):
                 # Metadata first: without it init_transactions sometimes takes half a second longer.

@@ -19,9 +19,9 @@ from enricher.errors import TransactionTrouble
 from enricher.kafka.assignment import Assignment
 from enricher.kafka.catching_up import CatchingUp
 from enricher.kafka.client import KafkaConfig
-from enricher.kafka.client_errors import ClientErrors
+from enricher.kafka.client_errors import ClientErrors, new_client
 from enricher.kafka.delivery import Delivery
-from enricher.kafka.errors import connecting, constructing, mapping_errors
+from enricher.kafka.errors import connecting, mapping_errors
 from enricher.kafka.metadata import partitions_of
 from enricher.kafka.rebalances import Rebalances
 from enricher.kafka.statistics import Statistics
@@ -164,9 +164,7 @@ class KafkaSource:
     # ---- inside
 
     def _connected(self) -> Consumer:
-        callbacks = {"error_cb": self._client_errors, "stats_cb": self._statistics}
-        with constructing():
-            return Consumer(self._config.consumer() | callbacks, logger=self._client_errors.logger)
+        return new_client(Consumer, self._config.consumer() | {"stats_cb": self._statistics}, self._client_errors)
 
     def _join(self, listener: PartitionListener) -> None:
         self._listener = listener

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
 from enricher.core.commit_metadata import CommitMetadata
 from enricher.core.offsets import names_of
@@ -18,7 +18,7 @@ from enricher.errors import TransactionTrouble
 from enricher.kafka.client import KafkaConfig
 from enricher.kafka.client_errors import ClientErrors
 from enricher.kafka.errors import mapping_errors
-from enricher.kafka.metadata import foreign, ours
+from enricher.kafka.metadata import foreign, ours, without_errors
 from enricher.kafka.tails import OutputTails, cannot_tell
 from enricher.kafka.topicwatch import TopicWatch
 from enricher.records import Mark, Partition, Start
@@ -89,20 +89,16 @@ class StartFinder:
 
     def _committed(self, partitions: Sequence[Partition], timeout_s: float) -> Sequence[TopicPartition]:
         with mapping_errors("asking for the committed offsets", self._client_errors):
-            committed = self._consumer.committed([foreign(partition) for partition in partitions], timeout=timeout_s)
-            if error := next((tp.error for tp in committed if tp.error), None):
-                raise KafkaException(error)
-        return committed
+            return without_errors(self._consumer.committed([foreign(each) for each in partitions], timeout=timeout_s))
 
     def _without_offset(self, partitions: Collection[Partition]) -> Mapping[Partition, StartOffset]:
-        if self._config.start == "end":
-            offsets, how = self._watch.last_offsets(partitions), "at its end (kafka.start=end)"
-            self._tell(partitions, how)
-        elif self._config.start == "beginning":
-            offsets, how = self._watch.beginnings(partitions), "at its beginning (kafka.start=beginning)"
-            self._tell(partitions, how)
+        start = self._config.start
+        offsets = (self._watch.last_offsets if start == "end" else self._watch.beginnings)(partitions)
+        if start == "resume":
+            offsets = {**offsets, **self._resumed(partitions)}
         else:
-            offsets = {**self._watch.beginnings(partitions), **self._resumed(partitions)}
+            names = names_of(sorted(partitions))
+            log.info("no committed offset for %s: reading at its %s (kafka.start=%s)", names, start, start)
         return {partition: StartOffset(Start(offset, Mark())) for partition, offset in offsets.items()}
 
     def _resumed(self, partitions: Collection[Partition]) -> Mapping[Partition, int]:
@@ -128,6 +124,3 @@ class StartFinder:
         committed = self._committed(asked, self._config.request_timeout_s)
         topic_id = self._watch.topic_id
         return any(tp.offset >= 0 and CommitMetadata.decode(tp.metadata).is_of(topic_id) for tp in committed)
-
-    def _tell(self, partitions: Collection[Partition], how: str) -> None:
-        log.info("no committed offset for %s: reading %s", names_of(sorted(partitions)), how)

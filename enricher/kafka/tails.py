@@ -15,8 +15,8 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from enricher.errors import BrokerError, SettingsError, TransactionTrouble
 from enricher.kafka.client import KafkaConfig
-from enricher.kafka.client_errors import ClientErrors
-from enricher.kafka.errors import constructing, mapping_errors
+from enricher.kafka.client_errors import ClientErrors, new_client
+from enricher.kafka.errors import mapping_errors
 from enricher.kafka.metadata import headers_of
 from enricher.kafka.topicwatch import TopicWatch
 from enricher.records import Headers, Partition
@@ -111,9 +111,8 @@ class _Tail:
         self._topic = topic
         self._client_errors = ClientErrors(config)
         self._give_up_s = time.monotonic() + _LOOK_S
-        properties = config.consumer() | {"error_cb": self._client_errors, "auto.offset.reset": "earliest"}
-        with constructing():
-            self._consumer = Consumer(properties, logger=self._client_errors.logger)
+        properties = config.consumer() | {"auto.offset.reset": "earliest"}
+        self._consumer = new_client(Consumer, properties, self._client_errors)
 
     def close(self) -> None:
         self._consumer.close()

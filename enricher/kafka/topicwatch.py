@@ -18,8 +18,8 @@ from confluent_kafka.admin import AdminClient, OffsetSpec, TopicDescription
 
 from enricher.errors import MissingTopic, SettingsError, TransactionTrouble
 from enricher.kafka.client import KafkaConfig
-from enricher.kafka.client_errors import ClientErrors
-from enricher.kafka.errors import constructing, mapped, mapping_errors
+from enricher.kafka.client_errors import ClientErrors, new_client
+from enricher.kafka.errors import mapped, mapping_errors
 from enricher.kafka.metadata import foreign, listed_offsets, no_such_topic, ours, topic_id_text
 from enricher.records import Partition
 
@@ -55,11 +55,6 @@ class TopicWatch:
         self.topic_id: str | None = None
         self.partitions: Mapping[str, int] = {}
         """How many partitions each topic has."""
-
-    @property
-    def unequal(self) -> bool:
-        """True if an output topic has another number of partitions than the input topic."""
-        return len(set(self.partitions.values())) > 1
 
     def open(self) -> None:
         """Ask for the first time. Raises TransactionTrouble without an answer, MissingTopic if a topic is missing.
@@ -136,13 +131,9 @@ class TopicWatch:
             return listed_offsets(self.client, wanted, IsolationLevel.READ_COMMITTED, self._config.request_timeout_s)
 
     def _connected(self) -> AdminClient:
-        properties = {
-            "error_cb": self.client_errors,
-            # Questions go to the controller that the client knows: it must soon forget one that is gone.
-            "topic.metadata.refresh.interval.ms": 3_000,
-        }
-        with constructing():
-            return AdminClient(self._config.client("admin") | properties, logger=self.client_errors.logger)
+        # Questions go to the controller that the client knows: it must soon forget one that is gone.
+        properties = {"topic.metadata.refresh.interval.ms": 3_000}
+        return new_client(AdminClient, self._config.client("admin") | properties, self.client_errors)
 
     def _send(self) -> None:
         self.client.poll(0)  # else the client's events pile up

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from enricher.codec import Encoder, Outgoing
 from enricher.errors import RefusedOutput, TransactionTrouble
 from enricher.kafka.client import KafkaConfig
 from enricher.kafka.client_errors import ClientErrors
-from enricher.kafka.delivery_reports import DeliveryReports
 from enricher.kafka.errors import mapped
 from enricher.kafka.placement import Placement
 from enricher.kafka.source import KafkaSource
 from enricher.records import DeadLetter, Outcome, Release, Ticket
 
 _QUEUE_FULL_WAIT_S = 0.05
+_TOO_LARGE = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE}
 
 
 class Transaction:
@@ -139,6 +140,38 @@ class Transaction:
         outcome = self.substitutes.get(ticket) or ticket.outcome
         assert outcome is not None, "only finished tickets are written"
         return outcome
+
+
+class DeliveryReports:
+    """Collects the failures; the client does not report successes (`delivery.report.only.error`).
+
+    Each transaction has its own: a producer that is closed in the background may still report about an older one.
+    """
+
+    def __init__(self) -> None:
+        self.failed: list[tuple[Ticket, KafkaError]] = []
+
+    def callback_for(self, ticket: Ticket) -> Callable[[KafkaError | None, Message], None]:
+        """The `on_delivery` of this ticket's record."""
+        return partial(self._note, ticket)
+
+    def refused(self, size_bytes: Callable[[Ticket], int]) -> tuple[list[Ticket], KafkaError]:
+        """The records that the broker will never take, perhaps none, and the error; `size_bytes` is that of an output.
+
+        The broker refuses whole requests, so the records that caused it have to be found. A compacted topic takes no record
+        without a key. Of records that are too large only the largest is named; the others are tried again.
+        """
+        for ticket, error in self.failed:
+            if error.code() in _TOO_LARGE:
+                oversized = [ticket for ticket, error in self.failed if error.code() in _TOO_LARGE]
+                return [max(oversized, key=size_bytes)], error
+            if error.code() == KafkaError.INVALID_RECORD and ticket.raw.key is None:
+                return [t for t, e in self.failed if e.code() == error.code() and t.raw.key is None], error
+        return [], self.failed[0][1]
+
+    def _note(self, ticket: Ticket, error: KafkaError | None, _message: Message) -> None:
+        if error is not None:
+            self.failed.append((ticket, error))
 
 
 class Stopwatch:

@@ -16,8 +16,8 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from enricher.errors import BrokerError, TransactionTrouble
 from enricher.kafka.client import KafkaConfig
-from enricher.kafka.client_errors import ClientErrors
-from enricher.kafka.errors import constructing, mapped, mapping_errors
+from enricher.kafka.client_errors import ClientErrors, new_client
+from enricher.kafka.errors import mapping_errors, passing
 from enricher.records import Partition, RawRecord, Unreadable
 
 log = logging.getLogger(__name__)
@@ -88,9 +88,7 @@ class _BatchEndFinder:
         self._begins = begins
         self._client_errors = ClientErrors(config)
         self._give_up_s = time.monotonic() + _LOOKUP_S
-        properties = config.consumer() | {"error_cb": self._client_errors} | _ONE_BATCH
-        with constructing():
-            self._consumer = Consumer(properties, logger=self._client_errors.logger)
+        self._consumer = new_client(Consumer, config.consumer() | _ONE_BATCH, self._client_errors)
 
     def __enter__(self) -> Self:
         return self
@@ -127,7 +125,7 @@ class _BatchEndFinder:
                     return False
                 if error.code() == UNREADABLE:
                     return message.offset() == self._begins
-                self._raise_final(error, doing)
+                passing(error, doing, self._client_errors)
         raise AssertionError("the messages end with an exception")
 
     def _messages(self, doing: str) -> Iterator[Message]:
@@ -135,11 +133,6 @@ class _BatchEndFinder:
             if (message := self._consumer.poll(_POLL_S)) is not None:
                 yield message
         raise TransactionTrouble(f"{doing}: no answer within {_LOOKUP_S:g} s")
-
-    def _raise_final(self, error: KafkaError, doing: str) -> None:
-        trouble = mapped(error, doing, self._client_errors)
-        if error.fatal() or isinstance(trouble, BrokerError):
-            raise trouble
 
 
 def _undetermined(partition: Partition, expected: int, begins: int, error: KafkaError) -> BrokerError:

@@ -13,9 +13,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from enricher.core.commit_metadata import CommitMetadata
 from enricher.errors import EnricherError
 from enricher.kafka.client import KafkaConfig
+from enricher.kafka.client_errors import Complaint
 from enricher.kafka.inspect.follow import FirstRecords
-from enricher.kafka.inspect.inspector import Deadline, Inspector
-from enricher.kafka.quiet import Complaint
+from enricher.kafka.inspect.inspector import Inspector
+from enricher.kafka.metadata import Deadline
 from enricher.kafka.tails import OutputTails
 from enricher.kafka.topicwatch import TopicWatch
 from enricher.records import Partition, RawRecord
@@ -37,7 +38,7 @@ class BacklogReader:
         complaint = Complaint(config)
         self._inspector = Inspector(config, complaint)
         self._first_records = FirstRecords(config, complaint)
-        self._resume_points = ResumePoints(config)
+        self._watch: TopicWatch | None = None
 
     def look(self, timeout_s: float | None = None) -> Backlog:
         """The backlog now. Blocks for at most `timeout_s` (default: the request timeout). Raises BrokerError."""
@@ -56,7 +57,7 @@ class BacklogReader:
         firsts = ask.beginnings(topic, numbers)
         ends, written = (ask.ends(topic, numbers, committed_only=only) for only in (True, False))
         missing = [number for number, offset in committed.items() if offset is None]
-        resumed = self._resume_points.starts(missing, firsts, ends)
+        resumed = self._uncommitted(missing, firsts, ends)
         starts = {
             n: _start(resumed[n] if offset is None else offset, firsts[n], written[n])
             for n, offset in committed.items()
@@ -86,46 +87,37 @@ class BacklogReader:
             for tp in answer
         }
 
-
-class ResumePoints:
-    """Where a worker that starts now would begin in partitions without a committed offset, by the worker's own rule.
-
-    Keeps its connection between looks.
-    """
-
-    def __init__(self, config: KafkaConfig) -> None:
-        self._config = config
-        self._watch: TopicWatch | None = None
-
-    def look(self, numbers: Collection[int]) -> Mapping[int, int]:
-        """The offset after the newest output of each partition that has outputs. Blocks for some seconds.
-
-        Raises EnricherError; SettingsError if the outputs cannot tell, in which case a worker would refuse to start.
-        """
-        if self._watch is None:
-            self._watch = TopicWatch(self._config)
-        self._watch.refresh()
-        fewest = min(self._watch.partitions.values())
-        wanted = [Partition(self._config.input_topic, number) for number in numbers if number < fewest]
-        found = OutputTails(self._config, self._watch).next_offsets(wanted)
-        return {partition.number: offset for partition, offset in found.items()}
-
-    def starts(self, missing: Collection[int], firsts: Mapping[int, int], ends: Mapping[int, int]) -> Mapping[int, int]:
-        """Where each of the partitions in `missing` begins by `kafka.start`, as far as it can be determined.
+    def _uncommitted(
+        self, missing: Collection[int], firsts: Mapping[int, int], ends: Mapping[int, int]
+    ) -> Mapping[int, int]:
+        """Where the partitions without a committed offset begin by `kafka.start`, as far as it can be determined.
 
         Without the right to read the output topics it is the beginning: that overstates the backlog, and never
         understates it.
         """
-        if not missing or self._config.start == "beginning":
-            return {number: firsts[number] for number in missing}
         if self._config.start == "end":
-            return {number: ends[number] for number in missing}
+            return ends
+        if self._config.start == "beginning" or not missing:
+            return firsts
         try:
-            found = self.look(missing)
+            self._watch = self._watch or TopicWatch(self._config)
+            return {**firsts, **resume_points(self._config, self._watch, missing)}
         except EnricherError as error:
             log.debug("cannot determine where partitions without a committed offset begin: %s", error)
-            found = {}
-        return {number: found.get(number, firsts[number]) for number in missing}
+            return firsts
+
+
+def resume_points(config: KafkaConfig, watch: TopicWatch, numbers: Collection[int]) -> Mapping[int, int]:
+    """Where a worker that starts now resumes in partitions without a committed offset, by the worker's own rule.
+
+    That is the offset after the newest output; partitions without outputs are left out. Blocks for some seconds. Raises
+    EnricherError; SettingsError if the outputs cannot tell, in which case a worker would refuse to start.
+    """
+    watch.refresh()
+    fewest = min(watch.partitions.values())
+    wanted = [Partition(config.input_topic, number) for number in numbers if number < fewest]
+    found = OutputTails(config, watch).next_offsets(wanted)
+    return {partition.number: offset for partition, offset in found.items()}
 
 
 def _start(committed: int, first: int, written: int) -> int:

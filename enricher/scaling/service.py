@@ -20,7 +20,7 @@ from google.protobuf.wrappers_pb2 import Int32Value, StringValue
 from enricher.errors import BrokerError, SettingsError
 from enricher.scaling.keda import externalscaler_pb2 as messages
 from enricher.scaling.trigger import BadMetadata, Trigger
-from enricher.scaling.watching import Seen, TooMany, Watches
+from enricher.scaling.watching import Seen, TooMany, Watches, held
 
 METRIC = "wanted-workers"
 TARGET = 1
@@ -31,6 +31,7 @@ _MAX_STREAMS = 16
 """Each stream holds a thread while it lasts, and calls for other groups take at most 16 more: the rest is for the configured
 group and for probes. KEDA retries a stream that was refused, and polls meanwhile."""
 _GRACE_S = 5.0
+_SERVING, _NOT_SERVING = 1, 2  # of `grpc.health.v1`
 _CODES = {
     BadMetadata: grpc.StatusCode.INVALID_ARGUMENT,
     BrokerError: grpc.StatusCode.UNAVAILABLE,
@@ -59,21 +60,14 @@ class ExternalScaler:
         context: Any,  # noqa: ANN401
     ) -> Iterator[messages.IsActiveResponse]:
         """`is_active` now and at each change; KEDA's `external-push` starts the first worker by it."""
-        if not self._streams.acquire(blocking=False):
-            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"one scaler has at most {_MAX_STREAMS} streams")
-        try:
-            yield from self._changes(request, context)
-        finally:
-            self._streams.release()
-
-    def _changes(self, request: messages.ScaledObjectRef, context: Any) -> Iterator[messages.IsActiveResponse]:  # noqa: ANN401
         before = None
-        while context.is_active() and not self.stopping.is_set():
-            active = self._seen(request, context).active
-            if active != before:
-                yield messages.IsActiveResponse(result=active)
-            before = active
-            self.stopping.wait(self._stream_every_s)
+        with _grpc_errors(context), held(self._streams, TooMany(f"one scaler has at most {_MAX_STREAMS} streams")):
+            while context.is_active() and not self.stopping.is_set():
+                active = self._seen(request, context).active
+                if active != before:
+                    yield messages.IsActiveResponse(result=active)
+                before = active
+                self.stopping.wait(self._stream_every_s)
 
     def metric_spec(self, request: messages.ScaledObjectRef, context: Any) -> messages.GetMetricSpecResponse:  # noqa: ANN401
         """The metric's name and target; asks no broker."""
@@ -128,33 +122,23 @@ def _handler(name: str, method: Callable[..., Any]) -> Any:  # noqa: ANN401  gRP
     )
 
 
-class Health:
-    """gRPC's health check (`grpc.health.v1.Health/Check`), which Kubernetes probes call.
+def health_handler(stopping: threading.Event) -> Any:  # noqa: ANN401  gRPC has no types
+    """GRPC's health check (`grpc.health.v1.Health/Check`), which Kubernetes probes call, for a gRPC server.
 
-    Says whether the server takes calls; whether the brokers answer is reported by each call. `services`: the names that may
-    be asked for; the empty name means the whole server. `Watch` is not implemented, which the protocol allows.
+    Says whether the server takes calls; whether the brokers answer is reported by each call. The empty name means the whole
+    server. `Watch` is not implemented, which the protocol allows.
     """
 
-    SERVING, NOT_SERVING = 1, 2
-
-    def __init__(self, *services: str) -> None:
-        self._services = {"", *services}
-        self.serving = True
-
-    def handler(self) -> Any:  # noqa: ANN401  gRPC has no types
-        """The service for a gRPC server."""
-        check = grpc.unary_unary_rpc_method_handler(
-            self._check,
-            # Request and response have one field each, a string and an enum, and are encoded like these wrappers.
-            request_deserializer=StringValue.FromString,
-            response_serializer=Int32Value.SerializeToString,
-        )
-        return grpc.method_handlers_generic_handler("grpc.health.v1.Health", {"Check": check})
-
-    def _check(self, request: StringValue, context: Any) -> Int32Value:  # noqa: ANN401  gRPC has no types
-        if request.value not in self._services:
+    def check(request: StringValue, context: Any) -> Int32Value:  # noqa: ANN401  gRPC has no types
+        if request.value not in {"", SERVICE}:
             context.abort(grpc.StatusCode.NOT_FOUND, f"there is no service '{request.value}' here")
-        return Int32Value(value=self.SERVING if self.serving else self.NOT_SERVING)
+        return Int32Value(value=_NOT_SERVING if stopping.is_set() else _SERVING)
+
+    # Request and response have one field each, a string and an enum, and are encoded like these wrappers.
+    method = grpc.unary_unary_rpc_method_handler(
+        check, request_deserializer=StringValue.FromString, response_serializer=Int32Value.SerializeToString
+    )
+    return grpc.method_handlers_generic_handler("grpc.health.v1.Health", {"Check": method})
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,10 +162,9 @@ class Tls:
 @contextmanager
 def serving(scaler: ExternalScaler, address: str, tls: Tls | None = None) -> Iterator[int]:
     """Serve at `address` (`host:port`; port 0 takes a free one) in the body, and yield the port. Raises SettingsError."""
-    health = Health(SERVICE)
     # With SO_REUSEPORT, two servers on one port would both get calls, in turn.
     server = grpc.server(ThreadPoolExecutor(_THREADS, "scaler"), options=[("grpc.so_reuseport", 0)])
-    server.add_generic_rpc_handlers((scaler.handler(), health.handler()))
+    server.add_generic_rpc_handlers((scaler.handler(), health_handler(scaler.stopping)))
     try:
         port = server.add_secure_port(address, tls.credentials()) if tls else server.add_insecure_port(address)
     except RuntimeError as error:  # gRPC does not say why
@@ -192,6 +175,5 @@ def serving(scaler: ExternalScaler, address: str, tls: Tls | None = None) -> Ite
     try:
         yield port
     finally:
-        health.serving = False
         scaler.stopping.set()
         server.stop(_GRACE_S).wait()

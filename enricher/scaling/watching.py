@@ -11,7 +11,7 @@ import math
 import threading
 import time
 from collections.abc import Callable
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -93,7 +93,7 @@ class Watch:
     def see(self, rules: Rules, timeout_s: float) -> Seen:
         """The load, and what `rules` derive from it. Raises BrokerError if it cannot be read in time."""
         until_s = self._clock() + timeout_s
-        with self._locked(timeout_s):
+        with held(self._lock, BrokerError("another call is still reading the backlog"), timeout_s):
             if self._load is None or self._clock() - self._looked_s >= _FRESH_S:
                 self._load = self._look(max(0.0, until_s - self._clock()))
             return Seen(self._load, wanted_workers(self._load, rules))
@@ -119,14 +119,16 @@ class Watch:
         if reader:
             reader.close()
 
-    @contextmanager
-    def _locked(self, timeout_s: float) -> Iterator[None]:
-        if not self._lock.acquire(timeout=timeout_s):
-            raise BrokerError("another call is still reading the backlog")
-        try:
-            yield
-        finally:
-            self._lock.release()
+
+@contextmanager
+def held(lock: threading.Lock | threading.Semaphore, refusal: Exception, timeout_s: float = 0.0) -> Iterator[None]:
+    """Hold the lock in the body; raises `refusal` if it is not free in time."""
+    if not lock.acquire(timeout=timeout_s):
+        raise refusal
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 class Watches:
@@ -170,18 +172,12 @@ class Watches:
         for watch in self._watches.values():
             watch.close()
 
-    @contextmanager
-    def _admitted(self, trigger: Trigger) -> Iterator[None]:
+    def _admitted(self, trigger: Trigger) -> AbstractContextManager[None]:
         """Always admits the configured pair, and a limited number of calls for others. Raises TooMany."""
         if (trigger.group, trigger.topic) == self._configured:
-            yield
-            return
-        if not self._others.acquire(blocking=False):
-            raise TooMany(f"one scaler answers at most {_MAX_OTHER_CALLS} calls for other groups and topics at once")
-        try:
-            yield
-        finally:
-            self._others.release()
+            return nullcontext()
+        refusal = f"one scaler answers at most {_MAX_OTHER_CALLS} calls for other groups and topics at once"
+        return held(self._others, TooMany(refusal))
 
     def _watch(self, trigger: Trigger) -> Watch:
         key, idle = (trigger.group, trigger.topic), None

@@ -7,17 +7,14 @@ message. In one of these the verifier is not independent: which offsets a batch 
 need another Kafka client, so tests/kafka/test_unreadable_batch.py compares it with batches of known size.
 """
 
-from enricher.verify.findings import EARLIER, Check, Checks, Place, Report
+from enricher.verify.findings import EARLIER, Check, Place, Report
 from enricher.verify.payload import Recompute
 from enricher.verify.verification import VerifyOptions, verify
 from enricher.verify.waiting import watching
-from enricher.verify.watch import OffsetWatch
 
 __all__ = [
     "EARLIER",
     "Check",
-    "Checks",
-    "OffsetWatch",
     "Place",
     "Recompute",
     "Report",

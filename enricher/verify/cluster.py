@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from enricher.kafka.client import KafkaConfig
-from enricher.kafka.inspect.inspector import Inspector, without_errors
-from enricher.kafka.quiet import broker_errors, quiet_consumer
+from enricher.kafka.errors import broker_errors
+from enricher.kafka.inspect.consumer import lone_consumer
+from enricher.kafka.inspect.inspector import Inspector
+from enricher.kafka.metadata import without_errors
 from enricher.verify.committed import Committed, committed_of
 
 _PENDING_S = 1.0
@@ -19,7 +21,7 @@ class Cluster(Inspector):
 
     def __init__(self, config: KafkaConfig) -> None:
         super().__init__(config)
-        self._stable = quiet_consumer(config, self._complaint, {"isolation.level": "read_committed"})
+        self._stable = lone_consumer(config, self._complaint, {"isolation.level": "read_committed"})
 
     def committed(self) -> Committed:
         """The group's committed offsets in the input topic now, without those of pending transactions."""

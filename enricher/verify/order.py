@@ -3,20 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from typing import Protocol
 
 _SLOTS = 2**21  # of 16 bytes each
-
-
-class Order(Protocol):
-    """Takes outputs in the order of their log."""
-
-    def keeps(self, place: tuple[str, int], source: tuple[int, int], key: bytes | None) -> bool:
-        """False if an output of a later input, of the same partition or key, precedes it in the same partition.
-
-        `place`: topic and partition of the output; `source`: partition and offset of its input.
-        """
-        ...
 
 
 class ByPartition:
@@ -25,8 +13,11 @@ class ByPartition:
     def __init__(self) -> None:
         self._last: dict[tuple[str, int, int], int] = {}
 
-    def keeps(self, place: tuple[str, int], source: tuple[int, int], key: bytes | None) -> bool:  # noqa: ARG002  `Order` has it
-        """As `Order.keeps`, per input partition."""
+    def keeps(self, place: tuple[str, int], source: tuple[int, int], key: bytes | None) -> bool:  # noqa: ARG002  `ByKey` has it
+        """False if an output of a later input precedes it in the same partition.
+
+        `place`: topic and partition of the output; `source`: partition and offset of its input.
+        """
         partition, offset = source
         last = self._last.get((*place, partition), -1)
         if offset > last:
@@ -48,7 +39,7 @@ class ByKey:
         self._last = array("q", [-1]) * slots
 
     def keeps(self, place: tuple[str, int], source: tuple[int, int], key: bytes | None) -> bool:
-        """As `Order.keeps`, per key and input partition."""
+        """As `ByPartition.keeps`, among the outputs of one key."""
         if key is None:
             return True
         partition, offset = source

@@ -12,7 +12,7 @@ from enricher.verify.committed import same_topic
 from enricher.verify.findings import EARLIER, Checks, Place
 from enricher.verify.headers import Source, headers_by_name, record_id, source_of_dead_letter, source_of_record
 from enricher.verify.ledger import PartitionLedger, mark_of
-from enricher.verify.order import Order
+from enricher.verify.order import ByKey, ByPartition
 
 
 @dataclass(slots=True, kw_only=True)
@@ -25,7 +25,7 @@ class Outputs:
 
     checks: Checks
     ledgers: Mapping[int, PartitionLedger]
-    order: Order
+    order: ByPartition | ByKey
     input_topic: str
     topic_id: str | None
     dead_letters: bool

@@ -8,38 +8,23 @@ import re
 import signal
 import subprocess
 import sys
-import time
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from commands.support import run
-from confluent_kafka.admin import AdminClient
+from kafka.test_transaction_trials import EveryReaderSeesAll, left_over
 
 from enricher.commands.doctor.transactions import finding_of
-from enricher.kafka.trials import PROMISES, Outcome, Promise, Result, running
-from enricher.kafka.trials.clients import Clients
+from enricher.kafka.trials import running
+from enricher.kafka.trials.clients import Clients, Outcome
+from enricher.kafka.trials.promises import PROMISES, Promise, Result
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from confluent_kafka import Consumer
     from support.topics import Topics
 
 PAGE = Path(__file__).parents[2] / "deploy" / "brokers.md"
 TIMEOUT_S = 60.0
-
-
-def left_over(topics: Topics) -> list[str]:
-    """Topics of trials that still exist, after a wait for their deletion."""
-    admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
-    give_up_s = time.monotonic() + 10
-    while found := [name for name in admin.list_topics(timeout=10).topics if name.startswith(f"{topics.group}-doctor")]:
-        if time.monotonic() > give_up_s:
-            return found
-        time.sleep(0.1)
-    return []
 
 
 @pytest.mark.broker
@@ -53,17 +38,7 @@ def test_a_good_broker_is_exit_code_0_with_a_line_per_promise(topics: Topics) ->
     assert report["broker_api_versions"]["TxnOffsetCommit"] >= 3
     assert {"enricher", "client", "brokers", "exit_code"} <= report.keys()
     assert [p.name for p in PROMISES if not re.search(rf"ok +{p.name} \(\d+\.\d s\)", result.stderr)] == []
-    assert left_over(topics) == []
-
-
-class EveryReaderSeesAll(Clients):
-    """Behave as a broker that shows uncommitted records."""
-
-    @contextmanager
-    def consumer(self, isolation: str = "read_committed") -> Iterator[Consumer]:  # noqa: ARG002
-        """A consumer that reads uncommitted records."""
-        with super().consumer("read_uncommitted") as consumer:
-            yield consumer
+    assert left_over(topics.bootstrap_servers, f"{topics.group}-doctor") == []
 
 
 @pytest.mark.broker
@@ -77,7 +52,7 @@ def test_a_broker_that_breaks_a_promise_is_exit_code_4(topics: Topics, monkeypat
     assert "FAIL last stable offset does not hold" in shown
     assert "ok text of a committed offset" in shown
     assert "Do not run a worker on this broker" in shown
-    assert left_over(topics) == []
+    assert left_over(topics.bootstrap_servers, f"{topics.group}-doctor") == []
 
 
 def no_trial(_clients: Clients) -> Outcome:
@@ -138,7 +113,7 @@ def test_an_interrupted_trial_leaves_no_topic(topics: Topics, number: signal.Sig
     assert process.returncode == 130, said
     assert "stopped early: deleting the topics and groups" in said
     assert "Traceback" not in said
-    assert left_over(topics) == []
+    assert left_over(topics.bootstrap_servers, f"{topics.group}-doctor") == []
 
 
 def test_the_page_says_what_each_promise_means() -> None:

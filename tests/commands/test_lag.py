@@ -12,7 +12,8 @@ import pytest
 from commands.support import run
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from scaling.topic_side import commit, transaction, write
+from kafka.harness import transaction
+from scaling.topic_side import commit, write
 from support.topics import Topics
 
 from enricher.commands.lag import age_text, limits_exceeded, summary
@@ -50,7 +51,7 @@ def test_the_age_is_that_of_the_record_at_the_committed_offset(topics: Topics) -
 def test_nothing_waits_where_only_markers_are_left(topics: Topics) -> None:
     """The committed offset is below the end, but there is nothing to read: the age is 0, and there is no alarm."""
     write(topics, 0, HOUR_S)
-    with transaction(topics, commit=False) as producer:
+    with transaction(topics.bootstrap_servers, f"{topics.group}-upstream", commit=False) as producer:
         producer.produce(topics.input, b"{}", partition=0)
     commit(topics, {0: 1})
     seen = looked(topics, "--max-age-s", "0", "--max-lag", "0")
@@ -62,7 +63,7 @@ def test_nothing_waits_where_only_markers_are_left(topics: Topics) -> None:
 @pytest.mark.broker
 def test_an_open_transaction_is_remarked_and_does_not_wait(topics: Topics) -> None:
     """Nobody can read its records yet."""
-    with transaction(topics, end=False) as producer:
+    with transaction(topics.bootstrap_servers, f"{topics.group}-upstream", end=False) as producer:
         producer.produce(topics.input, b"{}", partition=2)
         assert producer.flush(20) == 0
         open_one = looked(topics)["partitions"][2]

@@ -216,7 +216,7 @@ def test_reader_stays_within_its_bound_and_ends_when_closed(tmp_path: Path) -> N
     source.poll(1, LONG_S)
     reader = source._reader
     assert reader is not None
-    assert len(reader._queue._items) <= 4
+    assert len(reader._items) <= 4
     source.close()
     reader._thread.join(LONG_S)
     assert not reader._thread.is_alive()

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewPartitions
+from kafka.harness import Sent
 from support.topics import Topics
 
 from enricher.codec import Encoder
 from enricher.kafka.client import KafkaConfig
-from enricher.kafka.limits import TopicLimits
 from enricher.kafka.sink import TransactionalSink
 from enricher.kafka.source import KafkaSource
-from enricher.records import Article, Coverage, EnrichedRecord, ModelCard, Partition, RawRecord, Release, Ticket
+from enricher.records import (
+    Article,
+    Coverage,
+    DeadLetter,
+    EnrichedRecord,
+    ModelCard,
+    Partition,
+    RawRecord,
+    Release,
+    Ticket,
+)
 from enricher.stats.counters import Counters
 
 CARD = ModelCard(name="none", digest="0" * 64, precision="fp32")
@@ -44,7 +56,7 @@ def config_for(topics: Topics, **changes: object) -> KafkaConfig:
     return replace(config, **changes)  # type: ignore[arg-type]  # the names are checked at run time
 
 
-def encoder(max_record_bytes: int = 1_000_000, max_dead_letter_bytes: int = 16_000_000) -> Encoder:
+def encoder_of(max_record_bytes: int = 1_000_000, max_dead_letter_bytes: int = 16_000_000) -> Encoder:
     """An encoder with the given limits."""
     return Encoder(
         CARD,
@@ -80,9 +92,14 @@ class Diary:
         self.events.append(("lost", tuple(partitions)))
 
 
+CLOSING = ExitStack()
+"""Closes what `opened` and `sink_for` have opened; the fixture `_closed` does so after each test."""
+
+
 def opened(config: KafkaConfig, *, until_caught_up: bool = False) -> tuple[KafkaSource, Diary]:
-    """A source that has joined its group and knows where each of its partitions begins."""
+    """A source that has joined its group and knows where each of its partitions begins. Closed with the test."""
     source, diary = KafkaSource(config, until_caught_up=until_caught_up), Diary()
+    CLOSING.callback(source.close)
     source.open(diary)
     source.pause()  # else records may come with the assignment, and nobody here would take them
     poll_until(source, lambda: bool(diary.owned) and all(source.start_of(place) for place in diary.owned))
@@ -110,29 +127,33 @@ def records_of(source: KafkaSource, count: int, timeout_s: float = 20.0) -> list
     return records
 
 
-class NotTold(TopicLimits):
-    """Limits that the broker does not tell, as for a worker without DESCRIBE_CONFIGS."""
-
-    def read(self) -> Mapping[str, int]:
-        """Nothing."""
-        return {}
-
-
 def sink_for(
-    source: KafkaSource, config: KafkaConfig, *, limits: TopicLimits | None = None, **kinds: Encoder
+    source: KafkaSource,
+    config: KafkaConfig,
+    *,
+    encoder: Encoder | None = None,
+    producer_class: type[Producer] = Producer,
 ) -> tuple[TransactionalSink, Counters]:
-    """An open sink that commits for `source`."""
+    """An open sink that commits for `source`. Closed with the test."""
     counters = Counters()
     sink = TransactionalSink(
         config,
-        kinds.get("encoder") or encoder(),
+        encoder or encoder_of(),
         source=source,
         guard=unguarded,
         counters=counters,
-        limits=limits,
+        producer_class=producer_class,
     )
     sink.open()
+    CLOSING.callback(sink.close)
     return sink, counters
+
+
+def ends_for(config: KafkaConfig) -> tuple[KafkaSource, TransactionalSink]:
+    """A source that has joined its group, and its sink."""
+    source, _ = opened(config)
+    sink, _ = sink_for(source, config)
+    return source, sink
 
 
 def finished(raw: RawRecord) -> Ticket:
@@ -142,10 +163,31 @@ def finished(raw: RawRecord) -> Ticket:
     return ticket
 
 
+def dead(raw: RawRecord) -> Ticket:
+    """A ticket that ends as a dead letter."""
+    ticket = Ticket(raw, arrived_s=0.0)
+    ticket.finish(DeadLetter("decode", "InvalidArticle", "not JSON"))
+    return ticket
+
+
 def release_of(records: Sequence[RawRecord], ticket: Callable[[RawRecord], Ticket] = finished) -> Release:
     """A release of these records, in their order."""
     committable = {record.partition: record.offset + 1 for record in records}
     return Release([ticket(record) for record in records], committable)
+
+
+def inputs(count: int) -> list[Sent]:
+    """Small inputs, with keys that spread over the partitions."""
+    return [Sent(f"k{number}".encode(), b"v%d" % number) for number in range(count)]
+
+
+def grow(topics: Topics, partitions: int, *names: str) -> None:
+    """Add partitions to these topics. What the broker has answered is not yet what its metadata says."""
+    admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
+    for name in names:
+        admin.create_partitions([NewPartitions(name, partitions)])[name].result(timeout=20)
+        while len(admin.list_topics(name, timeout=10).topics[name].partitions) < partitions:
+            admin.poll(0.05)
 
 
 def partitions_of(topics: Topics) -> Iterator[Partition]:

@@ -19,6 +19,7 @@ from typing import Any, cast
 
 import orjson
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, Producer, TopicPartition
+from support.topics import Topics
 
 CLIENTS, SILENCE_S = 3, 20.0
 SAMPLES = Path(__file__).resolve().parents[2] / "scripts" / "articles" / "wikinews.jsonl"
@@ -165,6 +166,31 @@ def assert_exactly_once(outputs: Sequence[Message], places: Mapping[tuple[int, i
         for number in {message.partition() for message in outputs}:
             offsets = [source_of(m) for m in outputs if m.topic() == topic and m.partition() == number]
             assert offsets == sorted(offsets), f"{topic}[{number}] is out of order"
+
+
+def is_all_committed(topics: Topics) -> bool:
+    """Whether the group's lag is zero on every partition."""
+    places = committed_and_ends(topics.bootstrap_servers, topics.group, topics.input).values()
+    return all(committed == end for committed, end in places)
+
+
+def assert_all_is_there_once(topics: Topics, places: Mapping[tuple[int, int], Sent]) -> None:
+    """Every input has one enriched record and no dead letter, and is committed."""
+    assert_exactly_once(read_all(topics.bootstrap_servers, topics.output), places)
+    assert read_all(topics.bootstrap_servers, topics.dead_letters) == []
+    assert is_all_committed(topics)
+
+
+@contextmanager
+def transaction(bootstrap_servers: str, name: str, *, commit: bool = True, end: bool = True) -> Iterator[Producer]:
+    """A transaction, committed or aborted at the end; with `end` false it stays open, until the id is used again."""
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "transactional.id": name, "log_level": 0})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    yield producer
+    assert producer.flush(20) == 0
+    if end:
+        (producer.commit_transaction if commit else producer.abort_transaction)(30)
 
 
 @contextmanager

@@ -13,9 +13,9 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from health.looking import until
 from health.test_health_run import articles, running
-from kafka.clients import Diary, config_for, opened, sink_for, unguarded
-from kafka.harness import Sent, as_sent, publish, read_all, short_articles, wait_until, worker
-from kafka.test_processes import QUICK_FAILOVER, TEXT, assert_all_is_there_once, children_of, published
+from kafka.clients import Diary, config_for, ends_for, sink_for, unguarded
+from kafka.harness import Sent, as_sent, assert_all_is_there_once, publish, read_all, short_articles, wait_until, worker
+from kafka.test_processes import QUICK_FAILOVER, TEXT, children_of, published
 from support.topics import Topics, make_topics
 
 from enricher.errors import BrokerError, RecoveryExhausted, TransactionTrouble
@@ -96,7 +96,7 @@ def test_a_child_that_dies_while_the_broker_is_away_does_not_end_the_others(clus
         wait_until(lambda: published(topics) == 200, WORK_S, "the rest")
         parent.send_signal(signal.SIGTERM)
         assert 0 == parent.wait(60)
-    assert_all_is_there_once(topics, dict(places))
+    assert_all_is_there_once(topics, places)
 
 
 def test_a_topic_that_stays_missing_ends_the_worker_with_4_and_its_name(topics: Topics, tmp_path: Path) -> None:
@@ -145,8 +145,7 @@ def test_a_topic_that_is_missing_for_a_moment_in_a_recovery_is_trouble_like_any_
     """Recovery continues until the broker knows the topic again, within its bound; beyond that the exit code is 6."""
     late = f"{topics.output}.late"
     config = config_for(topics)
-    source, _ = opened(config)
-    sink, _ = sink_for(source, config)
+    source, sink = ends_for(config)
     sink._placement = Placement(replace(config, output_topic=late), lambda: source.watch)
     limits = RecoveryLimits(timeout_s=60, attempt_timeout_s=60, max_in_a_row=5, missing_topic_s=0)
     recovery = Recovery(source, sink, limits, clock=time.monotonic, guard=unguarded)
@@ -156,8 +155,6 @@ def test_a_topic_that_is_missing_for_a_moment_in_a_recovery_is_trouble_like_any_
         Recovery(source, sink, replace(limits, timeout_s=0), clock=time.monotonic, guard=unguarded).run(
             TransactionTrouble("second"), StopEvent()
         )
-    sink.close()
-    source.close()
 
 
 def test_a_start_waits_for_a_missing_topic_within_a_bound_of_its_own(topics: Topics) -> None:
@@ -168,5 +165,4 @@ def test_a_start_waits_for_a_missing_topic_within_a_bound_of_its_own(topics: Top
     limits = RecoveryLimits(timeout_s=600, attempt_timeout_s=60, max_in_a_row=5, missing_topic_s=1)
     with pytest.raises(BrokerError, match="no topic 'nowhere'"):
         Recovery(source, sink, limits, clock=time.monotonic, guard=unguarded).connect(Diary(), StopEvent())
-    sink.close()
     source.close()

@@ -12,8 +12,8 @@ from kafka.crashing_worker import POINTS, CrashPoint
 from kafka.harness import (
     Sent,
     as_sent,
-    assert_exactly_once,
-    committed_and_ends,
+    assert_all_is_there_once,
+    is_all_committed,
     publish,
     read_all,
     short_articles,
@@ -36,17 +36,6 @@ ARTICLES = 120
 REACHED_OTHERWISE = {"recovered", "revoking"}
 """Points that an undisturbed worker never reaches."""
 CASES = [(point, nth) for point in POINTS if point not in REACHED_OTHERWISE for nth in (1, 3)]
-
-
-def _all_committed(topics: Topics) -> bool:
-    places = committed_and_ends(topics.bootstrap_servers, topics.group, topics.input).values()
-    return all(committed == end for committed, end in places)
-
-
-def _assert_all_there_once(topics: Topics, places: Mapping[tuple[int, int], Sent]) -> None:
-    records = read_all(topics.bootstrap_servers, topics.output)
-    assert_exactly_once([*records, *read_all(topics.bootstrap_servers, topics.dead_letters)], places)
-    assert _all_committed(topics)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +78,7 @@ def test_a_worker_killed_there_is_continued_by_its_successor(
     story = stories[point, nth].result()
     assert (-signal.SIGKILL, 0) == (story.first_exit, story.second_exit)
     assert story.records_then < ARTICLES, "it died too late to prove anything"
-    _assert_all_there_once(story.topics, story.places)
+    assert_all_is_there_once(story.topics, story.places)
 
 
 @pytest.mark.broker
@@ -101,10 +90,10 @@ def test_a_worker_killed_while_its_partitions_are_taken_is_continued(topics: Top
         wait_until(lambda: bool(read_all(topics.bootstrap_servers, topics.output)), 60, "the first records")
         with worker(environment | {"ENRICHER_KAFKA__INSTANCE": "worker-1"}) as second:
             assert first.wait(60) == -signal.SIGKILL
-            wait_until(lambda: _all_committed(topics), 90, "everything committed")
+            wait_until(lambda: is_all_committed(topics), 90, "everything committed")
             second.terminate()
             assert second.wait(30) == 0
-    _assert_all_there_once(topics, places)
+    assert_all_is_there_once(topics, places)
 
 
 def test_a_point_is_named_with_or_without_a_number() -> None:

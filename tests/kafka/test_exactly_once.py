@@ -8,12 +8,12 @@ import subprocess
 
 import orjson
 import pytest
-from confluent_kafka import Message
 from kafka.harness import (
     as_sent,
+    assert_all_is_there_once,
     assert_exactly_once,
-    committed_and_ends,
     headers_of,
+    is_all_committed,
     publish,
     read_all,
     sample_articles,
@@ -27,17 +27,6 @@ pytestmark = pytest.mark.broker
 
 # A dead worker's partitions move after the session, its open transaction ends after the transaction timeout.
 QUICK_FAILOVER = {"ENRICHER_KAFKA__SESSION_TIMEOUT_S": "6", "ENRICHER_KAFKA__TRANSACTION_TIMEOUT_S": "5"}
-
-
-def outputs_of(topics: Topics) -> list[Message]:
-    """All outputs, dead letters included."""
-    return read_all(topics.bootstrap_servers, topics.output) + read_all(topics.bootstrap_servers, topics.dead_letters)
-
-
-def assert_committed_to_the_end(topics: Topics) -> None:
-    """The group's lag is zero on every partition."""
-    for partition, (committed, end) in committed_and_ends(topics.bootstrap_servers, topics.group, topics.input).items():
-        assert committed == end, f"partition {partition}"
 
 
 def test_sample_articles_give_one_record_each_and_lag_reaches_zero(topics: Topics) -> None:
@@ -57,7 +46,7 @@ def test_sample_articles_give_one_record_each_and_lag_reaches_zero(topics: Topic
             assert texts[record["id"]][entity["field"]][entity["start"] : entity["end"]] == entity["text"]
         entities += len(record["entities"])
     assert entities > 1_000
-    assert_committed_to_the_end(topics)
+    assert is_all_committed(topics)
 
 
 def test_every_article_is_there_once_after_kill_9(topics: Topics) -> None:
@@ -72,8 +61,7 @@ def test_every_article_is_there_once_after_kill_9(topics: Topics) -> None:
     assert before < 2_000, "the kill came too late to prove anything"
     with worker({**environment, "ENRICHER_KAFKA__INSTANCE": "worker-1"}, "--until-caught-up") as second:
         assert second.wait(120) == 0
-    assert_exactly_once(outputs_of(topics), places)
-    assert_committed_to_the_end(topics)
+    assert_all_is_there_once(topics, places)
 
 
 def test_every_article_is_there_once_while_a_worker_comes_and_goes(topics: Topics) -> None:
@@ -90,8 +78,7 @@ def test_every_article_is_there_once_while_a_worker_comes_and_goes(topics: Topic
                     # On a busy machine the signal may come before the interpreter has begun to listen.
                     assert guest.wait(30) in {0, -signal.SIGTERM}
         assert steady.wait(180) == 0
-    assert_exactly_once(outputs_of(topics), places)
-    assert_committed_to_the_end(topics)
+    assert_all_is_there_once(topics, places)
 
 
 def wait_for(process: subprocess.Popen[bytes], seconds: float) -> None:
@@ -126,4 +113,4 @@ def test_2000_articles_of_all_sizes_with_bad_ones_among_them(topics: Topics) -> 
     assert_exactly_once(read_all(topics.bootstrap_servers, topics.output) + dead, places)
     assert {message.key() for message in dead} == bad
     assert {headers_of(message)["enricher.dlq.stage"] for message in dead} == {b"decode"}
-    assert_committed_to_the_end(topics)
+    assert is_all_committed(topics)

@@ -43,4 +43,3 @@ def test_open_transaction_upstream_shows_as_offsets_and_age(topics: Topics) -> N
     assert source.connection().ends[zero] == before, "the lag alone says that all is read"
     hanging.abort_transaction(20)
     poll_until(source, lambda: unstable() == Unstable(), 40)
-    source.close()

@@ -11,7 +11,7 @@ import confluent_kafka
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
-from kafka.clients import config_for, opened, poll_until, records_of, release_of, sink_for
+from kafka.clients import config_for, ends_for, opened, poll_until, records_of, release_of
 from kafka.harness import Sent, publish
 from support.topics import Topics
 
@@ -72,7 +72,6 @@ def test_headers_whose_names_are_no_text_are_left_out(topics: Topics, caplog: py
     publisher.close()
     source, _ = opened(config_for(topics))
     *_, before, odd, after = records_of(source, _SOON_FAST + 2)
-    source.close()
     assert (odd.value, odd.headers) == (b"odd", ())
     assert (b"usual", (("name", b"h"),)) == (before.value, before.headers) == (after.value, after.headers)
     assert f"{topics.input}[0] offset {_SOON_FAST}: its headers are left out" in caplog.text
@@ -86,7 +85,6 @@ def test_a_record_with_a_time_that_nobody_means_has_none(topics: Topics, timesta
     publisher.close()
     source, _ = opened(config_for(topics))
     (record,) = records_of(source, 1)
-    source.close()
     assert record.timestamp_s is None
     reader = BacklogReader(config_for(topics))
     seen = reader.look()
@@ -105,7 +103,6 @@ def test_a_log_that_begins_anew_is_trouble_to_recover_from(topics: Topics) -> No
         poll_until(source, lambda: False)
     source.rewind()
     assert [record.offset for record in records] == [record.offset for record in records_of(source, 20)]
-    source.close()
 
 
 def test_an_end_before_the_last_record_is_trouble_as_well(topics: Topics) -> None:
@@ -116,7 +113,6 @@ def test_an_end_before_the_last_record_is_trouble_as_well(topics: Topics) -> Non
     source._positions._positions[partition].next = 25
     with pytest.raises(TransactionTrouble, match="continues at offset 20 after 25"):
         poll_until(source, lambda: False)
-    source.close()
 
 
 @pytest.fixture
@@ -134,8 +130,7 @@ def test_records_that_were_deleted_unread_are_told(topics: Topics, caplog: pytes
     """Retention was faster than the group: reading continues at the first record left, and a warning says so."""
     config = config_for(topics)
     publish(topics.bootstrap_servers, topics.input, [Sent(b"k", b"v")] * 20)
-    source, _ = opened(config)
-    sink, _ = sink_for(source, config)
+    source, sink = ends_for(config)
     read = records_of(source, 20)
     sink.publish(release_of(read[:5]))
     partition = read[0].partition
@@ -145,5 +140,3 @@ def test_records_that_were_deleted_unread_are_told(topics: Topics, caplog: pytes
     source.rewind()
     assert list(range(12, 20)) == [record.offset for record in records_of(source, 8)]
     poll_until(source, lambda: "offset reset (at offset 5" in caplog.text)
-    sink.close()
-    source.close()

@@ -9,8 +9,7 @@ from typing import Any, cast
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewPartitions
-from kafka.clients import config_for, finished, opened, poll_until, records_of, release_of, sink_for
+from kafka.clients import config_for, finished, grow, opened, poll_until, records_of, release_of, sink_for
 from kafka.harness import read_all, source_of
 from support.topics import Topics
 
@@ -123,20 +122,13 @@ def test_nothing_is_placed_by_its_key_while_the_brokers_have_not_heard() -> None
         next(placed(Brokers([OLD]), 6))
 
 
-def grow(topics: Topics, partitions: int) -> None:
-    """Add partitions, to the outputs first."""
-    admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
-    for topic in (topics.output, topics.dead_letters, topics.input):
-        admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(timeout=20)
-
-
 @pytest.mark.broker
 def test_outputs_of_added_partitions_go_there_with_a_producer_that_is_older(topics: Topics) -> None:
     """All of them, whatever their keys."""
     config = config_for(topics, properties={"topic.metadata.refresh.interval.ms": 500})
     source, diary = opened(config)
     sink, _ = sink_for(source, config)
-    grow(topics, 6)
+    grow(topics, 6, topics.output, topics.dead_letters, topics.input)
     poll_until(source, lambda: len(diary.owned) == 6, 60)
     producer = Producer({"bootstrap.servers": topics.bootstrap_servers})
     for number in range(20):
@@ -145,5 +137,3 @@ def test_outputs_of_added_partitions_go_there_with_a_producer_that_is_older(topi
     sink.publish(release_of(records_of(source, 20)))
     outputs = read_all(topics.bootstrap_servers, topics.output)
     assert [(5, 5)] * 20 == [(message.partition(), source_of(message)[0]) for message in outputs]
-    sink.close()
-    source.close()

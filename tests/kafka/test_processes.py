@@ -13,8 +13,7 @@ import psutil
 import pytest
 from kafka.harness import (
     as_sent,
-    assert_exactly_once,
-    committed_and_ends,
+    assert_all_is_there_once,
     publish,
     read_all,
     short_articles,
@@ -38,14 +37,6 @@ def published(topics: Topics) -> int:
     return len(read_all(topics.bootstrap_servers, topics.output))
 
 
-def assert_all_is_there_once(topics: Topics, places: dict[tuple[int, int], object]) -> None:
-    """Every input has one output, and is committed."""
-    outputs = read_all(topics.bootstrap_servers, topics.output)
-    assert_exactly_once(outputs, places)  # type: ignore[arg-type]  # what publish gives
-    offsets = committed_and_ends(topics.bootstrap_servers, topics.group, topics.input)
-    assert [end for _, end in offsets.values()] == [committed for committed, _ in offsets.values()]
-
-
 def children_of(process: subprocess.Popen[bytes]) -> Sequence[psutil.Process]:
     """The workers under a parent, by their number."""
     children = psutil.Process(process.pid).children()
@@ -66,7 +57,7 @@ def test_two_processes_share_a_backlog(topics: Topics, tmp_path: Path) -> None:
         {**topics.environment, **TEXT}, "--processes", "2", "--until-caught-up", "--summary", str(counts), log=log
     ) as parent:
         assert parent.wait(240) == 0
-    assert_all_is_there_once(topics, dict(places))
+    assert_all_is_there_once(topics, places)
     tallies = [orjson.loads((tmp_path / f"counts-{index}.json").read_bytes()) for index in (0, 1)]
     assert sum(counters["published"] for counters in tallies) == 1_500
     assert min(counters["published"] for counters in tallies) > 0
@@ -96,7 +87,7 @@ def test_a_child_killed_without_a_word_is_started_again(topics: Topics, tmp_path
         children_of(parent)[0].kill()
         assert published(topics) < 1_500, "the kill came too late to prove anything"
         assert parent.wait(240) == 0
-    assert_all_is_there_once(topics, dict(places))
+    assert_all_is_there_once(topics, places)
     assert "process 0 ended with code 137: restarting it" in log.read_text()
 
 
@@ -116,7 +107,7 @@ def test_a_signal_ends_all_in_good_order(topics: Topics, tmp_path: Path, number:
     assert len(re.findall(r"^\[[01]\] .* done: ", said, re.MULTILINE)) == 2, said
     with worker(topics.environment, "--until-caught-up") as successor:
         assert successor.wait(120) == 0
-    assert_all_is_there_once(topics, dict(places))
+    assert_all_is_there_once(topics, places)
 
 
 def test_children_end_with_a_parent_that_was_killed(topics: Topics) -> None:
@@ -129,7 +120,7 @@ def test_children_end_with_a_parent_that_was_killed(topics: Topics) -> None:
         assert_gone(children)
     with worker(topics.environment, "--processes", "2", "--until-caught-up") as successor:
         assert successor.wait(120) == 0
-    assert_all_is_there_once(topics, dict(places))
+    assert_all_is_there_once(topics, places)
 
 
 def test_a_mistake_in_the_settings_ends_all_at_once_with_its_code(topics: Topics, tmp_path: Path) -> None:

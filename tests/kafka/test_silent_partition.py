@@ -35,7 +35,6 @@ def test_a_lost_partition_is_noticed_and_read_by_a_new_client(topics: Topics) ->
     source.rewind()
     assert 20 == len(records_of(source, 20))
     assert 0.0 == source.connection().silent_s
-    source.close()
 
 
 def test_a_partition_that_a_new_client_does_not_bring_back_ends_the_process(topics: Topics) -> None:
@@ -49,7 +48,6 @@ def test_a_partition_that_a_new_client_does_not_bring_back_ends_the_process(topi
     lose(source, topics)
     with pytest.raises(Stalled, match="a new client has not helped"):
         poll_until(source, lambda: False, timeout_s=60)
-    source.close()
 
 
 def test_idle_partitions_are_no_trouble(topics: Topics) -> None:
@@ -59,4 +57,3 @@ def test_idle_partitions_are_no_trouble(topics: Topics) -> None:
         assert [] == source.poll(10, 0.1)
     publish(topics.bootstrap_servers, topics.input, [Sent(b"k", b"v")])
     assert 1 == len(records_of(source, 1))
-    source.close()

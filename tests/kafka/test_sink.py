@@ -11,11 +11,22 @@ from confluent_kafka.admin import (
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
-    NewPartitions,
     ResourceType,
 )
-from kafka.clients import NotTold, config_for, encoder, opened, poll_until, records_of, release_of, sink_for, unguarded
-from kafka.harness import Sent, assert_exactly_once, committed_and_ends, header_list, headers_of, publish, read_all
+from kafka.clients import (
+    config_for,
+    dead,
+    encoder_of,
+    ends_for,
+    grow,
+    inputs,
+    opened,
+    poll_until,
+    records_of,
+    release_of,
+    sink_for,
+)
+from kafka.harness import Sent, committed_and_ends, header_list, headers_of, publish, read_all
 from support.topics import Topics
 
 from enricher.errors import (
@@ -26,16 +37,9 @@ from enricher.errors import (
     TransactionTrouble,
 )
 from enricher.kafka.client import KafkaConfig
-from enricher.kafka.sink import TransactionalSink
-from enricher.records import Article, Coverage, DeadLetter, EnrichedRecord, RawRecord, Release, Ticket
-from enricher.stats.counters import Counters
+from enricher.kafka.limits import TopicLimits
 
 pytestmark = pytest.mark.broker
-
-
-def inputs(count: int) -> list[Sent]:
-    """Small records with different keys."""
-    return [Sent(f"k{number}".encode(), b"v%d" % number) for number in range(count)]
 
 
 def set_topic(topics: Topics, topic: str, name: str, value: str) -> None:
@@ -53,65 +57,17 @@ def set_topic(topics: Topics, topic: str, name: str, value: str) -> None:
         time.sleep(0.05)
 
 
-def test_outputs_and_offsets_become_visible_together_and_in_order(topics: Topics) -> None:
-    """One transaction: every input once, on its own partition, and the group's offsets at the end."""
-    config = config_for(topics)
-    places = publish(topics.bootstrap_servers, topics.input, inputs(50))
-    source, _ = opened(config)
-    sink, _ = sink_for(source, config)
-    sink.publish(release_of(records_of(source, 50)))
-    outputs = read_all(topics.bootstrap_servers, topics.output)
-    assert_exactly_once(outputs, places)
-    assert all(
-        message.partition() == int(headers_of(message)["enricher.source.partition"] or b"") for message in outputs
-    )
-    assert all(
-        c == end for c, end in committed_and_ends(topics.bootstrap_servers, topics.group, topics.input).values() if end
-    )
-    sink.close()
-    source.close()
-
-
-def test_nothing_of_a_failed_transaction_is_visible(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The membership is refused after the records were written: neither they nor the offsets count."""
-    config = config_for(topics)
-    publish(topics.bootstrap_servers, topics.input, inputs(10))
-    source, _ = opened(config)
-    sink, _ = sink_for(source, config)
-    records = records_of(source, 10)
-
-    def no_member() -> bytes:
-        raise TransactionTrouble("no member")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(source, "membership", no_member)
-        with pytest.raises(TransactionTrouble):
-            sink.publish(release_of(records))
-    with pytest.raises(TransactionTrouble, match="broken"):
-        sink.publish(release_of(records))
-    sink.recover()
-    assert read_all(topics.bootstrap_servers, topics.output) == []
-    assert {
-        committed for committed, _ in committed_and_ends(topics.bootstrap_servers, topics.group, topics.input).values()
-    } == {-1001}
-    sink.publish(release_of(records))
-    assert len(read_all(topics.bootstrap_servers, topics.output)) == 10
-    sink.close()
-    source.close()
-
-
-def test_a_record_that_the_broker_finds_too_large_is_named(topics: Topics) -> None:
+def test_a_record_that_the_broker_finds_too_large_is_named(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
     """The topic takes less than the settings say: the one large record is refused, by its ticket."""
     set_topic(topics, topics.output, "max.message.bytes", "2000")
     config = config_for(topics, properties={"producer.compression.type": "none"})
     publish(topics.bootstrap_servers, topics.input, [*inputs(3), Sent(b"large" * 500, b"x" * 10)])
     source, _ = opened(config)
-    sink, _ = sink_for(source, config, limits=NotTold(config, lambda: source.watch.client))
+    monkeypatch.setattr(TopicLimits, "read", lambda _self: {})
+    sink, _ = sink_for(source, config)
     with pytest.raises(RefusedOutput) as refused:
         sink.publish(release_of(records_of(source, 4)))
     assert [ticket.raw.key for ticket in refused.value.outcomes] == [b"large" * 500]
-    sink.close()
-    source.close()
 
 
 def test_a_record_without_key_is_refused_by_a_compacted_topic(topics: Topics) -> None:
@@ -119,30 +75,10 @@ def test_a_record_without_key_is_refused_by_a_compacted_topic(topics: Topics) ->
     set_topic(topics, topics.output, "cleanup.policy", "compact")
     config = config_for(topics)
     publish(topics.bootstrap_servers, topics.input, [*inputs(8), Sent(None, b"no key")])
-    source, _ = opened(config)
-    sink, _ = sink_for(source, config)
+    source, sink = ends_for(config)
     with pytest.raises(RefusedOutput) as refused:
         sink.publish(release_of(records_of(source, 9)))
     assert [ticket.raw.key for ticket in refused.value.outcomes] == [None]
-    sink.close()
-    source.close()
-
-
-def test_a_newer_process_of_the_same_name_fences_this_one(topics: Topics) -> None:
-    """The older sink raises, publishes nothing more, and leaves nothing behind."""
-    config = config_for(topics)
-    publish(topics.bootstrap_servers, topics.input, inputs(5))
-    source, _ = opened(config)
-    older, _ = sink_for(source, config)
-    newer, _ = sink_for(source, config)
-    records = records_of(source, 5)
-    with pytest.raises(ProducerFenced):
-        older.publish(release_of(records))
-    newer.publish(release_of(records))
-    assert len(read_all(topics.bootstrap_servers, topics.output)) == 5
-    older.close()
-    newer.close()
-    source.close()
 
 
 def test_a_slow_transaction_is_followed_by_a_new_producer(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,16 +93,13 @@ def test_a_slow_transaction_is_followed_by_a_new_producer(topics: Topics, monkey
     assert counters.producers_renewed == 1
     sink.publish(release_of([second]))
     assert len(read_all(topics.bootstrap_servers, topics.output)) == 2
-    sink.close()
-    source.close()
 
 
 def test_a_member_that_was_thrown_out_cannot_publish(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its session ran out and another member has its partitions: the transaction fails and shows nothing."""
     config = config_for(topics)
     publish(topics.bootstrap_servers, topics.input, inputs(5))
-    source, _ = opened(config)
-    sink, _ = sink_for(source, config)
+    source, sink = ends_for(config)
     records = records_of(source, 5)
     stale = source.membership()
     source.close()
@@ -175,7 +108,6 @@ def test_a_member_that_was_thrown_out_cannot_publish(topics: Topics, monkeypatch
         sink.publish(release_of(records))
     sink.recover()
     assert read_all(topics.bootstrap_servers, topics.output) == []
-    sink.close()
 
 
 def test_dead_letters_keep_the_raw_record_and_tombstones_pass(topics: Topics) -> None:
@@ -184,13 +116,7 @@ def test_dead_letters_keep_the_raw_record_and_tombstones_pass(topics: Topics) ->
     headers = [("trace", b"1"), ("trace", None)]
     publish(topics.bootstrap_servers, topics.input, [Sent(b"bad", b"{", headers), Sent(b"huge", b"x" * 50_000)])
     source, _ = opened(config)
-    sink, _ = sink_for(source, config, encoder=encoder(max_dead_letter_bytes=20_000))
-
-    def dead(raw: RawRecord) -> Ticket:
-        ticket = Ticket(raw, arrived_s=0.0)
-        ticket.finish(DeadLetter("decode", "InvalidArticle", "not JSON"))
-        return ticket
-
+    sink, _ = sink_for(source, config, encoder=encoder_of(max_dead_letter_bytes=20_000))
     sink.publish(release_of(records_of(source, 2), dead))
     letters = {message.key(): message for message in read_all(topics.bootstrap_servers, topics.dead_letters)}
     assert letters[b"bad"].value() == b"{"
@@ -198,34 +124,13 @@ def test_dead_letters_keep_the_raw_record_and_tombstones_pass(topics: Topics) ->
     assert headers_of(letters[b"bad"])["enricher.dlq.error.message"] == b"not JSON"
     assert letters[b"huge"].value() is None
     assert headers_of(letters[b"huge"])["enricher.dlq.value.omitted_bytes"] == b"50000"
-    sink.close()
-    source.close()
-
-
-def test_what_is_written_instead_of_a_large_record_is_returned(topics: Topics) -> None:
-    """Its dead letter says so in the topic and to the caller; the outcome of the ticket stays what it was."""
-    config = config_for(topics)
-    publish(topics.bootstrap_servers, topics.input, inputs(2))
-    source, _ = opened(config)
-    sink, _ = sink_for(source, config, encoder=encoder(max_record_bytes=4_096))
-    small, large = release_of(records_of(source, 2)).tickets
-    large.outcome = EnrichedRecord(Article("x" * 5_000, "", "b"), (), Coverage(1, 1, truncated=False))
-    record = large.outcome
-    substitutes = sink.publish(Release([small, large], {each.raw.partition: 1 for each in (small, large)}))
-    assert {large: "OutputTooLarge"} == {ticket: letter.error_type for ticket, letter in substitutes.items()}
-    assert record is large.outcome
-    (letter,) = read_all(topics.bootstrap_servers, topics.dead_letters)
-    assert b"OutputTooLarge" == headers_of(letter)["enricher.dlq.error.type"]
-    sink.close()
-    source.close()
 
 
 def test_offsets_alone_are_a_transaction_too(topics: Topics) -> None:
     """If only markers were passed there is nothing to write, but offsets to commit."""
     config = config_for(topics)
     publish(topics.bootstrap_servers, topics.input, inputs(4))
-    source, _ = opened(config)
-    sink, _ = sink_for(source, config)
+    source, sink = ends_for(config)
     release = release_of(records_of(source, 4))
     sink.publish(type(release)([], release.committable))
     assert read_all(topics.bootstrap_servers, topics.output) == []
@@ -233,18 +138,11 @@ def test_offsets_alone_are_a_transaction_too(topics: Topics) -> None:
     assert {p.number: offset for p, offset in release.committable.items()} == {
         n: c for n, (c, end) in committed.items() if end
     }
-    sink.close()
-    source.close()
 
 
 def test_inputs_without_an_output_partition_of_their_number_are_placed_by_their_key(topics: Topics) -> None:
     """With more input partitions than output partitions, where the settings allow it; none is lost."""
-    admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
-    for future in admin.create_partitions([NewPartitions(topics.input, 8)]).values():
-        future.result(timeout=20)
-    # What the broker has answered is not yet what its metadata says.
-    while len(admin.list_topics(topics.input, timeout=10).topics[topics.input].partitions) < 8:
-        admin.poll(0.05)
+    grow(topics, 8, topics.input)
     config = config_for(topics, allow_fewer_partitions=True, start="beginning")
     places = publish(topics.bootstrap_servers, topics.input, inputs(40))
     source, diary = opened(config)
@@ -254,8 +152,6 @@ def test_inputs_without_an_output_partition_of_their_number_are_placed_by_their_
     sink.publish(release_of(records_of(source, 40)))
     outputs = read_all(topics.bootstrap_servers, topics.output)
     assert {message.key() for message in outputs} == {sent.key for sent in places.values()}
-    sink.close()
-    source.close()
 
 
 def test_a_missing_output_topic_is_named(topics: Topics) -> None:
@@ -263,7 +159,6 @@ def test_a_missing_output_topic_is_named(topics: Topics) -> None:
     source, _ = opened(config_for(topics))
     with pytest.raises(MissingTopic, match=r"'nowhere'.*topics create"):
         sink_for(source, config_for(topics, output_topic="nowhere"))
-    source.close()
 
 
 class _LosesItsReason(Producer):
@@ -285,20 +180,9 @@ def test_a_flush_that_loses_its_reason_is_asked_for_it(
     config = config_for(topics)
     publish(topics.bootstrap_servers, topics.input, inputs(5))
     source, _ = opened(config)
-    sink = TransactionalSink(
-        config,
-        encoder(),
-        source=source,
-        guard=unguarded,
-        counters=Counters(),
-        producer_class=_LosesItsReason,
-    )
-    sink.open()
+    sink, _ = sink_for(source, config, producer_class=_LosesItsReason)
     release = release_of(records_of(source, 5))
     if fenced:
-        rival, _ = sink_for(source, config)
-        rival.close()
+        sink_for(source, config)
     with pytest.raises(error):
         sink.publish(release)
-    sink.close()
-    source.close()

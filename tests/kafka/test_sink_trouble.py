@@ -7,17 +7,16 @@ from typing import cast
 
 import pytest
 from confluent_kafka import KafkaError, Producer
-from kafka.clients import NotTold, config_for, encoder, finished, opened, records_of, release_of, sink_for, unguarded
+from kafka.clients import config_for, dead, finished, inputs, opened, records_of, release_of, sink_for
 from kafka.harness import Sent, publish, read_all
-from kafka.test_sink import inputs, set_topic
+from kafka.test_sink import set_topic
 from support.topics import Topics
 
 from enricher.errors import ProducerFenced, RefusedOutput, TransactionTrouble
 from enricher.kafka.client import KafkaConfig
-from enricher.kafka.delivery_reports import DeliveryReports
-from enricher.kafka.sink import TransactionalSink
-from enricher.records import Article, Coverage, DeadLetter, EnrichedRecord, Partition, RawRecord, Ticket
-from enricher.stats.counters import Counters
+from enricher.kafka.limits import TopicLimits
+from enricher.kafka.transaction import DeliveryReports
+from enricher.records import Article, Coverage, EnrichedRecord, Partition, RawRecord, Ticket
 
 pytestmark = pytest.mark.broker
 
@@ -33,11 +32,7 @@ class _OneByOne(Producer):
 
 def dead_if_bad(raw: RawRecord) -> Ticket:
     """A dead letter for a value `bad`, else an enriched record."""
-    if raw.value != b"bad":
-        return finished(raw)
-    ticket = Ticket(raw, arrived_s=0.0)
-    ticket.finish(DeadLetter("decode", "InvalidArticle", "not JSON"))
-    return ticket
+    return dead(raw) if raw.value == b"bad" else finished(raw)
 
 
 def test_a_refusal_that_comes_before_the_last_record_is_handed_over_names_the_record(topics: Topics) -> None:
@@ -46,10 +41,7 @@ def test_a_refusal_that_comes_before_the_last_record_is_handed_over_names_the_re
     config = config_for(topics)
     first, last = Sent(None, b"no key"), Sent(None, b"bad")
     source, _ = opened(config)
-    sink = TransactionalSink(
-        config, encoder(), source=source, guard=unguarded, counters=Counters(), producer_class=_OneByOne
-    )
-    sink.open()
+    sink, _ = sink_for(source, config, producer_class=_OneByOne)
     records: list[RawRecord] = []
     for sent in (first, *inputs(3), last):
         publish(topics.bootstrap_servers, topics.input, [sent])
@@ -57,8 +49,6 @@ def test_a_refusal_that_comes_before_the_last_record_is_handed_over_names_the_re
     with pytest.raises(RefusedOutput) as refused:
         sink.publish(release_of(records, dead_if_bad))
     assert [ticket.raw.value for ticket in refused.value.outcomes] == [b"no key"]
-    sink.close()
-    source.close()
 
 
 def test_a_record_without_key_that_was_not_even_sent_is_not_to_blame() -> None:
@@ -97,10 +87,7 @@ def test_what_a_retired_producer_reports_is_no_trouble_of_the_next_transaction(
     config = config_for(topics)
     publish(topics.bootstrap_servers, topics.input, inputs(1))
     source, _ = opened(config)
-    sink = TransactionalSink(
-        config, encoder(), source=source, guard=unguarded, counters=Counters(), producer_class=reporting_late()
-    )
-    sink.open()
+    sink, _ = sink_for(source, config, producer_class=reporting_late())
     release = release_of(records_of(source, 1))
     with monkeypatch.context() as patched:
         patched.setattr(source, "membership", _no_member)
@@ -109,8 +96,6 @@ def test_what_a_retired_producer_reports_is_no_trouble_of_the_next_transaction(
     sink.recover()
     sink.publish(release)
     assert len(read_all(topics.bootstrap_servers, topics.output)) == 1
-    sink.close()
-    source.close()
 
 
 def _no_member() -> bytes:
@@ -123,21 +108,21 @@ def test_a_fenced_worker_that_has_much_to_write_does_not_fight(topics: Topics) -
     publish(topics.bootstrap_servers, topics.input, inputs(8_000))
     source, _ = opened(config)
     older, _ = sink_for(source, config)
-    newer, _ = sink_for(source, config)
+    sink_for(source, config)
     with pytest.raises(ProducerFenced):
         older.publish(release_of(records_of(source, 8_000)))
-    older.close()
-    newer.close()
-    source.close()
 
 
-def test_of_refused_records_the_one_with_the_largest_output_is_named(topics: Topics) -> None:
+def test_of_refused_records_the_one_with_the_largest_output_is_named(
+    topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A long article may give a short record, and the other way round: what the broker refuses is the record."""
     set_topic(topics, topics.output, "max.message.bytes", "2000")
     config = config_for(topics, properties={"producer.compression.type": "none"})
     publish(topics.bootstrap_servers, topics.input, [Sent(b"same", b"long input" * 150), Sent(b"same", b"short")])
     source, _ = opened(config)
-    sink, _ = sink_for(source, config, limits=NotTold(config, lambda: source.watch.client))
+    monkeypatch.setattr(TopicLimits, "read", lambda _self: {})
+    sink, _ = sink_for(source, config)
 
     def enriched(raw: RawRecord) -> Ticket:
         ticket = Ticket(raw, arrived_s=0.0)
@@ -148,8 +133,6 @@ def test_of_refused_records_the_one_with_the_largest_output_is_named(topics: Top
     with pytest.raises(RefusedOutput) as refused:
         sink.publish(release_of(records_of(source, 2), enriched))
     assert [ticket.raw.value for ticket in refused.value.outcomes] == [b"short"]
-    sink.close()
-    source.close()
 
 
 def test_what_was_published_counts_though_no_new_producer_follows(
@@ -176,5 +159,3 @@ def test_what_was_published_counts_though_no_new_producer_follows(
     sink.recover()
     sink.publish(release_of([second]))
     assert len(read_all(topics.bootstrap_servers, topics.output)) == 2
-    sink.close()
-    source.close()

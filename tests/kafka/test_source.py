@@ -6,9 +6,9 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from confluent_kafka import Message, Producer, TopicPartition
+from confluent_kafka import Message, TopicPartition
 from kafka.clients import Diary, config_for, opened, partitions_of, poll_until, records_of, release_of, sink_for
-from kafka.harness import Sent, committed_and_ends, publish, read_all
+from kafka.harness import Sent, committed_and_ends, publish, read_all, transaction, wait_until
 from support.topics import Topics
 
 from enricher.errors import Fenced, MissingTopic, TransactionTrouble
@@ -18,16 +18,11 @@ from enricher.records import Partition, Release
 pytestmark = pytest.mark.broker
 
 
-def publish_in_transactions(topics: Topics, *, partition: int, aborted: bool) -> None:
+def publish_in_a_transaction(topics: Topics, partition: int, *, commit: bool) -> None:
     """Three records in an upstream transaction, committed or aborted."""
-    upstream = Producer({"bootstrap.servers": topics.bootstrap_servers, "transactional.id": f"up-{topics.input}"})
-    upstream.init_transactions(20)
-    upstream.begin_transaction()
-    for number in range(3):
-        upstream.produce(topics.input, b"{}", f"k{number}".encode(), partition=partition)
-    upstream.flush(20)
-    upstream.abort_transaction(20) if aborted else upstream.commit_transaction(20)
-    upstream.close()
+    with transaction(topics.bootstrap_servers, f"up-{topics.input}", commit=commit) as upstream:
+        for number in range(3):
+            upstream.produce(topics.input, b"{}", f"k{number}".encode(), partition=partition)
 
 
 def poll_both(first: KafkaSource, second: KafkaSource) -> None:
@@ -49,25 +44,6 @@ def test_a_record_arrives_as_it_was_published(topics: Topics) -> None:
     assert first.timestamp_s is not None
 
 
-def test_positions_pass_transaction_markers(topics: Topics) -> None:
-    """Behind a transactional publisher the position reaches the end, past the marker."""
-    publish_in_transactions(topics, partition=1, aborted=False)
-    source, _ = opened(config_for(topics))
-    assert len(records_of(source, 3)) == 3
-    marked = Partition(topics.input, 1)
-    poll_until(source, lambda: source.positions([marked]).get(marked) == 4)
-    source.close()
-
-
-def test_positions_pass_an_aborted_transaction_that_delivers_nothing(topics: Topics) -> None:
-    """Aborted records are not delivered, and the position passes their offsets."""
-    publish_in_transactions(topics, partition=2, aborted=True)
-    source, _ = opened(config_for(topics))
-    aborted = Partition(topics.input, 2)
-    assert poll_until(source, lambda: source.positions([aborted]).get(aborted) == 4) == []
-    source.close()
-
-
 def test_positions_are_unknown_until_the_end_was_seen(topics: Topics) -> None:
     """No fresh partition, and none that was just rewound, has a position that could be committed by mistake."""
     publish(topics.bootstrap_servers, topics.input, [Sent(b"k", b"v")])
@@ -80,24 +56,6 @@ def test_positions_are_unknown_until_the_end_was_seen(topics: Topics) -> None:
     assert source.positions([record.partition]) == {}
     assert records_of(source, 1) == [record]
     poll_until(source, lambda: source.positions([record.partition]) == at_end)
-    source.close()
-
-
-def test_rewind_delivers_again_from_the_committed_offsets(topics: Topics) -> None:
-    """Committed records stay, uncommitted ones come again, in every partition."""
-    config = config_for(topics)
-    publish(topics.bootstrap_servers, topics.input, [Sent(f"k{number}".encode(), b"v") for number in range(40)])
-    source, _ = opened(config)
-    sink, _ = sink_for(source, config)
-    records = records_of(source, 40)
-    done, undone = records[:15], records[15:]
-    sink.publish(release_of(done))
-    source.rewind()
-    committed = {record.partition: record.offset for record in done}
-    expected = {(r.partition, r.offset) for r in undone if r.offset > committed.get(r.partition, -1)}
-    assert {(r.partition, r.offset) for r in records_of(source, len(expected))} == expected
-    sink.close()
-    source.close()
 
 
 def test_pausing_stops_records_but_not_rebalances(topics: Topics) -> None:
@@ -120,7 +78,6 @@ def test_pausing_stops_records_but_not_rebalances(topics: Topics) -> None:
     assert came == []
     first.resume()
     assert len(records_of(first, 20)) == 20
-    first.close()
 
 
 def test_a_partition_that_left_while_paused_is_read_when_it_comes_back(topics: Topics) -> None:
@@ -139,7 +96,6 @@ def test_a_partition_that_left_while_paused_is_read_when_it_comes_back(topics: T
     poll_until(first, lambda: len(mine.owned) == 4)
     publish(topics.bootstrap_servers, topics.input, [Sent(f"k{number}".encode(), b"{}") for number in range(40)])
     assert left in {record.partition for record in records_of(first, 40)}
-    first.close()
 
 
 def test_only_the_partitions_that_move_are_revoked(topics: Topics) -> None:
@@ -203,7 +159,8 @@ def test_of_two_callbacks_that_fail_the_first_counts(topics: Topics, monkeypatch
 def test_caught_up_means_that_the_group_committed_the_ends_seen_at_open(topics: Topics) -> None:
     """It is not enough that they were read: they must be committed, markers included; later records do not count."""
     config = config_for(topics)
-    publish_in_transactions(topics, partition=0, aborted=False)
+    publish_in_a_transaction(topics, 0, commit=True)
+    wait_until(lambda: len(read_all(topics.bootstrap_servers, topics.input)) == 3, 20, "the commit is visible")
     source, _ = opened(config, until_caught_up=True)
     sink, _ = sink_for(source, config)
     records = records_of(source, 3)
@@ -215,15 +172,12 @@ def test_caught_up_means_that_the_group_committed_the_ends_seen_at_open(topics: 
     publish(topics.bootstrap_servers, topics.input, [Sent(b"later", b"v")])
     poll_until(source, source.caught_up)
     assert committed_and_ends(topics.bootstrap_servers, topics.group, topics.input)[0] == (4, 4)
-    sink.close()
-    source.close()
 
 
 def test_an_empty_topic_is_caught_up_at_once(topics: Topics) -> None:
     """Nothing to read is nothing to wait for."""
     source, _ = opened(config_for(topics), until_caught_up=True)
     poll_until(source, source.caught_up, timeout_s=2)
-    source.close()
 
 
 def test_membership_is_refused_before_the_group_was_joined(topics: Topics) -> None:
@@ -252,6 +206,6 @@ def test_an_unreachable_broker_is_named(topics: Topics) -> None:
 
 def test_uncommitted_records_are_not_read(topics: Topics) -> None:
     """The source reads committed records only, and the reader of these tests knows the difference."""
-    publish_in_transactions(topics, partition=3, aborted=True)
+    publish_in_a_transaction(topics, 3, commit=False)
     assert read_all(topics.bootstrap_servers, topics.input) == []
     assert len(read_all(topics.bootstrap_servers, topics.input, isolation="read_uncommitted")) == 3

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 from confluent_kafka import KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions
-from kafka.clients import config_for, finished, opened, poll_until, records_of, release_of, sink_for
+from confluent_kafka.admin import AdminClient
+from kafka.clients import config_for, dead, ends_for, finished, grow, inputs, opened, poll_until, records_of, release_of
 from kafka.harness import Sent, committed_and_ends, publish, read_all
 from support.topics import Topics
 
@@ -16,7 +16,7 @@ from enricher.core.commit_metadata import CommitMetadata
 from enricher.errors import SettingsError, TransactionTrouble
 from enricher.kafka.client import KafkaConfig
 from enricher.kafka.source import KafkaSource
-from enricher.records import DeadLetter, Mark, Partition, RawRecord, Release, Start, Ticket
+from enricher.records import Mark, Partition, RawRecord, Release, Start
 
 pytestmark = pytest.mark.broker
 
@@ -24,31 +24,17 @@ Pairs = list[tuple[str, str | bytes | None]]
 SOURCE = ("enricher.source.topic", "enricher.source.partition", "enricher.source.offset")
 
 
-def inputs(count: int) -> list[Sent]:
-    """So many inputs, with keys that spread over the partitions."""
-    return [Sent(f"k{number}".encode(), b"v") for number in range(count)]
-
-
 def admin_of(topics: Topics) -> AdminClient:
     """An administrator."""
     return AdminClient({"bootstrap.servers": topics.bootstrap_servers})
 
 
-def dead(raw: RawRecord) -> Ticket:
-    """A ticket that ends as a dead letter."""
-    ticket = Ticket(raw, arrived_s=0.0)
-    ticket.finish(DeadLetter("decode", "InvalidArticle", "not JSON"))
-    return ticket
-
-
 def enrich(config: KafkaConfig, count: int, *, dead_letters: int = 0) -> list[RawRecord]:
     """Publish outputs of the next `count` inputs, the last ones of each partition as dead letters; leave the group."""
-    source, _ = opened(config)
-    sink, _ = sink_for(source, config)
+    source, sink = ends_for(config)
     records = records_of(source, count)
     last = {id(record) for number in range(4) for record in in_partition(records, number)[-dead_letters:]}
     sink.publish(release_of(records, lambda raw: dead(raw) if dead_letters and id(raw) in last else finished(raw)))
-    sink.close()
     source.close()
     return records
 
@@ -86,7 +72,6 @@ def test_a_group_whose_offsets_are_gone_goes_on_behind_its_outputs(topics: Topic
     places = publish(topics.bootstrap_servers, topics.input, inputs(20))
     source, _ = opened(config)
     assert sorted(places) == first_of(source, 20)
-    source.close()
 
 
 def test_where_the_group_stood_is_told(topics: Topics, caplog: pytest.LogCaptureFixture) -> None:
@@ -95,8 +80,7 @@ def test_where_the_group_stood_is_told(topics: Topics, caplog: pytest.LogCapture
     publish(topics.bootstrap_servers, topics.input, inputs(40))
     enrich(config, 40)
     delete_group(topics)
-    source, _ = opened(config)
-    source.close()
+    opened(config)
     [line] = [record.getMessage() for record in caplog.records if "no committed offsets" in record.getMessage()]
     assert topics.group in line
     assert "kafka.start=beginning" in line
@@ -112,7 +96,6 @@ def test_the_start_may_be_said(topics: Topics, start: str) -> None:
     after = publish(topics.bootstrap_servers, topics.input, inputs(20))
     expected = [*before, *after] if start == "beginning" else after
     assert sorted(expected) == first_of(source, len(expected))
-    source.close()
 
 
 def test_outputs_that_were_deleted_cannot_tell(topics: Topics) -> None:
@@ -147,7 +130,6 @@ def test_outputs_of_others_in_the_same_topic_are_passed_over(topics: Topics) -> 
     assert expected == {
         number: getattr(source.start_of(Partition(topics.input, number)), "offset", 0) for number in range(4)
     }
-    source.close()
 
 
 def test_outputs_beyond_the_end_of_the_input_belong_to_an_earlier_topic(topics: Topics) -> None:
@@ -166,20 +148,18 @@ def test_a_partition_that_is_new_begins_at_its_beginning(topics: Topics) -> None
     config = config_for(topics, allow_fewer_partitions=True)
     publish(topics.bootstrap_servers, topics.input, inputs(20))
     enrich(config, 20)
-    grow(topics, topics.input, 5)
+    grow(topics, 5, topics.input)
     source, diary = opened(config)
     poll_until(source, lambda: len(diary.owned) == 5)
     poll_until(source, lambda: source.start_of(Partition(topics.input, 4)) is not None)
     assert Start(0) == source.start_of(Partition(topics.input, 4))
-    source.close()
 
 
 def test_what_stands_beside_an_offset_is_read_back(topics: Topics) -> None:
     """The topic's id, the mark and the epoch of the leader are committed with the offset, and found at the next start."""
     config = config_for(topics)
     publish(topics.bootstrap_servers, topics.input, [Sent(b"k", b"v")] * 5)
-    source, _ = opened(config)
-    sink, _ = sink_for(source, config)
+    source, sink = ends_for(config)
     record = records_of(source, 5)[0]
     sink.publish(Release([finished(record)], {record.partition: 1}, {record.partition: Mark(2, 1)}))
     number = record.partition.number
@@ -189,16 +169,13 @@ def test_what_stands_beside_an_offset_is_read_back(topics: Topics) -> None:
     source.rewind()
     poll_until(source, lambda: source.start_of(record.partition) is not None)
     assert Start(1, Mark(2, 1)) == source.start_of(record.partition)
-    sink.close()
-    source.close()
 
 
 def test_a_stale_answer_about_offsets_is_not_believed(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
     """Brokers before 4 were seen to report offsets that this process has moved beyond."""
     config = config_for(topics)
     publish(topics.bootstrap_servers, topics.input, [Sent(b"k", b"v")] * 5)
-    source, _ = opened(config)
-    sink, _ = sink_for(source, config)
+    source, sink = ends_for(config)
     records = records_of(source, 5)
     sink.publish(release_of(records))
     place = records[0].partition
@@ -209,13 +186,11 @@ def test_a_stale_answer_about_offsets_is_not_believed(topics: Topics, monkeypatc
             source.rewind()
     source.rewind()
     assert 5 == committed_and_ends(topics.bootstrap_servers, topics.group, topics.input)[place.number][0]
-    sink.close()
-    source.close()
 
 
 def test_fewer_output_partitions_are_refused_at_the_start(topics: Topics) -> None:
     """Order per key would be given up silently; the message says what to do."""
-    grow(topics, topics.input, 6)
+    grow(topics, 6, topics.input)
     with pytest.raises(SettingsError, match=r"6 partitions.*allow_fewer_partitions"):
         opened(config_for(topics))
 
@@ -224,11 +199,9 @@ def test_output_partitions_that_are_added_change_nothing(topics: Topics) -> None
     """Outputs go to the input's partition, with any producer: a key stays where it was."""
     config = config_for(topics)
     publish(topics.bootstrap_servers, topics.input, inputs(40))
-    source, _ = opened(config)
-    sink, _ = sink_for(source, config)
+    source, sink = ends_for(config)
     sink.publish(release_of(records_of(source, 40)))
-    for topic in (topics.output, topics.dead_letters):
-        grow(topics, topic, 6)
+    grow(topics, 6, topics.output, topics.dead_letters)
     sink.recover()
     publish(topics.bootstrap_servers, topics.input, inputs(40))
     sink.publish(release_of(records_of(source, 40)))
@@ -236,15 +209,4 @@ def test_output_partitions_that_are_added_change_nothing(topics: Topics) -> None
     for message in read_all(topics.bootstrap_servers, topics.output):
         homes.setdefault(message.key(), set()).add(message.partition())
     assert {1} == {len(partitions) for partitions in homes.values()}
-    assert source.watch.unequal
-    sink.close()
-    source.close()
-
-
-def grow(topics: Topics, topic: str, partitions: int) -> None:
-    """Add partitions. What the broker has answered is not yet what its metadata says."""
-    admin = admin_of(topics)
-    [future] = admin.create_partitions([NewPartitions(topic, partitions)]).values()
-    future.result(timeout=20)
-    while len(admin.list_topics(topic, timeout=10).topics[topic].partitions) < partitions:
-        admin.poll(0.05)
+    assert len(set(source.watch.partitions.values())) > 1

@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
-from kafka.clients import config_for, opened, poll_until, records_of, release_of, sink_for
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from kafka.clients import config_for, ends_for, opened, poll_until, records_of, release_of
 from kafka.harness import Sent, committed_and_ends, publish
+from support.made_again import make_again
 from support.topics import Topics, make_topics
 
 from enricher.core.commit_metadata import CommitMetadata
@@ -17,23 +18,6 @@ from enricher.kafka.source import KafkaSource
 from tools.kafka import Cluster
 
 pytestmark = pytest.mark.broker
-
-
-def make_again(topics: Topics, partitions: int = 4, leader: int | None = None) -> None:
-    """Delete the input topic and recreate it at once; led by this node, if one is named."""
-    placed = {"replication_factor": 1} if leader is None else {"replica_assignment": [[leader]] * partitions}
-    admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
-    [deleted] = admin.delete_topics([topics.input]).values()
-    deleted.result(timeout=20)
-    give_up_s = time.monotonic() + 30
-    while True:
-        [created] = admin.create_topics([NewTopic(topics.input, partitions, **placed)]).values()
-        try:
-            created.result(timeout=20)
-        except KafkaException:  # the name is not free yet
-            assert time.monotonic() < give_up_s
-        else:
-            return
 
 
 def fill(topics: Topics, partition_records: int) -> int:
@@ -58,11 +42,10 @@ def test_records_of_a_topic_made_again_are_not_committed_as_those_of_the_old_one
     """If the new log has grown past the old position, the client reads on there; the transaction detects it."""
     config = config_for(topics)
     before = fill(topics, 10)
-    source, _ = opened(config)
-    sink, _ = sink_for(source, config)
+    source, sink = ends_for(config)
     sink.publish(release_of(records_of(source, before)))
     old_id = source.watch.topic_id
-    make_again(topics)
+    make_again(topics.bootstrap_servers, topics.input)
     after = fill(topics, 40)
     with pytest.raises(TransactionTrouble, match="created again"):
         sink.publish(release_of(records_of(source, 1, timeout_s=60)))
@@ -75,21 +58,19 @@ def test_records_of_a_topic_made_again_are_not_committed_as_those_of_the_old_one
     sink.publish(release_of(records))
     ends = committed_and_ends(topics.bootstrap_servers, topics.group, topics.input)
     assert all(committed == end for committed, end in ends.values())
-    sink.close()
-    source.close()
 
 
 def test_a_topic_made_again_on_another_broker_is_read_from_there() -> None:
     """The client has seen higher leader epochs of the old topic, and never accepts those of the new one."""
     with Cluster(nodes=3) as cluster:
         topics = make_topics(cluster.bootstrap_servers)
-        make_again(topics, leader=2)
+        make_again(topics.bootstrap_servers, topics.input, leader=2)
         cluster.nodes[1].stop()
         cluster.nodes[1].start()  # which makes its epoch a higher one
         before = fill(topics, 5)
         source, _ = opened(config_for(topics, partition_timeout_s=6))
         records_of(source, before, timeout_s=60)
-        make_again(topics, leader=1)
+        make_again(topics.bootstrap_servers, topics.input, leader=1)
         after = fill(topics, 3)
         recover_until(source)
         assert after == len(records_of(source, after, timeout_s=60))
@@ -108,15 +89,13 @@ def test_an_offset_of_an_earlier_topic_counts_as_none(topics: Topics) -> None:
     source, _ = opened(config_for(topics))
     records = records_of(source, 40)
     assert {0} == {min(r.offset for r in records if r.partition.number == number) for number in range(4)}
-    source.close()
 
 
 def test_a_topic_that_is_there_no_more_is_trouble_not_the_end(topics: Topics) -> None:
     """Between deletion and creation nothing is committed, and the worker does not exit."""
     config = config_for(topics, request_timeout_s=2)
     before = fill(topics, 5)
-    source, _ = opened(config)
-    sink, _ = sink_for(source, config)
+    source, sink = ends_for(config)
     records = records_of(source, before)
     admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
     [deleted] = admin.delete_topics([topics.input]).values()
@@ -126,5 +105,3 @@ def test_a_topic_that_is_there_no_more_is_trouble_not_the_end(topics: Topics) ->
         sink.publish(release_of(records))
     with pytest.raises(TransactionTrouble, match=r"no topic|asking"):
         source.rewind()
-    sink.close()
-    source.close()

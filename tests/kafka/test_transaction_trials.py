@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,8 +17,10 @@ from kafka.harness import committed_and_ends
 from support.topics import Topics
 
 from enricher.errors import BrokerError
-from enricher.kafka.trials import PROMISES, Outcome, Promise, Result, Trials, offsets, running, visibility
-from enricher.kafka.trials.clients import Clients
+from enricher.kafka.trials import offsets, running, visibility
+from enricher.kafka.trials.clients import Clients, Outcome
+from enricher.kafka.trials.promises import PROMISES, Promise, Result
+from enricher.kafka.trials.running import Trials
 from enricher.kafka.trials.topics import TrialTopics
 
 pytestmark = pytest.mark.broker
@@ -219,11 +222,29 @@ def test_an_interruption_while_topics_are_made_leaves_none(topics: Topics, monke
     def interrupted(_trials: TrialTopics, _name: str) -> bool:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(TrialTopics, "_usable", interrupted)
+    monkeypatch.setattr(TrialTopics, "_is_usable", interrupted)
     trials = Trials(config_for(topics))
     with pytest.raises(KeyboardInterrupt), trials:
         pass
     assert trials.left_behind == []
+    assert left_over(topics.bootstrap_servers, Trials.prefix_of(config_for(topics))) == []
+
+
+class NeverStarts(threading.Thread):
+    """Ctrl-C comes before it has started."""
+
+    def start(self) -> None:
+        """Interrupt."""
+        raise KeyboardInterrupt
+
+
+def test_an_interruption_while_trials_are_started_leaves_none(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trial whose thread has not started is not waited for."""
+    trials = Trials(config_for(topics), [promise_called("commit and abort")])
+    with monkeypatch.context() as patched:
+        patched.setattr("enricher.kafka.trials.running.threading.Thread", NeverStarts)
+        with pytest.raises(KeyboardInterrupt), trials:
+            next(trials.results())
     assert left_over(topics.bootstrap_servers, Trials.prefix_of(config_for(topics))) == []
 
 

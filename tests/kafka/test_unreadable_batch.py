@@ -177,7 +177,6 @@ def test_one_record_stands_in_for_each_offset_of_the_batch(topics: Topics) -> No
     records: list[RawRecord] = []
     while not records or records[-1].value != b"after":
         records += records_of(source, 2) if len(records) < 9 else records_of(source, 1)
-    source.close()
     assert [(0, False), *((offset, True) for offset in range(1, 8)), (9, True), (10, False)] == [
         (record.offset, record.unreadable is not None) for record in records
     ]

@@ -3,29 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from kafka.harness import transaction
 from support.topics import Topics
-
-
-@contextmanager
-def transaction(topics: Topics, *, commit: bool = True, end: bool = True) -> Iterator[Producer]:
-    """A transaction on the input topic; with `end` false it stays open, until the producer's id is used again."""
-    producer = Producer({"bootstrap.servers": topics.bootstrap_servers, "transactional.id": f"{topics.group}-upstream"})
-    producer.init_transactions(30)
-    producer.begin_transaction()
-    yield producer
-    assert producer.flush(20) == 0
-    if end:
-        (producer.commit_transaction if commit else producer.abort_transaction)(30)
 
 
 def write(topics: Topics, partition: int, *ages_s: float) -> None:
     """Committed records of these ages, in one transaction."""
     now_s = time.time()
-    with transaction(topics) as producer:
+    with transaction(topics.bootstrap_servers, f"{topics.group}-upstream") as producer:
         for age_s in ages_s:
             producer.produce(topics.input, b"{}", partition=partition, timestamp=int(1000 * (now_s - age_s)))
 

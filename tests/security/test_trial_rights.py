@@ -12,7 +12,7 @@ from security.rights import Right, give
 from security.secured import Secured
 from security.working import Outcome, Place, place_at
 
-from enricher.kafka.trials import PROMISES
+from enricher.kafka.trials.promises import PROMISES
 
 pytestmark = pytest.mark.broker
 

@@ -24,13 +24,14 @@ def topic_id(bootstrap_servers: str, topic: str) -> str | None:
         return None
 
 
-def make_again(bootstrap_servers: str, topic: str, partitions: int = PARTITIONS) -> str:
-    """Delete a topic and create it again, empty; returns the new id."""
+def make_again(bootstrap_servers: str, topic: str, partitions: int = PARTITIONS, *, leader: int | None = None) -> str:
+    """Delete a topic and create it again, empty, led by this node if one is named; returns the new id."""
+    placed = {"replication_factor": 1} if leader is None else {"replica_assignment": [[leader]] * partitions}
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     before = topic_id(bootstrap_servers, topic)
     admin.delete_topics([topic])[topic].result(TIMEOUT_S)
     deadline_s = time.monotonic() + TIMEOUT_S
-    while not _created(admin, NewTopic(topic, partitions, 1)):
+    while not _created(admin, NewTopic(topic, partitions, **placed)):
         assert time.monotonic() < deadline_s, "the topic is deleted in time"
     while (now := topic_id(bootstrap_servers, topic)) in (None, before):
         assert time.monotonic() < deadline_s, "the topic is there again in time"

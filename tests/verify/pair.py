@@ -9,9 +9,9 @@ from typing import Any
 from uuid import UUID, uuid5
 
 import orjson
-from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, Message, TopicPartition
 from kafka.clients import config_for
-from kafka.harness import read_all
+from kafka.harness import read_all, transaction
 from support.topics import PARTITIONS, Topics
 
 from enricher.verify import Report, VerifyOptions, verify
@@ -29,20 +29,6 @@ class Output:
     key: bytes | None
     value: bytes | None
     headers: dict[str, bytes] = field(default_factory=dict)
-
-
-@contextmanager
-def transaction(bootstrap_servers: str, name: str, *, commit: bool) -> Iterator[Producer]:
-    """A transaction, committed or aborted at the end."""
-    producer = Producer({"bootstrap.servers": bootstrap_servers, "transactional.id": name, "log_level": 0})
-    producer.init_transactions(20)
-    producer.begin_transaction()
-    yield producer
-    assert producer.flush(10) == 0
-    if commit:
-        producer.commit_transaction(10)
-    else:
-        producer.abort_transaction(10)
 
 
 def publish_inputs(topics: Topics, each: int = 10) -> list[Message]:

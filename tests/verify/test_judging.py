@@ -8,14 +8,14 @@ from confluent_kafka import TopicPartition
 from enricher.codec import record_id as worker_record_id
 from enricher.core.commit_metadata import CommitMetadata
 from enricher.records import Partition
-from enricher.verify import Checks, OffsetWatch
 from enricher.verify.committed import CommittedOffset, committed_of, of_topic, same_topic, topic_id_in
+from enricher.verify.findings import Checks
 from enricher.verify.headers import record_id, source_of_dead_letter, source_of_record
 from enricher.verify.inputs import Doubts, Judge, JudgedRange
 from enricher.verify.ledger import PartitionLedger, mark_of
 from enricher.verify.order import ByKey, ByPartition
 from enricher.verify.payload import alike, chosen_of, parsed
-from enricher.verify.watch import Fall
+from enricher.verify.watch import Fall, OffsetWatch
 
 TOPIC_ID, OTHER_ID = "kz7-Q2mNTXS0b_1d0wY3sA", "9KcV2hYVQnCmO2yN8uV4Qg"
 

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from kafka.clients import config_for
-from kafka.harness import wait_until
+from kafka.harness import transaction, wait_until
 from support.topics import Topics, make_topics
 from verify.pair import (
     QUICK,
@@ -19,7 +19,6 @@ from verify.pair import (
     enriched,
     output_of,
     publish_inputs,
-    transaction,
     verified,
     write,
 )

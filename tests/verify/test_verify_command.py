@@ -6,10 +6,10 @@ import json
 
 import pytest
 from commands.support import run
-from kafka.harness import Sent, as_sent, publish, short_articles, wait_until, worker
+from kafka.harness import Sent, as_sent, publish, short_articles, transaction, wait_until, worker
 from rich.console import Console
 from support.topics import Topics
-from verify.pair import complete, transaction
+from verify.pair import complete
 
 from enricher.commands.verify import show
 from enricher.kafka.client import KafkaConfig

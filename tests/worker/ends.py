@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
 from random import Random
 from typing import Protocol
 
 from confluent_kafka import Producer
-from kafka.clients import Diary, config_for, encoder, finished, release_of, sink_for
-from kafka.harness import committed_and_ends, headers_of, read_all, source_of
+from kafka.clients import CLOSING, Diary, config_for, encoder_of, finished, release_of, sink_for
+from kafka.harness import committed_and_ends, headers_of, read_all, source_of, transaction
 from support.topics import make_topics
 from worker.fake_sink import DEAD_LETTERS, OUTPUT, FakeSink, Output
 from worker.fake_source import FakeSource
@@ -113,10 +112,9 @@ class FakeEnds:
 class RealEnds:
     """On a real broker."""
 
-    def __init__(self, bootstrap_servers: str, closing: ExitStack) -> None:
+    def __init__(self, bootstrap_servers: str) -> None:
         self.topics = make_topics(bootstrap_servers, PARTITIONS)
         self.config = config_for(self.topics, max_poll_interval_s=POLL_INTERVAL_S)
-        self._closing = closing
 
     def partition(self, number: int) -> Partition:
         """An input partition."""
@@ -129,24 +127,19 @@ class RealEnds:
 
     def put_transaction(self, count: int, *, commit: bool) -> None:
         """Append records, and a marker."""
-        properties = {"bootstrap.servers": self.topics.bootstrap_servers, "transactional.id": self.topics.input}
-        producer = Producer(properties)
-        producer.init_transactions(20)
-        producer.begin_transaction()
-        self._write(producer, count, 0)
-        (producer.commit_transaction if commit else producer.abort_transaction)(20)
+        with transaction(self.topics.bootstrap_servers, self.topics.input, commit=commit) as producer:
+            self._write(producer, count, 0)
 
     def source(self) -> KafkaSource:
         """Not open yet; closed with the test."""
         source = KafkaSource(self.config)
-        self._closing.callback(source.close)
+        CLOSING.callback(source.close)
         return source
 
     def sink(self, source: Source) -> Sink:
         """Open; closed with the test."""
         assert isinstance(source, KafkaSource)
-        sink, _ = sink_for(source, self.config, encoder=encoder(max_record_bytes=LIMIT_BYTES))
-        self._closing.callback(sink.close)
+        sink, _ = sink_for(source, self.config, encoder=encoder_of(max_record_bytes=LIMIT_BYTES))
         return sink
 
     def expel(self, source: Source) -> None:

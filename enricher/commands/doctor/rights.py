@@ -9,7 +9,8 @@ from enricher.errors import BrokerError, EnricherError
 from enricher.kafka import rights
 from enricher.kafka.admin import Admin
 from enricher.kafka.client import KafkaConfig
-from enricher.scaling.reading import ResumePoints
+from enricher.kafka.topicwatch import TopicWatch
+from enricher.scaling.reading import resume_points
 
 _report = Reporter("broker")
 
@@ -81,7 +82,7 @@ def _resume(config: KafkaConfig, missing: Sequence[int]) -> Finding:
     """Where a worker starts in partitions without a committed offset: after their newest outputs, if there are any."""
     check, of = "start without offsets", f"{len(missing)} partitions have no committed offset"
     try:
-        found = ResumePoints(config).look(missing)
+        found = resume_points(config, TopicWatch(config), missing)
     except EnricherError as error:
         advice = "A worker would not start. Set kafka.start, or provide what is missing."
         return _report.fail(check, f"{of}: {error}", advice)

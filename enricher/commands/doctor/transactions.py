@@ -13,7 +13,8 @@ from enricher.commands.doctor.findings import Finding, Reporter
 from enricher.errors import BrokerError
 from enricher.kafka.admin import Admin
 from enricher.kafka.client import KafkaConfig
-from enricher.kafka.trials import Result, Trials
+from enricher.kafka.trials.promises import Result
+from enricher.kafka.trials.running import Trials
 
 _report = Reporter("broker")
 _PAGE = "deploy/brokers.md"

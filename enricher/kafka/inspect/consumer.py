@@ -6,12 +6,12 @@ from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
-from confluent_kafka import KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from enricher.errors import BrokerError
 from enricher.kafka.client import KafkaConfig
-from enricher.kafka.errors import mapped
-from enricher.kafka.quiet import Complaint, broker_errors, quiet_consumer
+from enricher.kafka.client_errors import Complaint, new_client
+from enricher.kafka.errors import broker_errors, mapped
 from enricher.kafka.unreadable import UNREADABLE
 
 END_OF_PARTITION = KafkaError._PARTITION_EOF  # noqa: SLF001  the client's name
@@ -39,6 +39,12 @@ class UnreadableBatch(BrokerError):
     """The broker sent a batch that the client cannot unpack and does not get past."""
 
 
+def lone_consumer(config: KafkaConfig, complaint: Complaint, properties: Mapping[str, Any]) -> Consumer:
+    """A consumer that never commits by itself. Raises SettingsError if librdkafka rejects the properties."""
+    own = {"group.id": config.group_id, "enable.auto.commit": False, **properties}
+    return new_client(Consumer, config.client("consumer") | own, complaint)
+
+
 class AssignedConsumer:
     """Reads partitions of one topic at a time, committed records only unless `properties` say otherwise.
 
@@ -49,7 +55,7 @@ class AssignedConsumer:
         self, config: KafkaConfig, complaint: Complaint | None = None, properties: Mapping[str, Any] | None = None
     ) -> None:
         self._complaint = complaint or Complaint()
-        self._consumer = quiet_consumer(config, self._complaint, _PROPERTIES | dict(properties or {}))
+        self._consumer = lone_consumer(config, self._complaint, _PROPERTIES | dict(properties or {}))
         self._doing = ""
 
     def close(self) -> None:

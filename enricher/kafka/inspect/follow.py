@@ -8,11 +8,11 @@ from confluent_kafka import KafkaError, Message, TopicPartition
 
 from enricher.errors import BrokerError
 from enricher.kafka.client import KafkaConfig
+from enricher.kafka.client_errors import Complaint
 from enricher.kafka.damage import DAMAGED
 from enricher.kafka.inspect.consumer import END_OF_PARTITION, AssignedConsumer
-from enricher.kafka.inspect.inspector import Deadline, Inspector
-from enricher.kafka.metadata import bounds_of, partition_of, partitions_of, raw_record
-from enricher.kafka.quiet import Complaint, broker_errors
+from enricher.kafka.inspect.inspector import Inspector
+from enricher.kafka.metadata import Deadline, bounds_of, partition_of, partitions_of, raw_record
 from enricher.records import Partition, RawRecord
 
 _POLL_S = 0.1
@@ -42,7 +42,8 @@ class TopicReader(AssignedConsumer):
         super().__init__(config, properties={"fetch.wait.max.ms": 500})
         try:
             # Asked with this consumer: a new admin client now and then takes 3 s for its first offsets (librdkafka 2.16).
-            with broker_errors(self._consumer, f"reading '{topic}'", self._complaint):
+            self._doing = f"reading '{topic}'"
+            with self._mapped():
                 found = partitions_of(self._consumer, topic, config.request_timeout_s)
                 bounds = {each.number: bounds_of(self._consumer, each, config.request_timeout_s) for each in found}
             starts = {n: low if newest is None else max(low, end - newest) for n, (low, end) in bounds.items()}

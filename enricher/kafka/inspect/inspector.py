@@ -2,45 +2,29 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from enricher.kafka.client import KafkaConfig
-from enricher.kafka.metadata import listed_offsets, partitions_of, topic_id_of
-from enricher.kafka.quiet import Complaint, broker_errors, quiet_admin, quiet_consumer
+from enricher.kafka.client_errors import Complaint, new_client
+from enricher.kafka.errors import broker_errors
+from enricher.kafka.inspect.consumer import lone_consumer
+from enricher.kafka.metadata import (
+    Deadline,
+    answer_to,
+    listed_offsets,
+    partitions_of,
+    settings_of,
+    topic_id_of,
+    without_errors,
+)
 
-_ASK_AGAIN_S = 0.1
 _EARLIEST, _LATEST = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]  # the client has no types here
-_DENIED = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
-# Temporary states of a broker that the client does not mark as retriable in answers to an administrator.
-_TEMPORARY = {
-    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-    KafkaError.COORDINATOR_NOT_AVAILABLE,
-    KafkaError.NOT_COORDINATOR,
-    KafkaError.FENCED_LEADER_EPOCH,
-    KafkaError.LEADER_NOT_AVAILABLE,
-    KafkaError.NOT_LEADER_FOR_PARTITION,
-    KafkaError.OFFSET_NOT_AVAILABLE,
-    KafkaError.REPLICA_NOT_AVAILABLE,
-    KafkaError.UNKNOWN_LEADER_EPOCH,
-}
 _Answer = TypeVar("_Answer")
-
-
-class Deadline:
-    """The time left for one question, or for several together."""
-
-    def __init__(self, timeout_s: float) -> None:
-        self._until_s = time.monotonic() + timeout_s
-
-    def left_s(self) -> float:
-        """Seconds, never below 0."""
-        return max(0.0, self._until_s - time.monotonic())
 
 
 class Inspector:
@@ -54,9 +38,9 @@ class Inspector:
     def __init__(self, config: KafkaConfig, complaint: Complaint | None = None) -> None:
         self._config = config
         self._complaint = complaint or Complaint()
-        self._admin = quiet_admin(config, self._complaint)
+        self._admin = new_client(AdminClient, config.client("admin"), self._complaint)
         # Sees committed offsets while a transaction is pending, which a read_committed consumer would wait for.
-        self._consumer = quiet_consumer(config, self._complaint, {"isolation.level": "read_uncommitted"})
+        self._consumer = lone_consumer(config, self._complaint, {"isolation.level": "read_uncommitted"})
         self._deadline: Deadline | None = None
 
     @contextmanager
@@ -95,18 +79,9 @@ class Inspector:
 
     def is_compacted(self, topic: str) -> bool | None:
         """Whether the broker drops records for newer ones with the same key; None without the right to ask."""
-        resource = ConfigResource(ResourceType.TOPIC, topic)
-
-        def ask(left_s: float) -> bool | None:
-            try:
-                settings = self._admin.describe_configs([resource], request_timeout=left_s)[resource].result()
-            except KafkaException as exception:
-                if exception.args[0].code() in _DENIED:
-                    return None
-                raise
-            return "compact" in str(settings["cleanup.policy"].value)
-
-        return self._ask(f"asking for the settings of '{topic}'", ask)
+        doing = f"asking for the settings of '{topic}'"
+        settings = self._ask(doing, lambda left_s: settings_of(self._admin, topic, left_s))
+        return None if settings is None else "compact" in settings["cleanup.policy"]
 
     def committed_offsets(self, topic: str, numbers: Sequence[int] | None = None) -> list[TopicPartition]:
         """The group's committed offsets as the client returns them, without those of pending transactions.
@@ -162,25 +137,10 @@ class Inspector:
         self,
         doing: str,
         question: Callable[[float], _Answer],
-        later: Sequence[int] | set[int] = (),
+        later: Collection[int] = (),
         client: AdminClient | Consumer | None = None,
     ) -> _Answer:
-        """Repeat the question, which is given the seconds left, on temporary errors and those in `later`."""
+        """Ask as `answer_to` does, within the time that is left."""
         deadline = self._deadline or Deadline(self._config.request_timeout_s)
         with broker_errors(client or self._admin, doing, self._complaint):
-            while True:
-                try:
-                    return question(max(_ASK_AGAIN_S, deadline.left_s()))
-                except KafkaException as exception:
-                    error = exception.args[0]
-                    temporary = error.retriable() or error.code() in _TEMPORARY or error.code() in later
-                    if not temporary or deadline.left_s() < _ASK_AGAIN_S:
-                        raise
-                time.sleep(_ASK_AGAIN_S)
-
-
-def without_errors(tps: list[TopicPartition]) -> list[TopicPartition]:
-    """The client's answer for several partitions. Raises KafkaException if it holds an error for one of them."""
-    if error := next((tp.error for tp in tps if tp.error), None):
-        raise KafkaException(error)
-    return tps
+            return answer_to(question, deadline, later)

@@ -3,9 +3,3 @@
 Assumes only the protocol: what clients are told, and how long it may take. Does not use the worker's topics or group.
 `promises` lists the promises; `enricher.commands.doctor` decides what a failure means for the operator.
 """
-
-from enricher.kafka.trials.promise import Outcome, Promise, Result
-from enricher.kafka.trials.promises import PROMISES
-from enricher.kafka.trials.running import Trials
-
-__all__ = ["PROMISES", "Outcome", "Promise", "Result", "Trials"]

@@ -5,16 +5,16 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from enricher.errors import BrokerError
 from enricher.kafka.client import KafkaConfig
+from enricher.kafka.client_errors import Complaint, new_client
 from enricher.kafka.closing import CLOSE_WAIT_S, close_in_background
-from enricher.kafka.errors import constructing
-from enricher.kafka.quiet import ClientLog, Complaint, silenced
+from enricher.kafka.metadata import bounds_of, ours, without_errors
 from enricher.kafka.trials.topics import TrialTopics
 
 CALL_S = 15.0
@@ -26,34 +26,36 @@ _REFUSED = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATIO
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A trial's own partition, group, and prefix of transactional ids."""
+class Outcome:
+    """What was seen, and whether the promise holds; None if it could not be tried."""
 
-    topic: str
-    partition: int
-    group: str
-    ids: str
+    holds: bool | None
+    seen: str
 
 
+@dataclass
 class Clients:
     """Creates clients and uses them. Raises the client's errors unmapped, and blocks for at most `CALL_S`.
 
-    `stop`: set from outside when the trial's result is no longer needed.
+    `topic` to `ids`: a trial's own partition, group, and prefix of transactional ids. `stop`: set from outside when the
+    trial's result is no longer needed.
     """
 
-    def __init__(self, config: KafkaConfig, place: Place, topics: TrialTopics, stop: threading.Event) -> None:
-        self.config = config
-        self.place = place
-        self.topics = topics
-        self.complaint = Complaint()
-        self._stop = stop
+    config: KafkaConfig
+    topics: TrialTopics
+    stop: threading.Event
+    topic: str
+    number: int
+    group: str
+    ids: str
+    complaint: Complaint = field(default_factory=Complaint)
 
     @contextmanager
     def producer(self, name: str = "first", timeout_s: float = _OPEN_S) -> Iterator[Producer]:
         """An initialised transactional producer. It fences the previous one of the same name."""
         timeout_ms = int(timeout_s * 1000)
         properties = self.config.producer() | {
-            "transactional.id": f"{self.place.ids}-{name}",
+            "transactional.id": f"{self.ids}-{name}",
             "transaction.timeout.ms": timeout_ms,
             # The client refuses to wait for longer than the transaction lasts.
             "message.timeout.ms": timeout_ms,
@@ -61,8 +63,7 @@ class Clients:
             # A deleted topic must not be created again.
             "allow.auto.create.topics": False,
         }
-        with constructing():
-            producer = Producer(silenced(properties, self.complaint), logger=ClientLog().logger)
+        producer = new_client(Producer, properties, self.complaint)
         try:
             # Metadata first: without it init_transactions sometimes takes half a second longer.
             producer.list_topics(timeout=CALL_S)
@@ -75,28 +76,24 @@ class Clients:
     def consumer(self, isolation: str = "read_committed") -> Iterator[Consumer]:
         """A consumer of the trial's group, which it joins only if it subscribes."""
         properties = self.config.consumer() | {
-            "group.id": self.place.group,
+            "group.id": self.group,
             "isolation.level": isolation,
             "enable.partition.eof": True,
             "allow.auto.create.topics": False,
         }
-        with constructing():
-            consumer = Consumer(silenced(properties, self.complaint), logger=ClientLog().logger)
-        try:
+        with closing(new_client(Consumer, properties, self.complaint)) as consumer:
             yield consumer
-        finally:
-            consumer.close()
 
     @contextmanager
     def reader(self, isolation: str = "read_committed") -> Iterator[Reader]:
         """Reads the trial's partition from its beginning."""
         with self.consumer(isolation) as consumer:
             consumer.assign([self.partition(0)])
-            yield Reader(consumer, self.partition(), self.wait)
+            yield Reader(self, consumer)
 
     def partition(self, offset: int = -1001) -> TopicPartition:
         """The trial's partition, as the client's type."""
-        return TopicPartition(self.place.topic, self.place.partition, offset)
+        return TopicPartition(self.topic, self.number, offset)
 
     def write(self, producer: Producer, *values: str) -> None:
         """Write records in the open transaction, and wait for the acknowledgements."""
@@ -107,9 +104,7 @@ class Clients:
                 failed.append(error)
 
         for value in values:
-            producer.produce(
-                self.place.topic, value.encode(), _KEY, partition=self.place.partition, on_delivery=delivered
-            )
+            producer.produce(self.topic, value.encode(), _KEY, partition=self.number, on_delivery=delivered)
         unsent = producer.flush(CALL_S)
         if failed:
             raise KafkaException(failed[0])
@@ -117,10 +112,14 @@ class Clients:
             message = f"a record was not acknowledged within {CALL_S:.0f} s"
             raise BrokerError(message)
 
-    def write_and_commit(self, producer: Producer, *values: str) -> None:
-        """One whole transaction."""
+    def write_and_commit(
+        self, producer: Producer, *values: str, offset: int | None = None, membership: bytes | None = None
+    ) -> None:
+        """One whole transaction: records, an offset (see `send_offset`), or both."""
         producer.begin_transaction()
         self.write(producer, *values)
+        if offset is not None:
+            self.send_offset(producer, offset, membership)
         producer.commit_transaction(CALL_S)
 
     def send_offset(self, producer: Producer, offset: int, membership: bytes | None = None) -> None:
@@ -131,8 +130,7 @@ class Clients:
     def no_member(self) -> bytes:
         """Group metadata of a consumer that has not joined, so that the broker checks no generation."""
         with self.consumer() as consumer:
-            metadata: bytes = consumer.consumer_group_metadata()
-        return metadata
+            return self.membership(consumer)
 
     def membership(self, consumer: Consumer) -> bytes:
         """The consumer's current group metadata, with member id and generation."""
@@ -141,16 +139,14 @@ class Clients:
 
     def committed(self, consumer: Consumer, timeout_s: float = CALL_S) -> TopicPartition:
         """The committed offset of the trial's group. A `read_committed` consumer waits for open transactions."""
-        found: TopicPartition = consumer.committed([self.partition()], timeout=timeout_s)[0]
-        if found.error:
-            raise KafkaException(found.error)
+        [found] = without_errors(consumer.committed([self.partition()], timeout=timeout_s))
         return found
 
     def wait(self, done: Callable[[], bool], timeout_s: float, consumers: Sequence[Consumer] = ()) -> bool:
         """Poll the consumers in turn until `done`; False after `timeout_s`."""
         give_up_s = time.monotonic() + timeout_s
         while not done():
-            if self._stop.is_set():
+            if self.stop.is_set():
                 raise BrokerError("it was interrupted")
             if time.monotonic() > give_up_s:
                 return False
@@ -164,48 +160,52 @@ class Clients:
 class Reader:
     """The records of one partition, in order, as one consumer sees them."""
 
-    def __init__(
-        self, consumer: Consumer, partition: TopicPartition, wait: Callable[[Callable[[], bool], float], bool]
-    ) -> None:
+    def __init__(self, clients: Clients, consumer: Consumer) -> None:
+        self._clients = clients
         self._consumer = consumer
-        self._partition = partition
-        self._wait = wait
         self._at_end = False
         self.values: list[str] = []
 
     @property
     def end(self) -> int:
         """The end for this consumer: the last stable offset if it is `read_committed`, else the end offset."""
-        bounds = self._consumer.get_watermark_offsets(self._partition, timeout=CALL_S, cached=False)
-        assert bounds is not None, "it raises when it has no answer"
-        return bounds[1]
+        return bounds_of(self._consumer, ours(self._clients.partition()), CALL_S)[1]
 
     def read_until(self, value: str, timeout_s: float = CALL_S) -> bool:
         """Read until a record of this value has come; False after `timeout_s`."""
-        return self._wait(lambda: self._comes(value), timeout_s)
+        return self._read(lambda: value in self.values, timeout_s)
 
     def read_to_end(self, and_for_s: float) -> None:
         """Read until the consumer reports the end, and for some seconds more to see whether records follow."""
-        self._wait(self._ends, CALL_S)
+        self._read(lambda: self._at_end, CALL_S)
         over_s = time.monotonic() + and_for_s
-        self._wait(lambda: self._ends() and time.monotonic() > over_s, and_for_s + CALL_S)
+        self._read(lambda: self._at_end and time.monotonic() > over_s, and_for_s + CALL_S)
 
-    def _comes(self, value: str) -> bool:
-        self._poll()
-        return value in self.values
+    def _read(self, enough: Callable[[], bool], timeout_s: float) -> bool:
+        def done() -> bool:
+            if message := self._consumer.poll(0.1):
+                _check(message, KafkaError.TOPIC_AUTHORIZATION_FAILED)
+                self._at_end = message.error() is not None
+                if not self._at_end:
+                    self.values.append((message.value() or b"").decode(errors="replace"))
+            return enough()
 
-    def _ends(self) -> bool:
-        self._poll()
-        return self._at_end
+        return self._clients.wait(done, timeout_s)
 
-    def _poll(self) -> None:
-        message = self._consumer.poll(0.1)
-        if message is None:
-            return
-        _check(message, KafkaError.TOPIC_AUTHORIZATION_FAILED)
-        self._at_end = message.error() is not None
-        if not self._at_end:
-            self.values.append((message.value() or b"").decode(errors="replace"))
+
+def refusal(call: Callable[[], object]) -> str | None:
+    """The name of the error with which `call` was refused; None if it was accepted.
+
+    Raises errors that are neither, because another attempt may succeed: timeouts above all.
+    """
+    try:
+        call()
+    except KafkaException as exception:
+        error: KafkaError = exception.args[0]
+        if error.retriable():
+            raise
+        return error.name()
+    return None
 
 
 def _check(message: Message | None, *refusals: int) -> None:

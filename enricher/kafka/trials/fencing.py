@@ -7,8 +7,7 @@ from collections.abc import Callable
 from confluent_kafka import Consumer
 
 from enricher.errors import BrokerError
-from enricher.kafka.trials.clients import CALL_S, Clients
-from enricher.kafka.trials.promise import Outcome, refusal
+from enricher.kafka.trials.clients import CALL_S, Clients, Outcome, refusal
 
 _REBALANCE_S = 25.0
 """Timeout of one rebalance. A broker waits 3 s for a group's first members, and heartbeats tell members about it."""
@@ -57,7 +56,7 @@ def by_generation(clients: Clients) -> Outcome:
 def _join(clients: Clients, joining: Consumer, *others: Consumer) -> None:
     """Let one more consumer join and get a partition, which gives the others a new generation."""
     before = [clients.membership(other) for other in others]
-    joining.subscribe([clients.place.topic])
+    joining.subscribe([clients.topic])
 
     def done() -> bool:
         changed = all(clients.membership(other) != old for other, old in zip(others, before, strict=True))
@@ -75,13 +74,7 @@ def _wait(clients: Clients, done: Callable[[], bool], consumers: list[Consumer])
 def _send(clients: Clients, offset: int, membership: bytes) -> str | None:
     """Commit an offset in a transaction; returns the name of the error if it was refused."""
     with clients.producer() as producer:
-
-        def commit() -> None:
-            producer.begin_transaction()
-            clients.send_offset(producer, offset, membership)
-            producer.commit_transaction(CALL_S)
-
-        return refusal(commit)
+        return refusal(lambda: clients.write_and_commit(producer, offset=offset, membership=membership))
 
 
 def _must_be_taken(clients: Clients, member: Consumer, offset: int) -> None:

@@ -5,10 +5,9 @@ And the topic id, by which a worker tells whose offsets they are.
 
 from __future__ import annotations
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from enricher.kafka.trials.clients import CALL_S, Clients
-from enricher.kafka.trials.promise import Outcome
+from enricher.kafka.trials.clients import CALL_S, Clients, Outcome
 
 _UNANSWERED_S = 3.0
 """How long a request must stay unanswered while a transaction is open; usually it takes milliseconds."""
@@ -19,17 +18,14 @@ _METADATA = "enricher/1 topic-id=AAAAAAAAAAAAAAAAAAAAAQ attempts=2 alone=1 " + "
 def in_the_transaction(clients: Clients) -> Outcome:
     """Read the committed offset before, during and after an aborted transaction, then after a committed one."""
     with clients.producer() as producer, clients.consumer() as stable, clients.consumer("read_uncommitted") as unstable:
-        _commit_first(clients, producer)
+        clients.write_and_commit(producer, offset=1)
         producer.begin_transaction()
         clients.write(producer, "aborted")
         clients.send_offset(producer, 2)
         during = clients.committed(unstable).offset
         producer.abort_transaction(CALL_S)
         aborted = clients.committed(stable).offset
-        producer.begin_transaction()
-        clients.write(producer, "committed")
-        clients.send_offset(producer, 3)
-        producer.commit_transaction(CALL_S)
+        clients.write_and_commit(producer, "committed", offset=3)
         clients.wait(lambda: clients.committed(stable).offset == 3, CALL_S)
         committed = clients.committed(stable).offset
     seen = f"committed was 1; with 2 sent {during}, after the abort {aborted}; with 3 sent and committed {committed}"
@@ -39,7 +35,7 @@ def in_the_transaction(clients: Clients) -> Outcome:
 def stable_fetch(clients: Clients) -> Outcome:
     """Request the committed offset while a transaction that has sent one is open, and again after its commit."""
     with clients.producer() as producer, clients.consumer() as stable:
-        _commit_first(clients, producer)
+        clients.write_and_commit(producer, offset=1)
         first = clients.committed(stable).offset
         producer.begin_transaction()
         clients.send_offset(producer, 2)
@@ -53,8 +49,7 @@ def stable_fetch(clients: Clients) -> Outcome:
 
 def metadata(clients: Clients) -> Outcome:
     """Commit an offset with metadata and a leader epoch, and read all three back."""
-    place = clients.place
-    sent = TopicPartition(place.topic, place.partition, 1, _METADATA, 0)
+    sent = TopicPartition(clients.topic, clients.number, 1, _METADATA, 0)
     with clients.producer() as producer, clients.consumer() as consumer:
         producer.begin_transaction()
         producer.send_offsets_to_transaction([sent], clients.no_member(), CALL_S)
@@ -67,11 +62,11 @@ def metadata(clients: Clients) -> Outcome:
 
 def topic_made_again(clients: Clients) -> Outcome:
     """Create a topic, delete it, create it again, and compare the ids."""
-    name = f"{clients.place.group}.again"
-    clients.topics.create(name, 1)
+    name = f"{clients.group}.again"
+    clients.topics.make(name, 1)
     first = clients.topics.id_of(name)
     clients.topics.delete(name)
-    clients.topics.create(name, 1)
+    clients.topics.make(name, 1)
     # A broker that has not heard of the change yet gives the old id.
     clients.wait(lambda: clients.topics.id_of(name) != first, CALL_S if first else 0)
     second = clients.topics.id_of(name)
@@ -79,12 +74,6 @@ def topic_made_again(clients: Clients) -> Outcome:
     if first is None or second is None:
         return Outcome(holds=False, seen="the broker gives topics no ids, as Kafka did before 2.8")
     return Outcome(first != second, f"its id was {first}, and {second} after it was deleted and created again")
-
-
-def _commit_first(clients: Clients, producer: Producer) -> None:
-    producer.begin_transaction()
-    clients.send_offset(producer, 1)
-    producer.commit_transaction(CALL_S)
 
 
 def _answer_within(clients: Clients, consumer: Consumer, timeout_s: float) -> int | None:

@@ -2,8 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 from enricher.kafka.trials import fencing, offsets, visibility
-from enricher.kafka.trials.promise import Promise
+from enricher.kafka.trials.clients import Clients, Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """One promise. `claim` states it in one sentence, `otherwise` says what happens if it does not hold.
+
+    `needed`: exactly-once depends on it. Without the others the worker only knows less.
+    """
+
+    name: str
+    claim: str
+    otherwise: str
+    trial: Callable[[Clients], Outcome]
+    needed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A promise that was tried."""
+
+    promise: Promise
+    outcome: Outcome
+    took_s: float
+
 
 PROMISES: tuple[Promise, ...] = (
     Promise(

@@ -18,9 +18,8 @@ from confluent_kafka import KafkaException
 from enricher.errors import EnricherError
 from enricher.kafka.client import KafkaConfig
 from enricher.kafka.errors import mapped
-from enricher.kafka.trials.clients import Clients, Place
-from enricher.kafka.trials.promise import Outcome, Promise, Result
-from enricher.kafka.trials.promises import PROMISES
+from enricher.kafka.trials.clients import Clients, Outcome
+from enricher.kafka.trials.promises import PROMISES, Promise, Result
 from enricher.kafka.trials.topics import TrialTopics
 
 log = logging.getLogger(__name__)
@@ -78,9 +77,9 @@ class Trials:
     def __enter__(self) -> Self:
         try:
             # First a topic that is deleted at once: if deleting is not allowed, nothing more is created.
-            self._topics.create(f"{self.topic}.first", 1)
+            self._topics.make(f"{self.topic}.first", 1)
             self._topics.delete(f"{self.topic}.first")
-            self._topics.create(self.topic, max(_LEAST_PARTITIONS, len(self._promises)))
+            self._topics.make(self.topic, max(_LEAST_PARTITIONS, len(self._promises)))
         except BaseException:
             self._clean_up()
             raise
@@ -93,14 +92,14 @@ class Trials:
             log.warning("stopped early: deleting the topics and groups that begin with '%s'", self.topic)
         self._stop.set()
         give_up_s = time.monotonic() + _STOPPING_S
-        for thread in self._threads:
+        for thread in filter(threading.Thread.is_alive, self._threads):  # a signal may come before one has started
             thread.join(max(0.0, give_up_s - time.monotonic()))
         self._clean_up()
 
     def _start(self, promise: Promise, number: int, finished: queue.SimpleQueue[Result]) -> None:
         ids = f"{self._config.transactional_id}-doctor-{self._run}-{number}"
-        place = Place(self.topic, number, f"{self.topic}.{number}", ids)
-        clients = Clients(self._config, place, self._topics, self._stop)
+        group = f"{self.topic}.{number}"
+        clients = Clients(self._config, self._topics, self._stop, self.topic, number, group, ids)
         # A call into the client may hang for ever, and must not keep the process alive.
         thread = threading.Thread(
             target=lambda: finished.put(_tried(promise, clients)), name=f"trial-{number}", daemon=True

@@ -3,49 +3,38 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import NewTopic
 
 from enricher.errors import BrokerError
 from enricher.kafka.admin import Admin
 from enricher.kafka.client import KafkaConfig
-from enricher.kafka.errors import constructing
-from enricher.kafka.quiet import ClientLog, Complaint, broker_errors, silenced
+from enricher.kafka.metadata import topic_id_of
 
 _REQUEST_S = 15.0
 """A cluster that is electing leaders takes seconds."""
 _LOOK_AGAIN_S = 0.1
-_NO_ID = "A" * 22  # Kafka's zero UUID, as the client writes it
-_DENIED = {
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-    KafkaError.GROUP_AUTHORIZATION_FAILED,
-}
 _GONE = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID}
 _NO_ANSWER = {KafkaError._TRANSPORT, KafkaError._TIMED_OUT}  # noqa: SLF001  the client's names
 _ANY_REPLICAS = -1  # the broker's default (KIP-464, Kafka 2.4)
 
 
-class TrialTopics:
-    """Creates and deletes topics whose names begin with `prefix`. Every method may block for 15 s and raises BrokerError.
+class TrialTopics(Admin):
+    """Makes and deletes topics whose names begin with `prefix`. Every method may block for 15 s and raises BrokerError.
 
     They have as many replicas as the worker's input topic, or the broker's default if that is unknown.
     """
 
     def __init__(self, config: KafkaConfig, prefix: str) -> None:
+        super().__init__(config)
         self._prefix = prefix
-        self._looking = Admin(config)
-        self._complaint = Complaint()
-        with constructing():
-            self._client = AdminClient(silenced(config.client("admin"), self._complaint), logger=ClientLog().logger)
         self._asked: dict[str, Future[None]] = {}
-        with self._asking(f"looking at the topic '{config.input_topic}'"):
-            seen = self._looking.topic(config.input_topic)
+        seen = self.topic(config.input_topic)
         self._replicas = seen.replicas if seen and seen.replicas else _ANY_REPLICAS
 
     @property
@@ -53,12 +42,12 @@ class TrialTopics:
         """The topics that exist or may exist."""
         return list(self._asked)
 
-    def create(self, name: str, partitions: int) -> None:
+    def make(self, name: str, partitions: int) -> None:
         """Create a topic and wait until it can be used. Waits for a deletion of the same name that is in progress."""
         new = NewTopic(name, num_partitions=partitions, replication_factor=self._replicas)
 
         def attempt() -> bool:
-            with self._asking(f"creating the topic '{name}'", f"CREATE on topics that begin with '{self._prefix}'"):
+            with self._errors(f"creating the topic '{name}'", f"CREATE on topics that begin with '{self._prefix}'"):
                 self._asked[name] = self._client.create_topics([new], request_timeout=_REQUEST_S)[name]
                 code, error = _ended(self._asked[name])
                 if error is None or code == KafkaError.TOPIC_ALREADY_EXISTS:
@@ -68,44 +57,40 @@ class TrialTopics:
                 raise error
 
         _until(attempt, f"the topic '{name}' could not be created again, its deletion goes on for longer")
-        _until(lambda: self._usable(name), f"the topic '{name}' was created, and has no leader yet")
+        _until(lambda: self._is_usable(name), f"the topic '{name}' was created, and has no leader yet")
 
     def delete(self, name: str) -> None:
         """Delete a topic; a missing one is no error. Retries if the broker did not answer."""
         # If its creation were still in progress, the topic would be created after its deletion.
         with suppress(Exception):
             self._asked[name].result(_REQUEST_S)
-        give_up_s = time.monotonic() + _REQUEST_S
-        while not self._deleted(name, last=time.monotonic() > give_up_s):
-            time.sleep(_LOOK_AGAIN_S)
-        self._asked.pop(name, None)
+        doing = f"deleting the topic '{name}'"
 
-    def _deleted(self, name: str, *, last: bool) -> bool:
-        """One attempt; False if another one may succeed. The `last` attempt raises instead."""
-        with self._asking(f"deleting the topic '{name}'", f"DELETE on topics that begin with '{self._prefix}'"):
-            code, error = _ended(self._client.delete_topics([name], request_timeout=_REQUEST_S)[name])
-            if code in _NO_ANSWER and not last:
-                return False
-            if error is not None and code not in _GONE:
-                raise error
-        return True
+        def attempt() -> bool:
+            with self._errors(doing, f"DELETE on topics that begin with '{self._prefix}'"):
+                code, error = _ended(self._client.delete_topics([name], request_timeout=_REQUEST_S)[name])
+                if error is not None and code not in _GONE | _NO_ANSWER:
+                    raise error
+            return code not in _NO_ANSWER
+
+        _until(attempt, f"{doing}: the broker does not answer")
+        self._asked.pop(name, None)
 
     def id_of(self, name: str) -> str | None:
         """The id of an existing topic; None before Kafka 2.8, which has no ids."""
-        found: list[str] = []
+        found: list[str | None] = []
 
         def attempt() -> bool:
-            with self._asking(f"asking for the id of the topic '{name}'"):
-                future = self._client.describe_topics(TopicCollection([name]), request_timeout=_REQUEST_S)[name]
-                code, error = _ended(future)
-                if error is None:
-                    found.append(str(future.result().topic_id))
-                elif code not in _GONE:
-                    raise error
+            with self._errors(f"asking for the id of the topic '{name}'"):
+                try:
+                    found.append(topic_id_of(self._client, name, _REQUEST_S))
+                except KafkaException as exception:
+                    if exception.args[0].code() not in _GONE:
+                        raise
             return bool(found)
 
         _until(attempt, f"the topic '{name}' was created, and the broker that was asked does not know it yet")
-        return None if found[0] == _NO_ID else found[0]
+        return found[0]
 
     def delete_groups(self, prefix: str) -> None:
         """Delete the consumer groups whose names begin with `prefix`. Waits for members that are leaving."""
@@ -116,7 +101,7 @@ class TrialTopics:
 
         The client aborts the process if a request times out while it waits for a group's coordinator.
         """
-        with self._asking("deleting groups", f"DELETE on groups that begin with '{self._prefix}'"):
+        with self._errors("deleting groups", f"DELETE on groups that begin with '{self._prefix}'"):
             listed = self._client.list_consumer_groups(request_timeout=_REQUEST_S).result(2 * _REQUEST_S).valid
             names = [group.group_id for group in listed if group.group_id.startswith(prefix)]
             if not names:
@@ -128,22 +113,6 @@ class TrialTopics:
                 if error is not None and code not in {KafkaError.GROUP_ID_NOT_FOUND, KafkaError.NON_EMPTY_GROUP}:
                     raise error
         return all(code != KafkaError.NON_EMPTY_GROUP for code, _error in ends)
-
-    def _usable(self, name: str) -> bool:
-        topic = self._looking.topic(name)
-        return topic is not None and topic.partitions > 0 and not topic.leaderless
-
-    @contextmanager
-    def _asking(self, doing: str, right: str = "") -> Iterator[None]:
-        """Map what the client raises. `right`: named in the message if it is missing."""
-        with broker_errors(self._client, doing, self._complaint):
-            try:
-                yield
-            except KafkaException as exception:
-                if right and exception.args[0].code() in _DENIED:
-                    message = f"{doing} was refused. Needed: {right}"
-                    raise BrokerError(message) from exception
-                raise
 
 
 def _ended(future: Future[Any]) -> tuple[int, KafkaException | None]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 
-from enricher.kafka.trials.clients import CALL_S, Clients
-from enricher.kafka.trials.promise import Outcome, refusal
+from enricher.kafka.trials.clients import CALL_S, Clients, Outcome, refusal
 
 _STAY_S = 1.0
 """How long a reader at its end is watched for records that must not come."""

@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 from confluent_kafka import Producer
-from kafka.clients import config_for, encoder, unguarded
+from kafka.clients import config_for, encoder_of, unguarded
 from support.topics import Topics
 
 from enricher.kafka.sink import TransactionalSink
@@ -41,7 +41,7 @@ def test_events_of_an_idle_outage_are_delivered_as_they_come(proxy: Proxy, direc
     source = KafkaSource(config)
     sink = TransactionalSink(
         config,
-        encoder(),
+        encoder_of(),
         source=source,
         guard=unguarded,
         counters=Counters(),

@@ -9,7 +9,8 @@ from confluent_kafka.admin import AdminClient
 from kafka.clients import config_for
 from support.topics import Topics
 
-from enricher.kafka.trials import PROMISES, Trials
+from enricher.kafka.trials.promises import PROMISES
+from enricher.kafka.trials.running import Trials
 from tools.chaos.frames import Api
 from tools.chaos.proxy import Proxy
 from tools.chaos.rules import Direction, Match, Silence
