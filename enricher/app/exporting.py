@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from importlib.metadata import version
 from typing import Literal
 
+from enricher.app.observing import worker_facts
 from enricher.settings import Settings, variable_name
 from enricher.telemetry import logs
 from enricher.telemetry.observed import Observed
-from enricher.telemetry.otlp import exported_metrics, exported_spans, resource_of
+from enricher.telemetry.otlp import exported_metrics, exported_spans
 from enricher.telemetry.tracing import PassingOn
 from enricher.worker.ports import Tracing
 
@@ -20,23 +20,12 @@ class Exports:
     """The exporters of a running process. Created by `exports`."""
 
     def __init__(self, settings: Settings, stack: ExitStack) -> None:
-        kafka = settings.kafka
         self._stack = stack
-        self._resource = resource_of(version("enricher"), kafka.instance)
-        spans = self._stack.enter_context(
-            exported_spans(
-                self._resource,
-                version=version("enricher"),
-                input_topic=kafka.input_topic,
-                output_topic=kafka.output_topic,
-                group=kafka.group_id,
-            )
-        )
-        self.tracing: Tracing = spans or PassingOn()
+        self.tracing: Tracing = stack.enter_context(exported_spans(worker_facts(settings))) or PassingOn()
 
     def metrics_of(self, observed: Observed) -> None:
         """Export the metrics of this worker from now on, if the `OTEL_*` variables ask for it."""
-        self._stack.enter_context(exported_metrics(observed, self._resource))
+        self._stack.enter_context(exported_metrics(observed))
 
 
 def log_format(settings: Settings) -> str:

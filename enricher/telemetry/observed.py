@@ -60,12 +60,6 @@ class Observed:
     gpus: Callable[[], Sequence[GpuUse]] = tuple
 
 
-def cpu_s() -> float:
-    """Processor time of this process in seconds, user and system."""
-    times = os.times()
-    return times.user + times.system
-
-
 def resident_bytes() -> int | None:
     """Resident memory of this process; None on systems without `/proc`."""
     if sys.platform != "linux":
