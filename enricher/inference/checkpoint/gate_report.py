@@ -41,6 +41,8 @@ class Binding(_Part):
 class Agreement(_Part):
     """Entities by exact span: precision, recall and F1 between 0 and 1, and the counts behind them."""
 
+    model_config = ConfigDict(from_attributes=True)  # those of core/scoring.py's Counts
+
     precision: float
     recall: float
     f1: float

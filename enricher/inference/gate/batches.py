@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -43,8 +44,8 @@ def _filled(windows: Iterable[Window], max_tokens: int) -> Batches:
 
 COMPOSITIONS: tuple[tuple[str, Batching], ...] = (
     ("alone", alone),
-    ("by length, 512 tokens", lambda windows: by_length(windows, 512)),
-    ("by length, 4,096 tokens", lambda windows: by_length(windows, 4096)),
-    ("mixed lengths, 2,048 tokens", lambda windows: mixed(windows, 2048)),
+    ("by length, 512 tokens", partial(by_length, max_tokens=512)),
+    ("by length, 4,096 tokens", partial(by_length, max_tokens=4096)),
+    ("mixed lengths, 2,048 tokens", partial(mixed, max_tokens=2048)),
 )
 """The others are compared with the first."""

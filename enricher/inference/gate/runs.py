@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 Progress = Callable[[str, int, int], None]
 """Called with the name of the stage, the windows that are done, and all windows."""
 _OUTPUTS = ["labels", "scores", "logits"]
+_NO_RECORD = RawRecord(Partition("gold", 0), 0, None, None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,6 +60,8 @@ class VariantRun:
     scores: Float32Array
     logits: Float32Array
     """`float32 [tokens, labels]`."""
+    lengths_tokens: Int32Array
+    """`int32 [texts]`, special tokens not counted."""
     windows: int
     runs: int
     """The number of batches."""
@@ -80,8 +83,7 @@ def tokenized(checkpoint: Checkpoint, tokenizer: ArticleTokenizer, texts: Sequen
     tokens = tokenizer.tokenize(articles)
     taken = tuple(each for each in tokens if isinstance(each, TokenizedArticle))
     if len(taken) < len(tokens):
-        message = f"the tokenizer refuses {len(tokens) - len(taken)} texts of the gold set"
-        raise FatalError(message)
+        raise FatalError(f"the tokenizer refuses {len(tokens) - len(taken)} texts of the gold set")
     return TokenizedTexts(articles, taken, cutter, tokenizer.pad_id)
 
 
@@ -97,7 +99,7 @@ class VariantRunner:
 
     def run(self, texts: TokenizedTexts, batching: Batching, stage: str) -> VariantRun:
         """Run all texts, in the batches that `batching` makes. Blocks for seconds."""
-        tickets = [_ticket(article) for article in texts.articles]
+        tickets = [Ticket(_NO_RECORD, 0.0, article=article) for article in texts.articles]
         answers = _Answers(texts, tickets, len(self._model.checkpoint.labels))
         pairs = zip(tickets, texts.tokens, strict=True)
         windows = [window for ticket, tokens in pairs for window in texts.cutter.cut(ticket, tokens, 0.0)]
@@ -112,7 +114,9 @@ class VariantRunner:
                 done += len(batch)
                 self._progress(stage, done, len(windows))
         entities = tuple(self._entities(ticket) for ticket in tickets)
-        return VariantRun(entities, answers.labels, answers.scores, answers.logits, len(windows), len(batches))
+        return VariantRun(
+            entities, answers.labels, answers.scores, answers.logits, texts.lengths_tokens, len(windows), len(batches)
+        )
 
     def _outputs(self, windows: list[Window], pad_id: int) -> tuple[RunLabels, Float32Array]:
         """Labels and scores, and the logits of the same tokens."""
@@ -120,8 +124,7 @@ class VariantRunner:
         try:
             labels, scores, logits = self._session.run(_OUTPUTS, variant.feeds(windows, pad_id))
         except SESSION_ERRORS as error:
-            message = f"{variant.name} does not run: {error}"
-            raise ModelError(message) from error
+            raise ModelError(f"{variant.name} does not run: {error}") from error
         run = RunLabels(windows, variant.starts(windows, labels.shape), labels.reshape(-1), scores.reshape(-1))
         return run, logits.reshape(-1, logits.shape[-1])
 
@@ -150,7 +153,3 @@ class _Answers:
             here = slice(window.own_start + first, window.own_stop + first)
             self.labels[here], self.scores[here] = run.labels[owned], run.scores[owned]
             self.logits[here] = logits[owned]
-
-
-def _ticket(article: Article) -> Ticket:
-    return Ticket(RawRecord(Partition("gold", 0), 0, None, None), 0.0, article=article)
