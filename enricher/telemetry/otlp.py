@@ -10,9 +10,10 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from typing import Any, cast
 
@@ -76,7 +77,7 @@ def exported_metrics(observed: Observed) -> Iterator[None]:
     create = {Kind.COUNTER: meter.create_observable_counter, Kind.GAUGE: meter.create_observable_gauge}
     for each in INSTRUMENTS:
         if each.kind in create:
-            create[each.kind](each.name, [_observing(each, observed)], each.unit, each.description)
+            create[each.kind](each.name, [partial(_observe, each, observed)], each.unit, each.description)
     log.info("exporting metrics by OTLP")
     try:
         yield
@@ -138,13 +139,10 @@ def _exporter(signal: str) -> Any:  # noqa: ANN401  one of four classes
     return getattr(found, name)()
 
 
-def _observing(instrument: Instrument, observed: Observed) -> Callable[[CallbackOptions], Iterable[Observation]]:
-    def observe(_options: CallbackOptions) -> Iterable[Observation]:
-        for number, values in instrument.read(observed):
-            assert not isinstance(number, stats.Histogram), "the reader below exports those"
-            yield Observation(number, _attributes(instrument, values))
-
-    return observe
+def _observe(instrument: Instrument, observed: Observed, _options: CallbackOptions) -> Iterator[Observation]:
+    for number, values in instrument.read(observed):
+        assert not isinstance(number, stats.Histogram), "the reader below exports those"
+        yield Observation(number, _attributes(instrument, values))
 
 
 class _Reader(PeriodicExportingMetricReader):
