@@ -13,11 +13,6 @@ Batches = list[list[Window]]
 Batching = Callable[[Sequence[Window]], Batches]
 
 
-def alone(windows: Sequence[Window]) -> Batches:
-    """Every window in its own batch."""
-    return [[window] for window in windows]
-
-
 def by_length(windows: Sequence[Window], max_tokens: int) -> Batches:
     """Windows of similar length together, up to `max_tokens` with padding, like a worker under load."""
     return _filled(sorted(windows, key=lambda window: window.length_tokens), max_tokens)
@@ -43,7 +38,7 @@ def _filled(windows: Iterable[Window], max_tokens: int) -> Batches:
 
 
 COMPOSITIONS: tuple[tuple[str, Batching], ...] = (
-    ("alone", alone),
+    ("alone", lambda windows: [[window] for window in windows]),
     ("by length, 512 tokens", partial(by_length, max_tokens=512)),
     ("by length, 4,096 tokens", partial(by_length, max_tokens=4096)),
     ("mixed lengths, 2,048 tokens", partial(mixed, max_tokens=2048)),

@@ -100,23 +100,25 @@ class VariantRunner:
     def run(self, texts: TokenizedTexts, batching: Batching, stage: str) -> VariantRun:
         """Run all texts, in the batches that `batching` makes. Blocks for seconds."""
         tickets = [Ticket(_NO_RECORD, 0.0, article=article) for article in texts.articles]
-        answers = _Answers(texts, tickets, len(self._model.checkpoint.labels))
         pairs = zip(tickets, texts.tokens, strict=True)
         windows = [window for ticket, tokens in pairs for window in texts.cutter.cut(ticket, tokens, 0.0)]
         batches = batching(windows)
+        owned: dict[Window, tuple[Int32Array, Float32Array, Float32Array]] = {}
         done = 0
         with ThreadPoolExecutor(self._concurrency) as pool:
             outputs = pool.map(lambda batch: self._outputs(batch, texts.pad_id), batches)
             for batch, (run, logits) in zip(batches, outputs, strict=True):
-                answers.take(run, logits)
+                for window, start in zip(run.windows, run.starts, strict=True):
+                    own = window.owned_tokens(start)
+                    owned[window] = run.labels[own], run.scores[own], logits[own]
                 # Scores that are not finite are counted (`VariantRun.not_finite`) and do not end the run.
                 take(replace(run, scores=np.nan_to_num(run.scores)), self._scheme)
                 done += len(batch)
                 self._progress(stage, done, len(windows))
         entities = tuple(self._entities(ticket) for ticket in tickets)
-        return VariantRun(
-            entities, answers.labels, answers.scores, answers.logits, texts.lengths_tokens, len(windows), len(batches)
-        )
+        # Every token has one owner, and windows are in the order of the texts.
+        labels, scores, logits = (np.concatenate(parts) for parts in zip(*map(owned.__getitem__, windows), strict=True))
+        return VariantRun(entities, labels, scores, logits, texts.lengths_tokens, len(windows), len(batches))
 
     def _outputs(self, windows: list[Window], pad_id: int) -> tuple[RunLabels, Float32Array]:
         """Labels and scores, and the logits of the same tokens."""
@@ -133,23 +135,3 @@ class VariantRunner:
             finish_enriched(ticket, self._scheme)
         assert isinstance(ticket.outcome, EnrichedRecord), "every window of it was settled"
         return tuple(EntitySpan.of(entity) for entity in ticket.outcome.entities)
-
-
-class _Answers:
-    """The arrays of a `VariantRun` while they are filled."""
-
-    def __init__(self, texts: TokenizedTexts, tickets: Sequence[Ticket], labels: int) -> None:
-        lengths = texts.lengths_tokens
-        self._first = dict(zip(tickets, (np.cumsum(lengths) - lengths).tolist(), strict=True))
-        tokens = int(lengths.sum())
-        self.labels = np.zeros(tokens, np.int32)
-        self.scores = np.zeros(tokens, np.float32)
-        self.logits = np.zeros((tokens, labels), np.float32)
-
-    def take(self, run: RunLabels, logits: Float32Array) -> None:
-        """Store the part of each window's answer that the window owns."""
-        for window, start in zip(run.windows, run.starts, strict=True):
-            owned, first = window.owned_tokens(start), self._first[window.ticket]
-            here = slice(window.own_start + first, window.own_stop + first)
-            self.labels[here], self.scores[here] = run.labels[owned], run.scores[owned]
-            self.logits[here] = logits[owned]
