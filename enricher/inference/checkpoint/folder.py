@@ -84,7 +84,7 @@ class Checkpoint:
         """Read and check a folder. Raises ModelError, which says what to do, if it cannot be used."""
         config = _supported(folder)
         file_of = _weight_files(folder)
-        index = [folder / SHARD_INDEX] if is_sharded(folder) else []
+        index = [] if (folder / SINGLE_FILE).is_file() else [folder / SHARD_INDEX]
         files = (folder / "config.json", *index, *sorted(set(file_of.values())))
         return cls(folder, config, label_names(config.id2label), files, digest_of(folder, files), file_of)
 
@@ -197,20 +197,15 @@ def _require_architecture(folder: Path, config: Mapping[str, Any]) -> None:
         )
 
 
-def is_sharded(folder: Path) -> bool:
-    """True if the weights are in several files. An index beside a single file is left over from an earlier save."""
-    return (folder / SHARD_INDEX).is_file() and not (folder / SINGLE_FILE).is_file()
-
-
 def _weight_files(folder: Path) -> dict[str, Path]:
     """The file of each weight, from the index or from the single file."""
     try:
-        if is_sharded(folder):
-            shards = json.loads((folder / SHARD_INDEX).read_bytes())["weight_map"]
-            files = {str(name): folder / str(file) for name, file in shards.items()}
-        elif (folder / SINGLE_FILE).is_file():
+        if (folder / SINGLE_FILE).is_file():  # an index beside it is left over from an earlier save
             with safe_open(folder / SINGLE_FILE, framework="np") as file:
                 files = dict.fromkeys(file.keys(), folder / SINGLE_FILE)
+        elif (folder / SHARD_INDEX).is_file():
+            shards = json.loads((folder / SHARD_INDEX).read_bytes())["weight_map"]
+            files = {str(name): folder / str(file) for name, file in shards.items()}
         else:
             raise ModelError(_no_weights(folder))
     except (OSError, SafetensorError, ValueError, KeyError, AttributeError, TypeError) as error:
