@@ -18,14 +18,13 @@ from enricher.records import (
     EnrichedRecord,
     LetterForm,
     ModelCard,
-    RawRecord,
     Ticket,
     Tombstone,
     hot_record,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
 OutgoingHeaders = list[tuple[str, bytes | None]]
 
@@ -134,63 +133,34 @@ class Encoder:
     def _dead_letter(self, ticket: Ticket, letter: DeadLetter) -> Outgoing:
         """Keep as much of the input as the topic accepts and the letter's form allows.
 
-        If even the bare letter exceeds the topic's limit, it is written all the same and the broker decides.
+        The value is omitted first: it is nearly always the large part, and the input can be found by its position. If
+        even the bare letter exceeds the topic's limit, it is written all the same and the broker decides.
         """
-        forms = ((kept, _form_of(kept.raw)) for kept in _less_and_less(ticket.raw))
-        for kept, form in forms:
-            if form < letter.form:
-                continue
-            message = self._dead_letter_of(kept, ticket, letter if form is letter.form else replace(letter, form=form))
-            if message.size_bytes <= self.limits.dead_letter_bytes or form is LetterForm.BARE:
-                return message
-        raise AssertionError("the last form of every letter is the bare one")
+        raw = ticket.raw
+        omits_more = raw.value is not None, bool(raw.headers), raw.key is not None, True
+        # Of forms with the same content only the smallest counts: parts that the input does not have count as omitted.
+        for form in (form for form in LetterForm if form >= letter.form and omits_more[form]):
+            message = self._in_form(ticket, letter if form is letter.form else replace(letter, form=form))
+            if message.size_bytes <= self.limits.dead_letter_bytes:
+                break
+        return message
 
-    def _dead_letter_of(self, kept: _Kept, ticket: Ticket, letter: DeadLetter) -> Outgoing:
+    def _in_form(self, ticket: Ticket, letter: DeadLetter) -> Outgoing:
+        raw, form = ticket.raw, letter.form
+        value = raw.value if form < LetterForm.WITHOUT_VALUE else None
+        key = raw.key if form < LetterForm.BARE else None
+        kept = raw if form < LetterForm.WITHOUT_HEADERS else replace(raw, headers=())
+        value_bytes = None if raw.value is None or value is not None else len(raw.value)
         headers = dead_letter_headers(
-            kept.raw, letter, version=self._version, time_s=self._clock(), omitted_bytes=kept.value_omitted_bytes
+            kept, letter, version=self._version, time_s=self._clock(), omitted_bytes=value_bytes
         )
-        if kept.headers_omitted_bytes is not None:
-            headers.append(omitted_header("headers", kept.headers_omitted_bytes))
-        if kept.key_omitted_bytes is not None:
-            headers.append(omitted_header("key", kept.key_omitted_bytes))
-        return Outgoing("dead_letter", kept.raw.key, kept.raw.value, headers, ticket, letter)
-
-
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    """The part of an input that goes into its dead letter, and the sizes of the omitted parts."""
-
-    raw: RawRecord
-    value_omitted_bytes: int | None = None
-    headers_omitted_bytes: int | None = None
-    key_omitted_bytes: int | None = None
-
-
-def _less_and_less(raw: RawRecord) -> Iterator[_Kept]:
-    """The whole input, then without its value, then without its headers, finally without its key.
-
-    The value is omitted first: it is nearly always the large part, and the input can be found by topic, partition, offset.
-    """
-    omitted = raw.omitted_headers
-    kept = _Kept(raw, headers_omitted_bytes=None if omitted is None else omitted.size_bytes)
-    yield kept
-    if raw.value is not None:
-        kept = replace(kept, raw=replace(kept.raw, value=None), value_omitted_bytes=len(raw.value))
-        yield kept
-    if raw.headers:
-        kept = replace(kept, raw=replace(kept.raw, headers=()), headers_omitted_bytes=_size_bytes(raw.headers))
-        yield kept
-    if raw.key is not None:
-        yield replace(kept, raw=replace(kept.raw, key=None), key_omitted_bytes=len(raw.key))
-
-
-def _form_of(raw: RawRecord) -> LetterForm:
-    """The form of a letter with this content; parts that the input does not have count as omitted."""
-    if raw.value is not None:
-        return LetterForm.WHOLE
-    if raw.headers:
-        return LetterForm.WITHOUT_VALUE
-    return LetterForm.BARE if raw.key is None else LetterForm.WITHOUT_HEADERS
+        if raw.omitted_headers is not None:
+            headers.append(omitted_header("headers", raw.omitted_headers.size_bytes))
+        elif kept.headers != raw.headers:
+            headers.append(omitted_header("headers", _size_bytes(raw.headers)))
+        if key != raw.key:
+            headers.append(omitted_header("key", len(raw.key or b"")))
+        return Outgoing("dead_letter", key, value, headers, ticket, letter)
 
 
 def _size_bytes(headers: Sequence[tuple[str, bytes | None]]) -> int:

@@ -50,21 +50,18 @@ def write_entities(article: Article, entities: Sequence[Entity]) -> WrittenEntit
 
 def encode_record(record: EnrichedRecord, card: ModelCard) -> bytes:
     """The record as one compact JSON object in UTF-8. Deterministic."""
-    article, coverage = record.article, record.coverage
+    article, coverage, entities = record.article, record.coverage, record.entities
+    written = orjson.Fragment(entities.json) if isinstance(entities, WrittenEntities) else _checked(article, entities)
     return orjson.dumps(
         {
             "schema_version": SCHEMA_VERSION,
             "id": article.id,
             **article.metadata,
-            "entities": _written(article, record.entities),
+            "entities": written,
             "model": {"name": card.name, "digest": card.digest, "precision": card.precision},
             "coverage": {"tokens": coverage.tokens, "windows": coverage.windows, "truncated": coverage.truncated},
         }
     )
-
-
-def _written(article: Article, entities: Sequence[Entity]) -> orjson.Fragment | Sequence[Entity]:
-    return orjson.Fragment(entities.json) if isinstance(entities, WrittenEntities) else _checked(article, entities)
 
 
 def _checked(article: Article, entities: Sequence[Entity]) -> Sequence[Entity]:

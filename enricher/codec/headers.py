@@ -31,14 +31,6 @@ _VARIANT_10 = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"
 _JSON = ("content-type", b"application/json")
 
 
-def record_id(partition: Partition, offset: int, topic_id: str | None = None) -> str:
-    """uuid5 over "topic/topic-id/partition/offset" (RFC 9562, section 5.5): the same input record always has the same id.
-
-    Without a topic id it is over "topic/partition/offset": if the topic is deleted and created again, ids repeat.
-    """
-    return _record_id(_shared(partition, topic_id).name, b"%d" % offset)
-
-
 def record_headers(raw: RawRecord, *, tombstone: bool) -> list[tuple[str, bytes]]:
     """Headers of the enriched record of `raw`; a tombstone has no content type."""
     place, name, version = _shared(raw.partition, raw.topic_id)
@@ -56,6 +48,7 @@ def dead_letter_headers(
 
     `version` is this worker's, `time_s` seconds since the epoch, `omitted_bytes` the size of an omitted value.
     """
+    time = datetime.fromtimestamp(time_s, UTC)
     omitted = [] if omitted_bytes is None else [omitted_header("value", omitted_bytes)]
     if raw.unreadable is not None:
         omitted.append((f"{_DEAD_LETTER}.batch.offset", b"%d" % raw.unreadable.batch_offset))
@@ -68,7 +61,7 @@ def dead_letter_headers(
         *_place_headers(_DEAD_LETTER, raw.partition, raw.topic_id),
         (f"{_DEAD_LETTER}.source.offset", b"%d" % raw.offset),
         (f"{_DEAD_LETTER}.version", version.encode()),
-        (f"{_DEAD_LETTER}.time", _timestamp(time_s).encode()),
+        (f"{_DEAD_LETTER}.time", time.isoformat(timespec="milliseconds").replace("+00:00", "Z").encode()),
         *omitted,
     ]
 
@@ -109,13 +102,12 @@ def _place_headers(prefix: str, partition: Partition, topic_id: str | None) -> t
 
 
 def _record_id(beginning: _Hash, offset: bytes) -> str:
+    """uuid5 over "topic/topic-id/partition/offset" (RFC 9562, section 5.5): the same input record always has the same id.
+
+    Without a topic id it is over "topic/partition/offset": if the topic is deleted and created again, ids repeat.
+    """
     # Equal to the standard library's uuid5 (version 5, variant 10), five times as fast.
     name = beginning.copy()
     name.update(offset)
     sha = name.hexdigest()
     return f"{sha[:8]}-{sha[8:12]}-5{sha[13:16]}-{_VARIANT_10[sha[16]]}{sha[17:20]}-{sha[20:32]}"
-
-
-def _timestamp(time_s: float) -> str:
-    """ISO 8601 in UTC, to the millisecond."""
-    return datetime.fromtimestamp(time_s, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -6,23 +6,19 @@ written and fenced together. People can read it: `kafka-consumer-groups` shows i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from enricher.records import Mark
 
 _VERSION = "enricher/1"
-_TOPIC_ID, _ATTEMPTS, _ALONE = "topic-id", "attempts", "alone"
 
 
 @dataclass(frozen=True, slots=True)
 class CommitMetadata:
-    """Which topic an offset belongs to, and how many processes began there without committing a higher offset.
-
-    `topic_id` is Kafka's id of the topic, None from brokers before 2.8. `attempts` counts those processes; `alone` counts
-    those of them that had only the record at this offset in flight.
-    """
+    """Which topic an offset belongs to (Kafka's id of it, None from brokers before 2.8), and its mark."""
 
     topic_id: str | None = None
-    attempts: int = 0
-    alone: int = 0
+    mark: Mark = field(default_factory=Mark)
 
     def is_of(self, topic_id: str | None) -> bool:
         """Whether the offset belongs to the topic with this id; True if either id is unknown."""
@@ -30,14 +26,8 @@ class CommitMetadata:
 
     def encode(self) -> str:
         """Write it as `enricher/1 topic-id=... attempts=1`, without empty fields."""
-        fields = [_VERSION]
-        if self.topic_id:
-            fields.append(f"{_TOPIC_ID}={self.topic_id}")
-        if self.attempts:
-            fields.append(f"{_ATTEMPTS}={self.attempts}")
-        if self.alone:
-            fields.append(f"{_ALONE}={self.alone}")
-        return " ".join(fields)
+        values = {"topic-id": self.topic_id, "attempts": self.mark.attempts, "alone": self.mark.alone}
+        return " ".join([_VERSION, *(f"{name}={value}" for name, value in values.items() if value)])
 
     @classmethod
     def decode(cls, text: str | None) -> CommitMetadata:
@@ -46,7 +36,7 @@ class CommitMetadata:
         if version != _VERSION:
             return cls()
         values = dict(field.split("=", 1) for field in fields if "=" in field)
-        return cls(values.get(_TOPIC_ID), _count(values.get(_ATTEMPTS)), _count(values.get(_ALONE)))
+        return cls(values.get("topic-id"), Mark(_count(values.get("attempts")), _count(values.get("alone"))))
 
 
 def _count(text: str | None) -> int:

@@ -9,7 +9,7 @@ queued as delivered and never assumed to be consecutive.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -96,12 +96,11 @@ class OffsetTracker:
     def committable(self) -> dict[Partition, int]:
         """Each partition's last released offset, or else its first one in flight. Safe in any thread."""
         standing: dict[Partition, int] = {}
-        for partition, queue in list(self._queues.items()):
+        for partition, queue, head in self._heads():
             if queue.released is not None:
                 standing[partition] = queue.released
-            elif queue.tickets:
-                with suppress(IndexError):  # the loop has just released it
-                    standing[partition] = queue.tickets[0].raw.offset
+            elif head is not None:
+                standing[partition] = head.raw.offset
         return standing
 
     def oldest_timestamp_s(self, behind: Collection[Partition] = ()) -> float | None:
@@ -110,12 +109,11 @@ class OffsetTracker:
         For partitions that are `behind` with nothing in flight, the last delivered record counts, because the next one is
         newer. Safe in any thread.
         """
-        oldest: list[float | None] = []
-        for partition, queue in list(self._queues.items()):
-            try:
-                oldest.append(queue.tickets[0].raw.timestamp_s)
-            except IndexError:
-                oldest.append(queue.last_timestamp_s if partition in behind else None)
+        oldest = [
+            head.raw.timestamp_s if head else queue.last_timestamp_s
+            for partition, queue, head in self._heads()
+            if head or partition in behind
+        ]
         return min((timestamp_s for timestamp_s in oldest if timestamp_s is not None), default=None)
 
     def oldest_untimed_s(self) -> float | None:
@@ -123,12 +121,16 @@ class OffsetTracker:
 
         Safe in any thread.
         """
-        arrived: list[float] = []
-        for queue in list(self._queues.values()):
-            with suppress(IndexError):
-                if queue.tickets[0].raw.timestamp_s is None:
-                    arrived.append(queue.tickets[0].arrived_s)
-        return min(arrived, default=None)
+        heads = (head for _, _, head in self._heads() if head and head.raw.timestamp_s is None)
+        return min((head.arrived_s for head in heads), default=None)
+
+    def _heads(self) -> Iterator[tuple[Partition, _PartitionQueue, Ticket | None]]:
+        """Each partition with its oldest ticket in flight. Safe in any thread."""
+        for partition, queue in list(self._queues.items()):
+            head = None
+            with suppress(IndexError):  # nothing is in flight, or the loop has just released it
+                head = queue.tickets[0]
+            yield partition, queue, head
 
     def idle(self) -> list[Partition]:
         """Partitions with nothing in flight: their position may be committed."""

@@ -72,8 +72,12 @@ Spans = Collection[EntitySpan]
 
 def count_by_text(predicted: Sequence[Spans], expected: Sequence[Spans], label: str | None = None) -> CountArray:
     """`int64 [texts, 3]`, for all labels or for one. Both sequences are of the same texts, in the same order."""
-    rows = [_count(_only(ours, label), _only(gold, label)) for ours, gold in zip(predicted, expected, strict=True)]
-    return np.array(rows, np.int64).reshape(-1, 3)
+
+    def counted(spans: Spans) -> set[EntitySpan]:
+        return {span for span in spans if label is None or span.label == label}
+
+    pairs = [(counted(ours), counted(gold)) for ours, gold in zip(predicted, expected, strict=True)]
+    return np.array([(len(ours & gold), len(ours), len(gold)) for ours, gold in pairs], np.int64).reshape(-1, 3)
 
 
 def total(counts: CountArray) -> Counts:
@@ -104,14 +108,6 @@ def delta_interval(reference: CountArray, other: CountArray, *, draws: int = 100
 def labels_of(texts: Iterable[Spans]) -> tuple[str, ...]:
     """All labels that occur, sorted."""
     return tuple(sorted({span.label for spans in texts for span in spans}))
-
-
-def _only(spans: Spans, label: str | None) -> set[EntitySpan]:
-    return {span for span in spans if label is None or span.label == label}
-
-
-def _count(predicted: set[EntitySpan], expected: set[EntitySpan]) -> tuple[int, int, int]:
-    return len(predicted & expected), len(predicted), len(expected)
 
 
 def _f1(sums: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:

@@ -44,7 +44,7 @@ def ask_all(ports: Mapping[int, int], path: str, accept: str = "*/*") -> Mapping
 
 def merged(expositions: Mapping[str, str], accept: str) -> tuple[bytes, str]:
     """Merge expositions (process -> plain text) into one, in the format that `accept` asks for."""
-    return encoded(lambda: _families(expositions), accept)
+    return encoded(_families(expositions), accept)
 
 
 def _families(expositions: Mapping[str, str]) -> Iterable[Metric]:

@@ -185,7 +185,7 @@ class KafkaSource:
             self._catching_up.renew(self._consumer)
 
     def _position(self, partition: Partition, offset: int, mark: Mark) -> TopicPartition:
-        metadata = CommitMetadata(self.watch.topic_id, mark.attempts, mark.alone).encode()
+        metadata = CommitMetadata(self.watch.topic_id, mark).encode()
         epoch = self._positions.epoch_before(partition, offset)
         named = {} if epoch is None else {"leader_epoch": epoch}
         return TopicPartition(partition.topic, partition.number, offset, metadata=metadata, **named)

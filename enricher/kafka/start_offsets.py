@@ -83,7 +83,7 @@ class StartFinder:
                     f"the committed offset of {tp.topic}[{tp.partition}] is reported as {tp.offset}, which is stale"
                 )
                 raise TransactionTrouble(message)
-            found[ours(tp)] = StartOffset(Start(tp.offset, Mark(metadata.attempts, metadata.alone)), tp.leader_epoch)
+            found[ours(tp)] = StartOffset(Start(tp.offset, metadata.mark), tp.leader_epoch)
         missing = [] if quick else [partition for partition in partitions if partition not in found]
         return {**found, **self._without_offset(missing)} if missing else found
 

@@ -215,4 +215,6 @@ class ModelCard:
 
     name: str
     digest: str
+    """SHA-256 of its configuration, weights and tokenizer."""
     precision: str
+    """Such as `fp16`."""

@@ -7,41 +7,34 @@ article, so their number is bounded by the program, its settings and its topics.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 
-from enricher.stats.histogram import Histogram
 from enricher.telemetry import readings
-from enricher.telemetry.observed import Observed, cpu_s, resident_bytes
-from enricher.telemetry.readings import (
-    DESTINATION,
-    ERROR_TYPE,
-    GPU,
-    GROUP,
-    MODEL,
-    OPERATION,
-    OUTCOME,
-    PARTITION,
-    REASON,
-    REBALANCE,
-    STAGE,
-    STATE,
-    SYSTEM,
-    TOKEN_KIND,
-    Attributes,
-    Numbers,
-    by,
-    by_partition,
-    gpus,
-    kafka,
-    known,
-    one,
-    states_of,
-)
+from enricher.telemetry.observed import Observed, resident_bytes
+from enricher.telemetry.readings import Numbers, by, by_partition, one
 
+SYSTEM = "messaging.system"
+OPERATION = "messaging.operation.name"
+DESTINATION = "messaging.destination.name"
+PARTITION = "messaging.destination.partition.id"
+GROUP = "messaging.consumer.group.name"
+ERROR_TYPE = "error.type"
+OUTCOME = "enricher.outcome"
+GPU = "hw.name"
+MODEL = (
+    "enricher.model.name",
+    "enricher.model.digest",
+    "enricher.model.precision",
+    "enricher.provider",
+    "enricher.device",
+    "service.version",
+)
 OLDEST_AGE = "enricher.oldest.age"
+STATE = "enricher.state"
 
 
 class Kind(Enum):
@@ -56,60 +49,42 @@ class Kind(Enum):
 class Instrument:
     """One metric. `unit` is in UCUM, with `{...}` around things that are counted.
 
-    Counters and gauges have `numbers`, histograms have `histogram`. `attributes` names the attributes of every number.
+    `read` gives its numbers, or histograms, each with a value for each of `attributes`.
     """
 
-    name: str
     kind: Kind
+    name: str
     unit: str
     description: str
+    read: Callable[[Observed], Numbers]
     attributes: tuple[str, ...] = ()
-    numbers: Callable[[Observed], Numbers] | None = None
-    histogram: Callable[[Observed], tuple[Histogram, Attributes]] | None = None
 
 
-def _numbers(
-    kind: Kind, name: str, unit: str, description: str, numbers: Callable[[Observed], Numbers], *attributes: str
-) -> Instrument:
-    return Instrument(name, kind, unit, description, attributes, numbers=numbers)
-
-
-_counter, _gauge = partial(_numbers, Kind.COUNTER), partial(_numbers, Kind.GAUGE)
-
-
-def _histogram(
-    name: str,
-    unit: str,
-    description: str,
-    histogram: Callable[[Observed], tuple[Histogram, Attributes]],
-    *attributes: str,
-) -> Instrument:
-    return Instrument(name, Kind.HISTOGRAM, unit, description, attributes, histogram=histogram)
-
+_counter, _gauge, _histogram = (partial(Instrument, kind) for kind in Kind)
 
 INSTRUMENTS: tuple[Instrument, ...] = (
     # ---- messaging: names from the semantic conventions
     _counter("messaging.client.consumed.messages", "{message}", "Records read from the input topic.",
-             lambda seen: one(seen.counters.read, **kafka("poll", **readings.source(seen))),
-             SYSTEM, OPERATION, DESTINATION, GROUP),
+             lambda seen: one(seen.counters.read, "kafka", "poll", seen.worker.input_topic, seen.worker.group),
+             (SYSTEM, OPERATION, DESTINATION, GROUP)),
     _counter("messaging.client.sent.messages", "{message}", "Records written and committed.",
-             readings.sent, SYSTEM, OPERATION, DESTINATION),
+             readings.sent, (SYSTEM, OPERATION, DESTINATION)),
     _histogram("messaging.client.operation.duration", "s",
                "Duration of a transaction: writing records, sending offsets, commit.",
-               lambda seen: (seen.counters.transaction_s, kafka("commit", **{GROUP: seen.worker.group})),
-               SYSTEM, OPERATION, GROUP),
+               lambda seen: one(seen.counters.transaction_s, "kafka", "commit", seen.worker.group),
+               (SYSTEM, OPERATION, GROUP)),
     _histogram("messaging.process.duration", "s", "Time from an article's arrival in the worker to its commit.",
-               lambda seen: (seen.counters.process_s, kafka("process", **readings.source(seen))),
-               SYSTEM, OPERATION, DESTINATION, GROUP),
+               lambda seen: one(seen.counters.process_s, "kafka", "process", seen.worker.input_topic, seen.worker.group),
+               (SYSTEM, OPERATION, DESTINATION, GROUP)),
     # ---- articles
-    _counter("enricher.articles", "{article}", "Inputs whose outcome is committed.", readings.articles, OUTCOME),
+    _counter("enricher.articles", "{article}", "Inputs whose outcome is committed.", readings.articles, (OUTCOME,)),
     _counter("enricher.dead_letters", "{article}", "Inputs that can never be enriched, by stage and error type.",
-             readings.dead_letters, STAGE, ERROR_TYPE),
+             readings.dead_letters, ("enricher.stage", ERROR_TYPE)),
     _counter("enricher.entities", "{entity}", "Entities in committed records.",
              lambda seen: one(seen.counters.entities)),
     _histogram("enricher.article.latency", "s",
                "Time from an article's timestamp in Kafka to the commit of its record.",
-               lambda seen: (seen.counters.latency_s, {})),
+               lambda seen: one(seen.counters.latency_s)),
     _gauge(OLDEST_AGE, "s",
            "Age of the oldest unprocessed record that the worker knows of. It grows while no broker answers, and "
            "is 0 when the worker has reached the end of the topic.",
@@ -126,13 +101,13 @@ INSTRUMENTS: tuple[Instrument, ...] = (
              lambda seen: one(seen.counters.batches)),
     _counter("enricher.tokens", "{token}",
              "Tokens that the device computed, split into tokens of texts and padding.",
-             readings.tokens, TOKEN_KIND),
+             readings.tokens, ("enricher.token.kind",)),
     _histogram("enricher.batch.fill", "1",
                "Tokens of a batch, padding included, divided by the token budget of a batch.",
-               lambda seen: (seen.counters.batch_fill, {})),
+               lambda seen: one(seen.counters.batch_fill)),
     _histogram("enricher.batch.wait", "s",
                "Time that a batch's oldest window waited for the batch to be submitted.",
-               lambda seen: (seen.counters.batch_wait_s, {})),
+               lambda seen: one(seen.counters.batch_wait_s)),
     _gauge("enricher.batch.budget", "{token}",
            "Most tokens that a batch may have now. It is lowered when the device runs out of memory.",
            lambda seen: one(seen.snapshot().budget_tokens)),
@@ -148,7 +123,7 @@ INSTRUMENTS: tuple[Instrument, ...] = (
            lambda seen: one(seen.snapshot().concurrency)),
     _gauge("enricher.model.info", "1",
            "Always 1; the attributes say which model runs, in which precision, on which device.",
-           readings.model, *MODEL),
+           readings.model, MODEL),
     # ---- queues
     _gauge("enricher.queue.windows", "{window}", "Windows waiting for a batch.",
            lambda seen: one(seen.snapshot().queued_windows)),
@@ -164,59 +139,59 @@ INSTRUMENTS: tuple[Instrument, ...] = (
     # ---- exactly once
     _counter("enricher.transactions", "{transaction}",
              "Transactions, committed or failed. A recovery follows each failed one.",
-             lambda seen: by(OUTCOME, {"committed": seen.counters.transactions, "failed": seen.counters.recoveries}),
-             OUTCOME),
+             lambda seen: by({"committed": seen.counters.transactions, "failed": seen.counters.recoveries}),
+             (OUTCOME,)),
     _counter("enricher.producers.recreated", "{producer}",
              "Producers replaced, in a recovery or after a transaction that was suspiciously slow.",
-             lambda seen: by(REASON, {"slow": seen.counters.producers_renewed, "recovery": seen.counters.recoveries}),
-             REASON),
+             lambda seen: by({"slow": seen.counters.producers_renewed, "recovery": seen.counters.recoveries}),
+             ("enricher.reason",)),
     _counter("enricher.recoveries", "{recovery}",
              "Recoveries begun: everything in flight is dropped and read again.",
              lambda seen: one(seen.counters.recoveries)),
     _histogram("enricher.recovery.duration", "s", "Duration of a recovery with all its attempts.",
-               lambda seen: (seen.counters.recovery_s, {})),
+               lambda seen: one(seen.counters.recovery_s)),
     _counter("enricher.isolations", "{partition}",
              "Partitions whose articles were processed one at a time, because several processes had died at the "
              "same offset.", lambda seen: one(seen.counters.isolations)),
     _counter("enricher.rebalances", "{rebalance}", "Rebalances in which partitions were assigned, revoked or lost.",
-             lambda seen: by(REBALANCE, {kind: seen.counters.rebalances[kind] for kind in ("assigned", "revoked", "lost")}),
-             REBALANCE),
+             lambda seen: by({kind: seen.counters.rebalances[kind] for kind in ("assigned", "revoked", "lost")}),
+             ("enricher.rebalance.kind",)),
     # ---- the group and the broker
     _gauge("enricher.partitions", "{partition}", "Partitions of the input topic assigned to this worker.",
            lambda seen: one(seen.snapshot().partitions)),
     _gauge("enricher.partition.lag", "{record}",
            "Offsets between the committed one and the end. Transaction markers count, so it may stay above 0.",
-           lambda seen: by_partition(seen.snapshot().lags), DESTINATION, PARTITION),
+           lambda seen: by_partition(seen.snapshot().lags), (DESTINATION, PARTITION)),
     _gauge("enricher.partition.unstable", "{record}",
            "Offsets after the last stable one. Consumers with read_committed get them only when the publisher's "
            "open transaction ends.",
            lambda seen: by_partition({each: it.offsets for each, it in seen.snapshot().unstable.items()}),
-           DESTINATION, PARTITION),
+           (DESTINATION, PARTITION)),
     _gauge("enricher.partition.unstable.age", "s",
            "Time since the last stable offset moved, while there are offsets after it; 0 if there are none.",
            lambda seen: by_partition({each: it.age_s for each, it in seen.snapshot().unstable.items()}),
-           DESTINATION, PARTITION),
+           (DESTINATION, PARTITION)),
     _gauge("enricher.topic.partitions", "{partition}",
            "Number of partitions of the input topic, the output topic and the dead-letter topic. All three should "
-           "have the same number.", lambda seen: by(DESTINATION, seen.snapshot().connection.topic_partitions), DESTINATION),
+           "have the same number.", lambda seen: by(seen.snapshot().connection.topic_partitions), (DESTINATION,)),
     _gauge("enricher.kafka.brokers", "{broker}", "Brokers to which the consumer is connected.",
-           lambda seen: known(seen.snapshot().connection.brokers)),
+           lambda seen: one(seen.snapshot().connection.brokers)),
     # ---- the process
-    _gauge("enricher.state", "1", "1 for the current state of the worker, 0 for the others.",
-           lambda seen: states_of(seen.snapshot().state), STATE),
+    _gauge(STATE, "1", "1 for the current state of the worker, 0 for the others.",
+           lambda seen: readings.states_of(seen.snapshot().state), (STATE,)),
     _gauge("enricher.loop.turn.age", "s",
            "Time since the loop began its current turn; 0 during a recovery, whose attempts have their own bounds.",
            lambda seen: one(seen.snapshot().turn_age_s)),
     _counter("process.cpu.time", "s", "Processor time of the process, user and system.",
-             lambda _seen: one(cpu_s())),
+             lambda _seen: one(time.process_time())),
     _gauge("process.memory.usage", "By", "Resident memory of the process (Linux only).",
-           lambda _seen: known(resident_bytes())),
+           lambda _seen: one(resident_bytes())),
     # ---- the GPU, if NVML is available
     _gauge("hw.gpu.utilization", "1", "Share of time in which a kernel ran on the GPU.",
-           lambda seen: gpus(seen, "utilization"), GPU),
+           lambda seen: [(gpu.utilization, (gpu.name,)) for gpu in seen.gpus()], (GPU,)),
     _gauge("hw.gpu.memory.usage", "By", "Memory in use on the GPU, by all processes.",
-           lambda seen: gpus(seen, "used_bytes"), GPU),
+           lambda seen: [(gpu.used_bytes, (gpu.name,)) for gpu in seen.gpus()], (GPU,)),
     _gauge("hw.gpu.memory.limit", "By", "Total memory of the GPU.",
-           lambda seen: gpus(seen, "total_bytes"), GPU),
+           lambda seen: [(gpu.total_bytes, (gpu.name,)) for gpu in seen.gpus()], (GPU,)),
 )  # fmt: skip
 """In the order of the docs: what readers of the entities notice first, the machine last."""

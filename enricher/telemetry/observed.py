@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from enricher.records import ModelCard
 from enricher.stats.counters import Counters
 from enricher.stats.snapshot import Snapshot
 
@@ -25,14 +26,9 @@ class WorkerFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class ModelFacts:
+class ModelFacts(ModelCard):
     """Which model runs, and how."""
 
-    name: str
-    digest: str
-    """SHA-256 of its weights and labels."""
-    precision: str
-    """Such as `fp16`."""
     provider: str
     """ONNX Runtime's name for what executes the graph."""
     device: str
@@ -58,12 +54,6 @@ class Observed:
     counters: Counters
     snapshot: Callable[[], Snapshot]
     gpus: Callable[[], Sequence[GpuUse]] = tuple
-
-
-def cpu_s() -> float:
-    """Processor time of this process in seconds, user and system."""
-    times = os.times()
-    return times.user + times.system
 
 
 def resident_bytes() -> int | None:

@@ -10,11 +10,14 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from importlib import import_module
 from typing import Any, cast
 
-from opentelemetry.metrics import CallbackOptions, Meter, Observation
+from opentelemetry.metrics import CallbackOptions, Observation
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import (
     AggregationTemporality,
@@ -22,25 +25,25 @@ from opentelemetry.sdk.metrics.export import (
     HistogramDataPoint,
     Metric,
     MetricExporter,
-    MetricExportResult,
     MetricsData,
     PeriodicExportingMetricReader,
-    ResourceMetrics,
-    ScopeMetrics,
 )
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.sampling import ParentBased
 
 from enricher.errors import SettingsError
+from enricher.stats import histogram as stats
 from enricher.telemetry.instruments import INSTRUMENTS, Instrument, Kind
-from enricher.telemetry.observed import Observed
+from enricher.telemetry.observed import Observed, WorkerFacts
 from enricher.telemetry.tracing import Spans
 
 log = logging.getLogger(__name__)
 
 SCOPE = "enricher"
+_EXPORTERS = {"metrics": ("metric_exporter", "OTLPMetricExporter"), "traces": ("trace_exporter", "OTLPSpanExporter")}
+"""The modules of OpenTelemetry's exporters and their classes, alike for both protocols."""
 
 
 def wanted(signal: str, environment: Mapping[str, str] = os.environ) -> bool:
@@ -56,25 +59,25 @@ def wanted(signal: str, environment: Mapping[str, str] = os.environ) -> bool:
     )
 
 
-def resource_of(version: str, instance: str) -> Resource:
+def resource_of(worker: WorkerFacts) -> Resource:
     """Attributes of this process; `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` override ours."""
-    own = {"service.name": "enricher", "service.version": version, "service.instance.id": instance}
+    own = {"service.name": "enricher", "service.version": worker.version, "service.instance.id": worker.instance}
     return Resource.create(own).merge(OTELResourceDetector().detect())
 
 
 @contextmanager
-def exported_metrics(observed: Observed, resource: Resource) -> Iterator[None]:
+def exported_metrics(observed: Observed) -> Iterator[None]:
     """Export metrics every minute (`OTEL_METRIC_EXPORT_INTERVAL`) while the body runs, and once at its end."""
     if not wanted("metrics"):
         yield
         return
     with _as_settings_errors():
-        exporter = _WithHistograms(_exporter("metrics"), observed)
-        provider = MeterProvider([PeriodicExportingMetricReader(exporter)], resource)
+        provider = MeterProvider([_Reader(_exporter("metrics"), observed)], resource_of(observed.worker))
     meter = provider.get_meter(SCOPE, observed.worker.version)
-    for instrument in INSTRUMENTS:
-        if instrument.numbers:
-            _register(meter, instrument, observed)
+    create = {Kind.COUNTER: meter.create_observable_counter, Kind.GAUGE: meter.create_observable_gauge}
+    for each in INSTRUMENTS:
+        if each.kind in create:
+            create[each.kind](each.name, [partial(_observe, each, observed)], each.unit, each.description)
     log.info("exporting metrics by OTLP")
     try:
         yield
@@ -83,25 +86,18 @@ def exported_metrics(observed: Observed, resource: Resource) -> Iterator[None]:
 
 
 @contextmanager
-def exported_spans(
-    resource: Resource, *, version: str, input_topic: str, output_topic: str, group: str
-) -> Iterator[Spans | None]:
+def exported_spans(worker: WorkerFacts) -> Iterator[Spans | None]:
     """Yield a maker of spans, sampled as `OTEL_TRACES_SAMPLER` says, or None if traces are off. Flushes them at the end."""
     if not wanted("traces"):
         yield None
         return
     with _as_settings_errors():
-        provider = TracerProvider(resource=resource)
+        provider = TracerProvider(resource=resource_of(worker))
         provider.add_span_processor(BatchSpanProcessor(_exporter("traces")))
     log.info("exporting traces by OTLP, sampler %s", provider.sampler.get_description())
     try:
-        yield Spans(
-            provider.get_tracer(SCOPE, version),
-            input_topic=input_topic,
-            output_topic=output_topic,
-            group=group,
-            honours_parents=isinstance(provider.sampler, ParentBased),
-        )
+        honours_parents = isinstance(provider.sampler, ParentBased)
+        yield Spans(provider.get_tracer(SCOPE, worker.version), worker, honours_parents=honours_parents)
     finally:
         provider.shutdown()
 
@@ -131,100 +127,66 @@ def _exporter(signal: str) -> Any:  # noqa: ANN401  one of four classes
     """An exporter over HTTP or, with the extra `grpc`, over gRPC. Imported here, since gRPC need not be installed."""
     general = os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
     protocol = os.environ.get(f"OTEL_EXPORTER_OTLP_{signal.upper()}_PROTOCOL", general)
-    if protocol == "http/protobuf":
-        from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter  # noqa: PLC0415
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
-
-        return OTLPMetricExporter() if signal == "metrics" else OTLPSpanExporter()
-    if protocol == "grpc":
-        return _grpc_exporter(signal)
-    message = f"OTEL_EXPORTER_OTLP_PROTOCOL: '{protocol}' is neither http/protobuf nor grpc"
-    raise SettingsError(message)
-
-
-def _grpc_exporter(signal: str) -> MetricExporter | SpanExporter:
+    if protocol not in {"http/protobuf", "grpc"}:
+        message = f"OTEL_EXPORTER_OTLP_PROTOCOL: '{protocol}' is neither http/protobuf nor grpc"
+        raise SettingsError(message)
+    module, name = _EXPORTERS[signal]
     try:
-        from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter  # noqa: PLC0415
-        from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
+        found = import_module(f"opentelemetry.exporter.otlp.proto.{protocol.removesuffix('/protobuf')}.{module}")
     except ImportError as error:
-        message = "OTEL_EXPORTER_OTLP_PROTOCOL is grpc: install the extra `grpc`, or use http/protobuf"
+        message = f"OTEL_EXPORTER_OTLP_PROTOCOL is {protocol}: install the extra `grpc`, or use http/protobuf"
         raise SettingsError(message) from error
-    return OTLPMetricExporter() if signal == "metrics" else OTLPSpanExporter()
+    return getattr(found, name)()
 
 
-def _register(meter: Meter, instrument: Instrument, observed: Observed) -> None:
-    create = meter.create_observable_counter if instrument.kind is Kind.COUNTER else meter.create_observable_gauge
-    create(instrument.name, [_observing(instrument, observed)], instrument.unit, instrument.description)
+def _observe(instrument: Instrument, observed: Observed, _options: CallbackOptions) -> Iterator[Observation]:
+    for number, values in instrument.read(observed):
+        assert not isinstance(number, stats.Histogram), "the reader below exports those"
+        yield Observation(number, _attributes(instrument, values))
 
 
-def _observing(instrument: Instrument, observed: Observed) -> Callable[[CallbackOptions], Iterable[Observation]]:
-    read = instrument.numbers
-    assert read is not None
-
-    def observe(_options: CallbackOptions) -> Iterable[Observation]:
-        return [Observation(number, dict(attributes)) for number, attributes in read(observed)]
-
-    return observe
-
-
-class _WithHistograms(MetricExporter):
-    """Adds our histograms to what the SDK has collected. They are always cumulative."""
+class _Reader(PeriodicExportingMetricReader):
+    """The SDK's reader; adds our histograms to what the SDK has collected. They are always cumulative."""
 
     def __init__(self, exporter: MetricExporter, observed: Observed) -> None:
-        super().__init__(exporter._preferred_temporality, exporter._preferred_aggregation)  # noqa: SLF001  as the SDK's reader reads them
-        self._exporter = exporter
         self._observed = observed
         self._started_ns = time.time_ns()
+        super().__init__(exporter)  # it starts a thread
 
-    def export(self, metrics_data: MetricsData, timeout_millis: float = 10_000, **named: Any) -> MetricExportResult:  # noqa: ANN401  the SDK's
+    def _receive_metrics(self, metrics_data: MetricsData, timeout_millis: float = 10_000, **named: Any) -> None:  # noqa: ANN401  the SDK's
         """Export, with our histograms added to our own scope."""
+        ours = [self._histogram(each) for each in INSTRUMENTS if each.kind is Kind.HISTOGRAM]
         complete = [
-            ResourceMetrics(
-                each.resource, [_with(scope, self._histograms()) for scope in each.scope_metrics], each.schema_url
+            replace(
+                each,
+                scope_metrics=[
+                    replace(scope, metrics=[*scope.metrics, *ours]) if scope.scope.name == SCOPE else scope
+                    for scope in each.scope_metrics
+                ],
             )
             for each in metrics_data.resource_metrics
         ]
-        return self._exporter.export(MetricsData(complete), timeout_millis, **named)
+        super()._receive_metrics(MetricsData(complete), timeout_millis, **named)
 
-    def force_flush(self, timeout_millis: float = 10_000) -> bool:
-        """Flush the wrapped exporter."""
-        return self._exporter.force_flush(timeout_millis)
-
-    def shutdown(self, timeout_millis: float = 30_000, **named: Any) -> None:  # noqa: ANN401  the SDK's
-        """Shut the wrapped exporter down."""
-        self._exporter.shutdown(timeout_millis, **named)
-
-    def _histograms(self) -> list[Metric]:
-        now_ns = time.time_ns()
-        return [
-            _histogram(instrument, self._observed, self._started_ns, now_ns)
-            for instrument in INSTRUMENTS
-            if instrument.histogram
-        ]
-
-
-def _with(scope: ScopeMetrics, more: list[Metric]) -> ScopeMetrics:
-    ours = scope.scope.name == SCOPE
-    return ScopeMetrics(scope.scope, [*scope.metrics, *(more if ours else [])], scope.schema_url)
+    def _histogram(self, instrument: Instrument) -> Metric:
+        ((histogram, values),) = instrument.read(self._observed)
+        assert isinstance(histogram, stats.Histogram)
+        counts = list(histogram.counts)  # the loop's thread goes on counting
+        point = HistogramDataPoint(
+            attributes=_attributes(instrument, values),
+            start_time_unix_nano=self._started_ns,
+            time_unix_nano=time.time_ns(),
+            count=sum(counts),
+            sum=histogram.sum,
+            bucket_counts=counts,
+            explicit_bounds=histogram.bounds,
+            # The smallest and the largest value are not recorded; None leaves them out of the message.
+            min=cast("float", None),
+            max=cast("float", None),
+        )
+        data = Histogram([point], AggregationTemporality.CUMULATIVE)
+        return Metric(instrument.name, instrument.description, instrument.unit, data)
 
 
-def _histogram(instrument: Instrument, observed: Observed, started_ns: int, now_ns: int) -> Metric:
-    assert instrument.histogram is not None
-    histogram, attributes = instrument.histogram(observed)
-    counts = list(histogram.counts)
-    unknown = cast(
-        "float", None
-    )  # the smallest and the largest value are not recorded; None leaves them out of the message
-    point = HistogramDataPoint(
-        attributes=dict(attributes),
-        start_time_unix_nano=started_ns,
-        time_unix_nano=now_ns,
-        count=sum(counts),
-        sum=histogram.sum,
-        bucket_counts=counts,
-        explicit_bounds=list(histogram.bounds),
-        min=unknown,
-        max=unknown,
-    )
-    data = Histogram([point], AggregationTemporality.CUMULATIVE)
-    return Metric(instrument.name, instrument.description, instrument.unit, data)
+def _attributes(instrument: Instrument, values: tuple[str, ...]) -> dict[str, str]:
+    return dict(zip(instrument.attributes, values, strict=True))

@@ -49,12 +49,8 @@ def markdown() -> str:
         for each in INSTRUMENTS
     )
     spans = ((f"`{s.name}`", s.kind, s.description, ", ".join(f"`{name}`" for name in s.attributes)) for s in SPANS)
-    return "".join(
-        [
-            *(_HEAD, _METRICS, _table(("name", "kind, unit", "description", "attributes"), metrics)),
-            *(_SPANS, _table(("name", "kind", "description", "attributes"), spans)),
-        ]
-    )
+    of_metrics = _table(("name", "kind, unit", "description", "attributes"), metrics)
+    return _HEAD + _METRICS + of_metrics + _SPANS + _table(("name", "kind", "description", "attributes"), spans)
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

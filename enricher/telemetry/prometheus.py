@@ -6,23 +6,26 @@ Names follow OpenTelemetry's page "Prometheus and OpenMetrics Compatibility".
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
-from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
-from prometheus_client.registry import Collector
 
 from enricher.stats.histogram import Histogram
 from enricher.stats.snapshot import WorkerState
-from enricher.telemetry.instruments import INSTRUMENTS, OLDEST_AGE, Instrument, Kind
+from enricher.telemetry.instruments import INSTRUMENTS, OLDEST_AGE, STATE, Instrument, Kind
 from enricher.telemetry.observed import Observed
-from enricher.telemetry.readings import STATE, Attributes, Numbers, states_of
+from enricher.telemetry.readings import Numbers, one, states_of
 
 PLAIN = "text/plain"
 _UNITS = {"s": "seconds", "By": "bytes", "1": "ratio"}
-_INFO = "info"
+_FAMILIES: dict[Kind, Any] = {  # `Any`, because their `add_metric` takes different arguments
+    Kind.COUNTER: CounterMetricFamily,
+    Kind.GAUGE: GaugeMetricFamily,
+    Kind.HISTOGRAM: HistogramMetricFamily,
+}
 
 
 def prometheus_name(instrument: Instrument) -> str:
@@ -30,9 +33,9 @@ def prometheus_name(instrument: Instrument) -> str:
 
     A histogram's series append `_bucket`, `_sum` and `_count`.
     """
-    name = _legal(instrument.name)
+    name = label_name(instrument.name)
     unit = _UNITS.get(instrument.unit, "")
-    if unit == "ratio" and (instrument.kind is Kind.COUNTER or name.endswith((_INFO, "_state"))):
+    if unit == "ratio" and (instrument.kind is Kind.COUNTER or name.endswith(("info", "_state"))):
         unit = ""
     name = f"{name}_{unit}" if unit and not name.endswith(unit) else name
     return f"{name}_total" if instrument.kind is Kind.COUNTER else name
@@ -40,84 +43,56 @@ def prometheus_name(instrument: Instrument) -> str:
 
 def label_name(attribute: str) -> str:
     """The label that an attribute becomes."""
-    return _legal(attribute)
+    return re.sub(r"[^a-zA-Z0-9_:]", "_", attribute)
 
 
 def exposition(seen: Observed, accept: str) -> tuple[bytes, str]:
-    """All instruments in the format that the HTTP header `accept` asks for, and its content type."""
-    return encoded(lambda: _families(seen), accept)
+    """All instruments, from one snapshot, in the format that the HTTP header `accept` asks for, and its content type."""
+    snapshot = seen.snapshot()
+    seen = replace(seen, snapshot=lambda: snapshot)
+    return encoded((_family(instrument, instrument.read(seen)) for instrument in INSTRUMENTS), accept)
 
 
 def starting_exposition(accept: str) -> tuple[bytes, str]:
     """What is served before there is a worker: its state."""
-    return encoded(lambda: [_family(_named(STATE), states_of(WorkerState.STARTING))], accept)
+    return encoded([_family(_named(STATE), states_of(WorkerState.STARTING))], accept)
 
 
 def oldest_age_exposition(age_s: float) -> str:
     """The age of the oldest unprocessed record alone, as plain text."""
-    return encoded(lambda: [_family(_named(OLDEST_AGE), [(age_s, {})])], PLAIN)[0].decode()
+    return encoded([_family(_named(OLDEST_AGE), one(age_s))], PLAIN)[0].decode()
 
 
-def encoded(families: Callable[[], Iterable[Metric]], accept: str) -> tuple[bytes, str]:
-    """These families in the format that `accept` asks for, and its content type."""
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Families(families))
+def encoded(families: Iterable[Metric], accept: str) -> tuple[bytes, str]:
+    """These families, each once, in the format that `accept` asks for, and its content type."""
     try:
         encode, content_type = choose_encoder(accept)
     except TypeError:  # the library compares version numbers, and a client may send one that is none
         encode, content_type = choose_encoder("")
-    return encode(registry), content_type
+    return encode(_Families(families)), content_type
 
 
-class _Families(Collector):
-    def __init__(self, families: Callable[[], Iterable[Metric]]) -> None:
-        self._families = families
+@dataclass(frozen=True, slots=True)
+class _Families:
+    """What the library's encoders collect from."""
 
-    def describe(self) -> Iterable[Metric]:
-        """Return nothing: otherwise the registry would collect to find out."""
-        return ()
+    families: Iterable[Metric]
 
     def collect(self) -> Iterable[Metric]:
-        """Return each family once, as the format requires."""
-        return self._families()
+        return self.families
 
 
 def _named(name: str) -> Instrument:
     return next(instrument for instrument in INSTRUMENTS if instrument.name == name)
 
 
-def _families(seen: Observed) -> Iterator[Metric]:
-    """One family per instrument, all from one snapshot."""
-    snapshot = seen.snapshot()
-    seen = replace(seen, snapshot=lambda: snapshot)
-    for instrument in INSTRUMENTS:
-        if instrument.histogram:
-            yield _histogram(instrument, *instrument.histogram(seen))
-        else:
-            assert instrument.numbers is not None
-            yield _family(instrument, instrument.numbers(seen))
-
-
 def _family(instrument: Instrument, numbers: Numbers) -> Metric:
-    kind = CounterMetricFamily if instrument.kind is Kind.COUNTER else GaugeMetricFamily
-    family = kind(prometheus_name(instrument), instrument.description, labels=_labels(instrument))
-    for number, attributes in numbers:
-        family.add_metric(_values(instrument, attributes), number)
-    return family
-
-
-def _histogram(instrument: Instrument, histogram: Histogram, attributes: Attributes) -> Metric:
-    family = HistogramMetricFamily(prometheus_name(instrument), instrument.description, labels=_labels(instrument))
-    family.add_metric(_values(instrument, attributes), _buckets(histogram), histogram.sum)
-    return family
-
-
-def _labels(instrument: Instrument) -> list[str]:
-    return [label_name(attribute) for attribute in instrument.attributes]
-
-
-def _values(instrument: Instrument, attributes: Attributes) -> list[str]:
-    return [attributes[name] for name in instrument.attributes]
+    labels = [label_name(attribute) for attribute in instrument.attributes]
+    family = _FAMILIES[instrument.kind](prometheus_name(instrument), instrument.description, labels=labels)
+    for number, values in numbers:
+        value = (_buckets(number), number.sum) if isinstance(number, Histogram) else (number,)
+        family.add_metric(values, *value)
+    return cast("Metric", family)
 
 
 def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
@@ -127,7 +102,3 @@ def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
         total += count
         buckets.append(("+Inf" if bound == float("inf") else f"{bound:g}", float(total)))
     return buckets
-
-
-def _legal(name: str) -> str:
-    return re.sub(r"[^a-zA-Z0-9_:]", "_", name)

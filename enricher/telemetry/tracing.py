@@ -18,7 +18,8 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, set_
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from enricher.records import Batch, DeadLetter, EnrichedRecord, Headers, Outcome, RawRecord, Ticket
-from enricher.telemetry.readings import DESTINATION, ERROR_TYPE, GROUP, OPERATION, OUTCOME, SYSTEM
+from enricher.telemetry.instruments import DESTINATION, ERROR_TYPE, GROUP, OPERATION, OUTCOME, SYSTEM
+from enricher.telemetry.observed import WorkerFacts
 
 TRACE_HEADERS = frozenset({"traceparent", "tracestate"})
 MESSAGES = "messaging.batch.message_count"
@@ -78,17 +79,15 @@ class Spans:
     `honours_parents`: the sampler drops every span whose parent is not sampled, so no span is made for such an article.
     """
 
-    def __init__(
-        self, tracer: Tracer, *, input_topic: str, output_topic: str, group: str, honours_parents: bool
-    ) -> None:
+    def __init__(self, tracer: Tracer, worker: WorkerFacts, *, honours_parents: bool) -> None:
         self._tracer = tracer
         self._honours_parents = honours_parents
         self._propagator = TraceContextTextMapPropagator()
-        self._process = f"process {input_topic}"
-        self._commit = f"commit {output_topic}"
-        shared = {SYSTEM: "kafka", GROUP: group}
-        self._process_attributes = shared | {OPERATION: "process", DESTINATION: input_topic}
-        self._commit_attributes = shared | {OPERATION: "commit", DESTINATION: output_topic}
+        self._process = f"process {worker.input_topic}"
+        self._commit = f"commit {worker.output_topic}"
+        shared = {SYSTEM: "kafka", GROUP: worker.group}
+        self._process_attributes = shared | {OPERATION: "process", DESTINATION: worker.input_topic}
+        self._commit_attributes = shared | {OPERATION: "commit", DESTINATION: worker.output_topic}
         self._batches: dict[int, Span] = {}
         """The open span of each submitted batch, by the batch's `id()`."""
 

@@ -8,12 +8,18 @@ from uuid import UUID, uuid5
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enricher.codec import MAX_REASON_BYTES, clipped, dead_letter_headers, record_headers, record_id
+from enricher.codec import MAX_REASON_BYTES, clipped, dead_letter_headers, record_headers
 from enricher.codec.headers import RECORD_NAMESPACE
 from enricher.records import DeadLetter, Partition, RawRecord
 
 TOPIC_ID = "kz7-Q2mNTXS0b_1d0wY3sA"
 LETTER = DeadLetter("inference", "NotFinite", "the scores of a window are not finite", attempts=2)
+
+
+def record_id(partition: Partition, offset: int, topic_id: str | None = None) -> str:
+    """The id in the headers of a record that was made from this input."""
+    raw = RawRecord(partition, offset, None, None, topic_id=topic_id)
+    return dict(record_headers(raw, tombstone=True))["enricher.record.id"].decode()
 
 
 def test_record_has_these_headers(raw: RawRecord) -> None:

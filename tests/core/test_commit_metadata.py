@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from enricher.core.commit_metadata import CommitMetadata
+from enricher.records import Mark
 
 
 @pytest.mark.parametrize(
@@ -12,7 +13,7 @@ from enricher.core.commit_metadata import CommitMetadata
     [
         (CommitMetadata(), "enricher/1"),
         (CommitMetadata("kz7-Q2mNTXS0b_1d0wY3sA"), "enricher/1 topic-id=kz7-Q2mNTXS0b_1d0wY3sA"),
-        (CommitMetadata("id", attempts=3, alone=1), "enricher/1 topic-id=id attempts=3 alone=1"),
+        (CommitMetadata("id", Mark(attempts=3, alone=1)), "enricher/1 topic-id=id attempts=3 alone=1"),
     ],
 )
 def test_what_is_written_is_read_back(metadata: CommitMetadata, text: str) -> None:

@@ -164,7 +164,7 @@ def test_what_stands_beside_an_offset_is_read_back(topics: Topics) -> None:
     sink.publish(Release([finished(record)], {record.partition: 1}, {record.partition: Mark(2, 1)}))
     number = record.partition.number
     [committed] = source._consumer.committed([TopicPartition(topics.input, number)], timeout=10)
-    assert CommitMetadata(source.watch.topic_id, 2, 1) == CommitMetadata.decode(committed.metadata)
+    assert CommitMetadata(source.watch.topic_id, Mark(2, 1)) == CommitMetadata.decode(committed.metadata)
     assert 0 == committed.leader_epoch
     source.rewind()
     poll_until(source, lambda: source.start_of(record.partition) is not None)

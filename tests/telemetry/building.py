@@ -9,6 +9,7 @@ from enricher.stats.counters import Counters
 from enricher.stats.snapshot import Connection, Snapshot, Unstable, WorkerState
 from enricher.telemetry.observed import GpuUse, ModelFacts, Observed, WorkerFacts
 
+WORKER = WorkerFacts("worker-0", "enricher", "articles", "entities", "dead", "1.2.3")
 LEVELS = Snapshot(
     state=WorkerState.WORKING,
     connection=Connection(brokers=3, topic_partitions={"articles": 2, "entities": 2}),
@@ -46,7 +47,7 @@ def some_counters() -> Counters:
 def observed(snapshot: Snapshot = LEVELS, counters: Counters | None = None) -> Observed:
     """A worker with a GPU."""
     return Observed(
-        worker=WorkerFacts("worker-0", "enricher", "articles", "entities", "dead", "1.2.3"),
+        worker=WORKER,
         model=ModelFacts("newswire", "sha256:abc", "fp16", "CUDAExecutionProvider", "cuda"),
         counters=counters or some_counters(),
         snapshot=lambda: snapshot,

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from telemetry.building import observed
 
+from enricher.stats.histogram import Histogram
 from enricher.telemetry.instruments import INSTRUMENTS, Instrument, Kind
 from enricher.telemetry.page import markdown
 from enricher.telemetry.tracing import SPANS
@@ -26,23 +27,18 @@ def test_no_name_stands_twice() -> None:
 @each
 def test_numbers_carry_the_attributes_that_the_list_names(instrument: Instrument) -> None:
     """An instrument has exactly the listed attributes, with short values; each has a number for a worker that has worked."""
-    seen = observed()
-    if instrument.histogram:
-        told = [instrument.histogram(seen)[1]]
-    else:
-        assert instrument.numbers is not None
-        told = [attributes for _, attributes in instrument.numbers(seen)]
+    told = list(instrument.read(observed()))
     assert told
-    for attributes in told:
-        assert set(instrument.attributes) == set(attributes)
-        assert all(BOUNDED.fullmatch(value) for value in attributes.values())
+    for _, values in told:
+        assert len(instrument.attributes) == len(values)
+        assert all(BOUNDED.fullmatch(value) for value in values)
 
 
 @each
 def test_an_instrument_is_one_thing(instrument: Instrument) -> None:
     """Histograms read a histogram, all others numbers, and each has a sentence as description."""
-    assert (instrument.histogram is None) == (instrument.kind is not Kind.HISTOGRAM)
-    assert (instrument.numbers is None) == (instrument.kind is Kind.HISTOGRAM)
+    are_histograms = {isinstance(number, Histogram) for number, _ in instrument.read(observed())}
+    assert {instrument.kind is Kind.HISTOGRAM} == are_histograms
     assert instrument.description.endswith(".")
     assert re.fullmatch(r"(enricher|messaging|process|hw)(\.[a-z_]+)+", instrument.name)
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import builtins
+import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any
 
 import pytest
-from telemetry.building import observed
+from telemetry.building import WORKER, observed
 from telemetry.receiver import Received, grpc_receiver, http_receiver
 
 from enricher.errors import SettingsError
 from enricher.records import Partition, RawRecord, Ticket, Tombstone
 from enricher.telemetry.instruments import INSTRUMENTS, Kind
-from enricher.telemetry.otlp import exported_metrics, exported_spans, resource_of, wanted
+from enricher.telemetry.otlp import exported_metrics, exported_spans, wanted
 
 Receiver = Callable[[], AbstractContextManager[Received]]
 both = pytest.mark.parametrize(
@@ -35,10 +34,9 @@ def one_article() -> Ticket:
 
 def export_all() -> None:
     """One worker's metrics, and the trace of one article."""
-    resource = resource_of("1.2.3", "worker-0")
-    with exported_metrics(observed(), resource):
+    with exported_metrics(observed()):
         pass
-    with exported_spans(resource, version="1", input_topic="articles", output_topic="entities", group="g") as spans:
+    with exported_spans(WORKER) as spans:
         assert spans is not None
         ticket = one_article()
         spans.arrived([ticket])
@@ -109,23 +107,16 @@ def test_an_unknown_protocol_is_a_mistake_in_the_settings(monkeypatch: pytest.Mo
     """It is reported before anything is read."""
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "carrier-pigeon")
-    with pytest.raises(SettingsError, match="carrier-pigeon"), exported_metrics(observed(), resource_of("1", "w")):
+    with pytest.raises(SettingsError, match="carrier-pigeon"), exported_metrics(observed()):
         pass
 
 
 def test_without_the_extra_grpc_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     """There is no silent fallback."""
-    real_import = builtins.__import__
-
-    def without_grpc(name: str, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401  as import is
-        if "otlp.proto.grpc" in name:
-            raise ImportError(name)
-        return real_import(name, *arguments, **named)
-
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
-    monkeypatch.setattr(builtins, "__import__", without_grpc)
-    with pytest.raises(SettingsError, match=r"extra `grpc`"), exported_metrics(observed(), resource_of("1", "w")):
+    monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.grpc.metric_exporter", None)
+    with pytest.raises(SettingsError, match=r"extra `grpc`"), exported_metrics(observed()):
         pass
 
 

@@ -11,6 +11,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, DEFAULT_ON, Sampler
 from opentelemetry.trace import SpanContext
+from telemetry.building import WORKER
 
 from enricher.errors import TransactionTrouble
 from enricher.records import Batch, DeadLetter, Headers, Partition, RawRecord, Ticket, Tombstone, Window
@@ -32,9 +33,7 @@ def tracing(sampler: Sampler = DEFAULT_ON) -> Traced:
     exporter = InMemorySpanExporter()
     provider = TracerProvider(sampler=sampler)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    spans = Spans(
-        provider.get_tracer("test"), input_topic="articles", output_topic="entities", group="g", honours_parents=True
-    )
+    spans = Spans(provider.get_tracer("test"), WORKER, honours_parents=True)
 
     def finished() -> dict[str, list[ReadableSpan]]:
         found: dict[str, list[ReadableSpan]] = {}

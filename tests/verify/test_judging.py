@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import TopicPartition
 
-from enricher.codec import record_id as worker_record_id
+from enricher.codec import record_headers
 from enricher.core.commit_metadata import CommitMetadata
-from enricher.records import Partition
+from enricher.records import Mark, Partition, RawRecord
 from enricher.verify.committed import CommittedOffset, committed_of, of_topic, same_topic, topic_id_in
 from enricher.verify.findings import Checks
 from enricher.verify.headers import record_id, source_of_dead_letter, source_of_record
@@ -32,7 +32,9 @@ def filled(ledger: PartitionLedger, outputs: range, inputs: range) -> PartitionL
 def test_the_record_id_is_that_of_the_contract() -> None:
     """It is implemented twice on purpose; both must agree, with and without a topic id."""
     for topic_id in (None, TOPIC_ID):
-        assert worker_record_id(Partition("articles", 3), 17, topic_id) == record_id("articles", 3, 17, topic_id)
+        raw = RawRecord(Partition("articles", 3), 17, None, None, topic_id=topic_id)
+        written = dict(record_headers(raw, tombstone=True))["enricher.record.id"].decode()
+        assert written == record_id("articles", 3, 17, topic_id)
 
 
 def test_only_what_is_due_is_lost_and_only_what_is_committed_is_invented() -> None:
@@ -166,7 +168,7 @@ def test_the_topic_id_is_read_from_a_commits_metadata(metadata: str | None, topi
 
 def test_the_metadata_that_workers_write_is_understood() -> None:
     """It is implemented twice on purpose; both must agree."""
-    written = CommitMetadata(TOPIC_ID, attempts=2).encode()
+    written = CommitMetadata(TOPIC_ID, Mark(attempts=2)).encode()
     assert {0: CommittedOffset(7, TOPIC_ID)} == committed_of([TopicPartition("in", 0, 7, written)])
 
 

@@ -6,21 +6,21 @@ first position id, and in whether the embeddings are narrower than the encoder. 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
 class LayerNames:
-    """Module names within one encoder layer; each has a `.weight` and a `.bias`."""
+    """Module names within one encoder layer, BERT's by default; each has a `.weight` and a `.bias`."""
 
-    query: str
-    key: str
-    value: str
-    attention_output: str
-    attention_norm: str
-    intermediate: str
-    output: str
-    output_norm: str
+    query: str = "attention.self.query"
+    key: str = "attention.self.key"
+    value: str = "attention.self.value"
+    attention_output: str = "attention.output.dense"
+    attention_norm: str = "attention.output.LayerNorm"
+    intermediate: str = "intermediate.dense"
+    output: str = "output.dense"
+    output_norm: str = "output.LayerNorm"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +29,9 @@ class Family:
 
     base: str
     """Prefix of everything but the classifier."""
-    layers: str
+    layers: str = "encoder.layer.{}"
     """Prefix of layer `{}`, after `base`."""
-    layer: LayerNames
+    layer: LayerNames = field(default_factory=LayerNames)
     token_types: bool = True
     """False if the family has no token type embeddings."""
     positions_after_padding: bool = False
@@ -51,16 +51,6 @@ class Family:
         return f"{self.base}.embeddings_project"
 
 
-_BERT_LAYER = LayerNames(
-    query="attention.self.query",
-    key="attention.self.key",
-    value="attention.self.value",
-    attention_output="attention.output.dense",
-    attention_norm="attention.output.LayerNorm",
-    intermediate="intermediate.dense",
-    output="output.dense",
-    output_norm="output.LayerNorm",
-)
 _DISTILBERT_LAYER = LayerNames(
     query="attention.q_lin",
     key="attention.k_lin",
@@ -71,17 +61,17 @@ _DISTILBERT_LAYER = LayerNames(
     output="ffn.lin2",
     output_norm="output_layer_norm",
 )
-_ROBERTA = Family(base="roberta", layers="encoder.layer.{}", layer=_BERT_LAYER, positions_after_padding=True)
+_ROBERTA = Family("roberta", positions_after_padding=True)
 
 CLASSIFIER = "classifier"
 """The token classification head, in every family."""
 
 FAMILIES: dict[str, Family] = {
-    "bert": Family(base="bert", layers="encoder.layer.{}", layer=_BERT_LAYER),
+    "bert": Family("bert"),
     "roberta": _ROBERTA,
     "xlm-roberta": _ROBERTA,
     "camembert": _ROBERTA,
-    "electra": Family(base="electra", layers="encoder.layer.{}", layer=_BERT_LAYER),
-    "distilbert": Family(base="distilbert", layers="transformer.layer.{}", layer=_DISTILBERT_LAYER, token_types=False),
+    "electra": Family("electra"),
+    "distilbert": Family("distilbert", "transformer.layer.{}", _DISTILBERT_LAYER, token_types=False),
 }
 """By `model_type` of config.json. MiniLM says `bert`."""

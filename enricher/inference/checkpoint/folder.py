@@ -9,7 +9,7 @@ import hashlib
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
@@ -20,7 +20,7 @@ from enricher.inference.checkpoint.families import FAMILIES, Family
 from enricher.inference.checkpoint.labels import label_names
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from enricher.records import Float32Array
 
@@ -70,37 +70,33 @@ class Checkpoint:
     """An opened folder. Everything in it was checked except the shapes of the weights."""
 
     folder: Path
-    name: str
     config: EncoderConfig
-    family: Family
     labels: tuple[str, ...]
     """Label names by id."""
+    files: tuple[Path, ...]
+    """The configuration, and the files with the weights, with their index if there is one."""
     digest: str
     """sha256 (hex) over configuration, weights and tokenizer files: equal digests mean the same model."""
-    _file_of: Mapping[str, Path] = field(repr=False)
+    _file_of: Mapping[str, Path] = field(default_factory=dict, repr=False)
 
     @classmethod
     def open(cls, folder: Path) -> Checkpoint:
         """Read and check a folder. Raises ModelError, which says what to do, if it cannot be used."""
-        config = _read_config(folder)
-        files = _weight_files(folder)
-        tokenizer = [folder / name for name in TOKENIZER_FILES if (folder / name).is_file()]
-        index = [folder / SHARD_INDEX] if is_sharded(folder) else []
-        return cls(
-            folder=folder,
-            name=folder.resolve().name,
-            config=config,
-            family=_family(config),
-            labels=label_names(config.id2label),
-            digest=digest_of([folder / "config.json", *index, *set(files.values()), *tokenizer]),
-            _file_of=files,
-        )
+        config = _supported(folder)
+        file_of = _weight_files(folder)
+        index = [] if (folder / SINGLE_FILE).is_file() else [folder / SHARD_INDEX]
+        files = (folder / "config.json", *index, *sorted(set(file_of.values())))
+        return cls(folder, config, label_names(config.id2label), files, digest_of(folder, files), file_of)
 
     @property
-    def files(self) -> list[Path]:
-        """The configuration, and the files with the weights, with their index if there is one."""
-        index = [self.folder / SHARD_INDEX] if is_sharded(self.folder) else []
-        return [self.folder / "config.json", *index, *sorted(set(self._file_of.values()))]
+    def name(self) -> str:
+        """The folder's own name."""
+        return self.folder.resolve().name
+
+    @property
+    def family(self) -> Family:
+        """What its weights are called; for an ONNX model of another family, where its positions begin."""
+        return FAMILIES.get(self.config.model_type, FAMILIES["bert"])
 
     @property
     def first_position(self) -> int:
@@ -141,7 +137,8 @@ class Checkpoint:
         )
 
 
-def _read_config(folder: Path) -> EncoderConfig:
+def read_config(folder: Path) -> dict[str, Any]:
+    """The values of config.json. Raises ModelError."""
     path = folder / "config.json"
     if not folder.is_dir():
         raise ModelError(
@@ -149,39 +146,24 @@ def _read_config(folder: Path) -> EncoderConfig:
             f"`hf download NAME --local-dir FOLDER` makes one."
         )
     if not path.is_file():
-        raise ModelError(f"{folder}: no config.json. The folder must be a Hugging Face checkpoint.")
+        raise ModelError(f"{folder}: no config.json. The folder must be a Hugging Face checkpoint, or its ONNX export.")
     try:
-        return _supported(EncoderConfig.model_validate_json(_known_architecture(path)), folder)
-    except (ValidationError, ValueError) as error:
+        values = json.loads(path.read_bytes())
+    except ValueError as error:
         raise ModelError(f"{path}: this configuration cannot be read: {error}") from error
+    if not isinstance(values, dict):
+        raise ModelError(f"{path}: this configuration cannot be read: it is not a JSON object")
+    return values
 
 
-def _known_architecture(path: Path) -> bytes:
-    """The file's bytes. Raises ModelError for an unknown architecture, which may lack the keys that are checked next."""
-    content = path.read_bytes()
-    config = json.loads(content)
-    if not isinstance(config, dict):
-        raise ValueError("it is not a JSON object")  # noqa: TRY004  the caller maps ValueError
-    model_type, architectures = config.get("model_type"), config.get("architectures")
-    architecture = (
-        str(architectures[0]) if isinstance(architectures, list) and architectures else "model without a name"
-    )
-    if model_type not in FAMILIES:
-        raise ModelError(
-            f"{path.parent}: {architecture} ({model_type}) is not supported. Supported are token classification "
-            f"checkpoints of {', '.join(FAMILIES)}; MiniLM counts as bert. Its export as ONNX runs, if it is a token "
-            f"classification model: a folder with model.onnx, config.json and the tokenizer's files "
-            f"(`optimum-cli export onnx --task token-classification --model SOURCE FOLDER`). Else choose one of those."
-        )
-    if not architecture.endswith(HEAD):
-        raise ModelError(
-            f"{path.parent}: this checkpoint is a {architecture}: it has no token classification head. "
-            f"Fine-tune it for named entities, or choose one whose architecture ends in {HEAD}."
-        )
-    return content
-
-
-def _supported(config: EncoderConfig, folder: Path) -> EncoderConfig:
+def _supported(folder: Path) -> EncoderConfig:
+    """The configuration of a model that we build. Raises ModelError."""
+    values = read_config(folder)
+    _require_architecture(folder, values)  # another one may lack the keys that are checked next
+    try:
+        config = EncoderConfig.model_validate(values)
+    except ValidationError as error:
+        raise ModelError(f"{folder / 'config.json'}: this configuration cannot be read: {error}") from error
     refusals = {
         f"activation {config.activation!r} (only 'gelu' is built)": config.activation != "gelu",
         f"position embeddings {config.position_embedding_type!r} (only 'absolute' are built)": (
@@ -196,24 +178,34 @@ def _supported(config: EncoderConfig, folder: Path) -> EncoderConfig:
     return config
 
 
-def _family(config: EncoderConfig) -> Family:
-    return FAMILIES[config.model_type]
-
-
-def is_sharded(folder: Path) -> bool:
-    """True if the weights are in several files. An index beside a single file is left over from an earlier save."""
-    return (folder / SHARD_INDEX).is_file() and not (folder / SINGLE_FILE).is_file()
+def _require_architecture(folder: Path, config: Mapping[str, Any]) -> None:
+    model_type, architectures = config.get("model_type"), config.get("architectures")
+    architecture = (
+        str(architectures[0]) if isinstance(architectures, list) and architectures else "model without a name"
+    )
+    if model_type not in FAMILIES:
+        raise ModelError(
+            f"{folder}: {architecture} ({model_type}) is not supported. Supported are token classification "
+            f"checkpoints of {', '.join(FAMILIES)}; MiniLM counts as bert. Its export as ONNX runs, if it is a token "
+            f"classification model: a folder with model.onnx, config.json and the tokenizer's files "
+            f"(`optimum-cli export onnx --task token-classification --model SOURCE FOLDER`). Else choose one of those."
+        )
+    if not architecture.endswith(HEAD):
+        raise ModelError(
+            f"{folder}: this checkpoint is a {architecture}: it has no token classification head. "
+            f"Fine-tune it for named entities, or choose one whose architecture ends in {HEAD}."
+        )
 
 
 def _weight_files(folder: Path) -> dict[str, Path]:
     """The file of each weight, from the index or from the single file."""
     try:
-        if is_sharded(folder):
-            shards = json.loads((folder / SHARD_INDEX).read_bytes())["weight_map"]
-            files = {str(name): folder / str(file) for name, file in shards.items()}
-        elif (folder / SINGLE_FILE).is_file():
+        if (folder / SINGLE_FILE).is_file():  # an index beside it is left over from an earlier save
             with safe_open(folder / SINGLE_FILE, framework="np") as file:
                 files = dict.fromkeys(file.keys(), folder / SINGLE_FILE)
+        elif (folder / SHARD_INDEX).is_file():
+            shards = json.loads((folder / SHARD_INDEX).read_bytes())["weight_map"]
+            files = {str(name): folder / str(file) for name, file in shards.items()}
         else:
             raise ModelError(_no_weights(folder))
     except (OSError, SafetensorError, ValueError, KeyError, AttributeError, TypeError) as error:
@@ -237,10 +229,11 @@ def _no_weights(folder: Path) -> str:
     return f"{folder}: no {SINGLE_FILE} and no {SHARD_INDEX}. The folder must hold the weights as safetensors."
 
 
-def digest_of(files: list[Path]) -> str:
-    """sha256 (hex) over the names and the contents of files."""
+def digest_of(folder: Path, files: Iterable[Path]) -> str:
+    """sha256 (hex) over the names and the contents of files and of the folder's tokenizer files."""
     whole = hashlib.sha256()
-    for path in sorted(files):
+    tokenizer = [folder / name for name in TOKENIZER_FILES if (folder / name).is_file()]
+    for path in sorted([*files, *tokenizer]):
         with path.open("rb") as file:
             whole.update(f"{path.name}\0{hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
     return whole.hexdigest()

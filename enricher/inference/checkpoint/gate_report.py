@@ -15,8 +15,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SCHEMA_VERSION: Literal[1] = 1
-
 
 class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
@@ -42,6 +40,8 @@ class Binding(_Part):
 
 class Agreement(_Part):
     """Entities by exact span: precision, recall and F1 between 0 and 1, and the counts behind them."""
+
+    model_config = ConfigDict(from_attributes=True)  # those of core/scoring.py's Counts
 
     precision: float
     recall: float
@@ -107,7 +107,7 @@ class Composition(_Part):
 class GateReport(_Part):
     """The whole report. A worker reads `passed`."""
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[1] = 1
     passed: bool
     reasons: tuple[str, ...] = Field(description="Why it failed; after a pass, what was compared.")
     limit_points: float = Field(description="F1 points that may be lost.")
@@ -119,11 +119,6 @@ class GateReport(_Part):
         """True if it was measured on this model, in this variant, built by this builder."""
         bound = self.bound_to
         return (bound.model_digest, bound.variant, bound.builder_version) == (model_digest, variant, builder_version)
-
-
-def report_schema() -> dict[str, object]:
-    """The JSON Schema of a report, as enricher/models/gate-report.schema.json has it."""
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **GateReport.model_json_schema()}
 
 
 def report_path(folder: Path, variant: str) -> Path:

@@ -88,17 +88,12 @@ def _tags(names: Sequence[str], pattern: re.Pattern[str], proving: Collection[st
     A kind with several letters proves these letters and their schemes; so does a kind with a letter of `proving`.
     """
     found = {name: _Tag(part["letter"].upper(), part["kind"]) for name in names if (part := pattern.fullmatch(name))}
-    proved = {letter for its in _letters(found).values() if len(its) > 1 or its & set(proving) for letter in its}
+    letters_of: defaultdict[str, set[str]] = defaultdict(set)
+    for letter, kind in found.values():
+        letters_of[kind].add(letter)
+    proved = {letter for its in letters_of.values() if len(its) > 1 or its & set(proving) for letter in its}
     used = proved.union(*(scheme for scheme in _SCHEMES if scheme & proved - {"B", "I"}))
     return {name: tag for name, tag in found.items() if tag.letter in used}
-
-
-def _letters(tags: Mapping[str, _Tag]) -> Mapping[str, set[str]]:
-    """The letters of each kind."""
-    letters: defaultdict[str, set[str]] = defaultdict(set)
-    for letter, kind in tags.values():
-        letters[kind].add(letter)
-    return letters
 
 
 def _never_opened(tags: Mapping[str, _Tag]) -> list[str]:

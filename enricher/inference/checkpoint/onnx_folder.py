@@ -5,10 +5,8 @@ Only reads. graph/external.py checks and wraps the graph.
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import onnx
 
@@ -18,10 +16,10 @@ from enricher.inference.checkpoint.families import FAMILIES
 from enricher.inference.checkpoint.folder import (
     SHARD_INDEX,
     SINGLE_FILE,
-    TOKENIZER_FILES,
     Checkpoint,
     EncoderConfig,
     digest_of,
+    read_config,
 )
 from enricher.inference.checkpoint.labels import label_names
 
@@ -36,13 +34,7 @@ _NUMBERS = ("max_position_embeddings", "vocab_size", "pad_token_id")
 class OnnxModel(Checkpoint):
     """An opened folder with an ONNX model. `config` holds only the values that were found; `weight` cannot be used."""
 
-    onnx_path: Path
-
-    @property
-    def files(self) -> list[Path]:
-        """The configuration, the graph, and the files with its weights."""
-        weights = [self.onnx_path.parent / name for name in external_files(read_graph(self.onnx_path))]
-        return [self.folder / "config.json", self.onnx_path, *weights]
+    onnx_path: Path = field(kw_only=True)
 
     @property
     def max_window_tokens(self) -> int:
@@ -54,24 +46,14 @@ class OnnxModel(Checkpoint):
         """Read and check a folder. Raises ModelError, which says what to do, if it cannot be used."""
         path = next(folder / name for name in ONNX_FILES if (folder / name).is_file())
         config = _config(folder)
-        tokenizer = [folder / name for name in TOKENIZER_FILES if (folder / name).is_file()]
         names = external_files(read_graph(path))
         if outside := [name for name in names if Path(name).is_absolute() or ".." in Path(name).parts]:
             raise ModelError(f"{path}: its weights must lie beside it, and {outside[0]} does not. Export it again.")
         weights = [path.parent / name for name in names]
-        missing = sorted(each.name for each in weights if not each.is_file())
-        if missing:
+        if missing := sorted(each.name for each in weights if not each.is_file()):
             raise ModelError(f"{path}: weights missing: {', '.join(missing)}. Copy the folder again, completely.")
-        return cls(
-            folder=folder,
-            name=folder.resolve().name,
-            config=config,
-            family=FAMILIES.get(config.model_type, FAMILIES["bert"]),
-            labels=label_names(config.id2label),
-            digest=digest_of([folder / "config.json", path, *weights, *tokenizer]),
-            _file_of={},
-            onnx_path=path,
-        )
+        files = (folder / "config.json", path, *weights)
+        return cls(folder, config, label_names(config.id2label), files, digest_of(folder, files), onnx_path=path)
 
 
 def holds_onnx(folder: Path) -> bool:
@@ -80,7 +62,7 @@ def holds_onnx(folder: Path) -> bool:
         return False
     if not ((folder / SINGLE_FILE).is_file() or (folder / SHARD_INDEX).is_file()):
         return True
-    return _read_json(folder).get("model_type") not in FAMILIES
+    return read_config(folder).get("model_type") not in FAMILIES
 
 
 def read_graph(path: Path) -> onnx.ModelProto:
@@ -104,7 +86,7 @@ def external_files(model: onnx.ModelProto) -> list[str]:
 
 def _config(folder: Path) -> EncoderConfig:
     """The values that the tokenizer and the labels need; the rest is in the graph."""
-    values = _read_json(folder)
+    values = read_config(folder)
     known = {name: values[name] for name in EncoderConfig.model_fields if name in values}
     try:
         labels = {int(key): str(label) for key, label in dict(values.get("id2label") or {}).items()}
@@ -124,14 +106,3 @@ def _config(folder: Path) -> EncoderConfig:
             "id2label": labels,
         }
     )
-
-
-def _read_json(folder: Path) -> dict[str, Any]:
-    path = folder / "config.json"
-    try:
-        values = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise ModelError(
-            f"{path}: an ONNX model needs its config.json, for the names of its labels: {error}"
-        ) from error
-    return values if isinstance(values, dict) else {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -10,11 +11,6 @@ from enricher.records import Window
 
 Batches = list[list[Window]]
 Batching = Callable[[Sequence[Window]], Batches]
-
-
-def alone(windows: Sequence[Window]) -> Batches:
-    """Every window in its own batch."""
-    return [[window] for window in windows]
 
 
 def by_length(windows: Sequence[Window], max_tokens: int) -> Batches:
@@ -42,9 +38,9 @@ def _filled(windows: Iterable[Window], max_tokens: int) -> Batches:
 
 
 COMPOSITIONS: tuple[tuple[str, Batching], ...] = (
-    ("alone", alone),
-    ("by length, 512 tokens", lambda windows: by_length(windows, 512)),
-    ("by length, 4,096 tokens", lambda windows: by_length(windows, 4096)),
-    ("mixed lengths, 2,048 tokens", lambda windows: mixed(windows, 2048)),
+    ("alone", lambda windows: [[window] for window in windows]),
+    ("by length, 512 tokens", partial(by_length, max_tokens=512)),
+    ("by length, 4,096 tokens", partial(by_length, max_tokens=4096)),
+    ("mixed lengths, 2,048 tokens", partial(mixed, max_tokens=2048)),
 )
 """The others are compared with the first."""

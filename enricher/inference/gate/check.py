@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from enricher.inference.device.session import Device
     from enricher.inference.graph.variants import Variant
     from enricher.inference.run.model import PreparedModel
-    from enricher.records import Int32Array
 
 _USUAL = 1
 """The index in COMPOSITIONS of the batches for F1: those nearest to a worker's."""
@@ -44,8 +43,6 @@ class Measured:
     model: PreparedModel
     runs: tuple[VariantRun, ...]
     documents: VariantRun
-    lengths_tokens: tuple[Int32Array, Int32Array]
-    """Lengths of sentences and of documents, `int32 [texts]` each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +84,12 @@ class Gate:
         documents = tokenized(checkpoint, tokenizer, joined(self.gold.texts))
         runs = tuple(runner.run(sentences, batching, f"{variant.name}, {name}") for name, batching in COMPOSITIONS)
         on_documents = runner.run(documents, COMPOSITIONS[_USUAL][1], f"{variant.name}, documents")
-        return Measured(model, runs, on_documents, (sentences.lengths_tokens, documents.lengths_tokens))
+        return Measured(model, runs, on_documents)
 
     def _compared(self, reference: Measured, reduced: Measured) -> tuple[Comparison, ...]:
-        sentences, documents = self.gold.texts, joined(self.gold.texts)
-        of_sentences, of_documents = reference.lengths_tokens
         return (
-            compare("sentences", sentences, of_sentences, reference.runs[_USUAL], reduced.runs[_USUAL]),
-            compare("documents", documents, of_documents, reference.documents, reduced.documents),
+            compare("sentences", self.gold.texts, reference.runs[_USUAL], reduced.runs[_USUAL]),
+            compare("documents", joined(self.gold.texts), reference.documents, reduced.documents),
         )
 
     def _composed(self, *variants: Measured) -> tuple[Composition, ...]:

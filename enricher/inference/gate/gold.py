@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from enricher.core.scoring import EntitySpan, labels_of
+from enricher.core.scoring import EntitySpan
 from enricher.errors import FatalError
 
 if TYPE_CHECKING:
@@ -41,11 +41,6 @@ class GoldSet:
     digest: str
     texts: tuple[GoldText, ...]
 
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """The labels that occur; the set cannot judge other labels."""
-        return labels_of([text.entities for text in self.texts])
-
 
 class _Entity(BaseModel):
     model_config = ConfigDict(extra="ignore", strict=True)
@@ -67,13 +62,11 @@ def read_gold(path: Path) -> GoldSet:
     try:
         content = path.read_bytes()
     except OSError as error:
-        message = f"the gold set {path} cannot be read: {error.strerror}"
-        raise FatalError(message) from error
+        raise FatalError(f"the gold set {path} cannot be read: {error.strerror}") from error
     lines = [(number, line) for number, line in enumerate(content.splitlines(), start=1) if line.strip()]
     texts = tuple(_read_line(path, number, line) for number, line in lines)
     if not any(text.entities for text in texts):
-        message = f"the gold set {path} has no entities, so it cannot measure anything"
-        raise FatalError(message)
+        raise FatalError(f"the gold set {path} has no entities, so it cannot measure anything")
     return GoldSet(path.stem, hashlib.sha256(content).hexdigest(), texts)
 
 
@@ -106,12 +99,12 @@ def _read_line(path: Path, number: int, line: bytes) -> GoldText:
     except ValidationError as error:
         problem = error.errors(include_input=False)[0]
         where = ".".join(str(part) for part in problem["loc"])
-        message = f"the gold set {path}, line {number}: {where}: {problem['msg']}"
-        raise FatalError(message) from error
+        raise FatalError(f"the gold set {path}, line {number}: {where}: {problem['msg']}") from error
     for entity in parsed.entities:
         if not entity.start < entity.end <= len(parsed.text):
-            message = f"the gold set {path}, line {number}: [{entity.start}, {entity.end}) is not a span of its text"
-            raise FatalError(message)
+            raise FatalError(
+                f"the gold set {path}, line {number}: [{entity.start}, {entity.end}) is not a span of its text"
+            )
     return GoldText(
         parsed.text, tuple(EntitySpan("body", each.start, each.end, each.label) for each in parsed.entities)
     )

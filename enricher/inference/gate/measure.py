@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from enricher.core.scoring import (
     CountArray,
-    Counts,
     EntitySpan,
     count_by_text,
     delta_interval,
@@ -33,32 +31,9 @@ LOWEST_POWER, POWER_STEP, HIGHEST_POWER = -8.0, 0.25, 2.0
 """Bins of the histogram of logit differences, as powers of ten: from below float32's precision to far beyond usable."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Both:
-    """Counts per text of both variants, against the same gold entities."""
-
-    reference: CountArray
-    reduced: CountArray
-
-    def row(self, name: str, texts: npt.NDArray[np.bool_] | None = None) -> Row:
-        """Figures of all texts, or of those selected by `texts`."""
-        mine = slice(None) if texts is None else texts
-        reference, reduced = self.reference[mine], self.reduced[mine]
-        interval = delta_interval(reference, reduced)
-        return Row(
-            name=name,
-            reference=agreement(total(reference)),
-            reduced=agreement(total(reduced)),
-            delta_points=delta_points(reference, reduced),
-            low_points=interval.low_points,
-            high_points=interval.high_points,
-        )
-
-
 def compare(
     name: Literal["sentences", "documents"],
     gold: Sequence[GoldText],
-    lengths_tokens: Int32Array,
     reference: VariantRun,
     reduced: VariantRun,
 ) -> Comparison:
@@ -67,19 +42,21 @@ def compare(
     known = set(labels_of(expected))
     judged = [_known(run, known) for run in (reference, reduced)]
 
-    def both(label: str | None = None) -> _Both:
-        return _Both(count_by_text(judged[0], expected, label), count_by_text(judged[1], expected, label))
+    def counts(label: str | None = None) -> list[CountArray]:
+        return [count_by_text(entities, expected, label) for entities in judged]
 
-    every = both()
+    every = counts()
     return Comparison(
         name=name,
         texts=len(gold),
         tokens=len(reference.labels),
         windows=reference.windows,
-        overall=every.row("all"),
-        by_type=tuple(both(label).row(label) for label in sorted(known)),
-        by_length=tuple(every.row(bucket, texts) for bucket, texts in _buckets(lengths_tokens)),
-        spans=agreement(total(count_by_text(reduced.entities, reference.entities))),
+        overall=_row("all", *every),
+        by_type=tuple(_row(label, *counts(label)) for label in sorted(known)),
+        by_length=tuple(
+            _row(name, *(each[texts] for each in every)) for name, texts in _buckets(reference.lengths_tokens)
+        ),
+        spans=_agreement(count_by_text(reduced.entities, reference.entities)),
         equal_labels=_equal(reference, reduced),
         changed_labels=int((reference.labels != reduced.labels).sum()),
         logits=_logits(reference.logits, reduced.logits),
@@ -91,7 +68,7 @@ def compare(
 def composition(name: str, variant: str, gold: Sequence[GoldText], alone: VariantRun, other: VariantRun) -> Composition:
     """What changes when the same windows are batched in another way."""
     expected = [text.entities for text in gold]
-    counts = total(count_by_text(_known(other, set(labels_of(expected))), expected))
+    counts = count_by_text(_known(other, set(labels_of(expected))), expected)
     return Composition(
         name=name,
         variant=variant,
@@ -99,20 +76,25 @@ def composition(name: str, variant: str, gold: Sequence[GoldText], alone: Varian
         changed_labels=int((alone.labels != other.labels).sum()),
         equal_labels=_equal(alone, other),
         largest_score_change=_largest(np.abs(alone.scores - other.scores)),
-        f1=counts.f1,
+        f1=total(counts).f1,
     )
 
 
-def agreement(counts: Counts) -> Agreement:
-    """Counts and derived figures, as in the report."""
-    return Agreement(
-        precision=counts.precision,
-        recall=counts.recall,
-        f1=counts.f1,
-        right=counts.right,
-        predicted=counts.predicted,
-        expected=counts.expected,
+def _row(name: str, reference: CountArray, reduced: CountArray) -> Row:
+    """The figures of some texts, from the counts of both variants against the same gold entities."""
+    interval = delta_interval(reference, reduced)
+    return Row(
+        name=name,
+        reference=_agreement(reference),
+        reduced=_agreement(reduced),
+        delta_points=delta_points(reference, reduced),
+        low_points=interval.low_points,
+        high_points=interval.high_points,
     )
+
+
+def _agreement(counts: CountArray) -> Agreement:
+    return Agreement.model_validate(total(counts))
 
 
 def _known(run: VariantRun, labels: set[str]) -> list[list[EntitySpan]]:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 Progress = Callable[[str, int, int], None]
 """Called with the name of the stage, the windows that are done, and all windows."""
 _OUTPUTS = ["labels", "scores", "logits"]
+_NO_RECORD = RawRecord(Partition("gold", 0), 0, None, None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,6 +60,8 @@ class VariantRun:
     scores: Float32Array
     logits: Float32Array
     """`float32 [tokens, labels]`."""
+    lengths_tokens: Int32Array
+    """`int32 [texts]`, special tokens not counted."""
     windows: int
     runs: int
     """The number of batches."""
@@ -80,8 +83,7 @@ def tokenized(checkpoint: Checkpoint, tokenizer: ArticleTokenizer, texts: Sequen
     tokens = tokenizer.tokenize(articles)
     taken = tuple(each for each in tokens if isinstance(each, TokenizedArticle))
     if len(taken) < len(tokens):
-        message = f"the tokenizer refuses {len(tokens) - len(taken)} texts of the gold set"
-        raise FatalError(message)
+        raise FatalError(f"the tokenizer refuses {len(tokens) - len(taken)} texts of the gold set")
     return TokenizedTexts(articles, taken, cutter, tokenizer.pad_id)
 
 
@@ -97,22 +99,26 @@ class VariantRunner:
 
     def run(self, texts: TokenizedTexts, batching: Batching, stage: str) -> VariantRun:
         """Run all texts, in the batches that `batching` makes. Blocks for seconds."""
-        tickets = [_ticket(article) for article in texts.articles]
-        answers = _Answers(texts, tickets, len(self._model.checkpoint.labels))
+        tickets = [Ticket(_NO_RECORD, 0.0, article=article) for article in texts.articles]
         pairs = zip(tickets, texts.tokens, strict=True)
         windows = [window for ticket, tokens in pairs for window in texts.cutter.cut(ticket, tokens, 0.0)]
         batches = batching(windows)
+        owned: dict[Window, tuple[Int32Array, Float32Array, Float32Array]] = {}
         done = 0
         with ThreadPoolExecutor(self._concurrency) as pool:
             outputs = pool.map(lambda batch: self._outputs(batch, texts.pad_id), batches)
             for batch, (run, logits) in zip(batches, outputs, strict=True):
-                answers.take(run, logits)
+                for window, start in zip(run.windows, run.starts, strict=True):
+                    own = window.owned_tokens(start)
+                    owned[window] = run.labels[own], run.scores[own], logits[own]
                 # Scores that are not finite are counted (`VariantRun.not_finite`) and do not end the run.
                 take(replace(run, scores=np.nan_to_num(run.scores)), self._scheme)
                 done += len(batch)
                 self._progress(stage, done, len(windows))
         entities = tuple(self._entities(ticket) for ticket in tickets)
-        return VariantRun(entities, answers.labels, answers.scores, answers.logits, len(windows), len(batches))
+        # Every token has one owner, and windows are in the order of the texts.
+        labels, scores, logits = (np.concatenate(parts) for parts in zip(*map(owned.__getitem__, windows), strict=True))
+        return VariantRun(entities, labels, scores, logits, texts.lengths_tokens, len(windows), len(batches))
 
     def _outputs(self, windows: list[Window], pad_id: int) -> tuple[RunLabels, Float32Array]:
         """Labels and scores, and the logits of the same tokens."""
@@ -120,8 +126,7 @@ class VariantRunner:
         try:
             labels, scores, logits = self._session.run(_OUTPUTS, variant.feeds(windows, pad_id))
         except SESSION_ERRORS as error:
-            message = f"{variant.name} does not run: {error}"
-            raise ModelError(message) from error
+            raise ModelError(f"{variant.name} does not run: {error}") from error
         run = RunLabels(windows, variant.starts(windows, labels.shape), labels.reshape(-1), scores.reshape(-1))
         return run, logits.reshape(-1, logits.shape[-1])
 
@@ -130,27 +135,3 @@ class VariantRunner:
             finish_enriched(ticket, self._scheme)
         assert isinstance(ticket.outcome, EnrichedRecord), "every window of it was settled"
         return tuple(EntitySpan.of(entity) for entity in ticket.outcome.entities)
-
-
-class _Answers:
-    """The arrays of a `VariantRun` while they are filled."""
-
-    def __init__(self, texts: TokenizedTexts, tickets: Sequence[Ticket], labels: int) -> None:
-        lengths = texts.lengths_tokens
-        self._first = dict(zip(tickets, (np.cumsum(lengths) - lengths).tolist(), strict=True))
-        tokens = int(lengths.sum())
-        self.labels = np.zeros(tokens, np.int32)
-        self.scores = np.zeros(tokens, np.float32)
-        self.logits = np.zeros((tokens, labels), np.float32)
-
-    def take(self, run: RunLabels, logits: Float32Array) -> None:
-        """Store the part of each window's answer that the window owns."""
-        for window, start in zip(run.windows, run.starts, strict=True):
-            owned, first = window.owned_tokens(start), self._first[window.ticket]
-            here = slice(window.own_start + first, window.own_stop + first)
-            self.labels[here], self.scores[here] = run.labels[owned], run.scores[owned]
-            self.logits[here] = logits[owned]
-
-
-def _ticket(article: Article) -> Ticket:
-    return Ticket(RawRecord(Partition("gold", 0), 0, None, None), 0.0, article=article)

@@ -10,11 +10,11 @@ from types import MappingProxyType
 from typing import Any
 from unittest.mock import patch
 
-from enricher.app.observing import observed
+from enricher.app.observing import observed, worker_facts
 from enricher.commands.progress import repeated
 from enricher.records import Batch, DeadLetter, Ticket
 from enricher.settings import Settings
-from enricher.telemetry.otlp import exported_metrics, exported_spans, resource_of
+from enricher.telemetry.otlp import exported_metrics, exported_spans
 from enricher.telemetry.prometheus import exposition
 from enricher.worker.loop import Worker
 from enricher.worker.ports import Tracing
@@ -67,15 +67,7 @@ def _worker(bench: Bench, load: KnownLoad, name: str) -> Run:
         stack.enter_context(patch.dict("os.environ", variables))
         tracing: Tracing | None = None
         if name in _TRACED:
-            tracing = stack.enter_context(
-                exported_spans(
-                    resource_of("bench", "bench"),
-                    version="bench",
-                    input_topic=topics.input,
-                    output_topic=topics.output,
-                    group=topics.name,
-                )
-            )
+            tracing = stack.enter_context(exported_spans(worker_facts(settings)))
         work = work_off(
             bench,
             bench.model,
@@ -97,7 +89,7 @@ def _whole_s(work: Work) -> float:
 def _looked_at(bench: Bench, settings: Settings, worker: Worker) -> Iterator[None]:
     """Scrape the worker and export its metrics, periodically."""
     seen = observed(settings, bench.model, worker)
-    with exported_metrics(seen, resource_of("bench", "bench")), repeated(lambda: exposition(seen, ""), _EVERY_S):
+    with exported_metrics(seen), repeated(lambda: exposition(seen, ""), _EVERY_S):
         yield
 
 
