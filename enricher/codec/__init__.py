@@ -4,7 +4,33 @@
 finished ticket. No Kafka client, no files, no settings; the wall clock is an argument.
 """
 
-from enricher.codec.articles import *  # noqa: F403  every public name that is defined there, and no list of them here
-from enricher.codec.encoder import *  # noqa: F403  the same
-from enricher.codec.enriched import *  # noqa: F403  the same
-from enricher.codec.headers import *  # noqa: F403  the same
+from enricher.codec.articles import MAX_ID_CHARS, METADATA_FIELDS, decode_article
+from enricher.codec.encoder import MIN_MESSAGE_BYTES, Encoder, Outgoing
+from enricher.codec.enriched import SCHEMA_VERSION, WrittenEntities, encode_record, write_entities
+from enricher.codec.headers import (
+    MAX_REASON_BYTES,
+    RECORD_NAMESPACE,
+    clipped,
+    dead_letter_headers,
+    record_headers,
+    record_id,
+)
+
+__all__ = [
+    "MAX_ID_CHARS",
+    "MAX_REASON_BYTES",
+    "METADATA_FIELDS",
+    "MIN_MESSAGE_BYTES",
+    "RECORD_NAMESPACE",
+    "SCHEMA_VERSION",
+    "Encoder",
+    "Outgoing",
+    "WrittenEntities",
+    "clipped",
+    "dead_letter_headers",
+    "decode_article",
+    "encode_record",
+    "record_headers",
+    "record_id",
+    "write_entities",
+]
