@@ -13,7 +13,6 @@ from enricher.codec.headers import (
     clipped,
     dead_letter_headers,
     record_headers,
-    record_id,
 )
 
 __all__ = [
@@ -31,6 +30,5 @@ __all__ = [
     "decode_article",
     "encode_record",
     "record_headers",
-    "record_id",
     "write_entities",
 ]

@@ -12,10 +12,9 @@ import orjson
 import typer
 
 from enricher.app.building import kafka_worker
-from enricher.app.exporting import metrics_of, traces_of
 from enricher.app.kafka import kafka_config
 from enricher.app.model import load_model
-from enricher.app.observing import observed
+from enricher.app.observing import observed, worker_facts
 from enricher.commands.progress import describe, progress_lines
 from enricher.commands.run.health import parent_health, view_of, worker_health
 from enricher.commands.run.parent import RunOptions, supervisor
@@ -28,6 +27,7 @@ from enricher.processes import ParentLink, ProcessState
 from enricher.runtime.watchdog import Watchdog
 from enricher.settings import Settings, load_settings, log_files, variable_name
 from enricher.telemetry import logs
+from enricher.telemetry.otlp import exported_metrics, exported_spans
 
 log = logging.getLogger("enricher.commands.run")
 
@@ -126,7 +126,7 @@ def _work(settings: Settings, options: RunOptions, signals: Signals, link: Paren
     """Build a worker and run it. Until it has connected, health reports it as starting."""
     with (
         Watchdog() as watchdog,
-        traces_of(settings) as spans,
+        exported_spans(worker_facts(settings)) as spans,
         ExitStack() as exports,
         worker_health(settings, link) as health,
     ):
@@ -141,7 +141,7 @@ def _work(settings: Settings, options: RunOptions, signals: Signals, link: Paren
 
         def connected() -> None:
             seen = observed(settings, model, worker)
-            exports.enter_context(metrics_of(seen))
+            exports.enter_context(exported_metrics(seen))
             health.shows(view_of(worker, watchdog, seen))
             if link:
                 link.tell(ProcessState.READY)
