@@ -13,6 +13,7 @@ import logging
 import sys
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
@@ -88,17 +89,21 @@ def stub_model(settings: Settings, engine: StubEngine, prepared: PreparedModel) 
     return Model(prepared, tokenizer, cast("OnnxEngine", engine), advice, concurrency=1)
 
 
-def _obey(worker: Worker, engine: StubEngine) -> None:
+def _obey(worker: Worker, engine: StubEngine, answer: Callable[[Worker], object]) -> None:
     """Execute commands until the input ends; runs in a thread."""
     try:
         for line in sys.stdin.buffer:
             command = orjson.loads(line)
             if "tokens_per_s" in command:
                 engine.tokens_per_s = command["tokens_per_s"]
-            sys.stdout.buffer.write(orjson.dumps(_report(worker)) + b"\n")
-            sys.stdout.buffer.flush()
+            _tell(answer(worker))
     finally:
         worker.stop()
+
+
+def _tell(answer: object) -> None:
+    sys.stdout.buffer.write(orjson.dumps(answer) + b"\n")
+    sys.stdout.buffer.flush()
 
 
 def _report(worker: Worker) -> Report:
@@ -115,17 +120,24 @@ def _report(worker: Worker) -> Report:
     )
 
 
-def main() -> None:
-    """Run the worker until the input ends."""
+def main(
+    changed: Callable[[Settings], Settings] = lambda settings: settings,
+    answer: Callable[[Worker], object] = _report,
+    *,
+    last: bool = False,
+) -> None:
+    """Run the worker until the input ends. `changed`: of its settings; `last`: answer once more after the end."""
     logging.basicConfig(level=logging.ERROR)
-    settings = Settings(**orjson.loads(sys.stdin.buffer.readline()))
+    settings = changed(Settings(**orjson.loads(sys.stdin.buffer.readline())))
     wanted = settings.model
     prepared = prepare(wanted.source, device=wanted.device, precision=wanted.precision, cache_dir=wanted.cache_dir)
     engine = StubEngine(prepared)
     with Watchdog() as watchdog:
         worker = kafka_worker(settings, stub_model(settings, engine, prepared), guard=watchdog.guard)
-        threading.Thread(target=_obey, args=(worker, engine), name="commands", daemon=True).start()
+        threading.Thread(target=_obey, args=(worker, engine, answer), name="commands", daemon=True).start()
         worker.run()
+    if last:
+        _tell(answer(worker))
 
 
 if __name__ == "__main__":
