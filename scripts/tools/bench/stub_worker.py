@@ -89,16 +89,19 @@ def stub_model(settings: Settings, engine: StubEngine, prepared: PreparedModel) 
     return Model(prepared, tokenizer, cast("OnnxEngine", engine), advice, concurrency=1)
 
 
-def _obey(worker: Worker, engine: StubEngine, answer: Callable[[Worker], object]) -> None:
+def _obey(worker: Worker, engine: StubEngine, answer: Callable[[Worker], object], may_join: threading.Event) -> None:
     """Execute commands until the input ends; runs in a thread."""
     try:
         for line in sys.stdin.buffer:
             command = orjson.loads(line)
             if "tokens_per_s" in command:
                 engine.tokens_per_s = command["tokens_per_s"]
+            if command.get("join"):
+                may_join.set()
             _tell(answer(worker))
     finally:
         worker.stop()
+        may_join.set()
 
 
 def _tell(answer: object) -> None:
@@ -124,9 +127,13 @@ def main(
     changed: Callable[[Settings], Settings] = lambda settings: settings,
     answer: Callable[[Worker], object] = _report,
     *,
+    waits: bool = False,
     last: bool = False,
 ) -> None:
-    """Run the worker until the input ends. `changed`: of its settings; `last`: answer once more after the end."""
+    """Run the worker until the input ends.
+
+    `changed`: its settings; `waits`: it joins its group only on the command `join`; `last`: it answers once more at its end.
+    """
     logging.basicConfig(level=logging.ERROR)
     settings = changed(Settings(**orjson.loads(sys.stdin.buffer.readline())))
     wanted = settings.model
@@ -134,7 +141,10 @@ def main(
     engine = StubEngine(prepared)
     with Watchdog() as watchdog:
         worker = kafka_worker(settings, stub_model(settings, engine, prepared), guard=watchdog.guard)
-        threading.Thread(target=_obey, args=(worker, engine, answer), name="commands", daemon=True).start()
+        may_join = threading.Event()
+        threading.Thread(target=_obey, args=(worker, engine, answer, may_join), name="commands", daemon=True).start()
+        if waits:
+            may_join.wait()
         worker.run()
     if last:
         _tell(answer(worker))

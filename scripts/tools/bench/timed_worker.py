@@ -1,5 +1,7 @@
 """The stub worker, which answers every command with when its partitions came and went; once more when it has ended.
 
+It joins its group on the command `{"join": true}`: the start of a process takes too different times to be part of a run.
+
 python -m tools.bench.timed_worker    # as tools.bench.stub_worker
 """
 
@@ -26,7 +28,7 @@ def main() -> None:
         return {"moments": moments.taken(), "recoveries": worker.counters.recoveries}
 
     with moments.noting():
-        stub_worker.main(_with_debug_lines, answer, last=True)
+        stub_worker.main(_with_debug_lines, answer, waits=True, last=True)
 
 
 if __name__ == "__main__":
