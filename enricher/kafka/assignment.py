@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 _FIRST_LOOKUP_S = 0.5
 """Timeout for the committed offsets inside the client's callback, which blocks the loop. Usually they take 2 ms."""
 _LOOKUP_PAUSE_S = 0.25
+_GATHER_S = 1.0
+"""How long after an assignment the first records are read together, see `gathers`."""
 _ENDS_PER_TIMEOUT = 16
 """How often the end of a silent partition is requested within the timeout."""
 
@@ -44,11 +46,13 @@ class Assignment:
         self._starts = StartFinder(consumer, config, watch, client_errors)
         self._silence = SilenceWatch(config.partition_timeout_s)
         self._paused = False
-        self._next_lookup_s = self._next_ends_s = 0.0
+        self._next_lookup_s = self._next_ends_s = self._gather_until_s = 0.0
         self._replaced: TopicReplaced | None = None
         """Noticed in a callback, where it cannot be raised."""
         self.distrusted = False
         """True if only a new client helps: `renew`."""
+        self.leaving = False
+        """True once the client is being closed: callbacks come still, and may only give up partitions."""
         self._silent: set[Partition] = set()
         """Partitions that delivered nothing within the timeout, and nothing since."""
 
@@ -105,6 +109,10 @@ class Assignment:
     def drained(self, now_s: float) -> None:
         """A poll returned nothing: the client has no prefetched records left."""
         self._silence.drained(now_s)
+
+    def gathers(self, now_s: float) -> bool:
+        """Whether the next poll should wait for the first records of several partitions, which share a transaction then."""
+        return now_s < self._gather_until_s and self.positions.unheard
 
     def silent_s(self, now_s: float) -> float:
         """The longest time for which a partition behind its end has delivered nothing. May be called from any thread."""
@@ -209,7 +217,8 @@ class Assignment:
     def _expect(self, partitions: Iterable[Partition]) -> None:
         """From now on they should deliver; nothing is expected during a pause."""
         if not self._paused:
-            self._silence.begin(partitions, time.monotonic())
+            self._silence.begin(partitions, now_s := time.monotonic())
+            self._gather_until_s = now_s + _GATHER_S
 
     def _sought(self, tp: TopicPartition) -> bool:
         try:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from enricher.kafka import heartbeats
 from enricher.kafka.properties import CLIENTS, check_properties, shortest_retry_pause_s
 from enricher.kafka.statistics import INTERVAL_MS
 
@@ -70,8 +71,7 @@ class KafkaConfig:
             "group.id": self.group_id,
             "partition.assignment.strategy": "cooperative-sticky",
             "session.timeout.ms": int(self.session_timeout_s * 1000),
-            # Members learn of a rebalance from heartbeat responses; a partition that moves stands still for two of them.
-            "heartbeat.interval.ms": min(1_000, int(self.session_timeout_s * 100)),
+            "heartbeat.interval.ms": heartbeats.INTERVAL_MS,
             "max.poll.interval.ms": int(self.max_poll_interval_s * 1000),
             # New partitions are found by this refresh. With the client's default they stay unread for up to five minutes.
             "topic.metadata.refresh.interval.ms": 30_000,

@@ -38,6 +38,11 @@ class Positions:
         """Assigned partitions whose start is unknown."""
         return [partition for partition, at in self._positions.items() if at.start is None]
 
+    @property
+    def unheard(self) -> bool:
+        """True if a partition whose start is known has delivered neither a record nor its end since."""
+        return any(at.start is not None and at.next is None for at in self._positions.values())
+
     def add(self, partitions: Iterable[Partition]) -> None:
         """These are assigned, or start again; `begin` says where."""
         self._positions.update((partition, _Position()) for partition in partitions)

@@ -5,10 +5,11 @@ An exception must not leave a callback, so it is kept, and `check` raises it.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from enricher.core.offsets import names_of
 from enricher.errors import TransactionTrouble
@@ -16,6 +17,10 @@ from enricher.kafka.assignment import Assignment
 from enricher.kafka.metadata import ours
 from enricher.records import Partition
 from enricher.worker.ports import PartitionListener
+
+log = logging.getLogger(__name__)
+
+_Callback = Callable[[Any, list[TopicPartition]], None]
 
 
 class Rebalances:
@@ -28,15 +33,19 @@ class Rebalances:
         self._removed: set[Partition] = set()
         """Partitions that were revoked or lost in this turn of the loop."""
         self._over = False
+        self._fresh = True
+        """Until the first callback."""
+        self._topics: list[str] = []
+        self._callbacks: dict[str, _Callback] = {
+            "on_assign": self._callback(self._add, self._listener.assigned),
+            "on_revoke": self._callback(self._remove, self._listener.revoked),
+            "on_lost": self._callback(self._remove, self._listener.lost),
+        }
 
     def subscribe(self, consumer: Consumer, topic: str) -> None:
         """Join the group. Raises the client's errors."""
-        consumer.subscribe(
-            [topic],
-            on_assign=self._callback(self._add, self._listener.assigned),
-            on_revoke=self._callback(self._remove, self._listener.revoked),
-            on_lost=self._callback(self._remove, self._listener.lost),
-        )
+        self._topics = [topic]
+        consumer.subscribe(self._topics, **self._callbacks)
 
     def begin_turn(self) -> None:
         """The loop has handled everything that came before."""
@@ -58,27 +67,44 @@ class Rebalances:
 
     def _callback(
         self,
-        change: Callable[[list[TopicPartition]], None],
+        change: Callable[[Consumer, list[TopicPartition]], None],
         tell: Callable[[Sequence[Partition]], None],
-    ) -> Callable[[Any, list[TopicPartition]], None]:
-        def callback(_consumer: Consumer, partitions: list[TopicPartition]) -> None:
+    ) -> _Callback:
+        def callback(consumer: Consumer, partitions: list[TopicPartition]) -> None:
             if self._over:
                 return
             try:
-                change(partitions)
+                change(consumer, partitions)
                 tell([ours(tp) for tp in partitions])
             except Exception as error:  # noqa: BLE001  raised again by check()
                 self._raised = self._raised or error  # the first may be fatal, and the cause of the later ones
 
         return callback
 
-    def _add(self, partitions: list[TopicPartition]) -> None:
+    def _add(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        fresh, self._fresh = self._fresh, False
+        # A client that gets a subscription while it is closed aborts the process.
+        if fresh and not partitions and not self._assignment.leaving:
+            self._join_again(consumer)
         self._assignment.add(partitions)
         if back := self._removed.intersection(map(ours, partitions)):
             message = f"{names_of(sorted(back))} left and came back within one poll: their records may be mixed up"
             self._raised = self._raised or TransactionTrouble(message)
 
-    def _remove(self, partitions: list[TopicPartition]) -> None:
+    def _remove(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
         removed = [ours(tp) for tp in partitions]
         self._assignment.remove(removed)
         self._removed.update(removed)
+
+    def _join_again(self, consumer: Consumer) -> None:
+        """A newcomer got nothing yet: take part in the second rebalance at once.
+
+        A partition moves in two rebalances. Its owner gives it up after the first one and joins the second at once; until
+        that is over the partition stands still. Left alone, the newcomer hears of the second one from a heartbeat, and
+        librdkafka lets it join no earlier than a second after the first (`rkcg_join_intvl`). A subscription inside the
+        callback, before the assignment, is applied right after it and ends that wait.
+        """
+        try:
+            consumer.subscribe(self._topics, **self._callbacks)
+        except KafkaException as exception:  # it still joins, a second later
+            log.info("joining the second rebalance later: %s", exception)

@@ -6,7 +6,9 @@ No transaction is open during a poll, so a rebalance never meets one. Only a new
 from __future__ import annotations
 
 import logging
+import math
 import threading
+import time
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -31,6 +33,9 @@ log = logging.getLogger(__name__)
 
 _REASON_CHARS = 300
 """Of a dead letter's reason in the log; the record's header holds more of it."""
+_MARKERS_S = 0.03
+"""Time that brokers take to end a committed transaction; 10 ms were enough on one node. Until then they refuse the next one.
+librdkafka asks again after 20 ms if it has records, and only after `retry.backoff.ms` if it has offsets alone."""
 
 # A producer that is closed aborts its open transaction. Usually a newer producer has done so already, as intended.
 warnings.filterwarnings("ignore", message="Producer abort_transaction failed during close", category=RuntimeWarning)
@@ -60,6 +65,7 @@ class TransactionalSink:
         self._client_errors = ClientErrors(config)
         self._producer: Producer | None = None
         self._unfenced = UnfencedProducer()
+        self._committed_s = -math.inf
 
     def open(self) -> None:
         """Connect, and fence an earlier process of the same name. Raises TransactionTrouble, BrokerError."""
@@ -87,6 +93,8 @@ class TransactionalSink:
             ):
                 with self._guard("asking for partitions", 4 * self._config.request_timeout_s):
                     self._placement.check(producer, release.tickets)
+                if not release.tickets:
+                    time.sleep(max(0.0, self._committed_s + _MARKERS_S - time.monotonic()))
                 transaction.run(release)
         except ProducerFenced:  # the newer producer has ended the transaction
             close_in_background(producer)
@@ -94,7 +102,7 @@ class TransactionalSink:
         except BaseException:
             self._unfenced.put(producer)
             raise
-        self._producer = producer
+        self._producer, self._committed_s = producer, time.monotonic()
         self._source.committed(release)
         log_dead_letters(release.tickets, transaction.substitutes)
         if transaction.slow:

@@ -22,6 +22,7 @@ from enricher.kafka.client import KafkaConfig
 from enricher.kafka.client_errors import ClientErrors, new_client
 from enricher.kafka.delivery import Delivery
 from enricher.kafka.errors import connecting, mapping_errors
+from enricher.kafka.heartbeats import Heartbeats
 from enricher.kafka.metadata import partitions_of
 from enricher.kafka.rebalances import Rebalances
 from enricher.kafka.statistics import Statistics
@@ -31,6 +32,9 @@ from enricher.stats.snapshot import Connection
 from enricher.worker.ports import PartitionListener
 
 log = logging.getLogger(__name__)
+
+_GATHER_S = 0.02
+"""How long one poll waits for the first records of new partitions; the first fetch takes a few milliseconds."""
 
 
 class KafkaSource:
@@ -49,6 +53,7 @@ class KafkaSource:
         self._assignment = Assignment(self._consumer, config, self.watch, self._client_errors)
         self._positions = self._assignment.positions
         self._delivery = Delivery(config, self._assignment, self.watch, self._client_errors)
+        self._heartbeats = Heartbeats()
         self._portions = Portions()
         self._catching_up: CatchingUp | None = None
         if until_caught_up:
@@ -73,19 +78,18 @@ class KafkaSource:
         self._join(listener)
 
     def poll(self, limit: int, timeout_s: float) -> Sequence[RawRecord]:
-        """At most `limit` records; only one if it may wait, for at most `timeout_s`. Calls the listener.
+        """At most `limit` records; usually only one if it may wait, for at most `timeout_s`. Calls the listener.
 
         Calls the client once: a rebalance in a second call would meet records that the loop has not seen yet. Raises
         TransactionTrouble if a partition left and came back or delivers nothing, Stalled if a new client did not help.
         """
         self._rebalances.begin_turn()
-        self._assignment.tend(time.monotonic())
+        self._assignment.tend(began_s := time.monotonic())
         with mapping_errors("reading", self._client_errors):
-            # `consume` waits until it has all the records it was asked for, so it is asked for one if it may wait.
-            messages = self._consumer.consume(1 if timeout_s > 0 else self._portions.of(limit), timeout_s)
-            self._rebalances.check()
             # With more members than partitions, some are assigned nothing and get no callback.
-            self._joined = self._joined or bool(self._consumer.memberid())
+            self._joined = self._heartbeats.prompt(self._consumer, began_s) or self._joined
+            messages = self._consumer.consume(*self._wait(limit, timeout_s, began_s))
+            self._rebalances.check()
         now_s = time.monotonic()
         if not messages:
             self._assignment.drained(now_s)
@@ -157,11 +161,18 @@ class KafkaSource:
 
     def close(self) -> None:
         """Leave the group."""
-        self._joined = False
+        self._joined, self._assignment.leaving = False, True
         with mapping_errors("leaving the group", self._client_errors):
             self._consumer.close()
 
     # ---- inside
+
+    def _wait(self, limit: int, timeout_s: float, now_s: float) -> tuple[int, float]:
+        """How many records to wait for, and how long: `consume` waits until it has all the records it was asked for."""
+        timeout_s = min(timeout_s, self._heartbeats.left_s(now_s))
+        if timeout_s > 0 and self._assignment.gathers(now_s):
+            return self._portions.of(limit), min(timeout_s, _GATHER_S)
+        return 1 if timeout_s > 0 else self._portions.of(limit), timeout_s
 
     def _connected(self) -> Consumer:
         return new_client(Consumer, self._config.consumer() | {"stats_cb": self._statistics}, self._client_errors)

@@ -98,3 +98,16 @@ def test_a_topic_made_again_is_trouble_also_where_it_was_noticed_in_a_callback(
     with pytest.raises(TopicReplaced):
         assignment.tend(time.monotonic())
     assignment.tend(time.monotonic())
+
+
+def test_first_records_are_gathered_until_every_new_partition_has_delivered(assignment: Assignment) -> None:
+    """For a moment only: a partition whose leader is away must not make every poll wait."""
+    other = Partition("articles", 4)
+    assignment.add([TopicPartition(*PLACE), TopicPartition(*other)])
+    now_s = time.monotonic()
+    assert assignment.gathers(now_s)
+    assert not assignment.gathers(now_s + 60)
+    assignment.positions.ended(PLACE, 0)
+    assert assignment.gathers(now_s)
+    assignment.positions.ended(other, 0)
+    assert not assignment.gathers(now_s)

@@ -141,7 +141,7 @@ def test_of_two_callbacks_that_fail_the_first_counts(topics: Topics, monkeypatch
         raise Fenced("a newer process")
 
     diary.on_revoked = fenced
-    client = SimpleNamespace(incremental_assign=list, resume=list, close=source._consumer.close)
+    client = SimpleNamespace(incremental_assign=list, resume=list, close=source._consumer.close, memberid=str)
 
     def consume(_limit: int, _timeout_s: float) -> list[Message]:
         rebalances._callback(rebalances._remove, diary.revoked)(None, tps)

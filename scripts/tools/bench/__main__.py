@@ -20,7 +20,7 @@ from tools.bench.machine import describe
 from tools.bench.outcome import Outcome, Table
 from tools.bench.page import html
 
-LEGS = ("limit", "around", "telemetry", "batching", "latency", "peers", "scale", "cost")
+LEGS = ("limit", "around", "telemetry", "batching", "latency", "peers", "scale", "rebalance", "cost")
 """Modules of `tools.bench.legs` in the order of the page. Each has `ABOUT` and `measure(bench) -> Outcome`."""
 
 

@@ -13,6 +13,7 @@ import logging
 import sys
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
@@ -89,17 +90,24 @@ def stub_model(settings: Settings, engine: StubEngine, prepared: PreparedModel) 
     return Model(prepared, tokenizer, cast("OnnxEngine", engine), advice, concurrency=1)
 
 
-def _obey(worker: Worker, engine: StubEngine) -> None:
+def _obey(worker: Worker, engine: StubEngine, answer: Callable[[Worker], object], may_join: threading.Event) -> None:
     """Execute commands until the input ends; runs in a thread."""
     try:
         for line in sys.stdin.buffer:
             command = orjson.loads(line)
             if "tokens_per_s" in command:
                 engine.tokens_per_s = command["tokens_per_s"]
-            sys.stdout.buffer.write(orjson.dumps(_report(worker)) + b"\n")
-            sys.stdout.buffer.flush()
+            if command.get("join"):
+                may_join.set()
+            _tell(answer(worker))
     finally:
         worker.stop()
+        may_join.set()
+
+
+def _tell(answer: object) -> None:
+    sys.stdout.buffer.write(orjson.dumps(answer) + b"\n")
+    sys.stdout.buffer.flush()
 
 
 def _report(worker: Worker) -> Report:
@@ -116,17 +124,31 @@ def _report(worker: Worker) -> Report:
     )
 
 
-def main() -> None:
-    """Run the worker until the input ends."""
+def main(
+    changed: Callable[[Settings], Settings] = lambda settings: settings,
+    answer: Callable[[Worker], object] = _report,
+    *,
+    waits: bool = False,
+    last: bool = False,
+) -> None:
+    """Run the worker until the input ends.
+
+    `changed`: its settings; `waits`: it joins its group only on the command `join`; `last`: it answers once more at its end.
+    """
     logging.basicConfig(level=logging.ERROR)
-    settings = Settings(**orjson.loads(sys.stdin.buffer.readline()))
+    settings = changed(Settings(**orjson.loads(sys.stdin.buffer.readline())))
     wanted = settings.model
     prepared = prepare(wanted.source, device=wanted.device, precision=wanted.precision, cache_dir=wanted.cache_dir)
     engine = StubEngine(prepared)
     with Watchdog() as watchdog:
         worker = kafka_worker(settings, stub_model(settings, engine, prepared), guard=watchdog.guard)
-        threading.Thread(target=_obey, args=(worker, engine), name="commands", daemon=True).start()
+        may_join = threading.Event()
+        threading.Thread(target=_obey, args=(worker, engine, answer, may_join), name="commands", daemon=True).start()
+        if waits:
+            may_join.wait()
         worker.run()
+    if last:
+        _tell(answer(worker))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The leg `scale`: gaps, the cost of a commit, its claims, and the stub model."""
+"""The leg `scale`: the cost of a commit, its claims, and the stub model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from support.answers import WindowLabels, by_window
 
 from enricher.inference.run.model import EMBEDDED, prepare
 from enricher.records import Batch, Partition, RawRecord, Ticket, Window
-from tools.bench.legs.scale.joining import Pause, Span, longest_gap
 from tools.bench.legs.scale.report import Scale, commit_cost, outcome
 from tools.bench.machine import Load
 from tools.bench.repeating import Run
@@ -35,30 +34,13 @@ def _run(rate: float, **detail: float) -> Run:
 
 
 def _scale(four_times: float, four_per_cpu_s: float) -> Scale:
-    pause = Pause(1.0, 0.3, 0.5, 0.6)
     at_once = {"1": [_run(100.0)], "4": [_run(150.0, articles_per_cpu_s=four_per_cpu_s)]}
     waiting = {
         "1": [_run(50.0)],
         "4": [_run(50.0 * four_times)],
         "often": [_run(50.0, transactions=440, broker_cpu_s=1.8)],
     }
-    return Scale(at_once, waiting, Load(3.0, 0.01, 0.02, 0.0), {"a worker joins": pause}, 1e4, 20.0, 250.0)
-
-
-def test_longest_gap_is_between_neighbours_within_the_span() -> None:
-    """The order of the times does not matter."""
-    assert 3.0 == longest_gap([9.0, 1.0, 2.0, 5.0, 6.0], Span(0.0, 7.0))
-
-
-def test_gap_that_only_touches_the_span_counts_in_full() -> None:
-    """A pause that starts before the event or ends after it counts in full."""
-    assert 8.0 == longest_gap([0.0, 1.0, 9.0, 10.0], Span(5.0, 6.0))
-
-
-def test_gap_outside_the_span_does_not_count() -> None:
-    """A gap outside the span belongs to another event."""
-    assert 1.0 == longest_gap([0.0, 1.0, 2.0, 9.0], Span(0.0, 1.5))
-    assert 0.0 == longest_gap([], Span(0.0, 1.5))
+    return Scale(at_once, waiting, Load(3.0, 0.01, 0.02, 0.0), 1e4, 20.0, 250.0)
 
 
 def test_cost_of_a_commit_is_the_difference_that_more_of_them_make() -> None:

@@ -1,4 +1,4 @@
-"""The leg `scale`: 1, 2 and 4 workers in one group, and the cost of a rebalance and of a commit. The model is a stub.
+"""The leg `scale`: 1, 2 and 4 workers in one group, and the cost of a commit. The model is a stub.
 
 The stub answers at once, which shows what the cores allow, or waits without computing, as for a GPU, which shows what the
 group allows when cores are not the limit. All else is real. Every worker is a process; all run for the whole leg, and
@@ -13,7 +13,6 @@ from contextlib import ExitStack
 
 from tools.bench.bench import Bench
 from tools.bench.legs.scale.crew import Burst, Crew
-from tools.bench.legs.scale.joining import join_and_leave
 from tools.bench.legs.scale.report import Scale, outcome
 from tools.bench.load import articles
 from tools.bench.machine import Load
@@ -57,8 +56,7 @@ def measure(bench: Bench) -> Outcome:
         count = round(WAITING_CORES * probe.articles / probe.worker_cpu_s * seconds)
         contenders = {str(n): _bursts(crew, n * count) for n, crew in crews.items()} | {"often": _bursts(often, count)}
         waiting = interleave(contenders, repetitions, bench.say)
-        pauses = join_and_leave(bench, crews[1], device_tokens_per_s)
-    return outcome(Scale(at_once, waiting, idle, pauses, device_tokens_per_s, OFTEN_MS, _interval_ms(bench)))
+    return outcome(Scale(at_once, waiting, idle, device_tokens_per_s, OFTEN_MS, _interval_ms(bench)))
 
 
 def _warm_up(bench: Bench, crew: Crew) -> None:

@@ -28,8 +28,17 @@ _ASK_S = 0.1
 class Crew:
     """`size` workers with their own topics, started in parallel; `ready` waits until the group has settled."""
 
-    def __init__(self, bench: Bench, closing: ExitStack, size: int, **worker: object) -> None:
+    def __init__(
+        self,
+        bench: Bench,
+        closing: ExitStack,
+        size: int,
+        *,
+        module: str = "tools.bench.stub_worker",
+        **worker: object,
+    ) -> None:
         self.bench = bench
+        self._module = module
         self.topics = closing.enter_context(bench.empty_topics(partitions=PARTITIONS))
         self._changes = worker
         self._closing = closing
@@ -40,7 +49,7 @@ class Crew:
 
     def hire(self) -> Child:
         """Start one more worker, which joins the group by itself."""
-        worker = self._closing.enter_context(Child("tools.bench.stub_worker"))
+        worker = self._closing.enter_context(Child(self._module))
         settings = self.bench.settings_for(
             self.topics, batching={"max_batch_tokens": BATCH_TOKENS}, worker=self._changes
         )
@@ -50,9 +59,8 @@ class Crew:
 
     def ready(self) -> float:
         """Wait until the group is stable and partitions are evenly assigned; returns that time. Raises TimeoutError."""
-        even = [PARTITIONS // len(self.workers)] * len(self.workers)
-        if not wait_until(lambda: self._shares() == even, _READY_S, _ASK_S):
-            raise TimeoutError(f"partitions by worker after {_READY_S:g} s: {self._shares()}, not {even}")
+        if not wait_until(self._even, _READY_S, _ASK_S):
+            raise TimeoutError(f"partitions by worker after {_READY_S:g} s: {self._shares()}")
         return time.monotonic()
 
     def command(self, **command: object) -> list[dict[str, Any]]:
@@ -82,6 +90,10 @@ class Crew:
             padded_tokens=_sum(after, "padded_tokens") - _sum(before, "padded_tokens"),
             load=load,
         )
+
+    def _even(self) -> bool:
+        shares = self._shares()
+        return len(shares) == len(self.workers) and sum(shares) == PARTITIONS and max(shares) - min(shares) <= 1
 
     def _shares(self) -> list[int]:
         """Number of partitions of each member; empty while the group rebalances."""

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tools.bench.legs.scale.joining import RATE_PER_S, Pause
 from tools.bench.machine import Load, describe
 from tools.bench.outcome import Claim, Outcome, Plot, Series, Table
 from tools.bench.repeating import Run, Spread, others, rates
@@ -23,7 +22,6 @@ class Scale:
     at_once: Runs
     waiting: Runs
     idle: Load
-    pauses: Mapping[str, Pause]
     device_tokens_per_s: float
     often_ms: float
     usually_ms: float
@@ -61,7 +59,6 @@ def outcome(scale: Scale) -> Outcome:
         _throughput("Stub that answers at once: as far as the cores allow", scale.at_once),
         _throughput("Stub that waits as for a GPU: as far as the group allows", _sizes(scale.waiting)),
         _commits(scale, cost),
-        _rebalance(scale.pauses),
     ]
     return Outcome(_figures(scale, cost), tables, _plots(scale), _claims(scale))
 
@@ -94,7 +91,6 @@ def _figures(scale: Scale, cost: CommitCost) -> dict[str, Any]:
         "idle_broker_cores": scale.idle.broker_cores,
         "idle_workers_cores": scale.idle.own_cores,
         "commit": asdict(cost),
-        "rebalance": {name: asdict(pause) for name, pause in scale.pauses.items()},
     }
 
 
@@ -153,31 +149,6 @@ def _commits(scale: Scale, cost: CommitCost) -> Table:
     )
 
 
-def _rebalance(pauses: Mapping[str, Pause]) -> Table:
-    rows = [
-        [
-            name,
-            f"{pause.settling_s:.2f}" if pause.settling_s else "",
-            f"{pause.longest_gap_s:.2f}",
-            f"{pause.longest_partition_gap_s:.2f}",
-            f"{pause.worst_latency_s:.2f}",
-        ]
-        for name, pause in pauses.items()
-    ]
-    return Table(
-        f"When workers come and go, at {RATE_PER_S:g} headlines a second",
-        (
-            "",
-            "settled after, s",
-            "longest time without a record, s",
-            "of one partition, s",
-            "worst from publish to visible, s",
-        ),
-        rows,
-        "Settled: from starting the process, or asking it to stop, until the group has shared the partitions again.",
-    )
-
-
 # ---- plots
 
 
@@ -185,7 +156,6 @@ def _plots(scale: Scale) -> list[Plot]:
     return [
         _throughput_plot("scale-waiting", "Workers that wait for a device: articles a second", _sizes(scale.waiting)),
         _throughput_plot("scale-at-once", "Workers whose model answers at once: articles a second", scale.at_once),
-        _pause_plot(scale.pauses),
     ]
 
 
@@ -200,25 +170,6 @@ def _throughput_plot(name: str, title: str, runs: Runs) -> Plot:
     )
     ideal = Series("as many times one", list(runs), [spreads[0].median * int(size) for size in runs])
     return Plot(name, title, "bars", "workers", "articles/s", [together, ideal])
-
-
-def _pause_plot(pauses: Mapping[str, Pause]) -> Plot:
-    names = list(pauses)
-    return Plot(
-        "scale-rebalance",
-        "Longest time without a published record",
-        "bars",
-        "",
-        "s",
-        [
-            Series("any partition", names, [pause.longest_gap_s for pause in pauses.values()]),
-            Series(
-                "the partition that waited longest",
-                names,
-                [pause.longest_partition_gap_s for pause in pauses.values()],
-            ),
-        ],
-    )
 
 
 # ---- claims

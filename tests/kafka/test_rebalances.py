@@ -1,0 +1,149 @@
+"""How a newcomer joins a group: at once, and only once more than it must."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from kafka.clients import Diary, config_for, opened, poll_until
+from support.topics import Topics
+
+from enricher.kafka.assignment import Assignment
+from enricher.kafka.heartbeats import INTERVAL_MS, Heartbeats
+from enricher.kafka.rebalances import Rebalances
+from enricher.kafka.source import KafkaSource
+
+
+class Client:
+    """A consumer and its assignment: notes what it is told, and can refuse a subscription."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.callbacks: dict[str, Any] = {}
+        self.refuses = self.leaving = False
+
+    def subscribe(self, _topics: Sequence[str], **callbacks: Any) -> None:  # noqa: ANN401  the client's callbacks
+        """Join the group, or apply it after the callback."""
+        self.told.append("subscribe")
+        if self.refuses:
+            raise KafkaException(KafkaError(KafkaError._STATE))
+        self.callbacks = callbacks
+
+    def add(self, partitions: Sequence[TopicPartition]) -> None:
+        """Assigned."""
+        self.told.append(f"assign {len(partitions)}")
+
+    def remove(self, partitions: Sequence[object]) -> None:
+        """Revoked."""
+        self.told.append(f"unassign {len(partitions)}")
+
+    def calls(self, name: str, *numbers: int) -> None:
+        """Call back with these partitions."""
+        self.callbacks[name](self, [TopicPartition("articles", number) for number in numbers])
+
+
+@pytest.fixture
+def client() -> Client:
+    """A client that has subscribed."""
+    client = Client()
+    Rebalances(cast("Assignment", client), Diary()).subscribe(cast("Consumer", client), "articles")
+    return client
+
+
+def test_a_newcomer_that_gets_nothing_joins_again_before_its_assignment(client: Client) -> None:
+    """After the assignment the client would apply the subscription only when something has changed: never."""
+    client.calls("on_assign")
+    assert ["subscribe", "subscribe", "assign 0"] == client.told
+
+
+def test_it_joins_again_only_once(client: Client) -> None:
+    """Each joining makes a rebalance, in which transactions under way may fail."""
+    client.calls("on_assign")
+    client.calls("on_assign")
+    client.calls("on_assign", 1, 2)
+    client.calls("on_revoke", 1)
+    client.calls("on_assign")
+    assert 2 == client.told.count("subscribe")
+
+
+def test_a_member_that_has_partitions_does_not_join_again(client: Client) -> None:
+    """Members that keep all their partitions see rebalances that bring nothing, too."""
+    client.calls("on_assign", 1, 2)
+    client.calls("on_assign")
+    assert ["subscribe", "assign 2", "assign 0"] == client.told
+
+
+def test_a_newcomer_that_is_being_closed_does_not_join_again(client: Client) -> None:
+    """The client would abort the process."""
+    client.leaving = True
+    client.calls("on_assign")
+    assert ["subscribe", "assign 0"] == client.told
+
+
+def test_a_refused_subscription_is_no_trouble(client: Client) -> None:
+    """The newcomer joins later then, after a heartbeat."""
+    client.refuses = True
+    client.calls("on_assign")
+    assert "assign 0" == client.told[-1]
+
+
+def test_the_client_is_woken_once_per_interval() -> None:
+    """A poll may wait until then; the answer says whether the worker is a member."""
+    asked: list[str] = []
+
+    class Member:
+        def memberid(self) -> str:
+            asked.append("who am I?")
+            return "a"
+
+    member, heartbeats = cast("Consumer", Member()), Heartbeats()
+    interval_s = INTERVAL_MS / 1000
+    assert heartbeats.prompt(member, 100.0) is True
+    assert interval_s == pytest.approx(heartbeats.left_s(100.0))
+    assert heartbeats.prompt(member, 100.0 + interval_s / 2) is None
+    assert heartbeats.prompt(member, 100.0 + interval_s) is True
+    assert 2 == len(asked)
+
+
+@pytest.mark.broker
+def test_a_newcomer_gets_its_partitions_in_the_second_rebalance(topics: Topics) -> None:
+    """The owner gives up two of four partitions in one step; the newcomer gets nothing first, then both."""
+    config = config_for(topics)
+    owner, diary = opened(config)
+    newcomer, other = KafkaSource(replace(config, instance="worker-1")), Diary()
+    newcomer.open(other)
+    poll_until(owner, lambda: not newcomer.poll(10, 0.05) and len(other.owned) == 2)
+    assert [2] == [len(partitions) for kind, partitions in diary.events if kind == "revoked"]
+    assert [0, 2] == [len(partitions) for kind, partitions in other.events if kind == "assigned"]
+    owner.close()
+    newcomer.close()
+
+
+@pytest.mark.broker
+def test_a_newcomer_that_is_stopped_before_its_first_callback_leaves(topics: Topics) -> None:
+    """Its assignment, and with it the subscription, comes while it closes; the owner gets everything back."""
+    config = config_for(topics)
+    owner, diary = opened(config)
+    newcomer = KafkaSource(replace(config, instance="worker-1"))
+    newcomer.open(Diary())
+    poll_until(owner, lambda: len(diary.owned) == 2)  # it is a member, and has not polled since it joined
+    newcomer.close()
+    poll_until(owner, lambda: len(diary.owned) == 4)
+    owner.close()
+
+
+@pytest.mark.broker
+def test_a_newcomer_that_is_stopped_right_after_its_first_callback_leaves(topics: Topics) -> None:
+    """The client closes while it joins again."""
+    config = config_for(topics)
+    owner, diary = opened(config)
+    for number in range(3):
+        newcomer, other = KafkaSource(replace(config, instance=f"worker-{number + 1}")), Diary()
+        newcomer.open(other)
+        poll_until(owner, lambda: not newcomer.poll(10, 0.001) and bool(other.events))  # noqa: B023  called at once
+        newcomer.close()
+        poll_until(owner, lambda: len(diary.owned) == 4)
+    owner.close()
