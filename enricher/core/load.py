@@ -15,6 +15,9 @@ from statistics import median
 
 AVERAGED_S = 1.0
 """Time constant of the averages: longer than any batch, and short enough to follow a burst."""
+_MARKERS_S = 0.005
+"""Pause after a transaction: brokers need so long to end it, refuse the next one until then, and librdkafka asks again only
+20 ms later."""
 _COSTS = 9
 """The cost of a transaction is the median of so many: a slow one now and then does not count."""
 
@@ -79,7 +82,7 @@ class Cadence:
             return self.latest_s
         cost_s = median(self._costs_s) if self._costs_s else 0.0
         allowed = scaled(self._share, load)
-        pause_s = max(cost_s, cost_s / allowed) if allowed else math.inf
+        pause_s = max(_MARKERS_S, cost_s, cost_s / allowed) if allowed else math.inf
         return min(self.latest_s, self._ended_s + pause_s)
 
     def tried(self, now_s: float) -> None:

@@ -14,20 +14,35 @@ import typer
 from rich.console import Console
 from rich.table import Table as RichTable
 
+from enricher.errors import SettingsError
+from enricher.settings import load_settings
 from tools.bench.bench import Bench
 from tools.bench.drawing import save_png
 from tools.bench.machine import describe
 from tools.bench.outcome import Outcome, Table
 from tools.bench.page import html
+from tools.bench.policy import Policy
 
 LEGS = ("limit", "around", "telemetry", "batching", "latency", "peers", "scale", "rebalance", "cost")
 """Modules of `tools.bench.legs` in the order of the page. Each has `ABOUT` and `measure(bench) -> Outcome`."""
+
+_FILE_WIDTH = 160
+"""Characters of a line where the output is no terminal, so that tables keep their words whole."""
 
 
 def main(
     legs: Annotated[list[str] | None, typer.Argument(help=f"Legs to run, of {', '.join(LEGS)}; default: all.")] = None,
     repetitions: Annotated[int, typer.Option(min=1, help="How often each contender runs; contenders take turns.")] = 5,
-    out: Annotated[Path | None, typer.Option(help="Folder for page.html, figures.json and the plots as PNG.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for page.html, one JSON file per leg, and the plots as PNG.")
+    ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            help="Leg `latency`: settings to measure in turn with the present ones: `old` (nothing early, publishing at "
+            "fixed intervals), or any, such as `batching.max_wait_ms=0,worker.publish_interval_ms=20`."
+        ),
+    ] = None,
     *,
     quick: Annotated[bool, typer.Option("--quick", help="Tiny runs that only show that everything works.")] = False,
 ) -> None:
@@ -36,21 +51,28 @@ def main(
     chosen = legs or list(LEGS)
     if unknown := sorted(set(chosen) - set(LEGS)):
         raise typer.BadParameter(f"{', '.join(unknown)}: the legs are {', '.join(LEGS)}")
-    outcomes, about = _measured([name for name in LEGS if name in chosen], repetitions, quick=quick)
+    try:
+        policy = Policy.parse(against, load_settings()) if against else None
+    except SettingsError as error:
+        raise typer.BadParameter(str(error)) from error
+    outcomes, about = _measured([name for name in LEGS if name in chosen], repetitions, policy, quick=quick)
+    console = Console(width=None if sys.stdout.isatty() else _FILE_WIDTH)
     for outcome in outcomes.values():
         for table in outcome.tables:
-            Console().print(_rich(table))
+            console.print(_rich(table))
         for claim in outcome.claims:
-            Console().print(f"{'held  ' if claim.held else 'MISSED'}  {claim.text}", highlight=False)
+            console.print(f"{'held  ' if claim.held else 'MISSED'}  {claim.text}", highlight=False)
     if out:
         _write(out, outcomes, about)
 
 
-def _measured(names: list[str], repetitions: int, *, quick: bool) -> tuple[dict[str, Outcome], dict[str, str]]:
+def _measured(
+    names: list[str], repetitions: int, against: Policy | None, *, quick: bool
+) -> tuple[dict[str, Outcome], dict[str, str]]:
     outcomes, about = {}, {}
     # Plain lines instead of a spinner, whose thread would take CPU time from what is measured.
     console = Console(stderr=True, highlight=False)
-    bench = Bench(1 if quick else repetitions, quick, console.print)
+    bench = Bench(1 if quick else repetitions, quick, console.print, against=against)
     with bench.closing:
         for name in names:
             module = importlib.import_module(f"tools.bench.legs.{name}")
@@ -72,9 +94,9 @@ def _rich(table: Table) -> RichTable:
 def _write(folder: Path, outcomes: dict[str, Outcome], about: dict[str, str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     machine, command = describe(), shlex.join(["scripts/bench", *sys.argv[1:]])
-    figures: dict[str, Any] = {"machine": machine, "command": command}
-    figures |= {name: outcome.figures for name, outcome in outcomes.items()}
-    (folder / "figures.json").write_bytes(orjson.dumps(figures, option=orjson.OPT_INDENT_2))
+    for name, outcome in outcomes.items():
+        figures: dict[str, Any] = {"machine": machine, "command": command, name: outcome.figures}
+        (folder / f"{name}.json").write_bytes(orjson.dumps(figures, option=orjson.OPT_INDENT_2) + b"\n")
     (folder / "page.html").write_text(html(outcomes, about, machine, command), encoding="utf-8")
     for outcome in outcomes.values():
         for plot in outcome.plots:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from enricher.app.building import kafka_worker
 from enricher.runtime.watchdog import Watchdog
 from tools.bench.bench import Bench
@@ -12,10 +15,15 @@ _PROBE = {"news": 24, "headlines": 240, "long": 6, "mixed": 60}
 """Articles with which the rate is estimated: about a second of work on two cores."""
 
 
-def run_backlog(bench: Bench, mix: Mix, count: int) -> Run:
-    """`count` articles, all there before the worker starts; the rate is from its first read to its last commit."""
+def run_backlog(
+    bench: Bench, mix: Mix, count: int, changes: Mapping[str, Mapping[str, object]] = MappingProxyType({})
+) -> Run:
+    """`count` articles, all there before the worker starts; the rate is from its first read to its last commit.
+
+    `changes`: settings by group, as `settings_for` takes them.
+    """
     with bench.topics(articles(mix, count)) as topics, Watchdog() as watchdog:
-        settings = bench.settings_for(topics)
+        settings = bench.settings_for(topics, **changes)
         worker = kafka_worker(settings, bench.model, guard=watchdog.guard, until_caught_up=True)
         meter = bench.meter()
         worker.run()

@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from enricher.app.model import Model, load_model
 from enricher.settings import Settings, load_settings
 from tools.bench.machine import LoadMeter
+from tools.bench.policy import Policy
 from tools.kafka import Cluster
 from tools.waiting import wait_until
 
@@ -32,6 +33,8 @@ class Bench:
     """Tiny runs, to see that everything works; the figures mean nothing."""
     say: Callable[[str], None]
     closing: ExitStack = field(default_factory=ExitStack)
+    against: Policy | None = None
+    """What the leg `latency` measures in turn with the settings as they are."""
 
     @cached_property
     def settings(self) -> Settings:

@@ -12,8 +12,10 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -32,11 +34,17 @@ _POLL_S = 0.5
 """Longest wait of one poll; a record ends the wait at once."""
 
 
+def key_of(number: int) -> str:
+    """The key of article `number`."""
+    return f"{_MARK}{number}"
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """What to publish. `due_s`: seconds after the start, one per value; `grace_s`: how long to wait for the last outputs.
 
     Article `i` goes to partition `i % partitions`. The first `warm_up` values are published once beforehand, uncounted.
+    `traced`: also report when each article was sent, acknowledged, and delivered to a consumer that does nothing but read.
     """
 
     bootstrap_servers: str
@@ -47,21 +55,34 @@ class Job:
     due_s: list[float]
     warm_up: int = 8
     grace_s: float = 60.0
+    traced: bool = False
 
     @classmethod
     def between(
-        cls, topics: Topics, bootstrap_servers: str, partitions: int, values: Sequence[bytes], due_s: Sequence[float]
+        cls,
+        topics: Topics,
+        bootstrap_servers: str,
+        partitions: int,
+        values: Sequence[bytes],
+        due_s: Sequence[float],
+        *,
+        traced: bool = False,
     ) -> Job:
         """A job that publishes `values` and reads the output topics."""
         outputs = [topics.output, topics.dead_letter]
         texts = [value.decode() for value in values]
-        return cls(bootstrap_servers, topics.input, outputs, partitions, texts, list(due_s))
+        return cls(bootstrap_servers, topics.input, outputs, partitions, texts, list(due_s), traced=traced)
+
+    @property
+    def warm(self) -> int:
+        """How many articles are published beforehand."""
+        return min(self.warm_up, len(self.values))
 
 
 class Reader:
-    """Records when each of our keys first becomes visible (monotonic), in a thread; read_committed."""
+    """Records when each of our keys first becomes visible in `topics` (monotonic), in a thread; read_committed."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, topics: Sequence[str]) -> None:
         self.seen_s: dict[str, float] = {}
         self._consumer = Consumer(
             {
@@ -72,7 +93,7 @@ class Reader:
             }
         )
         self._consumer.assign(
-            [TopicPartition(topic, n, OFFSET_BEGINNING) for topic in job.output_topics for n in range(job.partitions)]
+            [TopicPartition(topic, n, OFFSET_BEGINNING) for topic in topics for n in range(job.partitions)]
         )
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._read, name="reader", daemon=True)
@@ -103,11 +124,13 @@ class Reader:
 
 @dataclass(slots=True)
 class Publisher:
-    """Sends each article when it is due, and records how late it was sent."""
+    """Sends each article when it is due, and records when it was sent and, if the job is traced, acknowledged."""
 
     job: Job
     producer: Producer
-    late_s: list[float] = field(default_factory=list)
+    sent_s: list[float] = field(default_factory=list)
+    acknowledged_s: dict[str, float] = field(default_factory=dict)
+    """By key; monotonic, as `sent_s`."""
 
     def warm_up(self) -> None:
         """Publish a few uncounted articles: connections, metadata, the worker's group."""
@@ -119,7 +142,7 @@ class Publisher:
         """Publish all articles, each at its due time or as soon as possible after it."""
         for number, (due_s, value) in enumerate(zip(self.job.due_s, self.job.values, strict=True)):
             self._wait_until(start_s + due_s)
-            self.late_s.append(max(0.0, time.monotonic() - start_s - due_s))
+            self.sent_s.append(time.monotonic())
             self._send(str(number), number, value)
         self.producer.flush(_READY_S)
 
@@ -129,24 +152,60 @@ class Publisher:
             time.sleep(left_s)
 
     def _send(self, name: str, number: int, value: str) -> None:
-        self.producer.produce(self.job.input_topic, value, _MARK + name, partition=number % self.job.partitions)
+        key = _MARK + name
+        acknowledged = partial(self._acknowledged, key) if self.job.traced else None
+        partition = number % self.job.partitions
+        self.producer.produce(self.job.input_topic, value, key, partition=partition, on_delivery=acknowledged)
+
+    def _acknowledged(self, key: str, *_report: object) -> None:
+        self.acknowledged_s[key] = time.monotonic()
 
 
 def run(job: Job, tell: Callable[[dict[str, Any]], None]) -> None:
     """Warm up, report the start, publish, wait until all is visible, report what was seen. Raises TimeoutError."""
-    reader = Reader(job)
+    reader = Reader(job, job.output_topics)
     publisher = Publisher(job, Producer({"bootstrap.servers": job.bootstrap_servers, "linger.ms": 0}))
-    publisher.warm_up()
-    warm = min(job.warm_up, len(job.values))
-    reader.wait_for(warm, _READY_S)
-    cpu_s, start_s = time.process_time(), time.monotonic() + 0.1
-    tell({"start_s": start_s})
-    publisher.run(start_s)
-    reader.wait_for(warm + len(job.values), job.grace_s)
-    cpu_s, seconds = time.process_time() - cpu_s, time.monotonic() - start_s
+    with _traced(job, publisher) as inputs:
+        publisher.warm_up()
+        reader.wait_for(job.warm, _READY_S)
+        cpu_s, start_s = time.process_time(), time.monotonic() + 0.1
+        tell({"start_s": start_s})
+        publisher.run(start_s)
+        reader.wait_for(job.warm + len(job.values), job.grace_s)
+        cpu_s, seconds = time.process_time() - cpu_s, time.monotonic() - start_s
     reader.close()
-    seen_s = [reader.seen_s[f"{_MARK}{number}"] - start_s for number in range(len(job.values))]
-    tell({"seen_s": seen_s, "late_s": publisher.late_s, "cores": cpu_s / seconds})
+
+    def since_start(times_s: dict[str, float]) -> list[float]:
+        return [times_s[key_of(number)] - start_s for number in range(len(job.values))]
+
+    sent_s = [at_s - start_s for at_s in publisher.sent_s]
+    answer = {"seen_s": since_start(reader.seen_s), "sent_s": sent_s, "cores": cpu_s / seconds}
+    if inputs:
+        answer["acknowledged_s"] = since_start(publisher.acknowledged_s)
+        answer["readable_s"] = since_start(inputs.seen_s)
+    tell(answer)
+
+
+@contextmanager
+def _traced(job: Job, publisher: Publisher) -> Iterator[Reader | None]:
+    """For a traced job, read the input topic too, and let a thread of its own take the acknowledgements at once."""
+    if not job.traced:
+        yield None
+        return
+    inputs, over = Reader(job, [job.input_topic]), threading.Event()
+
+    def take_acknowledgements() -> None:
+        while not over.is_set():
+            publisher.producer.poll(_POLL_S)
+
+    taking = threading.Thread(target=take_acknowledgements, name="acknowledgements", daemon=True)
+    taking.start()
+    try:
+        yield inputs
+    finally:
+        over.set()
+        taking.join()
+        inputs.close()
 
 
 def main() -> None:

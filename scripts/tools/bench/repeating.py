@@ -8,7 +8,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from tools.bench.machine import Load
 
@@ -28,9 +28,25 @@ class Run:
     detail: Mapping[str, Any] = field(default_factory=dict)
 
     @property
+    def others_cores(self) -> float:
+        """Mean number of cores that other processes used."""
+        return self.load.others_cores
+
+    @property
     def disturbed(self) -> bool:
         """Whether other processes used more than `QUIET_CORES`."""
-        return self.load.others_cores > QUIET_CORES
+        return self.others_cores > QUIET_CORES
+
+
+class Disturbable(Protocol):
+    """A result that knows how many cores other processes used meanwhile."""
+
+    @property
+    def others_cores(self) -> float:
+        """Their mean number."""
+
+
+Result = TypeVar("Result", bound=Disturbable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +79,7 @@ def interleave(
         for name, contender in contenders.items():
             say(f"{name}: repetition {number + 1} of {repetitions}")
             again = AGAIN if repetitions > 1 else 0
-            runs[name].append(_quiet(contender, again, lambda text, name=name: say(f"{name}: {text}")))  # type: ignore[misc]
+            runs[name].append(quiet(contender, again, lambda text, name=name: say(f"{name}: {text}")))  # type: ignore[misc]
     return runs
 
 
@@ -88,11 +104,12 @@ def disturbed(runs: Sequence[Run]) -> str:
     return f"disturbed: other processes took up to {most:.2f} cores" if most > QUIET_CORES else ""
 
 
-def _quiet(contender: Callable[[], Run], again: int, say: Callable[[str], None]) -> Run:
+def quiet(contender: Callable[[], Result], again: int, say: Callable[[str], None]) -> Result:
+    """Run once; repeat at most `again` times while other processes disturb it, and keep the least disturbed run."""
     run = contender()
     for _ in range(again):
-        if not run.disturbed:
+        if run.others_cores <= QUIET_CORES:
             break
-        say(f"other processes took {run.load.others_cores:.2f} cores: repeating")
-        run = min((run, contender()), key=lambda each: each.load.others_cores)
+        say(f"other processes took {run.others_cores:.2f} cores: repeating")
+        run = min((run, contender()), key=lambda each: each.others_cores)
     return run

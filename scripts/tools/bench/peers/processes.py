@@ -44,6 +44,11 @@ class PeerProcess:
     ) -> None:
         self.close()
 
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        return self._process.pid
+
     def ask(self, order: Mapping[str, Any]) -> dict[str, Any]:
         """Send an order and wait for its answer. Raises PeerFailed."""
         assert self._process.stdin is not None

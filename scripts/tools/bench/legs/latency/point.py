@@ -1,165 +1,170 @@
-"""One measuring point: the worker under a steady share of its capacity, and the latency of each article."""
+"""Measures one point once: a worker under a steady load, and the latency and cost of its articles."""
 
 from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
 from enricher.app.building import kafka_worker
 from enricher.runtime.watchdog import Watchdog
-from tools.bench.arrivals import p99, percentile, poisson
-from tools.bench.bench import PARTITIONS, Bench
+from tools.bench.arrivals import percentile, poisson
+from tools.bench.bench import PARTITIONS, Bench, Topics
 from tools.bench.child import Child
+from tools.bench.legs.latency.measured import Batching, Measured
+from tools.bench.legs.latency.stages import StageTimes, stage_times
 from tools.bench.load import Mix, articles
-from tools.bench.machine import Load
+from tools.bench.machine import Load, cpu_s
 from tools.bench.open_loop import Job
+from tools.bench.peers.transfer import Route
+from tools.bench.timeline import Timeline
+from tools.bench.watching import calls_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from enricher.inference.run.engine import OnnxEngine
-    from enricher.records import Batch, BatchResult
-    from enricher.worker.loop import Worker
-
-SLACK_MS = 20.0
-"""Allowance of the aim for everything except deliberate waiting: tokenising, the broker, the commit."""
+    from enricher.stats.counters import Counters
+    from tools.bench.peers.processes import PeerProcess
+    from tools.bench.policy import Policy
+    from tools.bench.watching import Call
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
-    """What to measure. `load`: share of the capacity, 0 to 1."""
+class Traffic:
+    """Articles, and when each of them is due, in seconds from the start."""
 
-    mix: Mix
-    load: float
-    max_wait_ms: float
-    publish_interval_ms: float
+    values: Sequence[bytes]
+    due_s: Sequence[float]
+    seconds: float
+
+    @classmethod
+    def at(cls, mix: Mix, rate_per_s: float, seconds: float, *, seed: int) -> Traffic:
+        """Poisson arrivals, at least one; the same seed gives the same articles at the same times."""
+        due_s = poisson(rate_per_s, seconds, seed=seed) or [0.0]
+        return cls(articles(mix, len(due_s), seed=seed), due_s, seconds)
+
+    def job(self, bench: Bench, topics: Topics, *, traced: bool = False) -> Job:
+        """The same for the client."""
+        return Job.between(topics, bench.cluster.bootstrap_servers, PARTITIONS, self.values, self.due_s, traced=traced)
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """The result. Latency is from when an article was due to when a read_committed consumer had it."""
+class _Seen:
+    """What the client reports, and the processor time meanwhile."""
 
-    point: Point
-    rate: float
-    latencies_ms: list[float]
-    """In order of due time."""
-    visible_per_s: float
-    """Articles per second that became visible while publishing, without the first third of that time."""
-    one_batch_ms: float
-    """Median duration of a run of the model during this point."""
-    transactions: int
-    publisher_late_p99_ms: float
-    client_cores: float
+    start_s: float
+    client: Mapping[str, Any]
     load: Load
-
-    @property
-    def p50_ms(self) -> float:
-        """Median latency."""
-        return percentile(self.latencies_ms, 0.5)
-
-    @property
-    def p90_ms(self) -> float:
-        """90th percentile."""
-        return percentile(self.latencies_ms, 0.9)
-
-    @property
-    def p99_ms(self) -> float | None:
-        """99th percentile; None with fewer than a hundred articles."""
-        return p99(self.latencies_ms)
-
-    @property
-    def late_p50_ms(self) -> float:
-        """p50 of the last third of the articles: far above the overall p50 if the worker keeps falling behind."""
-        return percentile(self.latencies_ms[-max(1, len(self.latencies_ms) // 3) :], 0.5)
-
-    @property
-    def bound_ms(self) -> float:
-        """The aim for p50 at low load: each wait once in full, and some slack."""
-        return self.point.max_wait_ms + self.one_batch_ms + self.point.publish_interval_ms + SLACK_MS
-
-    def as_dict(self) -> dict[str, Any]:
-        """As JSON, without the single latencies."""
-        return {
-            **asdict(self.point),
-            "articles": len(self.latencies_ms),
-            "articles_per_s": self.rate,
-            "visible_per_s": self.visible_per_s,
-            "p50_ms": self.p50_ms,
-            "p90_ms": self.p90_ms,
-            "p99_ms": self.p99_ms,
-            "late_p50_ms": self.late_p50_ms,
-            "highest_ms": max(self.latencies_ms),
-            "one_batch_ms": self.one_batch_ms,
-            "bound_ms": self.bound_ms,
-            "transactions": self.transactions,
-            "publisher_late_p99_ms": self.publisher_late_p99_ms,
-            "client_cores": self.client_cores,
-            "worker_cores": self.load.own_cores - self.client_cores,
-            "broker_cores": self.load.broker_cores,
-            "others_cores": self.load.others_cores,
-        }
+    worker_cpu_s: float
 
 
-class TimedEngine:
-    """The model's engine; records how long each run took. Pool threads append to the list, which is thread-safe."""
-
-    def __init__(self, engine: OnnxEngine) -> None:
-        self._engine = engine
-        self.card, self.labels, self.padded_tokens = engine.card, engine.labels, engine.padded_tokens
-        self.open_thread = engine.open_thread
-        self.run_s: list[float] = []
-
-    def run(self, batch: Batch) -> BatchResult:
-        """Run the batch and record the time."""
-        began_s = time.monotonic()
-        result = self._engine.run(batch)
-        self.run_s.append(time.monotonic() - began_s)
-        return result
-
-
-def measure(bench: Bench, point: Point, capacity_per_s: float, seconds: float, *, seed: int) -> Measured:
+def measure_worker(bench: Bench, traffic: Traffic, policy: Policy, *, traced: bool = False) -> Measured:
     """Run the worker here, and publisher and reader in another process, until every article is visible."""
-    due_s = poisson(point.load * capacity_per_s, seconds, seed=seed)
-    engine = TimedEngine(bench.model.engine)
-    model = replace(bench.model, engine=cast("OnnxEngine", engine))
-    with bench.empty_topics() as topics:
-        settings = bench.settings_for(
-            topics,
-            batching={"max_wait_ms": point.max_wait_ms},
-            worker={"publish_interval_ms": point.publish_interval_ms},
+    timeline = Timeline()
+    with (
+        timeline.watching(bench.model) if traced else nullcontext(),
+        calls_of(bench.model.engine, "run") as runs,
+        bench.empty_topics() as topics,
+        Child("tools.bench.open_loop") as client,
+        ThreadPoolExecutor(1) as pool,
+        Watchdog() as watchdog,
+    ):
+        worker = kafka_worker(bench.settings_for(topics, **policy.changes), bench.model, guard=watchdog.guard)
+        batching = _BatchingMeter(worker.counters, runs)
+        client.say(traffic.job(bench, topics, traced=traced))
+
+        def watch() -> _Seen:
+            try:
+                return _watched(bench, client, time.process_time, batching.begin)
+            finally:
+                worker.stop()
+
+        watching = pool.submit(watch)
+        worker.run()
+        seen = watching.result()
+    stages = stage_times(timeline, seen.client, traffic.due_s, seen.start_s) if traced else None
+    return _measured(traffic, seen, batching.transactions, batching.read(), stages)
+
+
+def measure_naive(bench: Bench, traffic: Traffic, process: PeerProcess) -> Measured:
+    """The same for the naive loop, which runs in `process`."""
+    with bench.empty_topics() as topics, Child("tools.bench.open_loop") as client, ThreadPoolExecutor(1) as pool:
+        job = traffic.job(bench, topics)
+        client.say(job)
+        route = Route(bench.cluster.bootstrap_servers, topics.name, topics.input, topics.output)
+        order = {"route": asdict(route), "options": {}, "articles": job.warm + len(traffic.values)}
+        done = pool.submit(process.ask, order)
+        seen = _watched(bench, client, lambda: cpu_s(process.pid))
+        transferred = done.result()
+    # The loop counts its warm-up too.
+    transactions = transferred["transactions"] * len(traffic.values) / transferred["articles"]
+    return _measured(traffic, seen, transactions)
+
+
+def _watched(
+    bench: Bench, client: Child, worker_cpu_s: Callable[[], float], begin: Callable[[], None] = lambda: None
+) -> _Seen:
+    """Measure between the client's first and last article. `begin` is called at the first one."""
+    start_s = client.hear()["start_s"]
+    begin()
+    meter, before_s = bench.meter(), worker_cpu_s()
+    answer = client.hear()
+    return _Seen(start_s, answer, meter.read(), worker_cpu_s() - before_s)
+
+
+class _BatchingMeter:
+    """The growth of the worker's counters from `begin` on."""
+
+    def __init__(self, counters: Counters, runs: list[Call]) -> None:
+        self._counters = counters
+        self._runs = runs
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget what was before."""
+        self._runs.clear()
+        self._before = self._now()
+
+    @property
+    def transactions(self) -> int:
+        """Committed ones."""
+        return self._counters.transactions - self._before[0]
+
+    def read(self) -> Batching:
+        """Batches and tokens."""
+        _, batches, real, padded = (now - before for now, before in zip(self._now(), self._before, strict=True))
+        return Batching(
+            batches, real, padded, 1000 * statistics.median(run.ended_s - run.began_s for run in self._runs)
         )
-        with Child("tools.bench.open_loop") as client, ThreadPoolExecutor(1) as pool, Watchdog() as watchdog:
-            worker = kafka_worker(settings, model, guard=watchdog.guard)
-            values = articles(point.mix, len(due_s), seed=seed)
-            client.say(Job.between(topics, bench.cluster.bootstrap_servers, PARTITIONS, values, due_s))
-            talk = pool.submit(_talk, bench, client, engine, worker)
-            worker.run()
-            seen, load, transactions = talk.result()
+
+    def _now(self) -> tuple[int, int, int, int]:
+        counters = self._counters
+        return counters.transactions, counters.batches, counters.real_tokens, counters.padded_tokens
+
+
+def _measured(
+    traffic: Traffic,
+    seen: _Seen,
+    transactions: float,
+    batching: Batching | None = None,
+    stages: StageTimes | None = None,
+) -> Measured:
+    client, due_s, load = seen.client, traffic.due_s, seen.load
     return Measured(
-        point,
-        len(due_s) / seconds,
-        [1000 * (seen_s - when_s) for seen_s, when_s in zip(seen["seen_s"], due_s, strict=True)],
-        rate_between(seen["seen_s"], seconds / 3, seconds),
-        1000 * statistics.median(engine.run_s),
+        [1000 * (seen_s - when_s) for seen_s, when_s in zip(client["seen_s"], due_s, strict=True)],
+        load.seconds,
+        rate_between(client["seen_s"], traffic.seconds / 3, traffic.seconds),
         transactions,
-        1000 * percentile(seen["late_s"], 0.99),
-        seen["cores"],
-        load,
+        seen.worker_cpu_s,
+        load.broker_cores * load.seconds,
+        client["cores"],
+        load.others_cores,
+        1000 * percentile([sent_s - when_s for sent_s, when_s in zip(client["sent_s"], due_s, strict=True)], 0.99),
+        batching,
+        stages,
     )
-
-
-def _talk(bench: Bench, client: Child, engine: TimedEngine, worker: Worker) -> tuple[dict[str, Any], Load, int]:
-    """Measure between the client's first and last article; always stops the worker in the end."""
-    try:
-        client.hear()
-        engine.run_s.clear()
-        meter, before = bench.meter(), worker.counters.transactions
-        return client.hear(), meter.read(), worker.counters.transactions - before
-    finally:
-        worker.stop()
 
 
 def rate_between(seen_s: Sequence[float], start_s: float, stop_s: float) -> float:

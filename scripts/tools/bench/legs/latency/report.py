@@ -3,187 +3,203 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
 
-from tools.bench.legs.latency.point import SLACK_MS, Measured
+from tools.bench.legs.latency.comparison import claims_against, figures_against, table_against
+from tools.bench.legs.latency.measured import (
+    NAIVE,
+    Measured,
+    Repeated,
+    articles_per_transaction,
+    batch_tokens,
+    broker_ms,
+    late_p50_ms,
+    p50_ms,
+    padding,
+    run_ms,
+    transactions_per_s,
+    worker_ms,
+)
+from tools.bench.legs.latency.stages import SLOWEST, STAGES, StageTimes
 from tools.bench.load import Mix
 from tools.bench.outcome import Claim, Outcome, Plot, Series, Table
+from tools.bench.policy import Policy
+from tools.bench.repeating import Run
 
-_LOW = 0.1
-"""The load at which the aim applies: above it articles also wait for one another."""
-_COLUMNS = (
-    "", "max wait, ms", "publish every, ms", "articles", "articles/s", "p50, ms", "p90, ms", "p99, ms",
-    "p50 of the last third", "aim for p50, ms",
+AIMS_MS: dict[tuple[Mix, float], tuple[float, float | None]] = {
+    ("headlines", 0.1): (25.0, 60.0),
+    ("news", 0.1): (100.0, 200.0),
+    ("headlines", 0.5): (50.0, None),
+}
+"""Aims for p50 and p99 by mix and load."""
+_NOW = Policy().name
+_COLUMNS = ("", "articles", "articles/s", "p50, ms", "p90, ms", "p99, ms", "p50 of the last third", "others, cores")
+_COST_COLUMNS = (
+    "", "transactions/s", "articles per transaction", "worker, ms per article", "broker, ms per article",
+    "padded per real token", "tokens per batch", "one run, ms",
 )  # fmt: skip
-_LOAD_COLUMNS = (
-    "",
-    "one batch, ms",
-    "transactions",
-    "worker, cores",
-    "broker, cores",
-    "client, cores",
-    "others, cores",
-)
 
 
-def outcome(measured: Sequence[Measured], capacity: Mapping[Mix, float]) -> Outcome:
+@dataclass(frozen=True, slots=True)
+class Results:
+    """Everything that was measured. `backlogs`: by mix and name of the policy, if one is compared."""
+
+    capacity: Mapping[Mix, float]
+    points: Sequence[Repeated]
+    traced: Sequence[Repeated]
+    backlogs: Mapping[tuple[Mix, str], Sequence[Run]]
+    against: Policy | None
+
+
+def outcome(results: Results) -> Outcome:
     """The outcome of the leg."""
-    defaults, swept = _split(measured)
-    figures = {
-        "capacity_articles_per_s": dict(capacity),
-        "points": [each.as_dict() for each in measured],
+    tables = [_table(results), _costs(results.points)]
+    claims = [claim for each in results.points for claim in _claims(each)]
+    figures: dict[str, Any] = {
+        "capacity_articles_per_s": dict(results.capacity),
+        "points": [each.as_dict() for each in results.points],
+        "stages": [{"mix": each.point.mix, "who": each.point.who} | _stages(each).as_dict() for each in results.traced],
     }
-    return Outcome(
-        figures, [_table(measured, capacity), _loads(measured)], _plots(defaults, swept), _claims(defaults, swept)
-    )
+    if other := results.against:
+        tables.append(table_against(other, results.points, results.backlogs))
+        claims += claims_against(other, results.points, results.backlogs)
+        figures["against"] = figures_against(other, results.points, results.backlogs)
+    tables += [_stage_table(list(traced), who) for who, traced in _by_who(results.traced)]
+    return Outcome(figures, tables, [_load_plot(results.points), _stage_plot(results.traced)], claims)
 
 
-def _split(measured: Sequence[Measured]) -> tuple[list[Measured], list[Measured]]:
-    """Points with the default waits, and the others."""
-    usual = _waits(measured[0])
-    return [each for each in measured if _waits(each) == usual], [each for each in measured if _waits(each) != usual]
+# ---- tables
 
 
-def _waits(measured: Measured) -> tuple[float, float]:
-    return measured.point.max_wait_ms, measured.point.publish_interval_ms
-
-
-# ---- table
-
-
-def _table(measured: Sequence[Measured], capacity: Mapping[Mix, float]) -> Table:
-    late_ms = max(each.publisher_late_p99_ms for each in measured)
-    capacities = ", ".join(f"{rate:.1f} {mix} a second" for mix, rate in capacity.items())
+def _table(results: Results) -> Table:
+    late_ms = max(run.publisher_late_p99_ms for each in results.points for run in each.runs)
+    capacities = ", ".join(f"{rate:.1f} {mix} a second" for mix, rate in results.capacity.items())
     return Table(
         "From publish to visible",
         _COLUMNS,
-        [_row(each) for each in measured],
-        f"Capacity, beside publisher and reader: {capacities}. The aim applies at {_LOW:.0%}. The client is publisher and "
-        f"reader; it sent at most {late_ms:.1f} ms late (p99 of a point), which counts as latency. p99 needs a "
-        f"hundred articles.",
+        [_row(each) for each in results.points],
+        f"Capacity, beside publisher and reader: {capacities}. All repetitions together; in brackets p50 by repetition. "
+        f"The publisher sent at most {late_ms:.1f} ms late (p99 of a repetition), which counts as latency.",
     )
 
 
-def _row(measured: Measured) -> list[str]:
-    point, p99_ms = measured.point, measured.p99_ms
+def _row(each: Repeated) -> list[str]:
+    spread = each.spread(p50_ms)
     return [
-        _name(measured),
-        f"{point.max_wait_ms:g}",
-        f"{point.publish_interval_ms:g}",
-        str(len(measured.latencies_ms)),
-        f"{measured.rate:.1f}",
-        f"{measured.p50_ms:.0f}",
-        f"{measured.p90_ms:.0f}",
-        "-" if p99_ms is None else f"{p99_ms:.0f}",
-        f"{measured.late_p50_ms:.0f}",
-        f"{measured.bound_ms:.0f}" if point.load <= _LOW else "",
+        str(each.point),
+        str(len(each.latencies_ms)),
+        f"{each.spread(lambda run: run.articles / run.seconds).median:.1f}",
+        f"{each.p50_ms:.0f} ({spread.low:.0f} to {spread.high:.0f})",
+        f"{each.p90_ms:.0f}",
+        "-" if each.p99_ms is None else f"{each.p99_ms:.0f}",
+        f"{each.spread(late_p50_ms).median:.0f}",
+        f"{each.spread(lambda run: run.others_cores).high:.2f}",
     ]
 
 
-def _loads(measured: Sequence[Measured]) -> Table:
+def _costs(points: Sequence[Repeated]) -> Table:
     rows = [
         [
-            f"{_name(each)}, {each.point.max_wait_ms:g} and {each.point.publish_interval_ms:g} ms",
-            f"{each.one_batch_ms:.1f}",
-            str(each.transactions),
-            f"{each.load.own_cores - each.client_cores:.2f}",
-            f"{each.load.broker_cores:.2f}",
-            f"{each.client_cores:.2f}",
-            f"{each.load.others_cores:.2f}",
+            str(each.point),
+            *_medians(each, "{:.1f}", transactions_per_s, articles_per_transaction),
+            *_medians(each, "{:.2f}", worker_ms, broker_ms),
+            *(_batching(each) if each.point.who != NAIVE else ["", "", ""]),
         ]
-        for each in measured
+        for each in points
     ]
-    return Table("Load during each point", _LOAD_COLUMNS, rows, "The client is publisher and reader.")
+    note = "Medians of the repetitions. The broker's time includes what it does for publisher and reader."
+    return Table("What it costs", _COST_COLUMNS, rows, note)
 
 
-def _name(measured: Measured) -> str:
-    return f"{measured.point.mix} at {measured.point.load:.0%}"
+def _batching(each: Repeated) -> list[str]:
+    return _medians(each, "{:.3f}", padding) + _medians(each, "{:.0f}", batch_tokens) + _medians(each, "{:.1f}", run_ms)
+
+
+def _medians(each: Repeated, form: str, *values: Callable[[Measured], float]) -> list[str]:
+    return [form.format(each.spread(value).median) for value in values]
+
+
+def _stage_table(traced: Sequence[Repeated], who: str) -> Table:
+    """One column per mix for p50, mean, and the mean of the slowest."""
+    columns, cells = [""], [[name] for name in [*STAGES, "total"]]
+    for each in traced:
+        stages = _stages(each)
+        columns += [f"{each.point.mix}, p50", "mean", f"slowest {SLOWEST:.0%}, mean"]
+        values = zip(stages.p50_ms(), stages.mean_ms(), stages.slowest_ms(), strict=True)
+        rows = [*map(list, values), [each.p50_ms, sum(stages.mean_ms()), sum(stages.slowest_ms())]]
+        for row, ms in zip(cells, rows, strict=True):
+            row += [f"{value:.2f}" for value in ms]
+    load = traced[0].point.load
+    articles = ", ".join(f"{len(each.latencies_ms)} {each.point.mix}" for each in traced)
+    return Table(
+        f"Where each millisecond goes at {load:.0%} of capacity, {who}",
+        columns,
+        cells,
+        f"Milliseconds; {articles}, in runs with clocks. Means sum to the total; medians do not.",
+    )
 
 
 # ---- plots
 
 
-def _plots(defaults: Sequence[Measured], swept: Sequence[Measured]) -> list[Plot]:
-    lowest = [each for each in [*defaults, *swept] if each.point.load <= _LOW and each.point.mix == "headlines"]
-    wait_ms, interval_ms = _waits(defaults[0])
-    by_interval = [each for each in lowest if each.point.max_wait_ms == wait_ms]
-    by_wait = [each for each in lowest if each.point.publish_interval_ms == interval_ms]
-    return [
-        Plot(
-            "latency-load", "From publish to visible, by load", "lines", "load, % of capacity", "ms",
-            _by_load(defaults),
-        ),
-        Plot(
-            "latency-publish-interval", f"Headlines at {_LOW:.0%} of capacity, by publish interval", "lines",
-            "publish interval, ms", "from publish to visible, ms", _by(by_interval, _interval_ms),
-        ),
-        Plot(
-            "latency-max-wait", f"Headlines at {_LOW:.0%} of capacity, by max wait", "lines",
-            "max wait, ms", "from publish to visible, ms", _by(by_wait, _wait_ms),
-        ),
-    ]  # fmt: skip
+def _load_plot(points: Sequence[Repeated]) -> Plot:
+    series = []
+    for (mix, who), group in groupby(sorted(points, key=_of), key=_of):
+        ordered = sorted(group, key=lambda each: each.point.load)
+        loads = [100 * each.point.load for each in ordered]
+        if who == NAIVE:
+            continue
+        series.append(Series(f"{mix}, {who}, p50", loads, [each.p50_ms for each in ordered]))
+        enough = [(at, each.p99_ms) for at, each in zip(loads, ordered, strict=True) if each.p99_ms is not None]
+        if enough:
+            series.append(Series(f"{mix}, {who}, p99", [at for at, _ in enough], [ms for _, ms in enough]))
+    return Plot("latency-load", "From publish to visible, by load", "lines", "load, % of capacity", "ms", series)
 
 
-def _by_load(defaults: Sequence[Measured]) -> list[Series]:
-    mixes = list(dict.fromkeys(each.point.mix for each in defaults))
-    return [
-        series
-        for mix in mixes
-        for series in _percentiles(
-            [each for each in defaults if each.point.mix == mix], lambda each: 100 * each.point.load, f"{mix}, "
-        )
-    ]
-
-
-def _by(measured: Sequence[Measured], x: Callable[[Measured], float]) -> list[Series]:
-    ordered = sorted(measured, key=x)
-    aim = Series("aim for p50", [x(each) for each in ordered], [each.bound_ms for each in ordered])
-    return [*_percentiles(ordered, x, ""), aim]
-
-
-def _percentiles(measured: Sequence[Measured], x: Callable[[Measured], float], prefix: str) -> list[Series]:
-    """p50, p90, and p99 of the points that have one."""
-    enough = [(x(each), each.p99_ms) for each in measured if each.p99_ms is not None]
-    places = [x(each) for each in measured]
+def _stage_plot(traced: Sequence[Repeated]) -> Plot:
+    """Stacked bars of the means, with neighbouring stages of one kind together."""
+    names = [f"{each.point.mix}, {each.point.who}" for each in traced]
+    means = [dict(zip(STAGES, _stages(each).mean_ms(), strict=True)) for each in traced]
     series = [
-        Series(f"{prefix}p50", places, [each.p50_ms for each in measured]),
-        Series(f"{prefix}p90", places, [each.p90_ms for each in measured]),
+        Series(part, names, [sum(ms for stage, ms in mean.items() if STAGES[stage] == part) for mean in means])
+        for part in dict.fromkeys(STAGES.values())
     ]
-    return [*series, Series(f"{prefix}p99", [at for at, _ in enough], [ms for _, ms in enough])] if enough else series
+    title = f"Where the time goes at {traced[0].point.load:.0%} of capacity"
+    return Plot("latency-stages", title, "stacked", "mean ms from publish to visible", "", series)
 
 
-def _interval_ms(measured: Measured) -> float:
-    return measured.point.publish_interval_ms
+def _of(each: Repeated) -> tuple[Mix, str]:
+    return each.point.mix, each.point.who
 
 
-def _wait_ms(measured: Measured) -> float:
-    return measured.point.max_wait_ms
+def _by_who(traced: Sequence[Repeated]) -> list[tuple[str, list[Repeated]]]:
+    return [
+        (who, [each for each in traced if each.point.who == who])
+        for who in dict.fromkeys(each.point.who for each in traced)
+    ]
+
+
+def _stages(each: Repeated) -> StageTimes:
+    assert each.stages, "of traced repetitions"
+    return each.stages
 
 
 # ---- claims
 
 
-def _claims(defaults: Sequence[Measured], swept: Sequence[Measured]) -> list[Claim]:
-    usual = [_claim(each) for each in defaults if each.point.load <= _LOW]
-    return [*usual, _claim_of_all(swept)] if swept else usual
+def _claims(each: Repeated) -> list[Claim]:
+    """The aims of the present settings."""
+    point = each.point
+    if point.who != _NOW or (point.mix, point.load) not in AIMS_MS:
+        return []
+    aims = zip(("p50", "p99"), (each.p50_ms, each.p99_ms), AIMS_MS[point.mix, point.load], strict=True)
+    return [_claim(each, name, ms, aim_ms) for name, ms, aim_ms in aims if aim_ms is not None]
 
 
-def _claim(measured: Measured) -> Claim:
-    point = measured.point
-    return Claim(
-        f"{point.mix} at {point.load:.0%} of capacity: p50 {measured.p50_ms:.0f} ms from publish to visible, aim at most "
-        f"{measured.bound_ms:.0f} ms (max wait {point.max_wait_ms:g} + one batch {measured.one_batch_ms:.0f} + publish "
-        f"interval {point.publish_interval_ms:g} + {SLACK_MS:g})",
-        held=measured.p50_ms <= measured.bound_ms,
-    )
-
-
-def _claim_of_all(swept: Sequence[Measured]) -> Claim:
-    kept = sum(each.p50_ms <= each.bound_ms for each in swept)
-    closest = max(swept, key=lambda each: each.p50_ms / each.bound_ms)
-    point = closest.point
-    return Claim(
-        f"the same with other waits: {kept} of {len(swept)} settings within the aim; the closest, max wait "
-        f"{point.max_wait_ms:g} ms and publishing every {point.publish_interval_ms:g} ms: {closest.p50_ms:.0f} of "
-        f"{closest.bound_ms:.0f} ms",
-        held=kept == len(swept),
-    )
+def _claim(each: Repeated, name: str, ms: float | None, aim_ms: float) -> Claim:
+    where = f"{each.point.mix} at {each.point.load:.0%} of capacity"
+    if ms is None:
+        return Claim(f"{where}: no {name} with only {len(each.latencies_ms)} articles, aim {aim_ms:g} ms", held=False)
+    return Claim(f"{where}: {name} {ms:.0f} ms from publish to visible, aim at most {aim_ms:g} ms", held=ms <= aim_ms)

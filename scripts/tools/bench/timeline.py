@@ -1,0 +1,211 @@
+"""Records when each article passes the points inside the worker, with clocks around the worker's functions.
+
+Wall time, for one article at a time; `stages` measures CPU time of the loop's thread instead.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from unittest.mock import patch
+
+from enricher.app.model import Model
+from enricher.core.batching import LengthBucketScheduler
+from enricher.core.packing import ArrivalScheduler
+from enricher.kafka.sink import TransactionalSink
+from enricher.kafka.source import KafkaSource
+from enricher.kafka.topicwatch import TopicWatch
+from enricher.kafka.transaction import Stopwatch, Transaction
+from enricher.records import Batch, RawRecord, Release, Ticket, Window
+from enricher.worker.pool import WorkerPool
+
+PATCHED: tuple[tuple[type, str], ...] = (
+    (KafkaSource, "poll"),
+    (WorkerPool, "submit"),
+    (LengthBucketScheduler, "add"),
+    (ArrivalScheduler, "add"),
+    (Ticket, "finish"),
+    (TransactionalSink, "publish"),
+    (Transaction, "_hand_over"),
+    (Transaction, "_flushed"),
+    (TopicWatch, "confirm"),
+    (Stopwatch, "done"),
+)
+"""The methods with a clock, besides the model's `run` and `tokenize`."""
+
+
+@dataclass(slots=True)
+class BatchTimes:
+    """When a batch was submitted, and when its run began and ended. All times are monotonic."""
+
+    submitted_s: float
+    began_s: float = 0.0
+    ended_s: float = 0.0
+
+
+@dataclass(slots=True)
+class TransactionTimes:
+    """When each step of a transaction was over."""
+
+    began_s: float
+    produced_s: float = 0.0
+    """Every record is encoded and with the client."""
+    flushed_s: float = 0.0
+    confirmed_s: float = 0.0
+    """The topics are still the same ones."""
+    offsets_s: float = 0.0
+    committed_s: float = 0.0
+
+
+@dataclass(slots=True)
+class Passage:
+    """One article's way through the worker. 0.0 where it was not seen."""
+
+    polling_s: float
+    """When the poll that returned it began."""
+    polled_s: float
+    to_tokenizer_s: float = 0.0
+    tokenizing_s: float = 0.0
+    tokenized_s: float = 0.0
+    queued_s: float = 0.0
+    """When its first window came to the scheduler."""
+    batches: list[BatchTimes] = field(default_factory=list)
+    finished_s: float = 0.0
+    transaction: TransactionTimes = field(default_factory=lambda: TransactionTimes(0.0))
+
+
+class Timeline:
+    """The passages by key; those of the last reading, if an article is read again."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.passages: dict[bytes | None, Passage] = {}
+        self._clock = clock
+        self._articles: dict[int, Passage] = {}
+        """By `id()` of the article, which its ticket keeps alive until it is tokenised."""
+        self._batches: dict[int, BatchTimes] = {}
+        """By `id()` of the batch, until its run begins."""
+        self._transaction = TransactionTimes(0.0)
+
+    @contextmanager
+    def watching(self, model: Model) -> Iterator[None]:
+        """Put the clocks on. The worker must be made inside the context, because its pools bind methods of the model."""
+        watched: dict[str, Callable[[Any], Any]] = {
+            "poll": self._poll,
+            "submit": self._submit,
+            "add": self._add,
+            "finish": self._finish,
+            "publish": self._publish,
+            "_hand_over": self._step("produced_s"),
+            "_flushed": self._step("flushed_s"),
+            "confirm": self._step("confirmed_s"),
+            "done": self._done,
+        }
+        with ExitStack() as patched:
+            for owner, name in PATCHED:
+                patched.enter_context(patch.object(owner, name, watched[name](getattr(owner, name))))
+            patched.enter_context(patch.object(model.engine, "run", self._run(model.engine.run)))
+            patched.enter_context(patch.object(model.tokenizer, "tokenize", self._tokenize(model.tokenizer.tokenize)))
+            yield
+
+    def _of(self, ticket: Ticket) -> Passage:
+        return self.passages[ticket.raw.key]
+
+    # ---- each takes the original function and returns the one with a clock
+
+    def _poll(self, poll: Callable[..., Sequence[RawRecord]]) -> Callable[..., Any]:
+        def watched(source: KafkaSource, limit: int, timeout_s: float) -> Sequence[RawRecord]:
+            began_s = self._clock()
+            records = poll(source, limit, timeout_s)
+            ended_s = self._clock()
+            self.passages.update({record.key: Passage(began_s, ended_s) for record in records})
+            return records
+
+        return watched
+
+    def _submit(self, submit: Callable[..., None]) -> Callable[..., Any]:
+        def watched(pool: WorkerPool[Any, Any], item: list[Ticket] | Batch) -> None:
+            now_s = self._clock()
+            if isinstance(item, Batch):
+                times = self._batches[id(item)] = BatchTimes(now_s)
+                for passage in {id(window.ticket): self._of(window.ticket) for window in item.windows}.values():
+                    passage.batches.append(times)
+            else:
+                for ticket in item:
+                    passage = self._articles[id(ticket.article)] = self._of(ticket)
+                    passage.to_tokenizer_s = now_s
+            submit(pool, item)
+
+        return watched
+
+    def _tokenize(self, tokenize: Callable[[Sequence[Any]], Any]) -> Callable[[Sequence[Any]], Any]:
+        def watched(articles: Sequence[Any]) -> Any:  # noqa: ANN401  what the tokenizer returns
+            began_s = self._clock()
+            answer = tokenize(articles)
+            ended_s = self._clock()
+            for article in articles:
+                passage = self._articles.pop(id(article))
+                passage.tokenizing_s, passage.tokenized_s = began_s, ended_s
+            return answer
+
+        return watched
+
+    def _add(self, add: Callable[..., None]) -> Callable[..., Any]:
+        def watched(scheduler: object, windows: Sequence[Window]) -> None:
+            now_s = self._clock()
+            for window in windows:
+                passage = self._of(window.ticket)
+                passage.queued_s = passage.queued_s or now_s
+            add(scheduler, windows)
+
+        return watched
+
+    def _run(self, run: Callable[[Batch], Any]) -> Callable[[Batch], Any]:
+        def watched(batch: Batch) -> Any:  # noqa: ANN401  what the engine returns
+            times = self._batches.pop(id(batch))
+            times.began_s = self._clock()
+            answer = run(batch)
+            times.ended_s = self._clock()
+            return answer
+
+        return watched
+
+    def _finish(self, finish: Callable[..., None]) -> Callable[..., Any]:
+        def watched(ticket: Ticket, outcome: object) -> None:
+            finish(ticket, outcome)
+            self._of(ticket).finished_s = self._clock()
+
+        return watched
+
+    def _publish(self, publish: Callable[..., Any]) -> Callable[..., Any]:
+        def watched(sink: TransactionalSink, release: Release) -> Any:  # noqa: ANN401  what the sink returns
+            times = self._transaction = TransactionTimes(self._clock())
+            answer = publish(sink, release)
+            for ticket in release.tickets:
+                self._of(ticket).transaction = times
+            return answer
+
+        return watched
+
+    def _done(self, done: Callable[..., None]) -> Callable[..., Any]:
+        ends = {"send_offsets": "offsets_s", "commit": "committed_s"}
+
+        def watched(stopwatch: Stopwatch, step: str) -> None:
+            done(stopwatch, step)
+            if name := ends.get(step):
+                setattr(self._transaction, name, self._clock())
+
+        return watched
+
+    def _step(self, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        def around(function: Callable[..., Any]) -> Callable[..., Any]:
+            def watched(*args: Any) -> Any:  # noqa: ANN401  whatever the function takes and gives
+                answer = function(*args)
+                setattr(self._transaction, name, self._clock())
+                return answer
+
+            return watched
+
+        return around
