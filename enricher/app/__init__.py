@@ -5,6 +5,7 @@ from enricher.app.exporting import Exports, exports, log_format, set_early_log_f
 from enricher.app.model import (
     DEFAULT_BATCH_TOKENS,
     DEFAULT_BUCKET_EDGES,
+    DEFAULT_EARLY_OVERHEAD,
     Model,
     batch_rules,
     load_model,
@@ -16,6 +17,7 @@ from enricher.app.observing import observed, worker_facts
 __all__ = [
     "DEFAULT_BATCH_TOKENS",
     "DEFAULT_BUCKET_EDGES",
+    "DEFAULT_EARLY_OVERHEAD",
     "Exports",
     "Model",
     "batch_rules",

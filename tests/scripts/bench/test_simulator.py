@@ -8,7 +8,8 @@ from random import Random
 
 import pytest
 
-from enricher.core.batching import BatchRules, LengthBucketScheduler
+from enricher.core.batch_rules import BatchRules
+from enricher.core.batching import LengthBucketScheduler
 from enricher.records import Batch
 from tools.bench.simulator.arrivals import Arrival, along, arriving, at_random, evenly, in_bursts, in_turn
 from tools.bench.simulator.cost import articles_of, contenders

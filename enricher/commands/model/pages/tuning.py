@@ -46,6 +46,8 @@ def _parts(tuning: Tuning) -> Iterator[str]:
             "Milliseconds from handing a batch over until its labels are back, all threads busy.",
             *_plot(rows, "milliseconds", marked),
         )
+    if tuning.freshness:
+        yield section("Early batches", tuning.early_batches, _freshness(tuning))
     settings = "\n".join(f"{name}={value}" for name, value in tuning.settings.items())
     yield section("Settings", "As environment variables.", f"<pre><code>{settings}</code></pre>")
     yield section("Everything measured", _load(tuning), _rows(tuning, best))
@@ -79,6 +81,21 @@ def _value(row: TuningRow, unit: str) -> float:
 def _load(tuning: Tuning) -> str:
     load = "unknown" if tuning.load_before is None else f"{tuning.load_before:.2f}"
     return f"Medians. Load average before the measurement: {load}. ONNX Runtime {tuning.onnxruntime}."
+
+
+def _freshness(tuning: Tuning) -> str:
+    columns = ["load", "early_overhead", "p50, ms", "p99, ms", "thread time per window, ms"]
+    cells = [
+        [
+            f"{row.load:.0%}",
+            f"{row.early_overhead:g}",
+            f"{row.p50_ms:.1f}",
+            f"{row.p99_ms:.1f}",
+            f"{row.thread_ms:.3f}",
+        ]
+        for row in tuning.freshness
+    ]
+    return table(columns, cells)
 
 
 def _rows(tuning: Tuning, best: TuningRow) -> str:
