@@ -9,7 +9,8 @@ from importlib.metadata import version
 from enricher.app.kafka import kafka_config
 from enricher.app.model import Model, batch_rules, window_cutter
 from enricher.codec import Encoder, decode_article
-from enricher.core.batching import BatchRules, LengthBucketScheduler
+from enricher.core.batch_rules import BatchRules
+from enricher.core.batching import LengthBucketScheduler
 from enricher.core.decoding import LabelScheme
 from enricher.core.packing import ArrivalScheduler
 from enricher.files import LineSink, LineSource

@@ -19,51 +19,16 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
-from math import ceil, inf
+from math import inf
 from operator import attrgetter
 
-from enricher.core.load import scaled
+from enricher.core.batch_rules import BatchRules
 from enricher.records import Batch, Window
 
 CHEAP_PADDING = 1 / 8
 """Padding up to this share of a window is always accepted to let it go now. With less, batches under light load are small;
 with more, padding costs what they save. In simulations between 0.1 and 0.25 the total hardly differs."""
-
 _by_arrival = attrgetter("arrived_s")
-
-
-@dataclass(frozen=True, slots=True)
-class BatchRules:
-    """What a batch may be.
-
-    `bucket_edges`: the longest window of each bucket, increasing; longer windows go into the last bucket.
-    `max_batch_tokens`: padded tokens of a batch; only a single window that is longer exceeds it.
-    `max_wait_s`: how long a window may wait for others to share a batch with.
-    `run_overhead_tokens`: the fixed cost of a run, in tokens that could be computed in that time. A batch includes windows
-    of other lengths while padding them costs less than their share of a later run.
-    `early_overhead`: how large the fixed cost of an early batch may be at half load, as a share of its tokens; it is
-    scaled to the load (`load.scaled`). 0: no batch goes early.
-    """
-
-    bucket_edges: tuple[int, ...]
-    max_batch_tokens: int
-    max_wait_s: float
-    run_overhead_tokens: int
-    early_overhead: float = 0.0
-
-    def __post_init__(self) -> None:
-        assert self.bucket_edges, "at least one bucket"
-        assert list(self.bucket_edges) == sorted(set(self.bucket_edges)), "edges increase"
-
-    def early_tokens(self, queued_tokens: int, idle_threads: int, load: float) -> int | None:
-        """The most tokens of an early batch: what waits, divided among the idle threads; None if no batch may go early.
-
-        `load`: how busy the worker is, 0 to 1.
-        """
-        allowed = scaled(self.early_overhead, load) if self.early_overhead and idle_threads > 0 else 0.0
-        if not allowed or queued_tokens < (least := self.run_overhead_tokens / allowed):
-            return None
-        return ceil(max(least, queued_tokens / idle_threads, 1))
 
 
 @dataclass(slots=True, eq=False)

@@ -18,16 +18,18 @@ AVERAGED_S = 1.0
 _MARKERS_S = 0.005
 """Pause after a transaction: brokers need so long to end it, refuse the next one until then, and librdkafka asks again only
 20 ms later."""
+_NO_LOAD = 1e-6
 _COSTS = 9
 """The cost of a transaction is the median of so many: a slow one now and then does not count."""
 
 
-def scaled(share: float, load: float) -> float:
+def scaled(share: float, load: float, power: int = 2) -> float:
     """The share of the time that fixed costs may take at this load; `share` is what they may take at half load.
 
-    Falls from infinity at load 0 to 0 at load 1, with the square of the odds that the worker is idle.
+    Falls from infinity at load 0 to 0 at load 1, with this power of the odds that the worker is idle.
     """
-    return share * ((1 - load) / load) ** 2 if load > 0 else math.inf
+    # After minutes without work the load is so small that the power would overflow.
+    return share * ((1 - load) / load) ** power if load > _NO_LOAD else math.inf
 
 
 class Load:

@@ -1,7 +1,7 @@
 """ArrivalScheduler: batches for graph variants that do not pad, so that windows of any lengths go together at no cost.
 
 Windows go in the order of arrival, as many as fit. A batch is ready when it is full, or when the oldest window has waited
-`max_wait_s` since its own arrival; for an idle thread, early, by the same rule as in batching.py, which has the scheduler
+`max_wait_s` since its own arrival; for an idle thread, early, by the rule in batch_rules.py; batching.py has the scheduler
 for graph variants that pad.
 
 Nothing here runs a model or reads a clock.
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 
-from enricher.core.batching import BatchRules
+from enricher.core.batch_rules import BatchRules
 from enricher.records import Batch, Window
 
 

@@ -13,6 +13,7 @@ from commands.test_model_check import assert_self_contained
 
 from enricher.app.model import batch_rules, load_model
 from enricher.commands.model import tune
+from enricher.commands.model.freshness import CANDIDATES
 from enricher.commands.model.recommend import bucket_edges, overhead_tokens, recommended
 from enricher.commands.model.sweep import Cell, Sweep, batch_of
 from enricher.inference.run.engine import OnnxEngine
@@ -114,11 +115,16 @@ def test_the_command_writes_measurements_page_and_settings_that_can_be_used(
     tuning = Tuning.model_validate_json(path.read_bytes())
     assert {1, 2} == {row.concurrency for row in tuning.rows}
     assert all(row.tokens_per_s > 0 and row.batch_ms > 0 for row in tuning.rows)
-    assert_self_contained(path.with_suffix(".html").read_text("utf-8"))
+    page = path.with_suffix(".html").read_text("utf-8")
+    assert_self_contained(page)
+    assert "Early batches" in page
+    assert "Early batches" in result.stderr
+    assert tuning.early_overhead in {0.0, *CANDIDATES}
     for name, value in tuning.settings.items():
         assert f"{name}={value}" in result.stdout
         monkeypatch.setenv(name, value)
     settings = Settings()
+    assert tuning.early_overhead == settings.batching.early_overhead
     assert tuning.bucket_edges == settings.batching.bucket_edges
     assert (tuning.max_batch_tokens, tuning.concurrency) == (
         settings.batching.max_batch_tokens,
@@ -138,6 +144,8 @@ def test_a_worker_takes_what_was_tuned(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("ENRICHER_MODEL__PRECISION", "fp32")
     monkeypatch.setenv("ENRICHER_MODEL__CACHE_DIR", str(tmp_path / "cache"))
     model = load_model(Settings())
+    (path,) = (tmp_path / "cache").glob("*-reports/tuning-cpu-*.json")
+    assert Tuning.model_validate_json(path.read_bytes()).early_overhead == batch_rules(Settings(), model).early_overhead
     assert (1, 64) == (model.concurrency, batch_rules(Settings(), model).max_batch_tokens)
     monkeypatch.setenv("ENRICHER_BATCHING__MAX_BATCH_TOKENS", "96")
     assert batch_rules(Settings(), model).max_batch_tokens == 96

@@ -9,16 +9,19 @@ and the wait is at most max_wait and one batch. It follows from three things, ea
 that starts while something is due holds the oldest window of all; no thread rests while something is due; a batch is within
 the budget. So from its due time until its start all L pool are busy: with the batches that they had begun before, at most
 T each, and with batches that hold an older window, at most k of T each.
+
+Early batches change none of this: they go to idle threads, hold the oldest window, and are within the budget.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from enricher.core.batching import BatchRules
+from enricher.core.batch_rules import EARLY_POWER, BatchRules
+from enricher.core.load import scaled
 from enricher.records import Batch, Window
 
 TICK_S = 1 / 1024
@@ -28,7 +31,15 @@ TICK_S = 1 / 1024
 class Scheduler(Protocol):
     """What is looked at here of a scheduler."""
 
-    queued_windows: int
+    @property
+    def queued_windows(self) -> int:
+        """How many windows wait."""
+        ...
+
+    @property
+    def queued_tokens(self) -> int:
+        """Their tokens."""
+        ...
 
     def add(self, windows: Sequence[Window]) -> None:
         """Queue windows."""
@@ -36,7 +47,7 @@ class Scheduler(Protocol):
     def next_due_s(self) -> float | None:
         """When the next batch is due."""
 
-    def next_batch(self, now_s: float) -> Batch | None:
+    def next_batch(self, now_s: float, *, idle_threads: int, load: float) -> Batch | None:
         """The batch to run next."""
 
 
@@ -54,30 +65,60 @@ class WorkerPool:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A batch that went to a thread, and when."""
+    """A batch that went to a thread, when, and what the scheduler was told and said before."""
 
     at_s: float
     batch: Batch
+    due_s: float
+    idle_threads: int
+    load: float
+    queued_tokens: int
+
+    @property
+    def early(self) -> bool:
+        """Neither due nor full."""
+        return self.at_s < self.due_s
 
 
-def serve(scheduler: Scheduler, articles: Sequence[Sequence[Window]], pool: WorkerPool) -> list[Start]:
+def full_load(now_s: float) -> float:
+    """At which nothing goes early."""
+    del now_s
+    return 1.0
+
+
+def serve(
+    scheduler: Scheduler,
+    articles: Sequence[Sequence[Window]],
+    pool: WorkerPool,
+    load: Callable[[float], float] = full_load,
+) -> list[Start]:
     """Every batch in the order of its start, until nothing waits. Articles come in the order of their arrival."""
     todo, ends_s, starts, now_s = deque(articles), [0.0] * pool.count, list[Start](), 0.0
     while todo or scheduler.queued_windows:
         while todo and todo[0][0].arrived_s <= now_s:
             scheduler.add(todo.popleft())
-        while min(ends_s) <= now_s and (batch := scheduler.next_batch(now_s)):
-            ends_s[ends_s.index(min(ends_s))] = now_s + pool.batch_s(batch)
-            starts.append(Start(now_s, batch))
+        while start := _next_start(scheduler, now_s, sum(end_s <= now_s for end_s in ends_s), load(now_s)):
+            ends_s[ends_s.index(min(ends_s))] = now_s + pool.batch_s(start.batch)
+            starts.append(start)
         moments = [todo[0][0].arrived_s] if todo else []
-        if min(ends_s) > now_s:
-            moments.append(min(ends_s))
-        elif (due_s := scheduler.next_due_s()) is not None:
+        moments += [end_s for end_s in ends_s if end_s > now_s]
+        if min(ends_s) <= now_s and (due_s := scheduler.next_due_s()) is not None:
             moments.append(due_s)
         if moments:
             assert min(moments) > now_s, "due, and yet nothing is given"
             now_s = min(moments)
     return starts
+
+
+def _next_start(scheduler: Scheduler, now_s: float, idle_threads: int, load: float) -> Start | None:
+    due_s, queued_tokens = scheduler.next_due_s(), scheduler.queued_tokens
+    if due_s is None:
+        return None
+    if not idle_threads and due_s <= now_s:
+        return None
+    batch = scheduler.next_batch(now_s, idle_threads=idle_threads, load=load)
+    assert idle_threads or not batch, "early, though no thread is idle"
+    return Start(now_s, batch, due_s, idle_threads, load, queued_tokens) if batch else None
 
 
 def check(starts: Sequence[Start], articles: Sequence[Sequence[Window]], rules: BatchRules, pool: WorkerPool) -> None:
@@ -90,6 +131,7 @@ def check(starts: Sequence[Start], articles: Sequence[Sequence[Window]], rules: 
         assert small, "above the budget"
     started_s = {id(window): start.at_s for start in starts for window in start.batch.windows}
     _check_order(starts, windows, rules)
+    _check_early(starts, rules)
     _check_waits(windows, started_s, rules, pool)
 
 
@@ -99,7 +141,33 @@ def _check_order(starts: Sequence[Start], windows: Sequence[Window], rules: Batc
         oldest = next(window for window in windows if id(window) not in taken)
         if start.at_s >= oldest.arrived_s + rules.max_wait_s:
             assert start.batch.windows[0].arrived_s == oldest.arrived_s, "something older was due"
+        if start.early:
+            assert start.batch.windows[0].arrived_s == oldest.arrived_s, "early, and not the oldest"
         taken.update(map(id, start.batch.windows))
+
+
+def _check_early(starts: Sequence[Start], rules: BatchRules) -> None:
+    for start in starts:
+        if not start.early:
+            continue
+        allowed = scaled(rules.early_overhead, start.load, EARLY_POWER)
+        assert rules.run_overhead_tokens <= allowed * start.queued_tokens * (1 + 1e-9), "too little for an early batch"
+        least_tokens = max(1, rules.run_overhead_tokens / allowed)
+        parts = min(start.idle_threads, int(start.queued_tokens / least_tokens))
+        small = start.batch.padded_tokens < start.queued_tokens / parts + 1 or len(start.batch.windows) == 1
+        assert small or parts == 1, "nothing is left to the other threads"
+
+
+def check_nothing_waits(starts: Sequence[Start], pool: WorkerPool) -> None:
+    """As it must be without load: from a window's arrival until its start all threads are busy."""
+    runs = [(start.at_s, start.at_s + pool.batch_s(start.batch)) for start in starts]
+    for start in starts:
+        for window in start.batch.windows:
+            moments = {window.arrived_s, *(end_s for _, end_s in runs)}
+            for now_s in (each for each in moments if window.arrived_s <= each < start.at_s):
+                assert pool.count == sum(began_s <= now_s < end_s for began_s, end_s in runs), (
+                    "waits beside an idle thread"
+                )
 
 
 def _check_waits(windows: Sequence[Window], started_s: dict[int, float], rules: BatchRules, pool: WorkerPool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 
 import pytest
@@ -11,7 +11,8 @@ from core.serving import TICK_S, Start, WorkerPool, check, serve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from enricher.core.batching import BatchRules, LengthBucketScheduler
+from enricher.core.batch_rules import BatchRules
+from enricher.core.batching import LengthBucketScheduler
 from enricher.records import Batch, Ticket, Window
 
 Articles = list[list[Window]]
@@ -36,17 +37,22 @@ rules = st.builds(
     max_batch_tokens=st.integers(16, 200),
     max_wait_s=st.integers(0, 300).map(lambda ticks: ticks * TICK_S),
     run_overhead_tokens=st.integers(0, 60),
+    early_overhead=st.sampled_from([0.0, 0.05, 0.4]),
+)
+loads = st.one_of(
+    st.floats(0, 1).map(lambda load: lambda _: load),
+    st.lists(st.floats(0, 1), min_size=1, max_size=5).map(lambda each: lambda now_s: each[int(now_s * 10) % len(each)]),
 )
 engines = st.builds(WorkerPool, count=st.integers(1, 4), overhead_ticks=st.integers(0, 60))
 
 
-@given(articles=traffic, rules=rules, pool=engines)
+@given(articles=traffic, rules=rules, pool=engines, load=loads)
 @settings(max_examples=300, deadline=None)
 def test_every_window_is_served_once_within_the_bound_the_oldest_due_first(
-    articles: Articles, rules: BatchRules, pool: WorkerPool
+    articles: Articles, rules: BatchRules, pool: WorkerPool, load: Callable[[float], float]
 ) -> None:
-    """For any traffic, any rules and any engine, one that does not keep up included."""
-    check(serve(LengthBucketScheduler(rules), articles, pool), articles, rules, pool)
+    """For any traffic, any rules, any load and any engine, one that does not keep up included."""
+    check(serve(LengthBucketScheduler(rules), articles, pool, load), articles, rules, pool)
 
 
 @given(sizes=st.lists(st.lists(st.integers(1, 30), min_size=1, max_size=4), min_size=1, max_size=20), rules=rules)

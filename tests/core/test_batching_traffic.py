@@ -10,7 +10,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from enricher.core.batching import BatchRules, LengthBucketScheduler
+from enricher.core.batch_rules import BatchRules
+from enricher.core.batching import LengthBucketScheduler
 from enricher.records import Batch, Ticket, Window
 
 RULES = BatchRules(bucket_edges=(8, 16, 32), max_batch_tokens=64, max_wait_s=0.1, run_overhead_tokens=4)
@@ -29,11 +30,20 @@ class AnyTraffic(RuleBasedStateMachine):
         self.rules_ = RULES
 
     @initialize(
-        tokens=st.integers(16, 200), max_wait_s=st.sampled_from([0.0, 0.05, 0.1, 0.7]), overhead=st.integers(0, 40)
+        tokens=st.integers(16, 200),
+        max_wait_s=st.sampled_from([0.0, 0.05, 0.1, 0.7]),
+        overhead=st.integers(0, 40),
+        early=st.sampled_from([0.0, 0.2, 2.0]),
     )
-    def set_up(self, tokens: int, max_wait_s: float, overhead: int) -> None:
+    def set_up(self, tokens: int, max_wait_s: float, overhead: int, early: float) -> None:
         """Any rules."""
-        self.rules_ = replace(RULES, max_batch_tokens=tokens, max_wait_s=max_wait_s, run_overhead_tokens=overhead)
+        self.rules_ = replace(
+            RULES,
+            max_batch_tokens=tokens,
+            max_wait_s=max_wait_s,
+            run_overhead_tokens=overhead,
+            early_overhead=early,
+        )
         self.scheduler = LengthBucketScheduler(self.rules_)
 
     @rule(sizes=st.lists(st.integers(1, 80), min_size=1, max_size=6), pause_s=st.floats(0, 0.3))
@@ -68,6 +78,22 @@ class AnyTraffic(RuleBasedStateMachine):
             self.took(batch)
         assert self.scheduler.next_batch(until_s) is None, "given, though nothing was due"
         self.now_s = until_s
+
+    @precondition(lambda self: self.waiting)
+    @rule(idle_threads=st.integers(0, 4), load=st.floats(0, 1))
+    def ask_early(self, idle_threads: int, load: float) -> None:
+        """A thread may be idle: what it gets early holds the oldest window of all."""
+        if (due_s := self.scheduler.next_due_s()) is None or due_s <= self.now_s:
+            return
+        oldest_s = min(window.arrived_s for window in self.waiting.values())
+        batch = self.scheduler.next_batch(self.now_s, idle_threads=idle_threads, load=load)
+        if batch is None:
+            assert not (idle_threads and load == 0 and self.rules_.early_overhead), "waits beside an idle thread"
+            return
+        assert idle_threads, "early, though no thread is idle"
+        assert self.rules_.early_overhead, "early, though nothing may go early"
+        assert oldest_s == batch.windows[0].arrived_s, "early, and not the oldest"
+        self.took(batch)
 
     @rule()
     def flush(self) -> None:

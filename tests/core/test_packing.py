@@ -9,7 +9,7 @@ from core.building import window_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enricher.core.batching import BatchRules
+from enricher.core.batch_rules import BatchRules
 from enricher.core.packing import ArrivalScheduler
 from enricher.records import Batch, Window
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -39,6 +41,7 @@ def _tuning(model: PreparedModel, **changes: object) -> Tuning:
         max_batch_tokens=640,
         run_overhead_tokens=0,
         bucket_edges=(64, 128),
+        early_overhead=0.0,
     )
     return made.model_copy(update=changes)
 
@@ -72,6 +75,17 @@ def test_a_tuning_that_cannot_be_read_is_left_out(
     assert "cannot be read" in caplog.text
 
 
+def test_a_tuning_of_an_older_version_counts(model: PreparedModel, tmp_path: Path) -> None:
+    """It says nothing of early batches: then the worker's default applies."""
+    older = _tuning(model).model_dump(mode="json", exclude={"early_overhead", "freshness"})
+    (tmp_path / _tuning(model).file_name).write_text(json.dumps(older), "utf-8")
+    found = tuning_for(model, 128, [tmp_path])
+    assert found is not None
+    assert "ENRICHER_BATCHING__EARLY_OVERHEAD" not in found.settings
+    assert "" == found.early_batches
+    assert 0.1 == Advice(early_overhead=0.1).tuned(found).early_overhead, "the model's own advice stays"
+
+
 def test_there_need_not_be_one(model: PreparedModel, tmp_path: Path) -> None:
     """Most folders have none."""
     assert tuning_for(model, 128, [tmp_path]) is None
@@ -81,4 +95,5 @@ def test_there_need_not_be_one(model: PreparedModel, tmp_path: Path) -> None:
 def test_advice_takes_all_that_was_tuned(model: PreparedModel) -> None:
     """And keeps what a tuning does not know: how windows are cut."""
     tuned = Advice(max_window_tokens=128, overlap_tokens=16, concurrency=1).tuned(_tuning(model))
-    assert Advice(128, 16, max_batch_tokens=640, concurrency=3, bucket_edges=(64, 128), run_overhead_tokens=0) == tuned
+    batches = Advice(128, 16, max_batch_tokens=640, concurrency=3, bucket_edges=(64, 128))
+    assert replace(batches, run_overhead_tokens=0, early_overhead=0.0) == tuned

@@ -15,7 +15,8 @@ from worker.fake_sink import DEAD_LETTERS, OUTPUT, FakeSink
 from worker.fake_source import FakeRivals, FakeSource
 from worker.faults import Fault, no_fault
 
-from enricher.core.batching import BatchRules, LengthBucketScheduler
+from enricher.core.batch_rules import BatchRules
+from enricher.core.batching import LengthBucketScheduler
 from enricher.core.decoding import LabelScheme
 from enricher.core.offsets import OffsetTracker
 from enricher.core.windowing import WindowCutter

@@ -16,10 +16,12 @@ from rich.table import Table
 
 from enricher.commands.console import Ticker, data_console, remark_console
 from enricher.commands.model.arguments import DeviceOption, DryRunOption, FolderArgument, UndoOption
+from enricher.commands.model.freshness import RunCosts, early_overhead
 from enricher.commands.model.kept import keep, remove_kept
 from enricher.commands.model.pages.tuning import COLUMNS, cells_of, tuning_page
 from enricher.commands.model.recommend import bucket_edges, overhead_tokens, recommended
 from enricher.commands.model.sweep import Cell, Sweep
+from enricher.core.batch_rules import BatchRules
 from enricher.inference.device.cores import available_cores, default_concurrency
 from enricher.inference.device.processor import processor_name
 from enricher.inference.gate.gold import DEFAULT_GOLD, read_gold
@@ -135,6 +137,9 @@ def _text_ids(tokenizer: ArticleTokenizer) -> Int32Array:
 def _tuning(model: PreparedModel, window_tokens: int, measurements: Sequence[TuningRow], load: float | None) -> Tuning:
     best = recommended(measurements, window_tokens)
     overhead = overhead_tokens(measurements, best.concurrency)
+    edges = bucket_edges(window_tokens, overhead)
+    rules = BatchRules(edges, best.batch_tokens, load_settings(tell_files=False).batching.max_wait_ms / 1000, overhead)
+    early, freshness = early_overhead(rules, _costs(model, best, overhead))
     return Tuning(
         model_name=model.checkpoint.name,
         model_digest=model.checkpoint.digest,
@@ -151,8 +156,16 @@ def _tuning(model: PreparedModel, window_tokens: int, measurements: Sequence[Tun
         concurrency=best.concurrency,
         max_batch_tokens=best.batch_tokens,
         run_overhead_tokens=overhead,
-        bucket_edges=bucket_edges(window_tokens, overhead),
+        bucket_edges=edges,
+        early_overhead=early,
+        freshness=freshness,
     )
+
+
+def _costs(model: PreparedModel, best: TuningRow, overhead: int) -> RunCosts:
+    """The recommended batch's time, divided into the fixed part and the tokens."""
+    token_s = best.batch_ms / 1000 / (best.windows * best.length_tokens + overhead)
+    return RunCosts(best.concurrency, overhead * token_s, token_s, model.variant.packs)
 
 
 def _print(tuning: Tuning) -> None:
@@ -163,6 +176,7 @@ def _print(tuning: Tuning) -> None:
     console.print(table)
     for name, value in tuning.settings.items():
         console.print(f"{name}={escape(value)}", soft_wrap=True)
+    remark_console().print(tuning.early_batches)
 
 
 def _progress(cell: Cell, done: int, of: int) -> str:

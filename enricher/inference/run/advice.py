@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from enricher.inference.tokenizer.articles import ArticleTokenizer
 
 ADVICE_FILE = "enricher.json"
+MAX_EARLY_OVERHEAD = 10
+"""As in the settings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +31,11 @@ class Advice:
     """Special tokens included."""
     overlap_tokens: int = 64
     max_batch_tokens: int | None = None
-    """This field and the next three come from a tuning (tuning.py) or from the model's author."""
+    """This field and the next four come from a tuning (tuning.py) or from the model's author."""
     concurrency: int | None = None
     bucket_edges: tuple[int, ...] | None = None
     run_overhead_tokens: int | None = None
+    early_overhead: float | None = None
 
     def tuned(self, tuning: Tuning) -> Advice:
         """This advice, with what was measured on this kind of machine."""
@@ -42,6 +45,7 @@ class Advice:
             concurrency=tuning.concurrency,
             bucket_edges=tuning.bucket_edges,
             run_overhead_tokens=tuning.run_overhead_tokens,
+            early_overhead=self.early_overhead if tuning.early_overhead is None else tuning.early_overhead,
         )
 
 
@@ -61,7 +65,11 @@ def advice_for(folder: Path, most_window_tokens: int) -> Advice:
     may_be_zero = [advice.overlap_tokens, advice.run_overhead_tokens or 0]
     whole = all(type(value) is int for value in (*sizes, *may_be_zero))
     if not whole or min(sizes) < 1 or min(may_be_zero) < 0:
-        message = f"{path}: all values are whole numbers"
+        message = f"{path}: all values are whole numbers, except early_overhead"
+        raise ModelError(message)
+    early = advice.early_overhead
+    if early is not None and (type(early) not in (int, float) or not 0 <= early <= MAX_EARLY_OVERHEAD):
+        message = f"{path}: early_overhead is a number from 0 to {MAX_EARLY_OVERHEAD}"
         raise ModelError(message)
     longest = min(advice.max_window_tokens, most_window_tokens)
     # The default overlap would be more than half of a short window, so it shrinks with it; a chosen overlap is kept.

@@ -36,6 +36,18 @@ class TuningRow(BaseModel):
     batch_ms: float
 
 
+class FreshnessRow(BaseModel):
+    """One simulation with the measured costs of a run."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    load: float = Field(description="The rate of windows, as a share of the rate with full batches.")
+    early_overhead: float = Field(description="The setting; 0: no early batches.")
+    p50_ms: float = Field(description="From a window's arrival until its labels are there.")
+    p99_ms: float
+    thread_ms: float = Field(description="Thread time per window.")
+
+
 class Tuning(BaseModel):
     """`tuning-<device>-<variant>.json`: what was measured, where, and what follows from it."""
 
@@ -60,6 +72,10 @@ class Tuning(BaseModel):
     max_batch_tokens: int = Field(description="Recommended.")
     run_overhead_tokens: int = Field(description="Recommended: the fixed cost of a run, in tokens.")
     bucket_edges: tuple[int, ...] = Field(description="Recommended: longest window of each length bucket.")
+    early_overhead: float | None = Field(
+        None, description="Recommended; 0: early batches do not pay here. None in files of older versions."
+    )
+    freshness: tuple[FreshnessRow, ...] = Field((), description="What that recommendation follows from.")
 
     @property
     def file_name(self) -> str:
@@ -69,12 +85,30 @@ class Tuning(BaseModel):
     @property
     def settings(self) -> dict[str, str]:
         """The recommendation as environment variables."""
-        return {
+        settings = {
             "ENRICHER_MODEL__CONCURRENCY": str(self.concurrency),
             "ENRICHER_BATCHING__MAX_BATCH_TOKENS": str(self.max_batch_tokens),
             "ENRICHER_BATCHING__RUN_OVERHEAD_TOKENS": str(self.run_overhead_tokens),
             "ENRICHER_BATCHING__BUCKET_EDGES": str(list(self.bucket_edges)),
         }
+        if self.early_overhead is not None:
+            settings["ENRICHER_BATCHING__EARLY_OVERHEAD"] = f"{self.early_overhead:g}"
+        return settings
+
+    @property
+    def early_batches(self) -> str:
+        """Whether early batches pay, in sentences; empty in files of older versions."""
+        if not self.freshness:
+            return ""
+        low, new_low, half, new_half = self.freshness
+        cost = new_half.thread_ms / half.thread_ms - 1
+        verdict = "Early batches pay here" if self.early_overhead else "Early batches do not pay here"
+        return (
+            f"{verdict} (simulated with these costs of a run, headlines that come at random). With early_overhead="
+            f"{new_low.early_overhead:g} instead of 0, half of them are done within {new_low.p50_ms:.1f} ms instead of "
+            f"{low.p50_ms:.1f} at {low.load:.0%} load, and within {new_half.p50_ms:.1f} ms instead of {half.p50_ms:.1f} at "
+            f"{half.load:.0%}, where each takes {cost:+.1%} of thread time."
+        )
 
 
 def write_tuning(folder: Path, tuning: Tuning) -> Path:

@@ -8,7 +8,8 @@ from random import Random
 
 import pytest
 
-from enricher.core.batching import BatchRules, LengthBucketScheduler
+from enricher.core.batch_rules import BatchRules
+from enricher.core.batching import LengthBucketScheduler
 from enricher.records import Batch
 from tools.bench.simulator.arrivals import Arrival, along, arriving, at_random, evenly, in_bursts, in_turn
 from tools.bench.simulator.cost import articles_of, contenders
@@ -148,3 +149,18 @@ def test_timing_takes_every_window_through_every_order() -> None:
     """Each contender asserts that it returned all windows; its result is a time."""
     articles = articles_of(Cut(128, 16), ARTICLES, 200)
     assert all(contender(articles) > 0 for contender in contenders(GPU.rules).values())
+
+
+def test_an_article_is_done_when_its_last_window_is() -> None:
+    """Batches of 64 and 16 tokens at 100 per second, with 4 more for each run; what came before `since_s` does not count."""
+    arrivals = [Arrival(0.0, (16, 16, 16, 16)), Arrival(10.0, (16, 16, 16, 16, 16))]
+    statistics = Simulation(LengthBucketScheduler(RULES), ENGINE, arrivals, best_tokens_per_s=100, since_s=5.0).run()
+    assert statistics.latency_s(0.5) == pytest.approx(0.68 + 0.2)
+    assert statistics.thread_s_per_article == pytest.approx(0.68 + 0.2)
+
+
+def test_an_idle_engine_runs_a_lone_window_at_once() -> None:
+    """With early batches nothing waits for the timer."""
+    rules = replace(RULES, early_overhead=0.2)
+    statistics = Simulation(LengthBucketScheduler(rules), ENGINE, [Arrival(1.0, (10,))], best_tokens_per_s=100).run()
+    assert statistics.latency_s(0.5) == pytest.approx(0.14)

@@ -49,6 +49,8 @@ def _parts(tuning: Tuning) -> Iterator[str]:
             "Milliseconds from handing a batch over until its labels are back, all threads busy.",
             *_plot(rows, "milliseconds", marked),
         )
+    if tuning.freshness:
+        yield section("Early batches", tuning.early_batches, _freshness(tuning))
     settings = "\n".join(f"{name}={value}" for name, value in tuning.settings.items())
     yield section("Settings", "As environment variables.", f"<pre><code>{settings}</code></pre>")
     load = "unknown" if tuning.load_before is None else f"{tuning.load_before:.2f}"
@@ -74,6 +76,21 @@ def _plot(rows: Sequence[TuningRow], unit: str, marked: TuningRow | None) -> tup
 
 def _value(row: TuningRow, unit: str) -> float:
     return row.batch_ms if unit == "milliseconds" else row.tokens_per_s
+
+
+def _freshness(tuning: Tuning) -> str:
+    columns = ["load", "early_overhead", "p50, ms", "p99, ms", "thread time per window, ms"]
+    cells = [
+        [
+            f"{row.load:.0%}",
+            f"{row.early_overhead:g}",
+            f"{row.p50_ms:.1f}",
+            f"{row.p99_ms:.1f}",
+            f"{row.thread_ms:.3f}",
+        ]
+        for row in tuning.freshness
+    ]
+    return table(columns, cells)
 
 
 def cells_of(row: TuningRow) -> list[str]:

@@ -11,6 +11,15 @@ from tools.bench.bench import Bench
 from tools.bench.outcome import Claim, Outcome
 from tools.bench.repeating import Spread
 from tools.bench.simulator.cost import DEQUE, articles_of, contenders
+from tools.bench.simulator.freshness import (
+    cases,
+    freshness_claims,
+    freshness_plot,
+    freshness_table,
+)
+from tools.bench.simulator.freshness import (
+    figures as freshness_figures,
+)
 from tools.bench.simulator.lengths import recorded
 from tools.bench.simulator.report import (
     CUT,
@@ -62,17 +71,20 @@ def measure(bench: Bench) -> Outcome:
     ]
     bench.say("simulating loads")
     loads = [*_loads(cpu, mixes, backlogs), *_loads(gpu, mixes, backlogs), *_loads(gpu_one, mixes, backlogs)]
+    bench.say("simulating early batches")
+    fresh = list(cases(mixes, quick=bench.quick))
     bench.say("timing the scheduler")
     costs = {setting.name: _costs(setting, mixes, max(3, bench.repetitions)) for setting in (cpu, gpu)}
     return Outcome(
-        _figures(backlogs, loads, costs),
-        [backlog_table(cpu, backlogs), load_table(loads), cost_table(costs)],
+        _figures(backlogs, loads, costs) | {"freshness": freshness_figures(fresh)},
+        [backlog_table(cpu, backlogs), load_table(loads), freshness_table(fresh), cost_table(costs)],
         [
             padding_plot(cpu, backlogs),
             wait_plot(cpu, "headlines", loads),
             wait_plot(gpu, "news", loads),
+            freshness_plot(fresh),
         ],
-        [*_padding_claims(backlogs), *_wait_claims(loads), _cost_claim(costs)],
+        [*_padding_claims(backlogs), *_wait_claims(loads), *freshness_claims(fresh), _cost_claim(costs)],
     )
 
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from enricher.app.model import DEFAULT_BUCKET_EDGES
 from enricher.codec import decode_article
-from enricher.core.batching import BatchRules, LengthBucketScheduler
+from enricher.core.batch_rules import BatchRules
+from enricher.core.batching import LengthBucketScheduler
 from enricher.errors import InvalidArticle
 from enricher.inference.checkpoint.folder import Checkpoint
 from enricher.inference.run.advice import advice_for, cutter_for

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from enricher.core.batching import BatchRules
+from enricher.core.batch_rules import BatchRules
 from enricher.records import Window
 from tools.bench.simulator.lengths import Cut
 from tools.bench.simulator.scenarios import BACKLOG_BATCHES, ORDERS
@@ -45,7 +45,7 @@ def _scheduler_us(scheduler: Scheduler, articles: Articles) -> float:
         while article is not None and scheduler.queued_tokens < most:
             scheduler.add(article)
             article = next(coming, None)
-        batch = scheduler.next_batch(1.0)
+        batch = scheduler.next_batch(1.0, idle_threads=0, load=1.0)
         if batch is None:
             break
         given += len(batch.windows)

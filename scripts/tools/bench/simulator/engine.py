@@ -49,6 +49,14 @@ class WorkerPool:
         """When the next thread is free; in the past if one is free now."""
         return self._free_s[0]
 
+    def running(self, now_s: float) -> int:
+        """How many threads have a batch that ends later than now."""
+        return sum(free_s > now_s for free_s in self._free_s)
+
+    def next_end_s(self, now_s: float) -> float | None:
+        """When the next of the running batches ends; None if none is running."""
+        return min((free_s for free_s in self._free_s if free_s > now_s), default=None)
+
     def start(self, batch: Batch, now_s: float) -> float:
         """Start the batch on a free thread; returns its end time."""
         assert self.next_free_s <= now_s, "no thread is free"

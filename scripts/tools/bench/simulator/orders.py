@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Sequence
 
-from enricher.core.batching import BatchRules
+from enricher.core.batch_rules import BatchRules
 from enricher.records import Batch, Window
 
 
@@ -72,8 +72,9 @@ class PlainBuckets:
         """When the next batch is due."""
         return min((due_s for queue in self._queues if (due_s := queue.due_s()) is not None), default=None)
 
-    def next_batch(self, now_s: float) -> Batch | None:
-        """The batch to run next."""
+    def next_batch(self, now_s: float, *, idle_threads: int = 0, load: float = 1.0) -> Batch | None:
+        """The batch to run next; none goes early."""
+        del idle_threads, load
         due = [queue for queue in self._queues if (due_s := queue.due_s()) is not None and due_s <= now_s]
         if not due:
             return None

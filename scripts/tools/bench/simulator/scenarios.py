@@ -9,7 +9,8 @@ from statistics import fmean
 from typing import Literal
 
 from enricher.app.model import DEFAULT_BUCKET_EDGES
-from enricher.core.batching import BatchRules, LengthBucketScheduler
+from enricher.core.batch_rules import BatchRules
+from enricher.core.batching import LengthBucketScheduler
 from enricher.core.packing import ArrivalScheduler
 from tools.bench.simulator.arrivals import arriving, at_random, evenly, in_bursts, in_turn
 from tools.bench.simulator.engine import EngineModel
@@ -98,15 +99,24 @@ def backlog(setting: Setting, cut: Cut, articles_tokens: Sequence[int], order: s
 
 
 def under_load(
-    setting: Setting, traffic: Traffic, articles_tokens: Sequence[int], order: str, *, capacity_tokens_per_s: float
+    setting: Setting,
+    traffic: Traffic,
+    articles_tokens: Sequence[int],
+    order: str,
+    *,
+    capacity_tokens_per_s: float,
+    since_s: float = 0.0,
 ) -> Statistics:
-    """Random articles for `simulated_s`, until the last of them has run."""
+    """Random articles for `simulated_s`, until the last of them has run. `since_s`: when the statistics begin."""
     random = Random(SEED)  # noqa: S311  the same traffic every time is the point
     articles = [traffic.cut.lengths(tokens) for tokens in articles_tokens]
     per_s = traffic.load * capacity_tokens_per_s / fmean(map(sum, articles))
     arrivals = arriving(_times_s(traffic.pattern, per_s, random), articles, random, until_s=setting.simulated_s)
     scheduler = setting.scheduler(order)
-    return Simulation(scheduler, setting.model, arrivals, best_tokens_per_s=capacity_tokens_per_s).run()
+    simulation = Simulation(
+        scheduler, setting.model, arrivals, best_tokens_per_s=capacity_tokens_per_s, since_s=since_s
+    )
+    return simulation.run()
 
 
 def _times_s(pattern: Pattern, per_s: float, random: Random) -> Iterator[float]:

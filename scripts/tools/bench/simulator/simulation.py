@@ -9,6 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
+from enricher.core.load import Load
 from enricher.records import Batch, Int32Array, Partition, RawRecord, Ticket, Window
 from tools.bench.simulator.arrivals import Arrival
 from tools.bench.simulator.engine import EngineModel, WorkerPool
@@ -31,7 +32,7 @@ class Scheduler(Protocol):
     def next_due_s(self) -> float | None:
         """When the next batch is due."""
 
-    def next_batch(self, now_s: float) -> Batch | None:
+    def next_batch(self, now_s: float, *, idle_threads: int, load: float) -> Batch | None:
         """The batch to run next."""
 
 
@@ -39,7 +40,7 @@ class Simulation:
     """One scheduler, one engine, one stream of articles.
 
     `max_queued_tokens`: articles are admitted while fewer tokens wait, as in the worker; waits count from admission.
-    `best_tokens_per_s`: the engine's best rate, for `own_wait_s`.
+    `best_tokens_per_s`: the engine's best rate, for `own_wait_s`. `since_s`: when the statistics begin.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class Simulation:
         *,
         best_tokens_per_s: float,
         max_queued_tokens: float = inf,
+        since_s: float = 0.0,
     ) -> None:
         self.now_s = 0.0
         self._scheduler, self._model, self._pool = scheduler, model, WorkerPool(model)
@@ -57,44 +59,62 @@ class Simulation:
         self._next = next(self._arrivals, None)
         self._max_queued_tokens = max_queued_tokens
         self._queue = _BestQueue(best_tokens_per_s)
+        self._load, self._noted_s = Load(model.concurrency, 0.0), 0.0
         self._behind_s: dict[int, float] = {}
-        self._statistics = Statistics(scheduler.max_batch_tokens)
+        self._articles: dict[int, int] = {}
+        self._statistics = Statistics(scheduler.max_batch_tokens, since_s)
 
     def run(self, *, drain: bool = True) -> Statistics:
         """Run until the last article has arrived and, with `drain`, the last batch has started."""
         while self._next or drain:
             self._admit()
             self._dispatch()
+            running = self._pool.running(self.now_s)
             next_s = min(self._moments(), default=None)
             if next_s is None:
                 break
             self.now_s = max(self.now_s, next_s)
+            self._note(running)
         return self._statistics
+
+    def _note(self, running: int) -> None:
+        """Only the device is simulated, so the loop is taken to have waited all the time."""
+        self._load.note(self.now_s, running=running, waited_s=self.now_s - self._noted_s)
+        self._noted_s = self.now_s
 
     def _admit(self) -> None:
         while self._next and self._next.at_s <= self.now_s and self._scheduler.queued_tokens < self._max_queued_tokens:
             arrived_s = self._next.at_s if self._max_queued_tokens == inf else self.now_s
             windows = [window_of(length, arrived_s) for length in self._next.lengths_tokens]
+            article = self._statistics.arrived(arrived_s)
             for window in windows:
+                self._articles[id(window)] = article
                 self._behind_s[id(window)] = self._queue.add(len(window.ids), arrived_s)
             self._scheduler.add(windows)
             self._next = next(self._arrivals, None)
 
     def _dispatch(self) -> None:
-        while self._pool.next_free_s <= self.now_s and (batch := self._scheduler.next_batch(self.now_s)):
+        while self._pool.next_free_s <= self.now_s and (batch := self._next_batch()):
             end_s = self._pool.start(batch, self.now_s)
             behind_s = [self._behind_s.pop(id(window)) for window in batch.windows]
+            articles = [self._articles.pop(id(window)) for window in batch.windows]
+            self._statistics.ended(articles, end_s)
             computed = self._model.computed_tokens(batch)
             self._statistics.count(batch, behind_s, computed_tokens=computed, now_s=self.now_s, end_s=end_s)
 
+    def _next_batch(self) -> Batch | None:
+        idle_threads = self._model.concurrency - self._pool.running(self.now_s)
+        return self._scheduler.next_batch(self.now_s, idle_threads=idle_threads, load=self._load.busy)
+
     def _moments(self) -> Iterator[float]:
-        """Times of the next possible events. While all threads are busy nothing is due before one is free."""
+        """Times of the next possible events: like the worker's loop, a turn after each arrival and each batch."""
         if self._next and self._scheduler.queued_tokens < self._max_queued_tokens:
             yield self._next.at_s
-        if self._pool.next_free_s > self.now_s:
-            if self._scheduler.queued_tokens or self._next:
-                yield self._pool.next_free_s
-        elif (due_s := self._scheduler.next_due_s()) is not None:
+        end_s = self._pool.next_end_s(self.now_s)
+        if end_s is not None and (self._scheduler.queued_tokens or self._next):
+            yield end_s
+        # While all threads are busy nothing is due before one is free.
+        if self._pool.next_free_s <= self.now_s and (due_s := self._scheduler.next_due_s()) is not None:
             yield due_s
 
 

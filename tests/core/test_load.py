@@ -1,0 +1,216 @@
+"""How busy the worker is, and when that lets transactions begin."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from random import Random
+from statistics import fmean, quantiles
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from enricher.core.load import AVERAGED_S, Cadence, Load, scaled
+
+LONGEST_S = 0.25
+loads = st.floats(0, 1)
+shares = st.floats(0.001, 10)
+
+
+def busy_for(seconds: float, *, running: int, waited: float, threads: int = 2, load: Load | None = None) -> Load:
+    """A load to which turns of 5 ms were added; `waited`: the share of each that the loop waited."""
+    load = load or Load(threads, 0.0)
+    for _ in range(round(seconds / 0.005)):
+        load.note(load._noted_s + 0.005, running=running, waited_s=0.005 * waited)
+    return load
+
+
+# ---- scaled
+
+
+@given(one=loads, other=loads, share=shares, power=st.integers(1, 4))
+def test_less_is_allowed_the_higher_the_load_is(one: float, other: float, share: float, power: int) -> None:
+    """Falls everywhere, without a step upwards."""
+    lower, higher = sorted((one, other))
+    assert scaled(share, lower, power) >= scaled(share, higher, power) >= 0
+
+
+@given(share=shares, power=st.integers(1, 4))
+def test_anything_is_allowed_without_load_the_share_at_half_load_and_nothing_at_full_load(
+    share: float, power: int
+) -> None:
+    """The setting means what it says."""
+    assert math.inf == scaled(share, 0.0, power)
+    assert share == scaled(share, 0.5, power)
+    assert 0 == scaled(share, 1.0, power)
+
+
+def test_the_smallest_load_that_is_a_number_does_not_overflow() -> None:
+    """The average of a worker that has done nothing for ten minutes."""
+    assert math.inf == scaled(0.2, 5e-324, 4)
+    assert math.inf == scaled(0.2, 1e-200)
+
+
+# ---- Load
+
+
+@pytest.mark.parametrize(("running", "waited"), [(0, 0.7), (1, 0.9), (2, 0.5), (1, 0.2), (3, 1.0)])
+def test_the_average_arrives_at_the_busier_of_device_and_loop(running: int, waited: float) -> None:
+    """More batches than threads keep the threads busy, not more than that."""
+    busier = max(min(1.0, running / 2), 1 - waited)
+    assert busier == pytest.approx(busy_for(10 * AVERAGED_S, running=running, waited=waited).busy, abs=1e-3)
+
+
+def test_a_loop_that_waits_for_an_idle_device_has_no_load() -> None:
+    """And forgets what was before."""
+    load = busy_for(20, running=2, waited=0.0)
+    assert load.busy == pytest.approx(1.0)
+    assert busy_for(20, running=0, waited=1.0, load=load).busy < 1e-6
+
+
+@given(pauses_s=st.lists(st.floats(1e-6, 3), min_size=1, max_size=30))
+def test_the_average_does_not_depend_on_how_often_it_is_noted(pauses_s: list[float]) -> None:
+    """Many short turns weigh as much as one long one."""
+    often, once = Load(2, 0.0), Load(2, 0.0)
+    now_s = 0.0
+    for pause_s in pauses_s:
+        now_s += pause_s
+        often.note(now_s, running=1, waited_s=pause_s)
+    once.note(now_s, running=1, waited_s=now_s)
+    assert once.busy == pytest.approx(often.busy)
+
+
+@given(turns=st.lists(st.tuples(st.floats(0, 2), st.integers(0, 9), st.floats(0, 3)), max_size=40))
+def test_the_load_is_a_share(turns: list[tuple[float, int, float]]) -> None:
+    """Also after turns that took no time, or whose wait was measured as longer than the turn."""
+    load, now_s = Load(2, 0.0), 0.0
+    for pause_s, running, waited_s in turns:
+        now_s += pause_s
+        load.note(now_s, running=running, waited_s=waited_s)
+        assert 0 <= load.busy <= 1
+
+
+# ---- Cadence
+
+
+def cadence_with(*costs_s: float, share: float = 0.15) -> Cadence:
+    """Transactions took so long; the last one ended at 10 s."""
+    cadence = Cadence(LONGEST_S, share, 0.0)
+    for cost_s in costs_s:
+        cadence.tried(10.0 - cost_s)
+        cadence.committed(10.0 - cost_s, 10.0)
+    return cadence
+
+
+@given(load=loads, cost_s=st.floats(0, 2), share=st.floats(0, 1))
+def test_a_transaction_is_never_put_off_beyond_the_longest_interval(load: float, cost_s: float, share: float) -> None:
+    """Counted from the beginning of the one before, as always."""
+    cadence = cadence_with(cost_s, share=share)
+    assert cadence.earliest_s(load) <= cadence.latest_s
+    assert 10.0 - cost_s + LONGEST_S == cadence.latest_s
+
+
+@given(load=loads, cost_s=st.floats(0, LONGEST_S / 2), share=shares)
+def test_transactions_take_at_most_half_of_the_time(load: float, cost_s: float, share: float) -> None:
+    """The pause after one is at least as long as the transaction, however low the load is."""
+    assert cadence_with(cost_s, share=share).earliest_s(load) >= 10.0 + cost_s - 1e-9
+
+
+@given(cost_s=st.floats(0.0001, 0.1), share=st.floats(0, 1))
+def test_a_busy_worker_publishes_at_the_longest_interval(cost_s: float, share: float) -> None:
+    """Near capacity the transactions are as large as ever."""
+    cadence = cadence_with(cost_s, share=share)
+    assert {cadence.latest_s} == {cadence.earliest_s(load) for load in (0.999, 1.0)}
+
+
+@given(load=loads, cost_s=st.floats(0, 0.2))
+def test_without_a_share_every_interval_is_the_longest(load: float, cost_s: float) -> None:
+    """The old rhythm."""
+    cadence = cadence_with(cost_s, share=0.0)
+    assert cadence.latest_s == cadence.earliest_s(load)
+
+
+def test_a_worker_that_has_published_nothing_may_do_it_at_once() -> None:
+    """At its start, whatever the load is."""
+    cadence = Cadence(LONGEST_S, 0.15, 5.0)
+    assert max(cadence.earliest_s(1.0), cadence.latest_s) <= 5.0
+
+
+def test_one_slow_transaction_changes_nothing() -> None:
+    """The median counts; when most are slow, it does."""
+    usual, once, often = cadence_with(*[0.004] * 9), cadence_with(*[0.004] * 8, 2.0), cadence_with(*[0.02] * 9)
+    once.tried(10.0)
+    usual.tried(10.0)
+    assert usual.earliest_s(0.5) == once.earliest_s(0.5)
+    assert often.earliest_s(0.5) > usual.earliest_s(0.5)
+
+
+# ---- both together
+
+
+class Threshold(Cadence):
+    """All or nothing: transactions as often as possible below half load, at the longest interval above."""
+
+    def earliest_s(self, load: float) -> float:
+        """By the load alone."""
+        return super().earliest_s(0.0 if load < 0.5 else 1.0)
+
+
+def intervals(traffic_load: float, cost_s: float, kind: type[Cadence] = Cadence) -> list[float]:
+    """Seconds between transactions of a loop that works on articles as they come, after its averages have settled.
+
+    In turns of a millisecond. Each article takes 2 ms of the loop; transactions take `cost_s`, more or less by a fifth.
+    """
+    random, now_s, finished = Random(1), 0.0, False
+    load, cadence, began_s = Load(2, 0.0), kind(LONGEST_S, 0.15, 0.0), list[float]()
+    while now_s < 16:
+        worked_s = 0.002 if random.random() < traffic_load / (2 - traffic_load) else 0.0
+        finished |= worked_s > 0
+        now_s += worked_s
+        if finished and now_s >= cadence.earliest_s(load.busy):
+            cadence.tried(now_s)
+            began_s.append(now_s)
+            took_s = cost_s * random.uniform(0.8, 1.2)
+            now_s, worked_s, finished = now_s + took_s, worked_s + took_s, False
+            cadence.committed(began_s[-1], now_s)
+        waited_s = 0.0 if worked_s else 0.001
+        now_s += waited_s
+        load.note(now_s, running=0, waited_s=waited_s)
+    return [after_s - before_s for before_s, after_s in pairwise(began_s) if before_s > 6]
+
+
+def swing(taken_s: list[float]) -> float:
+    """How many times longer the long intervals are than the short ones."""
+    tenths = quantiles(taken_s, n=10)
+    return tenths[-1] / tenths[0]
+
+
+@pytest.mark.parametrize("cost_s", [0.004, 0.02])
+@pytest.mark.parametrize("traffic_load", [0.25, 0.35, 0.5, 0.75, 0.95])
+def test_the_rhythm_of_transactions_settles(traffic_load: float, cost_s: float) -> None:
+    """Transactions raise the load, which lengthens the interval, which lowers it: neither swings."""
+    taken_s = intervals(traffic_load, cost_s)
+    assert swing(taken_s) < 2
+    assert max(taken_s) <= LONGEST_S + 0.005, "an article may be in the way"
+
+
+def test_a_rhythm_that_swings_is_noticed() -> None:
+    """A threshold is what this must not be."""
+    assert swing(intervals(0.35, 0.02, Threshold)) > 2
+
+
+@pytest.mark.parametrize("cost_s", [0.001, 0.02])
+def test_however_low_the_load_is_the_number_of_transactions_is_bounded(cost_s: float) -> None:
+    """A thin stream of articles: at most one in two costs of a transaction."""
+    taken_s = intervals(0.05, cost_s)
+    assert min(taken_s) >= 2 * 0.8 * cost_s
+    assert len(taken_s) / sum(taken_s) <= 1 / (2 * 0.9 * cost_s)
+
+
+def test_the_fuller_the_worker_is_the_rarer_are_transactions() -> None:
+    """From a few milliseconds to the longest interval."""
+    taken_s = [fmean(intervals(load, 0.004)) for load in (0.2, 0.4, 0.65, 0.95)]
+    assert taken_s == sorted(taken_s)
+    assert taken_s[0] < 0.03
+    assert taken_s[-1] == pytest.approx(LONGEST_S, rel=0.1)
