@@ -1,0 +1,88 @@
+"""int8 against float32 on held-out windows: label agreement, and divergence of the labels' probabilities."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from enricher.inference.device.opening import open_session
+from enricher.inference.device.openvino_session import openvino_problem
+from enricher.inference.graph.padded import PaddedFloat32
+from enricher.inference.quantisation.observing import batches_of, real_rows
+from enricher.inference.quantisation.qdq import quantise
+from enricher.inference.quantisation.recipe import Measured, Recipe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy.typing as npt
+
+    from enricher.inference.device.session import Runtime, Session
+    from enricher.records import Float32Array, Window
+
+    Float64Array = npt.NDArray[np.float64]
+
+_BYTES_PER_TOKEN = 128 * 1024
+"""Batches of about a thousand tokens, like a worker's."""
+
+
+class Comparing:
+    """The held-out windows with float32's answers to them."""
+
+    def __init__(self, path: Path, windows: list[Window], threads: int, target: float) -> None:
+        self._path = path
+        self._windows = windows
+        self._threads = threads
+        self._target = target
+        self._batches = list(batches_of(windows, _BYTES_PER_TOKEN))
+        self._runtime: Runtime = "openvino-bf16" if openvino_problem("bf16") is None else "openvino-fp32"
+        self._expected = _log_probabilities(self._logits(open_session(path, "cpu", threads_per_run=threads)))
+
+    def measure(self, recipe: Recipe, progress: Callable[[str, int, int], None]) -> Measured:
+        """Make the int8 graph and run it. Raises ModelError if OpenVINO does not run it."""
+        with tempfile.TemporaryDirectory(prefix="enricher-int8-") as name:
+            for each in ("model.onnx", "model.weights"):
+                shutil.copyfile(self._path.parent / each, Path(name) / each)
+            quantise(Path(name), recipe)
+            session = open_session(
+                Path(name) / self._path.name, self._runtime, threads_per_run=1, concurrency=self._threads
+            )
+            found = _log_probabilities(self._logits(session))
+        progress("comparing", 1, 1)
+        expected = self._expected
+        divergence = (np.exp(expected) * (expected - found)).sum(axis=-1).mean()
+        equal = (expected.argmax(axis=-1) == found.argmax(axis=-1)).mean()
+        return Measured(
+            windows=len(self._windows),
+            tokens=len(expected),
+            divergence=_rounded(divergence),
+            equal_labels=_rounded(equal),
+            target=self._target,
+        )
+
+    def _logits(self, session: Session) -> Float32Array:
+        """`float32 [tokens, labels]`."""
+        variant = PaddedFloat32()
+
+        def run(batch: list[Window]) -> Float32Array:
+            (logits,) = session.run(["logits"], variant.feeds(batch, 0))
+            return real_rows(logits, batch)
+
+        with ThreadPoolExecutor(self._threads) as pool:
+            return np.concatenate(list(pool.map(run, self._batches)))
+
+
+def _log_probabilities(logits: Float32Array) -> Float64Array:
+    below = logits.astype(np.float64) - logits.max(axis=-1, keepdims=True)
+    result: Float64Array = below - np.log(np.exp(below).sum(axis=-1, keepdims=True))
+    return result
+
+
+def _rounded(value: float) -> float:
+    """To six significant digits: what is behind them differs between machines."""
+    return float(f"{value:.6g}")
