@@ -24,7 +24,13 @@ log = logging.getLogger(__name__)
 # Narrow where news has many windows; windows above the last edge go into the last bucket.
 DEFAULT_BUCKET_EDGES = (16, 24, *range(32, 128, 16), *range(128, 513, 32))
 _DEFAULT_RUN_OVERHEAD_TOKENS = 16  # measured on CPU: 10 to 15
-DEFAULT_BATCH_TOKENS: dict[Runtime, int] = {"cpu": 512, "openvino-fp32": 512, "openvino-bf16": 1024, "cuda": 8192}
+DEFAULT_BATCH_TOKENS: dict[Runtime, int] = {
+    "cpu": 512,
+    "openvino-fp32": 512,
+    "openvino-bf16": 1024,
+    "openvino-int8": 1024,
+    "cuda": 8192,
+}
 """By runtime. Measured on CPUs without AMX; the value for GPUs is an estimate."""
 
 

@@ -74,7 +74,7 @@ def test_float32_does_not_depend_on_its_batch(twin: GateReport) -> None:
 
 
 def test_a_variant_that_loses_quality_fails(gate: Gate, embedded: Checkpoint, reference: Measured) -> None:
-    """The negative control: weights of one bit of mantissa lose more than the limit, and the report says so."""
+    """The negative control: attention in steps of 2 loses more than the limit, and the report says so."""
     report = gate.check(embedded, Damaged(), "cpu", reference)
     assert not report.passed
     assert report.comparisons[0].overall.delta_points < -LIMIT_POINTS
