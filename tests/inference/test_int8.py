@@ -12,7 +12,6 @@ from enricher.inference.checkpoint.folder import Checkpoint
 from enricher.inference.graph import int8
 from enricher.inference.graph.int8 import PaddedInt8
 from enricher.inference.run.model import prepare_variant
-from tools.bench.int8.variants import OtherInt8
 
 REFERENCE = Path(__file__).parent.parent / "data" / "reference"
 
@@ -30,18 +29,6 @@ def test_products_are_quantised_and_nothing_else(family: str, tmp_path: Path) ->
     operators = _operators(PaddedInt8(), tmp_path, family)
     assert (6 * layers + 1 + projection, 0) == (operators["MatMulInteger"], operators["MatMul"])
     assert operators["DequantizeLinear"] == 0
-
-
-def test_what_is_excluded_stays_in_float32_and_is_in_the_name(tmp_path: Path) -> None:
-    """The variants of scripts/int8-table: each has its own graph."""
-    layers = Checkpoint.open(REFERENCE / "bert").config.layers
-    variant = OtherInt8(per_channel=False, exclude=("classifier",), last_layers_in_float32=1)
-    assert variant.name == "padded-int8-per-tensor-no-classifier-last-1-fp32"
-    assert (6 * (layers - 1), 7) == tuple(_operators(variant, tmp_path)[name] for name in ("MatMulInteger", "MatMul"))
-    assert (6 * layers, 1) == tuple(
-        _operators(OtherInt8(exclude=("classifier",)), tmp_path)[name] for name in ("MatMulInteger", "MatMul")
-    )
-    assert 2 == len(list(tmp_path.iterdir()))
 
 
 def test_files_can_be_read_by_whoever_can_read_the_cache(tmp_path: Path) -> None:

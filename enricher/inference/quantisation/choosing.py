@@ -85,7 +85,8 @@ def _steps(observed: Observed, weights: Sequence[Float32Array], exponent: float)
     weight = np.maximum(np.max([np.abs(each).max(axis=1) for each in weights], axis=0), tiny).astype(np.float64)
     octaves = exponent * np.log2(activation) - (1 - exponent) * np.log2(weight)
     steps = np.rint((octaves - np.median(octaves)) * STEPS_PER_OCTAVE)
-    return np.clip(steps, -MOST_STEPS, MOST_STEPS).astype(np.int8)
+    narrow: npt.NDArray[np.int8] = np.clip(steps, -MOST_STEPS, MOST_STEPS).astype(np.int8)
+    return narrow
 
 
 def _error(

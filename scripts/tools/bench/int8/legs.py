@@ -1,0 +1,108 @@
+"""The variants that are compared, the checkpoints that they run, and the recipe that int8 needs."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from enricher.inference.checkpoint.folder import Checkpoint
+from enricher.inference.device.cores import available_cores
+from enricher.inference.device.openvino_session import openvino_problem
+from enricher.inference.device.session import Runtime
+from enricher.inference.graph.openvino import OpenVinoBfloat16, OpenVinoFloat32
+from enricher.inference.graph.variants import Variant
+from enricher.inference.quantisation.calibrate import DEFAULT_TARGET, calibrate
+from enricher.inference.quantisation.qdq import quantise
+from enricher.inference.quantisation.recipe import Recipe, TextsUsed
+from enricher.inference.run.model import open_model
+from enricher.records import Window
+from tools import ARTICLES
+from tools.bench.gpu.checkpoints import SHAPES, write_checkpoint
+
+EMBEDDED = "embedded"
+LAYERS = {"base-6": 6, "base-12": 12}
+"""BERT-base's width with that many layers, and random weights: for speed only, since its labels mean nothing."""
+SHAPE_NAMES = (EMBEDDED, *LAYERS)
+WINDOWS_FOR_SPEED = 12
+"""Enough to calibrate random weights with, whose speed does not depend on the ranges."""
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Int8(OpenVinoBfloat16):
+    """int8 from a recipe, with the rest in bf16 or, on processors without its units, in fp32."""
+
+    recipe: Recipe | None = None
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """Names its graph in the cache."""
+        return f"bench-int8-{self.runtime}"
+
+    def problem(self) -> str | None:
+        """As of the precision of the rest."""
+        return openvino_problem(self.runtime.removeprefix("openvino-"))
+
+    def finish(self, folder: Path) -> None:
+        """Quantise the built graph."""
+        assert self.recipe is not None, "it was calibrated"
+        quantise(folder, self.recipe)
+
+
+@dataclass(frozen=True, slots=True)
+class Calibrated:
+    """A recipe, and the seconds that it took."""
+
+    recipe: Recipe
+    seconds: float
+
+
+def variants(recipe: Recipe) -> list[tuple[str, Variant]]:
+    """Title and variant, those of this machine only. The first is what the others are divided by."""
+
+    def int8(rest: Runtime) -> Int8:
+        return Int8(recipe=recipe, runtime=rest)
+
+    every: list[tuple[str, Variant]] = [
+        ("fp32", OpenVinoFloat32()),
+        ("bf16", OpenVinoBfloat16()),
+        ("int8, the rest fp32", int8("openvino-fp32")),
+        ("int8, the rest bf16", int8("openvino-bf16")),
+    ]
+    return [(title, variant) for title, variant in every if variant.problem() is None]
+
+
+def checkpoint_of(shape: str, folder: Path) -> Checkpoint:
+    """The embedded model, or one with random weights in `folder` that takes the same token ids."""
+    embedded = open_model(None)
+    if shape == EMBEDDED:
+        return embedded
+    base = replace(SHAPES["bert-base"], vocab_size=embedded.config.vocab_size, num_hidden_layers=LAYERS[shape])
+    return Checkpoint.open(write_checkpoint(folder / shape, base))
+
+
+def calibrated(checkpoint: Checkpoint, windows: Sequence[Window], *, target: float, progress: Progress) -> Calibrated:
+    """A recipe from `windows` of the sample articles."""
+    content = ARTICLES.read_bytes()
+    texts = TextsUsed(
+        name=ARTICLES.stem,
+        digest=hashlib.sha256(content).hexdigest(),
+        number=len(content.splitlines()),
+        windows=len(windows),
+        tokens=sum(window.length_tokens for window in windows),
+    )
+    began_s = time.perf_counter()
+    recipe = calibrate(
+        checkpoint, windows, seed=0, texts=texts, threads=available_cores(), progress=progress, target=target
+    )
+    return Calibrated(recipe, time.perf_counter() - began_s)
+
+
+def windows_to_calibrate(shape: str, windows: Sequence[Window], every: int) -> tuple[list[Window], float]:
+    """The windows that are not measured, and the share of labels to keep; few and none for random weights."""
+    others = [window for number, window in enumerate(windows) if number % every]
+    return (others, DEFAULT_TARGET) if shape == EMBEDDED else (others[:WINDOWS_FOR_SPEED], 0.0)
