@@ -11,18 +11,11 @@ import numpy as np
 
 from enricher.errors import ModelError
 from enricher.inference.graph.builder import BUILDER_VERSION
-from enricher.inference.graph.padded import PaddedFloat32
+from enricher.inference.quantisation.choosing import Choice, choose
 from enricher.inference.quantisation.comparing import Comparing
-from enricher.inference.quantisation.observing import (
-    SAMPLED_ROWS,
-    Observed,
-    batches_of,
-    build_float32,
-    open_observed,
-    quantisable,
-    real_rows,
-)
-from enricher.inference.quantisation.recipe import Measured, QuantisedInput, Recipe
+from enricher.inference.quantisation.keeping import keep_fewest
+from enricher.inference.quantisation.observing import Observed, build_float32, observe
+from enricher.inference.quantisation.recipe import Measured, Recipe
 
 if TYPE_CHECKING:
     from enricher.inference.checkpoint.folder import Checkpoint
@@ -56,19 +49,19 @@ def calibrate(
     observed, held_out = _divided(windows, seed)
     with tempfile.TemporaryDirectory(prefix="enricher-int8-") as name:
         path = build_float32(checkpoint, Path(name))
-        inputs = _observe(path, observed, seed, threads, progress)
+        choices = _chosen(checkpoint, observe(path, observed, seed, threads, progress), progress)
         recipe = Recipe(
             model_digest=checkpoint.digest,
             builder_version=BUILDER_VERSION,
             seed=seed,
             texts=texts,
-            inputs=tuple(_plain(each) for each in inputs),
+            inputs=tuple(each.quantised for each in choices),
             kept=(),
             measured=Measured(windows=0, tokens=0, divergence=0.0, equal_labels=0.0, target=target),
         )
+        progress("comparing", 0, 1)
         comparing = Comparing(path, held_out, threads, target)
-        measured = comparing.measure(recipe, progress)
-    return recipe.model_copy(update={"measured": measured})
+        return keep_fewest(recipe, choices, comparing.measure, progress)
 
 
 def _divided(windows: Sequence[Window], seed: int) -> tuple[list[Window], list[Window]]:
@@ -87,28 +80,12 @@ def _up_to(windows: Sequence[Window], tokens: int) -> list[Window]:
     return list(windows[: max(1, int(np.searchsorted(ends, tokens, side="right")))])
 
 
-def _observe(path: Path, windows: list[Window], seed: int, threads: int, progress: Progress) -> list[Observed]:
-    inputs = quantisable(path)
-    session, variant, draw = open_observed(path, inputs, threads), PaddedFloat32(), np.random.default_rng(seed)
-    share = SAMPLED_ROWS / sum(window.length_tokens for window in windows)
-    done = 0
-    for batch in batches_of(windows, 4 * sum(each.width for each in inputs)):
-        values = session.run([each.value for each in inputs], variant.feeds(batch, 0))
-        chosen = np.flatnonzero(draw.random(sum(window.length_tokens for window in batch)) < share)
-        for each, value in zip(inputs, values, strict=True):
-            each.take(real_rows(value, batch), chosen)
-        done += len(batch)
-        progress("observing", done, len(windows))
-    return inputs
-
-
-def _plain(observed: Observed) -> QuantisedInput:
-    return QuantisedInput(
-        value=observed.value,
-        products=observed.products,
-        low=min(0.0, float(observed.low.min())),
-        high=max(0.0, float(observed.high.max())),
-        clip=1.0,
-        exponent=0.0,
-        gains="",
-    )
+def _chosen(checkpoint: Checkpoint, inputs: Sequence[Observed], progress: Progress) -> list[Choice]:
+    """The best candidate for each value. Its sample is dropped afterwards."""
+    choices = []
+    for number, observed in enumerate(inputs, start=1):
+        weights = [checkpoint.weight(f"{name}.weight").T for name in observed.products]
+        choices.append(choose(observed, weights))
+        observed.rows.clear()
+        progress("choosing", number, len(inputs))
+    return choices

@@ -15,11 +15,9 @@ from enricher.inference.device.openvino_session import openvino_problem
 from enricher.inference.graph.padded import PaddedFloat32
 from enricher.inference.quantisation.observing import batches_of, real_rows
 from enricher.inference.quantisation.qdq import quantise
-from enricher.inference.quantisation.recipe import Measured, Recipe
+from enricher.inference.quantisation.recipe import Measured, Recipe, rounded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import numpy.typing as npt
 
     from enricher.inference.device.session import Runtime, Session
@@ -43,7 +41,7 @@ class Comparing:
         self._runtime: Runtime = "openvino-bf16" if openvino_problem("bf16") is None else "openvino-fp32"
         self._expected = _log_probabilities(self._logits(open_session(path, "cpu", threads_per_run=threads)))
 
-    def measure(self, recipe: Recipe, progress: Callable[[str, int, int], None]) -> Measured:
+    def measure(self, recipe: Recipe) -> Measured:
         """Make the int8 graph and run it. Raises ModelError if OpenVINO does not run it."""
         with tempfile.TemporaryDirectory(prefix="enricher-int8-") as name:
             for each in ("model.onnx", "model.weights"):
@@ -53,15 +51,14 @@ class Comparing:
                 Path(name) / self._path.name, self._runtime, threads_per_run=1, concurrency=self._threads
             )
             found = _log_probabilities(self._logits(session))
-        progress("comparing", 1, 1)
         expected = self._expected
         divergence = (np.exp(expected) * (expected - found)).sum(axis=-1).mean()
         equal = (expected.argmax(axis=-1) == found.argmax(axis=-1)).mean()
         return Measured(
             windows=len(self._windows),
             tokens=len(expected),
-            divergence=_rounded(divergence),
-            equal_labels=_rounded(equal),
+            divergence=rounded(divergence),
+            equal_labels=rounded(equal),
             target=self._target,
         )
 
@@ -81,8 +78,3 @@ def _log_probabilities(logits: Float32Array) -> Float64Array:
     below = logits.astype(np.float64) - logits.max(axis=-1, keepdims=True)
     result: Float64Array = below - np.log(np.exp(below).sum(axis=-1, keepdims=True))
     return result
-
-
-def _rounded(value: float) -> float:
-    """To six significant digits: what is behind them differs between machines."""
-    return float(f"{value:.6g}")

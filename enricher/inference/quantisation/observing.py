@@ -1,6 +1,7 @@
 """Runs the float32 graph and looks at the values in front of its products: ranges per channel, and a sample of rows.
 
-Memory: outputs of one batch (BATCH_BYTES), and per channel two numbers and SAMPLED_ROWS values. Nothing else is kept.
+Memory beside the model itself: the outputs of one batch (BATCH_BYTES), and the sample (SAMPLE_BYTES). It does not depend on
+the number of windows.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ from enricher.inference.graph.onnx_file import OnnxWriter
 from enricher.inference.graph.padded import PaddedFloat32
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
+
+    import numpy.typing as npt
 
     from enricher.inference.checkpoint.folder import Checkpoint
     from enricher.inference.device.session import Session
@@ -30,8 +33,9 @@ MODEL_FILE = "model.onnx"
 WEIGHTS_FILE = "model.weights"
 BATCH_BYTES = 128 * 1024 * 1024
 """Values that one run may return. A run returns at least one window."""
+SAMPLE_BYTES = 256 * 1024 * 1024
 SAMPLED_ROWS = 1024
-"""Tokens per value that are kept, to compare candidates by what they do to the product."""
+"""Tokens per value that are kept, as float16, to compare candidates by what they do to the product."""
 
 
 @dataclass(slots=True)
@@ -44,24 +48,25 @@ class Observed:
     low: Float32Array = field(init=False)
     """`float32 [width]`, the lowest value of each channel."""
     high: Float32Array = field(init=False)
-    rows: list[Float32Array] = field(default_factory=list)
-    """The sample, `float32 [tokens, width]` each."""
+    rows: list[npt.NDArray[np.float16]] = field(default_factory=list)
+    """The sample, `float16 [tokens, width]` each."""
 
     def __post_init__(self) -> None:
         """Nothing was seen yet."""
         self.low = np.zeros(self.width, np.float32)
         self.high = np.zeros(self.width, np.float32)
 
-    def take(self, values: Float32Array, chosen: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> None:
+    def take(self, values: Float32Array, chosen: npt.NDArray[np.int64]) -> None:
         """`float32 [tokens, width]`, and the tokens of the sample."""
         np.minimum(self.low, values.min(axis=0), out=self.low)
         np.maximum(self.high, values.max(axis=0), out=self.high)
-        self.rows.append(values[chosen])
+        limit = np.finfo(np.float16).max
+        self.rows.append(np.clip(values[chosen], -limit, limit).astype(np.float16))
 
     @property
     def sample(self) -> Float32Array:
         """`float32 [rows, width]`."""
-        return np.concatenate(self.rows)
+        return np.concatenate(self.rows).astype(np.float32)
 
 
 def build_float32(checkpoint: Checkpoint, folder: Path) -> Path:
@@ -92,6 +97,25 @@ def open_observed(path: Path, inputs: Sequence[Observed], threads: int) -> Sessi
     observed = path.with_name("observed.onnx")
     observed.write_bytes(model.SerializeToString())
     return open_session(observed, "cpu", threads_per_run=threads)
+
+
+def observe(
+    path: Path, windows: Sequence[Window], seed: int, threads: int, progress: Callable[[str, int, int], None]
+) -> list[Observed]:
+    """Run `windows` through the float32 graph. Blocks."""
+    inputs = quantisable(path)
+    session, variant, draw = open_observed(path, inputs, threads), PaddedFloat32(), np.random.default_rng(seed)
+    channels = sum(each.width for each in inputs)
+    share = min(SAMPLED_ROWS, SAMPLE_BYTES // (2 * channels)) / sum(window.length_tokens for window in windows)
+    done = 0
+    for batch in batches_of(windows, 4 * channels):
+        values = session.run([each.value for each in inputs], variant.feeds(batch, 0))
+        chosen = np.flatnonzero(draw.random(sum(window.length_tokens for window in batch)) < share)
+        for each, value in zip(inputs, values, strict=True):
+            each.take(real_rows(value, batch), chosen)
+        done += len(batch)
+        progress("observing", done, len(windows))
+    return inputs
 
 
 def batches_of(windows: Sequence[Window], bytes_per_token: int) -> Iterator[list[Window]]:

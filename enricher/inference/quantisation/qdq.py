@@ -1,8 +1,8 @@
 """Writes a recipe into a built float32 graph: int8 weights, and uint8 values in front of the products that take them.
 
-OpenVINO turns `QuantizeLinear -> DequantizeLinear -> MatMul` into an integer product. Gains need no operator: values are
-quantised with one scale per channel and read back with one scale for all, so they arrive divided by their channel's gain,
-and the rows of the weight were multiplied by it.
+OpenVINO turns `QuantizeLinear -> DequantizeLinear -> MatMul` into an integer product. Values are divided by their gains in
+front of that, in one kernel with the rounding (after GELU inside the product's own), and the rows of the weight were
+multiplied by them.
 """
 
 from __future__ import annotations
@@ -102,17 +102,17 @@ class _Rewriting:
         self._replace_lists()
 
     def _activation(self, quantised: QuantisedInput, before: str) -> str:
-        """The value as uint8 and back, in front of the first product that takes it."""
+        """The value, divided by its gains, as uint8 and back, in front of the first product that takes it."""
         scale, zero = activation_scale(quantised.low, quantised.high)
-        name, gains = f"{quantised.value}.uint8", quantised.gain_array()
-        scales = np.float32(scale) if gains is None else np.float32(scale) * gains
-        zeros = np.full(np.shape(scales), zero, np.uint8)
-        narrow = [quantised.value, self._constant(f"{name}.scale", scales), self._constant(f"{name}.zero", zeros)]
-        one, point = np.float32(scale), np.uint8(zero)
-        wide = [name, self._constant(f"{name}.unit", one), self._constant(f"{name}.point", point)]
-        to_uint8 = helper.make_node("QuantizeLinear", narrow, [name], name=name, axis=-1)  # no meaning with one scale
-        back = helper.make_node("DequantizeLinear", wide, [f"{name}.read"], name=f"{name}.read")
-        self._before.setdefault(before, []).extend([to_uint8, back])
+        name, gains, value = f"{quantised.value}.uint8", quantised.gain_array(), quantised.value
+        nodes = self._before.setdefault(before, [])
+        if gains is not None:
+            factors = self._constant(f"{name}.factors", np.reciprocal(gains))
+            value = f"{name}.divided"
+            nodes.append(helper.make_node("Mul", [quantised.value, factors], [value], name=value))
+        constants = [self._constant(f"{name}.scale", np.float32(scale)), self._constant(f"{name}.zero", np.uint8(zero))]
+        nodes.append(helper.make_node("QuantizeLinear", [value, *constants], [name], name=name))
+        nodes.append(helper.make_node("DequantizeLinear", [name, *constants], [f"{name}.read"], name=f"{name}.read"))
         return f"{name}.read"
 
     def _weight(self, node: onnx.NodeProto, weight: Float32Array, quantised: QuantisedInput) -> None:

@@ -107,6 +107,11 @@ def encode_gains(steps: np.ndarray[tuple[int, ...], np.dtype[np.int8]]) -> str:
     return base64.b64encode(steps.tobytes()).decode() if steps.any() else ""
 
 
+def rounded(value: float) -> float:
+    """Six significant digits: what is behind them differs from processor to processor, and so would recipes."""
+    return float(f"{value:.6g}")
+
+
 def recipe_path(folder: Path) -> Path:
     """Where a model's recipe is."""
     return folder / RECIPE_FILE
