@@ -168,13 +168,16 @@ def test_a_recipe_that_is_missing_or_broken(tmp_path: Path) -> None:
 
 
 def test_a_recipe_of_another_model_is_refused(tmp_path: Path, bert_recipe: Recipe) -> None:
-    """Its ranges would be wrong, and nothing would show it; the graph stays as it is."""
-    checkpoint = Checkpoint.open(REFERENCE / "bert")
-    recipe = bert_recipe.model_copy(update={"model_digest": "f" * 64})
-    path = _built(checkpoint, tmp_path / "graph", None)
+    """Its ranges would be wrong, and nothing would show it; the graph stays as it is. So with a damaged one."""
+    path = _built(Checkpoint.open(REFERENCE / "bert"), tmp_path / "graph", None)
     before = {each.name: each.read_bytes() for each in path.parent.iterdir()}
+    first = bert_recipe.inputs[0]
+    damaged = [first.model_copy(update=change) for change in ({"gains": "AAAA"}, {"products": ("nothing",)})]
     with pytest.raises(ModelError, match="another model"):
-        quantise(path.parent, recipe)
+        quantise(path.parent, bert_recipe.model_copy(update={"model_digest": "f" * 64}))
+    for each in damaged:
+        with pytest.raises(ModelError, match="damaged"):
+            quantise(path.parent, bert_recipe.model_copy(update={"inputs": (each, *bert_recipe.inputs[1:])}))
     assert before == {each.name: each.read_bytes() for each in path.parent.iterdir()}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,7 +13,7 @@ from enricher.inference.device.opening import open_session
 from enricher.inference.device.openvino_session import openvino_problem
 from enricher.inference.graph.padded import PaddedFloat32
 from enricher.inference.quantisation.observing import batches_of, real_rows
-from enricher.inference.quantisation.qdq import quantise
+from enricher.inference.quantisation.qdq import write_int8
 from enricher.inference.quantisation.recipe import Measured, Recipe, rounded
 
 if TYPE_CHECKING:
@@ -44,12 +43,8 @@ class Comparing:
     def measure(self, recipe: Recipe) -> Measured:
         """Make the int8 graph and run it. Raises ModelError if OpenVINO does not run it."""
         with tempfile.TemporaryDirectory(prefix="enricher-int8-") as name:
-            for each in ("model.onnx", "model.weights"):
-                shutil.copyfile(self._path.parent / each, Path(name) / each)
-            quantise(Path(name), recipe)
-            session = open_session(
-                Path(name) / self._path.name, self._runtime, threads_per_run=1, concurrency=self._threads
-            )
+            _, path = write_int8(self._path, Path(name), recipe)
+            session = open_session(path, self._runtime, threads_per_run=1, concurrency=self._threads)
             found = _log_probabilities(self._logits(session))
         expected = self._expected
         divergence = (np.exp(expected) * (expected - found)).sum(axis=-1).mean()

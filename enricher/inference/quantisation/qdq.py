@@ -8,6 +8,8 @@ multiplied by them.
 from __future__ import annotations
 
 import mmap
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
@@ -18,8 +20,6 @@ from enricher.errors import ModelError
 from enricher.inference.graph.onnx_file import ALIGNMENT_BYTES, SMALLEST_ALIGNED_BYTES
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import numpy.typing as npt
 
     from enricher.inference.quantisation.recipe import QuantisedInput, Recipe
@@ -36,22 +36,29 @@ def quantise(folder: Path, recipe: Recipe) -> None:
     Raises ModelError if the recipe is of another model or builder, and OSError if the folder cannot be written.
     """
     (path,) = folder.glob("*.onnx")
+    with tempfile.TemporaryDirectory(prefix="int8-", dir=folder) as name:
+        for written in write_int8(path, Path(name), recipe):
+            replaced = folder / written.name
+            written.chmod(replaced.stat().st_mode)
+            written.replace(replaced)
+
+
+def write_int8(path: Path, folder: Path, recipe: Recipe) -> tuple[Path, Path]:
+    """Write the int8 graph of the float32 graph at `path`, and its weights, into another folder, under the same names."""
     model = onnx.load(str(path), load_external_data=False)
     _check(path, model, recipe)
     names = {_location(tensor) for tensor in model.graph.initializer} - {None}
     if len(names) != 1:
         raise ModelError(f"{path}: int8 graphs are made from graphs that were built here, with one file of weights.")
-    weights = folder / str(names.pop())
-    aside = weights.with_name(weights.name + ".int8")
+    weights = path.with_name(str(names.pop()))
     with (
         weights.open("rb") as old,
         mmap.mmap(old.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
-        aside.open("wb") as new,
+        (folder / weights.name).open("wb") as new,
     ):
         _Rewriting(model.graph, mapped, new, weights.name).rewrite(recipe)
-    aside.chmod(weights.stat().st_mode)
-    aside.replace(weights)
-    path.write_bytes(model.SerializeToString())
+    (folder / path.name).write_bytes(model.SerializeToString())
+    return folder / weights.name, folder / path.name
 
 
 def activation_scale(low: float, high: float) -> tuple[float, int]:
@@ -170,6 +177,16 @@ def _check(path: Path, model: onnx.ModelProto, recipe: Recipe) -> None:
             f"{path}: the int8 recipe was made for another model or another version of the graph. "
             f"`enricher model prepare --precision int8 --calibrate FILE` makes one for this."
         )
+    values = {node.input[1]: node.input[0] for node in model.graph.node if node.op_type == "MatMul"}
+    widths = {tensor.name: tensor.dims[0] for tensor in model.graph.initializer if tensor.dims}
+    for each in recipe.inputs:
+        gains = each.gain_array()
+        for weight in (f"{name}.weight" for name in each.products):
+            if values.get(weight) != each.value or (gains is not None and len(gains) != widths[weight]):
+                raise ModelError(
+                    f"{path}: the int8 recipe is damaged: {weight} does not take {each.value} as it says. "
+                    f"`enricher model prepare --precision int8 --calibrate FILE` makes another."
+                )
 
 
 def _location(tensor: TensorProto) -> str | None:

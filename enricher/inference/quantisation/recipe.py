@@ -44,11 +44,14 @@ class QuantisedInput(_Part):
 
     value: str = Field(description="Name of the value in the float32 graph.")
     products: tuple[str, ...] = Field(description="The products that take it: names of weights without `.weight`.")
-    low: float = Field(description="Lowest value after gains that uint8 represents; never above 0.")
-    high: float = Field(description="The highest; never below 0.")
+    low: float = Field(le=0, description="Lowest value after gains that uint8 represents.")
+    high: float = Field(gt=0, description="The highest.")
     clip: float = Field(description="Range over the largest value seen: 1 if nothing was clipped.")
     exponent: float = Field(description="SmoothQuant's migration strength; 0 if there are no gains.")
-    gains: str = Field(description="Base64 of one int8 per channel, in eighths of a power of two; empty if all are 1.")
+    gains: str = Field(
+        pattern="^[A-Za-z0-9+/]*={0,2}$",
+        description="Base64 of one int8 per channel, in eighths of a power of two; empty if all are 1.",
+    )
 
     def gain_array(self) -> Float32Array | None:
         """What each channel is divided by before it is rounded, `float32 [channels]`; None if nothing is divided."""
