@@ -94,7 +94,9 @@ def test_a_prepared_folder_has_the_recipe_the_report_and_the_graph(
     (graph,) = (out / "graphs").iterdir()
     assert graph.name.endswith(recipe.digest[:16])
     assert "calibrating int8 on the sample articles" not in result.stderr
-    assert re.search(r"int8: \d+ of \d+ matrix products, calibrated on 6 texts of texts \(seed 0\)", result.stderr)
+    assert re.search(
+        r"int8: \d+ of \d+ products of the encoder, calibrated on 6 texts of texts \(seed 0\)", result.stderr
+    )
 
 
 @pytest.mark.slow

@@ -118,8 +118,8 @@ def lines_about(recipe: Recipe) -> Iterator[str]:
     """What was quantised, on which texts, and what was not, for people."""
     texts, measured, products = recipe.texts, recipe.measured, len(recipe.products)
     yield (
-        f"int8: {products} of {products + len(recipe.kept)} matrix products, calibrated on {texts.number:,} texts of "
-        f"{texts.name} (seed {recipe.seed}); {100 * measured.equal_labels:.2f} % of labels equal to fp32 on "
+        f"int8: {products} of {products + len(recipe.kept)} products of the encoder, calibrated on {texts.number:,} texts "
+        f"of {texts.name} (seed {recipe.seed}); {100 * measured.equal_labels:.2f} % of labels equal to fp32 on "
         f"{measured.windows:,} windows that were held out"
     )
     for kept in recipe.kept:

@@ -17,8 +17,8 @@ def recipe_sections(recipe: Recipe) -> Iterator[str]:
     products = len(recipe.products)
     yield section(
         "What stays in higher precision",
-        f"{products} of {products + len(recipe.kept)} matrix products are int8. All other operators are bf16, or fp32 on "
-        f"processors without bf16 units.",
+        f"{products} of {products + len(recipe.kept)} products of the encoder with weights are int8. The classifier, "
+        f"attention and all other operators are bf16, or fp32 on processors without bf16 units.",
         table(["product", "why"], [[each.name, each.reason] for each in recipe.kept]) if recipe.kept else "",
     )
     yield section(
