@@ -33,7 +33,7 @@ from enricher.inference.quantisation.recipe import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from enricher.inference.device.session import Runtime
+    from enricher.inference.device.session import Runtime, Session
     from enricher.records import Float32Array, Window
 
     MakeWindow = Callable[[Sequence[int]], Window]
@@ -78,9 +78,12 @@ def _built(checkpoint: Checkpoint, folder: Path, recipe: Recipe | None) -> Path:
     return path
 
 
-def _logits(path: Path, runtime: Runtime, batch: Sequence[Window]) -> list[Float32Array]:
+def _opened(checkpoint: Checkpoint, folder: Path, recipe: Recipe | None, runtime: Runtime) -> Session:
+    return open_session(_built(checkpoint, folder, recipe), runtime, threads_per_run=1)
+
+
+def _logits(session: Session, batch: Sequence[Window]) -> list[Float32Array]:
     """For each window, without padding. Lengths are rounded up as in a worker."""
-    session = open_session(path, runtime, threads_per_run=1)
     (logits,) = session.run(["logits"], OpenVinoBfloat16().feeds(batch, 0))
     return [rows[: each.length_tokens] for rows, each in zip(logits, batch, strict=True)]
 
@@ -100,8 +103,8 @@ def test_every_family_keeps_the_labels_that_float32_is_sure_of(
     recipe = _calibrated(checkpoint, ours)
     projection = checkpoint.config.embedding_size not in {None, checkpoint.config.hidden_size}
     assert 6 * checkpoint.config.layers + projection == len(recipe.products)
-    exact = np.concatenate(_logits(_built(checkpoint, tmp_path / "exact", None), "cpu", ours))
-    found = np.concatenate(_logits(_built(checkpoint, tmp_path / "int8", recipe), "openvino-fp32", ours))
+    exact = np.concatenate(_logits(_opened(checkpoint, tmp_path / "exact", None, "cpu"), ours))
+    found = np.concatenate(_logits(_opened(checkpoint, tmp_path / "int8", recipe, "openvino-fp32"), ours))
     best = np.sort(exact, axis=-1)
     sure = best[:, -1] - best[:, -2] > 0.1 * exact.std()
     assert sure.mean() > 0.7
@@ -118,10 +121,10 @@ def test_a_batch_does_not_change_the_answers_of_a_window(
         pytest.skip(str(variant.problem()))
     checkpoint = Checkpoint.open(REFERENCE / "bert")
     ours = windows(checkpoint)[:12]
-    path = _built(checkpoint, tmp_path / "int8", bert_recipe)
-    together = _logits(path, variant.runtime, ours)
+    session = _opened(checkpoint, tmp_path / "int8", bert_recipe, variant.runtime)
+    together = _logits(session, ours)
     for each, expected in zip(ours, together, strict=True):
-        np.testing.assert_array_equal(expected, _logits(path, variant.runtime, [each])[0])
+        np.testing.assert_array_equal(expected, _logits(session, [each])[0])
 
 
 @needs_openvino
@@ -258,7 +261,7 @@ def _made(choices: Sequence[Choice], harm: dict[str, float]) -> tuple[Recipe, li
         kept=(),
         measured=Measured(windows=0, tokens=0, divergence=0, equal_labels=0, target=0.99),
     )
-    return keep_fewest(recipe, choices, measure, lambda *_: None), tries
+    return keep_fewest(recipe, choices, measure, measure, lambda *_: None), tries
 
 
 def test_nothing_is_kept_if_nothing_needs_to_be() -> None:

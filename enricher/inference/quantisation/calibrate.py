@@ -61,7 +61,7 @@ def calibrate(
         )
         progress("comparing", 0, 1)
         comparing = Comparing(path, held_out, threads, target)
-        return keep_fewest(recipe, choices, comparing.measure, progress)
+        return keep_fewest(recipe, choices, comparing.measure, comparing.glance, progress)
 
 
 def _divided(windows: Sequence[Window], seed: int) -> tuple[list[Window], list[Window]]:
