@@ -202,6 +202,6 @@ def test_what_shares_a_batch_changes_nothing(cache_dir: Path, pud_windows: list[
 
 
 def test_lengths_are_rounded_as_for_bf16() -> None:
-    """Smaller steps would make a window's scores depend on its batch where the rest is bf16."""
+    """Smaller steps make a window's scores depend on its batch."""
     lengths = range(1, 200)
     assert [LENGTH_STEP_TOKENS] * len(lengths) == [OpenVinoInt8().step_tokens(each) for each in lengths]

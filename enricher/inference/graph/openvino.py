@@ -73,7 +73,8 @@ class OpenVinoBfloat16(OpenVinoFloat32):
 class OpenVinoInt8(OpenVinoBfloat16):
     """Matrix products in int8, quantised by the model's recipe, and all else in bf16, or in fp32 where there are no units.
 
-    Scales are fixed when the model is prepared, so a window's labels do not depend on the other windows of its batch.
+    Scales are fixed when the model is prepared, so a window's labels do not depend on the other windows of its batch, as
+    long as lengths are rounded like those of bf16 (scripts/tools/bench/model/README.md).
     Implements `variants.Variant`.
     """
 
