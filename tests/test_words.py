@@ -13,7 +13,7 @@ TEXT_SUFFIXES = {".py", ".md", ".toml", ".sh", ".yaml", ".yml", ".tpl", ".txt", 
 NOT_OURS = (
     "CHANGELOG.md",
     "LICENSE",
-    "scripts/articles/",
+    "enricher/models/articles/",
     "scripts/locked/",
     "tests/data/",
     "tests/deploy/schemas/",

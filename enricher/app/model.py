@@ -26,9 +26,21 @@ Value = TypeVar("Value")
 
 # Narrow where news has many windows; windows above the last edge go into the last bucket.
 DEFAULT_BUCKET_EDGES = (16, 24, *range(32, 128, 16), *range(128, 513, 32))
-DEFAULT_BATCH_TOKENS: dict[Runtime, int] = {"cpu": 512, "openvino-fp32": 512, "openvino-bf16": 1024, "cuda": 8192}
+DEFAULT_BATCH_TOKENS: dict[Runtime, int] = {
+    "cpu": 512,
+    "openvino-fp32": 512,
+    "openvino-bf16": 1024,
+    "openvino-int8": 1024,
+    "cuda": 8192,
+}
 """By runtime. Measured on CPUs without AMX; the value for GPUs is an estimate."""
-DEFAULT_RUN_OVERHEAD_TOKENS: dict[Runtime, int] = {"cpu": 16, "openvino-fp32": 20, "openvino-bf16": 32, "cuda": 512}
+DEFAULT_RUN_OVERHEAD_TOKENS: dict[Runtime, int] = {
+    "cpu": 16,
+    "openvino-fp32": 20,
+    "openvino-bf16": 32,
+    "openvino-int8": 32,
+    "cuda": 512,
+}
 """By runtime. Measured on CPUs without AMX; for GPUs an estimate: a millisecond, in which a GPU computes that much."""
 DEFAULT_EARLY_OVERHEAD: dict[Device, float] = {"cpu": 0.25, "cuda": 0.04}
 """By device. In simulations these make a batch cost at most 2 % more at half load. Runs on a GPU have a larger fixed cost

@@ -56,7 +56,7 @@ class BatchingSettings(Group):
         ge=16,
         le=1_000_000,
         description="Tokens (padding included) of one batch. Default: what `enricher model tune` found here, else 512 on "
-        "CPU (1024 in bf16), 8192 on a GPU.",
+        "CPU (1024 in bf16 and int8), 8192 on a GPU.",
     )
     max_wait_ms: float = Field(
         50.0, ge=0, le=60_000, description="Milliseconds that a window may wait for others to share a batch."

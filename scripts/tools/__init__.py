@@ -5,5 +5,5 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 """The root of the repository."""
 SCRIPTS = ROOT / "scripts"
-ARTICLES = SCRIPTS / "articles" / "wikinews.jsonl"
+ARTICLES = ROOT / "enricher" / "models" / "articles" / "wikinews.jsonl"
 """The sample articles."""

@@ -9,13 +9,17 @@ from pathlib import Path
 
 import pytest
 from commands.model_app import run_model, tiny_model
+from support.recipes import empty_recipe
 
 from enricher.commands.model.pages.gate import gate_page
 from enricher.errors import FatalError, ModelError, SettingsError
+from enricher.inference.checkpoint.folder import Checkpoint
 from enricher.inference.checkpoint.gate_report import GateReport
+from enricher.inference.device.openvino_session import openvino_problem
 from enricher.inference.gate.gold import DEFAULT_GOLD
 from enricher.inference.graph import catalogue
-from enricher.inference.graph.int8 import PaddedInt8
+from enricher.inference.graph.openvino import OpenVinoInt8
+from enricher.inference.quantisation.recipe import read_recipe, write_recipe
 from enricher.inference.run.model import EMBEDDED, EMBEDDED_FOLDER
 
 SHIPPED = GateReport.model_validate_json((EMBEDDED_FOLDER / "gate-openvino-bf16.json").read_bytes())
@@ -23,8 +27,10 @@ SHIPPED = GateReport.model_validate_json((EMBEDDED_FOLDER / "gate-openvino-bf16.
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    """A small model, in a folder of the test's own."""
-    return tiny_model(tmp_path / "tiny")
+    """A small model, in a folder of the test's own, with a recipe."""
+    folder = tiny_model(tmp_path / "tiny")
+    write_recipe(folder, empty_recipe(Checkpoint.open(folder)))
+    return folder
 
 
 @pytest.fixture
@@ -37,8 +43,8 @@ def gold(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def runs_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Int8 is right on every processor that the tests run on, only not faster on all."""
-    monkeypatch.setattr(PaddedInt8, "problem", lambda _self: None)
+    """The recipe quantises nothing, so that any processor that OpenVINO runs on gives right answers."""
+    monkeypatch.setattr(OpenVinoInt8, "problem", lambda _self: openvino_problem("fp32"))
 
 
 @pytest.mark.usefixtures("runs_anywhere")
@@ -51,7 +57,7 @@ def test_a_failed_check_ends_with_code_3_and_leaves_its_report(model: Path, gold
     result = run_model(*check, cache_dir=cache)
     assert result.exit_code == 3, result.output
     assert "does not fit the model" in re.sub(r"\s+", " ", result.output)
-    (path,) = cache.rglob("gate-padded-int8.json")
+    (path,) = cache.rglob("gate-openvino-int8.json")
     assert str(path) in result.stderr.replace("\n", "")
     report = GateReport.model_validate_json(path.read_bytes())
     assert not report.passed
@@ -85,7 +91,7 @@ def test_fp32_needs_no_check_and_a_variant_of_elsewhere_cannot_be_checked(
     """Usage, and the machine: two different exit codes."""
     cache = tmp_path / "cache"
     assert isinstance(run_model("check", model, "--precision", "fp32", cache_dir=cache).exception, SettingsError)
-    monkeypatch.setattr(PaddedInt8, "problem", lambda _self: "the processor has no VNNI")
+    monkeypatch.setattr(OpenVinoInt8, "problem", lambda _self: "the processor has no VNNI")
     error = run_model("check", model, "--precision", "int8", "--device", "cpu", cache_dir=cache).exception
     assert isinstance(error, ModelError)
     assert "the processor has no VNNI" in str(error)
@@ -159,4 +165,5 @@ def test_every_page_that_ships_is_of_the_report_beside_it() -> None:
     """Made by the same command."""
     for path in EMBEDDED_FOLDER.glob("gate-*.json"):
         report = GateReport.model_validate_json(path.read_bytes())
-        assert gate_page(report) == path.with_suffix(".html").read_text("utf-8")
+        recipe = read_recipe(EMBEDDED_FOLDER) if report.bound_to.recipe_digest else None
+        assert gate_page(report, recipe) == path.with_suffix(".html").read_text("utf-8")

@@ -191,7 +191,7 @@ def test_a_tuning_can_be_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     folder, cache = tiny_model(tmp_path / "tiny"), tmp_path / "cache"
     run_model("tune", folder, *QUICK, cache_dir=cache)
     (path,) = cache.rglob("tuning-*.json")
-    report = path.with_name("gate-padded-int8.json")
+    report = path.with_name("gate-openvino-int8.json")
     report.write_text("{}", "utf-8")
     result = run_model("tune", folder, "--undo", cache_dir=cache)
     assert result.exit_code == 0, (result.output, result.exception)

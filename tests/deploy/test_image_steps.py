@@ -99,15 +99,15 @@ def test_a_name_that_the_linker_does_not_find_is_told_unless_it_is_the_drivers(
 
 
 def test_the_forms_that_may_serve_are_built_beside_the_model(tmp_path: Path) -> None:
-    """bf16, which has a report that passed, and fp32; int8 failed its gate. A worker then builds nothing."""
+    """int8 and bf16, which have reports that passed, and fp32. A worker then builds nothing."""
     folder = shutil.copytree(EMBEDDED_FOLDER, tmp_path / "model", ignore=shutil.ignore_patterns("graphs"))
     checkpoint = open_model(folder)
     built = module("bake_graphs").bake(checkpoint, "cpu")
     plain = variant_named("cpu", "fp32").name
-    assert ["openvino-bf16", plain] == [path.name.split("-", 1)[1].rsplit("-", 1)[0] for path in built]
+    assert ["openvino-int8", "openvino-bf16", plain] == [path.name.split("-", 1)[1].rsplit("-", 1)[0] for path in built]
     assert {0o755} == {path.stat().st_mode & 0o777 for path in (*built, *{path.parent for path in built})}
     weights = [path / "model.weights" for path in built]
-    assert weights[0].samefile(weights[1])
+    assert weights[1].samefile(weights[2])
     variant = module("bake_graphs")._eligible(checkpoint, "cpu")[-1]
     cache = tmp_path / "cache"
     assert built[-1] / "model.onnx" == prepare_variant(checkpoint, variant, "cpu", cache_dir=cache).onnx_path

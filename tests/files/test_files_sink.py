@@ -34,7 +34,7 @@ from enricher.worker.ports import Sink
 CARD = ModelCard("m", "d", "fp32")
 PARTITION = Partition("a.jsonl", 0)
 ROOT = Path(__file__).parents[2]
-SAMPLES = ROOT / "scripts/articles/wikinews.jsonl"
+SAMPLES = ROOT / "enricher/models/articles/wikinews.jsonl"
 
 
 def enriched(body: str) -> EnrichedRecord:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from enricher.inference.device.session import Feeds, Session
+    from enricher.inference.graph.onnx_file import OnnxWriter
 
 SENTENCES = 40
 
@@ -36,16 +37,20 @@ class Twin(PaddedFloat32):
 
 @dataclass(frozen=True, slots=True)
 class Damaged(Twin):
-    """Weights cut to one bit of mantissa: a variant that loses quality, as a careless quantisation would."""
+    """Attention rounded to multiples of 2: a variant that loses quality, as a careless quantisation would."""
 
     name = "padded-damaged"
     precision = "int8"
 
-    def finish(self, folder: Path) -> None:
-        """Damage the weights."""
-        (path,) = folder.glob("*.weights")
-        bits = np.fromfile(path, np.uint32) & np.uint32(0xFFC00000)
-        bits.tofile(path)
+    def attention(self, writer: OnnxWriter, projected: tuple[str, str, str], *, heads: int, output: str) -> str:
+        """Round what attention returns."""
+        whole = PaddedFloat32.attention(self, writer, projected, heads=heads, output=f"{output}.whole")
+        step = writer.constant("damage", np.array(2.0, np.float32))
+        return writer.node(
+            "Mul",
+            [writer.node("Round", [writer.node("Div", [whole, step], f"{output}.steps")], f"{output}.rounded"), step],
+            output,
+        )
 
 
 class NotFinite:

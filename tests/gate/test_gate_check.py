@@ -10,7 +10,7 @@ from gate.conftest import Damaged, NotFinite, Twin
 
 from enricher.commands.model.kept import keep
 from enricher.errors import ModelError
-from enricher.inference.checkpoint.gate_report import GateReport, read_reports, write_report
+from enricher.inference.checkpoint.gate_report import Composition, GateReport, read_reports, write_report
 from enricher.inference.gate.batches import COMPOSITIONS
 from enricher.inference.gate.check import Gate, Measured
 from enricher.inference.gate.measure import compare
@@ -74,7 +74,7 @@ def test_float32_does_not_depend_on_its_batch(twin: GateReport) -> None:
 
 
 def test_a_variant_that_loses_quality_fails(gate: Gate, embedded: Checkpoint, reference: Measured) -> None:
-    """The negative control: weights of one bit of mantissa lose more than the limit, and the report says so."""
+    """The negative control: attention in steps of 2 loses more than the limit, and the report says so."""
     report = gate.check(embedded, Damaged(), "cpu", reference)
     assert not report.passed
     assert report.comparisons[0].overall.delta_points < -LIMIT_POINTS
@@ -183,6 +183,20 @@ def test_a_loss_of_exactly_the_limit_passes_and_more_does_not(twin: GateReport) 
             overall = changed[number].overall.model_copy(update={"delta_points": delta_points})
             changed[number] = changed[number].model_copy(update={"overall": overall})
             assert passes == judge(changed, twin.compositions, "padded-twin", LIMIT_POINTS).passed
+
+
+def test_labels_that_depend_on_the_batch_fail_a_variant_and_fp32_is_not_judged(twin: GateReport) -> None:
+    """Scales that follow the batch change labels by chance: F1 alone would not notice."""
+
+    def changed(variant: str, share: float) -> list[Composition]:
+        update = {"equal_labels": 1 - share, "changed_labels": 7}
+        return [each.model_copy(update=update if each.variant == variant else {}) for each in twin.compositions]
+
+    verdict = judge(twin.comparisons, changed("padded-twin", 0.004), "padded-twin", LIMIT_POINTS)
+    assert not verdict.passed
+    assert "7 labels (0.40 %) depend on the other windows of their batch, and 0.1 % may" in verdict.reasons[0]
+    assert judge(twin.comparisons, changed("padded-twin", 0.0005), "padded-twin", LIMIT_POINTS).passed
+    assert judge(twin.comparisons, changed("padded-fp32", 0.004), "padded-twin", LIMIT_POINTS).passed
 
 
 def test_the_damaged_variant_is_not_the_twin() -> None:

@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from gate.conftest import Damaged, Twin
 from jsonschema import Draft202012Validator
+from support.recipes import empty_recipe
 
 from enricher.errors import ModelError
 from enricher.inference.checkpoint.folder import Checkpoint
 from enricher.inference.checkpoint.gate_report import GateReport, report_path, write_report
 from enricher.inference.graph import catalogue
 from enricher.inference.graph.builder import BUILDER_VERSION
-from enricher.inference.graph.int8 import PaddedInt8
-from enricher.inference.graph.openvino import OpenVinoBfloat16
+from enricher.inference.graph.openvino import OpenVinoBfloat16, OpenVinoInt8
 from enricher.inference.graph.padded import PaddedFloat32
+from enricher.inference.quantisation.recipe import Recipe, read_recipe, write_recipe
 from enricher.inference.run import selection
 from enricher.inference.run.model import EMBEDDED_FOLDER
 from enricher.inference.run.selection import choose, missing_reports, report_folders
@@ -39,6 +40,15 @@ class Elsewhere(Twin):
     def problem(self) -> str | None:
         """Always."""
         return "the processor has no wings"
+
+
+@dataclass(frozen=True, slots=True)
+class Quantised(Twin):
+    """A variant that needs a recipe, and runs anywhere."""
+
+    name = "padded-quantised"
+    precision = "int8"
+    quantised = True
 
 
 @pytest.fixture(autouse=True)
@@ -163,11 +173,53 @@ def test_reports_that_are_missing_are_told_with_their_commands(checkpoint: Check
 
 
 @pytest.mark.parametrize(
-    ("variant", "passes"), [(OpenVinoBfloat16(), True), (PaddedInt8(), False)], ids=["bf16", "int8"]
+    ("variant", "recipe"),
+    [(OpenVinoBfloat16(), None), (OpenVinoInt8(), read_recipe(EMBEDDED_FOLDER))],
+    ids=["bf16", "int8"],
 )
-def test_the_reports_that_ship_are_about_the_model_that_ships(variant: Variant, passes: bool) -> None:  # noqa: FBT001  a case
-    """After a change of model, variant or builder, `enricher model check` must run again."""
+def test_the_reports_that_ship_are_about_the_model_that_ships(variant: Variant, recipe: Recipe | None) -> None:
+    """After a change of model, variant, builder or recipe, `enricher model check` must run again."""
     shipped = GateReport.model_validate_json(report_path(EMBEDDED_FOLDER, variant.name).read_bytes())
-    assert shipped.counts_for(Checkpoint.open(EMBEDDED_FOLDER).digest, variant.name, BUILDER_VERSION)
-    assert passes == shipped.passed
+    digest = None if recipe is None else recipe.digest
+    assert shipped.counts_for(Checkpoint.open(EMBEDDED_FOLDER).digest, variant.name, BUILDER_VERSION, digest)
+    assert shipped.passed
     assert report_path(EMBEDDED_FOLDER, variant.name).with_suffix(".html").is_file()
+
+
+@pytest.fixture
+def quantised_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """int8 before bf16, as on a CPU."""
+    for module in (catalogue, selection):
+        monkeypatch.setattr(module, "variants_for", lambda _device: (Quantised(), Twin(), PaddedFloat32()))
+
+
+@pytest.mark.usefixtures("quantised_first")
+def test_int8_serves_with_its_recipe_and_the_report_of_that_recipe(checkpoint: Checkpoint) -> None:
+    """Otherwise bf16 does: a report is about the recipe that it names, not about int8."""
+    write_report(checkpoint.folder, report(checkpoint, Twin()))
+    write_report(checkpoint.folder, report(checkpoint, Quantised()))
+    choice = choose(checkpoint, "cpu", "auto")
+    assert Twin() == choice.variant
+    assert "there is no int8.json" in choice.rejected[0][1]
+    recipe = empty_recipe(checkpoint)
+    write_recipe(checkpoint.folder, recipe)
+    choice = choose(checkpoint, "cpu", "auto")
+    assert Twin() == choice.variant
+    assert "no gate report of this model, builder and recipe" in choice.rejected[0][1]
+    write_report(checkpoint.folder, report(checkpoint, Quantised(), recipe_digest=recipe.digest))
+    assert Quantised() == choose(checkpoint, "cpu", "auto").variant
+    write_recipe(checkpoint.folder, empty_recipe(checkpoint, seed=1))
+    assert Twin() == choose(checkpoint, "cpu", "auto").variant
+    with pytest.raises(ModelError, match="int8 is refused: there is no gate report of this model, builder and recipe"):
+        choose(checkpoint, "cpu", "int8")
+
+
+@pytest.mark.usefixtures("quantised_first")
+def test_the_command_that_is_told_makes_what_is_missing(checkpoint: Checkpoint) -> None:
+    """The recipe first, and then the report alone."""
+    prepare = f"enricher model prepare {checkpoint.folder} --out DIR --precision int8"
+    assert prepare == missing_reports(checkpoint, "cpu", None)[0]
+    with pytest.raises(ModelError, match=r"int8 is refused: there is no int8\.json .*enricher model prepare"):
+        choose(checkpoint, "cpu", "int8")
+    write_recipe(checkpoint.folder, empty_recipe(checkpoint))
+    assert f"enricher model check {checkpoint.folder} --precision int8" == missing_reports(checkpoint, "cpu", None)[0]

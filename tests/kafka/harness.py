@@ -22,7 +22,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message,
 from support.topics import Topics
 
 CLIENTS, SILENCE_S = 3, 20.0
-SAMPLES = Path(__file__).resolve().parents[2] / "scripts" / "articles" / "wikinews.jsonl"
+SAMPLES = Path(__file__).resolve().parents[2] / "enricher" / "models" / "articles" / "wikinews.jsonl"
 
 
 CRASHING_WORKER = str(Path(__file__).with_name("crashing_worker.py"))

@@ -10,7 +10,7 @@ from typing import Any
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-ARTICLES = Path(__file__).parents[2] / "scripts" / "articles" / "wikinews.jsonl"
+ARTICLES = Path(__file__).parents[2] / "enricher" / "models" / "articles" / "wikinews.jsonl"
 GOLD = Path(__file__).parents[2] / "enricher" / "models" / "gold" / "pud.jsonl"
 PIECES = 800
 _BERT = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]

@@ -15,7 +15,7 @@ from enricher.files import LineSink, LineSource
 from enricher.runtime.watchdog import Watchdog
 from enricher.settings import BatchingSettings, Settings
 
-SAMPLES = Path(__file__).resolve().parents[2] / "scripts" / "articles" / "wikinews.jsonl"
+SAMPLES = Path(__file__).resolve().parents[2] / "enricher" / "models" / "articles" / "wikinews.jsonl"
 BODY_CHARS = 800  # two or three windows per article, and a run in a second
 WINDOW_TOKENS = 128
 EDGES = ((16, 32, 48, 64, 80, 96, 112, 128), (128,), (24, 100, 128), tuple(range(8, 129, 2)))

@@ -25,7 +25,7 @@ from enricher.inference.gate.gold import DEFAULT_GOLD, read_gold
 from enricher.inference.gate.verdict import DEFAULT_LIMIT_POINTS
 from enricher.inference.graph.catalogue import variants_for
 from enricher.inference.run.model import EMBEDDED, open_model
-from enricher.inference.run.selection import Precision, cache_folder, named_variant, problem_of
+from enricher.inference.run.selection import Precision, cache_folder, named_variant, problem_of, recipe_problem
 from enricher.runtime.devices import parse_device
 from enricher.settings import load_settings
 
@@ -94,12 +94,12 @@ def _variants(checkpoint: Checkpoint, device: Device, precision: Precision) -> S
         raise SettingsError(message)
     asked = variants_for(device) if precision == "auto" else [named_variant(checkpoint, device, precision)]
     reduced = [variant for variant in asked if variant.reduced]
-    runnable = [variant for variant in reduced if problem_of(checkpoint, variant) is None]
-    if not runnable:
-        why = "; ".join(f"{variant.name}: {problem_of(checkpoint, variant)}" for variant in reduced)
+    problems = [problem_of(checkpoint, variant) or recipe_problem(checkpoint, variant) for variant in reduced]
+    if all(problems):
+        why = "; ".join(f"{variant.name}: {problem}" for variant, problem in zip(reduced, problems, strict=True))
         message = f"nothing to check on this machine: {why}. A report is made on a machine that runs the variant."
         raise ModelError(message)
-    return runnable
+    return [variant for variant, problem in zip(reduced, problems, strict=True) if problem is None]
 
 
 def _print(checked: Sequence[Checked]) -> None:

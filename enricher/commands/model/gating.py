@@ -11,10 +11,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from enricher.commands.console import Ticker, remark_console
+from enricher.commands.model.calibrating import refuse_own_texts
 from enricher.commands.model.kept import keep
 from enricher.commands.model.pages.gate import gate_page
 from enricher.inference.checkpoint.gate_report import write_report
 from enricher.inference.gate.check import Gate
+from enricher.inference.run.selection import recipe_for
 
 if TYPE_CHECKING:
     from enricher.inference.checkpoint.folder import Checkpoint
@@ -43,7 +45,13 @@ def check_variant(
     keep_in: Path | None,
     device_id: int = 0,
 ) -> Checked:
-    """Run the gate and write its report to `keep_in`. `cache_dir` is for graphs. Raises ModelError, FatalError."""
+    """Run the gate and write its report to `keep_in`. `cache_dir` is for graphs. Raises ModelError, FatalError.
+
+    Raises SettingsError if int8 was calibrated on the gold set.
+    """
+    recipe = recipe_for(checkpoint, variant)
+    if recipe is not None:
+        refuse_own_texts(recipe, gold)
     with Ticker(remark_console()) as ticker:
 
         def progress(stage: str, done: int, windows: int) -> None:
@@ -52,7 +60,8 @@ def check_variant(
         report = Gate(gold, limit_points, cache_dir, progress, device_id).check(checkpoint, variant, device)
     if keep_in is None:
         return Checked(report, None)
-    return Checked(report, keep(keep_in, lambda folder: write_report(folder, report), gate_page(report), "the report"))
+    page = gate_page(report, recipe)
+    return Checked(report, keep(keep_in, lambda folder: write_report(folder, report), page, "the report"))
 
 
 def reasons_of(report: GateReport) -> Iterator[str]:

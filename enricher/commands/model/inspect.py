@@ -12,11 +12,13 @@ from rich.table import Table
 
 from enricher.commands.console import data_console
 from enricher.commands.model.arguments import DeviceOption, FolderArgument
+from enricher.commands.model.calibrating import lines_about
 from enricher.commands.model.manifest import problems_of_manifest
 from enricher.errors import ModelError
 from enricher.inference.checkpoint.onnx_folder import OnnxModel
 from enricher.inference.device.resolution import resolve_device
 from enricher.inference.graph.catalogue import variants_for
+from enricher.inference.quantisation.recipe import read_recipe
 from enricher.inference.run.advice import advice_for
 from enricher.inference.run.model import EMBEDDED, open_model
 from enricher.inference.run.selection import choose, obstacle_to
@@ -65,9 +67,19 @@ def _facts(checkpoint: Checkpoint) -> dict[str, Any]:
         "most_window_tokens": most_window_tokens,
         "window_tokens": advice.max_window_tokens,
         "overlap_tokens": advice.overlap_tokens,
+        "int8_recipe": _recipe(checkpoint),
         "manifest": "none" if problems is None else "differs" if problems else "every file is as recorded",
         "manifest_problems": problems or [],
     }
+
+
+def _recipe(checkpoint: Checkpoint) -> str | None:
+    """What int8 was calibrated on, and what it does not quantise; None without a recipe."""
+    try:
+        recipe = read_recipe(checkpoint.folder)
+    except ModelError as error:
+        return str(error)
+    return None if recipe is None else "\n".join(lines_about(recipe))
 
 
 def _variants(checkpoint: Checkpoint, device: Device) -> list[dict[str, Any]]:

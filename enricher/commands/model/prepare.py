@@ -1,4 +1,7 @@
-"""`enricher model prepare`: any checkpoint -> a self-contained folder that a worker runs, gate report included."""
+"""`enricher model prepare`: any checkpoint -> a self-contained folder that a worker runs.
+
+It includes what the gate reports, and for int8 the recipe of its calibration.
+"""
 
 from __future__ import annotations
 
@@ -15,18 +18,26 @@ from rich.console import Console
 
 from enricher.commands.console import remark_console, remark_table
 from enricher.commands.model.arguments import DeviceOption, GoldOption, LimitOption
+from enricher.commands.model.calibrating import Texts, make_recipe, read_texts
 from enricher.commands.model.gating import check_variant, reasons_of, verdicts_table
 from enricher.commands.model.hub import fetched
 from enricher.commands.model.manifest import Manifest, entries_of, write_manifest
 from enricher.commands.model.prepared_folder import copied, replacing
-from enricher.errors import ModelError
+from enricher.errors import ModelError, SettingsError
 from enricher.inference.device.resolution import resolve_device
 from enricher.inference.gate.gold import DEFAULT_GOLD, read_gold
 from enricher.inference.gate.verdict import DEFAULT_LIMIT_POINTS
 from enricher.inference.graph.cache import GRAPHS_FOLDER
 from enricher.inference.graph.catalogue import variants_for
 from enricher.inference.run.model import EMBEDDED, open_model, prepare_variant
-from enricher.inference.run.selection import Precision, choose, named_variant, obstacle_to, problem_of
+from enricher.inference.run.selection import (
+    Precision,
+    choose,
+    named_variant,
+    obstacle_to,
+    problem_of,
+    recipe_problem,
+)
 from enricher.inference.tokenizer.articles import ArticleTokenizer
 from enricher.runtime.devices import parse_device
 
@@ -46,9 +57,11 @@ class _Request:
     device_id: int
     gold: GoldSet
     limit_points: float
+    calibrate: Path | None
+    seed: int | None
 
 
-def model_prepare(
+def model_prepare(  # noqa: PLR0913  the options of the command
     source: Annotated[
         str, typer.Argument(help="Folder of a checkpoint, or hub id (owner/name): safetensors only, no code is run.")
     ] = EMBEDDED,
@@ -61,21 +74,71 @@ def model_prepare(
     gold: GoldOption = None,
     limit_points: LimitOption = DEFAULT_LIMIT_POINTS,
     revision: Annotated[str | None, typer.Option(help="Branch, tag or commit on the hub.")] = None,
+    calibrate: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Articles to calibrate int8 on, JSON lines as `enrich` reads them. Default: English news.",
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(min=0, help="Seed of the calibration; the same texts and seed, the same int8. Default: 0."),
+    ] = None,
 ) -> None:
-    """Make a self-contained folder of a model: files, graph, gate report, digests. A worker runs it by its path."""
+    """Make a self-contained folder of a model: files, graph, gate report, digests. A worker runs it by its path.
+
+    Where the machine runs int8, `auto` and `int8` calibrate it, unless SOURCE has a valid int8.json and neither --calibrate
+    nor --seed asks for another. That takes seconds to minutes. Workers that find the result fail its gate do not use it.
+    """
     console, gold_set = remark_console(), read_gold(gold or DEFAULT_GOLD)
-    request = _Request(precision, resolve_device(device), parse_device(device).index, gold_set, limit_points)
+    device_id = parse_device(device).index
+    request = _Request(precision, resolve_device(device), device_id, gold_set, limit_points, calibrate, seed)
     found = fetched(source, revision)
     original = open_model(source if source == EMBEDDED else found.folder)
     ArticleTokenizer(original)  # refuses an unusable tokenizer before anything is copied, even if no gate will run
     if out.resolve() == original.folder.resolve():
         message = f"{out} is the source itself: choose another --out"
         raise ModelError(message)
+    texts = _texts(original, request, console)
     with replacing(out.absolute()) as folder:
         copied(original, folder, lambda path: console.print(f"copying {path.name}"))
-        variant = _proven(open_model(folder), request, folder / GRAPHS_FOLDER, console)
+        checkpoint = open_model(folder)
+        if texts is not None:
+            make_recipe(checkpoint, texts, seed=seed or 0)
+        variant = _proven(checkpoint, request, folder / GRAPHS_FOLDER, console)
         write_manifest(folder, _manifest(source, found.revision, original.digest, request, variant, folder))
     console.print(f"{out}: {variant.name} on {request.device}. To run it: ENRICHER_MODEL__SOURCE={out.absolute()}")
+
+
+def _texts(checkpoint: Checkpoint, request: _Request, console: Console) -> Texts | None:
+    """The texts to calibrate on; None if nothing is to be calibrated. Raises SettingsError, ModelError, FatalError."""
+    asked = request.calibrate is not None or request.seed is not None
+    variant = next((each for each in _candidates(checkpoint, request) if each.quantised), None)
+    if variant is None:
+        if asked:
+            raise _no_int8(checkpoint, request)
+        return None
+    if not asked and recipe_problem(checkpoint, variant) is None:
+        return None
+    texts = read_texts(request.calibrate, request.gold, seed=request.seed or 0)
+    if request.calibrate is None:
+        console.print(
+            f"calibrating int8 on the sample articles ({texts.number} of English news). For another language or domain, "
+            f"give some tens of your own with --calibrate FILE; to skip it, choose another --precision."
+        )
+    return texts
+
+
+def _no_int8(checkpoint: Checkpoint, request: _Request) -> SettingsError | ModelError:
+    """Why --calibrate and --seed have nothing to do."""
+    if request.precision not in {"auto", "int8"}:
+        return SettingsError(f"--calibrate and --seed are for int8, and --precision is {request.precision}")
+    reasons = [problem_of(checkpoint, each) for each in variants_for(request.device) if each.quantised]
+    why = reasons[0] if reasons else f"there is no int8 on {request.device}"
+    return ModelError(
+        f"int8 cannot be calibrated here, because its gate cannot run: {why}. Leave out --calibrate and --seed."
+    )
 
 
 def _proven(checkpoint: Checkpoint, request: _Request, graphs: Path, console: Console) -> Variant:

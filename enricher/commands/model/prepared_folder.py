@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 from enricher.commands.model.manifest import MANIFEST_FILE
 from enricher.errors import ModelError
 from enricher.inference.checkpoint.folder import TOKENIZER_FILES
+from enricher.inference.quantisation.recipe import RECIPE_FILE
 
 if TYPE_CHECKING:
     from enricher.inference.checkpoint.folder import Checkpoint
 
-_BESIDES = ("enricher.json", "README.md", "LICENSE*", "gate-*.json", "gate-*.html")
-"""Copied too if present: advice on windows, origin and licence, reports."""
+_BESIDES = ("enricher.json", RECIPE_FILE, "README.md", "LICENSE*", "gate-*.json", "gate-*.html")
+"""Copied too if present: advice on windows, the recipe of int8, origin and licence, reports."""
 
 
 def files_of(checkpoint: Checkpoint) -> list[Path]:

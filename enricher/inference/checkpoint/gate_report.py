@@ -1,7 +1,7 @@
 """The quality gate's report: its schema, reading and writing. The gate package measures and judges.
 
-A report is valid for the model, the variant and the graph builder that it names. What else it names (ONNX Runtime, the
-processor) is information for people.
+A report is valid for the model, the variant, the graph builder and the int8 recipe that it names. What else it names (ONNX
+Runtime, the processor) is information for people.
 """
 
 from __future__ import annotations
@@ -21,11 +21,14 @@ class _Part(BaseModel):
 
 
 class Binding(_Part):
-    """What was measured. A report is valid for a worker if the first three fields are equal."""
+    """What was measured. A report is valid for a worker if the first four fields are equal."""
 
     model_digest: str = Field(description="sha256 (hex) of config, weights and tokenizer, as in every record.")
-    variant: str = Field(description="Name of the variant, such as `padded-int8`.")
+    variant: str = Field(description="Name of the variant, such as `openvino-int8`.")
     builder_version: int = Field(description="Version of the graph builder.")
+    recipe_digest: str | None = Field(
+        default=None, description="sha256 (hex) of the int8 recipe; null for variants that are not quantised."
+    )
     model_name: str
     precision: str
     gold_digest: str = Field(description="sha256 (hex) of the gold file.")
@@ -115,10 +118,11 @@ class GateReport(_Part):
     comparisons: tuple[Comparison, ...]
     compositions: tuple[Composition, ...]
 
-    def counts_for(self, model_digest: str, variant: str, builder_version: int) -> bool:
-        """True if it was measured on this model, in this variant, built by this builder."""
+    def counts_for(self, model_digest: str, variant: str, builder_version: int, recipe_digest: str | None) -> bool:
+        """True if it was measured on this model, in this variant, built by this builder after this recipe."""
         bound = self.bound_to
-        return (bound.model_digest, bound.variant, bound.builder_version) == (model_digest, variant, builder_version)
+        measured = (bound.model_digest, bound.variant, bound.builder_version, bound.recipe_digest)
+        return measured == (model_digest, variant, builder_version, recipe_digest)
 
 
 def report_path(folder: Path, variant: str) -> Path:

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from enricher.inference.device.session import Feeds, Runtime
 
 PACKAGE = "openvino"
-_HINTS: dict[Runtime, str] = {"openvino-bf16": "bf16", "openvino-fp32": "f32"}
 
 
 def openvino_problem(precision: str) -> str | None:
@@ -57,10 +56,19 @@ def capabilities() -> Sequence[str] | None:
         return None
 
 
-class OpenVinoSession:
-    """A model on this processor, in bf16 or fp32. Any number of threads may call `run`; `streams` of them run at once.
+def _hint(runtime: Runtime) -> str:
+    """OpenVINO's name for the precision of whatever the graph does not quantise."""
+    if runtime == "openvino-fp32":
+        return "f32"
+    # int8 also runs on processors with VNNI and no bf16 (Cascade Lake, Ice Lake): all else is float32 there.
+    return "bf16" if runtime == "openvino-bf16" or "BF16" in (capabilities() or ()) else "f32"
 
-    Raises RuntimeError if OpenVINO cannot take the whole model, and if a run fails.
+
+class OpenVinoSession:
+    """A model on this processor, in the precision of `runtime`.
+
+    Any number of threads may call `run`; `streams` of them run at once. Raises RuntimeError if OpenVINO cannot take the
+    whole model, and if a run fails.
     """
 
     def __init__(self, model: Path | bytes, runtime: Runtime, *, streams: int, threads: int) -> None:
@@ -69,7 +77,7 @@ class OpenVinoSession:
             "CPU",
             {
                 # Set explicitly: the default depends on the processor.
-                "INFERENCE_PRECISION_HINT": _HINTS[runtime],
+                "INFERENCE_PRECISION_HINT": _hint(runtime),
                 "NUM_STREAMS": streams,
                 "INFERENCE_NUM_THREADS": threads,
                 # Pinned streams fall to half their rate as soon as anything else runs on the machine.

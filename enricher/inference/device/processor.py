@@ -23,6 +23,8 @@ FEATURES = (
     "bf16",
 )
 """As Linux names them, x86 first, then Arm."""
+INT8_FEATURES = frozenset({"avx512_vnni", "avx_vnni", "amx_int8"})
+"""Without one of these, sums of uint8 x int8 saturate in 16 bits: wrong answers, and no faster."""
 _CPU_INFO = Path("/proc/cpuinfo")
 _GPUS = Path("/proc/driver/nvidia/gpus")
 
@@ -38,6 +40,14 @@ def processor_features() -> tuple[str, ...]:
     """Those of FEATURES that the processor has; empty if the system does not say."""
     flags = set((_value("flags", _CPU_INFO) or _value("Features", _CPU_INFO)).split())
     return tuple(feature for feature in FEATURES if feature in flags)
+
+
+def int8_problem() -> str | None:
+    """Why int8 products cannot run on this processor, as a clause for a message; None if they can."""
+    features = processor_features()
+    if not features:
+        return "this system does not say whether its processor has VNNI"
+    return None if INT8_FEATURES & set(features) else "the processor has neither VNNI nor AMX"
 
 
 def _value(key: str, *files: Path) -> str:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 Device = Literal["cpu", "cuda"]
 Feeds = dict[str, "npt.NDArray[Any]"]
 """Arrays by input name."""
-Runtime = Literal["cpu", "cuda", "openvino-bf16", "openvino-fp32"]
+Runtime = Literal["cpu", "cuda", "openvino-int8", "openvino-bf16", "openvino-fp32"]
 """What runs a graph: one of ONNX Runtime's own providers, or OpenVINO in one of its precisions."""
 
 OPENVINO = "OpenVINO"
@@ -22,6 +22,7 @@ OPENVINO = "OpenVINO"
 PROVIDERS: dict[Runtime, str] = {
     "cpu": "CPUExecutionProvider",
     "cuda": "CUDAExecutionProvider",
+    "openvino-int8": OPENVINO,
     "openvino-bf16": OPENVINO,
     "openvino-fp32": OPENVINO,
 }

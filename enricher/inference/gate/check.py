@@ -105,6 +105,7 @@ def _binding(model: PreparedModel, gold: GoldSet) -> Binding:
         model_digest=model.checkpoint.digest,
         variant=model.variant.name,
         builder_version=BUILDER_VERSION,
+        recipe_digest=model.recipe_digest,
         model_name=model.checkpoint.name,
         precision=model.variant.precision,
         gold_digest=gold.digest,

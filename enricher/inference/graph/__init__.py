@@ -4,10 +4,9 @@ builder.py      weights -> graph, operator by operator; the variant supplies wha
 variants.py     the Protocol of a variant
 catalogue.py    the variants for each device, fastest first
 packed_cuda.py  packed-fp16: CUDA, no padding
-openvino.py     openvino-bf16 and openvino-fp32: CPUs, through OpenVINO
+openvino.py     openvino-int8, openvino-bf16 and openvino-fp32: CPUs, through OpenVINO
 packed_cpu.py   packed-fp32: CPUs without OpenVINO, padded only inside attention
 padded.py       padded-fp32: windows padded to the longest
-int8.py         padded-int8: CPUs with VNNI or AMX
 external.py     a model that is ONNX already, wrapped to have our inputs and outputs
 onnx_file.py    writes the ONNX file, and its weights beside it
 cache.py        built graphs on disk

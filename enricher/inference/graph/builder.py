@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 BUILDER_VERSION = 2
 """Increase it with every change to the graph: cached graphs and gate reports are bound to it."""
 _HALF_PRECISIONS = frozenset({"fp16"})
-"""Written as float16. OpenVINO and the quantiser make bf16 and int8 from a float32 graph."""
+"""Written as float16. OpenVINO makes bf16 from a float32 graph, and quantisation/qdq.py makes int8."""
 
 
 def build(checkpoint: Checkpoint, variant: Variant, writer: OnnxWriter) -> onnx.ModelProto:

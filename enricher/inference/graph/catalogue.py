@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from enricher.errors import ModelError
-from enricher.inference.graph.int8 import PaddedInt8
-from enricher.inference.graph.openvino import OpenVinoBfloat16, OpenVinoFloat32
+from enricher.inference.graph.openvino import OpenVinoBfloat16, OpenVinoFloat32, OpenVinoInt8
 from enricher.inference.graph.packed_cpu import PackedFloat32
 from enricher.inference.graph.packed_cuda import PackedFloat16
 from enricher.inference.graph.padded import PaddedFloat32
@@ -23,7 +22,7 @@ def variants_for(device: Device) -> Sequence[Variant]:
     if device == "cuda":
         return (PackedFloat16(), PaddedFloat32(runtime="cuda"))
     # The last is for models that are ONNX already, which only padded variants can run.
-    return (OpenVinoBfloat16(), PaddedInt8(), OpenVinoFloat32(), PackedFloat32(), PaddedFloat32())
+    return (OpenVinoInt8(), OpenVinoBfloat16(), OpenVinoFloat32(), PackedFloat32(), PaddedFloat32())
 
 
 def variant_named(device: Device, precision: str, *, padded: bool = False) -> Variant:

@@ -35,6 +35,11 @@ OLDEST_OPSET = 11
 
 def padded_variant(variant: Variant) -> Variant:
     """`variant`, or the padded one of the same precision. Raises ModelError if there is none."""
+    if variant.quantised:
+        raise ModelError(
+            f"{variant.precision} is made from the weights of a checkpoint, and this model is ONNX already. Choose "
+            f"precision auto, bf16 or fp32, or prepare the checkpoint that it was exported from."
+        )
     if variant.precision == "fp32":
         # Always by ONNX Runtime: float32 has no gate, and OpenVINO does not know every exporter's operators.
         return PaddedFloat32(runtime="cuda" if variant.runtime == "cuda" else "cpu")

@@ -1,8 +1,8 @@
-"""The variants that OpenVINO runs: bfloat16 on processors with AMX or AVX512-BF16, and float32 on any of x86-64.
+"""The variants that OpenVINO runs: int8 with VNNI or AMX, bfloat16 with AMX or AVX512-BF16, and float32 on any x86-64.
 
-Both use the graph that padded.py builds; OpenVINO computes it in the precision of the session. It compiles each new shape
-and keeps the result: half a megabyte and 4 ms for the embedded model. So lengths are rounded up, by each variant's rule.
-The number of windows is not: that would cost more than it saves (scripts/tools/bench/model/README.md).
+All use the graph that padded.py builds, quantised for int8; OpenVINO computes it in the precision of the session. It
+compiles each new shape and keeps the result: half a megabyte and 4 ms for the embedded model. So lengths are rounded up, by
+each variant's rule. The number of windows is not: that would cost more than it saves (scripts/tools/bench/model/README.md).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 
 from enricher.core.windowing import LENGTH_STEP_TOKENS
 from enricher.inference.device.openvino_session import openvino_problem
+from enricher.inference.device.processor import int8_problem
 from enricher.inference.graph.padded import PaddedFloat32
 
 if TYPE_CHECKING:
@@ -66,3 +67,22 @@ class OpenVinoBfloat16(OpenVinoFloat32):
         """
         del length_tokens
         return LENGTH_STEP_TOKENS
+
+
+@dataclass(frozen=True, slots=True)
+class OpenVinoInt8(OpenVinoBfloat16):
+    """Matrix products in int8, quantised by the model's recipe, and all else in bf16, or in fp32 where there are no units.
+
+    Scales are fixed when the model is prepared, so a window's labels do not depend on the other windows of its batch, as
+    long as lengths are rounded like those of bf16 (scripts/tools/bench/model/README.md).
+    Implements `variants.Variant`.
+    """
+
+    name = "openvino-int8"
+    precision = "int8"
+    quantised = True
+    runtime: Runtime = "openvino-int8"
+
+    def problem(self) -> str | None:
+        """OpenVINO is missing, or the processor has no int8 products."""
+        return openvino_problem("fp32") or int8_problem()

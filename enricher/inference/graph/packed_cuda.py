@@ -24,7 +24,6 @@ from enricher.inference.graph.variants import starts_in_a_row
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from enricher.inference.device.session import Feeds, Runtime
     from enricher.records import Window
@@ -41,6 +40,7 @@ class PackedFloat16:
     name = "packed-fp16"
     precision = "fp16"
     reduced = True
+    quantised = False
     runtime: Runtime = "cuda"
     packs = True
     token_dimensions = ("tokens",)
@@ -64,9 +64,6 @@ class PackedFloat16:
         """One fused operator."""
         inputs = [*projected, "", "token_offset", "cumulative_lengths"]
         return writer.node("PackedMultiHeadAttention", inputs, output, domain=MICROSOFT, num_heads=heads)
-
-    def finish(self, folder: Path) -> None:
-        """Nothing to do."""
 
     def padded_tokens(self, windows: Sequence[Window]) -> int:
         """The real tokens: nothing is padded."""

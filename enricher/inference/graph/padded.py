@@ -16,7 +16,6 @@ from enricher.inference.graph.onnx_file import MICROSOFT, OnnxWriter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from enricher.inference.device.session import Feeds, Runtime
     from enricher.records import Window
@@ -29,6 +28,7 @@ class PaddedFloat32:
     name = "padded-fp32"
     precision = "fp32"
     reduced = False
+    quantised = False
     runtime: Runtime = "cpu"
     """`cuda` for the same variant on a GPU. Nothing else differs, so both share a graph."""
     packs: ClassVar[bool] = False
@@ -53,9 +53,6 @@ class PaddedFloat32:
         """One fused operator; its one-dimensional mask is the number of real keys of each window."""
         inputs = [*projected, "", "lengths"]
         return writer.node("MultiHeadAttention", inputs, output, domain=MICROSOFT, num_heads=heads)
-
-    def finish(self, folder: Path) -> None:
-        """Nothing to do."""
 
     def padded_tokens(self, windows: Sequence[Window]) -> int:
         """Windows x the length that they are padded to."""

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from enricher.inference.device.session import Feeds, Runtime
     from enricher.inference.graph.onnx_file import OnnxWriter
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Variant(Protocol):
-    """Graph methods are called once per model, array methods once per batch. Only `finish` blocks."""
+    """Graph methods are called once per model, array methods once per batch. None of them blocks."""
 
     @property
     def name(self) -> str:
@@ -39,6 +38,11 @@ class Variant(Protocol):
     @property
     def runtime(self) -> Runtime:
         """What opens the session."""
+        ...
+
+    @property
+    def quantised(self) -> bool:
+        """True if its float32 graph becomes int8 after it is built, by the recipe in the model's folder."""
         ...
 
     def problem(self) -> str | None:
@@ -65,10 +69,6 @@ class Variant(Protocol):
 
     def attention(self, writer: OnnxWriter, projected: tuple[str, str, str], *, heads: int, output: str) -> str:
         """Attention within each window, over query, key and value, which include their biases."""
-        ...
-
-    def finish(self, folder: Path) -> None:
-        """Change the built files in `folder` before they go into the cache. Blocks."""
         ...
 
     def feeds(self, windows: Sequence[Window], pad_id: int) -> Feeds:

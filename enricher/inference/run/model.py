@@ -22,13 +22,15 @@ from enricher.inference.graph import external
 from enricher.inference.graph.builder import BUILDER_VERSION, build
 from enricher.inference.graph.cache import GRAPHS_FOLDER, MODEL_FILE, kept_graph
 from enricher.inference.graph.onnx_file import OnnxWriter
-from enricher.inference.run.selection import Precision, check_command, choose, missing_reports
+from enricher.inference.quantisation.qdq import quantise
+from enricher.inference.run.selection import Precision, check_command, choose, missing_reports, recipe_for
 from enricher.records import ModelCard
 from enricher.runtime.devices import parse_device
 
 if TYPE_CHECKING:
     from enricher.inference.device.session import Session
     from enricher.inference.graph.variants import Variant
+    from enricher.inference.quantisation.recipe import Recipe
 
 EMBEDDED = "newswire-minilm"
 """The model that is built in."""
@@ -53,6 +55,8 @@ class PreparedModel:
     """Faster variants that do not run: their names and the reasons."""
     device_id: int = 0
     """The number of the GPU if `device` is `cuda`."""
+    recipe_digest: str | None = None
+    """The digest of the int8 recipe, if the variant is quantised."""
 
     @property
     def provider(self) -> str:
@@ -98,8 +102,8 @@ def prepare(
     rejected = tuple((variant.name, why) for variant, why in choice.rejected)
     missing = missing_reports(checkpoint, chosen, cache_dir)
     for variant, why in choice.rejected:
-        # A warning if only a report is missing, because the operator can make one.
-        unproven = check_command(checkpoint, chosen, variant) in missing
+        # A warning where fp32 serves only because a report or a recipe is missing: the operator can make both.
+        unproven = check_command(checkpoint, chosen, variant) in missing and not choice.variant.reduced
         _log.log(logging.WARNING if unproven else logging.INFO, "not %s: %s", variant.name, why)
     prepared = prepare_variant(checkpoint, choice.variant, chosen, cache_dir=cache_dir)
     return replace(prepared, reason=choice.reason, rejected=rejected, device_id=parse_device(device).index)
@@ -113,25 +117,31 @@ def prepare_variant(
     cache_dir: Path,
     device_id: int = 0,
 ) -> PreparedModel:
-    """The graph of `checkpoint` in `variant`, even if no gate report allows it to serve. Raises ModelError."""
+    """The graph of `checkpoint` in `variant`, even if no gate report allows it to serve.
+
+    Raises ModelError, also if the variant is quantised and the model has no valid recipe.
+    """
     if isinstance(checkpoint, OnnxModel):
         variant = external.padded_variant(variant)
+    recipe = recipe_for(checkpoint, variant)
     card = ModelCard(name=checkpoint.name, digest=checkpoint.digest, precision=variant.precision)
-    key = f"{checkpoint.digest[:32]}-{variant.name}-{BUILDER_VERSION}"
+    made_by = BUILDER_VERSION if recipe is None else f"{BUILDER_VERSION}.{recipe.digest[:16]}"
+    key = f"{checkpoint.digest[:32]}-{variant.name}-{made_by}"
     shipped = checkpoint.folder / GRAPHS_FOLDER / key / MODEL_FILE
-    path = shipped if shipped.is_file() else _kept(cache_dir, key, checkpoint, variant)
-    return PreparedModel(path, checkpoint, card, device, variant, device_id=device_id)
+    path = shipped if shipped.is_file() else _kept(cache_dir, key, checkpoint, variant, recipe)
+    digest = None if recipe is None else recipe.digest
+    return PreparedModel(path, checkpoint, card, device, variant, device_id=device_id, recipe_digest=digest)
 
 
-def _kept(cache_dir: Path, key: str, checkpoint: Checkpoint, variant: Variant) -> Path:
+def _kept(cache_dir: Path, key: str, checkpoint: Checkpoint, variant: Variant, recipe: Recipe | None) -> Path:
     try:
         mode = shared_mode(checkpoint.files)
     except OSError as error:
         raise ModelError(f"{checkpoint.folder}: a file of the model cannot be read: {error}") from error
-    return kept_graph(cache_dir, key, partial(_write, checkpoint, variant), mode=mode)
+    return kept_graph(cache_dir, key, partial(_write, checkpoint, variant, recipe), mode=mode)
 
 
-def _write(checkpoint: Checkpoint, variant: Variant, path: Path) -> None:
+def _write(checkpoint: Checkpoint, variant: Variant, recipe: Recipe | None, path: Path) -> None:
     """Write the graph to `path` and its weights beside it."""
     try:
         if isinstance(checkpoint, OnnxModel):
@@ -140,7 +150,8 @@ def _write(checkpoint: Checkpoint, variant: Variant, path: Path) -> None:
             with (path.parent / WEIGHTS_FILE).open("wb") as weights:
                 model = build(checkpoint, variant, OnnxWriter(weights, WEIGHTS_FILE))
             path.write_bytes(model.SerializeToString())
-        variant.finish(path.parent)
+        if recipe is not None:
+            quantise(path.parent, recipe)
     except OSError as error:
         raise ModelError(
             f"{path.parent}: the graph cannot be written: {error}. Free some space, or choose another cache."

@@ -1,6 +1,7 @@
 """Which variant runs a checkpoint here: the fastest that this machine runs and whose gate report passes.
 
-Only chooses: graph/catalogue.py lists the variants, and `enricher model check` makes the reports.
+Only chooses: graph/catalogue.py lists the variants, `enricher model check` makes the reports, and `enricher model prepare`
+makes the recipes of int8.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ from enricher.inference.checkpoint.onnx_folder import OnnxModel
 from enricher.inference.graph.builder import BUILDER_VERSION
 from enricher.inference.graph.catalogue import variant_named, variants_for
 from enricher.inference.graph.external import padded_variant
+from enricher.inference.quantisation.recipe import RECIPE_FILE, read_recipe
 
 if TYPE_CHECKING:
     from enricher.inference.checkpoint.folder import Checkpoint
     from enricher.inference.checkpoint.gate_report import GateReport
     from enricher.inference.device.session import Device
     from enricher.inference.graph.variants import Variant
+    from enricher.inference.quantisation.recipe import Recipe
 
 Precision = Literal["auto", "fp16", "bf16", "fp32", "int8"]
 
@@ -62,7 +65,7 @@ def problem_of(checkpoint: Checkpoint, variant: Variant) -> str | None:
 
 
 def obstacle_to(checkpoint: Checkpoint, device: Device, variant: Variant, cache_dir: Path | None) -> str | None:
-    """Why `variant` may not serve: it does not run here, or has no passing report. None if it may."""
+    """Why `variant` may not serve: it does not run here, or has no recipe or no passing report. None if it may."""
     return problem_of(checkpoint, variant) or unproven(checkpoint, device, variant, cache_dir)
 
 
@@ -70,13 +73,49 @@ def unproven(checkpoint: Checkpoint, device: Device, variant: Variant, cache_dir
     """Why a reduced variant must not serve; None if the newest report passes, and for variants that need none."""
     if not variant.reduced:
         return None
+    if without_recipe := recipe_problem(checkpoint, variant):
+        return without_recipe
     ours = _reports(checkpoint, variant, cache_dir)
     if not ours:
         others = any(read_reports(report_folders(checkpoint, cache_dir), variant.name))
-        also = " of this model and builder" if others else ""
+        also = f" of this {_what_is_bound(variant)}" if others else ""
         return f"there is no gate report{also} for {variant.name}; `{check_command(checkpoint, device, variant)}` makes one"
     newest = max(ours, key=lambda report: report.bound_to.created_at)
     return None if newest.passed else f"{variant.name} failed its gate: {'; '.join(newest.reasons)}"
+
+
+def recipe_for(checkpoint: Checkpoint, variant: Variant) -> Recipe | None:
+    """The recipe of a quantised variant, None for others. Raises ModelError if there is none for this model and builder."""
+    if not variant.quantised:
+        return None
+    recipe = read_recipe(checkpoint.folder)
+    if recipe is None:
+        raise ModelError(f"there is no {RECIPE_FILE} in {checkpoint.folder}; `{prepare_command(checkpoint)}` makes one")
+    if recipe.model_digest != checkpoint.digest:
+        raise ModelError(
+            f"{RECIPE_FILE} in {checkpoint.folder} was made for another model (sha256 {recipe.model_digest[:12]}); "
+            f"`{prepare_command(checkpoint)}` makes one for this"
+        )
+    if not recipe.counts_for(checkpoint.digest, BUILDER_VERSION):
+        raise ModelError(
+            f"{RECIPE_FILE} in {checkpoint.folder} was made for version {recipe.builder_version} of the graph builder, and "
+            f"this is {BUILDER_VERSION}; `{prepare_command(checkpoint)}` makes one for this"
+        )
+    return recipe
+
+
+def recipe_problem(checkpoint: Checkpoint, variant: Variant) -> str | None:
+    """Why the model cannot be quantised as `variant` needs it; None if it can, and for variants that need no recipe."""
+    try:
+        recipe_for(checkpoint, variant)
+    except ModelError as error:
+        return str(error)
+    return None
+
+
+def prepare_command(checkpoint: Checkpoint) -> str:
+    """The command that calibrates int8, and makes the recipe and its report."""
+    return f"enricher model prepare {checkpoint.folder} --out DIR --precision int8"
 
 
 def cache_folder(checkpoint: Checkpoint, cache_dir: Path) -> Path:
@@ -90,7 +129,9 @@ def report_folders(checkpoint: Checkpoint, cache_dir: Path | None) -> list[Path]
 
 
 def check_command(checkpoint: Checkpoint, device: Device, variant: Variant) -> str:
-    """The command that makes the report of a variant."""
+    """The command that makes what a variant lacks: its report, with its recipe if that is missing too."""
+    if recipe_problem(checkpoint, variant):
+        return prepare_command(checkpoint)
     on = " --device cuda" if device == "cuda" else ""
     return f"enricher model check {checkpoint.folder} --precision {variant.precision}{on}"
 
@@ -121,9 +162,18 @@ def _named(checkpoint: Checkpoint, device: Device, precision: str, cache_dir: Pa
 
 
 def _reports(checkpoint: Checkpoint, variant: Variant, cache_dir: Path | None) -> list[GateReport]:
-    """The reports on this model, variant and builder."""
+    """The reports on this model, variant, builder and recipe."""
+    try:
+        recipe = recipe_for(checkpoint, variant)
+    except ModelError:
+        return []
     found = read_reports(report_folders(checkpoint, cache_dir), variant.name)
-    return [each for each in found if each.counts_for(checkpoint.digest, variant.name, BUILDER_VERSION)]
+    bound = (checkpoint.digest, variant.name, BUILDER_VERSION, None if recipe is None else recipe.digest)
+    return [each for each in found if each.counts_for(*bound)]
+
+
+def _what_is_bound(variant: Variant) -> str:
+    return "model, builder and recipe" if variant.quantised else "model and builder"
 
 
 def _reason(variant: Variant, rejected: list[tuple[Variant, str]]) -> str:

@@ -1,4 +1,4 @@
-"""The quality gate's report as a page, made from the report alone."""
+"""The quality gate's report as a page, made from the report and, for int8, from the recipe."""
 
 from __future__ import annotations
 
@@ -6,25 +6,29 @@ from typing import TYPE_CHECKING
 
 from enricher.commands.model.pages.frame import Badge, bullets, cards, facts, key, page, section, table
 from enricher.commands.model.pages.plots import Pair, Range, histogram_plot, pairs_plot, ranges_plot
+from enricher.commands.model.pages.recipe import recipe_sections
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from enricher.inference.checkpoint.gate_report import Comparison, GateReport, Row
+    from enricher.inference.quantisation.recipe import Recipe
 
 _FEW_ENTITIES = 20
 """Buckets with fewer are in the tables only; in a plot one entity would look like a large difference."""
 
 
-def gate_page(report: GateReport) -> str:
-    """A complete, self-contained HTML document."""
+def gate_page(report: GateReport, recipe: Recipe | None = None) -> str:
+    """A complete, self-contained HTML document. `recipe` is what a quantised variant was made with."""
     bound = report.bound_to
     title = f"{bound.model_name}: {bound.variant} against fp32"
     subtitle = f"{bound.gold_name}, {report.comparisons[0].texts:,} sentences; {bound.processor}; {bound.created_at}"
-    return page(title, subtitle, _parts(report), Badge("passed" if report.passed else "failed", good=report.passed))
+    return page(
+        title, subtitle, _parts(report, recipe), Badge("passed" if report.passed else "failed", good=report.passed)
+    )
 
 
-def _parts(report: GateReport) -> Iterator[str]:
+def _parts(report: GateReport, recipe: Recipe | None) -> Iterator[str]:
     sentences, documents = report.comparisons
     precision = report.bound_to.precision
     colours = key([("base", "fp32"), ("main", precision)])
@@ -71,7 +75,10 @@ def _parts(report: GateReport) -> Iterator[str]:
     for comparison in report.comparisons:
         note = f"{comparison.texts:,} texts, {comparison.tokens:,} tokens, {comparison.windows:,} windows."
         yield section(comparison.name.capitalize(), note, _rows(comparison, precision))
-    yield section("Bound to", "Another model, variant or builder needs its own report.", facts(_facts(report)))
+    if recipe is not None:
+        yield from recipe_sections(recipe)
+    bound = "model, variant, builder or recipe" if recipe is not None else "model, variant or builder"
+    yield section("Bound to", f"Another {bound} needs its own report.", facts(_facts(report)))
 
 
 def _weighty(rows: tuple[Row, ...]) -> list[Row]:
@@ -130,6 +137,7 @@ def _facts(report: GateReport) -> list[tuple[str, str]]:
     return [
         ("model", f"{bound.model_name}, sha256 {bound.model_digest}"),
         ("variant", f"{bound.variant} ({bound.precision}), graph builder {bound.builder_version}"),
+        *([("int8 recipe", f"sha256 {bound.recipe_digest}")] if bound.recipe_digest else []),
         ("gold set", f"{bound.gold_name}, sha256 {bound.gold_digest}"),
         ("run by", f"{bound.provider}, ONNX Runtime {bound.onnxruntime}, enricher {bound.enricher}"),
         ("processor", f"{bound.processor} ({', '.join(bound.processor_features)})"),

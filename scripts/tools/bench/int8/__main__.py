@@ -1,90 +1,211 @@
-"""Runs the quality gate over the embedded model for each way of quantising, and prints a table in Markdown."""
+"""Calibrates, runs the variants in turn, asks the gate about each, and prints the tables."""
 
 from __future__ import annotations
 
-import argparse
-import sys
+import logging
+import resource
+import statistics
 import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Annotated, Any
 
+import numpy as np
+import orjson
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from enricher.commands.console import data_console
 from enricher.inference.checkpoint.folder import Checkpoint
-from enricher.inference.device.processor import processor_features, processor_name
+from enricher.inference.checkpoint.gate_report import GateReport
+from enricher.inference.device.opening import open_session
 from enricher.inference.gate.check import Gate
 from enricher.inference.gate.gold import DEFAULT_GOLD, read_gold
 from enricher.inference.gate.verdict import DEFAULT_LIMIT_POINTS
-from enricher.inference.graph.int8 import PaddedInt8
-from enricher.inference.graph.openvino import OpenVinoBfloat16
-from enricher.inference.run.model import EMBEDDED_FOLDER
-from tools.bench.int8.variants import OtherInt8
+from enricher.inference.graph.padded import PaddedFloat32
+from enricher.inference.graph.variants import Variant
+from enricher.inference.run.model import open_model, prepare_variant
+from enricher.records import Int32Array, Window
+from tools.bench.int8.legs import EMBEDDED, SHAPE_NAMES, calibrated, checkpoint_of, variants, windows_to_calibrate
+from tools.bench.machine import processor
+from tools.bench.model.cases import EVERY, by_the_scheduler, sample_windows
+from tools.bench.model.legs import Leg, Timing, our_leg, time_once
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from enricher.inference.checkpoint.gate_report import GateReport
-    from enricher.inference.graph.variants import Variant
-
-VARIANTS: tuple[tuple[str, Variant], ...] = (
-    ("bf16", OpenVinoBfloat16()),
-    ("int8, per channel (the one that is built)", PaddedInt8()),
-    ("int8, per tensor", OtherInt8(per_channel=False)),
-    ("int8, per channel, without the classifier", OtherInt8(exclude=("classifier",))),
-    ("int8, per tensor, without the classifier", OtherInt8(per_channel=False, exclude=("classifier",))),
-    (
-        "int8, per channel, without classifier and last layer",
-        OtherInt8(exclude=("classifier",), last_layers_in_float32=1),
-    ),
-    (
-        "int8, per channel, without classifier and last two layers",
-        OtherInt8(exclude=("classifier",), last_layers_in_float32=2),
-    ),
-    (
-        "int8, per channel, without the products that narrow again (`output.dense`)",
-        OtherInt8(exclude=("output.dense",)),
-    ),
-)
+Figures = dict[str, Any]
+Show = Callable[[str], None]
+REPETITIONS = 7
+QUICK_REPETITIONS = 3
+QUICK_WINDOWS = 32
+BATCH_TOKENS = 1024
 
 
-def main() -> None:
-    """Measure every variant and print its line as soon as it is known."""
-    parser = argparse.ArgumentParser(prog="scripts/int8-table", description=__doc__)
-    parser.add_argument("--limit-points", type=float, default=DEFAULT_LIMIT_POINTS)
-    limit_points: float = parser.parse_args().limit_points
-    checkpoint = Checkpoint.open(EMBEDDED_FOLDER)
-    sys.stdout.write(f"{processor_name('cpu')} ({', '.join(processor_features())})\n\n")
-    sys.stdout.write("| variant | F1 | points | points, documents | worst composition | labels equal | verdict |\n")
-    sys.stdout.write("|---|---|---|---|---|---|---|\n")
-    with tempfile.TemporaryDirectory() as cache:
-        gate = Gate(read_gold(DEFAULT_GOLD), limit_points, Path(cache), _progress)
-        reference = gate.reference(checkpoint, "cpu")
-        for number, (title, variant) in enumerate(VARIANTS):
-            if variant.problem() is not None:
-                sys.stdout.write(f"| {title} | - | - | - | - | - | not measured: {variant.problem()} |\n")
-                continue
-            for line in _lines(
-                title, variant, gate.check(checkpoint, variant, "cpu", reference), with_reference=number == 0
-            ):
-                sys.stdout.write(line + "\n")
-                sys.stdout.flush()
+@dataclass(frozen=True, slots=True)
+class _Options:
+    repetitions: int
+    quick: bool
+    show: Show
 
 
-def _lines(title: str, variant: Variant, report: GateReport, *, with_reference: bool) -> Iterator[str]:
+def main(
+    shape: Annotated[list[str] | None, typer.Option(help=f"One of {', '.join(SHAPE_NAMES)}; repeatable.")] = None,
+    repetitions: Annotated[int, typer.Option(min=1, help="Passes of each variant, alternating.")] = REPETITIONS,
+    quick: Annotated[bool, typer.Option("--quick", help="3 passes over 32 windows, and no gold set.")] = False,  # noqa: FBT002  a typer option
+    json: Annotated[Path | None, typer.Option(help="Write the figures to this file.")] = None,
+) -> None:
+    """int8 against bf16 and fp32 by OpenVINO: speed on the sample articles, equal labels, and F1 by the gate."""
+    logging.basicConfig(level=logging.ERROR)
+    shapes = shape or [EMBEDDED, "base-6"]
+    if unknown := set(shapes) - set(SHAPE_NAMES):
+        raise typer.BadParameter(f"{', '.join(sorted(unknown))}: there are {', '.join(SHAPE_NAMES)}.")
+    with tempfile.TemporaryDirectory() as scratch, Console(stderr=True).status("starting") as status:
+        options = _Options(min(repetitions, QUICK_REPETITIONS) if quick else repetitions, quick, status.update)
+        results = [_measured(each, Path(scratch), options) for each in shapes]
+    for result in results:
+        data_console().print(_table(result))
+    if json:
+        figures = {"processor": processor(), "repetitions": options.repetitions, "shapes": results}
+        json.write_bytes(orjson.dumps(figures, option=orjson.OPT_INDENT_2))
+
+
+def _measured(shape: str, folder: Path, options: _Options) -> Figures:
+    checkpoint, every = checkpoint_of(shape, folder), sample_windows(open_model(None))
+    others, target = windows_to_calibrate(shape, every, EVERY)
+    made = calibrated(checkpoint, others, target=target, progress=_progress(options.show, shape))
+    windows = every[::EVERY][: QUICK_WINDOWS if options.quick else None]
+    compared = variants()
+    legs = {title: our_leg(checkpoint, variant, folder / "cache") for title, variant in compared}
+    timings = _timings(legs, by_the_scheduler(windows, BATCH_TOKENS), options)
+    rows = [_row(title, timings, windows) for title in legs]
+    if shape == EMBEDDED:
+        _add_labels(rows, checkpoint, compared, windows, folder / "cache")
+    if shape == EMBEDDED and not options.quick:
+        _add_gate(rows, checkpoint, compared, folder / "cache", options.show)
+    return {
+        "shape": shape,
+        "windows": len(windows),
+        "real_tokens": sum(window.length_tokens for window in windows),
+        "calibration_s": made.seconds,
+        "calibration_windows": len(others),
+        "recipe_bytes": len(made.recipe.model_dump_json()),
+        "kept": [each.name for each in made.recipe.kept],
+        "held_out": made.recipe.measured.model_dump(),
+        "peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+        "graph_bytes": {title: _graph_bytes(checkpoint, variant, folder / "cache") for title, variant in compared},
+        "variants": rows,
+    }
+
+
+def _timings(legs: dict[str, Leg], batches: list[list[Window]], options: _Options) -> dict[str, list[Timing]]:
+    for leg in legs.values():
+        time_once(leg, batches)  # warm, with every shape
+    timings: dict[str, list[Timing]] = {title: [] for title in legs}
+    for number in range(options.repetitions):
+        for title, leg in legs.items():
+            options.show(f"pass {number + 1} of {options.repetitions}: {title}")
+            timings[title].append(time_once(leg, batches))
+    return timings
+
+
+def _row(title: str, timings: dict[str, list[Timing]], windows: Sequence[Window]) -> Figures:
+    """Ratios are taken within each pass, so that other work on the machine affects both sides."""
+    seconds = statistics.median(each.seconds for each in timings[title])
+    row: Figures = {"variant": title, "tokens_per_s": sum(window.length_tokens for window in windows) / seconds}
+    for other in ("fp32", "bf16"):
+        if other in timings:
+            pairs = list(zip(timings[title], timings[other], strict=True))
+            ratios = sorted(theirs.seconds / ours.seconds for ours, theirs in pairs)
+            row[f"over_{other}"] = [statistics.median(ratios), ratios[0], ratios[-1]]
+            row[f"over_{other}_by_cpu"] = statistics.median(theirs.own_cpu_s / ours.own_cpu_s for ours, theirs in pairs)
+    return row
+
+
+def _add_labels(
+    rows: list[Figures],
+    checkpoint: Checkpoint,
+    compared: Sequence[tuple[str, Variant]],
+    windows: Sequence[Window],
+    cache_dir: Path,
+) -> None:
+    """Share of labels equal to those of ONNX Runtime's fp32, on windows that did not calibrate."""
+    expected = _labels(checkpoint, PaddedFloat32(), windows, cache_dir)
+    for row, (_, variant) in zip(rows, compared, strict=True):
+        row["equal_labels"] = float((expected == _labels(checkpoint, variant, windows, cache_dir)).mean())
+
+
+def _labels(checkpoint: Checkpoint, variant: Variant, windows: Sequence[Window], cache_dir: Path) -> Int32Array:
+    path = prepare_variant(checkpoint, variant, "cpu", cache_dir=cache_dir).onnx_path
+    session, found = open_session(path, variant.runtime, threads_per_run=1), []
+    for batch in by_the_scheduler(windows, BATCH_TOKENS):
+        (labels,) = session.run(["labels"], variant.feeds(batch, 0))
+        starts = variant.starts(batch, labels.shape)
+        pairs = zip(batch, starts, strict=True)
+        found += [labels.reshape(-1)[start : start + window.length_tokens] for window, start in pairs]
+    return np.concatenate(found)
+
+
+def _add_gate(
+    rows: list[Figures], checkpoint: Checkpoint, compared: Sequence[tuple[str, Variant]], cache_dir: Path, show: Show
+) -> None:
+    gate = Gate(read_gold(DEFAULT_GOLD), DEFAULT_LIMIT_POINTS, cache_dir, _progress(show, "gate"))
+    reference = gate.reference(checkpoint, "cpu")
+    for row, (_, variant) in zip(rows, compared, strict=True):
+        if variant.reduced:
+            row["gate"] = _judged(gate.check(checkpoint, variant, "cpu", reference), variant)
+
+
+def _judged(report: GateReport, variant: Variant) -> Figures:
     sentences, documents = report.comparisons
-    reference = sentences.overall.reference.f1
-    if with_reference:
-        yield f"| fp32 | {reference:.4f} | | | | | the reference |"
-    worst = min(100 * (each.f1 - reference) for each in report.compositions if each.variant == variant.name)
-    yield (
-        f"| {title} | {sentences.overall.reduced.f1:.4f} | {sentences.overall.delta_points:+.2f} | "
-        f"{documents.overall.delta_points:+.2f} | {worst:+.2f} | {100 * sentences.equal_labels:.2f} % | "
-        f"{'passed' if report.passed else 'failed'} |"
+    return {
+        "passed": report.passed,
+        "reasons": list(report.reasons),
+        "f1": sentences.overall.reduced.f1,
+        "f1_fp32": sentences.overall.reference.f1,
+        "points": [sentences.overall.delta_points, sentences.overall.low_points, sentences.overall.high_points],
+        "points_documents": documents.overall.delta_points,
+        "equal_labels_gold": sentences.equal_labels,
+        "labels_changed_by_batches": max(
+            each.changed_labels for each in report.compositions if each.variant == variant.name
+        ),
+    }
+
+
+def _graph_bytes(checkpoint: Checkpoint, variant: Variant, cache_dir: Path) -> int:
+    folder = prepare_variant(checkpoint, variant, "cpu", cache_dir=cache_dir).onnx_path.parent
+    return sum(each.stat().st_size for each in folder.iterdir())
+
+
+def _progress(show: Show, title: str) -> Callable[[str, int, int], None]:
+    return lambda stage, done, every: show(f"{title}: {stage}, {done} of {every}")
+
+
+def _table(result: Figures) -> Table:
+    title = (
+        f"{result['shape']}: {result['windows']} windows, {result['real_tokens']} tokens; {processor()}; "
+        f"calibrated in {result['calibration_s']:.0f} s, {len(result['kept'])} products kept"
     )
+    table = Table(title=title, title_justify="left")
+    for column in ("", "tokens/s", "÷ fp32", "÷ bf16", "processor time", "labels equal", "F1, points", "gate"):
+        table.add_column(column, justify="right" if column else "left")
+    for row in result["variants"]:
+        gate = row.get("gate")
+        table.add_row(
+            row["variant"],
+            f"{row['tokens_per_s']:.0f}",
+            _ratio(row.get("over_fp32")),
+            _ratio(row.get("over_bf16")),
+            " / ".join(f"{row[key]:.2f}" for key in ("over_fp32_by_cpu", "over_bf16_by_cpu") if key in row),
+            f"{row['equal_labels']:.3%}" if "equal_labels" in row else "-",
+            "{:+.2f} ({:+.2f} to {:+.2f})".format(*gate["points"]) if gate else "-",
+            ("passed" if gate["passed"] else "failed") if gate else "-",
+        )
+    return table
 
 
-def _progress(stage: str, done: int, windows: int) -> None:
-    if done == windows:
-        sys.stderr.write(f"{stage}: done\n")
+def _ratio(values: list[float] | None) -> str:
+    return "{:.2f} ({:.2f} to {:.2f})".format(*values) if values else "-"
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

@@ -16,6 +16,7 @@ from rich.table import Table
 from enricher.commands.console import data_console
 from enricher.inference.graph.catalogue import variants_for
 from enricher.inference.run.model import open_model
+from enricher.inference.run.selection import problem_of, recipe_problem
 from tools.bench.machine import processor
 from tools.bench.model.cases import Case, cases
 from tools.bench.model.legs import Leg, Timing, at_its_best, our_leg, stock_legs, time_once
@@ -31,7 +32,14 @@ def main(
     """Every variant that this machine runs against ONNX Runtime's stock provider and optimizer, on the sample articles."""
     logging.basicConfig(level=logging.ERROR)
     console, checkpoint = Console(stderr=True), open_model(source)
-    variants = [variant for variant in variants_for("cpu") if variant.problem() is None]
+    obstacles = {
+        variant: problem_of(checkpoint, variant) or recipe_problem(checkpoint, variant)
+        for variant in variants_for("cpu")
+    }
+    for variant, obstacle in obstacles.items():
+        if obstacle:
+            console.print(f"not {variant.name}: {obstacle}", soft_wrap=True)
+    variants = [variant for variant, obstacle in obstacles.items() if obstacle is None]
     with tempfile.TemporaryDirectory() as scratch, console.status("building the graphs") as status:
         folder = Path(scratch)
         ours = [our_leg(checkpoint, variant, folder / "cache") for variant in variants]

@@ -45,7 +45,7 @@ class Case:
 
 def cases(checkpoint: Checkpoint) -> list[Case]:
     """Even lengths; mixed lengths in order of arrival; mixed lengths batched by the worker's scheduler."""
-    windows = _windows(checkpoint)[::EVERY]
+    windows = sample_windows(checkpoint)[::EVERY]
     mixed = _of_mixed_lengths(windows)
     return [
         Case("even", tuple(windows), by_the_scheduler),
@@ -73,7 +73,7 @@ def in_order_of_arrival(windows: Sequence[Window], batch_tokens: int) -> Batches
     return batches
 
 
-def _windows(checkpoint: Checkpoint) -> list[Window]:
+def sample_windows(checkpoint: Checkpoint) -> list[Window]:
     """All windows of the sample articles, with the worker's defaults."""
     tokenizer = ArticleTokenizer(checkpoint)
     advice = advice_for(checkpoint.folder, tokenizer.max_window_tokens)

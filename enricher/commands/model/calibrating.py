@@ -1,0 +1,177 @@
+"""Unlabelled articles -> the int8 recipe of a model: reads and samples the articles, and shows the progress.
+
+Refuses articles that share sentences with the gold set, because the gate would then judge int8 by its own calibration.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from rich.markup import escape
+
+from enricher.codec import decode_article
+from enricher.commands.console import Ticker, remark_console
+from enricher.errors import FatalError, InvalidArticle, SettingsError
+from enricher.files import Line, read_lines
+from enricher.inference.device.cores import available_cores
+from enricher.inference.gate.overlap import sentences_of, shares_sentence
+from enricher.inference.quantisation.calibrate import calibrate
+from enricher.inference.quantisation.recipe import TextsUsed, write_recipe
+from enricher.inference.run.advice import advice_for, cutter_for
+from enricher.inference.tokenizer.articles import ArticleTokenizer
+from enricher.records import Article, Partition, RawRecord, Ticket, TokenizedArticle
+from enricher.settings import load_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from enricher.inference.checkpoint.folder import Checkpoint
+    from enricher.inference.gate.gold import GoldSet
+    from enricher.inference.quantisation.recipe import Recipe
+    from enricher.records import Window
+    from enricher.settings.groups import ArticleSettings
+
+DEFAULT_TEXTS = Path(__file__).parents[2] / "models" / "articles" / "wikinews.jsonl"
+SAMPLED_ARTICLES = 500
+"""Many times what calibration reads; a larger file is sampled, so that memory is bounded."""
+MOST_LINE_BYTES = 128 * 2**20
+"""As `enricher enrich` allows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """Articles to calibrate on: a sample of a file, and what the recipe says about the file."""
+
+    name: str
+    digest: str
+    number: int
+    """Articles in the file."""
+    articles: tuple[Article, ...]
+
+
+def read_texts(path: Path | None, gold: GoldSet, *, seed: int) -> Texts:
+    """Read `path`, by default the sample articles. The sample follows from the seed.
+
+    Raises FatalError, with the line, for a file that cannot be used, and SettingsError if it shares sentences with `gold`.
+    """
+    chosen = path or DEFAULT_TEXTS
+    known = sentences_of(text.text for text in gold.texts)
+    sample, draw, shared, number = list[Article](), np.random.default_rng(seed), list[int](), 0
+    for line, article in _articles(chosen):
+        if any(shares_sentence(text, known) for text in (article.title, article.body)):
+            shared.append(line)
+        number += 1
+        if len(sample) < SAMPLED_ARTICLES:
+            sample.append(article)
+        elif (place := int(draw.integers(number))) < SAMPLED_ARTICLES:
+            sample[place] = article
+    if shared:
+        raise SettingsError(_overlap(chosen, gold, shared, given=path is not None))
+    with chosen.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return Texts(chosen.stem, digest, number, tuple(sample))
+
+
+def make_recipe(checkpoint: Checkpoint, texts: Texts, *, seed: int) -> Recipe:
+    """Calibrate int8 for `checkpoint` and write the recipe into its folder. Blocks for seconds to minutes.
+
+    Raises ModelError, SettingsError.
+    """
+    console = remark_console()
+    windows = _windows(checkpoint, texts.articles)
+    tokens = sum(window.length_tokens for window in windows)
+    used = TextsUsed(name=texts.name, digest=texts.digest, number=texts.number, windows=len(windows), tokens=tokens)
+    with Ticker(console) as ticker:
+        recipe = calibrate(
+            checkpoint,
+            windows,
+            seed=seed,
+            texts=used,
+            threads=available_cores(),
+            progress=lambda stage, done, of: ticker.tick(lambda: f"calibrating int8, {stage}: {done:,} of {of:,}"),
+        )
+    write_recipe(checkpoint.folder, recipe)
+    for line in lines_about(recipe):
+        console.print(escape(line))
+    return recipe
+
+
+def refuse_own_texts(recipe: Recipe, gold: GoldSet) -> None:
+    """Raise SettingsError if `gold` is what the recipe was calibrated on, as far as that is known here.
+
+    The recipe names its texts by digest only; sentences are compared if these are the sample articles.
+    """
+    if recipe.texts.digest == gold.digest:
+        message = (
+            f"int8 was calibrated on the gold set {gold.name} itself, which cannot judge it: choose another --gold"
+        )
+        raise SettingsError(message)
+    if recipe.texts.digest == hashlib.sha256(DEFAULT_TEXTS.read_bytes()).hexdigest():
+        read_texts(None, gold, seed=recipe.seed)
+
+
+def lines_about(recipe: Recipe) -> Iterator[str]:
+    """What was quantised, on which texts, and what was not, for people."""
+    texts, measured, products = recipe.texts, recipe.measured, len(recipe.products)
+    yield (
+        f"int8: {products} of {products + len(recipe.kept)} products of the encoder, calibrated on {texts.number:,} texts "
+        f"of {texts.name} (seed {recipe.seed}); {100 * measured.equal_labels:.2f} % of labels equal to fp32 on "
+        f"{measured.windows:,} windows that were held out"
+    )
+    for kept in recipe.kept:
+        yield f"  in higher precision: {kept.name} ({kept.reason})"
+
+
+def _articles(path: Path) -> Iterator[tuple[int, Article]]:
+    """Line numbers, from 1, and articles."""
+    limits = load_settings(tell_files=False).articles
+    try:
+        with path.open("rb") as file:
+            for line in read_lines(file, str(path), max_line_bytes=MOST_LINE_BYTES):
+                if isinstance(line, Line):
+                    yield line.number + 1, _decoded(path, line, limits)
+    except OSError as error:
+        message = f"the texts to calibrate on, {path}, cannot be read: {error.strerror}"
+        raise FatalError(message) from error
+
+
+def _decoded(path: Path, line: Line, limits: ArticleSettings) -> Article:
+    try:
+        return decode_article(
+            line.value, max_article_chars=limits.max_article_chars, max_value_bytes=limits.max_value_bytes
+        )
+    except InvalidArticle as error:
+        message = f"{path}, line {line.number + 1}: not an article: {error}. Correct or remove the line."
+        raise FatalError(message) from error
+
+
+def _windows(checkpoint: Checkpoint, articles: tuple[Article, ...]) -> list[Window]:
+    """The windows that a worker would cut. An article that the tokenizer refuses has none."""
+    tokenizer = ArticleTokenizer(checkpoint)
+    advice = advice_for(checkpoint.folder, tokenizer.max_window_tokens)
+    cutter = cutter_for(tokenizer, advice.max_window_tokens, advice.overlap_tokens)
+    pairs = zip(articles, tokenizer.tokenize(articles), strict=True)
+    return [
+        window
+        for article, tokens in pairs
+        if isinstance(tokens, TokenizedArticle)
+        for window in cutter.cut(_ticket(article), tokens, 0.0)
+    ]
+
+
+def _ticket(article: Article) -> Ticket:
+    return Ticket(RawRecord(Partition("calibration", 0), 0, None, None), 0.0, article=article)
+
+
+def _overlap(path: Path, gold: GoldSet, lines: list[int], *, given: bool) -> str:
+    what = f"{path}" if given else "the sample articles, which int8 is calibrated on by default,"
+    more = f" and {len(lines) - 1} more" if len(lines) > 1 else ""
+    advice = f"Remove those lines from {path}" if given else "Name other articles with --calibrate"
+    return (
+        f"{what} and the gold set {gold.name} share sentences (line {lines[0]}{more}): the gate would judge int8 by the "
+        f"text that it was calibrated on. {advice}, or choose another gold set."
+    )

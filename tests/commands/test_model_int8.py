@@ -1,0 +1,240 @@
+"""`enricher model prepare --precision int8`: calibration, what it refuses, and a folder that a worker runs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands.model_app import run_model, tiny_model
+from commands.support import json_lines, run
+from support.recipes import empty_recipe
+
+from enricher.commands.model.calibrating import DEFAULT_TEXTS
+from enricher.commands.model.manifest import Manifest
+from enricher.errors import FatalError, ModelError, SettingsError
+from enricher.inference.checkpoint.folder import Checkpoint
+from enricher.inference.checkpoint.gate_report import GateReport
+from enricher.inference.device.openvino_session import openvino_problem
+from enricher.inference.gate.gold import DEFAULT_GOLD
+from enricher.inference.graph.openvino import OpenVinoInt8
+from enricher.inference.quantisation.recipe import Recipe, read_recipe, recipe_path, write_recipe
+
+needs_openvino = pytest.mark.skipif(openvino_problem("fp32") is not None, reason=f"{openvino_problem('fp32')}")
+pytestmark = needs_openvino
+ARTICLES = 6
+
+
+@pytest.fixture(autouse=True)
+def skill_is_not_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The small model learned nothing; and its calibration is the same on every processor, only not faster on all."""
+    monkeypatch.setattr("enricher.inference.gate.verdict.LEAST_REFERENCE_F1", 0.0)
+    monkeypatch.setattr(OpenVinoInt8, "problem", lambda _self: openvino_problem("fp32"))
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """A small model."""
+    return tiny_model(tmp_path / "tiny")
+
+
+@pytest.fixture
+def gold(tmp_path: Path) -> Path:
+    """Some labelled sentences."""
+    path = tmp_path / "gold.jsonl"
+    path.write_bytes(b"".join(DEFAULT_GOLD.read_bytes().splitlines(keepends=True)[:6]))
+    return path
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> Path:
+    """Some articles, without labels."""
+    path = tmp_path / "texts.jsonl"
+    path.write_bytes(b"".join(DEFAULT_TEXTS.read_bytes().splitlines(keepends=True)[:ARTICLES]))
+    return path
+
+
+def prepare(source: Path, out: Path, gold: Path, *more: str | Path, precision: str = "int8") -> Any:  # noqa: ANN401  typer's result
+    """Run the command with a gate that lets everything pass."""
+    options = ("--precision", precision, "--gold", gold, "--limit-points", "100", *more)
+    return run_model("prepare", source, "--out", out, "--device", "cpu", *options, cache_dir=out.parent / "cache")
+
+
+def recipe_in(folder: Path) -> Recipe:
+    """The recipe of a prepared folder."""
+    recipe = read_recipe(folder)
+    assert recipe is not None
+    return recipe
+
+
+@pytest.mark.slow
+def test_a_prepared_folder_has_the_recipe_the_report_and_the_graph(
+    source: Path, gold: Path, texts: Path, tmp_path: Path
+) -> None:
+    """The report is about this recipe, its page says what was quantised, and the manifest knows every file."""
+    out = tmp_path / "out"
+    result = prepare(source, out, gold, "--calibrate", texts)
+    assert result.exit_code == 0, (result.output, result.exception)
+    recipe = recipe_in(out)
+    assert ("texts", ARTICLES, Checkpoint.open(source).digest) == (
+        recipe.texts.name,
+        recipe.texts.number,
+        recipe.model_digest,
+    )
+    report = GateReport.model_validate_json((out / "gate-openvino-int8.json").read_bytes())
+    assert recipe.digest == report.bound_to.recipe_digest
+    page = (out / "gate-openvino-int8.html").read_text("utf-8")
+    assert "What stays in higher precision" in page
+    assert recipe.texts.digest in page
+    files = set(Manifest.model_validate_json((out / "manifest.json").read_bytes()).files)
+    assert {"int8.json", "gate-openvino-int8.json", "gate-openvino-int8.html"} <= files
+    (graph,) = (out / "graphs").iterdir()
+    assert graph.name.endswith(recipe.digest[:16])
+    assert "calibrating int8 on the sample articles" not in result.stderr
+    assert re.search(
+        r"int8: \d+ of \d+ products of the encoder, calibrated on 6 texts of texts \(seed 0\)", result.stderr
+    )
+
+
+@pytest.mark.slow
+def test_a_prepared_folder_runs_without_its_source_and_without_a_cache(
+    source: Path, gold: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a worker, by its path: every record says int8, and nothing is built."""
+    out, cache = tmp_path / "out", tmp_path / "empty"
+    assert 0 == prepare(source, out, gold, "--calibrate", texts).exit_code
+    for path in source.iterdir():
+        path.unlink()
+    texts.rename(tmp_path / "articles.jsonl")
+    monkeypatch.setenv("ENRICHER_MODEL__SOURCE", str(out))
+    monkeypatch.setenv("ENRICHER_MODEL__DEVICE", "cpu")
+    monkeypatch.setenv("ENRICHER_MODEL__CACHE_DIR", str(cache))
+    result = run("enrich", str(tmp_path / "articles.jsonl"), "-o", str(tmp_path / "records.jsonl"))
+    assert result.exit_code == 0, (result.output, result.exception)
+    records = [json.loads(line) for line in (tmp_path / "records.jsonl").read_bytes().splitlines()]
+    assert ["int8"] * ARTICLES == [record["model"]["precision"] for record in records]
+    assert [] == list(cache.glob("*-openvino-*"))
+
+
+@pytest.mark.slow
+def test_the_same_texts_and_seed_give_the_same_recipe(source: Path, gold: Path, texts: Path, tmp_path: Path) -> None:
+    """To the byte; and the seed is in it."""
+    for name, seed in (("a", "7"), ("b", "7"), ("c", "8")):
+        result = prepare(source, tmp_path / name, gold, "--calibrate", texts, "--seed", seed)
+        assert result.exit_code == 0, (result.output, result.exception)
+    a, b = (recipe_path(tmp_path / name).read_bytes() for name in "ab")
+    assert a == b
+    assert (7, 8) == (recipe_in(tmp_path / "a").seed, recipe_in(tmp_path / "c").seed)
+    assert recipe_in(tmp_path / "a").digest != recipe_in(tmp_path / "c").digest
+
+
+@pytest.mark.slow
+def test_a_valid_recipe_is_kept_unless_another_is_asked_for(
+    source: Path, gold: Path, texts: Path, tmp_path: Path
+) -> None:
+    """Preparing a prepared folder again must not change what was judged; a recipe of another model is replaced."""
+    mine = empty_recipe(Checkpoint.open(source))
+    write_recipe(source, mine)
+    assert 0 == prepare(source, tmp_path / "kept", gold).exit_code
+    assert mine == recipe_in(tmp_path / "kept")
+    assert 0 == prepare(source, tmp_path / "asked", gold, "--calibrate", texts).exit_code
+    assert ARTICLES == recipe_in(tmp_path / "asked").texts.number
+    write_recipe(source, empty_recipe(Checkpoint.open(source), model_digest="1" * 64))
+    assert 0 == prepare(source, tmp_path / "replaced", gold, "--calibrate", texts).exit_code
+    assert Checkpoint.open(source).digest == recipe_in(tmp_path / "replaced").model_digest
+
+
+@pytest.mark.slow
+def test_auto_calibrates_on_the_sample_articles_and_says_when_they_are_not_enough(
+    source: Path, gold: Path, tmp_path: Path
+) -> None:
+    """An option for other languages and domains is named."""
+    out = tmp_path / "out"
+    result = prepare(source, out, gold, precision="auto")
+    assert result.exit_code == 0, (result.output, result.exception)
+    assert ("wikinews", 43) == (recipe_in(out).texts.name, recipe_in(out).texts.number)
+    assert "For another language or domain, give some tens of your own with --calibrate" in result.stderr
+    assert "int8" == Manifest.model_validate_json((out / "manifest.json").read_bytes()).precision
+    shown = run_model("inspect", out, "--device", "cpu", "--json", cache_dir=tmp_path / "cache")
+    assert "calibrated on 43 texts of wikinews" in json.loads(shown.stdout)["int8_recipe"]
+
+
+def test_texts_that_share_a_sentence_with_the_gold_set_are_refused(source: Path, gold: Path, tmp_path: Path) -> None:
+    """By what they say, not by their file: in another case and layout, and inside a longer text. Nothing is written."""
+    sentence = json.loads(gold.read_bytes().splitlines()[0])["text"]
+    body = f"Something else first.\n{sentence.upper().replace(',', ' ,')}  And more."
+    path, out = tmp_path / "mine.jsonl", tmp_path / "out"
+    others = DEFAULT_TEXTS.read_text("utf-8").splitlines()[:3]
+    path.write_text("\n".join([*others, json.dumps({"id": "x", "body": body})]) + "\n", "utf-8")
+    error = prepare(source, out, gold, "--calibrate", path).exception
+    assert isinstance(error, SettingsError)
+    assert f"{path} and the gold set gold share sentences (line 4)" in str(error)
+    assert "Remove those lines" in str(error)
+    assert not out.exists()
+
+
+def test_the_sample_articles_are_refused_for_a_gold_set_made_of_them(source: Path, tmp_path: Path) -> None:
+    """The message says that others can be named; and a recipe that was made from them cannot be checked on it either."""
+    sentences = re.split(r"(?<=\.)\s+", json.loads(DEFAULT_TEXTS.read_text("utf-8").splitlines()[0])["body"])
+    sentence = max(sentences, key=len)
+    gold = tmp_path / "gold.jsonl"
+    gold.write_text(json.dumps({"text": sentence, "entities": [{"start": 0, "end": 3, "label": "PER"}]}) + "\n")
+    error = prepare(source, tmp_path / "out", gold).exception
+    assert isinstance(error, SettingsError)
+    assert "the sample articles, which int8 is calibrated on by default" in str(error)
+    assert "--calibrate" in str(error)
+    recipe = empty_recipe(Checkpoint.open(source))
+    digest = hashlib.sha256(DEFAULT_TEXTS.read_bytes()).hexdigest()
+    write_recipe(source, recipe.model_copy(update={"texts": recipe.texts.model_copy(update={"digest": digest})}))
+    error = run_model("check", source, "--precision", "int8", "--gold", gold, cache_dir=tmp_path / "cache").exception
+    assert isinstance(error, SettingsError)
+    assert "share sentences" in str(error)
+
+
+def test_a_gold_set_that_was_calibrated_on_is_refused_by_its_digest(source: Path, gold: Path, tmp_path: Path) -> None:
+    """Later, when the texts themselves are gone."""
+    recipe = empty_recipe(Checkpoint.open(source))
+    digest = hashlib.sha256(gold.read_bytes()).hexdigest()
+    write_recipe(source, recipe.model_copy(update={"texts": recipe.texts.model_copy(update={"digest": digest})}))
+    error = run_model("check", source, "--precision", "int8", "--gold", gold, cache_dir=tmp_path / "cache").exception
+    assert isinstance(error, SettingsError)
+    assert "calibrated on the gold set gold itself" in str(error)
+
+
+def test_a_line_that_is_no_article_is_named(source: Path, gold: Path, texts: Path, tmp_path: Path) -> None:
+    """With what is wrong, before anything is copied."""
+    texts.write_text(texts.read_text("utf-8") + json_lines({"id": "x"}), "utf-8")
+    error = prepare(source, tmp_path / "out", gold, "--calibrate", texts).exception
+    assert isinstance(error, FatalError)
+    assert f"{texts}, line {ARTICLES + 1}: not an article" in str(error)
+    error = prepare(source, tmp_path / "out", gold, "--calibrate", tmp_path / "none").exception
+    assert isinstance(error, FatalError)
+    assert "cannot be read" in str(error)
+
+
+def test_calibration_without_int8_is_an_error(
+    source: Path, gold: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that is not used would be a mistake that nobody notices."""
+    error = prepare(source, tmp_path / "out", gold, "--calibrate", texts, precision="fp32").exception
+    assert isinstance(error, SettingsError)
+    assert "--precision is fp32" in str(error)
+    monkeypatch.setattr(OpenVinoInt8, "problem", lambda _self: "the processor has neither VNNI nor AMX")
+    error = prepare(source, tmp_path / "out", gold, "--calibrate", texts, precision="auto").exception
+    assert isinstance(error, ModelError)
+    assert "cannot be calibrated here, because its gate cannot run: the processor has neither VNNI nor AMX" in str(
+        error
+    )
+    result = prepare(source, tmp_path / "out", gold, precision="auto")
+    assert result.exit_code == 0, (result.output, result.exception)
+    assert read_recipe(tmp_path / "out") is None
+
+
+def test_check_without_a_recipe_says_which_command_makes_one(source: Path, gold: Path, tmp_path: Path) -> None:
+    """`check` measures what is there; only `prepare` calibrates."""
+    error = run_model("check", source, "--precision", "int8", "--gold", gold, cache_dir=tmp_path / "cache").exception
+    assert isinstance(error, ModelError)
+    assert f"`enricher model prepare {source} --out DIR --precision int8` makes one" in str(error)
