@@ -23,7 +23,7 @@ _COSTS = 9
 """The cost of a transaction is the median of so many: a slow one now and then does not count."""
 
 
-def scaled(share: float, load: float, power: int = 2) -> float:
+def scaled(share: float, load: float, power: int = 1) -> float:
     """The share of the time that fixed costs may take at this load; `share` is what they may take at half load.
 
     Falls from infinity at load 0 to 0 at load 1, with this power of the odds that the worker is idle.
@@ -64,7 +64,7 @@ class Cadence:
     """When the next transaction may begin.
 
     `longest_s`: the interval under load. `share`: how much of the time transactions may take at half load; 0 makes every
-    interval the longest one. However low the load is, they take at most half of the time.
+    interval the longest one. However low the load is, they take at most two thirds of the time.
     """
 
     def __init__(self, longest_s: float, share: float, now_s: float) -> None:
@@ -84,7 +84,7 @@ class Cadence:
             return self.latest_s
         cost_s = median(self._costs_s) if self._costs_s else 0.0
         allowed = scaled(self._share, load)
-        pause_s = max(_MARKERS_S, cost_s, cost_s / allowed) if allowed else math.inf
+        pause_s = max(_MARKERS_S, cost_s / 2, cost_s / allowed) if allowed else math.inf
         return min(self.latest_s, self._ended_s + pause_s)
 
     def tried(self, now_s: float) -> None:

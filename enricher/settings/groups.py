@@ -160,12 +160,12 @@ class WorkerSettings(Group):
         250.0, ge=0, le=60_000, description="Milliseconds between transactions at most, as under load."
     )
     publish_share: float = Field(
-        0.15,
+        0.5,
         ge=0,
         le=1,
         description="The share of the time that transactions may take at half load, by their measured duration. At low load "
-        "a finished article is published at once, with at most half of the time in transactions; near capacity only "
-        "every `publish_interval_ms`. 0: always only then.",
+        "a finished article is published at once, with at most two thirds of the time in transactions; near capacity "
+        "only every `publish_interval_ms`. Lower is cheaper for the brokers. 0: always only every `publish_interval_ms`.",
     )
     poll_interval_ms: float = Field(
         20.0,

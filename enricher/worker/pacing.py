@@ -124,7 +124,12 @@ class Pacing:
         now_s, cadence = self._clock(), self.cadence
         if now_s >= cadence.latest_s or self.attempts.suspects:
             return True
-        return now_s >= cadence.earliest_s(self.load.busy) and self._tracker.publishable()
+        return now_s >= self._earliest_publish_s and self._tracker.publishable()
+
+    @property
+    def _earliest_publish_s(self) -> float:
+        # The average follows a backlog only after a second or two.
+        return self.cadence.earliest_s(1.0 if self._engine.backlogged else self.load.busy)
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
@@ -148,7 +153,7 @@ class Pacing:
         if due_s is not None and self._engine.capacity:
             deadlines.append(due_s)
         if self._tracker.publishable():
-            deadlines.append(self.cadence.earliest_s(self.load.busy))
+            deadlines.append(self._earliest_publish_s)
         return max(0.0, min(deadlines) - now_s)
 
     def engine_moved(self) -> None:

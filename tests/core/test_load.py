@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from enricher.core.load import AVERAGED_S, Cadence, Load, scaled
 
+SHARE = 0.5
 LONGEST_S = 0.25
 loads = st.floats(0, 1)
 shares = st.floats(0.001, 10)
@@ -94,7 +95,7 @@ def test_the_load_is_a_share(turns: list[tuple[float, int, float]]) -> None:
 # ---- Cadence
 
 
-def cadence_with(*costs_s: float, share: float = 0.15) -> Cadence:
+def cadence_with(*costs_s: float, share: float = SHARE) -> Cadence:
     """Transactions took so long; the last one ended at 10 s."""
     cadence = Cadence(LONGEST_S, share, 0.0)
     for cost_s in costs_s:
@@ -112,12 +113,12 @@ def test_a_transaction_is_never_put_off_beyond_the_longest_interval(load: float,
 
 
 @given(load=loads, cost_s=st.floats(0, LONGEST_S / 2), share=shares)
-def test_transactions_take_at_most_half_of_the_time(load: float, cost_s: float, share: float) -> None:
-    """The pause after one is at least as long as the transaction, however low the load is."""
-    assert cadence_with(cost_s, share=share).earliest_s(load) >= 10.0 + cost_s - 1e-9
+def test_transactions_take_at_most_two_thirds_of_the_time(load: float, cost_s: float, share: float) -> None:
+    """The pause after one is at least half as long as the transaction, however low the load is."""
+    assert cadence_with(cost_s, share=share).earliest_s(load) >= 10.0 + cost_s / 2 - 1e-9
 
 
-@given(cost_s=st.floats(0.0001, 0.1), share=st.floats(0, 1))
+@given(cost_s=st.floats(0.001, 0.1), share=st.floats(0, 1))
 def test_a_busy_worker_publishes_at_the_longest_interval(cost_s: float, share: float) -> None:
     """Near capacity the transactions are as large as ever."""
     cadence = cadence_with(cost_s, share=share)
@@ -133,7 +134,7 @@ def test_without_a_share_every_interval_is_the_longest(load: float, cost_s: floa
 
 def test_a_worker_that_has_published_nothing_may_do_it_at_once() -> None:
     """At its start, whatever the load is."""
-    cadence = Cadence(LONGEST_S, 0.15, 5.0)
+    cadence = Cadence(LONGEST_S, SHARE, 5.0)
     assert max(cadence.earliest_s(1.0), cadence.latest_s) <= 5.0
 
 
@@ -163,7 +164,7 @@ def intervals(traffic_load: float, cost_s: float, kind: type[Cadence] = Cadence)
     In turns of a millisecond. Each article takes 2 ms of the loop; transactions take `cost_s`, more or less by a fifth.
     """
     random, now_s, finished = Random(1), 0.0, False
-    load, cadence, began_s = Load(2, 0.0), kind(LONGEST_S, 0.15, 0.0), list[float]()
+    load, cadence, began_s = Load(2, 0.0), kind(LONGEST_S, SHARE, 0.0), list[float]()
     while now_s < 16:
         worked_s = 0.002 if random.random() < traffic_load / (2 - traffic_load) else 0.0
         finished |= worked_s > 0
@@ -202,15 +203,15 @@ def test_a_rhythm_that_swings_is_noticed() -> None:
 
 @pytest.mark.parametrize("cost_s", [0.001, 0.02])
 def test_however_low_the_load_is_the_number_of_transactions_is_bounded(cost_s: float) -> None:
-    """A thin stream of articles: at most one in two costs of a transaction."""
+    """A thin stream of articles: at most one in one and a half costs of a transaction."""
     taken_s = intervals(0.05, cost_s)
-    assert min(taken_s) >= 2 * 0.8 * cost_s
-    assert len(taken_s) / sum(taken_s) <= 1 / (2 * 0.9 * cost_s)
+    assert min(taken_s) >= 1.5 * 0.8 * cost_s
+    assert len(taken_s) / sum(taken_s) <= 1 / (1.5 * 0.9 * cost_s)
 
 
 def test_the_fuller_the_worker_is_the_rarer_are_transactions() -> None:
-    """From a few milliseconds to the longest interval."""
+    """From a few milliseconds to more than a hundred."""
     taken_s = [fmean(intervals(load, 0.004)) for load in (0.2, 0.4, 0.65, 0.95)]
     assert taken_s == sorted(taken_s)
     assert taken_s[0] < 0.03
-    assert taken_s[-1] == pytest.approx(LONGEST_S, rel=0.1)
+    assert taken_s[-1] > 0.1

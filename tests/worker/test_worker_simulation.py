@@ -42,7 +42,7 @@ class Simulation:
         # Every other device runs out of memory with full batches, which have 40 tokens.
         self._infer = self.random.choice((infer, with_room_for(self.random.randint(10, 30))))
         # Half of the worlds publish at once while the load is low, the others only at the longest interval.
-        self._limits = replace(LIMITS, publish_share=self.random.choice((0.0, 0.15)))
+        self._limits = replace(LIMITS, publish_share=self.random.choice((0.0, 0.5)))
         self.found: set[str] = set()
         for _ in range(self.random.randint(4, 20)):
             self.world.clock.after(self.random.randrange(int(CALM_S / TICK_S)) * TICK_S, self._publish)

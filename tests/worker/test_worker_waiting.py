@@ -40,7 +40,7 @@ def test_publishing_keeps_its_interval() -> None:
 def test_at_low_load_an_article_waits_neither_for_company_nor_for_the_interval() -> None:
     """An idle thread takes it at once, and its transaction begins as soon as its batch is back."""
     world = World()
-    process = started(world, replace(LIMITS, publish_share=0.15))
+    process = started(world, replace(LIMITS, publish_share=0.5))
     world.steps(process, until=lambda: world.clock() > 4)
     world.clock.after(1.0, lambda: world.put(SHORT))
     began_s = world.clock() + 1.0
@@ -52,7 +52,7 @@ def test_at_low_load_an_article_waits_neither_for_company_nor_for_the_interval()
 def test_a_busy_worker_publishes_at_the_longest_interval() -> None:
     """Under a backlog transactions are as large as without early publishing."""
     world = World()
-    process = started(world, replace(LIMITS, publish_share=0.15, max_in_flight=4_000))
+    process = started(world, replace(LIMITS, publish_share=0.5, max_in_flight=4_000))
     process.worker.pacing.load = Load(threads=1, now_s=-60.0)
     process.worker.pacing.load.note(world.clock(), running=1, waited_s=0.0)
     for _ in range(40):

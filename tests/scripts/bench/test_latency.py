@@ -23,7 +23,7 @@ from tools.bench.legs.latency.measured import (
     transactions_per_s,
     worker_ms,
 )
-from tools.bench.legs.latency.point import rate_between
+from tools.bench.legs.latency.point import SETTLING_S, Traffic, rate_between
 from tools.bench.legs.latency.report import Results, outcome
 from tools.bench.legs.latency.stages import STAGES, StageTimes
 from tools.bench.load import Mix
@@ -40,6 +40,7 @@ OTHER = Policy("other", {"batching": {"max_wait_ms": 50.0}})
 def _measured(latencies_ms: Sequence[float], *, worker_cpu_s: float = 2.0, padded_tokens: int = 1100) -> Measured:
     return Measured(
         latencies_ms=latencies_ms,
+        articles=len(latencies_ms),
         seconds=10.0,
         visible_per_s=9.0,
         transactions=20,
@@ -227,3 +228,12 @@ def test_p99_is_drawn_only_where_there_is_one() -> None:
     series = {series.name: series for series in plots["latency-load"].series}
     assert [10.0, 50.0, 90.0] == list(series["headlines, now, p50"].x)
     assert [50.0, 90.0] == list(series["headlines, now, p99"].x)
+
+
+@pytest.mark.parametrize("rate_per_s", [0.001, 20.0])
+def test_the_first_seconds_of_a_run_do_not_count(rate_per_s: float) -> None:
+    """What counts begins with the first article after them, and there is always one."""
+    traffic = Traffic.at("headlines", rate_per_s, 3.0, seed=1)
+    assert traffic.due_s[traffic.settled] >= SETTLING_S
+    assert all(due_s < SETTLING_S for due_s in traffic.due_s[: traffic.settled])
+    assert len(traffic.values) == len(traffic.due_s)

@@ -45,7 +45,9 @@ class Measured:
     """One repetition. Latency is from when an article was due to when a read_committed consumer had it."""
 
     latencies_ms: Sequence[float]
-    """In order of due time."""
+    """In order of due time, without the first seconds."""
+    articles: int
+    """How many were published, those of the first seconds included."""
     seconds: float
     """From the first due time until everything was visible."""
     visible_per_s: float
@@ -60,11 +62,6 @@ class Measured:
     """None for the naive loop."""
     stages: StageTimes | None = None
     """Only if the repetition was traced."""
-
-    @property
-    def articles(self) -> int:
-        """How many there were."""
-        return len(self.latencies_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +136,7 @@ def p50_ms(run: Measured) -> float:
 
 def late_p50_ms(run: Measured) -> float:
     """p50 of the last third of the articles: far above the overall p50 if the worker keeps falling behind."""
-    return percentile(run.latencies_ms[-max(1, run.articles // 3) :], 0.5)
+    return percentile(run.latencies_ms[-max(1, len(run.latencies_ms) // 3) :], 0.5)
 
 
 def worker_ms(run: Measured) -> float:

@@ -31,9 +31,13 @@ if TYPE_CHECKING:
     from tools.bench.watching import Call
 
 
+SETTLING_S = 2.0
+"""The latency of the first articles does not count: brokers create the files of new topics then, which takes up to 0.1 s."""
+
+
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Articles, and when each of them is due, in seconds from the start."""
+    """Articles, and when each of them is due, in seconds from the start. `seconds`: how long they keep coming."""
 
     values: Sequence[bytes]
     due_s: Sequence[float]
@@ -41,9 +45,19 @@ class Traffic:
 
     @classmethod
     def at(cls, mix: Mix, rate_per_s: float, seconds: float, *, seed: int) -> Traffic:
-        """Poisson arrivals, at least one; the same seed gives the same articles at the same times."""
-        due_s = poisson(rate_per_s, seconds, seed=seed) or [0.0]
-        return cls(articles(mix, len(due_s), seed=seed), due_s, seconds)
+        """Poisson arrivals for `SETTLING_S` and then `seconds`, in which there is at least one.
+
+        The same seed gives the same articles at the same times.
+        """
+        due_s = poisson(rate_per_s, SETTLING_S + seconds, seed=seed)
+        if not due_s or due_s[-1] < SETTLING_S:
+            due_s.append(SETTLING_S)
+        return cls(articles(mix, len(due_s), seed=seed), due_s, SETTLING_S + seconds)
+
+    @property
+    def settled(self) -> int:
+        """The number of the first article that counts."""
+        return next(number for number, due_s in enumerate(self.due_s) if due_s >= SETTLING_S)
 
     def job(self, bench: Bench, topics: Topics, *, traced: bool = False) -> Job:
         """The same for the client."""
@@ -84,7 +98,10 @@ def measure_worker(bench: Bench, traffic: Traffic, policy: Policy, *, traced: bo
         watching = pool.submit(watch)
         worker.run()
         seen = watching.result()
-    stages = stage_times(timeline, seen.client, traffic.due_s, seen.start_s) if traced else None
+    stages = None
+    if traced:
+        every = stage_times(timeline, seen.client, traffic.due_s, seen.start_s)
+        stages = StageTimes(every.rows[traffic.settled :])
     return _measured(traffic, seen, batching.transactions, batching.read(), stages)
 
 
@@ -152,8 +169,10 @@ def _measured(
     stages: StageTimes | None = None,
 ) -> Measured:
     client, due_s, load = seen.client, traffic.due_s, seen.load
+    latencies_ms = [1000 * (seen_s - when_s) for seen_s, when_s in zip(client["seen_s"], due_s, strict=True)]
     return Measured(
-        [1000 * (seen_s - when_s) for seen_s, when_s in zip(client["seen_s"], due_s, strict=True)],
+        latencies_ms[traffic.settled :],
+        len(due_s),
         load.seconds,
         rate_between(client["seen_s"], traffic.seconds / 3, traffic.seconds),
         transactions,
