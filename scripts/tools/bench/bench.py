@@ -13,6 +13,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from enricher.app.model import Model, load_model
+from enricher.inference.run.selection import Precision
 from enricher.settings import Settings, load_settings
 from tools.bench.machine import LoadMeter
 from tools.bench.policy import Policy
@@ -35,6 +36,7 @@ class Bench:
     closing: ExitStack = field(default_factory=ExitStack)
     against: Policy | None = None
     """What the leg `latency` measures in turn with the settings as they are."""
+    _models: dict[str, Model] = field(default_factory=dict)
 
     @cached_property
     def settings(self) -> Settings:
@@ -47,13 +49,15 @@ class Bench:
         self.say("loading the model")
         return load_model(self.settings)
 
-    @cached_property
-    def float32_model(self) -> Model:
-        """The same model in fp32; the configured one if that is fp32 already."""
-        if self.model.card.precision == "fp32":
-            return self.model
-        plain = self.settings.model.model_copy(update={"precision": "fp32"})
-        return load_model(self.settings.model_copy(update={"model": plain}))
+    def model_in(self, precision: Precision) -> Model:
+        """The same model in this precision; the configured one if that has it already. Raises ModelError."""
+        if precision not in self._models:
+            wanted = self.settings.model.model_copy(update={"precision": precision})
+            same = self.model.card.precision == precision
+            self._models[precision] = (
+                self.model if same else load_model(self.settings.model_copy(update={"model": wanted}))
+            )
+        return self._models[precision]
 
     @cached_property
     def cluster(self) -> Cluster:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from enricher.app.model import Model
 from enricher.core.scoring import count_by_text, total
+from enricher.errors import ModelError
 from enricher.inference.checkpoint.folder import Checkpoint
+from enricher.inference.run.selection import Precision
 from tools.bench.bench import Bench
 from tools.bench.load import Mix, articles
 from tools.bench.machine import processor
@@ -40,7 +42,10 @@ SEED = 6
 """With this seed the mixed block of 20 has 12 headlines, 6 news articles and 2 long reads: exactly the mix's shares."""
 RUN_S = 3.0
 """Approximate duration of a run; each contender repeats the same block of articles that long."""
-OURS, OURS_IN_FP32 = "ours", "ours, in fp32"
+OURS = "ours"
+OURS_IN: dict[Precision, str] = {"bf16": "ours, in bf16", "fp32": "ours, in fp32"}
+"""Our slower precisions."""
+INT8_OVER_BF16 = 1.3
 SHORT = 40
 """Number of headlines on which peers must agree with ours: with one window each, the task is the same for all."""
 SAME_IF_SHORT, SAME_IF_LONG = 0.98, 0.8
@@ -96,9 +101,13 @@ def _short(bench: Bench, line_up: LineUp) -> dict[str, float]:
 
 
 def _ours(bench: Bench) -> dict[str, Model]:
-    """Our models: the variant that the settings choose, and fp32 if that is another one."""
-    plain = bench.float32_model
-    return {OURS: bench.model} | ({} if plain is bench.model else {OURS_IN_FP32: plain})
+    """Our models: the variant that the settings choose, and the slower precisions that run here too."""
+    own = {OURS: bench.model}
+    for precision, name in OURS_IN.items():
+        with suppress(ModelError):  # bf16 where the processor has no units
+            if (model := bench.model_in(precision)) is not bench.model:
+                own[name] = model
+    return own
 
 
 def _contest(bench: Bench, mix: Mix, line_up: LineUp, own: Mapping[str, Model]) -> Contest:
@@ -227,8 +236,10 @@ def aims(precision: str, processor_text: str) -> dict[tuple[Mix, tuple[str, ...]
 
 
 def _faster(contests: Contests, precision: str) -> list[Claim]:
-    own = {"fp32": OURS_IN_FP32, precision: OURS}
-    claims = []
+    own: dict[str, str] = {str(each): name for each, name in OURS_IN.items()} | {precision: OURS}
+    claims = [
+        _int8(mix, contest) for mix, contest in contests.items() if precision == "int8" and OURS_IN["bf16"] in contest
+    ]
     for ours_in, ours in own.items():
         for (mix, names), aim in aims(ours_in, processor()).items():
             contest = contests[mix]
@@ -238,3 +249,8 @@ def _faster(contests: Contests, precision: str) -> list[Claim]:
                 text = f"ours in {ours_in} is {times} times as fast as {best}, {mix} (aim {aim})"
                 claims.append(Claim(text, held=times.median >= aim))
     return claims
+
+
+def _int8(mix: Mix, contest: Contest) -> Claim:
+    times = ratios(contest[OURS].runs, contest[OURS_IN["bf16"]].runs)
+    return Claim(f"int8 is {times} times as fast as bf16, {mix} (aim {INT8_OVER_BF16})", times.median >= INT8_OVER_BF16)

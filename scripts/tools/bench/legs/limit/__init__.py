@@ -50,7 +50,7 @@ def measure(bench: Bench) -> Outcome:
 
 def _models(bench: Bench) -> dict[str, Model]:
     """fp32, and the variant that the settings choose if it is another one."""
-    plain = bench.float32_model
+    plain = bench.model_in("fp32")
     return {"fp32": plain} | ({} if plain is bench.model else {"auto": bench.model})
 
 
