@@ -59,12 +59,17 @@ class Load:
         self._device += weight * (min(1.0, running / self._threads) - self._device)
         self._loop += weight * (max(0.0, 1 - waited_s / elapsed_s) - self._loop)
 
+    def skip(self, now_s: float) -> None:
+        """Do not count the time since the last call: the loop did something else, such as connecting."""
+        self._noted_s = now_s
+
 
 class Cadence:
     """When the next transaction may begin.
 
-    `longest_s`: the interval under load. `share`: how much of the time transactions may take at half load; 0 makes every
-    interval the longest one. However low the load is, they take at most two thirds of the time.
+        `longest_s`: the interval under load. `share`: how much of the time transactions may take at half load; 0 makes every
+        interval the longest one. However low the load is, they take at most two thirds of the time, unless a single one takes
+    longer than two thirds of `longest_s`.
     """
 
     def __init__(self, longest_s: float, share: float, now_s: float) -> None:

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import errno
 import logging
+import os
 import re
 import socket
 import threading
@@ -159,7 +160,8 @@ def _listening(host: str, port: int | None) -> socket.socket:
         listener = socket.create_server((host, wanted), family=family, backlog=_BACKLOG, dualstack_ipv6=both)
     except (OSError, UnicodeError) as error:  # UnicodeError: the name cannot be a host name
         if port is not None or getattr(error, "errno", None) not in _TAKEN:
-            reason = getattr(error, "strerror", None) or error
+            # `create_server` adds the address to the text of the error.
+            reason = os.strerror(number) if (number := getattr(error, "errno", None)) in _TAKEN else error
             message = f"health.host and health.port: cannot listen on {host}:{wanted}: {reason}"
             raise SettingsError(message) from error
         log.warning("port %d is taken; serving health on another port (health.port)", USUAL_PORT)

@@ -61,6 +61,7 @@ class Worker:
             self._settled = self.recovery.connect(self, self._stopping)
             if self._settled:
                 connected()
+            self.pacing.skip_load()
             while not self._stopping.is_set and not self._finished():
                 with self._guard("one turn of the loop", self._limits.stall_timeout_s):
                     self.step()
@@ -215,6 +216,7 @@ class Worker:
             self._intake.drop_forgotten()
             self._settled = self.recovery.run(trouble, self._stopping)
             self._attempts.expect(self._tracker.partitions)
+        self.pacing.skip_load()
         self.counters.recovery_s.add(self._clock() - began_s)
 
     def _finished(self) -> bool:

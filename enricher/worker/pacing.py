@@ -135,12 +135,19 @@ class Pacing:
     def waiting(self) -> Iterator[None]:
         """Wrap what the loop does because it has nothing to do, so that it does not count as load."""
         began_s = self._clock()
-        yield
-        self._waited_s += self._clock() - began_s
+        try:
+            yield
+        finally:
+            self._waited_s += self._clock() - began_s
 
     def measure_load(self) -> None:
         """Add the last turn to the load; called before the turn collects or submits batches."""
         self.load.note(self._clock(), running=self._engine.busy, waited_s=self._waited_s)
+        self._waited_s = 0.0
+
+    def skip_load(self) -> None:
+        """Leave the time since `measure_load` out of the load: connecting and recovering say nothing about the traffic."""
+        self.load.skip(self._clock())
         self._waited_s = 0.0
 
     def wait_s(self) -> float:

@@ -92,6 +92,14 @@ def test_the_load_is_a_share(turns: list[tuple[float, int, float]]) -> None:
         assert 0 <= load.busy <= 1
 
 
+def test_time_that_is_skipped_does_not_count() -> None:
+    """A worker that connected for a minute has no load afterwards."""
+    load = Load(1, 0.0)
+    load.skip(60.0)
+    load.note(60.001, running=1, waited_s=0.0)
+    assert load.busy < 0.01
+
+
 # ---- Cadence
 
 
