@@ -68,7 +68,7 @@ class Cadence:
     """When the next transaction may begin.
 
         `longest_s`: the interval under load. `share`: how much of the time transactions may take at half load; 0 makes every
-        interval the longest one. However low the load is, they take at most two thirds of the time, unless a single one takes
+        interval the longest one. However low the load is, they take at most two thirds of the time, unless one alone takes
     longer than two thirds of `longest_s`.
     """
 
