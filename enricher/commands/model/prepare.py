@@ -93,13 +93,17 @@ def model_prepare(  # noqa: PLR0913  the options of the command
     ] = None,
     seed: Annotated[
         int | None,
-        typer.Option(min=0, help="Seed of the calibration; the same texts and seed, the same int8. Default: 0."),
+        typer.Option(
+            min=0,
+            help="Seed of the calibration; the same texts and seed, the same int8 on this kind of machine. Default: 0.",
+        ),
     ] = None,
 ) -> None:
     """Make a self-contained folder of a model: files, graph, gate report, digests. A worker runs it by its path.
 
     Where the machine runs int8, `auto` and `int8` calibrate it, unless SOURCE has a valid int8.json and neither --calibrate
-    nor --seed asks for another. That takes seconds to minutes. Workers that find the result fail its gate do not use it.
+    nor --seed asks for another. That takes seconds to minutes. If int8 then fails its gate, `auto` takes the next, and
+    `int8` ends with exit code 3 and writes nothing. `auto` does not take an int8 whose calibration missed its target.
     """
     console, gold_set = remark_console(), read_gold(gold or DEFAULT_GOLD)
     device_id = parse_device(device).index
