@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
+import os
 import re
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +16,14 @@ from commands.model_app import run_model, tiny_model
 from commands.support import json_lines, run
 from support.recipes import empty_recipe
 
-from enricher.commands.model.calibrating import DEFAULT_TEXTS
+from enricher.commands.model import calibrating
+from enricher.commands.model.calibrating import DEFAULT_TEXTS, read_texts, windows_of
 from enricher.commands.model.manifest import Manifest
 from enricher.errors import FatalError, ModelError, SettingsError
 from enricher.inference.checkpoint.folder import Checkpoint
 from enricher.inference.checkpoint.gate_report import GateReport
 from enricher.inference.device.openvino_session import openvino_problem
-from enricher.inference.gate.gold import DEFAULT_GOLD
+from enricher.inference.gate.gold import DEFAULT_GOLD, read_gold
 from enricher.inference.graph.openvino import OpenVinoInt8
 from enricher.inference.quantisation.recipe import Recipe, read_recipe, recipe_path, write_recipe
 
@@ -33,6 +37,7 @@ def skill_is_not_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The small model learned nothing; and its calibration is the same on every processor, only not faster on all."""
     monkeypatch.setattr("enricher.inference.gate.verdict.LEAST_REFERENCE_F1", 0.0)
     monkeypatch.setattr(OpenVinoInt8, "problem", lambda _self: openvino_problem("fp32"))
+    monkeypatch.setattr(calibrating, "DEFAULT_TARGET", 0.0)
 
 
 @pytest.fixture
@@ -192,6 +197,100 @@ def test_the_sample_articles_are_refused_for_a_gold_set_made_of_them(source: Pat
     error = run_model("check", source, "--precision", "int8", "--gold", gold, cache_dir=tmp_path / "cache").exception
     assert isinstance(error, SettingsError)
     assert "share sentences" in str(error)
+    assert "choose another --gold, or --precision bf16" in str(error)
+
+
+def calibrated_on(source: Path, gold: Path) -> None:
+    """A valid recipe that says that it was made from the gold set."""
+    recipe = empty_recipe(Checkpoint.open(source))
+    digest = hashlib.sha256(gold.read_bytes()).hexdigest()
+    write_recipe(source, recipe.model_copy(update={"texts": recipe.texts.model_copy(update={"digest": digest})}))
+
+
+@pytest.mark.skipif(openvino_problem("bf16") is not None, reason=f"{openvino_problem('bf16')}")
+def test_auto_goes_on_to_bf16_where_int8_was_calibrated_on_the_gold_set(
+    source: Path, gold: Path, tmp_path: Path
+) -> None:
+    """`check` and `prepare` alike, and both say so."""
+    calibrated_on(source, gold)
+    options = ("--gold", gold, "--device", "cpu", "--limit-points", "100", "--out", tmp_path / "reports")
+    result = run_model("check", source, *options, cache_dir=tmp_path / "cache")
+    assert result.exit_code == 0, (result.output, result.exception)
+    assert "not openvino-int8: int8 was calibrated on the gold set" in " ".join(result.stderr.split())
+    assert ["gate-openvino-bf16.json"] == [path.name for path in (tmp_path / "reports").glob("*.json")]
+    result = prepare(source, tmp_path / "out", gold, precision="auto")
+    assert result.exit_code == 0, (result.output, result.exception)
+    assert "not openvino-int8: int8 was calibrated on the gold set" in " ".join(result.stderr.split())
+    assert "bf16" == Manifest.model_validate_json((tmp_path / "out" / "manifest.json").read_bytes()).precision
+
+
+def test_prepare_refuses_int8_that_was_calibrated_on_the_gold_set(source: Path, gold: Path, tmp_path: Path) -> None:
+    """Before anything is copied."""
+    calibrated_on(source, gold)
+    result = prepare(source, tmp_path / "out", gold)
+    assert isinstance(result.exception, SettingsError)
+    assert "copying" not in result.stderr
+
+
+@pytest.mark.slow
+def test_auto_does_not_take_int8_that_missed_the_target(
+    source: Path, gold: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And says what was wanted and reached; `inspect` too, and a named precision serves if it passes its gate."""
+    monkeypatch.setattr(calibrating, "DEFAULT_TARGET", 1.01)
+    out = tmp_path / "out"
+    result = prepare(source, out, gold, "--calibrate", texts, precision="auto")
+    assert result.exit_code == 0, (result.output, result.exception)
+    said = " ".join(result.stderr.split())
+    assert "warning: calibration wanted 101.00 % of labels, reached" in said
+    assert "not openvino-int8: calibration wanted 101.00 % of labels" in said
+    assert "int8" != Manifest.model_validate_json((out / "manifest.json").read_bytes()).precision
+    result = prepare(out, tmp_path / "named", gold)
+    assert result.exit_code == 0, (result.output, result.exception)
+    assert "Warning: calibration wanted 101.00 %" in (tmp_path / "named" / "gate-openvino-int8.html").read_text("utf-8")
+    shown = json.loads(
+        run_model("inspect", tmp_path / "named", "--device", "cpu", "--json", cache_dir=tmp_path / "cache").stdout
+    )
+    (int8,) = [each for each in shown["variants"] if each["precision"] == "int8"]
+    assert (True, False) == (int8["may_serve"], int8["chosen_by_auto"])
+    assert "auto does not take it: calibration wanted" in int8["why"]
+
+
+def test_too_few_texts_are_refused_before_anything_is_copied(source: Path, gold: Path, tmp_path: Path) -> None:
+    """A file without lines, and one with a single article."""
+    for lines in ("", DEFAULT_TEXTS.read_text("utf-8").splitlines()[0]):
+        path = tmp_path / "few.jsonl"
+        path.write_text(lines, "utf-8")
+        result = prepare(source, tmp_path / "out", gold, "--calibrate", path)
+        assert isinstance(result.exception, ModelError)
+        assert "too few" in str(result.exception)
+        assert "copying" not in result.stderr
+
+
+def test_texts_are_read_once(gold: Path, texts: Path, tmp_path: Path) -> None:
+    """So that a pipe can be read; and the digest is that of the file, also if it is packed."""
+    pipe, packed = tmp_path / "pipe", tmp_path / "packed"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_bytes, args=(texts.read_bytes(),))
+    writer.start()
+    packed.write_bytes(gzip.compress(texts.read_bytes()))
+    found = [read_texts(path, read_gold(gold), seed=0).file for path in (pipe, packed)]
+    writer.join()
+    expected = [hashlib.sha256(path.read_bytes()).hexdigest() for path in (texts, packed)]
+    assert expected == [each.digest for each in found]
+    assert [ARTICLES, ARTICLES] == [each.number for each in found]
+
+
+def test_no_more_is_tokenised_than_needed(
+    source: Path, gold: Path, texts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long the articles are, so that memory is bounded."""
+    checkpoint, ours = Checkpoint.open(source), read_texts(texts, read_gold(gold), seed=0)
+    every = windows_of(checkpoint, ours, seed=0)
+    monkeypatch.setattr(calibrating, "MOST_TOKENS", sum(each.length_tokens for each in every) // 2)
+    part = windows_of(checkpoint, ours, seed=0)
+    assert ARTICLES == len({id(each.ticket) for each in every})
+    assert len({id(each.ticket) for each in part}) < ARTICLES
 
 
 def test_a_gold_set_that_was_calibrated_on_is_refused_by_its_digest(source: Path, gold: Path, tmp_path: Path) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import textwrap
+
 import pytest
 
+from enricher.inference.gate.gold import DEFAULT_GOLD
 from enricher.inference.gate.overlap import sentences_of, shares_sentence
 
 SENTENCE = "While much of it is unprecedented, the transition of power is not, Kori Schulman wrote."
@@ -35,12 +39,35 @@ def test_other_sentences_are_not_found(text: str) -> None:
     assert not shares_sentence(text, sentences_of([SENTENCE]))
 
 
-def test_short_sentences_do_not_count() -> None:
-    """They occur in unrelated texts."""
-    assert not shares_sentence("He declined to comment.", sentences_of(["He declined to comment."]))
+def test_short_sentences_do_not_count_within_longer_texts() -> None:
+    """They occur in unrelated texts; but a whole text that is short, such as a headline, does count."""
+    short, known = "He declined to comment.", sentences_of(["Asked twice. He declined to comment. He left."])
+    assert not shares_sentence(short, known)
+    assert not shares_sentence(f"Nobody knew. {short} That was all.", sentences_of([short]))
+    assert shares_sentence("Rates rise again", sentences_of(["RATES RISE AGAIN!"]))
+    assert not shares_sentence("?!", sentences_of(["", "..."]))
 
 
-def test_sentences_without_spaces_are_found() -> None:
-    """As Chinese and Japanese write them."""
-    sentence = "中国外交部发言人星期二在北京举行的例行记者会上表示，双方将继续就此保持密切沟通。"
-    assert shares_sentence(f"今天下雨了。{sentence}他没有回答其他问题。", sentences_of([sentence]))
+@pytest.mark.parametrize("text", ["中国外交部发言人说，双方将继续沟通。", "“双方将继续就此保持沟通。”"])
+def test_sentences_without_spaces_are_found(text: str) -> None:
+    """As Chinese and Japanese write them, where few letters make a sentence."""
+    assert shares_sentence(f"今天下雨了。{text}他没有回答其他问题。", sentences_of([text]))
+    assert not shares_sentence("今天下雨了。他没有回答。", sentences_of(["昨天下雨了。他没有回答。"]))
+
+
+def test_quotation_marks_after_the_full_stop_belong_to_the_sentence() -> None:
+    """Whatever kind they are."""
+    for closing in ('"', "”", "’”", "»", ".)", ".]"):
+        text = f"It began at noon. “{SENTENCE}{closing} Nobody else spoke."
+        assert shares_sentence(text, sentences_of([SENTENCE])), closing
+
+
+def test_a_wrapped_text_is_found() -> None:
+    """Every text of the gold set, wrapped at 72 columns: alone, and as a paragraph of a longer text if it is not short."""
+    gold = [json.loads(line)["text"] for line in DEFAULT_GOLD.read_text("utf-8").splitlines()]
+    known = sentences_of(gold)
+    wrapped = [textwrap.fill(text, 72) for text in gold]
+    assert [] == [text for text in wrapped if not shares_sentence(text, known)]
+    assert sum("\n" in text for text in wrapped) > 700
+    within = [f"Before it.\n\n{text}\n\nAfter it." for text in wrapped if len(text) > 40]
+    assert [] == [text for text in within if not shares_sentence(text, known)]

@@ -215,6 +215,20 @@ def test_int8_serves_with_its_recipe_and_the_report_of_that_recipe(checkpoint: C
 
 
 @pytest.mark.usefixtures("quantised_first")
+def test_auto_does_not_take_int8_whose_calibration_fell_short(checkpoint: Checkpoint) -> None:
+    """Even if its gate passed; who names it gets it, and nobody is told to make another report."""
+    recipe = empty_recipe(checkpoint)
+    recipe = recipe.model_copy(update={"measured": recipe.measured.model_copy(update={"equal_labels": 0.99})})
+    write_recipe(checkpoint.folder, recipe)
+    assert "--precision int8" not in " ".join(missing_reports(checkpoint, "cpu", None))
+    write_report(checkpoint.folder, report(checkpoint, Quantised(), recipe_digest=recipe.digest))
+    choice = choose(checkpoint, "cpu", "auto")
+    assert Quantised() != choice.variant
+    assert "calibration wanted 99.80 % of labels, reached 99.00 %" == choice.rejected[0][1]
+    assert Quantised() == choose(checkpoint, "cpu", "int8").variant
+
+
+@pytest.mark.usefixtures("quantised_first")
 def test_the_command_that_is_told_makes_what_is_missing(checkpoint: Checkpoint) -> None:
     """The recipe first, and then the report alone."""
     prepare = f"enricher model prepare {checkpoint.folder} --out DIR --precision int8"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from enricher.inference.device import openvino_session
 from enricher.inference.device.opening import open_session
 from enricher.inference.device.processor import processor_features
 from enricher.inference.graph.openvino import OpenVinoBfloat16, OpenVinoFloat32
-from enricher.inference.quantisation.calibrate import calibrate
+from enricher.inference.quantisation.calibrate import calibrate, divided
 from enricher.inference.quantisation.choosing import Choice, choose
 from enricher.inference.quantisation.keeping import keep_fewest
 from enricher.inference.quantisation.observing import BATCH_BYTES, Observed, batches_of, build_float32, quantisable
@@ -170,6 +171,67 @@ def test_a_recipe_that_is_missing_or_broken(tmp_path: Path) -> None:
         read_recipe(tmp_path)
 
 
+@pytest.mark.parametrize("change", [{"gains": "A"}, {"high": 1e-44}, {"high": 1e300}])
+def test_a_recipe_without_usable_numbers_is_refused(
+    change: dict[str, object], tmp_path: Path, bert_recipe: Recipe
+) -> None:
+    """When it is read, with how to make another: gains that are not base64, and ranges whose scale is 0 or infinite."""
+    damaged = bert_recipe.inputs[0].model_copy(update={"low": 0.0, **change})
+    write_recipe(tmp_path, bert_recipe.model_copy(update={"inputs": (damaged,)}))
+    with pytest.raises(ModelError, match="--calibrate"):
+        read_recipe(tmp_path)
+
+
+def test_windows_are_judged_by_other_articles(window: MakeWindow) -> None:
+    """A third of the windows at most, unless each article has more; the order follows from the seed."""
+    articles = [[window([2] * 9) for _ in range(size)] for size in (5, 3, 4, 40, 2, 6, 3)]
+    windows = [replace(each, ticket=article[0].ticket) for article in articles for each in article]
+    for seed in range(5):
+        observed, held_out = divided(windows, seed)
+        assert {id(each.ticket) for each in observed}.isdisjoint(id(each.ticket) for each in held_out)
+        assert len(windows) == len(observed) + len(held_out)
+        assert 0 < len(held_out) <= 21
+    assert [id(each) for each in divided(windows, 4)[0]] == [id(each) for each in observed]
+    two = [each for each in windows if each.ticket in (windows[0].ticket, windows[5].ticket)]
+    assert [5, 3] == [len(part) for part in divided(two, 0)]
+    with pytest.raises(ModelError, match="5 windows of 1 articles"):
+        divided(windows[:5], 0)
+
+
+def test_a_recipe_counts_what_was_used(window: MakeWindow) -> None:
+    """Not what was offered: more than enough tokens are not run."""
+    checkpoint = Checkpoint.open(REFERENCE / "distilbert")
+    windows = [window([5] * 64) for _ in range(900)]
+    recipe = _calibrated(checkpoint, windows, target=0.0)
+    assert (512, 512 * 64) == (recipe.texts.windows, recipe.texts.tokens)
+    assert 256 == recipe.measured.windows
+
+
+def test_what_stops_calibration_is_a_model_error(
+    tmp_path: Path, windows: Callable[[Checkpoint], list[Window]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder that cannot be written, numbers that are not finite, and a runtime that fails, each with what to do."""
+    checkpoint = Checkpoint.open(REFERENCE / "distilbert")
+    make = functools.partial(
+        calibrate, checkpoint, windows(checkpoint)[:6], seed=0, texts=TEXTS, threads=1, progress=lambda *_: None
+    )
+    with pytest.raises(ModelError, match="room"):
+        make(scratch=tmp_path / "none")
+    for value in (np.nan, np.inf):
+        with pytest.raises(ModelError, match="choose fp32"):
+            _observed(np.array([[1.0, value]], np.float32))
+    monkeypatch.setattr("enricher.inference.quantisation.comparing.rounded", lambda _value: np.nan)
+    with pytest.raises(ModelError, match="Choose fp32"):
+        make()
+    monkeypatch.setattr("enricher.inference.quantisation.comparing.batches_of", _out_of_memory)
+    with pytest.raises(ModelError, match="Free memory"):
+        make()
+
+
+def _out_of_memory(*_: object) -> None:
+    raise MemoryError
+
+
 def test_a_recipe_of_another_model_is_refused(tmp_path: Path, bert_recipe: Recipe) -> None:
     """Its ranges would be wrong, and nothing would show it; the graph stays as it is. So with a damaged one."""
     path = _built(Checkpoint.open(REFERENCE / "bert"), tmp_path / "graph", None)
@@ -284,9 +346,11 @@ def test_as_few_as_possible_are_kept() -> None:
 def test_at_most_half_is_kept_and_the_report_says_what_was_reached() -> None:
     """A target out of reach is not called reached."""
     choices = [_choice(name, 1) for name in "abcdefgh"]
-    recipe, _ = _made(choices, dict.fromkeys("abcdefgh", 0.1))
+    recipe, tries = _made(choices, dict.fromkeys("abcdefgh", 0.1))
     assert 4 == len(recipe.kept)
     assert pytest.approx(0.6) == recipe.measured.equal_labels
+    assert "calibration wanted 99.00 % of labels, reached 60.00 %" == recipe.measured.missed
+    assert [8, 8, 7, 7, 7, 7, 4] == tries
 
 
 def test_a_batch_of_calibration_returns_no_more_than_its_bound(window: MakeWindow, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ Refuses articles that share sentences with the gold set, because the gate would 
 from __future__ import annotations
 
 import hashlib
+import io
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,15 +20,22 @@ from enricher.errors import FatalError, InvalidArticle, SettingsError
 from enricher.files import Line, read_lines
 from enricher.inference.device.cores import available_cores
 from enricher.inference.gate.overlap import sentences_of, shares_sentence
-from enricher.inference.quantisation.calibrate import calibrate
-from enricher.inference.quantisation.recipe import TextsUsed, write_recipe
+from enricher.inference.quantisation.calibrate import (
+    DEFAULT_TARGET,
+    HELD_OUT_TOKENS,
+    OBSERVED_TOKENS,
+    calibrate,
+    divided,
+)
+from enricher.inference.quantisation.recipe import TextsFile, write_recipe
 from enricher.inference.run.advice import advice_for, cutter_for
 from enricher.inference.tokenizer.articles import ArticleTokenizer
 from enricher.records import Article, Partition, RawRecord, Ticket, TokenizedArticle
 from enricher.settings import load_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+    from hashlib import _Hash as HASH
 
     from enricher.inference.checkpoint.folder import Checkpoint
     from enricher.inference.gate.gold import GoldSet
@@ -38,18 +46,19 @@ if TYPE_CHECKING:
 DEFAULT_TEXTS = Path(__file__).parents[2] / "models" / "articles" / "wikinews.jsonl"
 SAMPLED_ARTICLES = 500
 """Many times what calibration reads; a larger file is sampled, so that memory is bounded."""
+MOST_TOKENS = 4 * (OBSERVED_TOKENS + HELD_OUT_TOKENS)
+"""What is tokenised, so that memory is bounded. Several times what is used, because whole articles are held out."""
 MOST_LINE_BYTES = 128 * 2**20
 """As `enricher enrich` allows."""
+
+_OTHERS = "choose another --gold, or --precision bf16"
 
 
 @dataclass(frozen=True, slots=True)
 class Texts:
     """Articles to calibrate on: a sample of a file, and what the recipe says about the file."""
 
-    name: str
-    digest: str
-    number: int
-    """Articles in the file."""
+    file: TextsFile
     articles: tuple[Article, ...]
 
 
@@ -61,8 +70,9 @@ def read_texts(path: Path | None, gold: GoldSet, *, seed: int) -> Texts:
     chosen = path or DEFAULT_TEXTS
     known = sentences_of(text.text for text in gold.texts)
     sample, draw, shared, number = list[Article](), np.random.default_rng(seed), list[int](), 0
-    for line, article in _articles(chosen):
-        if any(shares_sentence(text, known) for text in (article.title, article.body)):
+    digest = hashlib.sha256()
+    for line, article in _articles(chosen, digest):
+        if _is_shared(article, known):
             shared.append(line)
         number += 1
         if len(sample) < SAMPLED_ARTICLES:
@@ -71,28 +81,47 @@ def read_texts(path: Path | None, gold: GoldSet, *, seed: int) -> Texts:
             sample[place] = article
     if shared:
         raise SettingsError(_overlap(chosen, gold, shared, given=path is not None))
-    with chosen.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return Texts(chosen.stem, digest, number, tuple(sample))
+    return Texts(TextsFile(name=chosen.stem, digest=digest.hexdigest(), number=number), tuple(sample))
 
 
-def make_recipe(checkpoint: Checkpoint, texts: Texts, *, seed: int) -> Recipe:
+def windows_of(checkpoint: Checkpoint, texts: Texts, *, seed: int) -> list[Window]:
+    """The windows that a worker would cut, of so many articles, in random order, as have several times the tokens needed.
+
+    Raises ModelError if these are too few to calibrate with.
+    """
+    tokenizer = ArticleTokenizer(checkpoint)
+    advice = advice_for(checkpoint.folder, tokenizer.max_window_tokens)
+    cutter = cutter_for(tokenizer, advice.max_window_tokens, advice.overlap_tokens)
+    windows: list[Window] = []
+    tokens = 0
+    for index in np.random.default_rng(seed).permutation(len(texts.articles)):
+        article = texts.articles[index]
+        (found,) = tokenizer.tokenize([article])
+        if isinstance(found, TokenizedArticle):  # an article that the tokenizer refuses has no windows
+            windows.extend(cutter.cut(_ticket(article), found, 0.0))
+            tokens = sum(window.length_tokens for window in windows)
+        if tokens > MOST_TOKENS:
+            break
+    divided(windows, seed)
+    return windows
+
+
+def make_recipe(checkpoint: Checkpoint, texts: Texts, windows: Sequence[Window], *, seed: int, scratch: Path) -> Recipe:
     """Calibrate int8 for `checkpoint` and write the recipe into its folder. Blocks for seconds to minutes.
 
-    Raises ModelError, SettingsError.
+    Raises ModelError.
     """
     console = remark_console()
-    windows = _windows(checkpoint, texts.articles)
-    tokens = sum(window.length_tokens for window in windows)
-    used = TextsUsed(name=texts.name, digest=texts.digest, number=texts.number, windows=len(windows), tokens=tokens)
     with Ticker(console) as ticker:
         recipe = calibrate(
             checkpoint,
             windows,
             seed=seed,
-            texts=used,
+            texts=texts.file,
             threads=available_cores(),
             progress=lambda stage, done, of: ticker.tick(lambda: f"calibrating int8, {stage}: {done:,} of {of:,}"),
+            target=DEFAULT_TARGET,
+            scratch=scratch,
         )
     write_recipe(checkpoint.folder, recipe)
     for line in lines_about(recipe):
@@ -100,18 +129,27 @@ def make_recipe(checkpoint: Checkpoint, texts: Texts, *, seed: int) -> Recipe:
     return recipe
 
 
+class CalibratedOnGold(SettingsError):
+    """int8 cannot be judged by a gold set that it was calibrated on; other precisions can."""
+
+
 def refuse_own_texts(recipe: Recipe, gold: GoldSet) -> None:
-    """Raise SettingsError if `gold` is what the recipe was calibrated on, as far as that is known here.
+    """Raise CalibratedOnGold if `gold` is what the recipe was calibrated on, as far as that is known here.
 
     The recipe names its texts by digest only; sentences are compared if these are the sample articles.
     """
     if recipe.texts.digest == gold.digest:
-        message = (
-            f"int8 was calibrated on the gold set {gold.name} itself, which cannot judge it: choose another --gold"
-        )
-        raise SettingsError(message)
+        message = f"int8 was calibrated on the gold set {gold.name} itself, which cannot judge it: {_OTHERS}"
+        raise CalibratedOnGold(message)
     if recipe.texts.digest == hashlib.sha256(DEFAULT_TEXTS.read_bytes()).hexdigest():
-        read_texts(None, gold, seed=recipe.seed)
+        known = sentences_of(text.text for text in gold.texts)
+        shared = [line for line, article in _articles(DEFAULT_TEXTS, hashlib.sha256()) if _is_shared(article, known)]
+        if shared:
+            message = (
+                f"int8 was calibrated on the sample articles, which share sentences with the gold set {gold.name} (line "
+                f"{shared[0]} of {DEFAULT_TEXTS}), so this gold set cannot judge it: {_OTHERS}"
+            )
+            raise CalibratedOnGold(message)
 
 
 def lines_about(recipe: Recipe) -> Iterator[str]:
@@ -122,15 +160,36 @@ def lines_about(recipe: Recipe) -> Iterator[str]:
         f"of {texts.name} (seed {recipe.seed}); {100 * measured.equal_labels:.2f} % of labels equal to fp32 on "
         f"{measured.windows:,} windows that were held out"
     )
+    if measured.missed:
+        yield f"  warning: {measured.missed}: `--precision auto` does not take this int8"
     for kept in recipe.kept:
         yield f"  in higher precision: {kept.name} ({kept.reason})"
 
 
-def _articles(path: Path) -> Iterator[tuple[int, Article]]:
-    """Line numbers, from 1, and articles."""
+class _Digesting(io.RawIOBase):
+    """A file that is hashed while it is read, so that it is read once: a pipe has nothing more to give."""
+
+    def __init__(self, file: io.FileIO, digest: HASH) -> None:
+        super().__init__()
+        self._file = file
+        self._digest = digest
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def readinto(self, buffer: bytearray | memoryview) -> int | None:  # type: ignore[override]
+        """Read, and hash what was read."""
+        read = self._file.readinto(buffer)
+        self._digest.update(memoryview(buffer)[: read or 0])
+        return read
+
+
+def _articles(path: Path, digest: HASH) -> Iterator[tuple[int, Article]]:
+    """Line numbers, from 1, and articles. `digest` is then that of the whole file."""
     limits = load_settings(tell_files=False).articles
     try:
-        with path.open("rb") as file:
+        with path.open("rb", buffering=0) as raw, io.BufferedReader(_Digesting(raw, digest)) as file:
             for line in read_lines(file, str(path), max_line_bytes=MOST_LINE_BYTES):
                 if isinstance(line, Line):
                     yield line.number + 1, _decoded(path, line, limits)
@@ -149,18 +208,8 @@ def _decoded(path: Path, line: Line, limits: ArticleSettings) -> Article:
         raise FatalError(message) from error
 
 
-def _windows(checkpoint: Checkpoint, articles: tuple[Article, ...]) -> list[Window]:
-    """The windows that a worker would cut. An article that the tokenizer refuses has none."""
-    tokenizer = ArticleTokenizer(checkpoint)
-    advice = advice_for(checkpoint.folder, tokenizer.max_window_tokens)
-    cutter = cutter_for(tokenizer, advice.max_window_tokens, advice.overlap_tokens)
-    pairs = zip(articles, tokenizer.tokenize(articles), strict=True)
-    return [
-        window
-        for article, tokens in pairs
-        if isinstance(tokens, TokenizedArticle)
-        for window in cutter.cut(_ticket(article), tokens, 0.0)
-    ]
+def _is_shared(article: Article, known: frozenset[int]) -> bool:
+    return any(shares_sentence(text, known) for text in (article.title, article.body))
 
 
 def _ticket(article: Article) -> Ticket:

@@ -17,6 +17,7 @@ from enricher.commands.model.arguments import (
     LimitOption,
     UndoOption,
 )
+from enricher.commands.model.calibrating import CalibratedOnGold
 from enricher.commands.model.gating import Checked, check_variant, reasons_of, verdicts_table
 from enricher.commands.model.kept import remove_kept
 from enricher.errors import ModelError, SettingsError
@@ -25,7 +26,14 @@ from enricher.inference.gate.gold import DEFAULT_GOLD, read_gold
 from enricher.inference.gate.verdict import DEFAULT_LIMIT_POINTS
 from enricher.inference.graph.catalogue import variants_for
 from enricher.inference.run.model import EMBEDDED, open_model
-from enricher.inference.run.selection import Precision, cache_folder, named_variant, problem_of, recipe_problem
+from enricher.inference.run.selection import (
+    Precision,
+    cache_folder,
+    missed_target,
+    named_variant,
+    problem_of,
+    recipe_problem,
+)
 from enricher.runtime.devices import parse_device
 from enricher.settings import load_settings
 
@@ -67,9 +75,10 @@ def model_check(
         remove_kept(in_cache, "gate-*")
         return
     checked: list[Checked] = []
-    for variant in _variants(checkpoint, kind, precision):
-        checked.append(
-            check_variant(
+    variants = _variants(checkpoint, kind, precision)
+    for variant in variants:
+        try:
+            one = check_variant(
                 checkpoint,
                 variant,
                 kind,
@@ -79,8 +88,13 @@ def model_check(
                 keep_in=None if dry_run else out or in_cache,
                 device_id=device_id,
             )
-        )
-        if checked[-1].report.passed:
+        except CalibratedOnGold as error:
+            if variant is variants[-1] and not checked:
+                raise
+            remark_console().print(escape(f"not {variant.name}: {error}"))
+            continue
+        checked.append(one)
+        if one.report.passed:
             break
     _print(checked)
     if not checked[-1].report.passed:
@@ -94,7 +108,12 @@ def _variants(checkpoint: Checkpoint, device: Device, precision: Precision) -> S
         raise SettingsError(message)
     asked = variants_for(device) if precision == "auto" else [named_variant(checkpoint, device, precision)]
     reduced = [variant for variant in asked if variant.reduced]
-    problems = [problem_of(checkpoint, variant) or recipe_problem(checkpoint, variant) for variant in reduced]
+    problems = [
+        problem_of(checkpoint, variant)
+        or recipe_problem(checkpoint, variant)
+        or (missed_target(checkpoint, variant) if precision == "auto" else None)
+        for variant in reduced
+    ]
     if all(problems):
         why = "; ".join(f"{variant.name}: {problem}" for variant, problem in zip(reduced, problems, strict=True))
         message = f"nothing to check on this machine: {why}. A report is made on a machine that runs the variant."

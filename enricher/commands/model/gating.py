@@ -47,7 +47,7 @@ def check_variant(
 ) -> Checked:
     """Run the gate and write its report to `keep_in`. `cache_dir` is for graphs. Raises ModelError, FatalError.
 
-    Raises SettingsError if int8 was calibrated on the gold set.
+    Raises CalibratedOnGold if int8 was calibrated on the gold set.
     """
     recipe = recipe_for(checkpoint, variant)
     if recipe is not None:

@@ -21,7 +21,7 @@ from enricher.inference.graph.catalogue import variants_for
 from enricher.inference.quantisation.recipe import read_recipe
 from enricher.inference.run.advice import advice_for
 from enricher.inference.run.model import EMBEDDED, open_model
-from enricher.inference.run.selection import choose, obstacle_to
+from enricher.inference.run.selection import choose, missed_target, obstacle_to
 from enricher.inference.tokenizer.articles import ArticleTokenizer
 from enricher.settings import load_settings
 
@@ -87,6 +87,7 @@ def _variants(checkpoint: Checkpoint, device: Device) -> list[dict[str, Any]]:
     cache_dir = load_settings().model.cache_dir
     chosen = choose(checkpoint, device, "auto", cache_dir=cache_dir)
     obstacles = [(variant, obstacle_to(checkpoint, device, variant, cache_dir)) for variant in variants_for(device)]
+    not_auto = {variant.name: missed_target(checkpoint, variant) for variant in variants_for(device)}
     return [
         {
             "variant": variant.name,
@@ -95,10 +96,14 @@ def _variants(checkpoint: Checkpoint, device: Device) -> list[dict[str, Any]]:
             "may_serve": obstacle is None,
             "chosen_by_auto": variant.name == chosen.variant.name,
             "why": obstacle
-            or (chosen.reason if variant.name == chosen.variant.name else "it may serve if its precision is set"),
+            or (chosen.reason if variant.name == chosen.variant.name else _if_set(not_auto[variant.name])),
         }
         for variant, obstacle in obstacles
     ]
+
+
+def _if_set(missed: str | None) -> str:
+    return "it may serve if its precision is set" + (f"; auto does not take it: {missed}" if missed else "")
 
 
 def _print(facts: dict[str, Any]) -> None:

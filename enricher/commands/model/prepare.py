@@ -15,10 +15,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from enricher.commands.console import remark_console, remark_table
 from enricher.commands.model.arguments import DeviceOption, GoldOption, LimitOption
-from enricher.commands.model.calibrating import Texts, make_recipe, read_texts
+from enricher.commands.model.calibrating import (
+    CalibratedOnGold,
+    Texts,
+    make_recipe,
+    read_texts,
+    refuse_own_texts,
+    windows_of,
+)
 from enricher.commands.model.gating import check_variant, reasons_of, verdicts_table
 from enricher.commands.model.hub import fetched
 from enricher.commands.model.manifest import Manifest, entries_of, write_manifest
@@ -33,9 +41,11 @@ from enricher.inference.run.model import EMBEDDED, open_model, prepare_variant
 from enricher.inference.run.selection import (
     Precision,
     choose,
+    missed_target,
     named_variant,
     obstacle_to,
     problem_of,
+    recipe_for,
     recipe_problem,
 )
 from enricher.inference.tokenizer.articles import ArticleTokenizer
@@ -83,13 +93,17 @@ def model_prepare(  # noqa: PLR0913  the options of the command
     ] = None,
     seed: Annotated[
         int | None,
-        typer.Option(min=0, help="Seed of the calibration; the same texts and seed, the same int8. Default: 0."),
+        typer.Option(
+            min=0,
+            help="Seed of the calibration; the same texts and seed, the same int8 on this kind of machine. Default: 0.",
+        ),
     ] = None,
 ) -> None:
     """Make a self-contained folder of a model: files, graph, gate report, digests. A worker runs it by its path.
 
     Where the machine runs int8, `auto` and `int8` calibrate it, unless SOURCE has a valid int8.json and neither --calibrate
-    nor --seed asks for another. That takes seconds to minutes. Workers that find the result fail its gate do not use it.
+    nor --seed asks for another. That takes seconds to minutes. If int8 then fails its gate, `auto` takes the next, and
+    `int8` ends with exit code 3 and writes nothing. `auto` does not take an int8 whose calibration missed its target.
     """
     console, gold_set = remark_console(), read_gold(gold or DEFAULT_GOLD)
     device_id = parse_device(device).index
@@ -101,11 +115,12 @@ def model_prepare(  # noqa: PLR0913  the options of the command
         message = f"{out} is the source itself: choose another --out"
         raise ModelError(message)
     texts = _texts(original, request, console)
+    windows = [] if texts is None else windows_of(original, texts, seed=seed or 0)
     with replacing(out.absolute()) as folder:
         copied(original, folder, lambda path: console.print(f"copying {path.name}"))
         checkpoint = open_model(folder)
         if texts is not None:
-            make_recipe(checkpoint, texts, seed=seed or 0)
+            make_recipe(checkpoint, texts, windows, seed=seed or 0, scratch=folder.parent)
         variant = _proven(checkpoint, request, folder / GRAPHS_FOLDER, console)
         write_manifest(folder, _manifest(source, found.revision, original.digest, request, variant, folder))
     console.print(f"{out}: {variant.name} on {request.device}. To run it: ENRICHER_MODEL__SOURCE={out.absolute()}")
@@ -120,14 +135,27 @@ def _texts(checkpoint: Checkpoint, request: _Request, console: Console) -> Texts
             raise _no_int8(checkpoint, request)
         return None
     if not asked and recipe_problem(checkpoint, variant) is None:
+        if request.precision != "auto" and (shared := _calibrated_on(checkpoint, variant, request.gold)):
+            raise shared
         return None
     texts = read_texts(request.calibrate, request.gold, seed=request.seed or 0)
     if request.calibrate is None:
         console.print(
-            f"calibrating int8 on the sample articles ({texts.number} of English news). For another language or domain, "
-            f"give some tens of your own with --calibrate FILE; to skip it, choose another --precision."
+            f"calibrating int8 on the sample articles ({texts.file.number} of English news). For another language or "
+            f"domain, give some tens of your own with --calibrate FILE; to skip it, choose another --precision."
         )
     return texts
+
+
+def _calibrated_on(checkpoint: Checkpoint, variant: Variant, gold: GoldSet) -> CalibratedOnGold | None:
+    """The error that stops the gate of a quantised variant, before anything is copied or run."""
+    recipe = recipe_for(checkpoint, variant)
+    try:
+        if recipe is not None:
+            refuse_own_texts(recipe, gold)
+    except CalibratedOnGold as error:
+        return error
+    return None
 
 
 def _no_int8(checkpoint: Checkpoint, request: _Request) -> SettingsError | ModelError:
@@ -144,8 +172,14 @@ def _no_int8(checkpoint: Checkpoint, request: _Request) -> SettingsError | Model
 def _proven(checkpoint: Checkpoint, request: _Request, graphs: Path, console: Console) -> Variant:
     """The variant that a worker will take, with its graph built; checks what has no report. Raises ModelError."""
     for variant in _candidates(checkpoint, request):
+        if request.precision == "auto" and (missed := missed_target(checkpoint, variant)):
+            console.print(f"not {variant.name}: {missed}")
+            continue
         if obstacle_to(checkpoint, request.device, variant, None) is None:
             break
+        if request.precision == "auto" and (shared := _calibrated_on(checkpoint, variant, request.gold)):
+            console.print(escape(f"not {variant.name}: {shared}"))
+            continue
         report = check_variant(
             checkpoint,
             variant,

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 
 def variants_for(device: Device) -> Sequence[Variant]:
-    """Every variant for `device`, fastest first (measured: scripts/tools/bench/model), even those that do not run here."""
+    """Every variant for `device`, fastest first, even those that do not run here.
+
+    Measured by `scripts/bench-model`, and int8 by `scripts/int8-table`; int8 is unmeasured on AMX.
+    """
     if device == "cuda":
         return (PackedFloat16(), PaddedFloat32(runtime="cuda"))
     # The last is for models that are ONNX already, which only padded variants can run.

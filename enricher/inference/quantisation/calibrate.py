@@ -8,18 +8,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from pydantic import ValidationError
 
 from enricher.errors import ModelError
+from enricher.inference.device.session import SESSION_ERRORS
 from enricher.inference.graph.builder import BUILDER_VERSION
 from enricher.inference.quantisation.choosing import Choice, choose
 from enricher.inference.quantisation.comparing import Comparing
 from enricher.inference.quantisation.keeping import keep_fewest
 from enricher.inference.quantisation.observing import Observed, build_float32, observe
-from enricher.inference.quantisation.recipe import Measured, Recipe
+from enricher.inference.quantisation.recipe import Measured, Recipe, TextsUsed
 
 if TYPE_CHECKING:
     from enricher.inference.checkpoint.folder import Checkpoint
-    from enricher.inference.quantisation.recipe import TextsUsed
+    from enricher.inference.quantisation.recipe import TextsFile
     from enricher.records import Window
 
 Progress = Callable[[str, int, int], None]
@@ -36,43 +38,80 @@ def calibrate(
     windows: Sequence[Window],
     *,
     seed: int,
-    texts: TextsUsed,
+    texts: TextsFile,
     threads: int,
     progress: Callable[[str, int, int], None],
     target: float = DEFAULT_TARGET,
+    scratch: Path | None = None,
 ) -> Recipe:
     """Choose ranges, gains and the products that are not quantised. Blocks: seconds to minutes.
 
-    The same windows and seed give the same recipe on the same machine. `threads` are used at once. Raises ModelError if
-    there are too few windows, or OpenVINO does not run here.
+    The same windows and seed give the same recipe on the same kind of machine. `threads` are used at once. Graphs are
+    written into a folder in `scratch`, by default the system's, and removed. If the recipe misses `target`, its
+    `measured.missed` says so. Raises ModelError if there are too few windows, or the model cannot be run or written here.
     """
-    observed, held_out = _divided(windows, seed)
-    with tempfile.TemporaryDirectory(prefix="enricher-int8-") as name:
-        path = build_float32(checkpoint, Path(name))
-        choices = _chosen(checkpoint, observe(path, observed, seed, threads, progress), progress)
-        recipe = Recipe(
-            model_digest=checkpoint.digest,
-            builder_version=BUILDER_VERSION,
-            seed=seed,
-            texts=texts,
-            inputs=tuple(each.quantised for each in choices),
-            kept=(),
-            measured=Measured(windows=0, tokens=0, divergence=0.0, equal_labels=0.0, target=target),
-        )
-        progress("comparing", 0, 1)
-        comparing = Comparing(path, held_out, threads, target)
-        return keep_fewest(recipe, choices, comparing.measure, comparing.glance, progress)
+    observed, held_out = divided(windows, seed)
+    used = [*observed, *held_out]
+    try:
+        with tempfile.TemporaryDirectory(prefix="enricher-int8-", dir=scratch) as name:
+            path = build_float32(checkpoint, Path(name))
+            choices = _chosen(checkpoint, observe(path, observed, seed, threads, progress), progress)
+            recipe = Recipe(
+                model_digest=checkpoint.digest,
+                builder_version=BUILDER_VERSION,
+                seed=seed,
+                texts=TextsUsed.model_validate(
+                    {**texts.model_dump(), "windows": len(used), "tokens": sum(each.length_tokens for each in used)}
+                ),
+                inputs=tuple(each.quantised for each in choices),
+                kept=(),
+                measured=Measured(windows=0, tokens=0, divergence=0.0, equal_labels=0.0, target=target),
+            )
+            progress("comparing", 0, 1)
+            comparing = Comparing(path, held_out, threads, target)
+            return keep_fewest(recipe, choices, comparing.measure, comparing.glance, progress)
+    except OSError as error:
+        where = scratch or tempfile.gettempdir()
+        message = f"int8 cannot be calibrated: {error}. It needs room for three float32 graphs of the model in {where}."
+        raise ModelError(message) from error
+    except ValidationError as error:
+        message = f"int8 cannot be calibrated, because the model computes unusable numbers: {error}. Choose fp32."
+        raise ModelError(message) from error
+    except SESSION_ERRORS as error:
+        message = f"int8 cannot be calibrated, because its graph does not run: {error}. Free memory, or choose bf16."
+        raise ModelError(message) from error
 
 
-def _divided(windows: Sequence[Window], seed: int) -> tuple[list[Window], list[Window]]:
-    """Windows for ranges, and others to judge them: two thirds and one third, in an order that follows from the seed."""
-    if len(windows) < 3:
+def divided(windows: Sequence[Window], seed: int) -> tuple[list[Window], list[Window]]:
+    """Windows for ranges, and others to judge them, at most a third, of other articles. The order follows from the seed.
+
+    Raises ModelError if there are too few windows or articles.
+    """
+    articles: dict[int, list[Window]] = {}
+    for window in windows:
+        articles.setdefault(id(window.ticket), []).append(window)
+    if len(windows) < 3 or len(articles) < 2:
         raise ModelError(
-            f"{len(windows)} windows of text are too few to calibrate int8 with. Give some tens of articles."
+            f"{len(windows)} windows of {len(articles)} articles are too few to calibrate int8 with. "
+            f"Give some tens of articles."
         )
-    order = [windows[index] for index in np.random.default_rng(seed).permutation(len(windows))]
-    third = -(-len(order) // 3)
-    return _up_to(order[third:], OBSERVED_TOKENS), _up_to(order[:third], HELD_OUT_TOKENS)
+    draw, groups = np.random.default_rng(seed), list(articles.values())
+    order = [groups[index] for index in draw.permutation(len(groups))]
+    third = -(-len(windows) // 3)
+    observed: list[Window] = []
+    held_out: list[Window] = []
+    for article in order:
+        (held_out if len(held_out) + len(article) <= third else observed).extend(article)
+    if not held_out:
+        shortest = min(order, key=len)
+        held_out = shortest
+        observed = [window for article in order if article is not shortest for window in article]
+    return _up_to(_shuffled(observed, draw), OBSERVED_TOKENS), _up_to(_shuffled(held_out, draw), HELD_OUT_TOKENS)
+
+
+def _shuffled(windows: Sequence[Window], draw: np.random.Generator) -> list[Window]:
+    """So that a part of them is of many articles."""
+    return [windows[index] for index in draw.permutation(len(windows))]
 
 
 def _up_to(windows: Sequence[Window], tokens: int) -> list[Window]:

@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from enricher.inference.quantisation.qdq import HIGHEST_UINT8, activation_scale, rounded_weight, weight_scales
-from enricher.inference.quantisation.recipe import STEPS_PER_OCTAVE, QuantisedInput, encode_gains, rounded
+from enricher.inference.quantisation.recipe import (
+    SMALLEST_RANGE,
+    STEPS_PER_OCTAVE,
+    QuantisedInput,
+    encode_gains,
+    rounded,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,11 +69,14 @@ def choose(observed: Observed, weights: Sequence[Float32Array]) -> Choice:
 def _candidate(observed: Observed, steps: npt.NDArray[np.int8], exponent: float, clip: float) -> QuantisedInput:
     low, high = _range(observed, steps)
     limit = clip * max(-low, high)
+    lowest, highest = rounded(max(low, -limit)), rounded(min(high, limit))
+    if highest <= 0 or highest - lowest < 2 * SMALLEST_RANGE:  # always zero, or nearly: it needs a range too
+        highest = 1.0
     return QuantisedInput(
         value=observed.value,
         products=observed.products,
-        low=rounded(max(low, -limit)),
-        high=rounded(min(high, limit) or 1.0),  # a value that is always zero needs a range too
+        low=lowest,
+        high=highest,
         clip=rounded(clip),
         exponent=exponent,
         gains=encode_gains(steps),

@@ -54,7 +54,7 @@ class Comparing:
         return self._measured(recipe, self._few, self._few_expected)
 
     def _measured(self, recipe: Recipe, batches: list[list[Window]], expected: Float64Array) -> Measured:
-        with tempfile.TemporaryDirectory(prefix="enricher-int8-") as name:
+        with tempfile.TemporaryDirectory(prefix="int8-", dir=self._path.parent) as name:
             _, path = write_int8(self._path, Path(name), recipe)
             session = open_session(path, self._runtime, threads_per_run=1, concurrency=self._threads)
             found = _log_probabilities(self._logits(session, batches))

@@ -38,10 +38,12 @@ def keep_fewest(
 ) -> Recipe:
     """`recipe`, or with so many products kept that the target is reached, or as many as may be kept. Blocks.
 
+    Where even the last misses the target, `measured.missed` says so.
+
     `glance` measures on fewer windows; it ranks, and `measure` decides.
     """
     everything = measure(recipe)
-    if everything.equal_labels >= everything.target:
+    if everything.missed is None:
         return recipe.model_copy(update={"measured": everything})
     worst = sorted(choices, key=lambda each: each.error, reverse=True)
     tried = worst[: max(1, int(HIGHEST_KEPT * len(worst)))]
@@ -58,13 +60,15 @@ def keep_fewest(
 def _smallest_prefix(
     recipe: Recipe, ranked: Sequence[_Candidate], measure: Callable[[Recipe], Measured], before: Measured
 ) -> Recipe:
-    """Bisect for the fewest of `ranked`, best first, that reach the target; all of them if none do."""
+    """Bisect for the fewest of `ranked`, best first, that reach the target; all of them, at once, if these miss it."""
     low, high = 0, len(ranked)
     best = _kept(recipe, ranked, measure, before)
+    if best.measured.missed:
+        return best
     while high - low > 1:
         middle = (low + high) // 2
         found = _kept(recipe, ranked[:middle], measure, before)
-        if found.measured.equal_labels >= found.measured.target:
+        if found.measured.missed is None:
             high, best = middle, found
         else:
             low = middle

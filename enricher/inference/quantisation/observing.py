@@ -13,6 +13,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
+from enricher.errors import ModelError
 from enricher.inference.checkpoint.families import CLASSIFIER
 from enricher.inference.device.opening import open_session
 from enricher.inference.graph.builder import build
@@ -57,7 +58,10 @@ class Observed:
         self.high = np.zeros(self.width, np.float32)
 
     def take(self, values: Float32Array, chosen: npt.NDArray[np.int64]) -> None:
-        """`float32 [tokens, width]`, and the tokens of the sample."""
+        """`float32 [tokens, width]`, and the tokens of the sample. Raises ModelError for NaN and infinite values."""
+        if not np.isfinite(values).all():
+            message = f"the model computes NaN or infinite values ({self.value}), so int8 has no ranges: choose fp32"
+            raise ModelError(message)
         np.minimum(self.low, values.min(axis=0), out=self.low)
         np.maximum(self.high, values.max(axis=0), out=self.high)
         limit = np.finfo(np.float16).max

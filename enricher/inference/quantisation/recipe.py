@@ -8,10 +8,10 @@ from __future__ import annotations
 import base64
 import hashlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from enricher.errors import ModelError
 
@@ -23,18 +23,26 @@ RECIPE_FILE = "int8.json"
 SCHEMA_VERSION: Literal[1] = 1
 STEPS_PER_OCTAVE = 8
 """Gains are powers of 2 ** (1 / 8): a byte each, and what rounding to them costs cannot be measured."""
+SMALLEST_RANGE = 255 * float(np.finfo(np.float32).tiny)
+LARGEST_RANGE = 255 * float(np.finfo(np.float32).max)
+"""With others the scale, a 255th of the range in float32, would be 0 or infinite."""
 
 
 class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, protected_namespaces=())
 
 
-class TextsUsed(_Part):
-    """What the ranges were calibrated on."""
+class TextsFile(_Part):
+    """The file that the texts come from."""
 
     name: str
     digest: str = Field(description="sha256 (hex) of the file.")
     number: int = Field(description="Texts in it.")
+
+
+class TextsUsed(TextsFile):
+    """What the ranges were calibrated on."""
+
     windows: int = Field(description="Windows that were used, held-out ones included.")
     tokens: int = Field(description="Tokens in those windows.")
 
@@ -52,6 +60,19 @@ class QuantisedInput(_Part):
         pattern="^[A-Za-z0-9+/]*={0,2}$",
         description="Base64 of one int8 per channel, in eighths of a power of two; empty if all are 1.",
     )
+
+    @field_validator("gains")
+    @classmethod
+    def _is_base64(cls, value: str) -> str:
+        base64.b64decode(value, validate=True)  # its error is a ValueError
+        return value
+
+    @model_validator(mode="after")
+    def _has_a_scale(self) -> Self:
+        if not SMALLEST_RANGE <= self.high - self.low <= LARGEST_RANGE:
+            message = f"no scale can represent values from {self.low} to {self.high}"
+            raise ValueError(message)
+        return self
 
     def gain_array(self) -> Float32Array | None:
         """What each channel is divided by before it is rounded, `float32 [channels]`; None if nothing is divided."""
@@ -76,6 +97,13 @@ class Measured(_Part):
     divergence: float = Field(description="Mean Kullback-Leibler divergence of the labels' probabilities, in nats.")
     equal_labels: float = Field(description="Share of tokens with the same label.")
     target: float = Field(description="The share of equal labels that was asked for.")
+
+    @property
+    def missed(self) -> str | None:
+        """What was wanted and what was reached, if it is less; None if the target was reached."""
+        if self.equal_labels >= self.target:
+            return None
+        return f"calibration wanted {100 * self.target:.2f} % of labels, reached {100 * self.equal_labels:.2f} %"
 
 
 class Recipe(_Part):
@@ -135,7 +163,11 @@ def read_recipe(folder: Path) -> Recipe | None:
 
 
 def write_recipe(folder: Path, recipe: Recipe) -> Path:
-    """Write the recipe into a model's folder. Raises OSError if the folder cannot be written."""
+    """Write the recipe into a model's folder. Raises ModelError if the folder cannot be written."""
     path = recipe_path(folder)
-    path.write_text(recipe.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    try:
+        path.write_text(recipe.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        message = f"the int8 recipe cannot be written: {error}. Make room for it, or choose another --out."
+        raise ModelError(message) from error
     return path

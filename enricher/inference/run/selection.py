@@ -46,7 +46,7 @@ def choose(checkpoint: Checkpoint, device: Device, precision: Precision, *, cach
         return _named(checkpoint, device, precision, cache_dir)
     rejected: list[tuple[Variant, str]] = []
     for variant in variants_for(device):
-        obstacle = obstacle_to(checkpoint, device, variant, cache_dir)
+        obstacle = obstacle_to(checkpoint, device, variant, cache_dir) or missed_target(checkpoint, variant)
         if obstacle is None:
             return Choice(variant, _reason(variant, rejected), rejected)
         rejected.append((variant, obstacle))
@@ -113,6 +113,17 @@ def recipe_problem(checkpoint: Checkpoint, variant: Variant) -> str | None:
     return None
 
 
+def missed_target(checkpoint: Checkpoint, variant: Variant) -> str | None:
+    """Why `auto` does not take a quantised variant whose calibration fell short; None if it did not, or has no recipe.
+
+    A precision that was named serves nevertheless if it passes its gate.
+    """
+    if recipe_problem(checkpoint, variant) is not None:
+        return None
+    recipe = recipe_for(checkpoint, variant)
+    return None if recipe is None else recipe.measured.missed
+
+
 def prepare_command(checkpoint: Checkpoint) -> str:
     """The command that calibrates int8, and makes the recipe and its report."""
     return f"enricher model prepare {checkpoint.folder} --out DIR --precision int8"
@@ -139,7 +150,9 @@ def check_command(checkpoint: Checkpoint, device: Device, variant: Variant) -> s
 def missing_reports(checkpoint: Checkpoint, device: Device, cache_dir: Path | None) -> list[str]:
     """The commands for the missing reports of reduced variants that run on this machine, fastest first."""
     runnable = [
-        variant for variant in variants_for(device) if variant.reduced and problem_of(checkpoint, variant) is None
+        variant
+        for variant in variants_for(device)
+        if variant.reduced and problem_of(checkpoint, variant) is None and missed_target(checkpoint, variant) is None
     ]
     missing = [variant for variant in runnable if not _reports(checkpoint, variant, cache_dir)]
     return [check_command(checkpoint, device, variant) for variant in missing]

@@ -21,9 +21,14 @@ def recipe_sections(recipe: Recipe) -> Iterator[str]:
         f"attention and all other operators are bf16, or fp32 on processors without bf16 units.",
         table(["product", "why"], [[each.name, each.reason] for each in recipe.kept]) if recipe.kept else "",
     )
+    missed = (
+        f" Warning: {recipe.measured.missed}, so precision auto does not take this int8."
+        if recipe.measured.missed
+        else ""
+    )
     yield section(
         "Calibration",
-        "Without labels. Labels are compared with those of fp32, on windows from which no range was taken.",
+        f"Without labels. Labels are compared with those of fp32, on articles from which no range was taken.{missed}",
         facts(_calibration(recipe)),
     )
     columns = ["value", "products that take it", "range", "clipped to", "gains, exponent"]

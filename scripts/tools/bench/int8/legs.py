@@ -16,7 +16,7 @@ from enricher.inference.device.processor import int8_problem
 from enricher.inference.graph.openvino import OpenVinoBfloat16, OpenVinoFloat32, OpenVinoInt8
 from enricher.inference.graph.variants import Variant
 from enricher.inference.quantisation.calibrate import DEFAULT_TARGET, calibrate
-from enricher.inference.quantisation.recipe import Recipe, TextsUsed, write_recipe
+from enricher.inference.quantisation.recipe import Recipe, TextsFile, write_recipe
 from enricher.inference.run.model import open_model
 from enricher.records import Window
 from tools import ARTICLES
@@ -77,12 +77,10 @@ def checkpoint_of(shape: str, folder: Path) -> Checkpoint:
 def calibrated(checkpoint: Checkpoint, windows: Sequence[Window], *, target: float, progress: Progress) -> Calibrated:
     """A recipe from `windows` of the sample articles, which is then in the checkpoint's folder."""
     content = ARTICLES.read_bytes()
-    texts = TextsUsed(
+    texts = TextsFile(
         name=ARTICLES.stem,
         digest=hashlib.sha256(content).hexdigest(),
         number=len(content.splitlines()),
-        windows=len(windows),
-        tokens=sum(window.length_tokens for window in windows),
     )
     began_s = time.perf_counter()
     recipe = calibrate(
