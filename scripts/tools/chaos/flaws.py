@@ -6,12 +6,13 @@ Only the workers of the fault matrix (`tools.chaos.worker`) can be started witho
 from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
 from unittest.mock import patch
 
 from confluent_kafka import KafkaException, Producer
 
-from enricher.app import building
+from enricher.app import building, kafka
 from enricher.errors import TransactionTrouble
 from enricher.kafka.client import KafkaConfig
 from enricher.kafka.sink import TransactionalSink
@@ -101,11 +102,12 @@ class PauseByBackoffConfig(KafkaConfig):
         return 0.8 * float(self.producer()["retry.backoff.ms"]) / 1000
 
 
-_CLASSES: dict[str, tuple[str, type]] = {
-    SAME_PRODUCER: ("TransactionalSink", SameProducerSink),
-    CLIENT_DEFAULTS: ("KafkaConfig", ClientDefaultsConfig),
-    PAUSE_BY_BACKOFF: ("KafkaConfig", PauseByBackoffConfig),
+_CLASSES: dict[str, tuple[ModuleType, str, type]] = {
+    SAME_PRODUCER: (building, "TransactionalSink", SameProducerSink),
+    CLIENT_DEFAULTS: (kafka, "KafkaConfig", ClientDefaultsConfig),
+    PAUSE_BY_BACKOFF: (kafka, "KafkaConfig", PauseByBackoffConfig),
 }
+"""Where the worker's class is looked up, its name, and the class instead."""
 
 
 def watchdog_without(names: Sequence[str]) -> Watchdog:
@@ -117,6 +119,6 @@ def watchdog_without(names: Sequence[str]) -> Watchdog:
 def switched_off(names: Sequence[str]) -> Iterator[None]:
     """Workers that are built inside the context lack these defences. Raises KeyError for an unknown name."""
     with ExitStack() as patches:
-        for place, flawed in (_CLASSES[name] for name in names if name != NO_WATCHDOG):
-            patches.enter_context(patch.object(building, place, flawed))
+        for module, attribute, flawed in (_CLASSES[name] for name in names if name != NO_WATCHDOG):
+            patches.enter_context(patch.object(module, attribute, flawed))
         yield
