@@ -19,9 +19,14 @@ from tools.bench.bench import Bench, Topics
 from tools.bench.peers.orders import Options
 from tools.bench.peers.processes import PeerProcess
 from tools.bench.repeating import Run
+from tools.waiting import wait_until
 
 Written = Mapping[str, set[EntitySpan]]
 """Content of the output topic: the entities of each article by id."""
+
+
+VISIBLE_S = 5.0
+"""How long to wait until everything that was committed is visible."""
 
 
 class Incomplete(RuntimeError):
@@ -74,8 +79,17 @@ def _route(bench: Bench, topics: Topics) -> dict[str, Any]:
 
 
 def _written(bench: Bench, topics: Topics, values: Sequence[bytes]) -> Written:
-    """What was committed. Raises Incomplete unless it is one record per article."""
-    records = records_in(bench.settings_for(topics), topics.output)
+    """What was committed. Raises Incomplete unless it is one record per article.
+
+    A commit returns before brokers have ended the transaction in every partition, so the last records become visible later.
+    """
+    settings, records = bench.settings_for(topics), list[dict[str, Any]]()
+
+    def is_complete() -> bool:
+        records[:] = records_in(settings, topics.output)
+        return len(records) >= len(values)
+
+    wait_until(is_complete, VISIBLE_S)
     return checked(records, [orjson.loads(value)["id"] for value in values])
 
 
