@@ -23,7 +23,7 @@ _COSTS = 9
 """The cost of a transaction is the median of so many: a slow one now and then does not count."""
 
 
-def scaled(share: float, load: float, power: int = 1) -> float:
+def scaled(share: float, load: float, power: int = 2) -> float:
     """The share of the time that fixed costs may take at this load; `share` is what they may take at half load.
 
     Falls from infinity at load 0 to 0 at load 1, with this power of the odds that the worker is idle.
