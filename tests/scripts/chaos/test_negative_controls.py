@@ -114,7 +114,7 @@ def driven(
     """A worker that has published one article and is idle."""
     proxy, cluster = shared
     drive = Drive(proxy, cluster, worker)
-    settings = settings_of(proxy.addresses, drive.names, worker)
+    settings = dict(settings_of(proxy.addresses, drive.names, worker))
     # One request per record, so that one can be held while another has arrived.
     settings["kafka"]["properties"]["producer.batch.num.messages"] = 1
     settings["kafka"]["properties"].update(properties)
