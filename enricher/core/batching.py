@@ -104,12 +104,15 @@ class LengthBucketScheduler:
         oldest = self._oldest()
         if oldest is None:
             return None
-        if now_s >= self._due_s(oldest):
-            return self._batch_around(len(oldest.ids), self.max_batch_tokens)
-        if full := self._oldest_of_full_buckets():
-            return self._batch_around(len(full.ids), self.max_batch_tokens)
-        tokens = self._rules.early_tokens(self.queued_tokens, idle_threads, load)
-        return self._batch_around(len(oldest.ids), min(tokens, self.max_batch_tokens)) if tokens else None
+        budget = self.max_batch_tokens
+        if now_s < self._due_s(oldest):
+            if full := self._oldest_of_full_buckets():
+                oldest = full
+            elif tokens := self._rules.early_tokens(self.queued_tokens, idle_threads, load):
+                budget = min(tokens, budget)
+            else:
+                return None
+        return self._batch_around(len(oldest.ids), budget)
 
     def drop_forgotten(self) -> None:
         """Remove the windows of forgotten tickets."""

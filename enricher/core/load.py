@@ -67,8 +67,8 @@ class Load:
 class Cadence:
     """When the next transaction may begin.
 
-        `longest_s`: the interval under load. `share`: how much of the time transactions may take at half load; 0 makes every
-        interval the longest one. However low the load is, they take at most two thirds of the time, unless one alone takes
+    `longest_s`: the interval under load. `share`: how much of the time transactions may take at half load; 0 makes every
+    interval the longest one. However low the load is, they take at most two thirds of the time, unless one alone takes
     longer than two thirds of `longest_s`.
     """
 
@@ -77,6 +77,7 @@ class Cadence:
         self._share = share
         self._tried_s = self._ended_s = now_s - longest_s
         self._costs_s: deque[float] = deque(maxlen=_COSTS)
+        self._cost_s = 0.0
 
     @property
     def latest_s(self) -> float:
@@ -87,9 +88,8 @@ class Cadence:
         """When a finished article may be published, at this load."""
         if not self._share:
             return self.latest_s
-        cost_s = median(self._costs_s) if self._costs_s else 0.0
         allowed = scaled(self._share, load)
-        pause_s = max(_MARKERS_S, cost_s / 2, cost_s / allowed) if allowed else math.inf
+        pause_s = max(_MARKERS_S, self._cost_s / 2, self._cost_s / allowed) if allowed else math.inf
         return min(self.latest_s, self._ended_s + pause_s)
 
     def tried(self, now_s: float) -> None:
@@ -99,4 +99,5 @@ class Cadence:
     def committed(self, began_s: float, ended_s: float) -> None:
         """Note how long a transaction took."""
         self._costs_s.append(ended_s - began_s)
+        self._cost_s = median(self._costs_s)
         self._ended_s = ended_s

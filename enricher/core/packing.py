@@ -57,12 +57,13 @@ class ArrivalScheduler:
         due_s = self.next_due_s()
         if due_s is None:
             return None
-        budget: int | None = self.max_batch_tokens
+        budget = self.max_batch_tokens
         if now_s < due_s:
-            budget = self._rules.early_tokens(self.queued_tokens, idle_threads, load)
-        if budget is None:
-            return None
-        batch = Batch(tuple(self._fitting(min(budget, self.max_batch_tokens))))
+            tokens = self._rules.early_tokens(self.queued_tokens, idle_threads, load)
+            if tokens is None:
+                return None
+            budget = min(tokens, budget)
+        batch = Batch(tuple(self._fitting(budget)))
         self.queued_tokens -= batch.real_tokens
         return batch
 

@@ -188,7 +188,7 @@ def run(job: Job, tell: Callable[[dict[str, Any]], None]) -> None:
 
 @contextmanager
 def _traced(job: Job, publisher: Publisher) -> Iterator[Reader | None]:
-    """For a traced job, read the input topic too, and let a thread of its own take the acknowledgements at once."""
+    """For a traced job, read the input topic too, and let a separate thread take the acknowledgements at once."""
     if not job.traced:
         yield None
         return
