@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from enricher.core.filling import by_length
 from enricher.core.scoring import EntitySpan, labels_of
 from enricher.errors import FatalError
-from enricher.inference.gate.batches import COMPOSITIONS, by_length, mixed
+from enricher.inference.gate.batches import COMPOSITIONS, mixed
 from enricher.inference.gate.gold import DEFAULT_GOLD, GoldSet, GoldText, joined, read_gold
 from enricher.records import Partition, RawRecord, Ticket, Window
 

@@ -357,7 +357,7 @@ def test_a_batch_of_calibration_returns_no_more_than_its_bound(window: MakeWindo
     """However many windows there are; and no window is lost."""
     windows = [window([2] * length) for length in range(4, 100)]
     bytes_per_token = BATCH_BYTES // 500
-    batches = list(batches_of(windows, bytes_per_token))
+    batches = batches_of(windows, bytes_per_token)
     assert len(windows) == sum(len(batch) for batch in batches)
     assert all(sum(each.length_tokens for each in batch) * bytes_per_token <= BATCH_BYTES for batch in batches)
     checkpoint = Checkpoint.open(REFERENCE / "electra")

@@ -2,39 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
 
+from enricher.core.filling import by_length, in_order
 from enricher.records import Window
 
 Batches = list[list[Window]]
 Batching = Callable[[Sequence[Window]], Batches]
 
 
-def by_length(windows: Sequence[Window], max_tokens: int) -> Batches:
-    """Windows of similar length together, up to `max_tokens` with padding, like a worker under load."""
-    return _filled(sorted(windows, key=lambda window: window.length_tokens), max_tokens)
-
-
 def mixed(windows: Sequence[Window], max_tokens: int) -> Batches:
     """Short and long windows together, with much padding: the worst case of a worker. Always the same mix."""
     order = np.random.default_rng(0).permutation(len(windows))
-    return _filled((windows[index] for index in order), max_tokens)
-
-
-def _filled(windows: Iterable[Window], max_tokens: int) -> Batches:
-    batches: Batches = []
-    batch: list[Window] = []
-    longest = 0
-    for window in windows:
-        longest = max(longest, window.length_tokens)
-        if batch and longest * (len(batch) + 1) > max_tokens:
-            batches.append(batch)
-            batch, longest = [], window.length_tokens
-        batch.append(window)
-    return [*batches, batch] if batch else batches
+    return in_order((windows[index] for index in order), max_tokens)
 
 
 COMPOSITIONS: tuple[tuple[str, Batching], ...] = (

@@ -37,7 +37,7 @@ class Comparing:
         self._path = path
         self._threads = threads
         self._target = target
-        self._batches = list(batches_of(windows, _BYTES_PER_TOKEN))
+        self._batches = batches_of(windows, _BYTES_PER_TOKEN)
         self._few = self._batches[:: -(-len(self._batches) // GLANCE_BATCHES)]
         self._runtime: Runtime = "openvino-bf16" if openvino_problem("bf16") is None else "openvino-fp32"
         session = open_session(path, "cpu", threads_per_run=threads)

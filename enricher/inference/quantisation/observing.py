@@ -13,6 +13,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
+from enricher.core.filling import by_length
 from enricher.errors import ModelError
 from enricher.inference.checkpoint.families import CLASSIFIER
 from enricher.inference.device.opening import open_session
@@ -21,7 +22,7 @@ from enricher.inference.graph.onnx_file import OnnxWriter
 from enricher.inference.graph.padded import PaddedFloat32
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     import numpy.typing as npt
@@ -122,16 +123,9 @@ def observe(
     return inputs
 
 
-def batches_of(windows: Sequence[Window], bytes_per_token: int) -> Iterator[list[Window]]:
+def batches_of(windows: Sequence[Window], bytes_per_token: int) -> list[list[Window]]:
     """Windows of similar length together, within BATCH_BYTES."""
-    batch: list[Window] = []
-    for window in sorted(windows, key=lambda each: each.length_tokens):
-        if batch and (len(batch) + 1) * window.length_tokens * bytes_per_token > BATCH_BYTES:
-            yield batch
-            batch = []
-        batch.append(window)
-    if batch:
-        yield batch
+    return by_length(windows, BATCH_BYTES // bytes_per_token)
 
 
 def real_rows(values: Float32Array, windows: Sequence[Window]) -> Float32Array:
