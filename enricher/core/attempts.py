@@ -2,7 +2,8 @@
 
 Such a record (out of memory, a crash inside a library) kills every later process too. So before the records behind a
 committed offset are processed, an attempt is counted in the offset's metadata, which outlives processes and rebalances; a
-commit that moves the offset forward resets the count. After `max_deaths` attempts the partition is suspect: while a suspect
+commit that moves the offset forward resets the count. While all records of a partition wait for their schemas, its attempt
+is taken back: a record that waits cannot kill. After `max_deaths` attempts the partition is suspect: while a suspect
 partition is assigned, the worker has at most one record in flight, and counts each record before it takes it alone. A
 record with which `ALONE_DEATHS` processes ended, alone, becomes a dead letter.
 
@@ -47,7 +48,7 @@ class Attempts:
         self._past: dict[Partition, _Standing] = {}
         """Standings of partitions that were given up or rewound; they tell our own marks from those of other processes."""
         self._due: set[Partition] = set()
-        """Partitions without a record since they were assigned or rewound."""
+        """Partitions without a record since they were assigned or rewound, or since their attempt was taken back."""
         self._alone_left: dict[Partition, int] = {}
         """The suspect partitions, and how many of their articles must still be taken alone."""
 
@@ -141,7 +142,10 @@ class Attempts:
     # ---- offsets are committed
 
     def sealed(self, release: Release, leaving: Collection[Partition] = ()) -> Release:
-        """Add marks to a release. Partitions in `leaving` without progress get back the mark that they came with."""
+        """Add marks to a release. Partitions in `leaving` without progress get back the mark that they came with.
+
+        They are given up in order, or all their records wait.
+        """
         committable, marks = dict(release.committable), {}
         for partition in leaving:
             standing = self._standings.get(partition)
@@ -163,7 +167,10 @@ class Attempts:
         """Note that the release is committed."""
         for partition, offset in release.committable.items():
             if standing := self._standings.get(partition):
-                standing.written = release.marks.get(partition, Mark())
+                mark = release.marks.get(partition, Mark())
+                if offset == standing.offset and mark == standing.found != standing.written:
+                    self._due.add(partition)
+                standing.written = mark
                 if offset != standing.offset:
                     standing.offset, standing.found = offset, standing.written
         if self._alone_left:

@@ -42,6 +42,7 @@ class OffsetTracker:
         self._queues: dict[Partition, _PartitionQueue] = {}
         self.in_flight = 0
         self.in_flight_bytes = 0
+        """Of records, and of what their articles take beyond them."""
 
     @property
     def partitions(self) -> Collection[Partition]:
@@ -71,6 +72,10 @@ class OffsetTracker:
         queue.tickets.append(ticket)
         self.in_flight += 1
         self.in_flight_bytes += raw.size_bytes
+
+    def unpacked(self, size_bytes: int) -> None:
+        """Count what articles of tickets in flight take beyond their records (`Ticket.unpacked_bytes`)."""
+        self.in_flight_bytes += size_bytes
 
     def forget(self, partitions: Collection[Partition] | None = None) -> int:
         """Forget the tickets of these partitions (None: of all); late results for them are dropped.
@@ -165,12 +170,13 @@ class OffsetTracker:
 
     def _remove_from_flight(self, ticket: Ticket) -> None:
         self.in_flight -= 1
-        self.in_flight_bytes -= ticket.raw.size_bytes
+        self.in_flight_bytes -= ticket.raw.size_bytes + ticket.unpacked_bytes
 
     def publishable(self) -> bool:
         """True if at least one ticket can be released."""
         return any(queue.tickets and queue.tickets[0].outcome is not None for queue in self._queues.values())
 
-    def unfinished(self) -> bool:
-        """True if a ticket has no outcome yet."""
-        return any(ticket.outcome is None for queue in self._queues.values() for ticket in queue.tickets)
+    def unfinished(self, partitions: Iterable[Partition] | None = None) -> int:
+        """How many tickets of these partitions (None: of all) have no outcome yet. Takes time linear in the tickets."""
+        queues = [self._queues[each] for each in (self._queues if partitions is None else partitions)]
+        return sum(ticket.outcome is None for queue in queues for ticket in queue.tickets)

@@ -18,6 +18,7 @@ Writing
     placement          the partition of each output
     limits             max.message.bytes of the output topics
     closing            closing producers, only after a failed one was fenced
+    membership         proof of membership, and when a refused transaction may be made again
     rivals             whether a newer process with our name fenced us
 
 Clients

@@ -19,7 +19,7 @@ from enricher.kafka.client_errors import ClientErrors
 from enricher.kafka.errors import mapping_errors
 from enricher.kafka.metadata import foreign, ours
 from enricher.kafka.positions import Positions
-from enricher.kafka.start_offsets import StartFinder, StartOffset
+from enricher.kafka.start_offsets import StartFinder, StartOffset, assigned_at
 from enricher.kafka.topicwatch import TopicReplaced, TopicWatch
 from enricher.records import Partition
 
@@ -51,6 +51,8 @@ class Assignment:
         """Noticed in a callback, where it cannot be raised."""
         self.distrusted = False
         """True if only a new client helps: `renew`."""
+        self._resumed: set[Partition] = set()
+        """Partitions that were paused during a rebalance and stay."""
         self.leaving = False
         """True once the client is being closed: callbacks come still, and may only give up partitions."""
         self._silent: set[Partition] = set()
@@ -61,12 +63,13 @@ class Assignment:
     def add(self, partitions: Sequence[TopicPartition]) -> None:
         """Assign partitions where they begin. If that is not known at once they wait, paused, until `tend` finds out."""
         mine = [ours(tp) for tp in partitions]
+        self._resumed = {*self.positions} - {*mine}
         self.positions.add(mine)
         found: Mapping[Partition, StartOffset] = {}
         try:
             found = self._looked_up(mine, quick=True)
         finally:  # otherwise the client assigns them itself, where it chooses
-            self._consumer.incremental_assign([_position(partition, found.get(partition)) for partition in mine])
+            self._consumer.incremental_assign([assigned_at(partition, found.get(partition)) for partition in mine])
             # Always set both: a partition that was revoked while paused stays paused in the client when it comes back.
             reading = [foreign(partition) for partition in mine if partition in found and not self._paused]
             self._consumer.resume(reading)
@@ -118,6 +121,19 @@ class Assignment:
         """The longest time for which a partition behind its end has delivered nothing. May be called from any thread."""
         return self._silence.silent_s(now_s)
 
+    def fetch_again(self) -> None:
+        """Have the client fetch what a rebalance paused. Only when all that it gave was delivered.
+
+        librdkafka pauses all partitions until the callbacks are over, and may leave the thread that fetches asleep for
+        another second. Only new partitions of the same broker wake it, and a seek.
+        """
+        resumed, self._resumed = self._resumed, set()
+        if resumed and not self._paused:
+            with mapping_errors("seeking", self._client_errors):
+                for partition, offset in self.positions.next_offsets().items():
+                    if partition in resumed:
+                        self._sought(TopicPartition(*partition, offset))
+
     def pause(self) -> None:
         """Deliver nothing until `resume`. Drops prefetched records, so not for short waits."""
         if not self._paused:
@@ -138,8 +154,7 @@ class Assignment:
         """Seek to the first record that was not delivered. Raises TransactionTrouble if the client cannot."""
         positions = self.positions.next_offsets()
         with mapping_errors("seeking", self._client_errors):
-            targets = [TopicPartition(each.topic, each.number, positions[each]) for each in partitions]
-            refused = [ours(target) for target in targets if not self._sought(target)]
+            refused = [each for each in partitions if not self._sought(TopicPartition(*each, positions[each]))]
         if refused:
             raise TransactionTrouble(f"the client did not go back to a damaged batch of {names_of(refused)}")
 
@@ -195,12 +210,8 @@ class Assignment:
                 if not quick:
                     raise
                 self._replaced = trouble
-            log.log(
-                logging.INFO if quick else logging.DEBUG,
-                "the start of %s is not known yet: %s",
-                names_of(partitions),
-                trouble,
-            )
+            level = logging.INFO if quick else logging.DEBUG
+            log.log(level, "the start of %s is not known yet: %s", names_of(partitions), trouble)
             return {}
         return found
 
@@ -235,11 +246,4 @@ class Assignment:
         self._silent.update(partitions)
         self.distrusted = True
         message = f"{names_of(partitions)} delivered nothing for {self._config.partition_timeout_s:g} s: {why}"
-        if again:
-            raise Stalled(f"{message}; a new client has not helped")
-        raise TransactionTrouble(message)
-
-
-def _position(partition: Partition, found: StartOffset | None) -> TopicPartition:
-    """Where the client begins. A paused partition waits at 0, because the client would look up a committed offset itself."""
-    return found.at(partition) if found else TopicPartition(partition.topic, partition.number, 0)
+        raise Stalled(f"{message}; a new client has not helped") if again else TransactionTrouble(message)

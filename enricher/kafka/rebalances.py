@@ -6,6 +6,9 @@ An exception must not leave a callback, so it is kept, and `check` raises it.
 from __future__ import annotations
 
 import logging
+import math
+import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,21 +23,33 @@ from enricher.worker.ports import PartitionListener
 
 log = logging.getLogger(__name__)
 
+_QUIET_S = 2.0
+"""Without a rebalance for this long, the next one is taken for the first of two, which are at most a second apart."""
+_PER_WINDOW, _WINDOW_S = 3, 30.0
+"""How often a member joins again of its own accord: in a group of slow members that rule may fail again and again."""
+
 _Callback = Callable[[Any, list[TopicPartition]], None]
 
 
 class Rebalances:
     """Callbacks of one consumer. They run inside its `consume` and `close`, so in the loop's thread."""
 
-    def __init__(self, assignment: Assignment, listener: PartitionListener) -> None:
+    def __init__(
+        self, assignment: Assignment, listener: PartitionListener, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._assignment = assignment
         self._listener = listener
         self._raised: Exception | None = None
         self._removed: set[Partition] = set()
         """Partitions that were revoked or lost in this turn of the loop."""
         self._over = False
-        self._fresh = True
-        """Until the first callback."""
+        self._clock = clock
+        self._changed_s = -math.inf
+        """When the last callback came."""
+        self._joining = False
+        """Whether the next rebalance is our own doing."""
+        self._joined_s = deque([-math.inf] * _PER_WINDOW, _PER_WINDOW)
+        """When this member joined again last."""
         self._topics: list[str] = []
         self._callbacks: dict[str, _Callback] = {
             "on_assign": self._callback(self._add, self._listener.assigned),
@@ -82,9 +97,9 @@ class Rebalances:
         return callback
 
     def _add(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        fresh, self._fresh = self._fresh, False
+        first = self._is_first()
         # A client that gets a subscription while it is closed aborts the process.
-        if fresh and not partitions and not self._assignment.leaving:
+        if first and not partitions and not self._assignment.leaving:
             self._join_again(consumer)
         self._assignment.add(partitions)
         if back := self._removed.intersection(map(ours, partitions)):
@@ -93,17 +108,28 @@ class Rebalances:
 
     def _remove(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
         removed = [ours(tp) for tp in partitions]
+        self._is_first()
         self._assignment.remove(removed)
         self._removed.update(removed)
 
+    def _is_first(self) -> bool:
+        """Whether this rebalance is the first for a while, and not our own doing. Notes it."""
+        now_s = self._clock()
+        first = now_s - self._changed_s >= _QUIET_S and now_s - self._joined_s[0] >= _WINDOW_S and not self._joining
+        self._changed_s, self._joining = now_s, False
+        return first
+
     def _join_again(self, consumer: Consumer) -> None:
-        """A newcomer got nothing yet: take part in the second rebalance at once.
+        """This member got nothing and gave up nothing: take part in the second rebalance at once.
 
         A partition moves in two rebalances. Its owner gives it up after the first one and joins the second at once; until
-        that is over the partition stands still. Left alone, the newcomer hears of the second one from a heartbeat, and
-        librdkafka lets it join no earlier than a second after the first (`rkcg_join_intvl`). A subscription inside the
-        callback, before the assignment, is applied right after it and ends that wait.
+        that is over the partition stands still. Left alone, the others, newcomers as well as members that keep what they
+        have, hear of the second one from a heartbeat, and librdkafka lets them join no earlier than a second after the first
+        (`rkcg_join_intvl`). A subscription inside the callback, before the assignment, is applied right after it and ends
+        that wait. Where nothing moves it costs one more rebalance, so it is done once for all rebalances in a row.
         """
+        self._joining = True
+        self._joined_s.append(self._changed_s)
         try:
             consumer.subscribe(self._topics, **self._callbacks)
         except KafkaException as exception:  # it still joins, a second later

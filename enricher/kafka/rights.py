@@ -22,6 +22,7 @@ from enricher.kafka.errors import broker_errors
 from enricher.kafka.inspect.consumer import UnreadableBatch
 from enricher.kafka.inspect.follow import TopicReader
 from enricher.kafka.inspect.inspector import Inspector
+from enricher.records import RawRecord
 
 _NEWEST = 5  # records per partition: enough to see whether keys are used, few to fetch
 
@@ -42,16 +43,21 @@ def doctor_id(config: KafkaConfig) -> str:
 def read_newest(config: KafkaConfig, topic: str) -> Sample:
     """READ on the topic: fetch the newest records of every partition. Raises BrokerError."""
     records = without_key = 0
+    for record in newest_records(config, topic, _NEWEST):
+        records += 1
+        without_key += record.key is None
+    return Sample(records, without_key)
+
+
+def newest_records(config: KafkaConfig, topic: str, count: int) -> Iterator[RawRecord]:
+    """The newest `count` records of every partition, as far as they arrive. Raises BrokerError if none does in time."""
     give_up_s = time.monotonic() + config.request_timeout_s
     # An unreadable batch proves the right, too; the worker would write a dead letter.
-    with closing(TopicReader(config, topic, newest=_NEWEST)) as reader, suppress(UnreadableBatch):
+    with closing(TopicReader(config, topic, newest=count)) as reader, suppress(UnreadableBatch):
         while not reader.fetched:
-            for record in reader.poll(0.2):
-                records += 1
-                without_key += record.key is None
+            yield from reader.poll(0.2)
             if time.monotonic() > give_up_s:
                 raise BrokerError(f"'{topic}' did not answer a fetch within {config.request_timeout_s:.0f} s")
-    return Sample(records, without_key)
 
 
 def committed_offsets(config: KafkaConfig, topic: str, partitions: int) -> Mapping[int, int]:

@@ -1,6 +1,8 @@
 """The sink: publishes each release in one transaction, and replaces the producer after any trouble.
 
-No transaction is open during a poll, so a rebalance never meets one. Only a new producer ends a transaction that failed.
+No transaction is open during a poll, so no callback of a rebalance meets one. The group's generation may change meanwhile;
+then the transaction is aborted and made once more by the same producer (`membership.py` says why that is safe). After any
+other failure only a new producer ends the transaction.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import math
 import threading
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from confluent_kafka import KafkaException, Producer
@@ -22,6 +24,7 @@ from enricher.kafka.client_errors import ClientErrors, new_client
 from enricher.kafka.closing import CLOSE_WAIT_S, UnfencedProducer, close_in_background
 from enricher.kafka.errors import connecting, mapping_errors
 from enricher.kafka.limits import TopicLimits
+from enricher.kafka.membership import StaleGeneration
 from enricher.kafka.placement import Placement
 from enricher.kafka.source import KafkaSource
 from enricher.kafka.transaction import Transaction
@@ -33,8 +36,10 @@ log = logging.getLogger(__name__)
 
 _REASON_CHARS = 300
 """Of a dead letter's reason in the log; the record's header holds more of it."""
+_TRIES = 3
+"""Transactions for one release, while the group's generation changes each time. A partition moves in two generations."""
 _MARKERS_S = 0.03
-"""Time that brokers take to end a committed transaction; 10 ms were enough on one node. Until then they refuse the next one.
+"""Time that brokers take to end a transaction; 10 ms were enough on one node. Until then they refuse the next one.
 librdkafka asks again after 20 ms if it has records, and only after `retry.backoff.ms` if it has offsets alone."""
 
 # A producer that is closed aborts its open transaction. Usually a newer producer has done so already, as intended.
@@ -42,7 +47,10 @@ warnings.filterwarnings("ignore", message="Producer abort_transaction failed dur
 
 
 class TransactionalSink:
-    """Publishes releases exactly once, with the offsets of `source`."""
+    """Publishes releases exactly once, with the offsets of `source`.
+
+    `prepare`: called before connecting, until it succeeds. Blocks, and raises what `open` raises.
+    """
 
     def __init__(
         self,
@@ -52,6 +60,7 @@ class TransactionalSink:
         source: KafkaSource,
         guard: Guard,
         counters: Counters,
+        prepare: Callable[[], None] = lambda: None,
         producer_class: type[Producer] = Producer,
     ) -> None:
         self._config = config
@@ -59,16 +68,18 @@ class TransactionalSink:
         self._source = source
         self._guard = guard
         self._counters = counters
+        self._prepare = prepare
         self._producer_class = producer_class
         self._limits = TopicLimits(config, lambda: source.watch.client)
         self._placement = Placement(config, lambda: source.watch)
         self._client_errors = ClientErrors(config)
         self._producer: Producer | None = None
         self._unfenced = UnfencedProducer()
-        self._committed_s = -math.inf
+        self._ended_s = -math.inf
 
     def open(self) -> None:
         """Connect, and fence an earlier process of the same name. Raises TransactionTrouble, BrokerError."""
+        self._prepare()
         with connecting(self._client_errors):
             self.recover()
 
@@ -83,9 +94,6 @@ class TransactionalSink:
         producer, self._producer = self._producer, None  # not usable until the transaction has succeeded
         if producer is None:
             raise TransactionTrouble("the producer is broken")
-        transaction = Transaction(
-            self._config, self._encoder, self._placement, self._source, producer, self._client_errors
-        )
         try:
             with (
                 self._guard("a transaction", 3 * self._config.transaction_timeout_s),
@@ -93,16 +101,14 @@ class TransactionalSink:
             ):
                 with self._guard("asking for partitions", 4 * self._config.request_timeout_s):
                     self._placement.check(producer, release.tickets)
-                if not release.tickets:
-                    time.sleep(max(0.0, self._committed_s + _MARKERS_S - time.monotonic()))
-                transaction.run(release)
+                transaction = self._run(producer, release)
         except ProducerFenced:  # the newer producer has ended the transaction
             close_in_background(producer)
             raise
         except BaseException:
             self._unfenced.put(producer)
             raise
-        self._producer, self._committed_s = producer, time.monotonic()
+        self._producer = producer
         self._source.committed(release)
         log_dead_letters(release.tickets, transaction.substitutes)
         if transaction.slow:
@@ -130,6 +136,31 @@ class TransactionalSink:
         closing = threading.Thread(target=self._close, name="close-sink", daemon=True)
         closing.start()
         closing.join(CLOSE_WAIT_S)
+
+    # ---- transactions
+
+    def _run(self, producer: Producer, release: Release) -> Transaction:
+        """Make the transaction; once more if the group's generation changed meanwhile. Returns the one that succeeded."""
+        for _ in range(_TRIES - 1):
+            try:
+                return self._run_once(producer, release)
+            except StaleGeneration as stale:
+                self._source.await_newer_generation(stale)
+                self._counters.transactions_repeated += 1
+                log.info("a rebalance met a transaction, which is made once more: %s", stale)
+        return self._run_once(producer, release)
+
+    def _run_once(self, producer: Producer, release: Release) -> Transaction:
+        transaction = Transaction(
+            self._config, self._encoder, self._placement, self._source, producer, self._client_errors
+        )
+        if not release.tickets:
+            time.sleep(max(0.0, self._ended_s + _MARKERS_S - time.monotonic()))
+        try:
+            transaction.run(release)
+        finally:
+            self._ended_s = time.monotonic()
+        return transaction
 
     # ---- producers
 

@@ -6,7 +6,6 @@ Used by the loop's thread only. Never commits: offsets are sent in the sink's tr
 from __future__ import annotations
 
 import logging
-import struct
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -15,7 +14,6 @@ from confluent_kafka import Consumer, TopicPartition
 
 from enricher.core.commit_metadata import CommitMetadata
 from enricher.core.portions import Portions
-from enricher.errors import TransactionTrouble
 from enricher.kafka.assignment import Assignment
 from enricher.kafka.catching_up import CatchingUp
 from enricher.kafka.client import KafkaConfig
@@ -23,6 +21,7 @@ from enricher.kafka.client_errors import ClientErrors, new_client
 from enricher.kafka.delivery import Delivery
 from enricher.kafka.errors import connecting, mapping_errors
 from enricher.kafka.heartbeats import Heartbeats
+from enricher.kafka.membership import Member, StaleGeneration, proven, successor
 from enricher.kafka.metadata import partitions_of
 from enricher.kafka.rebalances import Rebalances
 from enricher.kafka.statistics import Statistics
@@ -93,7 +92,9 @@ class KafkaSource:
         now_s = time.monotonic()
         if not messages:
             self._assignment.drained(now_s)
-        return self._portions.noted(self._delivery.records_of(messages, limit, now_s))
+        records = self._delivery.records_of(messages, limit, now_s)
+        self._assignment.fetch_again()
+        return self._portions.noted(records)
 
     def pause(self) -> None:
         """Deliver nothing until `resume`. Drops prefetched records, so not for short waits."""
@@ -127,11 +128,16 @@ class KafkaSource:
         else:
             self._assignment.rewind()
 
-    def membership(self) -> bytes:
-        """Current group metadata for a transaction. Raises TransactionTrouble while this worker is not a member."""
+    def membership(self) -> Member:
+        """This worker as a current member, for a transaction. Raises TransactionTrouble while it is not a member."""
         self.member_ids.add(self.member_id())
         with mapping_errors("asking for the group metadata", self._client_errors):
-            return _proven_membership(self._consumer)
+            return proven(self._consumer)
+
+    def await_newer_generation(self, stale: StaleGeneration) -> None:
+        """Block until the member whose offsets were refused knows a newer generation. Raises TransactionTrouble."""
+        with mapping_errors("asking for the group metadata", self._client_errors):
+            successor(self._consumer, stale)
 
     def offsets(self, release: Release) -> list[TopicPartition]:
         """The release's offsets with leader epoch and metadata, as they are committed."""
@@ -200,27 +206,3 @@ class KafkaSource:
         epoch = self._positions.epoch_before(partition, offset)
         named = {} if epoch is None else {"leader_epoch": epoch}
         return TopicPartition(partition.topic, partition.number, offset, metadata=metadata, **named)
-
-
-_MAGIC = b"CGMDv2:"
-"""librdkafka's private format: magic, int32 generation (little endian), group, member id, ..."""
-
-
-def _proven_membership(consumer: Consumer) -> bytes:
-    """The group metadata of a current member. Raises TransactionTrouble for any other consumer.
-
-    The broker does not fence offsets that come with an empty generation and member id, as before the first join or after
-    an expulsion. So such metadata must never be sent.
-    """
-    metadata: bytes = consumer.consumer_group_metadata()
-    if not consumer.memberid() or _generation(metadata) < 0:
-        raise TransactionTrouble("this worker is not a member of its group at the moment")
-    return metadata
-
-
-def _generation(metadata: bytes) -> int:
-    """The generation in librdkafka's metadata; 0 if the format is unknown, since the member id is checked anyway."""
-    if not metadata.startswith(_MAGIC) or len(metadata) < len(_MAGIC) + 4:
-        return 0
-    generation: int = struct.unpack_from("<i", metadata, len(_MAGIC))[0]
-    return generation

@@ -124,3 +124,8 @@ class StartFinder:
         committed = self._committed(asked, self._config.request_timeout_s)
         topic_id = self._watch.topic_id
         return any(tp.offset >= 0 and CommitMetadata.decode(tp.metadata).is_of(topic_id) for tp in committed)
+
+
+def assigned_at(partition: Partition, found: StartOffset | None) -> TopicPartition:
+    """Where the client begins. A paused partition waits at 0, because the client would look up a committed offset itself."""
+    return found.at(partition) if found else TopicPartition(partition.topic, partition.number, 0)

@@ -13,6 +13,7 @@ from enricher.errors import RefusedOutput, TransactionTrouble
 from enricher.kafka.client import KafkaConfig
 from enricher.kafka.client_errors import ClientErrors
 from enricher.kafka.errors import mapped
+from enricher.kafka.membership import StaleGeneration, is_stale
 from enricher.kafka.placement import Placement
 from enricher.kafka.source import KafkaSource
 from enricher.records import DeadLetter, Outcome, Release, Ticket
@@ -52,7 +53,11 @@ class Transaction:
         return self._steps.slow
 
     def run(self, release: Release) -> None:
-        """Write the tickets' outcomes and commit their offsets. Raises the client's errors unmapped."""
+        """Write the tickets' outcomes and commit their offsets. Raises the client's errors unmapped.
+
+        Raises StaleGeneration if the group has a newer generation. Then the transaction is aborted, and the producer is as
+        good as before.
+        """
         producer, timeout_s = self._producer, self._config.transaction_timeout_s
         self._steps.restart()
         self._source.watch.ask()  # answered while the records are on their way
@@ -62,10 +67,25 @@ class Transaction:
             self._steps.done("produce")
         self._source.watch.confirm()
         self._steps.restart()
-        producer.send_offsets_to_transaction(self._source.offsets(release), self._source.membership(), timeout_s)
-        self._steps.done("send_offsets")
+        self._send_offsets(release)
         producer.commit_transaction(timeout_s)
         self._steps.done("commit")
+
+    def _send_offsets(self, release: Release) -> None:
+        member, timeout_s = self._source.membership(), self._config.transaction_timeout_s
+        try:
+            self._producer.send_offsets_to_transaction(self._source.offsets(release), member.metadata, timeout_s)
+            self._steps.done("send_offsets")
+        except KafkaException as refusal:
+            self._steps.done("send_offsets")
+            if not is_stale(refusal):
+                raise
+            # All requests so far were answered, so nothing of this transaction can arrive behind its end.
+            self._producer.abort_transaction(timeout_s)
+            self._steps.done("abort")
+            if self.slow:  # one of them may have been sent twice: only a new producer fences the repeat
+                raise
+            raise StaleGeneration(str(refusal.args[0].str()), member) from refusal
 
     def _produce(self, tickets: Sequence[Ticket]) -> None:
         stopped = self._hand_over(tickets)

@@ -58,7 +58,7 @@ def test_a_partition_that_is_not_ours_is_not_committed() -> None:
     tracker, _ = tracked(5)
     assert tracker.unassign([P0]) == 1
     assert tracker.release({P0: 6}).empty
-    assert (tracker.in_flight, tracker.in_flight_bytes, tracker.unfinished()) == (0, 0, False)
+    assert (tracker.in_flight, tracker.in_flight_bytes, tracker.unfinished()) == (0, 0, 0)
 
 
 @pytest.mark.parametrize("offset", [5, 4])

@@ -28,6 +28,7 @@ class Quiet:
 
     def __init__(self) -> None:
         self.assigned: list[TopicPartition] = []
+        self.sought: list[TopicPartition] = []
 
     def __getattr__(self, _name: str) -> Any:  # noqa: ANN401  what is not answered here does nothing
         return lambda *_: None
@@ -39,6 +40,10 @@ class Quiet:
     def incremental_assign(self, places: Sequence[TopicPartition]) -> None:
         """Ours now."""
         self.assigned += places
+
+    def seek(self, place: TopicPartition) -> None:
+        """Fetch from there."""
+        self.sought.append(place)
 
     def assignment(self) -> Sequence[TopicPartition]:
         """What is ours."""
@@ -111,3 +116,31 @@ def test_first_records_are_gathered_until_every_new_partition_has_delivered(assi
     assert assignment.gathers(now_s)
     assignment.positions.ended(other, 0)
     assert not assignment.gathers(now_s)
+
+
+def test_partitions_that_stay_are_fetched_again_at_once_after_a_rebalance(assignment: Assignment) -> None:
+    """The client paused them and may sleep; those that it has just been given wake it themselves."""
+    quiet, other = cast("Quiet", assignment._consumer), Partition("articles", 4)
+    assignment.add([TopicPartition(*PLACE)])
+    assignment.fetch_again()
+    assert [] == quiet.sought
+    assignment.positions.ended(PLACE, 7)
+    assignment.add([TopicPartition(*other)])
+    assignment.fetch_again()
+    assignment.fetch_again()
+    assert [TopicPartition(*PLACE, 7)] == quiet.sought
+
+
+def test_partitions_that_left_or_wait_or_are_paused_are_not_fetched_after_a_rebalance(assignment: Assignment) -> None:
+    """Nobody knows where they go on, or nobody wants their records now."""
+    quiet, other = cast("Quiet", assignment._consumer), Partition("articles", 4)
+    assignment.add([TopicPartition(*PLACE), TopicPartition(*other)])
+    assignment.positions.add([other])
+    assignment.add([])
+    assignment.remove([PLACE])
+    assignment.fetch_again()
+    assignment.add([TopicPartition(*PLACE)])
+    assignment.add([])
+    assignment.pause()
+    assignment.fetch_again()
+    assert [] == quiet.sought

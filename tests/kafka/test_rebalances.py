@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from random import Random
 from typing import Any, cast
 
 import pytest
@@ -45,11 +46,28 @@ class Client:
         self.callbacks[name](self, [TopicPartition("articles", number) for number in numbers])
 
 
+class Time:
+    """A clock that goes on when it is told to."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def __call__(self) -> float:
+        """The time."""
+        return self.now_s
+
+
 @pytest.fixture
-def client() -> Client:
+def clock() -> Time:
+    """The clock of the client."""
+    return Time()
+
+
+@pytest.fixture
+def client(clock: Time) -> Client:
     """A client that has subscribed."""
     client = Client()
-    Rebalances(cast("Assignment", client), Diary()).subscribe(cast("Consumer", client), "articles")
+    Rebalances(cast("Assignment", client), Diary(), clock).subscribe(cast("Consumer", client), "articles")
     return client
 
 
@@ -59,9 +77,10 @@ def test_a_newcomer_that_gets_nothing_joins_again_before_its_assignment(client: 
     assert ["subscribe", "subscribe", "assign 0"] == client.told
 
 
-def test_it_joins_again_only_once(client: Client) -> None:
-    """Each joining makes a rebalance, in which transactions under way may fail."""
+def test_it_joins_again_only_once_in_a_row_of_rebalances(client: Client, clock: Time) -> None:
+    """Each joining makes a rebalance, in which transactions under way are made twice."""
     client.calls("on_assign")
+    clock.now_s += 60  # a member that was slow to join
     client.calls("on_assign")
     client.calls("on_assign", 1, 2)
     client.calls("on_revoke", 1)
@@ -69,11 +88,52 @@ def test_it_joins_again_only_once(client: Client) -> None:
     assert 2 == client.told.count("subscribe")
 
 
-def test_a_member_that_has_partitions_does_not_join_again(client: Client) -> None:
-    """Members that keep all their partitions see rebalances that bring nothing, too."""
+def test_a_member_that_keeps_what_it_has_joins_the_second_rebalance_at_once(client: Client, clock: Time) -> None:
+    """Else partitions that others give up stand still for a second, until it joins."""
     client.calls("on_assign", 1, 2)
+    clock.now_s += 60
     client.calls("on_assign")
-    assert ["subscribe", "assign 2", "assign 0"] == client.told
+    clock.now_s += 1
+    client.calls("on_assign")
+    assert ["subscribe", "assign 2", "subscribe", "assign 0", "assign 0"] == client.told
+
+
+def test_a_member_that_gives_up_partitions_leaves_joining_again_to_the_client(client: Client, clock: Time) -> None:
+    """The client does it at once."""
+    client.calls("on_assign", 1, 2)
+    clock.now_s += 60
+    client.calls("on_revoke", 1)
+    client.calls("on_assign")
+    clock.now_s += 1
+    client.calls("on_assign")
+    assert 1 == client.told.count("subscribe")
+
+
+def test_a_member_joins_again_three_times_in_half_a_minute_at_most(client: Client, clock: Time) -> None:
+    """If each rebalance takes long, each may look like the first of two; the group must not go on by itself for ever."""
+    client.calls("on_assign", 1)
+    for _ in range(30):
+        clock.now_s += 3
+        client.calls("on_assign")
+    assert 1 + 3 * 3 >= client.told.count("subscribe") > 1 + 3
+
+
+def test_members_that_join_again_come_to_rest() -> None:
+    """One rebalance in which nobody gets anything makes one more, and that one none, however slow some members are."""
+    chosen = Random(7)
+    for _ in range(200):
+        clock, members = Time(), [Client() for _ in range(chosen.randint(1, 6))]
+        for member in members:
+            Rebalances(cast("Assignment", member), Diary(), clock).subscribe(cast("Consumer", member), "articles")
+            member.calls("on_assign", 1)
+        clock.now_s += 60
+        rounds, asked = 0, [1] * len(members)
+        while rounds == 0 or asked != [each.told.count("subscribe") for each in members]:
+            rounds, asked = rounds + 1, [each.told.count("subscribe") for each in members]
+            for member in chosen.sample(members, len(members)):
+                clock.now_s += chosen.choice((0.0, 0.1, 3.0))
+                member.calls("on_assign")
+        assert 2 == rounds
 
 
 def test_a_newcomer_that_is_being_closed_does_not_join_again(client: Client) -> None:

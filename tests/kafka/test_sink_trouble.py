@@ -98,7 +98,7 @@ def test_what_a_retired_producer_reports_is_no_trouble_of_the_next_transaction(
     assert len(read_all(topics.bootstrap_servers, topics.output)) == 1
 
 
-def _no_member() -> bytes:
+def _no_member() -> object:
     raise TransactionTrouble("no member")
 
 

@@ -4,6 +4,7 @@ They start first, so that the last process does not run alone at the end. `--qui
 """
 
 LONGEST_FIRST = (
+    "pipeline/test_formats.py",
     "deploy/test_prometheus_scrape.py",
     "scripts/chaos/test_faults.py",
     "security/test_rights.py",

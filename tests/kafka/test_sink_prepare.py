@@ -1,0 +1,46 @@
+"""What the sink does before it connects, such as looking up the schema of records."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import Producer
+from kafka.clients import config_for, encoder_of, unguarded
+from support.topics import Topics
+
+from enricher.errors import BrokerError, TransactionTrouble
+from enricher.kafka.sink import TransactionalSink
+from enricher.kafka.source import KafkaSource
+from enricher.stats.counters import Counters
+
+NOWHERE = Topics("127.0.0.1:1", "in", "out", "dead", "group", {})
+
+
+@pytest.mark.parametrize("error", [TransactionTrouble("the registry is away"), BrokerError("it is not registered")])
+def test_nothing_is_connected_before_the_sink_is_prepared(error: Exception) -> None:
+    """A producer that fenced the one before it could not write anything; each attempt to open prepares again."""
+    attempts: list[str] = []
+
+    def prepare() -> None:
+        attempts.append("prepared")
+        raise error
+
+    class NoProducer(Producer):
+        """A client that must not be made."""
+
+        def __init__(self, *_: object, **__: object) -> None:
+            raise AssertionError("connected before it was prepared")
+
+    config = config_for(NOWHERE)
+    sink = TransactionalSink(
+        config,
+        encoder_of(),
+        source=KafkaSource(config),
+        guard=unguarded,
+        counters=Counters(),
+        prepare=prepare,
+        producer_class=NoProducer,
+    )
+    for _ in range(2):
+        with pytest.raises(type(error)):
+            sink.open()
+    assert ["prepared", "prepared"] == attempts
