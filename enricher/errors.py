@@ -2,6 +2,7 @@
 
     EnricherError
     ├── InvalidArticle          dead-letter the record and go on
+    ├── SchemaPending           keep the record in flight until its schema is here
     ├── TransactionTrouble      forget what is in flight, recover with a new producer, rewind
     │   ├── RefusedOutput       the same, and dead-letter the outputs that the broker refuses
     │   ├── MissingTopic        the same; fatal at the start if the topic stays missing
@@ -9,7 +10,7 @@
     └── FatalError              log the message and exit with `exit_code`; a restart begins at the committed offsets
         ├── SettingsError       2   before connecting
         ├── ModelError          3   the model or its device cannot be used
-        ├── BrokerError         4   the broker refuses us: rights, missing topic, wrong password
+        ├── BrokerError         4   the broker refuses us: rights, missing topic, wrong password; or the schema registry
         ├── Fenced              5   a newer process with our name is alive
         ├── RecoveryExhausted   6   the broker did not come back within the bound
         ├── Stalled             7   no progress within the bound, or work was lost inside the worker
@@ -24,7 +25,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Hashable, Mapping
 
     from enricher.records import Outcome, Ticket
 
@@ -36,9 +37,17 @@ class EnricherError(Exception):
 class InvalidArticle(EnricherError):
     """The input can never be enriched. The message names the rule that it breaks and never contains its text."""
 
-    def __init__(self, message: str, *, stage: Literal["decode", "tokenize"] = "decode") -> None:
+    def __init__(self, message: str, *, stage: Literal["decode", "tokenize", "publish"] = "decode") -> None:
         super().__init__(message)
-        self.stage: Literal["decode", "tokenize"] = stage
+        self.stage: Literal["decode", "tokenize", "publish"] = stage
+
+
+class SchemaPending(EnricherError):
+    """The schema of a record is not here yet; it is being fetched. `reference`: how the record names it."""
+
+    def __init__(self, reference: Hashable) -> None:
+        super().__init__(f"schema {reference} is being fetched")
+        self.reference = reference
 
 
 class TransactionTrouble(EnricherError):
@@ -83,7 +92,10 @@ class ModelError(FatalError):
 
 
 class BrokerError(FatalError):
-    """The broker refuses this client permanently: a right, a topic or a credential is missing."""
+    """The broker refuses this client permanently: a right, a topic or a credential is missing.
+
+    Or the schema registry does: our schema is not registered there, or may not be.
+    """
 
     exit_code = 4
 

@@ -1,12 +1,15 @@
 """Bytes <-> records, as `schemas/` specifies.
 
-`articles` reads inputs, `enriched` writes records, `headers` makes the headers of outputs, `encoder` makes the message of a
-finished ticket. No Kafka client, no files, no settings; the wall clock is an argument.
+`reader` reads inputs, `framing` finds their schemas, `formats` reads by these; `enriched` writes records as JSON and
+`writers` in every format, `headers` makes the headers of outputs, `cloudevents` those of events, `encoder` makes the
+message of a finished ticket; `written` reads records again. No Kafka client, no settings, no files but those that protoc
+reads; the wall clock is an argument.
 """
 
 from enricher.codec.articles import MAX_ID_CHARS, METADATA_FIELDS, decode_article
-from enricher.codec.encoder import MIN_MESSAGE_BYTES, Encoder, Outgoing
-from enricher.codec.enriched import SCHEMA_VERSION, WrittenEntities, encode_record, write_entities
+from enricher.codec.cloudevents import EventHeaders, default_source
+from enricher.codec.encoder import MIN_MESSAGE_BYTES, Encoder, Outgoing, unwritable
+from enricher.codec.enriched import SCHEMA_VERSION, WrittenEntities, as_line, bare, encode_record, write_entities
 from enricher.codec.headers import (
     MAX_REASON_BYTES,
     RECORD_NAMESPACE,
@@ -14,21 +17,38 @@ from enricher.codec.headers import (
     dead_letter_headers,
     record_headers,
 )
+from enricher.codec.mapping import FieldMapping
+from enricher.codec.reader import ArticleReader
+from enricher.codec.writers import CONTENT_TYPES, SCHEMA_TYPES, RecordFormat, RecordWriter, record_writer
+from enricher.codec.written import record_as_json
 
 __all__ = [
+    "CONTENT_TYPES",
     "MAX_ID_CHARS",
     "MAX_REASON_BYTES",
     "METADATA_FIELDS",
     "MIN_MESSAGE_BYTES",
     "RECORD_NAMESPACE",
+    "SCHEMA_TYPES",
     "SCHEMA_VERSION",
+    "ArticleReader",
     "Encoder",
+    "EventHeaders",
+    "FieldMapping",
     "Outgoing",
+    "RecordFormat",
+    "RecordWriter",
     "WrittenEntities",
+    "as_line",
+    "bare",
     "clipped",
     "dead_letter_headers",
     "decode_article",
+    "default_source",
     "encode_record",
+    "record_as_json",
     "record_headers",
+    "record_writer",
+    "unwritable",
     "write_entities",
 ]

@@ -1,7 +1,8 @@
 """Reads articles: bytes -> `Article`, or `InvalidArticle` and nothing else (`schemas/article.v1.schema.json`).
 
-The rules of the schema are here, one function each; nothing about tokens, models or Kafka. No message contains text of the
-article, because messages reach logs and headers that more people may read than the articles.
+The rules of the schema are here, one function each; nothing about tokens, models or Kafka. Articles whose fields are
+elsewhere: `mapping`. No message contains text of the article, because messages reach logs and headers that more people may
+read than the articles.
 """
 
 from __future__ import annotations
@@ -21,17 +22,28 @@ MAX_ID_CHARS = 512
 METADATA_FIELDS = ("language", "source", "url", "published_at")
 """The fields of an article that its enriched record repeats."""
 
+PARAGRAPH_SEPARATOR = "\n\n"
+"""What joins a body that is an array of strings, unless the settings say otherwise."""
+
+NOT_AN_OBJECT = "value is not a JSON object"
+
 _REGISTRY_MAGIC = 0
 _REGISTRY_PREFIX_BYTES = 5
 """Confluent's wire format: a zero byte and a schema id of 4 bytes before the JSON."""
 
-_SCHEMA_NOT_JSON = "value has a schema id but is not JSON: Avro and Protobuf are not supported"
+_SCHEMA_NOT_JSON = "value has a schema id but is not JSON: articles.format=registry reads Avro and Protobuf"
 _AVRO_FILE = b"Obj\x01"
 
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-def decode_article(value: bytes, *, max_article_chars: int, max_value_bytes: int = sys.maxsize) -> Article:
+def decode_article(
+    value: bytes,
+    *,
+    max_article_chars: int,
+    max_value_bytes: int = sys.maxsize,
+    paragraph_separator: str = PARAGRAPH_SEPARATOR,
+) -> Article:
     """Read one article; title and body together may have `max_article_chars` Unicode code points.
 
     A value above `max_value_bytes` is not parsed: nested arrays take 0.15 s and 50 MB of memory per megabyte. A schema id
@@ -40,25 +52,72 @@ def decode_article(value: bytes, *, max_article_chars: int, max_value_bytes: int
 
     Raises only InvalidArticle; its message names the rule and the field, never the content.
     """
-    if len(value) > max_value_bytes:
-        raise InvalidArticle(f"value has {len(value)} bytes, at most {max_value_bytes} are allowed")
-    document = _document(_json_part(value), registered=value[:1] == bytes([_REGISTRY_MAGIC]))
-    article = Article(
-        id=_required(document, "id"),
-        title=_optional(document, "title") or "",
-        body=_required(document, "body"),
-        metadata={name: _string(name, text) for name in METADATA_FIELDS if (text := document.get(name)) is not None},
-    )
-    _check_id(article.id)
-    _check_texts(article, max_article_chars)
+    document = read_document(value, max_value_bytes)
+    # Each field is nearly always a string, and a call costs more than the question whether it is one.
+    id_text, title, body, separator = document.get("id"), document.get("title"), document.get("body"), None
+    if type(id_text) is not str:
+        raise InvalidArticle(not_an_id(id_text) if "id" in document else "id is missing")
+    if type(title) is not str:
+        title = "" if title is None else string("title", title)
+    if type(body) is not str:
+        if "body" not in document:
+            raise InvalidArticle("body is missing")
+        body, separator = joined(body, paragraph_separator, max_article_chars), paragraph_separator
+    metadata = {
+        name: text if type(text) is str else string(name, text)
+        for name in METADATA_FIELDS
+        if (text := document.get(name)) is not None  # null counts as absent: many serialisers write every field
+    }
+    article = Article(id_text, title, body, metadata, None, separator)
+    check_article(article, max_article_chars)
     return article
 
 
-def _json_part(value: bytes) -> bytes:
+def read_document(value: bytes, max_value_bytes: int) -> dict[str, Any]:
+    """The JSON object in a value. Raises InvalidArticle."""
+    if len(value) > max_value_bytes:
+        raise too_large(value, max_value_bytes)
+    return _document(json_part(value), registered=value[:1] == bytes([_REGISTRY_MAGIC]))
+
+
+def too_large(value: bytes, max_value_bytes: int) -> InvalidArticle:
+    """What to raise for a value that is too large to be parsed."""
+    return InvalidArticle(f"value has {len(value)} bytes, at most {max_value_bytes} are allowed")
+
+
+def json_part(value: bytes) -> bytes:
     """The value without its prefixes. JSON never begins with a zero byte."""
     if value and value[0] == _REGISTRY_MAGIC:
         value = value[_REGISTRY_PREFIX_BYTES:]
-    return value.removeprefix(_BYTE_ORDER_MARK)
+    return value.removeprefix(BYTE_ORDER_MARK)
+
+
+def joined(body: object, separator: str, max_chars: int, *, at: str = "") -> str:
+    """A body of paragraphs as one text. `at` says where it was found, for messages. Raises InvalidArticle.
+
+    The length is checked before joining: separators can make a text of a thousand empty strings many times larger.
+    """
+    if not isinstance(body, list):
+        raise InvalidArticle(f"body is not a string{at}")
+    if not all(isinstance(paragraph, str) for paragraph in body):
+        raise InvalidArticle(f"body is an array with an item that is not a string{at}")
+    chars = sum(map(len, body)) + len(separator) * max(0, len(body) - 1)
+    if chars > max_chars:
+        raise InvalidArticle(f"body has {chars} characters when it is joined, at most {max_chars} are allowed")
+    return separator.join(body)
+
+
+def string(name: str, value: object, *, at: str = "") -> str:
+    """The value, which must be a string. Raises InvalidArticle."""
+    if not isinstance(value, str):
+        raise InvalidArticle(f"{name} is not a string{at}")
+    return value
+
+
+def check_article(article: Article, max_article_chars: int) -> None:
+    """Check the bounds of id and texts. Raises InvalidArticle."""
+    _check_id(article.id)
+    _check_texts(article, max_article_chars)
 
 
 def _document(value: bytes, *, registered: bool) -> dict[str, Any]:
@@ -69,7 +128,7 @@ def _document(value: bytes, *, registered: bool) -> dict[str, Any]:
     else:
         if type(document) is dict:
             return document
-        reason = "value is not a JSON object"
+        reason = NOT_AN_OBJECT
     raise InvalidArticle(reason)
 
 
@@ -86,22 +145,10 @@ def _not_json(value: bytes, error: orjson.JSONDecodeError) -> str:
     return f"value is not valid JSON: {error.msg} (character {error.pos})"
 
 
-def _required(document: dict[str, Any], name: str) -> str:
-    if name not in document:
-        raise InvalidArticle(f"{name} is missing")
-    return _string(name, document[name])
-
-
-def _optional(document: dict[str, Any], name: str) -> str | None:
-    """Null counts as absent: many serialisers write every field."""
-    value = document.get(name)
-    return None if value is None else _string(name, value)
-
-
-def _string(name: str, value: object) -> str:
-    if not isinstance(value, str):
-        raise InvalidArticle(f"{name} is not a string")
-    return value
+def not_an_id(value: object, *, at: str = "") -> str:
+    """Why a value that is not a string is refused as an id, and what can be done about it."""
+    hint = ": articles.scalar_ids=true accepts numbers and booleans" if isinstance(value, int | float) else ""
+    return f"id is not a string{at}{hint}"
 
 
 def _check_id(text: str) -> None:

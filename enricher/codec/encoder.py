@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from enricher.codec.enriched import encode_record
 from enricher.codec.headers import dead_letter_headers, omitted_header, record_headers
-from enricher.errors import SettingsError
+from enricher.codec.writers import RecordWriter, record_writer
+from enricher.errors import InvalidArticle, SettingsError
 from enricher.records import (
     DeadLetter,
     EnrichedRecord,
@@ -25,6 +25,8 @@ from enricher.records import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from enricher.codec.cloudevents import EventHeaders
 
 OutgoingHeaders = list[tuple[str, bytes | None]]
 
@@ -71,7 +73,9 @@ class Encoder:
     """Turns finished tickets into messages that their topics accept.
 
     `max_record_bytes` and `max_dead_letter_bytes` come from the settings; `limit_to` adds the limits of the topics. `clock`
-    gives seconds since the epoch, for dead letters. Raises SettingsError if a setting is below `MIN_MESSAGE_BYTES`.
+    gives seconds since the epoch, for dead letters. `writer`: of the format of records, plain JSON by default. `events`:
+    makes the headers by which records are CloudEvents; None if they are none. Raises SettingsError if a limit is below
+    `MIN_MESSAGE_BYTES`.
     """
 
     def __init__(
@@ -82,6 +86,8 @@ class Encoder:
         max_record_bytes: int,
         max_dead_letter_bytes: int,
         clock: Callable[[], float],
+        writer: RecordWriter | None = None,
+        events: EventHeaders | None = None,
     ) -> None:
         if min(max_record_bytes, max_dead_letter_bytes) < MIN_MESSAGE_BYTES:
             raise SettingsError(f"max.message.bytes of an output topic must be at least {MIN_MESSAGE_BYTES}")
@@ -89,6 +95,8 @@ class Encoder:
         self._version = version
         self._allowed = SizeLimits(max_record_bytes, max_dead_letter_bytes)
         self._clock = clock
+        self._writer = writer or record_writer("json")
+        self._events = events
         self.limits = self._allowed
         """The present limits: the smaller of setting and topic."""
 
@@ -106,13 +114,19 @@ class Encoder:
         assert outcome is not None, "only finished tickets are written"
         if isinstance(outcome, DeadLetter):
             return self._dead_letter(ticket, outcome)
-        message = self._record(ticket, outcome)
+        if isinstance(outcome, Tombstone):
+            message = self._tombstone(ticket)
+        else:
+            try:
+                message = self._record(ticket, outcome)
+            except InvalidArticle as error:
+                return self._dead_letter(ticket, unwritable(error))
         size_bytes = message.size_bytes
         if size_bytes > self.limits.record_bytes:
-            return self._dead_letter(ticket, self._too_large(size_bytes))
+            return self._dead_letter(ticket, self._too_large(size_bytes, _article_bytes(outcome)))
         return message
 
-    def _too_large(self, size_bytes: int) -> DeadLetter:
+    def _too_large(self, size_bytes: int, article_bytes: int) -> DeadLetter:
         """The dead letter that replaces a record; it names the smaller limit, of the setting or of the topic."""
         limit_bytes = self.limits.record_bytes
         whose = (
@@ -120,15 +134,23 @@ class Encoder:
             if limit_bytes < self._allowed.record_bytes
             else "articles.max_record_bytes"
         )
-        message = f"the enriched record takes {size_bytes} bytes, {whose} is {limit_bytes}"
+        share = f" ({article_bytes} of them are its article: output.article=whole)" if article_bytes else ""
+        message = f"the enriched record takes {size_bytes} bytes{share}, {whose} is {limit_bytes}"
         return DeadLetter("publish", "OutputTooLarge", message)
 
-    def _record(self, ticket: Ticket, outcome: EnrichedRecord | Tombstone) -> Outgoing:
+    def _tombstone(self, ticket: Ticket) -> Outgoing:
+        """A tombstone is a deletion by the rules of compacted topics, and never an event: it has no data."""
         raw = ticket.raw
-        if isinstance(outcome, Tombstone):
-            return Outgoing("tombstone", raw.key, None, [*record_headers(raw, tombstone=True), *ticket.trace], ticket)
-        value = encode_record(outcome, self._card)
-        return Outgoing("record", raw.key, value, [*record_headers(raw, tombstone=False), *ticket.trace], ticket)
+        return Outgoing("tombstone", raw.key, None, [*record_headers(raw, tombstone=True), *ticket.trace], ticket)
+
+    def _record(self, ticket: Ticket, outcome: EnrichedRecord) -> Outgoing:
+        raw = ticket.raw
+        value, content_type = self._writer.write(outcome, self._card), self._writer.content_type
+        headers: OutgoingHeaders = [*record_headers(raw, tombstone=False, content_type=content_type)]
+        if self._events is not None:
+            headers += self._events.of_record(headers, outcome.article.id)
+        headers += ticket.trace
+        return Outgoing("record", raw.key, value, headers, ticket)
 
     def _dead_letter(self, ticket: Ticket, letter: DeadLetter) -> Outgoing:
         """Keep as much of the input as the topic accepts and the letter's form allows.
@@ -161,6 +183,16 @@ class Encoder:
         if key != raw.key:
             headers.append(omitted_header("key", len(raw.key or b"")))
         return Outgoing("dead_letter", key, value, headers, ticket, letter)
+
+
+def unwritable(error: InvalidArticle) -> DeadLetter:
+    """The dead letter that replaces a record which cannot be written."""
+    return DeadLetter(error.stage, type(error).__name__, str(error))
+
+
+def _article_bytes(outcome: EnrichedRecord | Tombstone) -> int:
+    """The size of the whole article in a record, 0 if it is not there."""
+    return 0 if isinstance(outcome, Tombstone) else len(outcome.article.document or b"")
 
 
 def _size_bytes(headers: Sequence[tuple[str, bytes | None]]) -> int:

@@ -1,21 +1,28 @@
 """Writes enriched records: `EnrichedRecord` -> bytes (`schemas/enriched-record.v1.schema.json`).
 
-Only the value: `headers` makes the headers, and `encoder` handles records that are too large.
+Only the value: `headers` makes the headers, and `encoder` handles records that are too large. `as_line` is for files.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, overload
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, overload
 
 import orjson
 
+from enricher.errors import InvalidArticle
 from enricher.records import Entity, hot_record
 
 if TYPE_CHECKING:
     from enricher.records import Article, EnrichedRecord, ModelCard
 
 SCHEMA_VERSION = 1
+
+MAX_DOCUMENT_LEVELS = 500
+"""Levels of arrays and objects in a document that a record contains: half of what Jackson and Python's json read."""
+
+_PARSED_LEVELS = 1024  # orjson reads no more
 
 
 @hot_record(eq=False)
@@ -48,20 +55,65 @@ def write_entities(article: Article, entities: Sequence[Entity]) -> WrittenEntit
     return WrittenEntities(orjson.dumps(_checked(article, entities)), len(entities))
 
 
+def bare(article: Article) -> Article:
+    """The article without what its record would repeat of it; the id stays, and the separator, which offsets need."""
+    return replace(article, metadata={}, further=None, document=None)
+
+
+def repeatable(document: bytes) -> bytes:
+    """The document, unless it has more than `MAX_DOCUMENT_LEVELS` levels: then raises InvalidArticle.
+
+    Consumers could not parse its record. Not a check of `encode_record`, because a hostile document takes 0.15 s per
+    megabyte, and a transaction may contain hundreds of megabytes.
+    """
+    if document.count(b"[") + document.count(b"{") > MAX_DOCUMENT_LEVELS:
+        surplus = _PARSED_LEVELS - MAX_DOCUMENT_LEVELS
+        try:
+            orjson.loads(b"".join((b"[" * surplus, document, b"]" * surplus)))
+        except orjson.JSONDecodeError:
+            reason = f"the document has more than {MAX_DOCUMENT_LEVELS} levels, too many for output.article=whole"
+        else:
+            return document
+        raise InvalidArticle(reason)  # not chained: the parser's error contains the document
+    return document
+
+
 def encode_record(record: EnrichedRecord, card: ModelCard) -> bytes:
-    """The record as one compact JSON object in UTF-8. Deterministic."""
+    """The record as one compact JSON object in UTF-8, with everything that its article was read with. Deterministic.
+
+    A whole article is its own bytes, so numbers stay as they were written; it may contain line breaks between tokens.
+    Raises InvalidArticle, of stage `publish`, if the metadata cannot be in a record.
+    """
     article, coverage, entities = record.article, record.coverage, record.entities
     written = orjson.Fragment(entities.json) if isinstance(entities, WrittenEntities) else _checked(article, entities)
-    return orjson.dumps(
-        {
-            "schema_version": SCHEMA_VERSION,
-            "id": article.id,
-            **article.metadata,
-            "entities": written,
-            "model": {"name": card.name, "digest": card.digest, "precision": card.precision},
-            "coverage": {"tokens": coverage.tokens, "windows": coverage.windows, "truncated": coverage.truncated},
-        }
-    )
+    fields: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "id": article.id, **article.metadata}
+    if article.further:
+        fields["metadata"] = article.further
+    if article.body_separator is not None:
+        fields["body_separator"] = article.body_separator
+    fields["entities"] = written
+    fields["model"] = {"name": card.name, "digest": card.digest, "precision": card.precision}
+    fields["coverage"] = {"tokens": coverage.tokens, "windows": coverage.windows, "truncated": coverage.truncated}
+    if article.document is not None:
+        fields["article"] = orjson.Fragment(article.document)
+    try:
+        return orjson.dumps(fields)
+    except orjson.JSONEncodeError as error:
+        if article.further is None:
+            raise  # a bug
+        raise unwritable_metadata(error) from None
+
+
+def unwritable_metadata(error: orjson.JSONEncodeError) -> InvalidArticle:
+    """For values that are nested deeper than orjson writes (254 levels), or are no JSON. Its messages are fixed texts."""
+    return InvalidArticle(f"the metadata cannot be written as JSON: {error}", stage="publish")
+
+
+def as_line(record: bytes) -> bytes:
+    """The record as one line, with its line end. JSON strings contain no line breaks, so all of them are between tokens."""
+    if b"\n" in record or b"\r" in record:
+        record = record.replace(b"\n", b" ").replace(b"\r", b" ")
+    return record + b"\n"
 
 
 def _checked(article: Article, entities: Sequence[Entity]) -> Sequence[Entity]:

@@ -28,16 +28,16 @@ _DEAD_LETTER = "enricher.dlq"
 _RECORD_OFFSET, _RECORD_ID = f"{_RECORD}.source.offset", f"{_RECORD}.record.id"
 _VERSION_1, _VERSION_2 = ("enricher.schema.version", b"1"), ("enricher.schema.version", b"2")
 _VARIANT_10 = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
-_JSON = ("content-type", b"application/json")
+_JSON = b"application/json"
 
 
-def record_headers(raw: RawRecord, *, tombstone: bool) -> list[tuple[str, bytes]]:
+def record_headers(raw: RawRecord, *, tombstone: bool, content_type: bytes = _JSON) -> list[tuple[str, bytes]]:
     """Headers of the enriched record of `raw`; a tombstone has no content type."""
     place, name, version = _shared(raw.partition, raw.topic_id)
     offset = b"%d" % raw.offset
     headers = [*place, (_RECORD_OFFSET, offset), (_RECORD_ID, _record_id(name, offset).encode()), version]
     if not tombstone:
-        headers.append(_JSON)
+        headers.append(("content-type", content_type))
     return headers
 
 

@@ -88,12 +88,18 @@ class RawRecord:
 
 @hot_record()
 class Article:
-    """A decoded input record; the enriched record repeats its metadata."""
+    """A decoded input record. `metadata`: the fields `language`, `source`, `url`, `published_at`, as far as it has them."""
 
     id: str
     title: str
     body: str
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    further: Mapping[str, Any] | None = None
+    """What `articles.metadata` names, as far as the article has it."""
+    body_separator: str | None = None
+    """What joined the body, if it was an array of strings."""
+    document: bytes | None = None
+    """The whole document as JSON, kept if the record is to contain it."""
 
     @property
     def length_chars(self) -> int:

@@ -54,6 +54,8 @@ class Ticket:
     """Trace headers of its output (W3C `traceparent`, `tracestate`)."""
     span: object = None
     """Set and read by tracing only."""
+    unpacked_bytes: int = 0
+    """Memory of the article beyond its record: a document made of another format, text that was packed."""
 
     def finish(self, outcome: Outcome) -> None:
         """Set the outcome, which is final."""

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from enricher.codec import (
     MIN_MESSAGE_BYTES,
     Encoder,
+    EventHeaders,
     dead_letter_headers,
     encode_record,
     record_headers,
@@ -36,7 +37,12 @@ CARD = ModelCard("m", "d", "fp32")
 NOW_S = 1773482400.25
 
 
-def encoder(*, max_record_bytes: int = 10**6, max_dead_letter_bytes: int = 10**6) -> Encoder:
+def encoder(
+    *,
+    max_record_bytes: int = 10**6,
+    max_dead_letter_bytes: int = 10**6,
+    events: EventHeaders | None = None,
+) -> Encoder:
     """Make an encoder whose clock stands still."""
     return Encoder(
         CARD,
@@ -44,6 +50,7 @@ def encoder(*, max_record_bytes: int = 10**6, max_dead_letter_bytes: int = 10**6
         max_record_bytes=max_record_bytes,
         max_dead_letter_bytes=max_dead_letter_bytes,
         clock=lambda: NOW_S,
+        events=events,
     )
 
 
@@ -98,6 +105,56 @@ def test_record_above_the_bound_of_its_topic_becomes_a_dead_letter(raw: RawRecor
     )
     assert expected == message.letter
     assert raw.value == message.value
+
+
+def test_whole_article_counts_and_the_dead_letter_says_so(raw: RawRecord, record: EnrichedRecord) -> None:
+    """At the bound it is written; a byte above it the message names the setting that makes records so large."""
+    whole = replace(record, article=replace(record.article, document=b"{}"))
+    document = b'{"b":"' + b"x" * (10_000 - encoder().outgoing(finished(raw, whole)).size_bytes - 6) + b'"}'
+    bounded = encoder(max_record_bytes=10_000)
+    at_bound = replace(record, article=replace(record.article, document=document))
+    assert bounded.outgoing(finished(raw, at_bound)).kind == "record"
+    above = replace(record, article=replace(record.article, document=document + b" "))
+    message = bounded.outgoing(finished(raw, above))
+    said = (
+        f"the enriched record takes 10001 bytes ({len(document) + 1} of them are its article: output.article=whole), "
+        "articles.max_record_bytes is 10000"
+    )
+    assert DeadLetter("publish", "OutputTooLarge", said) == message.letter
+    assert raw.value == message.value
+
+
+def test_metadata_that_cannot_be_in_a_record_is_a_dead_letter(raw: RawRecord, record: EnrichedRecord) -> None:
+    """The encoder never raises because of an article's content."""
+    odd = replace(record, article=replace(record.article, further={"n": 2**70}))
+    message = encoder().outgoing(finished(raw, odd))
+    said = "the metadata cannot be written as JSON: Integer exceeds 64-bit range"
+    assert ("dead_letter", raw.value) == (message.kind, message.value)
+    assert DeadLetter("publish", "InvalidArticle", said) == message.letter
+
+
+def test_event_headers_stand_between_the_records_own_and_the_trace(raw: RawRecord, record: EnrichedRecord) -> None:
+    """Everything that was there before stays where it was; the size counts them."""
+    ticket = finished(raw, record)
+    ticket.trace = (("traceparent", b"00-2"),)
+    events = EventHeaders("/s")
+    message = encoder(events=events).outgoing(ticket)
+    own = record_headers(raw, tombstone=False)
+    assert [*own, *events.of_record(own, "a-1"), ("traceparent", b"00-2")] == message.headers
+    headers = sum(len(name) + len(value or b"") + 10 for name, value in message.headers)
+    assert len(b"key-1") + len(message.value or b"") + headers + 512 == message.size_bytes
+    assert message.headers == encoder(events=events).outgoing(ticket).headers
+
+
+def test_tombstone_and_dead_letter_are_no_events_of_ours(raw: RawRecord) -> None:
+    """A tombstone has no data, and a dead letter has its input's headers: those of an event if it was one."""
+    made = encoder(events=EventHeaders("/s"))
+    tombstone = made.outgoing(finished(replace(raw, value=None), Tombstone()))
+    assert record_headers(raw, tombstone=True) == tombstone.headers
+    event = replace(raw, headers=(("ce_id", b"e-1"), ("ce_specversion", b"1.0"), ("content-type", b"a/b")))
+    letter = made.outgoing(finished(event, LETTER))
+    assert list(event.headers) == letter.headers[:3]
+    assert not any(name.startswith("ce_") for name, _ in letter.headers[3:])
 
 
 def test_size_counts_key_value_headers_and_overhead(raw: RawRecord, record: EnrichedRecord) -> None:
@@ -205,9 +262,10 @@ def test_bare_letter_goes_out_even_where_the_topic_takes_less(raw: RawRecord) ->
 
 def test_bound_too_small_for_our_own_headers_is_refused_at_start() -> None:
     """Below 4 kB even an empty dead letter might not fit, so no worker starts with that."""
-    for bounds in ({"max_record_bytes": 4095}, {"max_dead_letter_bytes": 4095}):
-        with pytest.raises(SettingsError, match="at least 4096"):
-            encoder(**bounds)
+    with pytest.raises(SettingsError, match="at least 4096"):
+        encoder(max_record_bytes=4095)
+    with pytest.raises(SettingsError, match="at least 4096"):
+        encoder(max_dead_letter_bytes=4095)
 
 
 def test_unfinished_ticket_is_a_bug(raw: RawRecord) -> None:
@@ -228,6 +286,8 @@ sizes = st.integers(0, 6000)
     topic=st.integers(1, 249),
     letter=st.builds(DeadLetter, st.just("inference"), st.text(max_size=2000), st.text(max_size=2000)),
     limit=st.integers(MIN_MESSAGE_BYTES, 20_000),
+    document=st.none() | sizes.map(lambda size: b'"' + b"x" * size + b'"'),
+    events=st.none() | st.just(EventHeaders("/s" * 256)),
 )
 def test_every_message_fits_its_topic(
     key: bytes | None,
@@ -236,12 +296,15 @@ def test_every_message_fits_its_topic(
     topic: int,
     letter: DeadLetter,
     limit: int,
+    document: bytes | None,
+    events: EventHeaders | None,
 ) -> None:
     """Whatever comes in, what goes out is within the bound, and whatever is missing is announced."""
     raw = RawRecord(Partition("t" * topic, 10**5), 2**62, key, value, tuple(headers), topic_id="i" * 22)
-    record = EnrichedRecord(Article("i", "", "b"), (), Coverage(tokens=1, windows=1, truncated=False))
+    article = Article("i" * 512, "", "b", document=document)
+    record = EnrichedRecord(article, (), Coverage(tokens=1, windows=1, truncated=False))
     for outcome in (letter, record):
-        bounded = encoder(max_record_bytes=limit, max_dead_letter_bytes=limit)
+        bounded = encoder(max_record_bytes=limit, max_dead_letter_bytes=limit, events=events)
         message = bounded.outgoing(finished(raw, outcome))
         assert message.size_bytes <= limit
         if message.kind == "dead_letter":

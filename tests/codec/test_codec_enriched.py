@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -10,8 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enricher.codec import encode_record, write_entities
-from enricher.records import Article, Coverage, EnrichedRecord, Entity, ModelCard
+from enricher.codec import ArticleReader, as_line, bare, encode_record, write_entities
+from enricher.codec.enriched import MAX_DOCUMENT_LEVELS, repeatable
+from enricher.errors import InvalidArticle
+from enricher.records import Article, Coverage, EnrichedRecord, Entity, ModelCard, Partition, RawRecord
 
 
 def with_entity(record: EnrichedRecord, changes: dict[str, Any]) -> EnrichedRecord:
@@ -85,3 +88,141 @@ def test_any_span_of_any_text_can_be_written_and_read_back(text: str, data: st.D
     record = EnrichedRecord(Article("a-1", "", text), (entity,), Coverage(tokens=1, windows=1, truncated=False))
     read = orjson.loads(encode_record(record, ModelCard("m", "d", "fp32")))["entities"][0]
     assert text[read["start"] : read["end"]] == read["text"]
+
+
+# Written by the version before there was a choice of what a record repeats.
+STORED = (
+    '{"schema_version":1,"id":"a-7 \\"q\\"","language":"nb","source":"NTB","url":"https://example.org/?q=ø",'
+    '"published_at":"2026-03-14T10:00:00+01:00","entities":[{"field":"body","start":4,"end":8,"text":"Kari","label":"PER",'
+    '"score":0.5}],"model":{"name":"newswire-minilm","digest":"sha256:6a1f0c","precision":"int8"},'
+    '"coverage":{"tokens":12,"windows":2,"truncated":true}}'
+)
+METADATA = {
+    "language": "nb",
+    "source": "NTB",
+    "url": "https://example.org/?q=ø",
+    "published_at": "2026-03-14T10:00:00+01:00",
+}
+
+
+def stored_record() -> EnrichedRecord:
+    """The record whose bytes are stored."""
+    article = Article('a-7 "q"', "Überschrift \u2028 \U0001f68b", "Tab\tKari i Tromsø", METADATA)
+    entity = Entity(field="body", start=4, end=8, text="Kari", label="PER", score=0.5)
+    return EnrichedRecord(article, (entity,), Coverage(tokens=12, windows=2, truncated=True))
+
+
+def with_article(record: EnrichedRecord, **changes: object) -> EnrichedRecord:
+    """Copy `record` with its article changed."""
+    return replace(record, article=replace(record.article, **changes))  # type: ignore[arg-type]  # checked at run time
+
+
+def test_record_without_new_settings_is_what_it_was(card: ModelCard) -> None:
+    """Byte by byte, so that nobody's comparison of records changes with an upgrade."""
+    assert encode_record(stored_record(), card) == STORED.encode()
+
+
+def test_whole_article_stands_behind_everything_that_was_there_before(card: ModelCard) -> None:
+    """Who reads records from their beginning finds the entities without reading the text."""
+    record = with_article(stored_record(), document=b'{"n": 1.50}')
+    assert encode_record(record, card) == STORED[:-1].encode() + b',"article":{"n": 1.50}}'
+
+
+def test_bare_article_leaves_the_id_and_what_offsets_need(card: ModelCard) -> None:
+    """The separator stays: without it, nobody could join the paragraphs that the offsets count in."""
+    record = with_article(stored_record(), further={"section": "news"}, body_separator="\n\n", document=b"{}")
+    written = orjson.loads(encode_record(replace(record, article=bare(record.article)), card))
+    assert list(written) == ["schema_version", "id", "body_separator", "entities", "model", "coverage"]
+    assert written["entities"] == list(record.entities)
+
+
+def test_further_metadata_is_an_object_of_its_own(card: ModelCard) -> None:
+    """Names that the setting chooses cannot collide with the record's own fields."""
+    further = {"entities": ["a", None, 1.5], "section": {"name": "Økonomi"}}
+    record = with_article(stored_record(), further=further, body_separator="\n", document=b"{}")
+    written = orjson.loads(encode_record(record, card))
+    assert further == written["metadata"]
+    assert written["body_separator"] == "\n"
+    assert list(written)[:8] == ["schema_version", "id", *METADATA, "metadata", "body_separator"]
+
+
+def test_metadata_that_an_article_lacks_is_absent(card: ModelCard) -> None:
+    """An empty object would say nothing."""
+    assert encode_record(with_article(stored_record(), further={}), card) == STORED.encode()
+
+
+def test_whole_article_is_its_own_bytes(record: EnrichedRecord, card: ModelCard) -> None:
+    """Numbers, escapes, white space, doubled keys: a parser would change each of them."""
+    document = b' {"id":"a-1",\r\n\t"n":[1.0,1e2,-0,12345678901234567890123,0.10],"s":"\\u00e6\\/","n":2}\n'
+    written = encode_record(with_article(record, document=document), card)
+    assert written.endswith(b',"article":' + document + b"}")
+    assert json.loads(written)["article"] == json.loads(document)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=20,
+)
+
+
+@given(document=json_values.map(lambda value: json.dumps({"body": value}, indent=1)), line_end=st.sampled_from("\n\r"))
+def test_any_document_stays_in_one_line_of_a_file(document: str, line_end: str) -> None:
+    """Line breaks between tokens become spaces; those in strings are escaped, so what it says stays the same."""
+    spread = document.replace("\n", line_end).encode()
+    record = EnrichedRecord(Article("1", "", "b", document=spread), (), Coverage(1, 1, truncated=False))
+    line = as_line(encode_record(record, ModelCard("m", "d", "fp32")))
+    assert line.count(b"\n") == 1
+    assert line.endswith(b"}\n")
+    assert b"\r" not in line
+    assert json.loads(line)["article"] == json.loads(document)
+
+
+def nested(levels: int) -> bytes:
+    """A document with so many levels, and brackets in a string."""
+    return b'{"s":"[[{{","n":' + b"[" * (levels - 1) + b"]" * (levels - 1) + b"}"
+
+
+@pytest.mark.parametrize("padding", [b"", b"[],[{}]," * 600])
+def test_document_that_consumers_could_not_parse_is_refused(
+    record: EnrichedRecord, card: ModelCard, padding: bytes
+) -> None:
+    """At the bound, any parser reads the record; above it the article is a dead letter. Wide documents are no deep ones."""
+    deepest = nested(MAX_DOCUMENT_LEVELS).replace(b'"n":', b'"w":[' + padding + b'0],"n":')
+    assert repeatable(deepest) is deepest
+    written = encode_record(with_article(record, document=deepest), card)
+    assert json.loads(written)["id"] == orjson.loads(written)["id"] == "a-1"
+    deeper = nested(MAX_DOCUMENT_LEVELS + 1).replace(b'"n":', b'"w":[' + padding + b'0],"n":')
+    with pytest.raises(InvalidArticle, match=f"more than {MAX_DOCUMENT_LEVELS} levels"):
+        repeatable(deeper)
+
+
+def deep_list(levels: int) -> object:
+    """Lists in lists."""
+    value: object = "text of the article"
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize("value", [deep_list(300), 2**70, b"bytes", "\ud83d", object()])
+def test_metadata_that_is_no_json_is_refused(record: EnrichedRecord, card: ModelCard, value: object) -> None:
+    """With a reason that contains nothing of it, and never with an error that stops the worker."""
+    with pytest.raises(InvalidArticle, match=r"^the metadata cannot be written as JSON: ") as refused:
+        encode_record(with_article(record, further={"m": value}), card)
+    assert refused.value.stage == "publish"
+    assert "text of the article" not in str(refused.value)
+
+
+def test_reader_keeps_documents_that_can_be_repeated() -> None:
+    """Without its prefixes, as they are not JSON; a document that is too deep is refused where it is read."""
+    reader = ArticleReader(max_article_chars=99, max_value_bytes=9_999, keep_document=True)
+    document = b' {"id":"1","body":"b","n":1.0}\n'
+    for prefix in (b"", b"\xef\xbb\xbf", b"\0\0\0\0\x07"):
+        raw = RawRecord(Partition("t", 0), 0, None, prefix + document)
+        assert document == reader.read(raw).document
+    deep = b'{"id":"1","body":"b","n":' + b"[" * 600 + b"]" * 600 + b"}"
+    with pytest.raises(InvalidArticle, match="more than 500 levels"):
+        reader.read(RawRecord(Partition("t", 0), 0, None, deep))
+    plain = ArticleReader(max_article_chars=99, max_value_bytes=9_999)
+    assert plain.read(RawRecord(Partition("t", 0), 0, None, deep)).document is None

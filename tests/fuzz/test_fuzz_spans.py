@@ -68,8 +68,9 @@ def windows_of(article: Article, window_tokens: int, overlap_tokens: int) -> tup
 def written(ticket: Ticket) -> Any:  # noqa: ANN401  JSON
     """The record as it goes to Kafka, checked against its schema."""
     card = ModelCard("newswire-minilm", "sha256:6a1f0c", "fp32")
-    limits = {"max_record_bytes": 16_000_000, "max_dead_letter_bytes": 16_000_000}
-    outgoing = Encoder(card, version="test", clock=lambda: 0.0, **limits).outgoing(ticket)
+    limit = 16_000_000
+    encoder = Encoder(card, version="test", clock=lambda: 0.0, max_record_bytes=limit, max_dead_letter_bytes=limit)
+    outgoing = encoder.outgoing(ticket)
     assert outgoing.kind == "record"
     assert outgoing.value is not None
     headers = {name: value.decode() for name, value in outgoing.headers if value is not None}

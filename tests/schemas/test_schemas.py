@@ -19,6 +19,7 @@ from enricher.codec import (
     METADATA_FIELDS,
     RECORD_NAMESPACE,
     Encoder,
+    EventHeaders,
     decode_article,
     encode_record,
     record_headers,
@@ -149,6 +150,9 @@ def test_schema_and_worker_judge_alike(document: dict[str, Any]) -> None:
         texts,
         texts.map(lambda text: text + "Oslo"),
         st.dictionaries(st.sampled_from(METADATA_FIELDS), texts),
+        st.none() | st.dictionaries(texts, st.none() | st.integers(-9, 9) | st.lists(texts)),
+        st.none() | st.sampled_from(["", "\n\n"]),
+        st.none() | st.dictionaries(texts, texts).map(orjson.dumps),
     ),
     label=st.sampled_from(["PER", "LOC"]),
     score=st.floats(0, 1),
@@ -166,7 +170,7 @@ def test_every_written_field_is_described_and_every_described_one_is_written() -
     """A field that only one side knows is a field that somebody waits for in vain."""
     properties = schema("enriched-record.v1")["properties"]
     entity = schema("enriched-record.v1")["$defs"]["entity"]["properties"]
-    article = Article("1", "", "Oslo", dict.fromkeys(METADATA_FIELDS, "x"))
+    article = Article("1", "", "Oslo", dict.fromkeys(METADATA_FIELDS, "x"), {"section": "x"}, "\n", b"{}")
     found = Entity(field="body", start=0, end=4, text="Oslo", label="LOC", score=1.0)
     record = EnrichedRecord(article, (found,), Coverage(1, 1, truncated=False))
     written = orjson.loads(encode_record(record, CARD))
@@ -185,6 +189,21 @@ def test_example_record_belongs_to_the_example_article() -> None:
         assert article[entity["field"]][entity["start"] : entity["end"]] == entity["text"]
 
 
+def test_example_of_paragraphs_counts_in_the_joined_text() -> None:
+    """The README's readers try the separator on it."""
+    record = load(SCHEMAS / "examples/enriched-record.v1/valid/paragraphs-and-metadata.json")
+    body = record["body_separator"].join(record["article"]["content"]["text"])
+    assert record["entities"]
+    for entity in record["entities"]:
+        assert body[entity["start"] : entity["end"]] == entity["text"]
+
+
+def test_example_of_a_whole_record_contains_the_example_article() -> None:
+    """One topic tells both."""
+    record = load(SCHEMAS / "examples/enriched-record.v1/valid/whole-article.json")
+    assert load(SCHEMAS / "examples/article.v1/valid/full.json") == record["article"]
+
+
 RAW = RawRecord(Partition("articles", 3), 1042, b"key", b"{}")
 
 
@@ -197,6 +216,17 @@ def test_written_record_headers_are_the_example(schema_name: str, topic_id: str 
     assert [schema_name] == [name for name in HEADERS if VALIDATORS[name].is_valid(written)]
     name = "tombstone" if tombstone else "record"
     assert load(SCHEMAS / f"examples/{schema_name}/valid/{name}.json") == written
+
+
+@pytest.mark.parametrize(("schema_name", "topic_id"), [(HEADERS[0], None), (HEADERS[1], TOPIC_ID)])
+def test_written_event_headers_are_the_example(schema_name: str, topic_id: str | None) -> None:
+    """All of them are described, too: a header that only one side knows helps nobody."""
+    own = record_headers(replace(RAW, topic_id=topic_id), tombstone=False)
+    made = EventHeaders("/enricher/news").of_record(own, "agency-2026-03-14-0042")
+    written = {name: value.decode() for name, value in [*own, *made] if value is not None}
+    assert load(SCHEMAS / f"examples/{schema_name}/valid/event.json") == written
+    described = {name for name in schema(schema_name)["properties"] if name.startswith("ce_")}
+    assert {name for name, _ in made} == described
 
 
 @given(

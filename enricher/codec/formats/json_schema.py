@@ -1,0 +1,35 @@
+"""JSON documents that name a JSON Schema.
+
+They are not validated: the serializer has done that before publishing, the schema may change what is optional but never how
+the bytes are read, and a validator brings regular expressions of strangers that may run for ever. What an article needs is
+checked afterwards, as of any JSON. So the schema's text is not even parsed.
+"""
+
+from __future__ import annotations
+
+import orjson
+
+from enricher.codec.schemas import Decoder, Document, Schema
+from enricher.errors import InvalidArticle
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+def compile_json(schema: Schema) -> Decoder:
+    """The decoder of JSON documents, the same for every schema."""
+    del schema
+    return _document
+
+
+def _document(payload: bytes) -> Document:
+    """At most 1024 levels, which is the parser's limit; trailing bytes are refused."""
+    try:
+        document = orjson.loads(payload.removeprefix(_BYTE_ORDER_MARK))
+    except orjson.JSONDecodeError as error:
+        # The error contains the document, so it is not chained.
+        reason = f"value names a JSON schema but is not valid JSON: {error.msg} (character {error.pos})"
+    else:
+        if type(document) is dict:
+            return document
+        reason = "value is not a JSON object"
+    raise InvalidArticle(reason)

@@ -1,0 +1,128 @@
+"""Protobuf schemas as registries keep them -> descriptors, in a pool of their own.
+
+A registry keeps text, as in a .proto file, or a `FileDescriptorProto` in base64, as Confluent's Python client registers it.
+The files of Google and Confluent that their clients take for known are found without being referred to.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+from base64 import b64decode
+from collections.abc import Iterable, Mapping
+from graphlib import CycleError, TopologicalSorter
+from importlib import import_module
+
+from enricher.codec.formats.limits import MAX_LEVELS, Foreign, unusable
+from enricher.codec.formats.protobuf_protoc import ROOT_FILE, check_name, compiled
+from enricher.codec.schemas import Schema
+
+_MAX_DECLARATIONS = 50_000
+"""Messages, fields, enums and their values in all files of a schema; each takes about 200 bytes of memory."""
+
+_IMPORT = re.compile(r"""["']((?:google|confluent)/[a-z_/]+\.proto)["']""")
+_BASE64 = re.compile(r"[A-Za-z0-9+/\s]+={0,2}\s*")
+_GOOGLE = "any api descriptor duration empty field_mask source_context struct timestamp type wrappers"
+_GOOGLE_TYPES = (
+    "calendar_period color date datetime dayofweek decimal expr fraction interval latlng localized_text money month "
+    "phone_number postal_address quaternion timeofday"
+)
+_CONFLUENT = "confluent_kafka.schema_registry.confluent"
+_KNOWN = {
+    **{f"google/protobuf/{name}.proto": f"google.protobuf.{name}_pb2" for name in _GOOGLE.split()},
+    **{f"google/type/{name}.proto": f"google.type.{name}_pb2" for name in _GOOGLE_TYPES.split()},
+    "confluent/meta.proto": f"{_CONFLUENT}.meta_pb2",
+    "confluent/type/decimal.proto": f"{_CONFLUENT}.type.decimal_pb2",
+    "confluent/type/variant.proto": f"{_CONFLUENT}.type.variant_pb2",
+    "confluent/types/decimal.proto": f"{_CONFLUENT}.types.decimal_pb2",
+}
+"""Files that may be imported without a reference, and the modules that contain their descriptors."""
+
+
+def loaded(schema: Schema) -> tuple[Foreign, Foreign]:
+    """A pool with all files of a schema, and the `FileDescriptorProto` of its own one. Raises InvalidArticle."""
+    from google.protobuf.descriptor_pb2 import FileDescriptorSet  # noqa: PLC0415  only for those who read Protobuf
+    from google.protobuf.descriptor_pool import DescriptorPool  # noqa: PLC0415
+
+    texts = {reference.name: reference.text for reference in schema.references}
+    for name in texts:
+        check_name(name)
+    texts[ROOT_FILE] = schema.text
+    files = {name: file for name, text in texts.items() if (file := _from_base64(name, text)) is not None}
+    files |= _known((name for file in files.values() for name in file.dependency), texts)
+    if ROOT_FILE not in files:
+        sources = {name: text for name, text in texts.items() if name not in files}
+        files |= _known((match for text in sources.values() for match in _IMPORT.findall(text)), texts)
+        known = FileDescriptorSet(file=_dependencies_first(files))
+        files = {file.name: file for file in compiled(schema.text, sources, known).file}
+    _check_size(files.values())
+    pool = DescriptorPool()
+    for file in _dependencies_first(files):
+        try:
+            pool.AddSerializedFile(file.SerializeToString())
+        except (TypeError, ValueError) as error:
+            raise unusable("Protobuf", error) from None
+    return pool, files[ROOT_FILE]
+
+
+def _from_base64(name: str, text: str) -> Foreign | None:
+    """The file in a text that is base64 and a descriptor; None if it is not base64."""
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto  # noqa: PLC0415
+    from google.protobuf.message import DecodeError  # noqa: PLC0415
+
+    if not _BASE64.fullmatch(text):
+        return None
+    try:
+        file = FileDescriptorProto.FromString(b64decode(text))
+    except (binascii.Error, DecodeError):
+        raise unusable("Protobuf", "it is neither the text of a .proto file nor a file descriptor in base64") from None
+    file.name = name
+    return file
+
+
+def _known(wanted: Iterable[str], given: Iterable[str]) -> dict[str, Foreign]:
+    """Those of the files that we have ourselves, with what they import; the schema's own count first."""
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto  # noqa: PLC0415
+
+    found: dict[str, Foreign] = {}
+    missing = list(wanted)
+    while missing:
+        name = missing.pop()
+        if name not in _KNOWN or name in found or name in given:
+            continue
+        try:
+            module = import_module(_KNOWN[name])
+        except ImportError:
+            raise unusable("Protobuf", f"it imports {name}, which is not installed here") from None
+        file = FileDescriptorProto()
+        module.DESCRIPTOR.CopyToProto(file)
+        found[name] = file
+        missing.extend(file.dependency)
+    return found
+
+
+def _dependencies_first(files: Mapping[str, Foreign]) -> list[Foreign]:
+    """In the order in which a pool takes them, without those that nobody needs. Raises InvalidArticle for a circle."""
+    try:
+        order = TopologicalSorter({name: set(file.dependency) for name, file in files.items()}).static_order()
+        return [files[name] for name in order if name in files]
+    except CycleError:
+        raise unusable("Protobuf", "its files import each other in a circle") from None
+
+
+def _check_size(files: Iterable[Foreign]) -> None:
+    count = 0
+    for file in files:
+        count += len(file.enum_type) + sum(len(each.value) for each in file.enum_type) + len(file.extension)
+        messages = [(message, 1) for message in file.message_type]
+        while messages:
+            message, level = messages.pop()
+            if level > MAX_LEVELS:
+                raise unusable("Protobuf", f"more than {MAX_LEVELS} levels")
+            if message.options.message_set_wire_format:
+                raise unusable("Protobuf", "message sets are not supported")
+            messages.extend((nested, level + 1) for nested in message.nested_type)
+            enums = sum(1 + len(each.value) for each in message.enum_type)
+            count += 1 + len(message.field) + len(message.extension) + enums
+            if count > _MAX_DECLARATIONS:
+                raise unusable("Protobuf", f"more than {_MAX_DECLARATIONS} messages, fields and values of enums")

@@ -1,0 +1,174 @@
+"""Reads the article in an input record: its CloudEvent, its frame and schema, its fields.
+
+Whatever a record contains, it becomes an article or an InvalidArticle: one record must not end the worker.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from enricher.codec.articles import BYTE_ORDER_MARK, NOT_AN_OBJECT, decode_article, json_part, read_document, too_large
+from enricher.codec.cloudevents import unwrap
+from enricher.codec.enriched import repeatable
+from enricher.codec.framing import framed
+from enricher.codec.mapping import FieldMapping
+from enricher.codec.pointers import is_unicode
+from enricher.errors import EnricherError, InvalidArticle
+
+if TYPE_CHECKING:
+    from enricher.codec.cloudevents import Event
+    from enricher.codec.framing import Frame
+    from enricher.codec.schemas import Decoders
+    from enricher.records import Article, Headers, RawRecord
+
+
+class ArticleReader:
+    """Input records to articles.
+
+    `decoders`: of values that name a schema; without them, every value is JSON. `keep_document`: keep the whole document,
+    as JSON, in the article. Safe in several threads if `decoders` is.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_article_chars: int,
+        max_value_bytes: int,
+        mapping: FieldMapping | None = None,
+        decoders: Decoders | None = None,
+        keep_document: bool = False,
+    ) -> None:
+        self._max_article_chars = max_article_chars
+        self._max_value_bytes = max_value_bytes
+        self._mapping = mapping or FieldMapping()
+        self._decoders = decoders
+        self._keep_document = keep_document
+        self._plain = decoders is None and not keep_document
+        """Values are JSON, and only fields of it are needed."""
+        self._usual = self._plain and self._mapping.is_default
+        """Everything is as `decode_article` reads it, unless the record is a CloudEvent."""
+
+    def read(self, raw: RawRecord) -> Article:
+        """The article of a record that has a value. Raises InvalidArticle, or SchemaPending from `decoders`."""
+        value = raw.value
+        assert value is not None, "a record without a value is a tombstone"
+        if raw.headers:
+            self._check_size(value)  # before an event in JSON is parsed
+            event = unwrap(value, raw.headers)
+            if event is not None:
+                return self._of_event(event, raw, value)
+        if self._usual:
+            return decode_article(
+                value,
+                max_article_chars=self._max_article_chars,
+                max_value_bytes=self._max_value_bytes,
+                paragraph_separator=self._mapping.paragraph_separator,
+            )
+        if self._plain:
+            return self._mapping.article(read_document(value, self._max_value_bytes), raw, self._max_article_chars)
+        return self._of_value(value, raw)
+
+    def _of_value(self, value: bytes, raw: RawRecord) -> Article:
+        document, decoded, text = self._document(value, raw.headers)
+        article = self._mapping.article(document, raw, self._max_article_chars)
+        if decoded:
+            _check_unicode(article)
+            if "" in article.metadata.values():
+                # Protobuf has no other word for a text that is not set.
+                article = replace(article, metadata={name: text for name, text in article.metadata.items() if text})
+        return self._with_document(article, document, text)
+
+    def _of_event(self, event: Event, raw: RawRecord, value: bytes) -> Article:
+        """The article in an event. Of an event in JSON, the whole event is the document."""
+        binary = event.document is None and event.data == value
+        text: bytes | None = json_part(value)
+        if event.document is not None:
+            document = _object(event.document)
+        elif event.data is None:
+            raise InvalidArticle("the CloudEvent has no data")
+        else:
+            # Headers about the value, such as that of its schema, say nothing about data within the value.
+            document, _, own = self._document(event.data, raw.headers if binary else ())
+            text = own if binary else text
+        defaults = {"id": event.id, "source": event.source, "published_at": event.time}
+        article = self._mapping.article(document, raw, self._max_article_chars, defaults)
+        _check_unicode(article)
+        return self._with_document(article, document, text)
+
+    def _document(self, value: bytes, headers: Headers) -> tuple[dict[str, Any], bool, bytes | None]:
+        """The document of a value, whether a decoder made it, and its own JSON, if it is JSON."""
+        if self._decoders is not None:
+            self._check_size(value)
+            frame = framed(value, headers, max_payload_bytes=self._max_value_bytes)
+            if frame is not None:
+                document = _decoded(frame, self._decoders)
+                return document, True, _own_json(frame.payload, document) if self._keep_document else None
+        return read_document(value, self._max_value_bytes), False, json_part(value)
+
+    def _check_size(self, value: bytes) -> None:
+        if len(value) > self._max_value_bytes:
+            raise too_large(value, self._max_value_bytes)
+
+    def _with_document(self, article: Article, document: dict[str, Any], text: bytes | None) -> Article:
+        """The article with its document, if that is wanted. `text`: its own JSON, None if it was not JSON."""
+        if not self._keep_document:
+            return article
+        return replace(article, document=self._as_json(document) if text is None else repeatable(text))
+
+    def _as_json(self, document: dict[str, Any]) -> bytes:
+        """A document that was not JSON, as JSON."""
+        try:
+            text = orjson.dumps(document)
+        except TypeError:  # not chained: its message may contain the document
+            reason = "the document cannot be written as JSON, or is nested too deeply"
+        else:
+            if len(text) <= self._max_value_bytes:
+                return repeatable(text)
+            reason = f"the document has {len(text)} bytes as JSON, at most {self._max_value_bytes} are allowed"
+        raise InvalidArticle(reason)
+
+
+def _decoded(frame: Frame, decoders: Decoders) -> dict[str, Any]:
+    """What the frame's schema makes of its payload.
+
+    A decoder should raise InvalidArticle only. A record on which it fails in another way would end one process after the
+    other, so it is refused. Not refused: a lack of memory, and an error in looking up the decoder, which no record causes.
+    """
+    decoder = decoders.decoder(frame.reference)
+    try:
+        return _object(decoder(frame.payload))
+    except (EnricherError, MemoryError):
+        raise
+    except Exception as error:  # noqa: BLE001  whatever a library raises
+        reason = f"the decoder of schema {frame.reference} failed with {type(error).__name__}"
+    raise InvalidArticle(reason)  # not chained: the library's message may contain the document
+
+
+def _object(document: object) -> dict[str, Any]:
+    if not isinstance(document, dict):
+        raise InvalidArticle(NOT_AN_OBJECT)
+    return document
+
+
+def _own_json(payload: bytes, document: dict[str, Any]) -> bytes | None:
+    """The payload, if it is itself the JSON of the document: JSON with a schema is repeated as it was written."""
+    text = payload.removeprefix(BYTE_ORDER_MARK)
+    if not text.lstrip().startswith(b"{"):
+        return None
+    try:
+        found = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+    return text if found.keys() == document.keys() else None
+
+
+def _check_unicode(article: Article) -> None:
+    """Raise InvalidArticle for lone surrogates: they cannot be written, and a decoder may let them through."""
+    if is_unicode("".join((article.id, article.title, article.body, *article.metadata.values()))):
+        return
+    texts = {"id": article.id, "title": article.title, "body": article.body, **article.metadata}
+    name = next(name for name, text in texts.items() if not is_unicode(text))
+    raise InvalidArticle(f"{name} has a lone surrogate, which is not text")

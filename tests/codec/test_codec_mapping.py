@@ -1,0 +1,313 @@
+"""`FieldMapping`: where the fields of articles are, what may be an id, and that refusals name pointers and no content."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from enricher.codec import MAX_ID_CHARS, METADATA_FIELDS, FieldMapping, decode_article
+from enricher.codec.mapping import FIELDS, MAX_NAME_CHARS
+from enricher.errors import InvalidArticle
+from enricher.records import Article, Headers, Partition, RawRecord
+
+LIMIT_CHARS = 1000
+CANARY = "xyzzycanary"
+USUAL = {"id": "a-1", "title": "Rain", "body": "Rain in Bergen."}
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs"]), max_size=9),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+    max_leaves=9,
+)  # fmt: skip
+documents = st.dictionaries(st.sampled_from([*FIELDS, "a", "b"]), json_values, max_size=9)
+
+
+def raw(key: bytes | None = None, headers: Headers = ()) -> RawRecord:
+    """A record; what is in its value is given to the mapping as a document."""
+    return RawRecord(Partition("articles", 0), 0, key, b"{}", headers)
+
+
+def mapped(document: object, mapping: FieldMapping, record: RawRecord | None = None, **more: Any) -> Article:  # noqa: ANN401
+    """The article in a document, after JSON."""
+    return mapping.article(orjson.loads(orjson.dumps(document)), record or raw(), LIMIT_CHARS, **more)
+
+
+def refusal(document: object, mapping: FieldMapping, record: RawRecord | None = None) -> str:
+    """The message with which a document is refused."""
+    with pytest.raises(InvalidArticle) as caught:
+        mapped(document, mapping, record)
+    assert "decode" == caught.value.stage
+    assert caught.value.__context__ is None, "what is chained may hold the document"
+    return str(caught.value)
+
+
+LAYOUTS = [
+    (
+        {"id": "/uuid", "title": "/headline", "body": "/content/text"},
+        {"uuid": "a-1", "headline": "Rain", "content": {"text": "Rain in Bergen."}},
+    ),
+    (
+        {"id": "/doc/ids/0", "title": "/doc/titles/0/text", "body": "/doc/paragraphs", "language": "/doc/lang"},
+        {
+            "doc": {
+                "ids": ["a-1", "b"],
+                "titles": [{"text": "Rain"}],
+                "paragraphs": ["Rain in", "Bergen."],
+                "lang": "en",
+            }
+        },
+    ),
+    (
+        {"id": "/a~1b", "body": "/m~0n", "source": "/agency/name", "published_at": "/dates/1", "url": "/"},
+        {"a/b": "a-1", "m~n": "Rain in Bergen.", "title": "Rain", "agency": {"name": "A"}, "dates": [0, "d"], "": "u"},
+    ),
+]
+
+
+READ = [
+    Article("a-1", "Rain", "Rain in Bergen."),
+    Article("a-1", "Rain", "Rain in\n\nBergen.", {"language": "en"}, body_separator="\n\n"),
+    Article("a-1", "Rain", "Rain in Bergen.", {"source": "A", "url": "u", "published_at": "d"}),
+]
+
+
+@pytest.mark.parametrize(("layout", "expected"), list(zip(LAYOUTS, READ, strict=True)))
+def test_fields_are_found_where_the_mapping_says(layout: tuple[dict[str, str], object], expected: Article) -> None:
+    """Flat, nested, in lists and under odd names; a field that is not named is where it always was."""
+    fields, document = layout
+    assert expected == mapped(document, FieldMapping(fields))
+
+
+@given(documents)
+def test_a_mapping_that_says_what_is_usual_reads_what_is_usual(document: dict[str, Any]) -> None:
+    """Two paths through the code, one contract: the same article, or the same reason but for the pointer in it."""
+    try:
+        expected: Article | str = decode_article(orjson.dumps(document), max_article_chars=LIMIT_CHARS)
+    except InvalidArticle as error:
+        expected = str(error)
+    for mapping in (FieldMapping(), FieldMapping({name: f"/{name}" for name in FIELDS})):
+        try:
+            found: Article | str = mapped(document, mapping)
+        except InvalidArticle as error:
+            found = str(error)
+            for name in FIELDS:
+                found = found.replace(f" at /{name}", "")
+        assert expected == found
+
+
+@given(document=documents, where=st.lists(st.sampled_from(["/a", "/b/a", "/a/0", "/b/c/a"]), min_size=7, max_size=7))
+def test_nothing_but_invalid_article_leaves_it_for_any_document(document: dict[str, Any], where: list[str]) -> None:
+    """Wherever the fields should be, and whatever is there; what is accepted can be written."""
+    mapping = FieldMapping(dict(zip(FIELDS, where, strict=True)), metadata={"m": "/a", "n": "/b/0"}, scalar_ids=True)
+    try:
+        found = mapped(document, mapping)
+    except InvalidArticle:
+        return
+    texts = (found.id, found.title, found.body, *found.metadata.values())
+    assert all(isinstance(text, str) for text in texts)
+    assert orjson.dumps([*texts, found.further])
+
+
+@pytest.mark.parametrize("name", ["id", "body"])
+def test_an_article_that_lacks_a_mapped_field_is_refused_with_the_pointer(name: str) -> None:
+    """Whoever reads the dead letter must see where the worker looked."""
+    mapping = FieldMapping({name: "/content/0/there"})
+    for document in ({}, {"content": None}, {"content": {"0": [CANARY]}}, {"content": [{"their": CANARY}]}):
+        assert f"{name} is missing at /content/0/there" == refusal(USUAL | document, mapping)
+
+
+def test_optional_fields_may_be_missing_wherever_they_are_mapped() -> None:
+    """As without a mapping: not every article has a title or a language, and null is absent."""
+    mapping = FieldMapping({"title": "/t", **{name: f"/m/{name}" for name in METADATA_FIELDS}})
+    assert Article("a-1", "", "Rain in Bergen.", {}) == mapped(USUAL, mapping)
+    nulls = {"t": None, "m": dict.fromkeys(METADATA_FIELDS)}
+    assert Article("a-1", "", "Rain in Bergen.", {}) == mapped(USUAL | nulls, mapping)
+
+
+@pytest.mark.parametrize("name", [name for name in FIELDS if name != "body"])
+@pytest.mark.parametrize("wrong", [{CANARY: 1}, [CANARY]])
+def test_a_mapped_field_of_the_wrong_type_is_refused_with_the_pointer(name: str, wrong: object) -> None:
+    """At the top level and below, and never with what is there."""
+    assert f"{name} is not a string at /x" == refusal(USUAL | {"x": wrong}, FieldMapping({name: "/x"}))
+    assert f"{name} is not a string at /x/y" == refusal(USUAL | {"x": {"y": wrong}}, FieldMapping({name: "/x/y"}))
+
+
+def test_paragraphs_are_joined_wherever_they_are() -> None:
+    """With the separator of the settings; other things in the array are refused by the pointer."""
+    mapping = FieldMapping({"body": "/x/y"}, paragraph_separator=" ")
+    found = mapped(USUAL | {"x": {"y": ["Rain", "in Bergen."]}}, mapping)
+    assert ("Rain in Bergen.", " ") == (found.body, found.body_separator)
+    message = refusal(USUAL | {"x": {"y": ["Rain", [CANARY]]}}, mapping)
+    assert "body is an array with an item that is not a string at /x/y" == message
+    assert "when it is joined" in refusal(USUAL | {"x": {"y": [""] * 100_000}}, mapping)
+
+
+# ---- ids
+
+
+def test_an_id_may_be_the_key_or_a_header() -> None:
+    """The last header of a name counts, as in Kafka's own clients."""
+    by_key, by_header = FieldMapping({"id": "key"}), FieldMapping({"id": "header:ce_id"})
+    record = raw("ключ".encode(), (("ce_id", b"a"), ("other", b"b"), ("ce_id", b"c"), ("CE_ID", b"d")))
+    assert "ключ" == mapped(USUAL, by_key, record).id
+    assert "c" == mapped({"body": "Oslo"}, by_header, record).id
+
+
+@pytest.mark.parametrize(
+    ("where", "record", "message"),
+    [
+        ("key", raw(), "id is missing at key"),
+        ("header:x", raw(b"k", (("y", b"1"),)), "id is missing at header:x"),
+        ("header:x", raw(b"k", (("x", b"1"), ("x", None))), "id is missing at header:x"),
+        ("key", raw(b"\xff" + CANARY.encode()), "id is not UTF-8 in the record's key"),
+        ("header:x", raw(None, (("x", b"\xff"),)), "id is not UTF-8 in the header x"),
+        ("key", raw(b""), "id is empty"),
+        ("key", raw(b"x" * (MAX_ID_CHARS + 1)), "id has 513 characters, at most 512 are allowed"),
+    ],
+)
+def test_a_key_or_header_that_is_no_id_is_refused_by_its_name(where: str, record: RawRecord, message: str) -> None:
+    """An id in the document does not replace it: the settings say where it is."""
+    assert message == refusal(USUAL, FieldMapping({"id": where}), record)
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        ("0", "0"), ("-1", "-1"), ("18446744073709551615", "18446744073709551615"), ("true", "true"), ("false", "false"),
+        ("-9223372036854775808", "-9223372036854775808"),
+    ],
+)  # fmt: skip
+def test_numbers_and_booleans_are_ids_where_the_setting_says_so(number: str, text: str) -> None:
+    """Written as in JSON, so that a JSON consumer's own conversion gives the same text."""
+    document = orjson.loads(f'{{"id": {number}, "body": "Oslo"}}')
+    assert text == FieldMapping(scalar_ids=True).article(document, raw(), LIMIT_CHARS).id
+    with pytest.raises(InvalidArticle, match=r"^id is not a string: articles\.scalar_ids=true accepts"):
+        FieldMapping(metadata={"m": "/m"}).article(document, raw(), LIMIT_CHARS)
+
+
+@pytest.mark.parametrize(
+    "number", ["18446744073709551616", "-9223372036854775809", "4503599627370497.3", "1.5", "1e3", "0.1", "1e300"]
+)
+def test_numbers_that_may_become_the_same_id_are_refused(number: str) -> None:
+    """A double is all that is left of them, and another number may have the same one."""
+    document = orjson.loads(f'{{"n": {number}, "body": "Oslo"}}')
+    with pytest.raises(InvalidArticle, match="a number that is not whole, or has more than 64 bits at /n") as caught:
+        FieldMapping({"id": "/n"}, scalar_ids=True).article(document, raw(), LIMIT_CHARS)
+    assert number not in str(caught.value)
+
+
+@pytest.mark.parametrize("number", [2**64, -(2**63) - 1, 10**400, float("nan"), float("inf"), float("-inf")])
+def test_numbers_that_json_cannot_hold_are_no_ids(number: float) -> None:
+    """Decoders of other formats may return them."""
+    with pytest.raises(InvalidArticle, match="not whole, or has more than 64 bits"):
+        FieldMapping(scalar_ids=True).article(USUAL | {"id": number}, raw(), LIMIT_CHARS)
+
+
+@given(first=st.integers(-(2**70), 2**70), second=st.integers(-(2**70), 2**70))
+def test_two_integers_never_become_one_id(first: int, second: int) -> None:
+    """An id is refused rather than shared."""
+    ids: list[str | None] = []
+    for number in (first, second):
+        try:
+            ids.append(mapped_json({"id": number, "body": "Oslo"}, FieldMapping(scalar_ids=True)).id)
+        except InvalidArticle:
+            ids.append(None)
+    assert first == second or ids[0] is None or ids[0] != ids[1]
+
+
+def mapped_json(document: object, mapping: FieldMapping) -> Article:
+    """As `mapped`, written by the standard library, which writes integers of any size."""
+    return mapping.article(orjson.loads(json.dumps(document)), raw(), LIMIT_CHARS)
+
+
+# ---- what else is kept
+
+
+def test_metadata_of_the_settings_is_kept_under_its_names() -> None:
+    """Any JSON; what the article lacks is left out, and null is a value."""
+    mapping = FieldMapping(
+        metadata={"desk": "/desk/name", "tags": "/tags", "n": "/n", "none": "/gone", "null": "/null"}
+    )
+    document = USUAL | {"desk": {"name": "Sport"}, "tags": ["a", {"b": 1}], "n": 1.5, "null": None}
+    assert {"desk": "Sport", "tags": ["a", {"b": 1}], "n": 1.5, "null": None} == mapped(document, mapping).further
+    assert None is mapped(USUAL, mapping).further
+    assert None is mapped(USUAL, FieldMapping({"id": "/id"})).further
+
+
+def test_metadata_that_could_not_be_written_is_refused_by_its_name() -> None:
+    """A reader takes 1024 levels and a writer 254: found only while writing, it would end the worker."""
+    mapping = FieldMapping(metadata={"fine": "/fine", "deep": "/deep"})
+    reason = "deep of articles.metadata cannot be written as JSON, or is nested too deeply"
+    writable = []
+    for levels in range(248, 258):
+        document = USUAL | {"fine": 1, "deep": orjson.loads(b"[" * levels + b"]" * levels)}
+        try:
+            found = mapping.article(document, raw(), LIMIT_CHARS)
+        except InvalidArticle:
+            continue
+        assert orjson.dumps({"metadata": found.further})
+        writable.append(levels)
+    assert writable == list(range(248, writable[-1] + 1))
+    for deep in (orjson.loads(b"[" * 1000 + b"]" * 1000), 2**64, "\ud83d", {1: 2}):
+        with pytest.raises(InvalidArticle, match=reason):
+            mapping.article(USUAL | {"deep": deep}, raw(), LIMIT_CHARS)
+
+
+def test_defaults_fill_what_is_missing_and_not_mapped() -> None:
+    """An event around an article has an id, a source and a time."""
+    defaults = {"id": "event", "source": "/agency", "published_at": None}
+    found = mapped({"body": "Oslo", "language": "en"}, FieldMapping(), defaults=defaults)
+    assert Article("event", "", "Oslo", {"language": "en", "source": "/agency"}) == found
+    assert ["language", "source"] == list(found.metadata)
+    own = USUAL | {"source": "Own", "published_at": "2026"}
+    assert Article("a-1", "Rain", "Rain in Bergen.", {"source": "Own", "published_at": "2026"}) == mapped(
+        own, FieldMapping(), defaults=defaults
+    )
+    nulls = {"id": None, "source": None, "body": "Oslo"}
+    assert Article("event", "", "Oslo", {"source": "/agency"}) == mapped(nulls, FieldMapping(), defaults=defaults)
+    with pytest.raises(InvalidArticle, match="id is missing at /uuid"):
+        mapped({"body": "Oslo"}, FieldMapping({"id": "/uuid"}), defaults=defaults)
+    assert {} == mapped(USUAL, FieldMapping({"source": "/from/name"}), defaults=defaults).metadata
+
+
+# ---- what a mapping may say
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"ident": "/id"}, "no field 'ident'; the fields are id, title, body, language"),
+        ({"id": "uuid"}, "'uuid' is not a JSON Pointer"),
+        ({"body": ""}, "'' is not a JSON Pointer"),
+        ({"body": "/a~b"}, "write ~0 for ~"),
+        ({"title": "key"}, "only id may be"),
+        ({"body": "header:x"}, "only id may be"),
+        ({"id": "header:"}, "the name of the header is missing"),
+    ],
+)
+def test_fields_that_cannot_be_are_refused(fields: dict[str, str], words: str) -> None:
+    """At the start, not with the first article."""
+    with pytest.raises(ValueError, match=words):
+        FieldMapping(fields)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "words"),
+    [
+        ({"": "/x"}, "the name of /x is empty"),
+        ({"x" * (MAX_NAME_CHARS + 1): "/x"}, "a name has 129 characters, at most 128"),
+        ({"\ud83d": "/x"}, "lone surrogate"),
+        ({"x": "y"}, "'y' is not a JSON Pointer"),
+        ({"x": "key"}, "'key' is not a JSON Pointer"),
+    ],
+)
+def test_metadata_that_cannot_be_is_refused(metadata: dict[str, str], words: str) -> None:
+    """A name that cannot be written would end the worker with the first article."""
+    with pytest.raises(ValueError, match=words):
+        FieldMapping(metadata=metadata)

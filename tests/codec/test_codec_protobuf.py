@@ -1,0 +1,360 @@
+"""Protobuf: what Confluent's serializer writes, what documents look like, and payloads and schemas that mean harm."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka.schema_registry import SchemaRegistryClient, header_schema_id_serializer
+from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from google.protobuf.message_factory import GetMessageClass
+from support.bounded import Hostile, binary, outcomes
+
+from enricher.codec.formats import compile_schema
+from enricher.codec.formats.protobuf_files import loaded
+from enricher.codec.framing import framed
+from enricher.codec.schemas import Decoder, NamedSchema, Schema
+from enricher.errors import InvalidArticle
+
+Message = Any
+MEGABYTES = 4 << 20
+AUTHOR = NamedSchema("people/author.proto", 'syntax = "proto3"; package acme; message Author { string name = 1; }')
+TEXT = """
+syntax = "proto3";
+package acme;
+import "google/protobuf/duration.proto";
+import "google/protobuf/struct.proto";
+import "google/protobuf/timestamp.proto";
+import "google/protobuf/wrappers.proto";
+import "google/type/date.proto";
+import "confluent/type/decimal.proto";
+import "people/author.proto";
+
+message Article {
+  string id = 1;
+  optional string title = 2;
+  string body = 3;
+  google.protobuf.Timestamp published_at = 4;
+  repeated string tags = 5;
+  int64 words = 6;
+  bytes raw = 7;
+  enum Kind { NEWS = 0; OPINION = 1; }
+  Kind kind = 8;
+  map<int32, Author> authors = 9;
+  google.protobuf.StringValue url = 10;
+  google.protobuf.Struct more = 11;
+  google.type.Date day = 12;
+  google.protobuf.Duration reading = 13;
+  confluent.type.Decimal price = 14;
+  double score = 15;
+  oneof place { string city = 16; Author person = 17; }
+  map<bool, bytes> flags = 18;
+  string HasField = 19;
+  string ParseFromString = 20;
+  message Inner { string text = 1; }
+  repeated Article related = 21;
+  google.protobuf.BytesValue seal = 22;
+}
+message Empty {}
+"""
+SCHEMA = Schema("PROTOBUF", TEXT, (AUTHOR,))
+EMPTY = {
+    "id": "", "body": "", "tags": [], "words": 0, "raw": "", "kind": "NEWS", "authors": {}, "score": 0.0, "flags": {},
+    "HasField": "", "ParseFromString": "", "related": [],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def decode() -> Decoder:
+    """Reads articles."""
+    return compile_schema(SCHEMA)
+
+
+@pytest.fixture(scope="module")
+def pool() -> Any:  # noqa: ANN401  google.protobuf has no types
+    """All types of the schema."""
+    return loaded(SCHEMA)[0]
+
+
+@pytest.fixture
+def article(pool: Any) -> Message:  # noqa: ANN401
+    """An article without anything."""
+    return GetMessageClass(pool.FindMessageTypeByName("acme.Article"))()
+
+
+def proto(text: str) -> Schema:
+    """A schema in proto3."""
+    return Schema("PROTOBUF", f'syntax = "proto3"; {text}')
+
+
+def described(name: str, imported: str) -> str:
+    """A file that imports another one, as Confluent's Python client registers it."""
+    return b64encode(FileDescriptorProto(name=name, dependency=[imported]).SerializeToString()).decode()
+
+
+def refusal(attempt: Callable[[], object]) -> str:
+    """The text of the InvalidArticle."""
+    with pytest.raises(InvalidArticle) as caught:
+        attempt()
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("conf", [{}, {"schema.id.serializer": header_schema_id_serializer}])
+@pytest.mark.parametrize(
+    ("name", "field"), [("acme.Article", "id"), ("acme.Article.Inner", "text"), ("acme.Empty", None)]
+)
+def test_what_confluents_serializer_writes_is_read(
+    pool: Any,  # noqa: ANN401
+    decode: Decoder,
+    conf: dict[str, object],
+    name: str,
+    field: str | None,
+) -> None:
+    """With its prefix and with its header, and for messages that are not the schema's first one."""
+    client = SchemaRegistryClient.new_client({"url": "mock://"})
+    message = GetMessageClass(pool.FindMessageTypeByName(name))(**({field: "a-1"} if field else {}))
+    headers: list[tuple[str, str | bytes | None]] = []
+    value = ProtobufSerializer(type(message), client, conf)(
+        message, SerializationContext("articles", MessageField.VALUE, headers)
+    )
+    assert value is not None
+    frame = framed(value, binary(headers), max_payload_bytes=10_000)
+    assert frame is not None
+    if name == "acme.Article.Inner":  # behind two maps, whose entries Python's client counts
+        assert "mean acme.Article.AuthorsEntry in Python" in refusal(lambda: decode(b"\x04\x00\x00\x0a\x01x"))
+        assert "acme.Article.Inner in Java" in refusal(lambda: decode(b"\x04\x00\x00\x0a\x01x"))
+        return
+    assert ("a-1" if field else {}) == (decode(frame.payload)[field] if field else decode(frame.payload))
+
+
+def test_a_schema_that_confluents_client_registered_is_read() -> None:
+    """It registers descriptors in base64, of the files that it imports too, and expects Google's to be known."""
+    client = SchemaRegistryClient.new_client({"url": "mock://"})
+    text = 'import "google/protobuf/timestamp.proto"; message A { string id = 1; google.protobuf.Timestamp at = 2; }'
+    message = GetMessageClass(loaded(proto(text))[0].FindMessageTypeByName("A"))(id="a-1", at={"seconds": 1})
+    value = ProtobufSerializer(type(message), client)(message, SerializationContext("known", MessageField.VALUE))
+    assert value is not None
+    frame = framed(value, (), max_payload_bytes=10_000)
+    assert frame is not None
+    registered = client.get_schema(int(frame.reference.name))
+    assert registered.schema_str is not None
+    assert {"id": "a-1", "at": "1970-01-01T00:00:01Z"} == compile_schema(Schema("PROTOBUF", registered.schema_str))(
+        frame.payload
+    )
+
+
+def test_fields_with_presence_are_absent_and_the_others_there(decode: Decoder, article: Message) -> None:
+    """A headline in proto3 has an empty body; that is not an article without a body."""
+    assert EMPTY == decode(b"\x00")
+    article.title, article.city = "", ""
+    assert EMPTY | {"title": "", "city": ""} == decode(b"\x00" + article.SerializeToString())
+
+
+def test_values_become_what_json_has(decode: Decoder, article: Message) -> None:
+    """All kinds of fields, with the names of the .proto file."""
+    article.id, article.body, article.words, article.raw, article.kind = "a-1", "Zoë \U0001f68b", 2**62, b"\x00\xff", 1
+    article.published_at.FromJsonString("2024-01-02T03:04:05.060Z")
+    article.tags.extend(["x", ""])
+    article.authors[7].name = "K"
+    article.url.value, article.seal.value, article.day.year = "u", b"s", 2024
+    article.more.update({"a": [1.5, None, {"b": True}], "n": float("inf")})
+    article.reading.FromJsonString("-1.5s")
+    article.price.value, article.price.scale = (-105).to_bytes(2, "big", signed=True), 2
+    article.score, article.person.name = float("nan"), "P"
+    article.flags[True] = b"t"
+    article.related.add(id="a-2")
+    setattr(article, "HasField", "hf")  # noqa: B010  a method for the type checker
+    expected = EMPTY | {
+        "id": "a-1", "body": "Zoë \U0001f68b", "published_at": "2024-01-02T03:04:05.060Z", "tags": ["x", ""], "words": 2**62,
+        "raw": "AP8=", "kind": "OPINION", "authors": {"7": {"name": "K"}}, "url": "u", "seal": "cw==",
+        "more": {"a": [1.5, None, {"b": True}], "n": "Infinity"}, "day": {"year": 2024, "month": 0, "day": 0},
+        "reading": "-1.500s", "price": "-1.05", "score": "NaN", "person": {"name": "P"}, "flags": {"true": "dA=="},
+        "HasField": "hf", "related": [EMPTY | {"id": "a-2"}],
+    }  # fmt: skip
+    assert expected == decode(b"\x00" + article.SerializeToString())
+
+
+def test_proto2_has_required_fields_groups_and_extensions() -> None:
+    """A required field that is missing is refused; a group is a message; what is not known to the schema is left out."""
+    text = """syntax = "proto2"; message A {
+        required string id = 1; optional string title = 2 [default = "x"]; optional group More = 3 { optional int32 n = 4; }
+        extensions 100 to max; } extend A { repeated A kin = 100; }"""
+    decode = compile_schema(Schema("PROTOBUF", text))
+    assert {"id": "a", "more": {"n": 5}} == decode(b"\x00\x0a\x01a\x1b\x20\x05\x1c\xa2\x06\x03\x0a\x01b")
+    assert "a required field is missing" in refusal(lambda: decode(b"\x00"))
+
+
+def test_editions_custom_options_and_public_imports_are_compiled() -> None:
+    """All that protoc takes."""
+    edition = 'edition = "2023"; message A { string id = 1; }'
+    assert {"id": "a"} == compile_schema(Schema("PROTOBUF", edition))(b"\x00\x0a\x01a")
+    custom = """import "google/protobuf/descriptor.proto"; extend google.protobuf.MessageOptions { string my = 50000; }
+        message A { option (my) = "x"; string id = 1; }"""
+    assert {"id": "a"} == compile_schema(proto(custom))(b"\x00\x0a\x01a")
+    references = (
+        NamedSchema("c.proto", 'syntax = "proto3"; message C { string id = 1; }'),
+        NamedSchema("b.proto", 'syntax = "proto3"; import public "c.proto";'),
+    )
+    public = Schema("PROTOBUF", 'syntax = "proto3"; import "b.proto"; message A { C c = 1; }', references)
+    assert {"c": {"id": "a"}} == compile_schema(public)(b"\x00\x0a\x03\x0a\x01a")
+
+
+def test_glues_index_is_the_place_among_all_names() -> None:
+    """In the order of full names, entries of maps included, as in its Java library; unsigned."""
+    schema = proto(
+        "package p; message B { string b = 1; message A { string ba = 1; } map<string, string> m = 2; }"
+        "message A { string a = 1; }"
+    )
+    decode = compile_schema(schema, glue=True)
+    assert {"a": "x"} == decode(b"\x00\x0a\x01x")
+    assert {"b": "x", "m": {}} == decode(b"\x01\x0a\x01x")
+    assert {"ba": "x"} == decode(b"\x02\x0a\x01x")
+    assert "AWS Glue's index 4" in refusal(lambda: decode(b"\x04"))
+
+
+@pytest.mark.parametrize(
+    ("payload", "said"),
+    [
+        (b"", "message indexes are damaged"),
+        (b"\xff\xff\xff\xff\xff\xff", "message indexes are damaged"),
+        (b"\x01", "negative or too large"),
+        (b"\xce\x0f", "negative or too large"),
+        (b"\x02\x04", "no message with the indexes [2]"),
+        (b"\x02\x01", "no message with the indexes [-1]"),
+        (b"\x04\x00\x63", "no message with the indexes [0, -50]"),
+        (b"\x00\x07", "damaged, not UTF-8"),
+        (b"\x00\x0a\x02\xc3(", "damaged, not UTF-8"),
+        (b"\x00\x0a\x7fx", "damaged, not UTF-8"),
+        (b"\x00\x22\x08\x08" + b"\xff" * 6 + b"\x7f", "years 1 to 9999"),
+        (b"\x00\x72\x45\x0a\x41" + b"\x7f" * 65 + b"\x18\x01", "a decimal has 65 bytes"),
+    ],
+)
+def test_a_damaged_message_is_refused(decode: Decoder, payload: bytes, said: str) -> None:
+    """Unknown and negative indexes, text that is not UTF-8, values outside of their range."""
+    assert said in refusal(lambda: decode(payload))
+
+
+def test_text_of_proto2_that_is_not_utf_8_is_refused() -> None:
+    """Its parser lets it through."""
+    decode = compile_schema(
+        Schema("PROTOBUF", 'syntax = "proto2"; message A { optional string id = 1; repeated string s = 2; }')
+    )
+    assert "not UTF-8" in refusal(lambda: decode(b"\x00\x0a\x02\xc3("))
+    assert "not UTF-8" in refusal(lambda: decode(b"\x00\x12\x02\xc3("))
+
+
+def test_bombs_end_in_one_refusal_within_192_mb() -> None:
+    """Submessages of two bytes, lists, maps and levels, each of 4 MB in a process with limited memory."""
+    strings = " ".join(f"string f{number} = {number + 1};" for number in range(1_000))
+    small = proto("message A { repeated B b = 1; map<int32, B> m = 2; } message B { optional int32 a = 1; }")
+    empty = (b"\x0a\x00", MEGABYTES // 2)
+    deep = proto("message A { A a = 1; }")
+    extended = 'syntax = "proto2"; message A { extensions 1 to 9; } extend A { repeated B b = 1; } message B { %s }'
+    extensions = Schema("PROTOBUF", extended % strings.replace("string", "optional string"))
+    wide = proto(f"message A {{ repeated B b = 1; }} message B {{ {strings} }}")
+    booleans = proto("message A { repeated bool s = 1; }")
+    cases = {
+        "MiB of memory": [
+            Hostile("empty", small, [(b"\x00", 1), empty]),
+            Hostile("entries of a map", small, [(b"\x00", 1), (b"\x12\x00", MEGABYTES // 2)]),
+            Hostile("of themselves", proto("message A { repeated A a = 1; }"), [(b"\x00", 1), empty]),
+            Hostile("empty and wide", wide, [(b"\x00", 1), empty]),
+            Hostile("extensions", extensions, [(b"\x00", 1), empty]),
+        ],
+        "more than 500000 values": [
+            Hostile("strings", proto("message A { repeated string s = 1; }"), [(b"\x00", 1), empty]),
+            Hostile("booleans", booleans, [(b"\x00\x0a\x80\x80\x80\x02", 1), (b"\x01", MEGABYTES)]),
+            Hostile("just parsed", small, [(b"\x00", 1), (b"\x0a\x00", 400_000)]),
+        ],
+        "more than 100 levels": [
+            Hostile("groups", deep, [(b"\x00", 1), (b"\x0b", MEGABYTES)]),
+        ],
+        "read: 0 fields": [Hostile("unknown fields", deep, [(b"\x00", 1), (b"\x12\x00", MEGABYTES // 2)])],
+    }  # fmt: skip
+    found = outcomes([case for group in cases.values() for case in group])
+    for said, group in cases.items():
+        for case in group:
+            assert said in found[case.name], case.name
+
+
+def test_a_hundred_levels_are_read_and_one_more_is_refused() -> None:
+    """Protobuf's own limit."""
+    decode = compile_schema(proto("message A { A a = 1; }"))
+
+    def nested(levels: int) -> bytes:
+        payload = b""
+        for _ in range(levels):
+            length = len(payload)
+            size = bytes([length]) if length < 0x80 else bytes([length & 0x7F | 0x80, length >> 7])
+            payload = b"\x0a" + size + payload
+        return b"\x00" + payload
+
+    assert decode(nested(99)) != {}
+    assert "nested too deeply" in refusal(lambda: decode(nested(101)))
+
+
+FIELDS = " ".join(f"message M{number} {{ int32 a = 1; }}" for number in range(26_000))
+OPTION = """import "google/protobuf/descriptor.proto"; message O { O o = 1; }
+    extend google.protobuf.FileOptions { O o = 50000; }"""
+MESSAGE_SET = "option message_set_wire_format = true; extensions 4 to max;"
+CIRCLE = (
+    NamedSchema("b.proto", described("b.proto", "c.proto")),
+    NamedSchema("c.proto", described("c.proto", "b.proto")),
+)
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        (proto('import "../../etc/passwd"; message A {}'), "../../etc/passwd"),
+        (proto('import "/etc/passwd"; message A {}'), "File not found"),
+        (proto('import "missing.proto"; message A {}'), "missing.proto: File not found"),
+        (Schema("PROTOBUF", "syntax='proto3';", (NamedSchema("../../etc/x.proto", ""),)), "name of a reference"),
+        (Schema("PROTOBUF", "syntax='proto3';", (NamedSchema("/etc/x.proto", ""),)), "name of a reference"),
+        (Schema("PROTOBUF", "syntax='proto3';", (NamedSchema("a/../../x.proto", ""),)), "name of a reference"),
+        (Schema("PROTOBUF", "syntax='proto3';", (NamedSchema("grpc_tools/__init__.py", ""),)), "name of a reference"),
+        (Schema("PROTOBUF", "syntax='proto3';", (NamedSchema("--plugin.proto", "message X {}"),)), "declares no message"),
+        (Schema("PROTOBUF", "syntax='proto3';", (NamedSchema("a\0.proto", "x"),)), "name of a reference"),
+        (Schema("PROTOBUF", ""), "declares no message"),
+        (Schema("PROTOBUF", "AAAA"), "neither the text of a .proto file nor a file descriptor in base64"),
+        (proto("message A {" * 100_000), "recursion limit"),
+        (proto(FIELDS), "more than 50000"),
+        (proto(f"{OPTION} option (o) = {'{o ' * 200_000}{'}' * 200_000};"), "ended with signal"),
+        (proto("message A {} message A {}"), '"A" is already defined'),
+        (Schema("PROTOBUF", f"syntax='proto2'; message A {{ {MESSAGE_SET} }}"), "message sets"),
+        (Schema("PROTOBUF", described("x", "b.proto"), CIRCLE), "in a circle"),
+        (Schema("PROTOBUF", described("x", "b.proto")), "b.proto"),
+    ],
+)  # fmt: skip
+def test_a_schema_that_cannot_be_used_is_refused(schema: Schema, said: str) -> None:
+    """Paths, circles, a million levels, what crashes protoc: with a reason that is short and names no place here."""
+    reason = refusal(lambda: compile_schema(schema))
+    assert said in reason
+    assert len(reason) < 300
+    assert "enricher-protoc" not in reason
+
+
+def test_nothing_of_the_compiler_is_left_behind(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ANN401
+    """Not after a schema that is refused either."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    compile_schema(proto("message A {}"))
+    refusal(lambda: compile_schema(proto("message A {")))
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_a_schema_may_declare_googles_types_in_its_own_way() -> None:
+    """What we would ask of a real timestamp is not there: the message is refused, not the process ended."""
+    other = NamedSchema(
+        "google/protobuf/timestamp.proto",
+        'syntax = "proto3"; package google.protobuf; message Timestamp { string when = 1; }',
+    )
+    text = (
+        'syntax = "proto3"; import "google/protobuf/timestamp.proto"; message A { google.protobuf.Timestamp at = 1; }'
+    )
+    decode = compile_schema(Schema("PROTOBUF", text, (other,)))
+    assert {} == decode(b"\x00")
+    assert "AttributeError" in refusal(lambda: decode(b"\x00\x0a\x00"))

@@ -1,0 +1,327 @@
+"""`ArticleReader`: events, frames, decoders and mapping joined, and that no record can end the worker."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from enricher.codec import ArticleReader, FieldMapping, decode_article, reader
+from enricher.codec.cloudevents import Event
+from enricher.codec.framing import Frame
+from enricher.codec.schemas import Decoder, SchemaRef
+from enricher.errors import InvalidArticle, SchemaPending
+from enricher.records import Article, Headers, Partition, RawRecord
+
+LIMIT_CHARS, LIMIT_BYTES = 1000, 5000
+CANARY = "xyzzycanary"
+USUAL = {"id": "a-1", "title": "Rain", "body": "Rain in Bergen."}
+READ = Article("a-1", "Rain", "Rain in Bergen.")
+FRAMED = b"\x00\x00\x00\x00\x07"
+EVENT: Headers = (("event", b"1"),)
+"""What the substitute for `unwrap` takes for an event."""
+
+
+def raw(value: bytes, headers: Headers = (), key: bytes | None = None) -> RawRecord:
+    """A record of the input topic."""
+    return RawRecord(Partition("articles", 0), 0, key, value, headers)
+
+
+def reads(**more: Any) -> ArticleReader:  # noqa: ANN401  as the reader takes
+    """A reader with the limits that these tests share."""
+    return ArticleReader(**({"max_article_chars": LIMIT_CHARS, "max_value_bytes": LIMIT_BYTES} | more))
+
+
+def refusal(value: bytes, read: ArticleReader, headers: Headers = ()) -> str:
+    """The message with which a record is refused."""
+    with pytest.raises(InvalidArticle) as caught:
+        read.read(raw(value, headers))
+    assert caught.value.__context__ is None, "what is chained may hold the document"
+    assert CANARY not in str(caught.value)
+    return str(caught.value)
+
+
+def said(read: Callable[[], Article]) -> Article | str:
+    """The article, or the reason; with the pointer left out that only a mapping names."""
+    try:
+        return read()
+    except InvalidArticle as error:
+        return str(error).removesuffix(" at /id")
+
+
+class Registry:
+    """Decoders: one for all schemas, but for those that are not here yet."""
+
+    def __init__(self, decode: Decoder, *, pending: bool = False) -> None:
+        self._decode = decode
+        self._pending = pending
+
+    def decoder(self, reference: SchemaRef) -> Decoder:
+        """The decoder, whichever schema it is."""
+        if self._pending:
+            raise SchemaPending(reference)
+        return self._decode
+
+
+@pytest.fixture(autouse=True)
+def _frames(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Frames as Confluent's prefix has them; how others look is the matter of `framing`."""
+
+    def framed(value: bytes, _headers: Headers, *, max_payload_bytes: int) -> Frame | None:
+        assert len(value) <= max_payload_bytes
+        return Frame(SchemaRef("id", str(value[4])), value[5:]) if value[:1] == b"\x00" else None
+
+    monkeypatch.setattr(reader, "framed", framed)
+
+
+@pytest.fixture
+def events(monkeypatch: pytest.MonkeyPatch) -> Callable[[Event], None]:
+    """Sets the event that a record with the header `EVENT` has."""
+
+    def are(event: Event) -> None:
+        monkeypatch.setattr(reader, "unwrap", lambda _value, headers: event if headers[:1] == EVENT else None)
+
+    return are
+
+
+# ---- JSON
+
+
+@given(st.binary(max_size=60) | st.dictionaries(st.sampled_from(list(USUAL)), st.text(max_size=3)).map(orjson.dumps))
+@example(b"\xef\xbb\xbf" + orjson.dumps(USUAL))
+@example(FRAMED + orjson.dumps(USUAL))
+def test_usual_articles_are_read_as_ever(value: bytes) -> None:
+    """Without a setting, the reader says of any bytes what `decode_article` says; headers change nothing."""
+    expected = said(lambda: decode_article(value, max_article_chars=LIMIT_CHARS))
+    for read in (reads(), reads(mapping=FieldMapping({"id": "/id"})), reads(keep_document=True)):
+        for headers in ((), (("x", b"y"),)):
+            found = said(partial(read.read, raw(value, headers)))
+            if isinstance(found, Article):
+                found = replace(found, document=None)
+            assert expected == found
+
+
+def test_the_separator_of_the_settings_joins_unmapped_bodies_too() -> None:
+    """It is no part of a mapping of fields."""
+    value = orjson.dumps(USUAL | {"body": ["a", "b"]})
+    for fields in (None, {"id": "/id"}):
+        found = reads(mapping=FieldMapping(fields, paragraph_separator="/")).read(raw(value))
+        assert ("a/b", "/") == (found.body, found.body_separator)
+
+
+@pytest.mark.parametrize("more", [{}, {"mapping": FieldMapping({"id": "/id"})}, {"keep_document": True}])
+@pytest.mark.parametrize("headers", [(), EVENT])
+def test_a_value_above_the_limit_is_refused_before_anything_looks_at_it(
+    monkeypatch: pytest.MonkeyPatch, more: dict[str, Any], headers: Headers
+) -> None:
+    """Neither events nor frames nor JSON are parsed, and no decoder runs."""
+    for name in ("unwrap", "framed", "orjson"):
+        monkeypatch.setattr(reader, name, None)
+    expected = "value has 5001 bytes, at most 5000 are allowed"
+    for decoders in (None, Registry(lambda _payload: pytest.fail("it was decoded"))):
+        assert expected == refusal(b"{" + b" " * LIMIT_BYTES, reads(**more, decoders=decoders), headers)
+
+
+# ---- the whole document
+
+
+@pytest.mark.parametrize("before", [b"", b"\xef\xbb\xbf", FRAMED, FRAMED + b"\xef\xbb\xbf"])
+def test_the_document_is_kept_byte_by_byte(before: bytes) -> None:
+    """Numbers, order, repeated names and white space as the publisher wrote them; only prefixes are no JSON."""
+    text = b'{ "id":"a-1","title":"Rain",\n "body":"Rain in Bergen.", "n": 1.10, "n": 100000000000000000000000 }\r\n'
+    assert text == reads(keep_document=True).read(raw(before + text)).document
+    assert None is reads().read(raw(before + text)).document
+    assert None is reads(mapping=FieldMapping({"id": "/id"})).read(raw(before + text)).document
+
+
+def test_a_document_that_no_reader_of_records_could_parse_is_refused() -> None:
+    """Parsers of other languages take half of what ours does; without `article` in the record it is enriched."""
+    read = reads(keep_document=True)
+    for levels, fits in ((499, True), (500, False)):
+        value = b'{"id":"1","body":"Oslo","x":' + b"[" * levels + b"]" * levels + b"}"
+        assert reads().read(raw(value))
+        if fits:
+            assert orjson.loads(b'{"article":' + (read.read(raw(value)).document or b"") + b"}")
+        else:
+            assert "the document has more than 500 levels, too many for output.article=whole" == refusal(value, read)
+    brackets = orjson.dumps({"id": "1", "body": "[" * 900 + "{" * 90, "x": "[" * 900})
+    assert brackets == read.read(raw(brackets)).document
+
+
+# ---- frames and decoders
+
+
+def test_a_framed_value_is_what_its_decoder_says() -> None:
+    """And the fields are then found as in JSON."""
+    payloads = []
+
+    def decode(payload: bytes) -> dict[str, Any]:
+        payloads.append(payload)
+        return {"uuid": 7, "text": {"paragraphs": ["Oslo", "Rome"]}}
+
+    mapping = FieldMapping({"id": "/uuid", "body": "/text/paragraphs"}, scalar_ids=True)
+    found = reads(mapping=mapping, decoders=Registry(decode)).read(raw(FRAMED + b"\x02ab"))
+    assert Article("7", "", "Oslo\n\nRome", body_separator="\n\n") == found
+    assert [b"\x02ab"] == payloads
+
+
+def test_a_value_without_a_frame_is_json() -> None:
+    """A topic may have both while its publishers change."""
+    read = reads(decoders=Registry(lambda _payload: pytest.fail("it has no schema")))
+    assert READ == read.read(raw(orjson.dumps(USUAL)))
+    assert READ == read.read(raw(b"\xef\xbb\xbf" + orjson.dumps(USUAL)))
+    assert "value is not valid JSON" in refusal(b"{" + CANARY.encode(), read)
+
+
+def test_a_schema_that_is_not_here_yet_refuses_nothing() -> None:
+    """The article waits: a registry that is down is not a poison record."""
+    read = reads(decoders=Registry(lambda _payload: USUAL, pending=True))
+    with pytest.raises(SchemaPending) as caught:
+        read.read(raw(FRAMED + b"x"))
+    assert SchemaRef("id", "7") == caught.value.reference
+
+
+@pytest.mark.parametrize("document", [None, [], "text", 1, [USUAL], b"{}"])
+def test_a_decoded_value_that_is_no_object_is_no_article(document: object) -> None:
+    """A schema may be of anything."""
+    assert "value is not a JSON object" == refusal(FRAMED, reads(decoders=Registry(lambda _payload: document)))
+
+
+@pytest.mark.parametrize(
+    "error", [KeyError, IndexError, RecursionError, UnicodeDecodeError, OverflowError, AssertionError]
+)
+def test_a_decoder_that_fails_ends_one_record_and_not_the_worker(error: type[Exception]) -> None:
+    """The reason names schema and error; the library's own message may hold the document."""
+
+    def fail(payload: bytes) -> object:
+        raise error(*(("utf-8", payload, 0, 1, CANARY) if error is UnicodeDecodeError else (CANARY,)))
+
+    expected = f"the decoder of schema id 7 failed with {error.__name__}"
+    assert expected == refusal(FRAMED + CANARY.encode(), reads(decoders=Registry(fail)))
+
+
+@pytest.mark.parametrize("error", [MemoryError(), KeyboardInterrupt(), SchemaPending("x"), InvalidArticle("its own")])
+def test_what_says_nothing_about_the_record_is_not_held_against_it(error: BaseException) -> None:
+    """A machine without memory is no reason for a dead letter; the errors that are ours keep their words."""
+
+    def fail(_payload: bytes) -> object:
+        raise error
+
+    with pytest.raises(type(error)) as caught:
+        reads(decoders=Registry(fail)).read(raw(FRAMED))
+    assert error is caught.value
+
+
+def test_an_error_of_the_registry_is_no_dead_letter() -> None:
+    """A disk that fails while a schema is looked up says nothing about the record."""
+
+    class Broken(Registry):
+        def decoder(self, reference: SchemaRef) -> Decoder:
+            raise OSError(28, f"no space for {reference}")
+
+    with pytest.raises(OSError, match="no space"):
+        reads(decoders=Broken(lambda _payload: USUAL)).read(raw(FRAMED))
+
+
+@pytest.mark.parametrize(
+    "change", [{"body": f"\ud83d{CANARY}"}, {"id": "\udc00"}, {"title": "\ud83d"}, {"source": "\ud83d"}]
+)
+def test_text_that_cannot_be_written_is_refused_by_its_field(change: dict[str, str]) -> None:
+    """Tokenizers and writers fail on lone surrogates, outside of any handler."""
+    (name,) = change
+    read = reads(decoders=Registry(lambda _payload: USUAL | change))
+    assert f"{name} has a lone surrogate, which is not text" == refusal(FRAMED, read)
+
+
+def test_the_document_of_another_format_is_kept_as_json() -> None:
+    """What cannot be written as JSON, or becomes far larger, is refused."""
+
+    def kept(extra: object) -> ArticleReader:
+        return reads(decoders=Registry(lambda _payload: USUAL | {"x": extra}), keep_document=True)
+
+    assert orjson.dumps(USUAL | {"x": [1.5, None]}) == kept([1.5, None]).read(raw(FRAMED + b"\x02")).document
+    for wrong in (2**64, b"bytes", "\ud83d", {1: 2}, orjson.loads(b"[" * 999 + b"]" * 999)):
+        assert "the document cannot be written as JSON, or is nested too deeply" == refusal(FRAMED, kept(wrong))
+    assert "bytes as JSON, at most 5000 are allowed" in refusal(FRAMED, kept([None] * 2000))
+
+
+def test_json_with_a_schema_is_kept_byte_by_byte() -> None:
+    """Its decoder returns the document; its bytes are those of the payload."""
+    text = b'\xef\xbb\xbf {"id": "a-1", "body": "Oslo", "n": 1.10}'
+    read = reads(decoders=Registry(lambda payload: orjson.loads(payload[3:])), keep_document=True)
+    assert text[3:] == read.read(raw(FRAMED + text)).document
+    other = reads(decoders=Registry(lambda _payload: USUAL), keep_document=True)
+    for payload in (b'{"id": "b"}', b"{\x02", b"{}", b"[]", b"", text):
+        assert orjson.dumps(USUAL) == other.read(raw(FRAMED + payload)).document
+
+
+# ---- events
+
+
+def test_an_event_lends_its_article_what_it_lacks(events: Callable[[Event], None]) -> None:
+    """Id, source and time, where no mapping names them and the data has none."""
+    data = orjson.dumps({"body": "Oslo"})
+    events(Event("e-1", "/agency", "type", "2026-11-22T21:00:00Z", data))
+    expected = Article("e-1", "", "Oslo", {"source": "/agency", "published_at": "2026-11-22T21:00:00Z"})
+    found = reads(keep_document=True).read(raw(data, EVENT))
+    assert (expected, data) == (Article(found.id, found.title, found.body, found.metadata), found.document)
+    assert expected == reads().read(raw(data, EVENT))
+    assert "id is missing at /uuid" == refusal(data, reads(mapping=FieldMapping({"id": "/uuid"})), EVENT)
+    assert "id is missing" == refusal(data, reads())
+
+
+def test_the_data_of_an_event_may_be_framed(events: Callable[[Event], None]) -> None:
+    """In binary mode the value is the data, and its schema is named as anywhere."""
+    value = FRAMED + b"\x02"
+    events(Event("e-1", "/agency", "type", None, value))
+    found = reads(decoders=Registry(lambda _payload: {"body": "Oslo"}), keep_document=True).read(raw(value, EVENT))
+    assert ("e-1", "Oslo", b'{"body":"Oslo"}') == (found.id, found.body, found.document)
+
+
+def test_the_whole_document_of_a_structured_event_is_the_event(events: Callable[[Event], None]) -> None:
+    """Its attributes are in no other place."""
+    value = orjson.dumps({"id": "e-1", "data": USUAL, "n": 1})
+    events(Event("e-1", "/agency", "type", None, None, USUAL))
+    assert value == reads(keep_document=True).read(raw(value, EVENT)).document
+    packed = orjson.dumps({"id": "e-1", "data_base64": base64.b64encode(orjson.dumps(USUAL)).decode()})
+    events(Event("e-1", "/agency", "type", None, orjson.dumps(USUAL)))
+    found = reads(keep_document=True).read(raw(packed, EVENT))
+    assert ("a-1", packed) == (found.id, found.document)
+
+
+def test_headers_about_the_value_say_nothing_about_data_inside_it(
+    events: Callable[[Event], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The schema id in a header is that of the event, not of the data that it wraps."""
+    asked: list[Headers] = []
+    monkeypatch.setattr(reader, "framed", lambda _value, headers, **_limits: asked.append(headers))
+    read = reads(decoders=Registry(lambda _payload: USUAL))
+    data = orjson.dumps(USUAL)
+    for value in (data, b'{"data_base64": "..."}'):
+        events(Event("e-1", "/agency", "type", None, data))
+        assert "a-1" == read.read(raw(value, EVENT)).id
+    assert [EVENT, ()] == asked
+
+
+@pytest.mark.parametrize("document", [[], "text", 1, False])
+def test_an_event_around_something_else_is_no_article(events: Callable[[Event], None], document: object) -> None:
+    """Its data may be any JSON, or none."""
+    events(Event("e-1", "/agency", "type", None, None, document))
+    assert "value is not a JSON object" == refusal(b"{}", reads(), EVENT)
+    events(Event("e-1", "/agency", "type", None, None))
+    assert "the CloudEvent has no data" == refusal(b"{}", reads(), EVENT)
+
+
+def test_an_event_with_a_text_that_cannot_be_written_is_refused(events: Callable[[Event], None]) -> None:
+    """Its attributes are headers, which are bytes."""
+    data = orjson.dumps({"body": "Oslo"})
+    for event in (Event("\udc80", "s", "t", None, data), Event("e", "\udc80", "t", None, data)):
+        events(event)
+        assert "has a lone surrogate" in refusal(data, reads(), EVENT)

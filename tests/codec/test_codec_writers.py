@@ -1,0 +1,208 @@
+"""`record_writer`: every record in every format says what its JSON says, behind the prefix that consumers expect."""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import replace
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from enricher.codec import CONTENT_TYPES, RecordFormat, encode_record, record_as_json, record_writer, write_entities
+from enricher.codec.formats.avro_records import decode_avro
+from enricher.codec.formats.protobuf_records import decode_protobuf
+from enricher.errors import SettingsError
+from enricher.records import Article, Coverage, EnrichedRecord, Entity, ModelCard
+
+REGISTERED: tuple[RecordFormat, ...] = ("avro", "protobuf", "json-schema")
+ALL: tuple[RecordFormat, ...] = ("json", *REGISTERED)
+SCHEMA_ID = 70_000
+PREFIXES = {"avro": b"\0\0\1\x11\x70", "protobuf": b"\0\0\1\x11\x70\0", "json-schema": b"\0\0\1\x11\x70", "json": b""}
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False) | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@st.composite
+def entities_of(draw: st.DrawFn, body: str) -> tuple[Entity, ...]:
+    """Draw entities at any place of a text."""
+    found = []
+    for _ in range(draw(st.integers(0, 3))):
+        start = draw(st.integers(0, len(body) - 1))
+        end = draw(st.integers(start + 1, len(body)))
+        score = draw(st.integers(0, 10_000)) / 10_000
+        found.append(Entity(field="body", start=start, end=end, text=body[start:end], label=draw(names), score=score))
+    return tuple(found)
+
+
+@st.composite
+def records(draw: st.DrawFn) -> EnrichedRecord:
+    """Draw a record with any of the fields that a record may have."""
+    body = draw(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40))
+    fields = st.dictionaries(st.sampled_from(["language", "source", "url", "published_at"]), texts)
+    article = Article(
+        draw(names),
+        draw(texts),
+        body,
+        draw(fields),
+        further=draw(st.none() | st.dictionaries(names, anything, max_size=3)),
+        body_separator=draw(st.none() | texts),
+    )
+    coverage = draw(st.builds(Coverage, st.integers(0, 2**31 - 1), st.integers(0, 10**6), st.booleans()))
+    return EnrichedRecord(article, write_entities(article, draw(entities_of(body))), coverage)
+
+
+CARD = ModelCard("newswire-minilm", "sha256:6a1f0c", "int8")
+
+
+def written(record: EnrichedRecord, output_format: RecordFormat) -> bytes:
+    """Write a record as the worker does, with the schema id of these tests."""
+    writer = record_writer(output_format)
+    if writer.schema:
+        writer.begin_with(SCHEMA_ID)
+    return writer.write(record, CARD)
+
+
+@given(record=records())
+@pytest.mark.parametrize("output_format", ALL)
+def test_a_record_says_in_every_format_what_its_json_says(output_format: RecordFormat, record: EnrichedRecord) -> None:
+    """Whatever is in it; read back by what `tail` reads with."""
+    value = written(record, output_format)
+    assert value.startswith(PREFIXES[output_format])
+    read = orjson.loads(record_as_json(value, CONTENT_TYPES[output_format]))
+    assert orjson.loads(encode_record(record, CARD)) == read
+
+
+@given(record=records(), output_format=st.sampled_from(ALL))
+def test_the_same_record_has_the_same_bytes(record: EnrichedRecord, output_format: RecordFormat) -> None:
+    """Also if its entities were not written beforehand: an attempt that is repeated gives the same value."""
+    again = replace(record, entities=tuple(record.entities))
+    assert written(record, output_format) == written(again, output_format)
+
+
+@pytest.mark.parametrize("output_format", ["json-schema"])
+def test_json_with_a_schema_is_the_plain_json_behind_the_prefix(
+    record: EnrichedRecord, output_format: RecordFormat
+) -> None:
+    """Not one byte of it changes."""
+    assert PREFIXES[output_format] + encode_record(record, CARD) == written(record, output_format)
+
+
+def test_avro_has_these_bytes(record: EnrichedRecord) -> None:
+    """Written out by hand from the specification: union branches, counts and lengths as zigzag numbers."""
+
+    def text(value: str) -> bytes:
+        return bytes([2 * len(value.encode())]) + value.encode()
+
+    def found(field: str, start: int, end: int, value: str, score: float) -> bytes:
+        return text(field) + bytes([2 * start, 2 * end]) + text(value) + text("LOC") + struct.pack("<d", score)
+
+    expected = (
+        PREFIXES["avro"] + b"\x02" + text("a-1") + b"\x02" + text("nb") + b"\0" * 6
+        + b"\x04" + found("title", 2, 6, "Oslo", 0.9988) + found("body", 16, 22, "Tromsø", 1.0) + b"\0"
+        + text("newswire-minilm") + text("sha256:6a1f0c") + text("int8")
+        + b"\x12\x02\0"
+    )  # fmt: skip
+    assert expected == written(record, "avro")
+
+
+def test_protobuf_has_these_bytes(record: EnrichedRecord) -> None:
+    """Written out by hand from the specification: tags and lengths, and nothing for the number zero."""
+
+    def part(number: int, value: bytes) -> bytes:
+        return bytes([number << 3 | 2, len(value)]) + value
+
+    def found(field: str, start: int, end: int, value: str, score: float) -> bytes:
+        numbers = bytes([2 << 3, start, 3 << 3, end])
+        texts = part(4, value.encode()) + part(5, b"LOC")
+        return part(7, part(1, field.encode()) + numbers + texts + bytes([6 << 3 | 1]) + struct.pack("<d", score))
+
+    expected = (
+        PREFIXES["protobuf"] + b"\x08\x01" + part(2, b"a-1") + part(3, b"nb")
+        + found("title", 2, 6, "Oslo", 0.9988) + found("body", 16, 22, "Tromsø", 1.0)
+        + part(8, part(1, b"newswire-minilm") + part(2, b"sha256:6a1f0c") + part(3, b"int8"))
+        + part(9, b"\x08\x09\x10\x01")
+    )  # fmt: skip
+    assert expected == written(record, "protobuf")
+
+
+@pytest.mark.parametrize("output_format", ["avro", "protobuf"])
+def test_numbers_in_metadata_and_article_are_not_rewritten(record: EnrichedRecord, output_format: RecordFormat) -> None:
+    """The article is JSON text, so numbers that no double holds are as their publisher wrote them."""
+    document = b'{"id": "a-1", "price": 12345678901234567890123.10, "body": "Kari Nordmann i Troms\\u00f8"}'
+    whole = replace(record, article=replace(record.article, document=document))
+    read = record_as_json(written(whole, output_format), CONTENT_TYPES[output_format])
+    assert document in read
+
+
+@pytest.mark.parametrize("output_format", ["avro", "protobuf"])
+def test_a_field_that_the_article_lacks_differs_from_an_empty_one(
+    record: EnrichedRecord, output_format: RecordFormat
+) -> None:
+    """Optional fields have presence: an empty text is written and read as one."""
+    empty = replace(record, article=replace(record.article, metadata={"url": ""}))
+    read = json.loads(record_as_json(written(empty, output_format), CONTENT_TYPES[output_format]))
+    assert ("", False, False) == (read["url"], "language" in read, "metadata" in read)
+
+
+def test_a_schema_id_that_the_prefix_cannot_hold_is_refused() -> None:
+    """Consumers would look up another schema."""
+    for schema_id in (-1, 2**31):
+        with pytest.raises(SettingsError, match="schema id"):
+            record_writer("avro").begin_with(schema_id)
+
+
+@pytest.mark.parametrize("output_format", REGISTERED)
+def test_nothing_is_written_without_a_schema_id(record: EnrichedRecord, output_format: RecordFormat) -> None:
+    """A prefix with a made-up number would name some other schema."""
+    with pytest.raises(AssertionError, match="schema id"):
+        record_writer(output_format).write(record, CARD)
+
+
+@given(payload=st.binary(max_size=60), output_format=st.sampled_from(["avro", "protobuf"]))
+def test_any_bytes_are_read_or_refused(payload: bytes, output_format: RecordFormat) -> None:
+    """People look at topics into which others may write."""
+    value = b"\0\0\0\0\1\0" + payload
+    try:
+        read: Any = orjson.loads(record_as_json(value, CONTENT_TYPES[output_format]))
+    except ValueError:
+        return
+    assert isinstance(read, dict)
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"\x02\x02a" + b"\xff" * 9 + b"\x01",
+        b"\x02" + b"\xfe" * 9 + b"\x01",
+        b"\x02\x02a\0\0\0\0\0\0\0\xff\xff\xff\xff\x0f",
+    ],
+)
+def test_lengths_beyond_the_value_are_refused(payload: bytes) -> None:
+    """A length of gigabytes in ten bytes takes neither memory nor time."""
+    with pytest.raises(ValueError, match="Avro"):
+        decode_avro(payload)
+    with pytest.raises(ValueError, match="Protobuf"):
+        decode_protobuf(b"\x12" + payload[1:])
+
+
+def test_without_the_extra_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only these formats need the packages, so only they ask for them."""
+    for module in ("fastavro", "google.protobuf.descriptor_pb2"):
+        monkeypatch.setitem(__import__("sys").modules, module, None)
+    for module in ("avro_records", "protobuf_records"):
+        monkeypatch.delitem(__import__("sys").modules, f"enricher.codec.formats.{module}")
+    assert record_writer("json").schema is None
+    assert record_writer("json-schema").schema is not None
+    for output_format in ("avro", "protobuf"):
+        with pytest.raises(SettingsError, match=r"pip install '\.\[registry\]'"):
+            record_writer(output_format)
