@@ -1,0 +1,1 @@
+"""Schema registries: fetches schemas in a thread and keeps them on disk. Nothing in the loop waits for the network."""

@@ -1,0 +1,24 @@
+"""Which changes of a schema are compatible, without asking a registry: JSON Schema, Avro and Protobuf.
+
+Pure rules, no network. They follow those of Confluent's registry (its classes SchemaDiff, and Avro's schema resolution) and
+never say yes to what a reader cannot read: where a keyword is too rare to be worth a rule, a change of it counts as
+incompatible. `promises` adds what our own formats promise beyond any registry.
+"""
+
+from enricher.contracts import SchemaType
+from enricher.registry.compatibility.findings import SchemaUnusable, Violation
+from enricher.registry.compatibility.levels import Level, parse, violations
+from enricher.registry.compatibility.promises import promised_level, recommended_level
+from enricher.registry.compatibility.types import type_of
+
+__all__ = [
+    "Level",
+    "SchemaType",
+    "SchemaUnusable",
+    "Violation",
+    "parse",
+    "promised_level",
+    "recommended_level",
+    "type_of",
+    "violations",
+]

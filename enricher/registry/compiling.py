@@ -1,0 +1,57 @@
+"""Makes decoders of schemas, and tells what is wrong with a schema from what is wrong with this machine."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from enricher.codec.schemas import Compile, Decoder, Schema, SchemaRef
+from enricher.errors import InvalidArticle
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What became of a schema: its decoder, or why there is none. `size_bytes`: of its texts."""
+
+    reference: SchemaRef
+    result: Decoder | InvalidArticle
+    size_bytes: int = 0
+
+
+def refusal(reference: SchemaRef, why: object) -> Answer:
+    """The answer for a schema that is there, but of no use."""
+    return Answer(reference, InvalidArticle(f"schema {reference} cannot be used: {why}"))
+
+
+class Compiler:
+    """Compiles schemas, whatever strangers wrote. For one thread."""
+
+    def __init__(self, compile_schema: Compile) -> None:
+        self._compile = compile_schema
+        self._slow: set[SchemaRef] = set()
+        """Those that took too long once."""
+
+    def answer(self, reference: SchemaRef, schema: Schema) -> Answer:
+        """The decoder, or why the schema cannot be used. Blocks.
+
+        Raises OSError or MemoryError if this machine is the reason, as far as one can tell: then it may succeed later. A
+        schema that takes too long is tried twice.
+        """
+        size_bytes = sum(map(len, (schema.text, *(each.text for each in schema.references))))
+        try:
+            return Answer(reference, self._compile(schema, glue=reference.kind == "glue"), size_bytes)
+        except InvalidArticle as error:
+            return refusal(reference, error)
+        except TimeoutError as error:
+            if reference in self._slow:
+                return refusal(reference, error)
+            self._slow.add(reference)
+            raise
+        except (OSError, MemoryError):
+            raise
+        except Exception as error:
+            # Whatever a stranger's schema does to a compiler, only the records that name it suffer.
+            log.exception("schema %s cannot be compiled", reference)
+            return refusal(reference, type(error).__name__)

@@ -1,0 +1,90 @@
+"""Decoders by reference, for the loop's thread: those that are here at once, the others when the fetcher has them."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from enricher.codec.schemas import Decoder, SchemaRef
+from enricher.errors import InvalidArticle, SchemaPending
+from enricher.registry.compiling import Answer
+from enricher.registry.fetcher import Fetcher
+from enricher.stats.snapshot import SchemaState
+
+MAX_DECODERS = 1_000
+MAX_DECODER_BYTES = 50_000_000
+"""Of the texts of their schemas; a decoder takes a few times as much."""
+MAX_REFUSALS = 20_000
+REFUSED_S = 30.0
+"""For how long a schema that was unknown or unusable is not asked for again. It may be registered meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    message: str
+    until_s: float
+
+
+class RegistryDecoders:
+    """Implements `codec.schemas.Decoders` and `worker.ports.Schemas`. Closes its fetcher."""
+
+    def __init__(self, fetcher: Fetcher, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._fetcher = fetcher
+        self._clock = clock
+        self._ready: OrderedDict[SchemaRef, Answer] = OrderedDict()
+        """The least recently used first."""
+        self._ready_bytes = 0
+        self._refused: OrderedDict[SchemaRef, _Refusal] = OrderedDict()
+        """The oldest first."""
+
+    def decoder(self, reference: SchemaRef) -> Decoder:
+        """The decoder for this schema. Does not block. Raises SchemaPending or InvalidArticle."""
+        if ready := self._ready.get(reference):
+            self._ready.move_to_end(reference)
+            assert not isinstance(ready.result, InvalidArticle), "refusals are kept apart"
+            return ready.result
+        if refusal := self._refused.get(reference):
+            if self._clock() < refusal.until_s:
+                raise InvalidArticle(refusal.message)
+            del self._refused[reference]
+        self._fetcher.ask(reference)
+        raise SchemaPending(reference)
+
+    def settled(self) -> Collection[SchemaRef]:
+        """References that were pending and are not any more: read their records again. Does not block."""
+        answers = self._fetcher.answers()
+        for answer in answers:
+            if isinstance(answer.result, InvalidArticle):
+                self._refuse(answer.reference, str(answer.result))
+            else:
+                self._keep(answer)
+        return [answer.reference for answer in answers]
+
+    def abandon(self, references: Collection[SchemaRef]) -> None:
+        """No record waits for these any more."""
+        self._fetcher.drop(references)
+
+    def state(self) -> SchemaState:
+        """For telemetry. Safe in any thread."""
+        return self._fetcher.state()
+
+    def close(self) -> None:
+        """End the fetcher. Blocks within its bound."""
+        self._fetcher.close()
+
+    def _keep(self, answer: Answer) -> None:
+        if replaced := self._ready.pop(answer.reference, None):
+            self._ready_bytes -= replaced.size_bytes
+        self._ready[answer.reference] = answer
+        self._ready_bytes += answer.size_bytes
+        while len(self._ready) > MAX_DECODERS or (self._ready_bytes > MAX_DECODER_BYTES and len(self._ready) > 1):
+            _, oldest = self._ready.popitem(last=False)
+            self._ready_bytes -= oldest.size_bytes
+
+    def _refuse(self, reference: SchemaRef, message: str) -> None:
+        self._refused.pop(reference, None)
+        self._refused[reference] = _Refusal(message, self._clock() + REFUSED_S)
+        while len(self._refused) > MAX_REFUSALS:
+            self._refused.popitem(last=False)

@@ -1,0 +1,226 @@
+"""The thread that gets schemas and makes decoders of them: from disk at once, from the registry as the queue allows."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+from queue import Empty, SimpleQueue
+
+from enricher.codec.schemas import Compile, SchemaRef
+from enricher.errors import InvalidArticle
+from enricher.registry.compiling import Answer, Compiler, refusal
+from enricher.registry.errors import RegistryError, UnknownToRegistry, UnusableSchema
+from enricher.registry.origins import Origins
+from enricher.registry.queue import Queue, Wanted
+from enricher.stats.snapshot import SchemaState
+
+log = logging.getLogger(__name__)
+
+CLOSE_S = 1.0
+"""How long `close` waits for the thread. One that waits for the network is abandoned: it changes nothing that matters."""
+_LOG_EVERY_S = 60.0
+"""Between two log lines about one outage."""
+_COMPARE_AGAIN_S = 60.0
+"""After a failed attempt to compare what came from disk with the registry."""
+_COMPARE_EVERY_S = 0.1
+_MAX_COMPARED = 10_000
+"""Of schemas from disk."""
+
+
+class Fetcher:
+    """Owns the thread. `ask`, `drop`, `answers`, `close` are for one thread, `state` for any.
+
+    The thread calls `wake` after each answer; it must be thread-safe and not raise.
+    """
+
+    def __init__(
+        self,
+        origins: Origins,
+        compile_schema: Compile,
+        *,
+        wake: Callable[[], None],
+        retry_max_s: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._origins = origins
+        self._compiler = Compiler(compile_schema)
+        self._wake = wake
+        self._clock = clock
+        self._changed = threading.Condition()
+        """Guards the queue, what is new, the time of an outage and whether to close."""
+        self._queue = Queue(retry_max_s)
+        self._new: deque[SchemaRef] = deque()
+        """Not looked for on disk yet."""
+        self._away_since_s: float | None = None
+        self._closing = False
+        self._from_disk: set[SchemaRef] = set()
+        """Only the thread uses this and what follows."""
+        self._to_compare: deque[SchemaRef] = deque()
+        """Those from disk that were not compared with the registry yet."""
+        self._compare_s = 0.0
+        self._logged_s = 0.0
+        self._outcomes = Counter[str]()
+        self._answers: SimpleQueue[Answer | BaseException] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="schema-fetcher", daemon=True)
+        self._thread.start()
+
+    def ask(self, reference: SchemaRef) -> None:
+        """Get a schema, if that is not under way."""
+        with self._changed:
+            if self._queue.add(reference):
+                self._new.append(reference)
+                self._changed.notify()
+
+    def drop(self, references: Iterable[SchemaRef]) -> None:
+        """Nothing waits for these any more."""
+        with self._changed:
+            self._queue.drop(references)
+
+    def answers(self) -> list[Answer]:
+        """The answers since the last call. Re-raises what ended the thread, which is a bug."""
+        answers: list[Answer] = []
+        while True:
+            try:
+                answer = self._answers.get_nowait()
+            except Empty:
+                return answers
+            if isinstance(answer, BaseException):
+                raise answer
+            answers.append(answer)
+
+    def state(self) -> SchemaState:
+        """For telemetry. Waits for nothing but the queue's lock."""
+        with self._changed:
+            wanted = len(self._queue)
+            since_s = self._away_since_s if wanted else None
+        away_s = 0.0 if since_s is None else max(0.0, self._clock() - since_s)
+        return SchemaState(dict(self._outcomes), away_s, wanted)
+
+    def close(self, timeout_s: float = CLOSE_S) -> None:
+        """End the thread, or abandon it if it waits for the network."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        self._thread.join(timeout_s)
+
+    # ---- in the thread
+
+    def _run(self) -> None:
+        try:
+            while task := self._next_task():
+                task()
+        except BaseException as error:  # noqa: BLE001  raised again in the owner's thread
+            self._answers.put(error)
+            self._wake()
+
+    def _next_task(self) -> Callable[[], None] | None:
+        """What to do next, waiting until there is something; None to end."""
+        with self._changed:
+            while not self._closing:
+                now_s = self._clock()
+                if self._new:
+                    reference = self._new.popleft()
+                    return lambda: self._look(reference)
+                if wanted := self._queue.next(now_s):
+                    return lambda: self._fetch(wanted)
+                compare_s = max(self._compare_s, self._queue.free_s) if self._to_compare else None
+                if compare_s is not None and compare_s <= now_s:
+                    kept = self._to_compare.popleft()
+                    return lambda: self._compare(kept)
+                next_s = min((at for at in (self._queue.next_s(), compare_s) if at is not None), default=None)
+                self._changed.wait(None if next_s is None else max(0.0, next_s - now_s))
+        return None
+
+    def _look(self, reference: SchemaRef) -> None:
+        if schema := self._origins.kept(reference):
+            if reference not in self._from_disk and len(self._from_disk) < _MAX_COMPARED:
+                self._from_disk.add(reference)
+                self._to_compare.append(reference)
+            try:
+                self._settle(self._compiler.answer(reference, schema))
+            except (OSError, MemoryError) as error:  # its turn in the queue comes again
+                log.warning("schema %s from disk cannot be compiled at the moment: %s", reference, _said(error))
+
+    def _fetch(self, wanted: Wanted) -> None:
+        reference = wanted.reference
+        try:
+            answer = self._compiler.answer(reference, self._origins.fetch(reference))
+        except UnknownToRegistry as error:
+            reason = InvalidArticle(f"schema {reference} is unknown: {error}")
+            self._confirmed("unknown", wanted, Answer(reference, reason))
+        except UnusableSchema as error:
+            self._confirmed("unusable", wanted, refusal(reference, error))
+        except (RegistryError, OSError, MemoryError) as error:
+            self._failed(wanted, error)
+        else:
+            self._answered("found")
+            self._settle(answer)
+
+    def _compare(self, reference: SchemaRef) -> None:
+        """Compare a schema that came from disk with the registry's. What is kept counts all the same."""
+        try:
+            changed = self._origins.changed(reference)
+        except RegistryError:  # an outage is reported when articles wait for it
+            self._to_compare.append(reference)
+            self._compare_s = self._clock() + _COMPARE_AGAIN_S
+            return
+        self._answered("changed" if changed else "found")
+        self._compare_s = self._clock() + _COMPARE_EVERY_S
+        if changed:
+            log.error(
+                "schema %s: the registry no longer has what is kept in registry.cache_dir, which is used. Ids never "
+                "change, so it was emptied or replaced; if its ids count from now on, delete that folder and restart",
+                reference,
+            )
+
+    # ---- outcomes
+
+    def _confirmed(self, outcome: str, wanted: Wanted, answer: Answer) -> None:
+        """Refuse what was answered twice: a follower may lag behind, and an answer or a file may have been cut short."""
+        self._answered(outcome)
+        if wanted.unknown or (outcome == "unknown" and wanted.reference.kind == "glue"):
+            self._settle(answer)
+            return
+        with self._changed:
+            self._queue.postponed(wanted, self._clock())
+
+    def _answered(self, outcome: str) -> None:
+        self._outcomes[outcome] += 1
+        with self._changed:
+            self._queue.answered(self._clock(), found=outcome == "found")
+
+    def _failed(self, wanted: Wanted, error: Exception) -> None:
+        self._outcomes["unavailable"] += 1
+        now_s = self._clock()
+        with self._changed:
+            self._queue.failed(wanted, now_s)
+            begins = self._away_since_s is None
+            if begins:
+                self._away_since_s = now_s
+        if begins or now_s - self._logged_s >= _LOG_EVERY_S:
+            self._logged_s = now_s
+            log.warning(
+                "no answer about schema %s: %s; its articles wait, and it is asked for again (registry.retry_max_s)",
+                wanted.reference,
+                _said(error),
+            )
+
+    def _settle(self, answer: Answer) -> None:
+        with self._changed:
+            self._queue.drop([answer.reference])
+            since_s = self._away_since_s
+            if self._queue.failing:
+                since_s = None
+            else:
+                self._away_since_s = None
+        if since_s is not None:
+            log.info("articles wait for no schema any more, after %.0f s", self._clock() - since_s)
+        self._answers.put(answer)
+        self._wake()
+
+
+def _said(error: Exception) -> str:
+    return str(error) or type(error).__name__

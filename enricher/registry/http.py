@@ -1,0 +1,189 @@
+"""Requests to a registry over HTTP, and what each answer means. The only module that knows the HTTP library.
+
+Confluent's own client is not used: it reads a body of any size, repeats bodies in its errors, and its timeout bounds one
+read, not the request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import orjson
+
+from enricher.errors import SettingsError
+from enricher.registry.config import RegistryConfig
+from enricher.registry.errors import RefusedByRegistry, RegistryUnavailable, UnknownToRegistry, UnusableSchema
+from enricher.registry.lookup import LookupLoop
+
+Json = Any
+"""What a JSON text says."""
+
+_MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
+_REGISTRYS_OWN = "application/vnd.schemaregistry"
+"""The beginning of the media types that no proxy has."""
+_ERROR_BYTES = 65_536
+"""Of the body of an answer that is an error."""
+_MAX_REASON_CHARS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    status: int
+    media_type: str
+    body: bytes
+    complete: bool
+    """False if the body has more bytes than were read."""
+
+
+class Requests:
+    """Sends requests, to the URLs in turn until one gives an answer. For one thread at a time.
+
+    Every request has a connection of its own: there are few, and registries are replaced behind their names.
+    """
+
+    def __init__(self, config: RegistryConfig) -> None:
+        self._config = config
+        self._http = _library()
+        # In JSON a quotation mark of the schema takes two bytes.
+        self._max_bytes = 2 * config.max_schema_bytes + _ERROR_BYTES
+        self._first = 0
+        """The URL that answered last: one that is away costs a timeout."""
+
+    def get(self, path: str) -> Json:
+        """Raises RegistryUnavailable, UnknownToRegistry, or UnusableSchema if the body is too large."""
+        return self._request("GET", path)
+
+    def post(self, path: str, body: Mapping[str, Json]) -> Json:
+        """Raises what `get` raises, and RefusedByRegistry."""
+        return self._request("POST", path, orjson.dumps(body))
+
+    def put(self, path: str, body: Mapping[str, Json]) -> Json:
+        """Raises what `post` raises."""
+        return self._request("PUT", path, orjson.dumps(body))
+
+    def _request(self, method: str, path: str, body: bytes | None = None) -> Json:
+        reasons, count = [], len(self._config.urls)
+        for index in ((self._first + turn) % count for turn in range(count)):
+            try:
+                answer = self._ask(index, method, path, body)
+                result = _meaning(answer)
+            except RegistryUnavailable as error:
+                status = error.status
+                reasons.append(f"{self._config.urls[index]} {error}")
+            except (UnknownToRegistry, RefusedByRegistry, UnusableSchema):
+                self._first = index
+                raise
+            else:
+                self._first = index
+                return result
+        raise RegistryUnavailable("; ".join(reasons), status)
+
+    def _ask(self, index: int, method: str, path: str, body: bytes | None) -> _Answer:
+        limit_s = self._config.timeout_s
+        # Not `asyncio.run`, which would wait for a look-up of a host name that was given up.
+        loop = LookupLoop()
+        try:
+            return loop.run_until_complete(asyncio.wait_for(self._exchange(index, method, path, body), limit_s))
+        except TimeoutError:
+            raise RegistryUnavailable(f"has not answered within {limit_s:g} s") from None
+        except self._http.HTTPError as error:
+            raise RegistryUnavailable(f"cannot be reached: {_reason(error)}") from None
+        except (OSError, ValueError, self._http.InvalidURL) as error:
+            raise RegistryUnavailable(f"cannot be asked: {_reason(error)}") from None
+        finally:
+            loop.close()
+
+    async def _exchange(self, index: int, method: str, path: str, body: bytes | None) -> _Answer:
+        """One request. `wait_for` bounds it as a whole, so a server that sends a byte now and then cannot hold us."""
+        config = self._config
+        headers = {"Accept": f"{_MEDIA_TYPE}, application/json", "Accept-Encoding": "identity"}
+        if body is not None:
+            headers["Content-Type"] = _MEDIA_TYPE
+        if authorization := config.authorization[index]:
+            headers["Authorization"] = authorization
+        async with self._http.AsyncClient(verify=config.tls or False, timeout=None, follow_redirects=False) as client:
+            url = config.urls[index] + path
+            async with client.stream(method, url, content=body, headers=headers) as response:
+                if response.headers.get("Content-Encoding", "identity") != "identity":
+                    raise RegistryUnavailable("answers in compressed form, although it was asked not to")
+                limit = self._max_bytes if response.status_code == 200 else _ERROR_BYTES
+                media_type = response.headers.get("Content-Type", "")
+                read = bytearray()
+                async for chunk in response.aiter_raw(65_536):
+                    read += chunk
+                    if len(read) > limit:
+                        return _Answer(response.status_code, media_type, b"", complete=False)
+                return _Answer(response.status_code, media_type, bytes(read), complete=True)
+
+
+def _library() -> Any:  # noqa: ANN401  a module
+    try:
+        import httpx2  # noqa: PLC0415  of the extra, and only needed with a registry
+    except ImportError:
+        message = "a schema registry needs more packages: pip install '.[registry]'"
+        raise SettingsError(message) from None
+    # It logs every request; the fetcher logs what matters.
+    logging.getLogger("httpx2").setLevel(logging.WARNING)
+    return httpx2
+
+
+def _meaning(answer: _Answer) -> Json:
+    status = answer.status
+    if status == 200:
+        if not answer.complete:
+            raise UnusableSchema("its size is more than registry.max_schema_bytes allows")
+        return _parsed(answer)
+    if status in {404, 409, 422}:
+        _raise_refusal(status, answer.body)
+    if 300 <= status < 400:
+        raise RegistryUnavailable(f"redirects elsewhere (HTTP {status}): registry.url must name the registry", status)
+    if status in {401, 403}:
+        raise RegistryUnavailable(f"refuses our credentials or rights (HTTP {status})", status)
+    raise RegistryUnavailable(f"answers with HTTP {status}", status)
+
+
+def _parsed(answer: _Answer) -> Json:
+    try:
+        return orjson.loads(answer.body)
+    except orjson.JSONDecodeError:
+        if answer.media_type.startswith(_REGISTRYS_OWN) and _is_lenient_json(answer.body):
+            # A lone surrogate in a schema's text, for instance: asking again would give the same.
+            raise UnusableSchema("the registry answers with JSON that is not Unicode") from None
+        raise RegistryUnavailable("answers with something that is not JSON") from None
+
+
+def _is_lenient_json(body: bytes) -> bool:
+    """Whether Python's own parser, which accepts more, reads it to the end: then it was neither cut short nor garbage."""
+    try:
+        json.loads(body)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _raise_refusal(status: int, body: bytes) -> NoReturn:
+    """Tell a registry's own refusal from a page of a proxy, or of a path that this registry does not have."""
+    try:
+        told = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        told = None
+    code, text = (told.get("error_code"), told.get("message")) if isinstance(told, dict) else (None, None)
+    message = text[:_MAX_REASON_CHARS] if isinstance(text, str) else f"HTTP {status}"
+    if type(code) is int:
+        if status == 404 and code // 100 == 404:
+            raise UnknownToRegistry(message, code)
+        if status != 404:
+            raise RefusedByRegistry(message, status, code)
+    message = (
+        f"answers with HTTP {status}, but not as a registry does: is the path of registry.url right, and does this "
+    )
+    raise RegistryUnavailable(f"{message}registry know the request (GUIDs need a recent one)?", status)
+
+
+def _reason(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"[:_MAX_REASON_CHARS] if str(error) else type(error).__name__

@@ -1,0 +1,16 @@
+"""A real schema registry with Confluent's API for development and the tests: Apicurio, without containers.
+
+    from tools.registry import Fault, FaultProxy, Registry
+
+    with Registry() as registry, FaultProxy(registry.url) as proxy, proxy.fault(Fault.DOWN):
+        ...
+
+This package knows the server and nothing of `enricher`; `enricher` never imports it.
+"""
+
+from tools.registry.errors import ArchiveMissing, RegistryError
+from tools.registry.faults import Fault
+from tools.registry.proxy import FaultProxy
+from tools.registry.server import Registry
+
+__all__ = ["ArchiveMissing", "Fault", "FaultProxy", "Registry", "RegistryError"]

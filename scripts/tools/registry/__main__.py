@@ -1,0 +1,96 @@
+"""`scripts/registry`: a local schema registry. Results go to standard output, progress to standard error."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tools.kafka.errors import ClusterError
+from tools.registry.archive import ArchiveLock, unpacked
+from tools.registry.archive import default_folder as archive_folder
+from tools.registry.errors import RegistryError
+from tools.registry.server import answers
+from tools.registry.service import Service, default_folder
+
+NOT_RUNNING = 3  # as init scripts say it (LSB, "program is not running")
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="A real schema registry (Apicurio, Confluent's API) on this machine. Schemas are lost when it stops.",
+)
+Data = Annotated[
+    Path | None, typer.Option("--data", help="Folder for its log and settings; pass the same one to every command.")
+]
+Port = Annotated[int | None, typer.Option("--port", help="Port [default: 8081, or a free one if that is taken].")]
+
+
+@app.command()
+def start(port: Port = None, data: Data = None) -> None:
+    """Start the registry and return when it answers. Prints the line that points the worker at it."""
+    service = _service(data)
+    url = service.url()
+    if url is None:
+        _remark("Starting the schema registry ...")
+        started_s = time.monotonic()
+        url = service.start(port)
+        _remark(f"It answers after {time.monotonic() - started_s:.1f} s; settings and log in {service.folder}.")
+    else:
+        _remark("The registry is already running; nothing to do.")
+        if port is not None and f":{port}/" not in url:
+            raise RegistryError(f"it is at {url}: stop it first with `scripts/registry stop`")
+    print(f"export ENRICHER_REGISTRY__URL={url}")
+
+
+@app.command()
+def stop(data: Data = None) -> None:
+    """Stop the registry; its schemas are lost. Does nothing if none runs."""
+    stopped = _service(data).stop()
+    _remark("The registry has been stopped." if stopped else "No registry is running; nothing to do.")
+
+
+@app.command()
+def status(data: Data = None) -> None:
+    """Tell whether the registry runs and answers: exit code 0 if so, 3 if not."""
+    url = _service(data).url()
+    if url is None:
+        print("not running")
+        raise typer.Exit(NOT_RUNNING)
+    up = answers(url)
+    print(f"{'running' if up else 'does not answer'}: {url}")
+    if not up:
+        raise typer.Exit(NOT_RUNNING)
+
+
+@app.command()
+def fetch() -> None:
+    """Download the server into the user's cache (159 MB, once) and verify every file; start does this if needed."""
+    lock = ArchiveLock.read()
+    folder = unpacked(lock, archive_folder(lock))
+    _remark(f"Apicurio {lock.version} is complete in {folder}.")
+
+
+def _service(data: Path | None) -> Service:
+    return Service(default_folder() if data is None else data)
+
+
+def _remark(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def main() -> None:
+    """Run the command line; expected failures are printed as one sentence, with exit code 1."""
+    try:
+        app(prog_name="scripts/registry")
+    except (RegistryError, ClusterError) as error:
+        sys.exit(f"scripts/registry: {error}")
+
+
+if __name__ == "__main__":
+    main()

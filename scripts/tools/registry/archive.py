@@ -1,0 +1,144 @@
+"""Apicurio's distribution: reads the lock, keeps a verified copy in the user's cache.
+
+With the copy in place, the network is not used. To choose another version see `lock.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tarfile
+import tempfile
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+from platformdirs import user_cache_path
+
+from tools.kafka.meter import Meter
+from tools.registry.errors import ArchiveMissing, RegistryError
+
+LOCK_PATH = Path(__file__).with_name("registry.lock.toml")
+_CENTRAL = "https://repo.maven.apache.org/maven2/"
+_HTTP_TIMEOUT_S = 60
+_CHUNK_BYTES = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveLock:
+    """Maven coordinates `group:artifact:version:packaging:classifier`, size in bytes, and sha256 in hex.
+
+    `content_sha256`: of the unpacked files, their names included (`content_digest`).
+    """
+
+    coordinates: str
+    size_bytes: int
+    sha256: str
+    content_sha256: str
+
+    @classmethod
+    def read(cls) -> ArchiveLock:
+        """Read the lock."""
+        return cls(**tomllib.loads(LOCK_PATH.read_text(encoding="utf-8")))
+
+    @property
+    def version(self) -> str:
+        """Version of the server."""
+        return self.coordinates.split(":")[2]
+
+    @property
+    def path(self) -> str:
+        """The file's path in Maven's layout."""
+        group, artifact, version, packaging, classifier = self.coordinates.split(":")
+        return f"{group.replace('.', '/')}/{artifact}/{version}/{artifact}-{version}-{classifier}.{packaging}"
+
+
+def default_folder(lock: ArchiveLock) -> Path:
+    """Folder for the unpacked files: in the user's cache, one for each content."""
+    return user_cache_path("enricher") / f"apicurio-{lock.version}-{lock.content_sha256[:8]}"
+
+
+def unpacked(lock: ArchiveLock, folder: Path) -> Path:
+    """The folder with the server's files; they are downloaded if it does not exist.
+
+    Every file is hashed on every call (0.3 s for 161 MB), which tells a damaged cache from a broken server.
+    Raises `ArchiveMissing` if the archive cannot be had, and `RegistryError` if a file differs from the lock.
+    """
+    if not folder.is_dir():
+        _fetch(lock, folder)
+    found = content_digest(folder)
+    if found != lock.content_sha256:
+        message = (
+            f"the files under {folder} are not those that the lock names: sha256 {found}, expected "
+            f"{lock.content_sha256}. One is damaged or was changed. Remove the folder and start again to fetch it again."
+        )
+        raise RegistryError(message)
+    return folder
+
+
+def content_digest(folder: Path) -> str:
+    """One sha256 over the names and contents of all files under `folder`."""
+    digest = hashlib.sha256()
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        with path.open("rb") as file:
+            digest.update(f"{path.relative_to(folder).as_posix()}\n".encode())
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()
+
+
+def _fetch(lock: ArchiveLock, folder: Path) -> None:
+    """Download, verify and unpack beside `folder`, then move: an interrupted or wrong download never gets there."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="apicurio-fetch-", dir=folder.parent) as scratch:
+        archive = Path(scratch) / "archive.tar.gz"
+        with Meter("The schema registry from Maven Central", lock.size_bytes) as meter:
+            download(lock.path, archive, meter)
+        verify(lock, archive)
+        unpack(archive, Path(scratch) / "content")
+        try:
+            (Path(scratch) / "content").rename(folder)
+        except OSError:
+            if not folder.is_dir():  # otherwise another process was quicker
+                raise
+
+
+def verify(lock: ArchiveLock, archive: Path) -> None:
+    """Raise `RegistryError` unless the archive's hash equals the lock's."""
+    with archive.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != lock.sha256:
+        raise RegistryError(
+            f"the download of {lock.coordinates} is not the file that the lock names: sha256 {found}, expected "
+            f"{lock.sha256}. It was cut off or changed on the way: try again, without a mirror if there is one."
+        )
+
+
+def unpack(archive: Path, folder: Path) -> None:
+    """Unpack without owners, links to outside or special files."""
+    with tarfile.open(archive) as content:
+        content.extractall(folder, filter="data")
+
+
+def download(path: str, target: Path, meter: Meter) -> None:
+    """Download from the first Maven repository that has it; raises `ArchiveMissing` if none does."""
+    # Imported here, because importing jgo and requests is slow and a full cache does not need them.
+    import requests  # noqa: PLC0415  see above
+    from jgo.config import GlobalSettings  # noqa: PLC0415  see above
+
+    # Mirrors that the user named in jgo's own configuration file are asked first, as for Kafka's jars.
+    failures = []
+    for repository in (*GlobalSettings.load().repositories.values(), _CENTRAL):
+        url = f"{repository.rstrip('/')}/{path}"
+        try:
+            with requests.get(url, stream=True, timeout=_HTTP_TIMEOUT_S) as response, target.open("wb") as file:
+                response.raise_for_status()
+                for chunk in response.iter_content(_CHUNK_BYTES):
+                    file.write(chunk)
+                    meter.add(len(chunk))
+        except requests.RequestException as error:
+            failures.append(str(error))
+        else:
+            return
+    raise ArchiveMissing(
+        f"could not fetch the schema registry: {'; '.join(failures)}. It comes from Maven Central over HTTPS, once; "
+        "behind a proxy set HTTPS_PROXY, with a certificate authority of your own set REQUESTS_CA_BUNDLE."
+    )

@@ -1,0 +1,212 @@
+"""The forms in which an article of a layout is written: serializers, frames, events.
+
+Confluent's forms are written by Confluent's own serializers. Glue has none for Python; its frame is 18 bytes.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import uuid
+import zlib
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import fastavro
+from confluent_kafka.schema_registry import (
+    Schema,
+    SchemaReference,
+    SchemaRegistryClient,
+    header_schema_id_serializer,
+    prefix_schema_id_serializer,
+)
+from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.schema_registry.json_schema import JSONSerializer
+from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+from google.protobuf import json_format
+
+from tools.registry.mixed.protobuf import message_class
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tools.registry.mixed.layouts import Layout
+
+Document = dict[str, Any]
+Headers = list[tuple[str, str | bytes | None]]
+
+
+class Written(NamedTuple):
+    """The value and headers of an input record."""
+
+    value: bytes
+    headers: Headers
+
+
+_NUMBER = slice(1, 5)
+"""Where a value with Confluent's prefix has the schema id."""
+_GLUE = b"\x03"
+_GLUE_PLAIN, _GLUE_ZLIB = b"\x00", b"\x05"
+_GLUE_NAMES = uuid.UUID("8f2d2c1e-6a57-4c7e-9a57-2f4a1c0b9d11")
+
+
+class Forms:
+    """All forms of one layout. `topic` names the subjects; `glue_folder` gets the schemas of Glue's frames."""
+
+    def __init__(self, layout: Layout, registry_url: str, topic: str, glue_folder: Path) -> None:
+        self._layout = layout
+        self._client = SchemaRegistryClient({"url": registry_url})
+        self._topic = topic
+        self._glue_folder = glue_folder
+        self._parsed_avro = _parsed(layout)
+        self._serializers: dict[str, Callable[[dict[str, Any]], Any]] = {
+            "avro": self._avro,
+            "protobuf": self._protobuf,
+            "json": self._json,
+        }
+        self.by_name: dict[str, Callable[[Document, str], Written]] = {
+            "JSON": lambda document, _: Written(json.dumps(document).encode(), []),
+            "Avro, prefix": self._confluent("avro", header=False),
+            "Avro, header": self._confluent("avro", header=True),
+            "Protobuf, prefix": self._confluent("protobuf", header=False),
+            "Protobuf, header": self._confluent("protobuf", header=True),
+            "Protobuf, prefix, schema registered as text": self._protobuf_text(),
+            "JSON Schema, prefix": self._confluent("json", header=False),
+            "JSON Schema, header": self._confluent("json", header=True),
+            "Glue, Avro": self._glue_avro(_GLUE_PLAIN),
+            "Glue, Avro, zlib": self._glue_avro(_GLUE_ZLIB),
+            "Glue, JSON, zlib": self._glue_json(),
+            "CloudEvents, structured": _structured,
+            "CloudEvents, structured, base64": _structured_base64,
+            "CloudEvents, binary": lambda document, event: Written(
+                json.dumps(document).encode(), _event_headers(event, "application/json")
+            ),
+        }
+        avro = self.by_name["Avro, prefix"]
+        self.by_name["CloudEvents, binary, Avro, prefix"] = lambda document, event: Written(
+            avro(document, event).value, _event_headers(event, "application/avro")
+        )
+
+    def _confluent(self, kind: str, *, header: bool) -> Callable[[Document, str], Written]:
+        placed = {"schema.id.serializer": header_schema_id_serializer if header else prefix_schema_id_serializer}
+        write = self._serializers[kind](placed)
+        message = message_class(self._layout) if kind == "protobuf" else None
+        topic = f"{self._topic}.{kind}"
+
+        def form(document: Document, _event: str) -> Written:
+            context = SerializationContext(topic, MessageField.VALUE, headers={})
+            written = json_format.ParseDict(document, message()) if message else document
+            value = write(written, context)
+            return Written(value, list(dict(context.headers or {}).items()))
+
+        return form
+
+    def fresh_avro(self, edition: str) -> Callable[[Document, str], Written]:
+        """Avro with a schema that no worker has met: it says another edition. Registered with the first document."""
+        write = self._avro({}, edition)
+        context = SerializationContext(f"{self._topic}.{edition}", MessageField.VALUE)
+        return lambda document, _: Written(write(document, context), [])
+
+    def _avro(self, settings: dict[str, Any], edition: str = "") -> Any:  # noqa: ANN401  a serializer
+        references = []
+        for name, schema in self._layout.avro_references.items():
+            subject = f"{self._topic}.{name}"
+            self._client.register_schema(subject, Schema(json.dumps(schema), "AVRO"))
+            references.append(SchemaReference(name, subject, 1))
+        schema = {**self._layout.avro, **({"doc": edition} if edition else {})}
+        return AvroSerializer(self._client, Schema(json.dumps(schema), "AVRO", references), conf=settings)
+
+    def _json(self, settings: dict[str, Any]) -> Any:  # noqa: ANN401  a serializer
+        return JSONSerializer(json.dumps(self._layout.json_schema), self._client, conf=settings)
+
+    def _protobuf(self, settings: dict[str, Any]) -> Any:  # noqa: ANN401  a serializer
+        """Registers the schema by itself, in base64, with the files that it imports."""
+        return ProtobufSerializer(
+            message_class(self._layout), self._client, {**settings, "use.deprecated.format": False}
+        )
+
+    def _protobuf_text(self) -> Callable[[Document, str], Written]:
+        """The same bytes under the id of a schema that was registered as text, as build tools register it.
+
+        Confluent's serializer would ask for it with `format=serialized`, which Apicurio cannot answer.
+        """
+        references = []
+        for name, text in self._layout.protobuf_references.items():
+            subject = f"{self._topic}.text.{name}"
+            self._client.register_schema(subject, Schema(text, "PROTOBUF"))
+            references.append(SchemaReference(name, subject, 1))
+        schema = Schema(self._layout.protobuf, "PROTOBUF", references)
+        number = self._client.register_schema(f"{self._topic}.protobuf-text-value", schema)
+        write = self._confluent("protobuf", header=False)
+
+        def form(document: Document, event: str) -> Written:
+            value = write(document, event).value
+            return Written(value[: _NUMBER.start] + number.to_bytes(4, "big") + value[_NUMBER.stop :], [])
+
+        return form
+
+    def _glue_avro(self, compression: bytes) -> Callable[[Document, str], Written]:
+        name = uuid.uuid5(_GLUE_NAMES, f"{self._layout.name}.avro")
+        # Glue has no references: a schema is whole.
+        (self._glue_folder / f"{name}.avsc").write_text(json.dumps(_whole(self._layout)), encoding="utf-8")
+
+        def form(document: Document, _event: str) -> Written:
+            buffer = io.BytesIO()
+            fastavro.schemaless_writer(buffer, self._parsed_avro, document)
+            return _glued(name, compression, buffer.getvalue())
+
+        return form
+
+    def _glue_json(self) -> Callable[[Document, str], Written]:
+        name = uuid.uuid5(_GLUE_NAMES, f"{self._layout.name}.json")
+        (self._glue_folder / f"{name}.json").write_text(json.dumps(self._layout.json_schema), encoding="utf-8")
+        return lambda document, _: _glued(name, _GLUE_ZLIB, json.dumps(document).encode())
+
+
+def _glued(name: uuid.UUID, compression: bytes, payload: bytes) -> Written:
+    packed = zlib.compress(payload) if compression == _GLUE_ZLIB else payload
+    return Written(_GLUE + compression + name.bytes + packed, [])
+
+
+def _whole(layout: Layout) -> Any:  # noqa: ANN401  Avro's JSON
+    """The schema with what it refers to put in where it is first named."""
+    left = dict(layout.avro_references)
+
+    def put_in(schema: Any) -> Any:  # noqa: ANN401  as above
+        if isinstance(schema, str) and schema in left:
+            return put_in(left.pop(schema))
+        if isinstance(schema, list):
+            return [put_in(each) for each in schema]
+        if isinstance(schema, dict):
+            return {
+                key: put_in(value) if key in {"fields", "type", "items"} else value for key, value in schema.items()
+            }
+        return schema
+
+    return put_in(dict(layout.avro))
+
+
+def _parsed(layout: Layout) -> Any:  # noqa: ANN401  fastavro's own form
+    return fastavro.parse_schema(_whole(layout))
+
+
+def _attributes(event: str) -> dict[str, str]:
+    return {"specversion": "1.0", "id": event, "source": "/newsroom", "type": "article.published"}
+
+
+def _structured(document: Document, event: str) -> Written:
+    value = {**_attributes(event), "datacontenttype": "application/json", "data": document}
+    return Written(json.dumps(value).encode(), [("content-type", b"application/cloudevents+json; charset=utf-8")])
+
+
+def _structured_base64(document: Document, event: str) -> Written:
+    data = base64.b64encode(json.dumps(document).encode()).decode()
+    value = {**_attributes(event), "datacontenttype": "application/json", "data_base64": data}
+    return Written(json.dumps(value).encode(), [("content-type", b"application/cloudevents+json")])
+
+
+def _event_headers(event: str, content_type: str) -> Headers:
+    named = {f"ce_{name}": text for name, text in _attributes(event).items()}
+    return [(name, text.encode()) for name, text in {**named, "content-type": content_type}.items()]

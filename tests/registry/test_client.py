@@ -1,0 +1,285 @@
+"""The client: what each answer of a registry means, within bounds on time and size, and without a word of a secret."""
+
+from __future__ import annotations
+
+import logging
+import ssl
+import time
+from pathlib import Path
+
+import pytest
+import trustme
+from registry.server import Handler, Registry, babble, drip, drip_body, endless, hang_up, serving, silent, status, told
+
+from enricher.codec.schemas import NamedSchema, Schema, SchemaRef
+from enricher.registry.client import RegistryClient
+from enricher.registry.config import Property, registry_config
+from enricher.registry.errors import RefusedByRegistry, RegistryUnavailable, UnknownToRegistry, UnusableSchema
+
+SEVEN = SchemaRef("id", "7")
+TEXT = '"string"'
+PASSWORD = "geheim-7f3a"
+
+
+def client(*urls: str, timeout_s: float = 5.0, properties: dict[str, Property] | None = None) -> RegistryClient:
+    """A client of these URLs."""
+    given = properties or {}
+    return RegistryClient(registry_config(",".join(urls), given, timeout_s=timeout_s, max_schema_bytes=10_000))
+
+
+def referring(*pointers: tuple[str, str, int], text: str = TEXT) -> dict[str, object]:
+    """A schema with references, as a registry returns it."""
+    return {
+        "schema": text,
+        "schemaType": "PROTOBUF",
+        "references": [{"name": name, "subject": subject, "version": version} for name, subject, version in pointers],
+    }
+
+
+def test_a_schema_without_a_type_is_avro() -> None:
+    """By id and by GUID."""
+    guid = "1af1f5f5-0000-4000-8000-000000000000"
+    with serving(Registry({"7": {"schema": TEXT}, guid: {"schema": "{}", "schemaType": "JSON"}})) as registry:
+        asks = client(registry.url)
+        assert Schema("AVRO", TEXT) == asks.schema(SEVEN)
+        assert Schema("JSON", "{}") == asks.schema(SchemaRef("guid", guid))
+
+
+def test_references_are_resolved_with_dependencies_first_and_each_asked_for_once() -> None:
+    """Also those of references; two ways to one schema are one request."""
+    with serving(Registry({"7": referring(("b", "s/b", 1), ("a", "a", 2))})) as registry:
+        registry.versions |= {("s/b", "1"): referring(("a", "a", 2), text="B"), ("a", "2"): referring(text="A")}
+        found = client(registry.url).schema(SEVEN)
+    assert (NamedSchema("a", "A"), NamedSchema("b", "B")) == found.references
+    assert 3 == len(registry.requests)
+
+
+@pytest.mark.parametrize(
+    ("versions", "why"),
+    [
+        ({("b", "1"): referring(("a", "a", 1)), ("a", "1"): referring(("b", "b", 1))}, "cycle"),
+        ({("b", "1"): referring(("b", "a", 1))}, "two different schemas"),
+        ({}, "does not have"),
+        ({("b", "1"): {"schema": "{}", "schemaType": "JSON"}}, "another type"),
+        ({("b", "1"): referring(text="x" * 10_001)}, "max_schema_bytes"),
+        ({("b", "1"): {"schema": "", "schemaType": "PROTOBUF", "references": [{"name": 1}]}}, "references are not"),
+        (
+            {("b", "1"): referring(*[(f"r{n}", "r", n) for n in range(200)])}
+            | {("r", str(n)): referring() for n in range(200)},
+            "more than 100",
+        ),
+    ],
+)
+def test_references_that_do_not_resolve_make_the_schema_unusable(
+    versions: dict[tuple[str, str], dict[str, object]], why: str
+) -> None:
+    """Cycles, conflicts, what is missing, and more than there may be."""
+    with (
+        serving(Registry({"7": referring(("b", "b", 1))}, versions)) as registry,
+        pytest.raises(UnusableSchema, match=why),
+    ):
+        client(registry.url).schema(SEVEN)
+    assert 103 > len(registry.requests)
+
+
+def test_only_a_registrys_own_404_means_unknown() -> None:
+    """A proxy's page, a path that the registry does not have, or any other code, say nothing about the schema."""
+    with serving() as registry:
+        asks = client(registry.url)
+        with pytest.raises(UnknownToRegistry, match="Schema 7 not found"):
+            asks.schema(SEVEN)
+        for answer in (status(404), lambda _: told(404, 404, "Not Found"), status(404, b'{"error_code": "40403"}')):
+            registry.behaviour = answer
+            with pytest.raises(RegistryUnavailable, match="404"):
+                asks.schema(SEVEN)
+
+
+@pytest.mark.parametrize("number", [204, 301, 302, 307, 400, 401, 403, 405, 409, 429, 500, 502, 503, 504])
+def test_every_other_answer_means_unavailable(number: int) -> None:
+    """Whatever its body is; a redirect is not followed."""
+    with serving() as registry:
+        registry.behaviour = status(number)
+        with pytest.raises(RegistryUnavailable, match=str(number)):
+            client(registry.url).schema(SEVEN)
+    assert 1 == len(registry.requests)
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"<html>sign in</html>", b"[" * 100_000, b"{}", b"[]", b"null", b'{"schema": 5}', b"\xff\xfe"]
+)
+def test_what_is_no_registrys_answer_means_unavailable(body: bytes) -> None:
+    """A page for signing in comes with 200, too."""
+    with serving() as registry:
+        registry.behaviour = status(200, body)
+        with pytest.raises((RegistryUnavailable, UnusableSchema)):
+            client(registry.url).schema(SEVEN)
+
+
+def test_a_schema_that_is_not_unicode_is_unusable() -> None:
+    """The registry's own media type tells that it is no garbage; asking again would give the same for ever."""
+
+    def broken(handler: Handler) -> None:
+        body = b'{"schema": "\\ud800"}'
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/vnd.schemaregistry.v1+json\r\n")
+        handler.wfile.write(b"Content-Length: %d\r\n\r\n" % len(body) + body)
+
+    with serving() as registry:
+        registry.behaviour = broken
+        with pytest.raises(UnusableSchema, match="not Unicode"):
+            client(registry.url).schema(SEVEN)
+
+
+def test_garbage_instead_of_http_means_unavailable() -> None:
+    """A broker's port, for instance."""
+    with serving() as registry:
+        registry.behaviour = babble
+        with pytest.raises(RegistryUnavailable, match="cannot be reached"):
+            client(registry.url).schema(SEVEN)
+
+
+def test_nobody_there_means_unavailable() -> None:
+    """The connection is refused."""
+    with serving() as registry:
+        gone = registry.url
+    with pytest.raises(RegistryUnavailable, match="cannot be reached"):
+        client(gone).schema(SEVEN)
+
+
+@pytest.mark.parametrize("behaviour", [silent, drip, drip_body])
+def test_one_request_takes_no_longer_than_its_limit(behaviour: object) -> None:
+    """However the server spends the time: each read may be quick."""
+    with serving() as registry:
+        registry.behaviour = behaviour  # type: ignore[assignment]
+        began_s = time.monotonic()
+        with pytest.raises(RegistryUnavailable, match=r"within 0\.3 s"):
+            client(registry.url, timeout_s=0.3).schema(SEVEN)
+        assert time.monotonic() - began_s < 30, "the server would go on for ever"
+
+
+def test_a_body_of_200_mb_is_not_read() -> None:
+    """It makes the schema unusable, after as much as a schema may have."""
+    with serving() as registry:
+        registry.behaviour = endless
+        with pytest.raises(UnusableSchema, match="max_schema_bytes"):
+            client(registry.url).schema(SEVEN)
+    assert registry.sent_bytes < 20_000_000, "what the kernel's buffers hold"
+
+
+def test_a_compressed_body_is_refused_unread() -> None:
+    """A few bytes could become gigabytes."""
+
+    def compressed(handler: Handler) -> None:
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 3\r\n\r\nabc")
+
+    with serving() as registry:
+        registry.behaviour = compressed
+        with pytest.raises(RegistryUnavailable, match="compressed"):
+            client(registry.url).schema(SEVEN)
+
+
+def test_a_schema_that_is_too_large_is_unusable_even_if_its_answer_is_not() -> None:
+    """The limit counts the schema's bytes."""
+    with serving(Registry({"7": {"schema": "ä" * 5_001}})) as registry:
+        with pytest.raises(UnusableSchema, match="max_schema_bytes"):
+            client(registry.url).schema(SEVEN)
+        registry.schemas["7"] = {"schema": "ä" * 5_000}
+        assert 5_000 == len(client(registry.url).schema(SEVEN).text)
+
+
+def test_an_unknown_type_is_unusable() -> None:
+    """The registry may have plug-ins that we do not."""
+    with (
+        serving(Registry({"7": {"schema": "x", "schemaType": "XML"}})) as registry,
+        pytest.raises(UnusableSchema, match="type"),
+    ):
+        client(registry.url).schema(SEVEN)
+
+
+def test_several_urls_are_tried_until_one_answers_and_that_one_is_first_next_time() -> None:
+    """A registry's own answer is final, also 'unknown'."""
+    with serving() as first, serving(Registry({"7": {"schema": TEXT}})) as second:
+        first.behaviour = status(503)
+        asks = client(first.url, second.url)
+        assert TEXT == asks.schema(SEVEN).text == asks.schema(SEVEN).text
+        assert (1, 2) == (len(first.requests), len(second.requests))
+        second.behaviour = status(500)
+        first.behaviour = None
+        with pytest.raises(UnknownToRegistry):
+            asks.schema(SEVEN)
+        first.behaviour = status(503)
+        with pytest.raises(RegistryUnavailable) as raised:
+            asks.schema(SEVEN)
+    assert first.url in str(raised.value)
+    assert second.url in str(raised.value)
+
+
+def test_credentials_go_to_the_registry_and_into_no_message(caplog: pytest.LogCaptureFixture) -> None:
+    """From the URL, as basic properties, or as a token; also when everything fails."""
+    caplog.set_level(logging.DEBUG)
+    with serving() as registry:
+        host = registry.url.removeprefix("http://")
+        clients = [
+            client(f"http://me:{PASSWORD}@{host}"),
+            client(registry.url, properties={"basic.auth.user.info": f"me:{PASSWORD}"}),
+            client(registry.url, properties={"bearer.auth.token": PASSWORD}),
+        ]
+        said = []
+        for asks in clients:
+            for behaviour in (None, status(401), status(302), hang_up):
+                registry.behaviour = behaviour
+                with pytest.raises((RegistryUnavailable, UnknownToRegistry)) as raised:
+                    asks.schema(SEVEN)
+                said += [str(raised.value), repr(raised.value), asks.name, repr(asks._requests._config)]
+    basic = "Basic bWU6Z2VoZWltLTdmM2E="
+    assert {basic, f"Bearer {PASSWORD}"} == set(registry.authorizations)
+    assert all(secret not in text for text in [*said, caplog.text] for secret in (PASSWORD, basic[6:]))
+
+
+def test_tls_with_an_authority_and_a_client_certificate_of_its_own(tmp_path: Path) -> None:
+    """The registry proves who it is, and so do we; without either there is no answer."""
+    authority = trustme.CA()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    authority.configure_trust(context)
+    context.verify_mode = ssl.CERT_REQUIRED
+    ca, certificate, key = (tmp_path / name for name in ("ca.pem", "cert.pem", "key.pem"))
+    authority.cert_pem.write_to_path(str(ca))
+    own = authority.issue_cert("client.invalid")
+    own.cert_chain_pems[0].write_to_path(str(certificate))
+    own.private_key_pem.write_to_path(str(key))
+    trust: dict[str, Property] = {"ssl.ca.location": str(ca)}
+    files: dict[str, Property] = {"ssl.certificate.location": str(certificate), "ssl.key.location": str(key)}
+    with serving(Registry({"7": {"schema": TEXT}}), tls=context) as registry:
+        assert TEXT == client(registry.url, properties=trust | files).schema(SEVEN).text
+        with pytest.raises(RegistryUnavailable, match="CERTIFICATE_VERIFY_FAILED"):
+            client(registry.url, properties=files).schema(SEVEN)
+        with pytest.raises(RegistryUnavailable):
+            client(registry.url, properties=trust).schema(SEVEN)
+
+
+def test_subjects_versions_levels_and_checks() -> None:
+    """What the commands ask."""
+    schema = Schema("AVRO", TEXT)
+    with serving() as registry:
+        asks = client(registry.url)
+        assert (None, None, []) == (asks.latest("s/x"), asks.lookup("s/x", schema), asks.versions("s/x"))
+        assert 17 == asks.register("s/x", schema)
+        latest = asks.latest("s/x")
+        assert latest == asks.lookup("s/x", schema)
+        assert latest
+        assert ("s/x", 1, 17, "AVRO", TEXT) == (latest.subject, latest.version, latest.id, latest.type, latest.text)
+        assert (["s/x"], [1]) == (asks.subjects(), asks.versions("s/x"))
+        assert ("FULL", "BACKWARD", "BACKWARD") == (
+            asks.compatibility("own"),
+            asks.compatibility("x"),
+            asks.compatibility(),
+        )
+        assert asks.check("s/x", schema).compatible
+        assert ("it breaks",) == asks.check("s/x", Schema("AVRO", "incompatible")).messages
+        asks.set_compatibility("s/x", "FULL_TRANSITIVE")
+        assert "PUT" == registry.requests[-1][1]
+        with pytest.raises(RefusedByRegistry, match="Invalid schema"):
+            asks.register("s/x", Schema("AVRO", "invalid"))
+        with pytest.raises(RefusedByRegistry) as raised:
+            asks.register("s/x", Schema("AVRO", "incompatible"))
+    assert 409 == raised.value.status

@@ -1,0 +1,77 @@
+"""A real registry (Apicurio's) judges our changes as we say, at the level that we recommend and at its usual default."""
+
+from __future__ import annotations
+
+import json
+import uuid
+
+import pytest
+from commands.support import run
+from support.schema_changes import FILES, Change, all_changes, changes, contract
+
+from enricher.codec.schemas import Schema
+from enricher.contracts import record_schema
+from enricher.registry.client import RegistryClient
+from enricher.registry.compatibility import SchemaType, recommended_level
+from enricher.registry.config import registry_config
+from tools.registry import Registry
+
+FORMATS = {"AVRO": "avro", "PROTOBUF": "protobuf", "JSON": "json-schema"}
+
+
+def client_of(registry: Registry) -> RegistryClient:
+    """A client of our own."""
+    return RegistryClient(registry_config(registry.url, {}, timeout_s=60, max_schema_bytes=1_000_000))
+
+
+def as_registered(schema_type: SchemaType, text: str) -> Schema:
+    """A schema of records in the form that we register: a JSON Schema as draft 7, without its URN."""
+    if schema_type == "JSON":
+        schema = json.loads(text)
+        del schema["$id"]
+        text = json.dumps(schema | {"$schema": json.loads(record_schema("JSON"))["$schema"]})
+    return Schema(schema_type, text)
+
+
+@pytest.mark.parametrize("change", all_changes(), ids=str)
+def test_a_registry_at_our_level_tells_allowed_changes_from_breaking_ones(registry: Registry, change: Change) -> None:
+    """The promise can be kept in every format: the same verdict as offline, on each of the twelve changes."""
+    client, subject = client_of(registry), f"changes-{uuid.uuid4().hex}"
+    client.set_compatibility(subject, recommended_level(change.schema_type).value)
+    client.register(subject, as_registered(change.schema_type, contract(change.schema_type)))
+    assert change.allowed is client.check(subject, as_registered(change.schema_type, change.text)).compatible
+
+
+@pytest.mark.parametrize("level", ["BACKWARD", "FULL"])
+def test_a_registry_refuses_a_new_optional_property_at_other_levels(registry: Registry, level: str) -> None:
+    """The trap is real: what README and `enricher schemas register` warn of happens."""
+    client, subject = client_of(registry), f"trap-{uuid.uuid4().hex}"
+    client.set_compatibility(subject, level)
+    client.register(subject, as_registered("JSON", contract("JSON")))
+    assert not client.check(subject, as_registered("JSON", changes("JSON")[0].text)).compatible
+
+
+@pytest.mark.parametrize("schema_type", FILES)
+def test_the_commands_work_with_a_real_registry(registry: Registry, schema_type: SchemaType) -> None:
+    """Dry run, register, register again, and check: against a subject that an incompatible schema is in, too."""
+    environment = {"ENRICHER_REGISTRY__URL": registry.url, "ENRICHER_REGISTRY__TIMEOUT_S": "60"}
+    subject, level = f"commands-{uuid.uuid4().hex}", recommended_level(schema_type).value
+    chosen = ("--format", FORMATS[schema_type], "--subject", subject, "--json")
+    register = ("schemas", "register", *chosen, "--compatibility", level)
+
+    dry = run(*register, "--dry-run", env=environment)
+    first, again = run(*register, env=environment), run(*register, env=environment)
+    check = run("schemas", "check", "--registry", *chosen, env=environment)
+    assert [0] * 4 == [each.exit_code for each in (dry, first, again, check)], first.output
+    actions = [json.loads(each.stdout)["action"] for each in (dry, first, again)]
+    assert ["would register", "registered", "unchanged"] == actions
+    assert json.loads(first.stdout)["id"] == json.loads(again.stdout)["id"] is not None
+    assert (level, []) == (json.loads(check.stdout)["compatibility"], json.loads(check.stdout)["violations"])
+
+    client, other = client_of(registry), f"other-{uuid.uuid4().hex}"
+    breaking = next(each for each in changes(schema_type) if each.name == "another type")
+    client.set_compatibility(other, level)
+    client.register(other, as_registered(schema_type, breaking.text))
+    refused = run("schemas", "check", "--registry", *chosen[:3], other, "--json", env=environment)
+    assert 11 == refused.exit_code, refused.output
+    assert json.loads(refused.stdout)["violations"]

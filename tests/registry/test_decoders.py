@@ -1,0 +1,399 @@
+"""Decoders against a real HTTP server: what settles, what waits, what goes on by itself, and what survives a restart."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+from registry.server import Behaviour, Handler, Registry, drip, endless, hang_up, serving, silent, status
+
+from enricher.codec.schemas import Decoder, Schema, SchemaRef
+from enricher.errors import InvalidArticle, SchemaPending, TransactionTrouble
+from enricher.registry import decoders as decoders_module
+from enricher.registry import queue as queue_module
+from enricher.registry.client import RegistryClient
+from enricher.registry.config import registry_config
+from enricher.registry.decoders import RegistryDecoders
+from enricher.registry.fetcher import Fetcher
+from enricher.registry.glue import GlueFolder
+from enricher.registry.origins import Origins
+from enricher.registry.store import SchemaStore
+from enricher.registry.subjects import SubjectIds
+
+LONG_S = 60.0
+"""Far above what anything here takes."""
+TEXT: dict[str, object] = {"schema": '"string"'}
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue_module, "CONFIRM_S", 0.05)
+    monkeypatch.setattr(queue_module, "FIRST_PAUSE_S", 0.05)
+
+
+def ref(number: int | str) -> SchemaRef:
+    """A reference."""
+    return SchemaRef("id", str(number))
+
+
+TROUBLE: list[Exception] = []
+"""What compiling a schema with `trouble` in it raises, the last first."""
+
+
+def compiled(schema: Schema, *, glue: bool) -> Decoder:
+    """A decoder that returns its schema; texts may ask for trouble."""
+    if "refuse" in schema.text:
+        raise InvalidArticle("it is not a record")
+    if "crash" in schema.text:
+        raise RecursionError
+    if TROUBLE and "trouble" in schema.text:
+        raise TROUBLE.pop()
+    if "glue" in schema.text and not glue:
+        raise InvalidArticle("Glue's frames name the message of a schema differently")
+    return lambda _payload: schema.text
+
+
+class Desk:
+    """The loop's side: asks for decoders, waits for the wakeup, counts it."""
+
+    def __init__(self, url: str, folder: Path, *, glue: Path | None = None, timeout_s: float = 0.3) -> None:
+        config = registry_config(url, {}, timeout_s=timeout_s, max_schema_bytes=10_000)
+        store = SchemaStore(folder, config.name, max_schema_bytes=10_000)
+        origins = Origins(RegistryClient(config), store, GlueFolder(glue, max_schema_bytes=10_000) if glue else None)
+        self.woken = threading.Event()
+        self.now_s = 0.0
+        self.fetcher = Fetcher(origins, compiled, wake=self.woken.set, retry_max_s=0.1)
+        self.decoders = RegistryDecoders(self.fetcher, clock=lambda: self.now_s)
+
+    def try_(self, reference: SchemaRef) -> object:
+        """What the schema says; `...` while it is pending; the reason if it cannot be used."""
+        try:
+            return self.decoders.decoder(reference)(b"")
+        except SchemaPending as pending:
+            return ... if pending.reference == reference else pending
+        except InvalidArticle as error:
+            return str(error)
+
+    def get(self, reference: SchemaRef) -> object:
+        """The same, after waiting for it."""
+        answer = self.try_(reference)
+        while answer is ...:
+            self.settle(reference)
+            answer = self.try_(reference)
+        return answer
+
+    def settle(self, reference: SchemaRef) -> None:
+        """Wait until this is settled."""
+        until_s = time.monotonic() + LONG_S
+        while reference not in self.decoders.settled():
+            assert time.monotonic() < until_s, "never settled"
+            self.woken.wait(0.05)
+            self.woken.clear()
+
+    def until(self, holds: Callable[[], bool]) -> None:
+        """Wait for something."""
+        until_s = time.monotonic() + LONG_S
+        while not holds():
+            assert time.monotonic() < until_s, "never"
+            time.sleep(0.005)
+
+
+@contextmanager
+def desk(registry: Registry, folder: Path, *, glue: Path | None = None) -> Iterator[Desk]:
+    """A desk, closed afterwards."""
+    opened = Desk(registry.url, folder, glue=glue)
+    try:
+        yield opened
+    finally:
+        opened.decoders.close()
+
+
+def test_a_schema_is_fetched_once_however_many_records_wait(tmp_path: Path) -> None:
+    """And then it is here at once."""
+    with serving(Registry({"7": TEXT})) as registry, desk(registry, tmp_path) as at:
+        assert {...} == {at.try_(ref(7)) for _ in range(1_000)}
+        assert '"string"' == at.get(ref(7))
+        assert '"string"' == at.try_(ref(7))
+        assert ["7"] == registry.asked
+        assert {"found": 1} == at.decoders.state().requests
+
+
+def test_the_loop_never_waits_for_the_network(tmp_path: Path) -> None:
+    """While a request hangs, asking for others and looking what is settled return at once."""
+    with serving() as registry, desk(registry, tmp_path) as at:
+        registry.behaviour = silent
+        assert ... is at.try_(ref(1))
+        at.until(lambda: registry.asked == ["1"])
+        for number in range(1_000):
+            assert ... is at.try_(ref(number))
+        assert [] == list(at.decoders.settled())
+        assert at.decoders.state().wanted == 1_000
+
+
+def test_an_unknown_id_is_refused_by_name_after_two_answers_and_may_be_registered_later(tmp_path: Path) -> None:
+    """In between nobody asks the registry again."""
+    with serving() as registry, desk(registry, tmp_path) as at:
+        assert at.get(ref(404)) == "schema id 404 is unknown: Schema 404 not found"
+        registry.schemas["404"] = TEXT
+        assert "unknown" in str(at.get(ref(404)))
+        assert ["404", "404"] == registry.asked
+        at.now_s += decoders_module.REFUSED_S
+        assert '"string"' == at.get(ref(404))
+
+
+@pytest.mark.parametrize(
+    "behaviour", [status(401), status(404), status(500), status(302), status(200), silent, drip, hang_up]
+)
+def test_a_registry_that_gives_no_answer_is_asked_until_it_does(behaviour: Behaviour, tmp_path: Path) -> None:
+    """Nothing settles meanwhile; the state says for how long; then everything goes on by itself."""
+    with serving(Registry({"7": TEXT}, behaviour=behaviour)) as registry, desk(registry, tmp_path) as at:
+        assert ... is at.try_(ref(7))
+        at.until(lambda: at.decoders.state().requests.get("unavailable", 0) >= 3)
+        assert at.decoders.state().away_s > 0
+        assert [] == list(at.decoders.settled())
+        registry.behaviour = None
+        assert '"string"' == at.get(ref(7))
+        assert (0.0, 0) == (at.decoders.state().away_s, at.decoders.state().wanted)
+
+
+def test_an_outage_is_one_line_when_it_begins_and_one_when_it_ends(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """However many requests fail."""
+    caplog.set_level(logging.INFO, "enricher.registry")
+    with serving(Registry({"7": TEXT}, behaviour=status(503))) as registry, desk(registry, tmp_path) as at:
+        at.try_(ref(7))
+        at.until(lambda: at.decoders.state().requests.get("unavailable", 0) >= 4)
+        registry.behaviour = None
+        at.get(ref(7))
+    assert ["WARNING", "INFO"] == [record.levelname for record in caplog.records]
+    assert "HTTP 503" in caplog.text
+
+
+def test_a_registry_that_was_down_at_the_start_and_comes_back_on_its_port(tmp_path: Path) -> None:
+    """Nobody listened before."""
+    with serving() as before:
+        port = int(before.url.rpartition(":")[2])
+    with desk(before, tmp_path) as at:
+        assert ... is at.try_(ref(7))
+        at.until(lambda: at.decoders.state().requests.get("unavailable", 0) >= 2)
+        with serving(Registry({"7": TEXT}), port=port):
+            assert '"string"' == at.get(ref(7))
+
+
+def test_after_a_restart_without_a_registry_known_schemas_work_and_unknown_ones_wait(tmp_path: Path) -> None:
+    """They come from disk, and the others when the registry is back."""
+    with serving(Registry({"7": TEXT, "8": TEXT})) as registry:
+        port = int(registry.url.rpartition(":")[2])
+        with desk(registry, tmp_path) as at:
+            at.get(ref(7))
+    with desk(registry, tmp_path) as at:
+        assert ... is at.try_(ref(8))
+        assert '"string"' == at.get(ref(7))
+        assert ... is at.try_(ref(8))
+        with serving(registry, port=port):
+            assert '"string"' == at.get(ref(8))
+
+
+def test_a_schema_that_changed_under_its_id_is_told_and_the_first_one_counts(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The registry was emptied and filled again: a restarted worker says so, and reads as before."""
+    with serving(Registry({"7": TEXT, "8": TEXT})) as registry:
+        with desk(registry, tmp_path) as at:
+            at.get(ref(7))
+            at.get(ref(8))
+        registry.schemas["7"] = {"schema": '"int"'}
+        with desk(registry, tmp_path) as at:
+            assert ('"string"', '"string"') == (at.get(ref(7)), at.get(ref(8)))
+            at.until(lambda: at.decoders.state().requests.get("changed", 0) == 1)
+            at.until(lambda: at.decoders.state().requests.get("found", 0) == 1)
+    assert 1 == caplog.text.count("no longer has what is kept")
+
+
+def test_whatever_makes_a_schema_unusable_concerns_its_records_only(tmp_path: Path) -> None:
+    """Too large, refused by the compiler, or fatal to it."""
+    schemas: dict[str, dict[str, object]] = {"1": {"schema": "refuse"}, "2": {"schema": "crash"}, "7": TEXT}
+    with serving(Registry(schemas, behaviour=endless, only="3")) as registry, desk(registry, tmp_path) as at:
+        assert "schema id 1 cannot be used: it is not a record" == at.get(ref(1))
+        assert "schema id 2 cannot be used: RecursionError" == at.get(ref(2))
+        assert "max_schema_bytes" in str(at.get(ref(3)))
+        assert '"string"' == at.get(ref(7))
+
+
+@pytest.mark.parametrize(
+    "trouble", [BlockingIOError(11, "no process"), OSError(28, "no space"), MemoryError()], ids=repr
+)
+@pytest.mark.parametrize("kept", [False, True])
+def test_trouble_of_this_machine_is_waited_for(tmp_path: Path, trouble: Exception, kept: bool) -> None:  # noqa: FBT001
+    """The schema is good, so its articles must not become dead letters."""
+    with serving(Registry({"7": {"schema": "trouble"}})) as registry:
+        if kept:
+            with desk(registry, tmp_path) as at:
+                assert "trouble" == at.get(ref(7))
+        TROUBLE[:] = [trouble]
+        with desk(registry, tmp_path) as at:
+            assert "trouble" == at.get(ref(7))
+    assert not TROUBLE
+
+
+def test_a_schema_that_takes_the_compiler_too_long_twice_is_refused(tmp_path: Path) -> None:
+    """Once, the machine may be busy; twice, it is the schema."""
+    with serving(Registry({"7": {"schema": "trouble"}})) as registry, desk(registry, tmp_path) as at:
+        TROUBLE[:] = [TimeoutError("too slow")]
+        assert "trouble" == at.get(ref(7))
+    with serving(Registry({"8": {"schema": "trouble"}})) as registry, desk(registry, tmp_path) as at:
+        TROUBLE[:] = [TimeoutError("too slow"), TimeoutError("too slow")]
+        assert "schema id 8 cannot be used: too slow" == at.get(ref(8))
+
+
+def test_guids_are_unknown_to_a_registry_without_them(tmp_path: Path) -> None:
+    """It will never have them, so waiting would hold the partition up for ever; but it must answer as a registry."""
+    guid = SchemaRef("guid", "89791762-2336-4186-9674-299b90a802e2")
+    with serving(Registry(has_guids=False)) as registry, desk(registry, tmp_path) as at:
+        assert "this registry has no GUIDs" in str(at.get(guid))
+    with serving(Registry(behaviour=status(404))) as registry, desk(registry, tmp_path) as at:
+        assert ... is at.try_(guid)
+        at.until(lambda: at.decoders.state().away_s > 0)
+        assert ... is at.try_(guid)
+
+
+def test_an_answer_that_was_cut_short_once_refuses_nothing(tmp_path: Path) -> None:
+    """Broken JSON counts only if it comes twice."""
+
+    def cut(handler: Handler) -> None:
+        registry.behaviour = None
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/vnd.schemaregistry.v1+json\r\n\r\n")
+        handler.wfile.write(b'{"schema": "\\"str')
+        handler.close_connection = True
+
+    with serving(Registry({"7": TEXT}, behaviour=cut)) as registry, desk(registry, tmp_path) as at:
+        assert '"string"' == at.get(ref(7))
+
+
+def test_a_schema_that_the_registry_fails_on_holds_up_no_other(tmp_path: Path) -> None:
+    """One id answers 500 for ever, and the outage is about it alone."""
+    with (
+        serving(Registry({str(n): TEXT for n in range(20)}, behaviour=status(500), only="5")) as registry,
+        desk(registry, tmp_path) as at,
+    ):
+        assert ... is at.try_(ref(5))
+        for number in set(range(20)) - {5}:
+            assert '"string"' == at.get(ref(number))
+        assert ... is at.try_(ref(5))
+        at.until(lambda: at.decoders.state().away_s > 0)
+
+
+def test_a_stream_of_unknown_ids_starves_no_good_one_and_is_asked_for_at_a_bounded_rate(tmp_path: Path) -> None:
+    """Five thousand hostile ids came before it."""
+    with serving(Registry({"a1": TEXT})) as registry, desk(registry, tmp_path) as at:
+        for number in range(5_000):
+            at.try_(ref(number))
+        for _ in range(3):
+            at.try_(ref("a1"))
+        assert '"string"' == at.get(ref("a1"))
+        assert len(registry.asked) < 1_000
+        sent_s = [at_s for at_s, _, _ in registry.requests]
+        least_s = (len(sent_s) - 1) * queue_module.INTERVAL_S
+        assert sent_s[-1] - sent_s[0] >= 0.9 * least_s
+
+
+def test_what_is_remembered_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By number and by bytes; what was dropped is fetched again, from disk."""
+    monkeypatch.setattr(decoders_module, "MAX_DECODERS", 3)
+    monkeypatch.setattr(decoders_module, "MAX_REFUSALS", 2)
+    with serving(Registry({str(n): TEXT for n in range(5)})) as registry, desk(registry, tmp_path) as at:
+        for number in range(5):
+            at.get(ref(number))
+        for number in range(100, 104):
+            at.get(ref(number))
+        assert [3, 2] == [len(at.decoders._ready), len(at.decoders._refused)]
+        assert ... is at.try_(ref(0))
+        assert '"string"' == at.get(ref(0))
+        monkeypatch.setattr(decoders_module, "MAX_DECODER_BYTES", 10)
+        at.get(ref(1))
+        assert 1 == len(at.decoders._ready)
+        assert 8 == at.decoders._ready_bytes
+
+
+def test_schemas_of_glue_come_from_their_folder_and_the_uuid_is_named(tmp_path: Path) -> None:
+    """No request is made; without the folder the setting is named."""
+    uuid = "b7b4a7f0-9c96-4e4a-a687-fb5de9ef0c63"
+    reference, folder = SchemaRef("glue", uuid), tmp_path / "glue"
+    folder.mkdir()
+    with serving() as registry, desk(registry, tmp_path, glue=folder) as at:
+        assert f"schema glue {uuid} is unknown" in str(at.get(reference))
+        (folder / f"{uuid}.avsc").write_text("later", "ascii")
+        at.now_s += decoders_module.REFUSED_S
+        assert "later" == at.get(reference)
+        with desk(registry, tmp_path) as without:
+            assert "registry.glue_folder is not set" in str(without.get(reference))
+    assert [] == registry.requests
+
+
+def test_what_is_abandoned_is_not_fetched_and_no_outage(tmp_path: Path) -> None:
+    """Its partition has another owner now."""
+    with serving(Registry(behaviour=status(503))) as registry, desk(registry, tmp_path) as at:
+        at.try_(ref(7))
+        at.until(lambda: at.decoders.state().away_s > 0)
+        at.decoders.abandon([ref(7)])
+        assert (0, 0.0) == (at.decoders.state().wanted, at.decoders.state().away_s)
+
+
+def test_closing_waits_for_no_network(tmp_path: Path) -> None:
+    """A request that hangs is left to its thread, which is a daemon."""
+    with serving(Registry(behaviour=silent)) as registry:
+        at = Desk(registry.url, tmp_path, timeout_s=LONG_S)
+        at.try_(ref(7))
+        at.until(lambda: registry.asked == ["7"])
+        began_s = time.monotonic()
+        at.decoders.close()
+        assert time.monotonic() - began_s < LONG_S / 2
+        assert at.fetcher._thread.daemon
+
+
+def test_a_bug_in_the_thread_ends_the_worker_instead_of_leaving_articles_to_wait(tmp_path: Path) -> None:
+    """It is raised where the loop looks."""
+    with serving() as registry, desk(registry, tmp_path) as at:
+        at.fetcher._origins = None  # type: ignore[assignment]
+        at.try_(ref(7))
+        with pytest.raises(AttributeError):
+            at.settle(ref(7))
+
+
+def test_an_idle_fetcher_does_nothing(tmp_path: Path) -> None:
+    """It waits for the next question without a timeout."""
+    with serving(Registry({"7": TEXT})) as registry, desk(registry, tmp_path) as at:
+        at.get(ref(7))
+        at.until(lambda: bool(at.fetcher._changed._waiters))  # type: ignore[attr-defined]
+        assert at.fetcher._queue.next_s() is None
+
+
+def test_the_id_of_our_schema_comes_from_the_registry_or_else_from_disk(tmp_path: Path) -> None:
+    """Unknown is None; a registry that is away and was never heard is trouble, as with a broker."""
+    ours = Schema("AVRO", '"ours"')
+    with ExitStack() as stack:
+        registry = stack.enter_context(serving())
+        config = registry_config(registry.url, {}, timeout_s=5.0, max_schema_bytes=10_000)
+        ids = SubjectIds(RegistryClient(config), SchemaStore(tmp_path, config.name, max_schema_bytes=10_000))
+        assert ids.subject_id("entities-value", ours) is None
+        registry.behaviour = status(503)
+        with pytest.raises(TransactionTrouble, match="entities-value"):
+            ids.subject_id("entities-value", ours)
+        registry.behaviour = None
+        registry.versions["entities-value", "1"] = {
+            "subject": "entities-value", "version": 1, "id": 42, "schema": ours.text,
+        }  # fmt: skip
+        assert 42 == ids.subject_id("entities-value", ours)
+        registry.behaviour = status(503)
+        assert 42 == ids.subject_id("entities-value", ours)
+        registry.behaviour = None
+        registry.versions.clear()
+        assert ids.subject_id("entities-value", ours) is None, "an answer counts more than the disk"
+        assert 17 == ids.register("entities-value", ours)
+    assert 17 == ids.subject_id("entities-value", ours)

@@ -1,0 +1,88 @@
+"""The client against a real registry behind a proxy that goes wrong in every way: only an unknown id is an unknown id."""
+
+from __future__ import annotations
+
+import uuid
+
+import httpx2
+import pytest
+
+from enricher.codec.schemas import SchemaRef
+from enricher.registry.client import RegistryClient
+from enricher.registry.config import registry_config
+from enricher.registry.errors import RegistryUnavailable, UnknownToRegistry, UnusableSchema
+from tools.registry import Fault, FaultProxy, Registry
+from tools.registry.guids import guid_of
+
+pytestmark = pytest.mark.broker
+
+TEXT = '{"type":"record","name":"Article","fields":[{"name":"id","type":"string"}]}'
+BELIEVED = {Fault.HUGE, Fault.OTHER_SCHEMA}
+"""A schema that is too large, and one that differs from what it was, are answers of a registry all the same."""
+
+
+@pytest.fixture
+def known(registry: Registry) -> SchemaRef:
+    """A schema that the registry has."""
+    subject = f"known-{uuid.uuid4().hex[:8]}"
+    answer = httpx2.post(f"{registry.url}/subjects/{subject}/versions", json={"schema": TEXT})
+    return SchemaRef("id", str(answer.json()["id"]))
+
+
+def client_of(proxy: FaultProxy, **properties: str) -> RegistryClient:
+    """The worker's client, with little patience."""
+    config = registry_config(proxy.url, properties, timeout_s=1.0, max_schema_bytes=100_000)
+    return RegistryClient(config)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [fault for fault in Fault if fault not in BELIEVED and fault is not Fault.SLOW],
+    ids=lambda fault: fault.name,
+)
+def test_whatever_goes_wrong_says_nothing_about_the_schema(
+    registry_proxy: FaultProxy, known: SchemaRef, fault: Fault
+) -> None:
+    """Neither of one that is there nor of one that is not; and afterwards the same client is answered."""
+    client = client_of(registry_proxy)
+    for reference in (known, SchemaRef("id", "2147483647")):
+        with registry_proxy.fault(fault), pytest.raises(RegistryUnavailable):
+            client.schema(reference)
+    assert TEXT == client.schema(known).text
+    with pytest.raises(UnknownToRegistry) as caught:
+        client.schema(SchemaRef("id", "2147483647"))
+    assert 40403 == caught.value.code
+
+
+def test_a_slow_answer_is_an_answer_for_who_waits(registry_proxy: FaultProxy, known: SchemaRef) -> None:
+    """And none for who does not."""
+    patient = RegistryClient(registry_config(registry_proxy.url, {}, timeout_s=60.0, max_schema_bytes=100_000))
+    with registry_proxy.fault(Fault.SLOW):
+        with pytest.raises(RegistryUnavailable):
+            client_of(registry_proxy).schema(known)
+        assert TEXT == patient.schema(known).text
+
+
+def test_a_huge_schema_cannot_be_used(registry_proxy: FaultProxy, known: SchemaRef) -> None:
+    """It is not read to its end: 200 MiB would take longer than this client waits, and more memory than it has."""
+    with registry_proxy.fault(Fault.HUGE), pytest.raises(UnusableSchema):
+        client_of(registry_proxy).schema(known)
+
+
+def test_guids_are_asked_for_by_their_own_path(registry_proxy: FaultProxy, known: SchemaRef) -> None:
+    """The GUID is the proxy's, because Apicurio has none."""
+    client = client_of(registry_proxy)
+    assert TEXT == client.schema(SchemaRef("guid", guid_of(int(known.name)))).text
+    with pytest.raises(UnknownToRegistry):
+        client.schema(SchemaRef("guid", str(uuid.uuid4())))
+
+
+def test_credentials_are_sent_and_wrong_ones_are_an_outage(registry: Registry, known: SchemaRef) -> None:
+    """Not an unknown schema: somebody will correct them."""
+    with FaultProxy(registry.url, authorization="Basic dXNlcjpwYXNz") as guarded:
+        assert TEXT == client_of(guarded, **{"basic.auth.user.info": "user:pass"}).schema(known).text
+        for wrong in ({}, {"basic.auth.user.info": "user:other"}, {"bearer.auth.token": "dXNlcjpwYXNz"}):
+            with pytest.raises(RegistryUnavailable) as caught:
+                client_of(guarded, **wrong).schema(known)
+            assert 401 == caught.value.status
+            assert "other" not in str(caught.value)

@@ -1,0 +1,135 @@
+"""What is kept on disk: only what is whole is read, and nothing that the disk does stops the worker."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from enricher.codec.schemas import NamedSchema, Schema, SchemaRef
+from enricher.registry.errors import RegistryUnavailable, UnknownToRegistry, UnusableSchema
+from enricher.registry.glue import GlueFolder
+from enricher.registry.store import SchemaStore
+
+SEVEN = SchemaRef("id", "7")
+SCHEMA = Schema("PROTOBUF", 'syntax = "proto3"; // ä', (NamedSchema("a.proto", "A"), NamedSchema("b.proto", "B")))
+OTHER = Schema("AVRO", '"string"')
+UUID = "b7b4a7f0-9c96-4e4a-a687-fb5de9ef0c63"
+
+
+def store(folder: Path, registry: str = "http://a") -> SchemaStore:
+    """A store in this folder."""
+    return SchemaStore(folder, registry, max_schema_bytes=10_000)
+
+
+def test_what_is_kept_is_found_by_the_next_process_and_for_this_registry_only(tmp_path: Path) -> None:
+    """With its references, in their order."""
+    assert store(tmp_path).keep(SEVEN, SCHEMA) == SCHEMA
+    assert store(tmp_path).find(SEVEN) == SCHEMA
+    assert store(tmp_path, "http://b").find(SEVEN) is None
+    assert store(tmp_path).find(SchemaRef("guid", "7")) is None
+    assert [(SEVEN, SCHEMA)] == [(each.reference, each.schema) for each in store(tmp_path).kept()]
+
+
+def test_the_first_schema_of_an_id_counts(tmp_path: Path) -> None:
+    """Ids never change; whoever comes second gets what is there."""
+    store(tmp_path).keep(SEVEN, SCHEMA)
+    assert store(tmp_path).keep(SEVEN, OTHER) == SCHEMA
+
+
+def test_a_damaged_file_is_not_used_and_is_replaced(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Cut off at any byte, or with any byte changed."""
+    store(tmp_path).keep(SEVEN, SCHEMA)
+    file = next(tmp_path.rglob("id-7.json"))
+    whole = file.read_bytes()
+    for at in range(len(whole)):
+        for broken in (whole[:at], whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]):
+            file.write_bytes(broken)
+            assert store(tmp_path).find(SEVEN) is None
+    assert "damaged" in caplog.text
+    file.write_bytes(b"x" * 1_000_000)
+    assert store(tmp_path).keep(SEVEN, SCHEMA) == SCHEMA
+    assert file.read_bytes() == whole
+
+
+def test_a_folder_that_cannot_be_used_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Here a file has its name. The worker works without it."""
+    (tmp_path / "cache").write_text("in the way", "ascii")
+    blocked = store(tmp_path / "cache")
+    for _ in range(3):
+        assert blocked.find(SEVEN) is None
+        assert blocked.keep(SEVEN, SCHEMA) == SCHEMA
+    blocked.keep_id("s", OTHER, 5)
+    assert blocked.id_of("s", OTHER) is None
+    assert 2 == len(caplog.records), "one for reading, one for writing"
+
+
+@pytest.mark.parametrize("name", ["../../etc/passwd", "a/b", "..", "", "7\n", "G", "1" * 100])
+def test_no_name_from_a_record_leaves_the_folder(name: str, tmp_path: Path) -> None:
+    """Nothing is read or written for it."""
+    reference = SchemaRef("guid", name)
+    assert store(tmp_path).keep(reference, OTHER) == OTHER
+    assert store(tmp_path).find(reference) is None
+    assert [] == [each for each in tmp_path.rglob("*") if each.is_file()]
+
+
+def test_several_processes_may_keep_the_same_schema_at_once(tmp_path: Path) -> None:
+    """Each reads a whole file or none."""
+    wrong: list[Schema] = []
+
+    def keep() -> None:
+        for number in range(50):
+            own, reference = store(tmp_path), SchemaRef("id", str(number))
+            own.keep(reference, SCHEMA)
+            found = own.find(reference)
+            if found != SCHEMA:
+                wrong.append(found or OTHER)
+
+    threads = [threading.Thread(target=keep) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [] == wrong
+    assert [] == list(tmp_path.rglob(".new-*")), "no temporary file is left"
+
+
+def test_the_id_of_our_own_schema_is_kept_by_subject_and_text(tmp_path: Path) -> None:
+    """Another text has another id, and a new id replaces the old one."""
+    own = store(tmp_path)
+    own.keep_id("entities-value", OTHER, 5)
+    own.keep_id("entities-value", SCHEMA, 6)
+    assert (5, 6, None) == tuple(
+        store(tmp_path).id_of(subject, schema)
+        for subject, schema in (("entities-value", OTHER), ("entities-value", SCHEMA), ("other", OTHER))
+    )
+    own.keep_id("entities-value", OTHER, 9)
+    assert 9 == store(tmp_path).id_of("entities-value", OTHER)
+
+
+def test_schemas_of_glue_are_files_that_may_come_later(tmp_path: Path) -> None:
+    """The ending says the format."""
+    folder = GlueFolder(tmp_path, max_schema_bytes=100)
+    with pytest.raises(UnknownToRegistry, match="glue_folder"):
+        folder.schema(UUID)
+    for suffix, kind in ((".json", "JSON"), (".proto", "PROTOBUF"), (".avsc", "AVRO")):
+        (tmp_path / f"{UUID}{suffix}").write_bytes(b"\xef\xbb\xbf" + kind.encode())
+        assert (kind, kind) == (folder.schema(UUID).type, folder.schema(UUID).text)
+
+
+def test_files_of_glue_that_cannot_be_used_are_told_from_those_that_cannot_be_read(tmp_path: Path) -> None:
+    """The records of the first are dead letters; those of the second wait."""
+    folder, file = GlueFolder(tmp_path, max_schema_bytes=100), tmp_path / f"{UUID}.avsc"
+    for content in (b"x" * 101, b"\xff"):
+        file.write_bytes(content)
+        with pytest.raises(UnusableSchema):
+            folder.schema(UUID)
+    file.unlink()
+    file.mkdir()
+    with pytest.raises(RegistryUnavailable, match="cannot be read"):
+        folder.schema(UUID)
+    with pytest.raises(RegistryUnavailable, match="not there"):
+        GlueFolder(tmp_path / "unmounted", max_schema_bytes=100).schema(UUID)
+    with pytest.raises(UnknownToRegistry):
+        folder.schema("../../../etc/passwd")

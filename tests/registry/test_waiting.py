@@ -1,0 +1,152 @@
+"""The intake with a real fetcher, a real registry over HTTP and real threads: articles wait, and go on by themselves."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from registry.server import Registry, serving, silent
+from worker.fake_model import AFTER, BEFORE, LABELS, article_value, read, tokenize
+from worker.world import RULES
+
+from enricher.app.registry import check_registry, registry_decoders, schema_store, subject_ids
+from enricher.codec.schemas import Decoder, Schema, SchemaRef
+from enricher.core.batching import LengthBucketScheduler
+from enricher.core.decoding import LabelScheme
+from enricher.core.windowing import WindowCutter
+from enricher.errors import SettingsError
+from enricher.records import Article, DeadLetter, Partition, RawRecord, Ticket
+from enricher.registry import queue as queue_module
+from enricher.runtime.wakeup import Wakeup
+from enricher.settings import ArticleSettings, OutputSettings, RegistrySettings, Settings
+from enricher.worker.intake import Intake
+from enricher.worker.pool import WorkerPool
+
+LONG_S = 60.0
+TEXT: dict[str, object] = {"schema": '"string"'}
+
+
+def settings(url: str, cache: Path, **more: object) -> Settings:
+    """Settings of a worker that reads what names a schema."""
+    registry = RegistrySettings(url=url, cache_dir=cache, timeout_s=0.3, retry_max_s=0.1).model_copy(update=more)
+    return Settings(articles=ArticleSettings(format="registry"), registry=registry)
+
+
+def compiled(_schema: Schema, *, glue: bool) -> Decoder:
+    """Every payload is its own document."""
+    assert not glue
+    return lambda payload: payload
+
+
+@contextmanager
+def intake_of(chosen: Settings) -> Iterator[tuple[Intake, Wakeup]]:
+    """An intake whose records are `ID payload`."""
+    wakeup = Wakeup()
+    decoders = registry_decoders(chosen, wake=wakeup.set, compile_schema=compiled)
+    assert decoders is not None
+
+    def read_by_schema(raw: RawRecord) -> Article:
+        name, _, payload = (raw.value or b"").partition(b" ")
+        document = decoders.decoder(SchemaRef("id", name.decode()))(payload)
+        return read(RawRecord(raw.partition, raw.offset, raw.key, document))
+
+    intake = Intake(
+        read=read_by_schema,
+        tokenizer=WorkerPool(tokenize, threads=1, waiting=1, wake=wakeup.set, name="tokenizer"),
+        cutter=WindowCutter(10, 4, BEFORE, AFTER),
+        scheduler=LengthBucketScheduler(RULES),
+        scheme=LabelScheme.from_labels(LABELS),
+        chars_per_call=1_024,
+        schemas=decoders,
+    )
+    try:
+        yield intake, wakeup
+    finally:
+        intake.close()
+
+
+def tickets(*names: str) -> list[Ticket]:
+    """One for each id."""
+    values = [name.encode() + b" " + article_value("title", "and a body") for name in names]
+    return [Ticket(RawRecord(Partition("t", 0), offset, None, value), 0.0) for offset, value in enumerate(values)]
+
+
+def turns(intake: Intake, wakeup: Wakeup, done: object, *, at_least_s: float = 0.0) -> int:
+    """Turn as the loop does until all of `done` are tokenized or finished; returns how many turns that took."""
+    assert isinstance(done, list)
+    began_s, count = time.monotonic(), 0
+    while time.monotonic() < began_s + at_least_s or not all(each.windows or each.outcome for each in done):
+        assert time.monotonic() < began_s + LONG_S, "stuck"
+        wakeup.clear()
+        count += 1
+        resumed = intake.resume_settled()
+        if not intake.advance(time.monotonic()) and not resumed:
+            wakeup.wait(0.25)
+    return count
+
+
+def test_an_outage_delays_and_an_unknown_id_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the registry hangs, what is known goes on; when it answers, everything does, with one request for each id."""
+    monkeypatch.setattr(queue_module, "CONFIRM_S", 0.05)
+    with (
+        serving(Registry({"1": TEXT, "2": TEXT})) as registry,
+        intake_of(settings(registry.url, tmp_path)) as (at, wakeup),
+    ):
+        at.take(first := tickets("1"))
+        turns(at, wakeup, first)
+        registry.behaviour = silent
+        known, waiting, unknown = tickets(*["1"] * 50), tickets(*["2"] * 100), tickets("404")
+        at.take([*waiting, *known, *unknown])
+        turns(at, wakeup, known)
+        assert (101, False) == (at.waiting_articles, at.busy)
+        assert [None] * 101 == [each.outcome for each in waiting + unknown]
+        registry.behaviour = None
+        turns(at, wakeup, waiting + unknown)
+        assert 0 == at.waiting_articles
+    assert [True] * 100 == [each.windows > 0 for each in waiting]
+    outcome = unknown[0].outcome
+    assert isinstance(outcome, DeadLetter)
+    assert ("decode", "InvalidArticle", "schema id 404 is unknown: Schema 404 not found") == (
+        outcome.stage,
+        outcome.error_type,
+        outcome.message,
+    )
+
+
+def test_while_articles_wait_the_intake_hardly_turns(tmp_path: Path) -> None:
+    """Failed requests wake nobody: a second of waiting takes the few turns of an idle loop."""
+    with serving(Registry(behaviour=silent)) as registry, intake_of(settings(registry.url, tmp_path)) as (at, wakeup):
+        at.take(tickets("1"))
+        assert turns(at, wakeup, [], at_least_s=1.0) <= 1 + 1.0 / 0.25 + 2
+
+
+@pytest.mark.parametrize(
+    ("chosen", "about"),
+    [
+        (settings("http://x:port", Path("/tmp")), "port"),
+        (settings("http://x", Path("/tmp"), glue_folder=Path("/nowhere")), "/nowhere"),
+        (settings("http://x", Path("/tmp"), properties={"timeout": 5}), "'timeout' is unknown"),
+        (Settings(output=OutputSettings(format="avro"), registry=RegistrySettings(url="http://")), "name a host"),
+    ],
+)
+def test_settings_that_cannot_be_right_are_refused_before_the_model_is_loaded(chosen: Settings, about: str) -> None:
+    """Without a connection."""
+    with pytest.raises(SettingsError, match=about):
+        check_registry(chosen)
+
+
+def test_without_these_settings_there_is_no_registry() -> None:
+    """Neither a check nor a thread."""
+    check_registry(Settings())
+    assert registry_decoders(Settings(), wake=lambda: None) is None
+
+
+def test_commands_ask_and_keep_under_the_name_of_the_registry(tmp_path: Path) -> None:
+    """The worker finds what they kept."""
+    with serving() as registry:
+        chosen = settings(registry.url, tmp_path)
+        assert 17 == subject_ids(chosen).register("entities-value", Schema("AVRO", "1"))
+        assert 17 == schema_store(chosen).id_of("entities-value", Schema("AVRO", "1"))

@@ -1,0 +1,108 @@
+"""Each fault of the proxy is what its name says, seen by a client; afterwards all is as before."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import httpx2
+import pytest
+
+from tools.registry import Fault, FaultProxy
+from tools.registry.faults import ANSWERS, HUGE_BYTES
+
+SCHEMA = b'{"schema":"\\"string\\""}'
+
+
+class Registry(BaseHTTPRequestHandler):
+    """Knows one schema."""
+
+    def do_GET(self) -> None:
+        """The same answer for every path."""
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(SCHEMA)))
+        self.end_headers()
+        self.wfile.write(SCHEMA)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the base class's name
+        """Nothing to say."""
+
+
+@pytest.fixture
+def proxy() -> Iterator[FaultProxy]:
+    """A proxy in front of a registry of one schema."""
+    with HTTPServer(("127.0.0.1", 0), Registry) as server:
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        with FaultProxy(f"http://127.0.0.1:{server.server_port}/api") as proxy:
+            yield proxy
+        server.shutdown()
+
+
+@pytest.fixture
+def client(proxy: FaultProxy) -> httpx2.Client:
+    """A client that keeps its connections."""
+    return httpx2.Client(base_url=proxy.url, timeout=0.5)
+
+
+@pytest.mark.parametrize("fault", sorted(ANSWERS, key=str), ids=lambda fault: fault.name)
+def test_an_answer_instead_of_the_registrys(proxy: FaultProxy, client: httpx2.Client, fault: Fault) -> None:
+    """Status and body are the fault's, and the next request is passed on."""
+    with proxy.fault(fault):
+        answer = client.get("/schemas/ids/1")
+        assert (ANSWERS[fault].status, ANSWERS[fault].body) == (answer.status_code, answer.content)
+    assert SCHEMA == client.get("/schemas/ids/1").content
+    assert 2 == proxy.requests["GET /schemas/ids/1"]
+
+
+def test_down_refuses_and_cuts_kept_connections(proxy: FaultProxy, client: httpx2.Client) -> None:
+    """As a process that was killed; and it comes back on the same port."""
+    client.get("/schemas/ids/1")
+    for _ in range(3):
+        with (
+            proxy.fault(Fault.DOWN),
+            pytest.raises((httpx2.ConnectError, httpx2.RemoteProtocolError, httpx2.ReadError)),
+        ):
+            client.get("/schemas/ids/1")
+        assert SCHEMA == httpx2.get(f"{proxy.url}/schemas/ids/1").content
+
+
+@pytest.mark.parametrize("fault", [Fault.HANGS, Fault.DRIPS], ids=lambda fault: fault.name)
+def test_what_hangs_ends_with_the_fault(proxy: FaultProxy, fault: Fault) -> None:
+    """The connection is cut off then, without an answer."""
+    outcome: list[Exception] = []
+
+    def ask() -> None:
+        try:
+            httpx2.get(f"{proxy.url}/schemas/ids/1", timeout=60)
+        except httpx2.HTTPError as error:
+            outcome.append(error)
+
+    with proxy.fault(fault):
+        asking = threading.Thread(target=ask)
+        asking.start()
+        asking.join(0.5)
+        assert asking.is_alive()
+    asking.join(30)
+    assert 1 == len(outcome)
+
+
+def test_a_redirect_loop_and_a_cut_off_answer(proxy: FaultProxy, client: httpx2.Client) -> None:
+    """A client that follows redirects gives up; one that counts bytes sees that some are missing."""
+    with proxy.fault(Fault.REDIRECT_LOOP), pytest.raises(httpx2.TooManyRedirects):
+        client.get("/schemas/ids/1", follow_redirects=True)
+    with proxy.fault(Fault.CUT_OFF), pytest.raises(httpx2.RemoteProtocolError):
+        client.get("/schemas/ids/1")
+
+
+def test_a_huge_answer_is_as_large_as_it_says(proxy: FaultProxy) -> None:
+    """Read piece by piece, so that the test itself needs no memory for it."""
+    with proxy.fault(Fault.HUGE), httpx2.stream("GET", f"{proxy.url}/schemas/ids/1", timeout=60) as answer:
+        assert HUGE_BYTES == sum(len(piece) for piece in answer.iter_bytes())
+
+
+def test_a_proxy_with_credentials_refuses_requests_without_them(proxy: FaultProxy) -> None:
+    """As a registry behind basic authentication."""
+    with FaultProxy(proxy.url, authorization="Basic dXNlcjpwYXNz") as guarded:
+        assert 401 == httpx2.get(f"{guarded.url}/schemas/ids/1").status_code
+        assert 200 == httpx2.get(f"{guarded.url}/schemas/ids/1", auth=("user", "pass")).status_code

@@ -1,0 +1,135 @@
+"""The real registry: what it answers as Confluent's does, and that nothing of it stays."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+import httpx2
+import psutil
+import pytest
+from confluent_kafka.schema_registry import SchemaRegistryClient, header_schema_id_serializer
+from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+
+from tools.kafka.cluster import free_ports
+from tools.kafka.keeper import end, processes_of
+from tools.registry import FaultProxy, Registry
+from tools.waiting import wait_until
+
+pytestmark = pytest.mark.broker
+
+SCRIPTS = Path(__file__).parents[3] / "scripts"
+ARTICLE = json.dumps({"type": "record", "name": "Article", "fields": [{"name": "id", "type": "string"}]})
+
+
+def fresh(name: str) -> str:
+    """A subject that no other test has."""
+    return f"{name}-{uuid.uuid4().hex[:8]}-value"
+
+
+def registered(client: httpx2.Client, subject: str, schema: str, **further: object) -> int:
+    """Register a schema; returns its id."""
+    response = client.post(f"/subjects/{subject}/versions", json={"schema": schema, **further})
+    assert 200 == response.status_code, response.text
+    return int(response.json()["id"])
+
+
+@pytest.fixture
+def client(registry: Registry) -> httpx2.Client:
+    """Plain HTTP to the registry."""
+    return httpx2.Client(base_url=registry.url)
+
+
+def test_a_schema_comes_back_with_its_references(client: httpx2.Client) -> None:
+    """What refers to another schema names its subject and version."""
+    desk, article = fresh("desk"), fresh("article")
+    registered(client, desk, json.dumps({"type": "record", "name": "Desk", "fields": []}))
+    text = json.dumps({"type": "record", "name": "A", "fields": [{"name": "desk", "type": "Desk"}]})
+    references = [{"name": "Desk", "subject": desk, "version": 1}]
+    number = registered(client, article, text, references=references)
+    assert {"schema": text, "references": references} == client.get(f"/schemas/ids/{number}").json()
+
+
+def test_an_unknown_id_has_the_error_code_of_its_own(client: httpx2.Client) -> None:
+    """So it differs from a path that does not exist."""
+    answer = client.get("/schemas/ids/999999")
+    assert (404, 40403) == (answer.status_code, answer.json()["error_code"])
+    unknown = client.get("/nowhere")
+    assert (404, b"") == (unknown.status_code, unknown.content)
+
+
+def test_an_incompatible_schema_is_refused(client: httpx2.Client) -> None:
+    """With a rule for the subject, the registry holds to it."""
+    subject = fresh("article")
+    registered(client, subject, ARTICLE)
+    client.put(f"/config/{subject}", json={"compatibility": "BACKWARD"}).raise_for_status()
+    breaking = json.dumps({"type": "record", "name": "Article", "fields": [{"name": "id", "type": "long"}]})
+    answer = client.post(f"/subjects/{subject}/versions", json={"schema": breaking})
+    assert 409 == answer.status_code
+
+
+def test_the_proxy_adds_the_guids_that_serializers_write_into_headers(registry_proxy: FaultProxy) -> None:
+    """Apicurio has none; through the proxy, Confluent's own serializer and deserializer agree."""
+    topic = fresh("guid").removesuffix("-value")
+    client = SchemaRegistryClient({"url": registry_proxy.url})
+    context = SerializationContext(topic, MessageField.VALUE, headers={})
+    write = AvroSerializer(client, ARTICLE, conf={"schema.id.serializer": header_schema_id_serializer})
+    payload = write({"id": "article"}, context)
+    assert b"\x0earticle" == payload
+    assert context.headers is not None
+    name = dict(context.headers)["__value_schema_id"]
+    assert isinstance(name, bytes)
+    assert b"\x01" == name[:1]
+    assert {"id": "article"} == AvroDeserializer(SchemaRegistryClient({"url": registry_proxy.url}))(payload, context)
+    unknown = httpx2.get(f"{registry_proxy.url}/schemas/guids/{uuid.uuid4()}")
+    assert (404, 40403) == (unknown.status_code, unknown.json()["error_code"])
+
+
+def test_the_server_listens_on_loopback_only(registry: Registry) -> None:
+    """The port of its management interface included."""
+    connections = psutil.Process(registry.pid).net_connections(kind="tcp")
+    addresses = {each.laddr.ip for each in connections if each.status == psutil.CONN_LISTEN}
+    assert addresses <= {"127.0.0.1", "::ffff:127.0.0.1"}
+
+
+def test_a_parent_that_is_killed_leaves_no_server(tmp_path: Path) -> None:
+    """The keeper ends it, as it ends brokers."""
+    program = "import sys, pathlib; from tools.registry import Registry; r = Registry(data=pathlib.Path(sys.argv[1]))"
+    command = [sys.executable, "-c", f"{program}; r.start(); print('up', flush=True); input()", str(tmp_path)]
+    environment = {**os.environ, "PYTHONPATH": str(SCRIPTS)}
+    with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        assert b"up\n" == parent.stdout.readline()
+        assert any(processes_of(tmp_path.resolve()))
+        parent.send_signal(signal.SIGKILL)
+        assert wait_until(lambda: not any(processes_of(tmp_path.resolve())), 30)
+
+
+def test_a_day_with_the_registry(tmp_path: Path) -> None:
+    """Start, start again, status, stop, stop again, status: each works from its own process."""
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "tools.registry", *arguments, "--data", str(tmp_path)]
+        environment = {**os.environ, "PYTHONPATH": str(SCRIPTS)}
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
+
+    port = str(free_ports(1)[0])
+    try:
+        export = f"export ENRICHER_REGISTRY__URL=http://127.0.0.1:{port}/apis/ccompat/v7\n"
+        assert (0, export) == ((first := run("start", "--port", port)).returncode, first.stdout)
+        assert export == run("start").stdout
+        assert 0 == run("status").returncode
+        taken = run("start", "--port", "1")
+        assert 1 == taken.returncode
+        assert "scripts/registry stop" in taken.stderr
+        assert 0 == run("stop").returncode
+        assert "nothing to do" in run("stop").stderr
+        assert 3 == run("status").returncode
+    finally:
+        end(tmp_path.resolve())
