@@ -7,15 +7,15 @@ any partition, for as long as the model needs for it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from enricher.records import RawRecord, Ticket, Window
+from enricher.records import Ticket, Window
 
 LONG_BYTES = 100_000
-"""A longer value is a long article: twenty times a long newspaper article."""
+"""A longer value or text is a long article: twenty times a long newspaper article."""
 IN_PROGRESS_BYTES = 2_000_000
-"""Total size of the values in progress, unless a single one is larger: tokens take up to 110 bytes per byte."""
+"""Total size of the articles in progress, unless a single one is larger: tokens take up to 110 bytes per byte."""
 
 
 @dataclass(slots=True, eq=False)
@@ -41,21 +41,30 @@ class LongArticles:
     def __bool__(self) -> bool:
         return bool(self._waiting or any(each.held for each in self._in_progress))
 
+    @property
+    def full(self) -> bool:
+        """True while the decoded articles that wait are as large as those that may be in progress."""
+        return sum(_size(ticket) for ticket in self._waiting if ticket.article) >= IN_PROGRESS_BYTES
+
     @staticmethod
-    def is_long(raw: RawRecord) -> bool:
-        """Whether a record belongs here."""
-        return _value_bytes(raw) > LONG_BYTES
+    def is_long(ticket: Ticket) -> bool:
+        """Whether a ticket belongs here: by its value before it is decoded, by its text too afterwards."""
+        return _size(ticket) > LONG_BYTES
 
     def wait(self, ticket: Ticket) -> None:
-        """Queue a ticket, not yet decoded."""
+        """Queue a ticket: not yet decoded, unless only its text is long."""
         self._waiting.append(ticket)
+
+    def wait_first(self, tickets: Iterable[Ticket]) -> None:
+        """Queue tickets again before all others, in this order."""
+        self._waiting.extendleft(reversed(list(tickets)))
 
     def next(self) -> Ticket | None:
         """Remove and return the next ticket, if one waits and it may go to the tokenizer now."""
         if not self._waiting:
             return None
-        in_progress_bytes = sum(_value_bytes(each.ticket.raw) for each in self._in_progress)
-        if self._in_progress and in_progress_bytes + _value_bytes(self._waiting[0].raw) > IN_PROGRESS_BYTES:
+        in_progress_bytes = sum(_size(each.ticket) for each in self._in_progress)
+        if self._in_progress and in_progress_bytes + _size(self._waiting[0]) > IN_PROGRESS_BYTES:
             return None
         return self._waiting.popleft()
 
@@ -89,5 +98,7 @@ class LongArticles:
         self._in_progress = [each for each in self._in_progress if each.ticket.live]
 
 
-def _value_bytes(raw: RawRecord) -> int:
-    return len(raw.value or b"")
+def _size(ticket: Ticket) -> int:
+    """Bytes of the value or, if that is more, characters of the text: a compressed value is much smaller than its text."""
+    length_chars = ticket.article.length_chars if ticket.article else 0
+    return max(len(ticket.raw.value or b""), length_chars)

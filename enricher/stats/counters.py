@@ -35,6 +35,8 @@ class Counters:
     recoveries: int = 0
     forgotten: int = 0
     producers_renewed: int = 0
+    transactions_repeated: int = 0
+    """Aborted because the group's generation had changed, and made once more."""
     rebalances: Counter[str] = field(default_factory=Counter)
     """By kind: assigned, revoked, lost."""
     isolations: int = 0

@@ -55,6 +55,22 @@ class Connection:
     """For each partition that is being fetched."""
 
 
+REQUEST_OUTCOMES = ("found", "unknown", "unusable", "unavailable", "changed")
+"""What a request for a schema can come to."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaState:
+    """What was asked of a schema registry, and whether it answers."""
+
+    requests: Mapping[str, int] = field(default_factory=dict)
+    """Since the start, by outcome, where there were any."""
+    away_s: float = 0.0
+    """Seconds since a schema that articles wait for could first not be had; 0 while none is missing for that reason."""
+    wanted: int = 0
+    """Schemas that articles wait for."""
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """The state of a worker. Its fields are not read at the same instant: the loop goes on meanwhile."""
@@ -84,3 +100,7 @@ class Snapshot:
     """Seconds since the start in which threads had no work despite a backlog, summed over the threads."""
     turn_age_s: float
     """Seconds since the current turn of the loop began."""
+    schemas: SchemaState | None = None
+    """None if articles need no schemas."""
+    waiting_articles: int = 0
+    """Articles that wait for their schema."""

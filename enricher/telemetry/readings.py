@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from enricher.records import Partition
 from enricher.stats.histogram import Histogram
-from enricher.stats.snapshot import WorkerState
+from enricher.stats.snapshot import REQUEST_OUTCOMES, Snapshot, WorkerState
 from enricher.telemetry.observed import Observed
 
 Numbers = Iterable[tuple[float | Histogram, tuple[str, ...]]]
@@ -52,6 +52,21 @@ def tokens(seen: Observed) -> Numbers:
     """Computed tokens: those of texts, and padding."""
     real, padded = seen.counters.real_tokens, seen.counters.padded_tokens
     return by({"real": real, "padding": max(0, padded - real)})
+
+
+def waiting(now: Snapshot) -> Numbers:
+    """Articles that wait for their schema; nothing if articles name none."""
+    return one(now.waiting_articles if now.schemas else None)
+
+
+def requests(now: Snapshot) -> Numbers:
+    """Requests for schemas by outcome, those with none included."""
+    return by({outcome: now.schemas.requests.get(outcome, 0) for outcome in REQUEST_OUTCOMES} if now.schemas else {})
+
+
+def away(now: Snapshot) -> Numbers:
+    """For how long a schema could not be had."""
+    return one(now.schemas.away_s if now.schemas else None)
 
 
 def states_of(now: WorkerState) -> Numbers:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from math import ceil
 
@@ -11,10 +12,12 @@ from enricher.core.assembly import finish_enriched
 from enricher.core.decoding import LabelScheme
 from enricher.core.long_articles import LongArticles
 from enricher.core.windowing import WindowCutter
-from enricher.errors import InvalidArticle
-from enricher.records import Article, DeadLetter, RawRecord, Ticket, TokenizedArticle, Tombstone, Unreadable
+from enricher.errors import InvalidArticle, SchemaPending
+from enricher.records import Article, Partition, RawRecord, Ticket, TokenizedArticle, Tombstone
+from enricher.worker.pending import Pending
 from enricher.worker.pool import WorkerPool
-from enricher.worker.ports import Scheduler, Tokenized
+from enricher.worker.ports import Scheduler, Schemas, Tokenized
+from enricher.worker.refusals import check_headers, refuse, unread
 
 _ARTICLE_CHARS = 64
 """The fixed cost of an article, in characters of text: even an empty one is some work."""
@@ -28,25 +31,30 @@ _DECODED_BYTES = 1_000_000
 
 @dataclass(slots=True)
 class Intake:
-    """Takes tickets from arrival to the scheduler. Owns the tokenizer pool.
+    """Takes tickets from arrival to the scheduler. Owns the tokenizer pool and `schemas`.
 
+    A ticket whose schema is not here yet waits, and holds back nobody else until the limits of what is in flight are
+    reached. `schemas` is None if no record names a schema.
     `chars_per_call`: how much text one call of the tokenizer gets, so that all calls take about as long; a longer article
     gets a call for itself.
     """
 
-    decode: Callable[[bytes], Article]
+    read: Callable[[RawRecord], Article]
     tokenizer: WorkerPool[list[Ticket], Tokenized]
     cutter: WindowCutter
     scheduler: Scheduler
     scheme: LabelScheme
     chars_per_call: int
+    schemas: Schemas | None = None
     _tokenizer_moved_s: float = 0.0
     """When the tokenizer last returned a result, or was last idle."""
     _long: LongArticles = field(default_factory=LongArticles)
     _undecoded: deque[Ticket] = field(default_factory=deque)
     _undecoded_bytes: int = 0
+    _pending: Pending = field(default_factory=Pending)
     _waiting: deque[Ticket] = field(default_factory=deque)
     _waiting_chars: int = 0
+    _unpacked_bytes: int = 0
     _usual_chars: float = 1_000.0
     """Moving average of an article's length; for a refused record, its bytes."""
 
@@ -58,29 +66,57 @@ class Intake:
 
     @property
     def busy(self) -> bool:
-        """True while tickets are here or with the tokenizer."""
+        """True while tickets are here or with the tokenizer. Those that wait for a schema need no work, maybe for hours."""
         return bool(self._undecoded or self._waiting or self._long or self.tokenizer.busy)
+
+    @property
+    def waiting_articles(self) -> int:
+        """How many tickets wait for a schema. Safe in any thread."""
+        return len(self._pending)
+
+    def waiting_tickets(self) -> Mapping[Partition, int]:
+        """How many tickets wait for a schema, per partition with any. Takes time linear in these."""
+        return self._pending.by_partition()
 
     def tokenizer_waits_s(self, now_s: float) -> float:
         """Seconds since the tokenizer last returned a result, while it has work; else 0."""
         return now_s - self._tokenizer_moved_s if self.tokenizer.busy else 0.0
 
     def close(self) -> None:
-        """Close the tokenizer pool. Blocks within its bound."""
-        self.tokenizer.close()
+        """Close the tokenizer pool and the schemas. Blocks within their bounds."""
+        with ExitStack() as closing:
+            closing.callback(self.tokenizer.close)
+            if self.schemas:
+                closing.callback(self.schemas.close)
 
-    def take(self, tickets: Iterable[Ticket]) -> None:
-        """Queue new tickets. A record without a value is a tombstone and is finished at once."""
+    def take(self, tickets: Iterable[Ticket], *, alone: bool = False) -> None:
+        """Queue new tickets. A record without a value is a tombstone and is finished at once.
+
+        `alone`: a ticket waits if one of its partition does.
+        """
         for ticket in tickets:
             if ticket.raw.unreadable is not None:
-                ticket.finish(_unread(ticket.raw.unreadable))
+                ticket.finish(unread(ticket.raw.unreadable))
             elif ticket.raw.value is None:
                 ticket.finish(Tombstone())
-            elif self._long.is_long(ticket.raw):
+            elif alone and self._pending.add_behind(ticket):
+                pass
+            elif self._long.is_long(ticket):
                 self._long.wait(ticket)
             else:
                 self._undecoded.append(ticket)
                 self._undecoded_bytes += _value_bytes(ticket)
+
+    def resume_settled(self) -> list[Ticket]:
+        """Queue tickets again whose schemas are settled, before newer ones; returns them."""
+        if not self.schemas or not (settled := self.schemas.settled()):
+            return []
+        again = self._pending.take(settled)
+        self._long.wait_first(ticket for ticket in again if self._long.is_long(ticket))
+        short = [ticket for ticket in again if not self._long.is_long(ticket)]
+        self._undecoded.extendleft(reversed(short))
+        self._undecoded_bytes += sum(map(_value_bytes, short))
+        return again
 
     def advance(self, now_s: float) -> bool:
         """Decode records, submit articles to the tokenizer, queue the windows of its results; True if anything moved.
@@ -105,8 +141,15 @@ class Intake:
             moved = True
         return moved
 
+    def take_unpacked_bytes(self) -> int:
+        """The sum of the tickets' `unpacked_bytes` since the last call."""
+        size_bytes, self._unpacked_bytes = self._unpacked_bytes, 0
+        return size_bytes
+
     def drop_forgotten(self) -> None:
         """Drop forgotten tickets and their windows."""
+        if (unwanted := self._pending.drop_forgotten()) and self.schemas:
+            self.schemas.abandon(unwanted)
         self._long.drop_forgotten()
         self._undecoded = deque(ticket for ticket in self._undecoded if ticket.live)
         self._undecoded_bytes = sum(map(_value_bytes, self._undecoded))
@@ -118,32 +161,52 @@ class Intake:
         """Submit the next long article to the tokenizer, if it may begin; True if there was one."""
         if not self.tokenizer.capacity or not (ticket := self._long.next()):
             return False
-        if self._decoded(ticket):
+        if ticket.article or self._decoded(ticket):
             self._long.begin(ticket)
             self.tokenizer.submit([ticket])
         return True
 
     def _decode_some(self) -> bool:
-        """Decode in the order of arrival, within `_DECODED_BYTES`; True if there was anything."""
-        decoded_bytes, waiting = 0, bool(self._undecoded)
-        while self._undecoded and decoded_bytes < _DECODED_BYTES:
+        """Decode in the order of arrival, within `_DECODED_BYTES`; True if anything was.
+
+        A small value may be unpacked to a long article. While many of those wait, nothing is decoded, to bound the memory.
+        """
+        decoded_bytes, unpacked_before = 0, self._unpacked_bytes
+        while (
+            self._undecoded
+            and not self._long.full
+            and decoded_bytes + self._unpacked_bytes - unpacked_before < _DECODED_BYTES
+        ):
             ticket = self._undecoded.popleft()
             decoded_bytes += _value_bytes(ticket)
             if self._decoded(ticket):
-                self._waiting.append(ticket)
-                self._waiting_chars += _chars(ticket)
+                self._queue_decoded(ticket)
+            elif ticket.live:  # it waits for its schema, and its length is not known yet
+                continue
             chars = _chars(ticket) if ticket.article else _value_bytes(ticket)
             self._usual_chars += (chars - self._usual_chars) / _AVERAGED_ARTICLES
         self._undecoded_bytes -= decoded_bytes
-        return waiting
+        return decoded_bytes > 0
+
+    def _queue_decoded(self, ticket: Ticket) -> None:
+        if self._long.is_long(ticket):
+            self._long.wait(ticket)
+        else:
+            self._waiting.append(ticket)
+            self._waiting_chars += _chars(ticket)
 
     def _decoded(self, ticket: Ticket) -> bool:
-        assert ticket.raw.value is not None
         try:
-            _check_headers(ticket.raw)
-            ticket.article = self.decode(ticket.raw.value)
+            check_headers(ticket.raw)
+            ticket.article = self.read(ticket.raw)
+            ticket.unpacked_bytes = _beyond_the_record(ticket.article, ticket.raw)
+            self._unpacked_bytes += ticket.unpacked_bytes
         except InvalidArticle as error:
-            _refuse(ticket, error)
+            refuse(ticket, error)
+            return False
+        except SchemaPending as pending:
+            assert self.schemas, "what a reader waits for, somebody gets"
+            self._pending.add(pending.reference, ticket)
             return False
         return True
 
@@ -159,18 +222,13 @@ class Intake:
 
     def _queue(self, ticket: Ticket, tokens: TokenizedArticle | InvalidArticle, now_s: float) -> None:
         if isinstance(tokens, InvalidArticle):
-            _refuse(ticket, tokens)
+            refuse(ticket, tokens)
             return
         windows = self.cutter.cut(ticket, tokens, now_s)
         if not self._long.hold(ticket, windows):
             self.scheduler.add(windows)
         if not windows:
             finish_enriched(ticket, self.scheme)
-
-
-def _check_headers(raw: RawRecord) -> None:
-    if omitted := raw.omitted_headers:
-        raise InvalidArticle(f"{omitted.count} headers are more than articles.max_headers allows; none of them is kept")
 
 
 def _value_bytes(ticket: Ticket) -> int:
@@ -182,13 +240,8 @@ def _chars(ticket: Ticket) -> int:
     return _ARTICLE_CHARS + ticket.article.length_chars
 
 
-def _unread(why: Unreadable) -> DeadLetter:
-    message = (
-        f"the client cannot unpack the batch at offset {why.batch_offset}, so only the position of this record is known: "
-        f"{why.reason}"
-    )
-    return DeadLetter("decode", "UnreadableBatch", message)
-
-
-def _refuse(ticket: Ticket, error: InvalidArticle) -> None:
-    ticket.finish(DeadLetter(error.stage, type(error).__name__, str(error)))
+def _beyond_the_record(article: Article, raw: RawRecord) -> int:
+    """Memory of an article beyond its record, where text counts a byte per character. 0 for plain JSON."""
+    value, document = raw.value or b"", article.document
+    kept_bytes = 0 if document is None or document is value else len(document)
+    return kept_bytes + max(0, article.length_chars - len(value))

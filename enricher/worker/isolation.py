@@ -1,7 +1,9 @@
 """Applies the rule of `core/attempts.py`: count attempts, and take records one at a time if one may kill the process.
 
 To get a record alone with the device, forget what is in flight and rewind, as after any trouble; from then on
-`pacing.capacity` is one record, and only while nothing else is in flight.
+`pacing.capacity` is one record, and only while no other is processed. Records that wait for a schema are not processed, and
+those behind them in their partition wait too: nothing can be counted there before the first is committed. When the schema is
+here, they are read again, one at a time.
 """
 
 from __future__ import annotations
@@ -30,10 +32,10 @@ class Isolation:
         self.attempts: Attempts = pacing.attempts
 
     def arrived(self, records: Sequence[RawRecord]) -> None:
-        """Examine the records of one poll before they are tracked. May publish marks: blocks for one transaction.
+        """Examine the records of one poll before they are tracked, or those whose schemas arrived before they are read.
 
-        Raises TransactionTrouble if a partition is suspect and more than one record arrived: after the rewind they are
-        read one at a time.
+        May publish marks: blocks for one transaction. Raises TransactionTrouble if a partition is suspect and there is more
+        than one record to process: after the rewind they are read one at a time.
         """
         if self.attempts.quiet:
             return
@@ -42,9 +44,12 @@ class Isolation:
             firsts.setdefault(record.partition, record.offset)
         self._begin({*firsts, *self.attempts.suspects})
         self._clear(firsts)
-        if self.attempts.suspects and len(records) > self._pacing.capacity:
-            message = "a record may have killed processes: reading what is in flight again, one record at a time"
-            raise TransactionTrouble(message)
+        if self.attempts.suspects:
+            if len(records) > self._pacing.capacity:
+                message = "a record may have killed processes: reading what is in flight again, one record at a time"
+                raise TransactionTrouble(message)
+            waiting = self._pacing.waiting_tickets()
+            firsts = {partition: first for partition, first in firsts.items() if partition not in waiting}
         self._publish(self.attempts.counted(firsts))
 
     def verdict_on(self, raw: RawRecord) -> DeadLetter | None:
@@ -66,7 +71,7 @@ class Isolation:
     def sealed(self, release: Release, leaving: Collection[Partition] = ()) -> Release:
         """Add the marks of its offsets to a release. Partitions in `leaving` are given up in order, which is no death."""
         self._begin(release.committable)
-        return self.attempts.sealed(release, leaving)
+        return self.attempts.sealed(release, {*leaving, *self._pacing.only_waiting()})
 
     # ---- inside
 

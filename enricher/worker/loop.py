@@ -46,7 +46,7 @@ class Worker:
             given.source, given.intake, given.scheduler, given.engine, given.tracker, limits, given.clock
         )
         self.snapshots = SnapshotReader(
-            given.source, given.scheduler, given.engine, given.tracker, given.clock, turned_s=given.clock()
+            given.source, given.scheduler, given.engine, given.tracker, given.clock, given.intake, given.clock()
         )
         self._isolation = Isolation(given.source, given.sink, self.pacing, given.counters)
         self._attempts = self.pacing.attempts
@@ -115,12 +115,16 @@ class Worker:
             if refusal := self.recovery.refusal_of(ticket.raw) or self._isolation.verdict_on(ticket.raw):
                 ticket.finish(refusal)
         self._tracing.arrived(tickets)
-        self._intake.take(ticket for ticket in tickets if ticket.live)
+        self._intake.take((ticket for ticket in tickets if ticket.live), alone=bool(self._attempts.suspects))
         self.counters.count_read(tickets, arrived_s)
         return bool(tickets)
 
     def _prepare(self) -> bool:
-        return self._intake.advance(self._clock())
+        if settled := self._intake.resume_settled():
+            self._isolation.arrived([ticket.raw for ticket in settled])
+        moved = self._intake.advance(self._clock())
+        self._tracker.unpacked(self._intake.take_unpacked_bytes())
+        return moved
 
     def _collect(self) -> bool:
         results = self._engine.completed()

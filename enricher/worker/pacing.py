@@ -5,7 +5,7 @@ Reads the queues of other parts and changes nothing but pausing and resuming the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ from enricher.core.attempts import Attempts
 from enricher.core.load import Cadence, Load
 from enricher.core.offsets import OffsetTracker
 from enricher.errors import Stalled
-from enricher.records import Batch, BatchResult
+from enricher.records import Batch, BatchResult, Partition
 from enricher.worker.intake import Intake
 from enricher.worker.pool import WorkerPool
 from enricher.worker.ports import Scheduler, Source
@@ -82,13 +82,23 @@ class Pacing:
     def capacity(self) -> int:
         """How many records may be read now."""
         limits, tracker = self._limits, self._tracker
-        if self.attempts.suspects:  # one record, and no thread still works on a forgotten one
-            return int(not (tracker.in_flight or self.busy))
         if tracker.in_flight_bytes >= limits.max_in_flight_bytes:
             return 0
+        if self.attempts.suspects:  # one record beside those that wait, and no thread still works on a forgotten one
+            processing = self.busy or tracker.unfinished() > self._intake.waiting_articles
+            return int(not processing and tracker.in_flight < limits.max_in_flight)
         if self._scheduler.queued_tokens >= limits.max_queued_tokens:
             return 0
         return max(0, min(limits.max_in_flight - tracker.in_flight, self._intake.capacity))
+
+    def waiting_tickets(self) -> Mapping[Partition, int]:
+        """How many tickets wait for a schema, per partition with any. Takes time linear in these."""
+        return self._intake.waiting_tickets()
+
+    def only_waiting(self) -> list[Partition]:
+        """Partitions whose unfinished tickets all wait for a schema, with at least one of them."""
+        waiting = self.waiting_tickets()
+        return [partition for partition, count in waiting.items() if count == self._tracker.unfinished([partition])]
 
     @property
     def busy(self) -> bool:
@@ -178,6 +188,8 @@ class Pacing:
         if self.tokenizer_waits_s > limit_s:
             message = f"the tokenizer has not finished anything for {limit_s:g} s"
             raise Stalled(message)
-        if not (self.busy or self._scheduler.queued_windows) and self._tracker.unfinished():
-            message = "an article is in flight, but neither with the tokenizer, nor queued, nor with the engine"
+        if self.busy or self._scheduler.queued_windows:
+            return
+        if self._tracker.unfinished() > self._intake.waiting_articles:
+            message = "an article is in flight, but waits neither for a schema nor the tokenizer nor the engine"
             raise Stalled(message)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import Any, Protocol
 
 from enricher.errors import InvalidArticle
 from enricher.records import Batch, DeadLetter, Partition, RawRecord, Release, Start, Ticket, TokenizedArticle, Window
 from enricher.runtime.wakeup import StopEvent
-from enricher.stats.snapshot import Connection
+from enricher.stats.snapshot import Connection, SchemaState
 
 Tokenized = Sequence[tuple[Ticket, TokenizedArticle | InvalidArticle]]
 """The tokenizer's result for the tickets of one call."""
@@ -47,6 +47,22 @@ class Scheduler(Protocol):
 
     def lower_budget(self, max_batch_tokens: int) -> None:
         """Limit later batches to this many tokens; a value above the present budget changes nothing."""
+
+
+class Schemas(Protocol):
+    """Schemas that records wait for (`SchemaPending`). Something else gets them; nothing here waits for the network."""
+
+    def settled(self) -> Collection[Hashable]:
+        """References that are no longer pending since the last call, come what may. Does not block."""
+
+    def abandon(self, references: Collection[Any]) -> None:
+        """No record waits for these any more. Does not block."""
+
+    def state(self) -> SchemaState:
+        """For telemetry. Safe in any thread."""
+
+    def close(self) -> None:
+        """Stop getting them. Blocks within its bound."""
 
 
 class PartitionListener(Protocol):

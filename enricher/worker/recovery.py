@@ -160,7 +160,10 @@ class Recovery:
             except TransactionTrouble as trouble:
                 now_s, limit_s = self._clock(), self._limits.timeout_s
                 if now_s - began_s > limit_s:
-                    message = f"{not_yet} within {limit_s:g} s, last: {trouble}; is the broker reachable?"
+                    message = (
+                        f"{not_yet} within {limit_s:g} s, last: {trouble}; "
+                        "are the brokers reachable, and the schema registry if there is one?"
+                    )
                     raise RecoveryExhausted(message) from trouble
                 if now_s >= next_line_s:
                     log.warning("%s after %.0f of %g s: %s", not_yet, now_s - began_s, limit_s, trouble)

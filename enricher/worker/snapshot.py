@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enricher.core.offsets import OffsetTracker
 from enricher.records import Batch, BatchResult, Partition, Ticket
 from enricher.stats.snapshot import Connection, Snapshot, WorkerState
+from enricher.worker.intake import Intake
 from enricher.worker.pool import WorkerPool
 from enricher.worker.ports import Scheduler, Source
 
@@ -32,9 +33,10 @@ class SnapshotReader:
     engine: WorkerPool[Batch, BatchResult]
     tracker: OffsetTracker
     clock: Callable[[], float]
-    epoch_clock: Callable[[], float] = field(default=time.time)
+    intake: Intake
     turned_s: float = 0.0
     """When the last turn of the loop began."""
+    epoch_clock: Callable[[], float] = field(default=time.time)
     held_back: int = 0
     """Articles that the last release held back."""
     stopping: bool = False
@@ -74,6 +76,8 @@ class SnapshotReader:
             engine_starved_s=engine.starved_s,
             # A recovery is one long turn; the watchdog bounds each of its attempts.
             turn_age_s=0.0 if self._trouble else max(0.0, self.clock() - self.turned_s),
+            schemas=self.intake.schemas.state() if self.intake.schemas else None,
+            waiting_articles=self.intake.waiting_articles,
         )
 
     def _state(self, connection: Connection) -> WorkerState:

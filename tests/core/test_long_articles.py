@@ -41,8 +41,8 @@ def begun(articles: LongArticles, *tickets: Ticket) -> list[Ticket]:
 def test_what_is_long_is_told_by_its_bytes_alone() -> None:
     """Before anything is decoded; a tombstone is not."""
     articles = LongArticles()
-    assert [False, True] == [articles.is_long(ticket(size).raw) for size in (10, 11)]
-    assert not articles.is_long(RawRecord(Partition("articles", 0), 0, b"k" * 20, None))
+    assert [False, True] == [articles.is_long(ticket(size)) for size in (10, 11)]
+    assert not articles.is_long(Ticket(RawRecord(Partition("articles", 0), 0, b"k" * 20, None), 0.0))
 
 
 def test_so_many_bytes_are_in_progress_or_one_that_is_larger() -> None:

@@ -6,7 +6,7 @@ from collections import Counter
 
 from enricher.records import Partition
 from enricher.stats.counters import Counters
-from enricher.stats.snapshot import Connection, Snapshot, Unstable, WorkerState
+from enricher.stats.snapshot import Connection, SchemaState, Snapshot, Unstable, WorkerState
 from enricher.telemetry.observed import GpuUse, ModelFacts, Observed, WorkerFacts
 
 WORKER = WorkerFacts("worker-0", "enricher", "articles", "entities", "dead", "1.2.3")
@@ -27,6 +27,8 @@ LEVELS = Snapshot(
     engine_busy_s=12.5,
     engine_starved_s=0.25,
     turn_age_s=0.01,
+    schemas=SchemaState({"found": 9, "unavailable": 3}, 12.5, 2),
+    waiting_articles=4,
 )
 
 

@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from worker.fake_log import FakeLog
 from worker.fake_model import DEADLY
+from worker.fake_schemas import UNKNOWN
 from worker.fake_sink import DEAD_LETTERS, KILLED, OUTPUT, Output
 
 from enricher.records import Partition
@@ -32,7 +33,7 @@ def expected(value: bytes | None) -> tuple[str, object]:
     if value is None:
         return OUTPUT, None
     title, newline, body = value.decode().partition("\n")
-    if not newline:
+    if not newline or title.startswith(UNKNOWN):
         return DEAD_LETTERS, "decode"
     if "untokenizable" in body:
         return DEAD_LETTERS, "tokenize"

@@ -15,6 +15,10 @@ class NoMember(LogError):
     """The group does not know this member, or not in this generation."""
 
 
+class StaleGeneration(NoMember):
+    """The group knows the member, in a newer generation."""
+
+
 class Group:
     """Members and who may read which partition.
 
@@ -65,8 +69,10 @@ class Group:
 
     def check(self, member: str, generation: int) -> None:
         """Fence offsets of strangers."""
-        if member not in self.members or generation != self.generation:
+        if member not in self.members:
             raise NoMember(member)
+        if generation != self.generation:
+            raise StaleGeneration(member)
 
     def _rebalance(self) -> None:
         """Spread the partitions evenly, moving as few as possible."""

@@ -111,7 +111,7 @@ class Producer:
         generation: int,
         marks: Mapping[Partition, Mark] = MappingProxyType({}),
     ) -> None:
-        """Make the group's offsets, with their metadata, part of the transaction. Raises NoMember."""
+        """Make the group's offsets, with their metadata, part of the transaction. Raises NoMember or StaleGeneration."""
         transaction = self._open()
         self._log.group.check(member, generation)
         transaction.group_offsets.update(offsets)
@@ -120,6 +120,10 @@ class Producer:
     def commit(self) -> None:
         """Make everything visible at once."""
         self._log.end_transaction(self._open(), "committed")
+
+    def abort(self) -> None:
+        """Let nobody see any of it, ever."""
+        self._log.end_transaction(self._open(), "aborted")
 
     def _open(self) -> Transaction:
         self._checked()

@@ -18,6 +18,7 @@ from enricher.records import (
     BatchResult,
     FieldName,
     Int32Array,
+    RawRecord,
     Ticket,
     TokenizedArticle,
     TokenizedField,
@@ -38,9 +39,9 @@ def article_value(title: str, body: str) -> bytes:
     return f"{title}\n{body}".encode()
 
 
-def decode(value: bytes) -> Article:
+def read(raw: RawRecord) -> Article:
     """Title on the first line, body on the second; no second line is no article."""
-    title, newline, body = value.decode().partition("\n")
+    title, newline, body = (raw.value or b"").decode().partition("\n")
     if not newline:
         raise InvalidArticle("no body")
     return Article("id", title, body)

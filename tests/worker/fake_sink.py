@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from worker.fake_clock import TICK_S, FakeClock
-from worker.fake_group import LogError
+from worker.fake_group import LogError, StaleGeneration
 from worker.fake_log import FakeLog, Producer
 from worker.fake_log import ProducerFenced as FencedByTheLog
 from worker.faults import Fault, Late, no_fault
@@ -16,6 +16,7 @@ from enricher.errors import ProducerFenced, RefusedOutput, TransactionTrouble
 from enricher.records import DeadLetter, EnrichedRecord, LetterForm, Outcome, Partition, RawRecord, Release, Ticket
 
 OUTPUT, DEAD_LETTERS = "entities", "dead-letters"
+TRIES = 3
 KILLED = "it kills"
 """What stands in the dead letter of a record that nobody can work on."""
 
@@ -58,6 +59,8 @@ class FakeSink:
         self._timeout_s = transaction_timeout_s
         self._producer: Producer | None = None
         self.published_s: list[float] = []
+        self.repeated = 0
+        """Transactions that met a rebalance, and were aborted and made once more."""
         self.served = 0
 
     def open(self) -> None:
@@ -70,7 +73,7 @@ class FakeSink:
         if producer is None:
             raise TransactionTrouble("the producer is broken")
         try:
-            substitutes = self._transact(producer, release)
+            substitutes = self._transact(producer, release, TRIES)
         except FencedByTheLog as error:
             raise ProducerFenced(str(error)) from error
         except LogError as error:
@@ -92,7 +95,7 @@ class FakeSink:
     def close(self) -> None:
         """Nothing stays open."""
 
-    def _transact(self, producer: Producer, release: Release) -> dict[Ticket, DeadLetter]:
+    def _transact(self, producer: Producer, release: Release, tries: int) -> dict[Ticket, DeadLetter]:
         self._fault("begin")
         producer.begin()
         opened = self._log.open_transactions[self._id]
@@ -107,7 +110,17 @@ class FakeSink:
                 raise RefusedOutput("too large", {ticket: outcomes[ticket]})
         self._clock.sleep(2 * TICK_S)
         self._fault("send_offsets")
-        producer.send_offsets(release.committable, *self._membership(), release.marks)
+        member, generation = self._membership()
+        self._fault("offsets_under_way")
+        try:
+            producer.send_offsets(release.committable, member, generation, release.marks)
+        except StaleGeneration:
+            self._fault("abort")
+            producer.abort()
+            if tries == 1 or self._membership()[0] != member:
+                raise
+            self.repeated += 1
+            return self._transact(producer, release, tries - 1)
         self._commit(producer)
         self._fault("committed")
         return {

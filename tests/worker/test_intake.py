@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from random import Random
 
@@ -10,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from worker.fake_clock import FakeClock, FakePool, FakeWakeup
-from worker.fake_model import AFTER, BEFORE, LABELS, article_value, decode, tokenize
+from worker.fake_model import AFTER, BEFORE, LABELS, article_value, read, tokenize
 from worker.world import INVALID, RULES
 
 from enricher.core.batching import LengthBucketScheduler
 from enricher.core.decoding import LabelScheme
 from enricher.core.windowing import WindowCutter
-from enricher.records import DeadLetter, OmittedHeaders, Partition, RawRecord, Ticket, Tombstone
+from enricher.records import Article, DeadLetter, OmittedHeaders, Partition, RawRecord, Ticket, Tombstone
 from enricher.worker import intake as intake_module
 from enricher.worker.intake import Intake
 from enricher.worker.ports import Tokenized
@@ -31,7 +32,7 @@ def new_intake(calls: int = 1_000) -> tuple[Intake, FakePool[list[Ticket], Token
     pool = FakePool(tokenize, clock=clock, wakeup=FakeWakeup(clock), random=Random(0), limit=calls)
     cutter, scheduler = WindowCutter(10, 4, BEFORE, AFTER), LengthBucketScheduler(RULES)
     return Intake(
-        decode, pool.as_pool(), cutter, scheduler, LabelScheme.from_labels(LABELS), chars_per_call=PER_CALL
+        read, pool.as_pool(), cutter, scheduler, LabelScheme.from_labels(LABELS), chars_per_call=PER_CALL
     ), pool
 
 
@@ -39,6 +40,11 @@ def tickets(lengths_chars: Sequence[int]) -> list[Ticket]:
     """Articles of so many characters."""
     values = [article_value("", "x" * length) for length in lengths_chars]
     return [Ticket(RawRecord(Partition("t", 0), offset, None, value), 0.0) for offset, value in enumerate(values)]
+
+
+def packed(count: int) -> list[Ticket]:
+    """Records whose values say nothing about the length of their articles."""
+    return [Ticket(RawRecord(Partition("t", 0), offset, None, b"packed"), 0.0) for offset in range(count)]
 
 
 def counted(call: Sequence[Ticket]) -> int:
@@ -149,3 +155,67 @@ def test_an_article_with_too_many_headers_is_a_dead_letter_and_a_tombstone_is_on
     assert article.outcome.message == "95000 headers are more than articles.max_headers allows; none of them is kept"
     assert tombstone.outcome == Tombstone()
     assert pool.submitted == []
+
+
+@pytest.mark.parametrize(
+    ("value", "document", "expected"),
+    [
+        (b"\nab", None, 0),
+        (b"\nab", b"the value", 0),
+        (b"\nab", b"12345", 5),
+        ("\næøå".encode(), None, 0),
+    ],
+)
+def test_what_an_article_takes_beyond_its_record_is_told_once(
+    value: bytes, document: bytes | None, expected: int
+) -> None:
+    """A document that is the record's own value takes nothing, and text in JSON no more characters than bytes."""
+    intake, _ = new_intake()
+    kept = value if document == b"the value" else document
+    intake.read = lambda raw: replace(read(raw), document=kept)
+    ticket = Ticket(RawRecord(Partition("t", 0), 0, None, value), 0.0)
+    intake.take([ticket])
+    intake.advance(0.0)
+    assert (expected, expected, 0) == (
+        ticket.unpacked_bytes,
+        intake.take_unpacked_bytes(),
+        intake.take_unpacked_bytes(),
+    )
+
+
+def test_text_that_was_packed_counts_too() -> None:
+    """A compressed record is small, its article is not."""
+    intake, _ = new_intake()
+    intake.read = lambda _raw: Article("1", "", "x" * 5_000)
+    ticket = Ticket(RawRecord(Partition("t", 0), 0, None, b"packed"), 0.0)
+    intake.take([ticket])
+    intake.advance(0.0)
+    assert ticket.unpacked_bytes == 4_994
+
+
+def test_one_turn_decodes_no_more_packed_articles_than_plain_ones() -> None:
+    """What they are unpacked to is what a turn has time for."""
+    intake, _ = new_intake()
+    intake.read = lambda _raw: Article("1", "", "x" * 300_000)
+    arrived = packed(9)
+    intake.take(arrived)
+    intake.advance(0.0)
+    assert 4 == sum(ticket.article is not None for ticket in arrived)
+
+
+def test_articles_with_long_text_are_long_however_small_their_values_are() -> None:
+    """Few are decoded before they are wanted, each once, and those that wait are dropped if they are forgotten."""
+    intake, pool = new_intake()
+    reads: list[int] = []
+    intake.read = lambda raw: reads.append(raw.offset) or Article("1", "", "x" * 900_000)  # type: ignore[func-returns-value]
+    intake.take(arrived := packed(40))
+    for _ in range(100):
+        intake.advance(0.0)
+    assert (2, 5) == (len(pool.submitted), len(reads)), "two in progress, and the bound exceeded by at most one"
+    assert (True, False) == (intake.busy, intake.advance(0.0)), "the loop waits for those in progress"
+    for ticket in arrived[:-1]:
+        ticket.forgotten = True
+    intake.drop_forgotten()
+    intake.advance(0.0)
+    assert (arrived[-1:], [0, 1, 2, 3, 4, 39]) == (pool.submitted[-1], reads)
+    assert (0, 0) == (intake._undecoded_bytes, intake._waiting_chars)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from worker.fake_model import article_value
+from worker.fake_model import article_value, read
 from worker.world import LIMITS, SHORT, Process, World
 
 from enricher.worker.pacing import LoopLimits
@@ -28,6 +28,7 @@ def watched(world: World, limits: LoopLimits) -> tuple[Process, dict[str, int]]:
             highest[name] = max(highest[name], value)
 
     look_after(process.tracker, "track", look)
+    look_after(process.tracker, "unpacked", look)
     look_after(process.intake.scheduler, "add", look)
     process.source.open(process.worker)
     return process, highest
@@ -61,6 +62,20 @@ def test_bytes_in_flight_have_a_bound() -> None:
     process, highest = watched(world, replace(LIMITS, max_in_flight_bytes=10 * size))
     world.steps(process, until=world.done)
     assert 10 * size <= highest["bytes"] < 10 * size + PER_CALL * CALLS * size
+
+
+def test_documents_that_articles_keep_count_as_bytes_in_flight() -> None:
+    """A document that was made of a smaller record fills the bound as the record does, until both are published."""
+    world = World()
+    world.put(*[ARTICLE] * 200)
+    size, document = len(ARTICLE) + len(b"key"), bytes(9 * len(ARTICLE))
+    process, highest = watched(world, replace(LIMITS, max_in_flight_bytes=100 * size))
+    process.intake.read = lambda raw: replace(read(raw), document=document)
+    world.steps(process, until=world.done)
+    each = size + len(document)
+    assert 100 * size <= highest["bytes"] < 100 * size + PER_CALL * CALLS * each
+    assert highest["articles"] < 50
+    assert (process.tracker.in_flight, process.tracker.in_flight_bytes) == (0, 0)
 
 
 def test_queued_tokens_have_a_bound() -> None:

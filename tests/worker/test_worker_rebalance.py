@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -198,3 +199,65 @@ def test_a_worker_without_partitions_waits_in_the_poll_and_takes_over() -> None:
     first.source.expel()
     world.put(SHORT)
     world.steps(second, until=world.done)
+
+
+class Meets:
+    """Something happens to the group while offsets are under way to it, the given number of times."""
+
+    def __init__(self) -> None:
+        self.happens: Callable[[], object] = lambda: None
+        self.times = 0
+
+    def __call__(self, step: str) -> None:
+        """Be asked before each step."""
+        if step == "offsets_under_way" and self.times:
+            self.times -= 1
+            self.happens()
+
+
+def world_with_finished_articles(fault: Meets) -> tuple[World, Process, list[Process]]:
+    """A worker that will publish two articles, and has two more in flight; `fault` makes others join, which are returned."""
+    world, process = world_with_one_worker(fault)
+    others: list[Process] = []
+    fault.happens = lambda: others.append(join(world, f"worker-{len(others) + 1}"))
+    world.put(INVALID, SHORT, partition=0)
+    world.put(INVALID, SHORT, partition=1)
+    process.worker.step()
+    publish_from_now_on(process)
+    return world, process, others
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_transaction_that_a_rebalance_meets_is_made_once_more_without_a_recovery(times: int) -> None:
+    """The worker was a member all the time: what it finished is published once, and nothing in flight is forgotten."""
+    fault = Meets()
+    world, process, others = world_with_finished_articles(fault)
+    fault.times = times
+    process.worker._publish()
+    assert world.log.committed == {FIRST: 1, SECOND: 1}
+    assert len(others) == process.sink.repeated == times
+    assert process.counters.forgotten == 0
+    world.steps(process, *others, until=world.done)
+    assert sum(each.counters.recoveries for each in world.started) == 0
+
+
+def test_a_rebalance_at_every_try_ends_in_a_recovery() -> None:
+    """The tries are bounded, because no poll may come in between; what was in flight is read again."""
+    fault = Meets()
+    world, process, others = world_with_finished_articles(fault)
+    fault.times = 3
+    process.worker.step()
+    assert len(others) == 3
+    assert process.counters.recoveries == 1
+    world.steps(process, *others, until=world.done)
+
+
+def test_a_worker_that_is_thrown_out_while_offsets_are_under_way_does_not_try_again() -> None:
+    """Its partitions may be another one's already, who has read from the offset before."""
+    fault = Meets()
+    world, process, _ = world_with_finished_articles(fault)
+    fault.happens, fault.times = process.source.expel, 1
+    process.worker.step()
+    assert process.sink.repeated == 0
+    assert process.counters.recoveries == 1
+    world.steps(process, until=world.done)

@@ -1,7 +1,8 @@
 """Many small worlds with everything going wrong in them, judged by what stands in the log in the end and all along.
 
 Workers crash between any two steps that touch the log, are thrown out, stopped, doubled; transactions fail, or nobody
-knows whether they did, or they arrive late; devices run out of memory. Each world is made from its seed alone.
+knows whether they did, or they arrive late, or a rebalance meets them; devices run out of memory. Each world is made from
+its seed alone.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from dataclasses import replace
 from random import Random
 
 import pytest
+from worker import world as world_module
 from worker.checker import unfinished
 from worker.fake_clock import TICK_S
 from worker.fake_model import infer, with_room_for
+from worker.fake_schemas import FakeSchemas, with_schema
 from worker.faults import Crash, Late
 from worker.world import INVALID, LIMITS, LONG, POISONED, SHORT, UNTOKENIZABLE, Process, World
 
@@ -21,10 +24,11 @@ from enricher.core.offsets import OffsetTracker
 from enricher.errors import FatalError, TransactionTrouble
 from enricher.records import Partition, Release
 
-SEEDS, CHUNKS = 2_000, 10
+SEEDS, SCHEMA_SEEDS, CHUNKS = 2_000, 500, 10
 CALM_S = 3.0
 """When the world stops being cruel; from then on everything must be finished."""
 SESSION_S = 1.0
+UNKNOWN_SCHEMA = with_schema("unknown", SHORT)
 VALUES = [SHORT, SHORT, SHORT, LONG, None, INVALID, UNTOKENIZABLE, POISONED]
 
 
@@ -32,6 +36,7 @@ class Simulation:
     """One world, its workers, and what goes wrong."""
 
     values: Sequence[bytes | None] = VALUES
+    forgets = 0.0
 
     def __init__(self, seed: int, tracker: Callable[[], OffsetTracker] = OffsetTracker) -> None:
         self.random = Random(seed)
@@ -90,7 +95,7 @@ class Simulation:
 
     def _start(self, name: str) -> None:
         process = self.world.start(
-            name, fault=self._fault, tracker=self._tracker, infer=self._infer, limits=self._limits
+            name, fault=self._fault, tracker=self._tracker, infer=self._infer, limits=self._limits, forgets=self.forgets
         )
         process.source.open(process.worker)
         self._running[name].append(process)
@@ -132,7 +137,11 @@ class Simulation:
         process.source.expel()
 
     def _fault(self, step: str) -> None:
-        if self._calm or self.random.random() > self._cruelty:
+        if self._calm:
+            return
+        if step == "offsets_under_way" and self.random.random() < 4 * self._cruelty:
+            self._visit()
+        if self.random.random() > self._cruelty:
             return
         if self.random.random() < 0.3:
             raise Crash(step)
@@ -140,6 +149,60 @@ class Simulation:
             raise Late(self.random.choice((1, 2, 3, 50)) * TICK_S)
         if step != "poll":
             raise TransactionTrouble(step)
+
+    def _visit(self) -> None:
+        """A member that reads nothing comes, and goes after a while: the generation changes, and partitions move."""
+        group = self.world.log.group
+        guest = group.join("guest")
+        self.world.clock.after(self.random.choice((0, 1, 16, SESSION_S / TICK_S)) * TICK_S, lambda: group.leave(guest))
+
+
+class SchemaSimulation(Simulation):
+    """Most articles need one of a few schemas, and the registry that has them is away again and again, until it is calm."""
+
+    values = (*VALUES, *(with_schema(name, SHORT) for name in "abcdef"), with_schema("a", LONG), UNKNOWN_SCHEMA)
+    forgets = 0.1
+
+    def __init__(self, seed: int, tracker: Callable[[], OffsetTracker] = OffsetTracker) -> None:
+        super().__init__(seed, tracker)
+        for _ in range(self.random.randint(1, 4)):
+            self.world.clock.after(self.random.random() * CALM_S, self._outage)
+
+    def _outage(self) -> None:
+        self.world.registry.away = True
+        self.world.clock.after(self.random.random(), self._back)
+
+    def _back(self) -> None:
+        self.world.registry.away = False
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_articles_that_wait_for_schemas_have_exactly_one_output_too(chunk: int) -> None:
+    """Whatever else happens meanwhile; an unknown schema is a dead letter, and a registry that is away never is one."""
+    for seed in range(chunk, SCHEMA_SEEDS, CHUNKS):
+        assert SchemaSimulation(seed).run().found == set(), f"seed {seed}"
+
+
+def test_the_simulation_has_articles_that_wait() -> None:
+    """Guards the test above: articles wait for schemas, also while the registry is away, and processes end meanwhile."""
+    worlds = [SchemaSimulation(seed).run().world for seed in range(20)]
+    processes = [process for world in worlds for process in world.started]
+    assert sum(process.schemas.waited for process in processes) > 300
+    assert sum(process.intake.waiting_articles > 0 for process in processes) > 5, "these crashed while articles waited"
+
+
+class SettlesWithoutSaying(FakeSchemas):
+    """A bug for the negative control: a schema that is here, which nobody is told."""
+
+    def settled(self) -> Collection[str]:
+        """Nothing, ever."""
+        return ()
+
+
+def test_the_simulation_notices_a_ticket_that_nobody_wakes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same worlds, and a ticket that waits for ever."""
+    monkeypatch.setattr(world_module, "FakeSchemas", SettlesWithoutSaying)
+    assert any("is committed up to" in wrong for seed in range(3) for wrong in SchemaSimulation(seed).run().found)
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
@@ -158,6 +221,7 @@ def test_the_simulation_is_as_cruel_as_it_says() -> None:
     assert sum(counters.forgotten for counters in tallies) > 100
     assert sum(counters.out_of_memory for counters in tallies) > 20
     assert sum(counters.published for counters in tallies) > 500
+    assert sum(process.sink.repeated for world in worlds for process in world.started) > 20
 
 
 class CommitsThePosition(OffsetTracker):

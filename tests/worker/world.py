@@ -10,7 +10,8 @@ from random import Random
 from worker import checker
 from worker.fake_clock import TICK_S, FakeClock, FakePool, FakeWakeup
 from worker.fake_log import FakeLog
-from worker.fake_model import AFTER, BEFORE, DEADLY, LABELS, article_value, decode, infer, tokenize
+from worker.fake_model import AFTER, BEFORE, DEADLY, LABELS, article_value, infer, tokenize
+from worker.fake_schemas import FakeRegistry, FakeSchemas
 from worker.fake_sink import DEAD_LETTERS, OUTPUT, FakeSink
 from worker.fake_source import FakeRivals, FakeSource
 from worker.faults import Fault, no_fault
@@ -79,6 +80,7 @@ class Process:
     engine: FakePool[Batch, BatchResult]
     wakeup: FakeWakeup
     intake: Intake
+    schemas: FakeSchemas
     tracker: OffsetTracker
     counters: Counters
 
@@ -89,6 +91,7 @@ class World:
     def __init__(self, seed: int = 0, partitions: int = 2) -> None:
         self.random = Random(seed)
         self.clock = FakeClock()
+        self.registry = FakeRegistry()
         self.started: list[Process] = []
         """Every process that there ever was."""
         self.log = FakeLog({INPUT: partitions, OUTPUT: partitions, DEAD_LETTERS: partitions}, input=INPUT)
@@ -119,6 +122,7 @@ class World:
         recovery: RecoveryLimits = RECOVERY,
         limits: LoopLimits = LIMITS,
         infer: Callable[[Batch], BatchResult] = infer,
+        forgets: float = 0.0,
     ) -> Process:
         """Start a worker: connected, and a member of the group."""
         random = Random(self.random.random())
@@ -130,7 +134,10 @@ class World:
         engine = FakePool(infer, clock=self.clock, wakeup=wakeup, random=random)
         scheduler, scheme = LengthBucketScheduler(RULES), LabelScheme.from_labels(LABELS)
         cutter = WindowCutter(10, 4, BEFORE, AFTER)
-        intake = Intake(decode, tokenizer.as_pool(), cutter, scheduler, scheme, chars_per_call=1_024)
+        schemas = FakeSchemas(self.registry, self.clock, wakeup, random, forgets=forgets)
+        intake = Intake(
+            schemas.read, tokenizer.as_pool(), cutter, scheduler, scheme, chars_per_call=1_024, schemas=schemas
+        )
         dependencies = Dependencies(
             source=source,
             sink=sink,
@@ -150,7 +157,9 @@ class World:
         worker = Worker(dependencies, limits)
         sink.open()
         rivals.begin()
-        self.started.append(Process(worker, source, sink, tokenizer, engine, wakeup, intake, worker._tracker, counters))
+        self.started.append(
+            Process(worker, source, sink, tokenizer, engine, wakeup, intake, schemas, worker._tracker, counters)
+        )
         return self.started[-1]
 
     def steps(self, *processes: Process, until: Callable[[], bool], at_most: int = 2_000) -> int:
