@@ -54,13 +54,14 @@ EXIT_CODES = {
     1: "a bug, or an input or output that cannot be used",
     2: "settings or usage",
     3: "the model or its device",
-    4: "the broker refuses (a right, a topic, a password) or does not answer",
+    4: "the broker or the schema registry refuses (a right, a topic, a password) or does not answer",
     5: "fenced by a newer process of the same name",
-    6: "the broker is not reachable, or did not come back (run)",
+    6: "the broker, or the schema registry at the start, is not reachable, or did not come back (run)",
     7: "no progress (the watchdog ended the process)",
     8: "the exactly-once promise does not hold (verify)",
     9: "further behind than allowed (lag)",
     10: "lines could not be enriched: all of them, or with --strict any (enrich)",
+    11: "the change of a schema is not compatible (schemas)",
     130: "ended by Ctrl-C before the work was done (143: by SIGTERM)",
 }
 _EPILOG = "Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items()) + "."
@@ -105,6 +106,7 @@ app = typer.Typer(
 )
 for _name, _help in (
     ("topics", "Create the topics that a worker needs."),
+    ("schemas", "Register the schema of records, and check how schemas change."),
     ("model", "Prepare a model folder, check a precision, look inside a model, tune batches."),
 ):
     app.add_typer(typer.Typer(), name=_name, help=_help, cls=_LazyGroup, no_args_is_help=True)

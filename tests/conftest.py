@@ -1,4 +1,4 @@
-"""What every test folder shares: one real broker for the whole run, and fresh topics for each test that asks."""
+"""What every test folder shares: one real broker, one real schema registry, and fresh topics for each test that asks."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from support.topics import Topics, make_topics
 
 from tools.kafka import Cluster
 from tools.kafka.versions import DEFAULT, VERSIONS
+from tools.registry import ArchiveMissing, FaultProxy, Registry
 
 # Our own threads share the tokenizing; read by the library when it is loaded.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -40,6 +41,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--fuzz-records", default=3_000, type=int, help="hostile records of tests/fuzz/test_fuzz_broker.py"
     )
+    parser.addoption("--fuzz-frames", default=20_000, type=int, help="hostile frames of tests/fuzz/test_fuzz_frames.py")
     parser.addoption("--kafka", default=DEFAULT, metavar="VERSION", help=f"version of the shared broker: {listed}")
 
 
@@ -65,6 +67,27 @@ def broker(kafka_version: str) -> Iterator[Cluster]:
     """A real Apache Kafka of one node."""
     with Cluster(nodes=1, version=kafka_version) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def registry() -> Iterator[Registry]:
+    """A real schema registry; its schemas are shared by the tests, so each takes subjects of its own."""
+    server = Registry()
+    try:
+        server.start()
+    except ArchiveMissing as error:
+        pytest.skip(str(error))
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def registry_proxy(registry: Registry) -> Iterator[FaultProxy]:
+    """The same behind a proxy that can be told to go wrong; adds GUIDs."""
+    with FaultProxy(registry.url) as proxy:
+        yield proxy
 
 
 @pytest.fixture(autouse=True)

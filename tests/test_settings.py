@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import logging
 import re
 import sys
@@ -206,6 +207,7 @@ def test_the_files_in_force_are_told_before_a_mistake_in_them(caplog: pytest.Log
         ("ENRICHER_MODEL__CONCURRENCY", "0"),
         ("ENRICHER_KAFKA__GROUP_ID", ""),
         ("ENRICHER_BATCHING__BUCKET_EDGES", "[]"),
+        ("ENRICHER_OUTPUT__CLOUDEVENTS_SOURCE", "no uri"),
         ("ENRICHER_KAFKA__PROPERTIES", f'{{"sasl.password": ["{SECRET}"]}}'),
         ("ENRICHER_KAFKA__PROPERTIES", f'"{SECRET}"'),
     ],
@@ -476,3 +478,41 @@ def test_values_within_the_bounds_are_taken() -> None:
     ).producer()
     assert ("125", 300_000) == (producer["retry.backoff.ms"], producer["retry.backoff.max.ms"])
     assert config_with().consumer()["check.crcs"] is True
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "words"),
+    [
+        ("FIELDS", '{"ident": "/id"}', "an article has no field 'ident'; the fields are id, title, body"),
+        ("FIELDS", '{"id": "uuid"}', "'uuid' is not a JSON Pointer: it must begin with a slash"),
+        ("FIELDS", '{"body": ""}', "'' is not a JSON Pointer"),
+        ("FIELDS", '{"body": "/a~b"}', "write ~0 for ~, and ~1 for a slash"),
+        ("FIELDS", '{"body": "key"}', "only id may be the record's key or a header"),
+        ("FIELDS", '{"id": "header:"}', "the name of the header is missing"),
+        ("METADATA", '{"": "/section"}', "the name of /section is empty"),
+        ("METADATA", json.dumps({"x" * 200: "/section"}), "a name has 200 characters, at most 128 are allowed"),
+        ("METADATA", json.dumps({"\ud83d": "/section"}), "lone surrogate"),
+        ("METADATA", '{"section": "desk"}', "'desk' is not a JSON Pointer"),
+    ],
+)
+def test_a_mapping_that_cannot_work_is_refused(
+    monkeypatch: pytest.MonkeyPatch, setting: str, value: str, words: str
+) -> None:
+    """At the start, by the setting's name; otherwise every article would be a dead letter."""
+    monkeypatch.setenv(f"ENRICHER_ARTICLES__{setting}", value)
+    assert mistake().startswith(f"ENRICHER_ARTICLES__{setting}: ")
+    assert words in mistake()
+
+
+def test_a_mapping_can_be_written_in_toml(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a table; a variable changes the fields that it names."""
+    write(
+        "enricher.toml",
+        '[articles.fields]\nid = "/uuid"\nbody = "/text"\n[articles.metadata]\nsection = "/desk/name"\n',
+    )
+    articles = load_settings().articles
+    assert ({"id": "/uuid", "body": "/text"}, {"section": "/desk/name"}) == (articles.fields, articles.metadata)
+    monkeypatch.setenv("ENRICHER_ARTICLES__FIELDS", '{"id": "key"}')
+    assert {"id": "key", "body": "/text"} == load_settings().articles.fields
+    write("enricher.toml", '[articles.fields]\nbody = "text"\n')
+    assert "'text' is not a JSON Pointer" in mistake()

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from functools import partial
 from importlib.metadata import version
 
 from enricher.app.kafka import kafka_config
 from enricher.app.model import Model, batch_rules, window_cutter
-from enricher.codec import Encoder, decode_article
+from enricher.app.reading import article_reader, line_reader
+from enricher.app.record_schema import writer_of
+from enricher.app.registry import registry_decoders
+from enricher.codec import ArticleReader, Encoder, EventHeaders, RecordWriter, bare, default_source
+from enricher.codec.schemas import Decoders
 from enricher.core.batch_rules import BatchRules
 from enricher.core.batching import LengthBucketScheduler
 from enricher.core.decoding import LabelScheme
@@ -19,7 +24,7 @@ from enricher.inference.tokenizer.articles import ArticleTokenizer
 from enricher.kafka.rivals import LOOK_S, Rivals
 from enricher.kafka.sink import TransactionalSink
 from enricher.kafka.source import KafkaSource
-from enricher.records import Batch, BatchResult, ModelCard, Ticket
+from enricher.records import Article, Batch, BatchResult, ModelCard, RawRecord, Ticket
 from enricher.runtime.wakeup import Wakeup
 from enricher.runtime.watchdog import Guard
 from enricher.settings import Settings
@@ -32,6 +37,9 @@ from enricher.worker.pacing import LoopLimits
 from enricher.worker.pool import WorkerPool
 from enricher.worker.ports import Sink, Source, Tokenized, Tracing
 from enricher.worker.recovery import Recovery, RecoveryLimits
+
+ReaderOf = Callable[[Decoders | None], ArticleReader]
+"""The reader of articles, given the decoders of values that name a schema."""
 
 
 def kafka_worker(
@@ -49,28 +57,42 @@ def kafka_worker(
     config, counters = kafka_config(settings), Counters()
     source = KafkaSource(config, until_caught_up=until_caught_up)
     rivals = Rivals(config, source.member_id, source.member_ids)
-    sink = TransactionalSink(config, _encoder(settings, model.card), source=source, guard=guard, counters=counters)
+    writer, prepare = writer_of(settings)
+    encoder = _encoder(settings, model.card, writer)
+    sink = TransactionalSink(config, encoder, source=source, guard=guard, counters=counters, prepare=prepare)
     recovery = _recovery(settings, source, sink, guard, rivals)
-    return _worker(settings, model, source, sink, recovery, guard, counters, tracing or PassingOn())
+    passing_on, reader = tracing or PassingOn(), partial(article_reader, settings)
+    return _worker(settings, model, source, sink, recovery, guard, counters, passing_on, reader=reader)
 
 
 def file_worker(settings: Settings, model: Model, source: LineSource, sink: LineSink, *, guard: Guard) -> Worker:
     """The same worker between two files. Raises SettingsError."""
+    return local_worker(settings, model, source, sink, reader=lambda _: line_reader(settings), guard=guard)
+
+
+def local_worker(
+    settings: Settings, model: Model, source: Source, sink: Sink, *, reader: ReaderOf, guard: Guard
+) -> Worker:
+    """The same worker between a source and a sink of this machine. Raises SettingsError."""
     recovery = _recovery(settings, source, sink, guard)
-    return _worker(settings, model, source, sink, recovery, guard, Counters(), PassingOn())
+    return _worker(settings, model, source, sink, recovery, guard, Counters(), PassingOn(), reader=reader)
 
 
-def _encoder(settings: Settings, card: ModelCard) -> Encoder:
+def _encoder(settings: Settings, card: ModelCard, writer: RecordWriter) -> Encoder:
+    output = settings.output
+    source = output.cloudevents_source or default_source(settings.kafka.group_id)
     return Encoder(
         card,
         version=version("enricher"),
         max_record_bytes=settings.articles.max_record_bytes,
         max_dead_letter_bytes=settings.articles.max_dead_letter_bytes,
         clock=time.time,
+        writer=writer,
+        events=EventHeaders(source) if output.cloudevents else None,
     )
 
 
-def _worker(
+def _worker(  # noqa: PLR0913  what differs between topics, files and records in memory
     settings: Settings,
     model: Model,
     source: Source,
@@ -79,20 +101,22 @@ def _worker(
     guard: Guard,
     counters: Counters,
     tracing: Tracing,
+    *,
+    reader: ReaderOf,
 ) -> Worker:
-    wakeup, articles = Wakeup(), settings.articles
+    wakeup = Wakeup()
+    schemas = registry_decoders(settings, wake=wakeup.set)
     rules = batch_rules(settings, model)
     scheduler = (ArrivalScheduler if model.prepared.variant.packs else LengthBucketScheduler)(rules)
     scheme = LabelScheme.from_labels(model.engine.labels)
     intake = Intake(
-        decode=partial(
-            decode_article, max_value_bytes=articles.max_value_bytes, max_article_chars=articles.max_article_chars
-        ),
+        read=_read(settings, reader(schemas)),
         tokenizer=_tokenizer_pool(settings, model.tokenizer, wakeup),
         cutter=window_cutter(settings, model),
         scheduler=scheduler,
         scheme=scheme,
         chars_per_call=settings.worker.chars_per_tokenizer_call,
+        schemas=schemas,
     )
     dependencies = Dependencies(
         source=source,
@@ -110,6 +134,13 @@ def _worker(
         guard=guard,
     )
     return Worker(dependencies, _limits(settings, rules))
+
+
+def _read(settings: Settings, reader: ArticleReader) -> Callable[[RawRecord], Article]:
+    """Reads articles, and keeps of each what its record is to repeat."""
+    if settings.output.article == "none":
+        return lambda raw: bare(reader.read(raw))
+    return reader.read
 
 
 def _engine_pool(model: Model, wakeup: Wakeup) -> WorkerPool[Batch, BatchResult]:
@@ -152,9 +183,19 @@ def _limits(settings: Settings, rules: BatchRules) -> LoopLimits:
 def _recovery(settings: Settings, source: Source, sink: Sink, guard: Guard, rivals: Rivals | None = None) -> Recovery:
     limits = RecoveryLimits(
         timeout_s=settings.worker.recovery_timeout_s,
-        # Looking for rivals, a new producer's metadata and init_transactions, then the committed offsets.
-        attempt_timeout_s=LOOK_S + 3 * settings.kafka.transaction_timeout_s + 6 * settings.kafka.request_timeout_s,
+        # The schema of records, looking for rivals, a new producer's metadata and init_transactions, then the committed
+        # offsets.
+        attempt_timeout_s=_registry_s(settings)
+        + LOOK_S
+        + 3 * settings.kafka.transaction_timeout_s
+        + 6 * settings.kafka.request_timeout_s,
         max_in_a_row=settings.worker.max_recoveries_in_a_row,
         missing_topic_s=settings.kafka.request_timeout_s,
     )
     return Recovery(source, sink, limits, clock=time.monotonic, guard=guard, rivals=rivals)
+
+
+def _registry_s(settings: Settings) -> float:
+    """How long the registry may take to tell the id of a schema, and to register one: a request to each URL for both."""
+    registry = settings.registry
+    return 2 * registry.timeout_s * len(registry.url.split(",")) if registry.url else 0.0

@@ -19,6 +19,10 @@ COMMANDS = {
         "settings": "settings:show_settings",
     },
     "topics": {"create": "topics:topics_create"},
+    "schemas": {
+        "register": "schemas.register:schemas_register",
+        "check": "schemas.check:schemas_check",
+    },
     "model": {
         "prepare": "model.prepare:model_prepare",
         "check": "model.check:model_check",

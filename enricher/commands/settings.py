@@ -36,11 +36,14 @@ COMMAND = "enricher settings --markdown > deploy/settings.md"
 MASK = "***"
 
 _SECRET = re.compile(
-    r"password|passphrase|secret|token|credential|private|pem$|oauthbearer\.config|jaas", re.IGNORECASE
+    r"password|passphrase|secret|token|credential|private|pem$|oauthbearer\.config|jaas|user\.info", re.IGNORECASE
 )
+_CREDENTIALS = re.compile(r"(https?://)[^/@\s]*@")
+"""User and password of a URL."""
 _DEFAULTS_IN_WORDS = {
     ("kafka", "instance"): "the host name",
     ("model", "cache_dir"): "`enricher` in the user's cache folder",
+    ("registry", "cache_dir"): "`schemas` in the worker's folder of the user's cache",
 }
 _UNITS = {"_s": "seconds", "_ms": "milliseconds", "_bytes": "bytes", "_tokens": "tokens", "_chars": "characters"}
 _TYPES: Mapping[Any, str] = {str: "text", int: "whole number", float: "number", Path: "path", bool: "true or false"}
@@ -49,7 +52,7 @@ _BOUNDS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
 _PAGE_HEAD = f"""\
 # Settings
 
-<!-- Written by `{COMMAND}`; a test compares. Change `enricher/settings/groups.py` instead. -->
+<!-- Written by `{COMMAND}`; a test compares. Change `enricher/settings/` instead. -->
 
 Every setting is an environment variable `ENRICHER_GROUP__NAME`, or `name` in the table `[group]` of a TOML file:
 `{DEFAULT_CONFIG_FILE}` in the working folder, or the file that `{CONFIG_VARIABLE}` names. From weakest to strongest:
@@ -161,7 +164,7 @@ def shown(value: object) -> str:
         return "automatic"
     if isinstance(value, Mapping):
         return json.dumps(masked(value))
-    return json.dumps(value) if isinstance(value, tuple | list) else str(value)
+    return json.dumps(value) if isinstance(value, tuple | list) else _CREDENTIALS.sub(rf"\1{MASK}@", str(value))
 
 
 def masked(properties: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import io
-import sys
-import tempfile
 import time
-from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
+from functools import partial
 from typing import Annotated
 
 import orjson
@@ -17,15 +13,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from enricher.app.building import file_worker
 from enricher.app.kafka import kafka_config
-from enricher.app.model import Model, load_model
-from enricher.codec import decode_article
+from enricher.app.model import load_model
+from enricher.app.recomputing import recomputed
 from enricher.commands.console import Ticker, data_console, remark_console, write_line
-from enricher.errors import InvalidArticle
-from enricher.files import LineSink, LineSource
 from enricher.kafka.client import KafkaConfig
-from enricher.runtime.watchdog import Watchdog
 from enricher.settings import Settings, load_settings
 from enricher.verify import EARLIER, Check, Recompute, Report, VerifyOptions
 from enricher.verify import verify as run_verification
@@ -140,40 +132,6 @@ def _verdict(report: Report) -> str:
 
 
 def recompute_with(settings: Settings) -> Recompute:
-    """Load the configured model and return a function that enriches articles with it. Raises ModelError.
-
-    It does what `enricher enrich` does: a worker between two files.
-    """
+    """Load the configured model and return a function that enriches inputs with it. Raises ModelError."""
     model = load_model(settings)
-
-    def recompute(values: Sequence[bytes]) -> list[bytes | None]:
-        lines = [_line(value) for value in values]
-        with tempfile.TemporaryDirectory(prefix="enricher-verify-") as folder:
-            path = Path(folder) / "articles.jsonl"
-            path.write_bytes(b"".join(line + b"\n" for line in lines if line is not None))
-            records = iter(_enriched(settings, model, path))
-        return [None if line is None else next(records) for line in lines]
-
-    return recompute
-
-
-def _line(value: bytes) -> bytes | None:
-    """The article as one JSON line; None if the value is not a valid article."""
-    try:
-        article = decode_article(value, max_article_chars=sys.maxsize)
-    except InvalidArticle:
-        return None
-    return orjson.dumps({"id": article.id, "title": article.title, "body": article.body, **article.metadata})
-
-
-def _enriched(settings: Settings, model: Model, path: Path) -> list[bytes | None]:
-    """The record of each line of the file, in order; None for a dead letter."""
-    records, reasons = io.BytesIO(), io.BytesIO()
-    source = LineSource(path)
-    sink = LineSink(records, reasons, card=model.card, committed=source.note_committed)
-    with Watchdog() as watchdog:
-        file_worker(settings, model, source, sink, guard=watchdog.guard).run()
-    dead = {orjson.loads(reason)["offset"] for reason in reasons.getvalue().splitlines()}
-    values = iter(records.getvalue().splitlines())
-    total = len(dead) + records.getvalue().count(b"\n")
-    return [None if number in dead else next(values) for number in range(total)]
+    return partial(recomputed, settings, model)

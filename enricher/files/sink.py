@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, BinaryIO, NoReturn
 
 import orjson
 
-from enricher.codec import clipped, encode_record
-from enricher.errors import FatalError, OutputClosed
+from enricher.codec import as_line, clipped, encode_record, unwritable
+from enricher.errors import FatalError, InvalidArticle, OutputClosed
 from enricher.records import DeadLetter, EnrichedRecord, ModelCard, Partition, Release, Ticket
 
 if TYPE_CHECKING:
@@ -47,18 +47,24 @@ class LineSink:
         """Do nothing: the streams are open."""
 
     def publish(self, release: Release) -> Mapping[Ticket, DeadLetter]:
-        """Write the lines of `release`. May block on a slow reader.
+        """Write the lines of `release`. May block on a slow reader. Returns the reasons of records that cannot be written.
 
         A file has no transactions: a crash here can leave some of the lines, the last one incomplete. Raises OutputClosed
         if the reader has gone, another FatalError if a line cannot be written.
         """
-        lines = [self._line(ticket) for ticket in release.tickets if isinstance(ticket.outcome, EnrichedRecord)]
-        reasons = [self._letter(ticket) for ticket in release.tickets if isinstance(ticket.outcome, DeadLetter)]
-        assert len(lines) + len(reasons) == len(release.tickets), "the outcome of a line is a record or a dead letter"
+        lines, reasons, substitutes = [], [], {}
+        for ticket in release.tickets:
+            written = self._line_or_letter(ticket)
+            if isinstance(written, bytes):
+                lines.append(written)
+                continue
+            if written is not ticket.outcome:
+                substitutes[ticket] = written
+            reasons.append(self._letter(ticket, written))
         _write(self._records, b"".join(lines))
         _write(self._dead_letters, b"".join(reasons))
         self._committed(release.committable)
-        return {}
+        return substitutes
 
     def serve(self) -> None:
         """Do nothing: a stream has no events."""
@@ -70,13 +76,19 @@ class LineSink:
     def close(self) -> None:
         """Do nothing: every publish flushes, and the caller closes the streams."""
 
-    def _line(self, ticket: Ticket) -> bytes:
-        assert isinstance(ticket.outcome, EnrichedRecord)
-        return encode_record(ticket.outcome, self._card) + b"\n"
+    def _line_or_letter(self, ticket: Ticket) -> bytes | DeadLetter:
+        if isinstance(ticket.outcome, DeadLetter):
+            return ticket.outcome
+        try:
+            return self._line(ticket)
+        except InvalidArticle as error:
+            return unwritable(error)
 
-    def _letter(self, ticket: Ticket) -> bytes:
-        letter = ticket.outcome
-        assert isinstance(letter, DeadLetter)
+    def _line(self, ticket: Ticket) -> bytes:
+        assert isinstance(ticket.outcome, EnrichedRecord), "the outcome of a line is a record or a dead letter"
+        return as_line(encode_record(ticket.outcome, self._card))
+
+    def _letter(self, ticket: Ticket, letter: DeadLetter) -> bytes:
         found = {
             "offset": ticket.raw.offset,
             "stage": letter.stage,

@@ -1,7 +1,9 @@
-"""The settings: the groups (`kafka`, `groups`, `operating`), and the only reader of the environment (`sources`)."""
+"""The settings: the groups, one file for each kind of thing, and the only reader of the environment (`sources`)."""
 
-from enricher.settings.groups import ArticleSettings, BatchingSettings
+from enricher.settings.articles import ArticleSettings, OutputSettings
+from enricher.settings.groups import BatchingSettings
 from enricher.settings.kafka import FromFile
+from enricher.settings.registry import RegistrySettings
 from enricher.settings.sources import (
     CONFIG_REASON,
     CONFIG_VARIABLE,
@@ -20,6 +22,8 @@ __all__ = [
     "ArticleSettings",
     "BatchingSettings",
     "FromFile",
+    "OutputSettings",
+    "RegistrySettings",
     "Settings",
     "load_settings",
     "log_files",

@@ -1,4 +1,4 @@
-"""The settings of model, batching, articles and worker: each field with unit, default and reason."""
+"""The settings of model, batching and worker: each field with unit, default and reason."""
 
 from __future__ import annotations
 
@@ -97,48 +97,6 @@ class BatchingSettings(Group):
     )
 
 
-class ArticleSettings(Group):
-    """The limits of inputs and outputs."""
-
-    max_value_bytes: int = Field(
-        4_194_304,
-        ge=1_000,
-        description="Bytes of an input record's value; a larger one becomes a dead letter without being parsed, because "
-        "hostile JSON takes 0.15 s per megabyte. Default: four times what a topic accepts by default, and the most that "
-        "`max_article_chars` characters take in UTF-8.",
-    )
-    max_headers: int = Field(
-        300,
-        ge=0,
-        le=100_000,
-        description="Headers of an input record; with more, it becomes a dead letter without them. Each takes 176 bytes "
-        "of memory beside its name and value, however small it is in the topic.",
-    )
-    max_article_chars: int = Field(
-        1_000_000, ge=1, description="Characters of title and body; a longer article becomes a dead letter."
-    )
-    max_article_tokens: int = Field(
-        100_000, ge=1, description="Tokens of title and body; `too_long` says what happens above."
-    )
-    too_long: Literal["truncate", "dead_letter"] = Field(
-        "truncate",
-        description="Above `max_article_tokens`: enrich the beginning, up to the end of a word, and mark the record as "
-        "truncated; or make a dead letter.",
-    )
-    max_record_bytes: int = Field(
-        1_000_000,
-        ge=1_000,
-        description="Bytes of an enriched record; a larger one becomes a dead letter. The topic's `max.message.bytes` "
-        "counts if it is smaller and the worker may read it (DESCRIBE_CONFIGS).",
-    )
-    max_dead_letter_bytes: int = Field(
-        16_000_000,
-        ge=10_000,
-        description="Bytes of a dead letter; a larger one leaves out its value. The topic's `max.message.bytes` counts "
-        "if it is smaller and the worker may read it (DESCRIBE_CONFIGS).",
-    )
-
-
 class WorkerSettings(Group):
     """The bounds of every queue and wait."""
 
@@ -160,7 +118,7 @@ class WorkerSettings(Group):
         250.0, ge=0, le=60_000, description="Milliseconds between transactions at most, as under load."
     )
     publish_share: float = Field(
-        0.5,
+        1.0,
         ge=0,
         le=1,
         description="The share of the time that transactions may take at half load, by their measured duration. At low load "

@@ -17,13 +17,13 @@ class FromFile(Group):
 
     file: Path
 
-    def read(self, name: str) -> str:
-        """The file's text without trailing line ends. Raises SettingsError, which names the property."""
+    def read(self, name: str, setting: str = "kafka.properties") -> str:
+        """The file's text without trailing line ends. Raises SettingsError, which names setting and property."""
         try:
             return self.file.read_text("utf-8").rstrip("\r\n")
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-            message = f"kafka.properties: '{name}' refers to {self.file}, which cannot be read: {reason}"
+            message = f"{setting}: '{name}' refers to {self.file}, which cannot be read: {reason}"
             raise SettingsError(message) from None  # a UnicodeDecodeError contains the secret
 
 

@@ -20,9 +20,11 @@ from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
 from enricher.errors import SettingsError
-from enricher.settings.groups import ArticleSettings, BatchingSettings, ModelSettings, WorkerSettings
+from enricher.settings.articles import ArticleSettings, OutputSettings
+from enricher.settings.groups import BatchingSettings, ModelSettings, WorkerSettings
 from enricher.settings.kafka import KafkaSettings
 from enricher.settings.operating import HealthSettings, LogSettings
+from enricher.settings.registry import RegistrySettings
 
 PREFIX = "ENRICHER_"
 CONFIG_VARIABLE = "ENRICHER_CONFIG"
@@ -59,6 +61,8 @@ class Settings(BaseSettings):
     model: ModelSettings = Field(default_factory=ModelSettings)
     batching: BatchingSettings = Field(default_factory=BatchingSettings)
     articles: ArticleSettings = Field(default_factory=ArticleSettings)
+    output: OutputSettings = Field(default_factory=OutputSettings)
+    registry: RegistrySettings = Field(default_factory=RegistrySettings)
     worker: WorkerSettings = Field(default_factory=WorkerSettings)
     health: HealthSettings = Field(default_factory=HealthSettings)
     log: LogSettings = Field(default_factory=LogSettings)
@@ -91,6 +95,14 @@ class Settings(BaseSettings):
         _require(
             worker.stall_timeout_s > kafka.request_timeout_s,
             "worker.stall_timeout_s must be above kafka.request_timeout_s",
+        )
+        _require(
+            self.output.format == "json" or bool(self.registry.url),
+            f"output.format={self.output.format} needs registry.url",
+        )
+        _require(
+            self.articles.format == "json" or bool(self.registry.url or self.registry.glue_folder),
+            "articles.format=registry needs registry.url or registry.glue_folder",
         )
         topics = {kafka.input_topic, kafka.output_topic, kafka.dead_letter_topic}
         _require(len(topics) == 3, "the input, output and dead-letter topics must differ")
@@ -224,7 +236,7 @@ def _named(group: str, field: str) -> str:
 def _explain(problem: ErrorDetails) -> str:
     location = [str(part) for part in problem["loc"]]
     name = _named(location[0], location[1]) if len(location) > 1 else ".".join(location) or "settings"
-    if location[:2] == ["kafka", "properties"] and len(location) > 2:
+    if location[1:2] == ["properties"] and len(location) > 2:
         return f'{name}: \'{location[2]}\' is neither text, a number, true or false, nor {{"file": "..."}}'
     if problem["type"] == "extra_forbidden":
         return f"{name}: no such setting (see 'enricher settings')"

@@ -10,6 +10,7 @@ from uuid import UUID, uuid5
 from confluent_kafka import Message
 
 from enricher.kafka.metadata import headers_of
+from enricher.verify.values import FORMATS
 
 _RECORD_NAMESPACE = UUID("039dac1f-0581-5e81-9377-388d5ac680c4")
 _TOPIC_ID = re.compile(rb"[A-Za-z0-9+/_-]{22}")
@@ -17,6 +18,7 @@ _DECIMAL = re.compile(rb"0|[1-9][0-9]{0,18}")
 _DEAD_LETTER_TEXTS = tuple(
     f"enricher.dlq.{name}" for name in ("error.type", "error.message", "attempts", "version", "time")
 )
+_EVENT_TYPE = b"enricher.entities.v1"
 _STAGES = frozenset({b"decode", b"tokenize", b"inference", b"publish"})
 _OMITTED = (
     *(f"enricher.dlq.{part}.omitted_bytes" for part in ("value", "headers", "key")),
@@ -56,16 +58,29 @@ def record_id(topic: str, partition: int, offset: int, topic_id: str | None = No
 def source_of_record(headers: HeaderValues, *, tombstone: bool) -> Source | None:
     """The source that an enriched record (or a tombstone) names; None if the headers break the schema."""
     source = _source(headers, "enricher")
-    content_type = None if tombstone else b"application/json"
     if (
         source is None
         or not headers.get("enricher.record.id")
         or headers.get("enricher.schema.version") != (b"1" if source.topic_id is None else b"2")
-        or headers.get("content-type") != content_type
+        or headers.get("content-type") not in ({None} if tombstone else FORMATS)
+        or not _is_event_or_none(headers, tombstone=tombstone)
     ):
         return None
     stated = (headers["enricher.record.id"] or b"").decode("ascii", "replace")
     return replace(source, record_id=stated)
+
+
+def _is_event_or_none(headers: HeaderValues, *, tombstone: bool) -> bool:
+    """Whether the headers of CloudEvents are those of the schema, or there are none. A tombstone is no event."""
+    if not any(name.startswith("ce_") for name in headers):
+        return True
+    return (
+        not tombstone
+        and headers.get("ce_specversion") == b"1.0"
+        and headers.get("ce_id") == headers["enricher.record.id"]
+        and headers.get("ce_type") == _EVENT_TYPE
+        and bool(headers.get("ce_source"))
+    )
 
 
 def source_of_dead_letter(headers: HeaderValues) -> Source | None:

@@ -10,9 +10,17 @@ from confluent_kafka import Message
 
 from enricher.verify.committed import same_topic
 from enricher.verify.findings import EARLIER, Checks, Place
-from enricher.verify.headers import Source, headers_by_name, record_id, source_of_dead_letter, source_of_record
+from enricher.verify.headers import (
+    HeaderValues,
+    Source,
+    headers_by_name,
+    record_id,
+    source_of_dead_letter,
+    source_of_record,
+)
 from enricher.verify.ledger import PartitionLedger, mark_of
 from enricher.verify.order import ByKey, ByPartition
+from enricher.verify.values import document_of
 
 
 @dataclass(slots=True, kw_only=True)
@@ -41,7 +49,8 @@ class Outputs:
 
     def take(self, message: Message) -> None:
         """Note one committed output."""
-        place, source = Place.of(message), self._source(message)
+        place, headers = Place.of(message), headers_by_name(message)
+        source = self._source(message, headers)
         self.checks.headers.note(place, ok=source is not None)
         self.total += 1
         self.values += message.value() is not None
@@ -49,6 +58,7 @@ class Outputs:
         self._begun.add(place.partition)
         if source is None:
             return
+        self._check_value(message, headers, place)
         if source.topic != self.input_topic:
             self.counts["of other input topics"] += 1
             return
@@ -67,11 +77,15 @@ class Outputs:
         """
         return any(low and number not in self._earlier_first for number, low in beginnings.items())
 
-    def _source(self, message: Message) -> Source | None:
-        headers = headers_by_name(message)
+    def _source(self, message: Message, headers: HeaderValues) -> Source | None:
         if self.dead_letters:
             return source_of_dead_letter(headers)
         return source_of_record(headers, tombstone=message.value() is None)
+
+    def _check_value(self, message: Message, headers: HeaderValues, place: Place) -> None:
+        value = message.value()
+        if value is not None and not self.dead_letters:
+            self.checks.values.note(place, ok=document_of(value, headers.get("content-type")) is not None)
 
     def _check_id(self, source: Source, place: Place) -> None:
         if source.record_id is not None:

@@ -8,16 +8,18 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, cast
 
-import orjson
 from confluent_kafka import Message
 
 from enricher.kafka.inspect.ranges import RangeReader, Ranges
+from enricher.kafka.metadata import raw_record
+from enricher.records import RawRecord
 from enricher.verify.committed import same_topic
 from enricher.verify.findings import Check, Place
-from enricher.verify.headers import headers_by_name, source_of_record
+from enricher.verify.headers import HeaderValues, headers_by_name, source_of_record
+from enricher.verify.values import Document, document_of
 
-Recompute = Callable[[Sequence[bytes]], Sequence[bytes | None]]
-"""Values of inputs to the values of their enriched records, in the same order; None if there should be none."""
+Recompute = Callable[[Sequence[RawRecord]], Sequence[bytes | None]]
+"""Inputs to the JSON of their enriched records, in the same order; None if there should be none."""
 
 SCORE_TOLERANCE = 0.002
 """Batches differ from run to run, and with them the order of sums. Only equal precisions are compared."""
@@ -47,11 +49,12 @@ class PayloadCheck:
 
     def run(self, topic: str, ranges: Ranges, chosen: Container[int] | None) -> None:
         """Compare the records in `ranges` of the output topic, or only the `chosen` ones, counted from 0."""
-        chunk: dict[Place, bytes] = {}
+        chunk: dict[Place, Document | None] = {}
         for message in self._records(topic, ranges, chosen):
-            place = self._source(message)
+            headers = headers_by_name(message)
+            place = self._source(headers)
             if place is not None:
-                chunk[place] = cast("bytes", message.value())
+                chunk[place] = document_of(cast("bytes", message.value()), headers.get("content-type"))
             if len(chunk) == _CHUNK:
                 self._compare_all(chunk)
                 chunk = {}
@@ -68,8 +71,8 @@ class PayloadCheck:
                 if message.value() is not None and (chosen is None or index in chosen):
                     yield message
 
-    def _source(self, message: Message) -> Place | None:
-        source = source_of_record(headers_by_name(message), tombstone=False)
+    def _source(self, headers: HeaderValues) -> Place | None:
+        source = source_of_record(headers, tombstone=False)
         if source is None or source.topic != self.input_topic:
             return None  # other checks report it
         if not same_topic(source.topic_id, self.topic_id):
@@ -77,28 +80,28 @@ class PayloadCheck:
             return None
         return Place(source.topic, source.partition, source.offset)
 
-    def _compare_all(self, chunk: Mapping[Place, bytes]) -> None:
+    def _compare_all(self, chunk: Mapping[Place, Document | None]) -> None:
         articles = self._articles(chunk.keys())
         self.gone += len(chunk) - len(articles)
         expected = self.recompute(list(articles.values())) if articles else ()
         for (place, _), value in zip(articles.items(), expected, strict=True):
             self._compare(place, chunk[place], value)
 
-    def _articles(self, places: AbstractSet[Place]) -> dict[Place, bytes]:
-        """The values of the inputs at `places` that still exist and have a value."""
+    def _articles(self, places: AbstractSet[Place]) -> dict[Place, RawRecord]:
+        """The inputs at `places` that still exist and have a value."""
         ranges: dict[int, tuple[int, int]] = {}
         for place in places:
             low, end = ranges.get(place.partition, (place.offset, place.offset + 1))
             ranges[place.partition] = min(low, place.offset), max(end, place.offset + 1)
-        found: dict[Place, bytes] = {}
+        found: dict[Place, RawRecord] = {}
         for message in self.articles.read(self.input_topic, ranges, "fetching inputs", _ignore):
-            place, value = Place.of(message), message.value()
-            if place in places and value is not None:
-                found[place] = value
+            place = Place.of(message)
+            if place in places and message.value() is not None:
+                found[place] = raw_record(message, self.topic_id)
         return found
 
-    def _compare(self, place: Place, record: bytes, expected: bytes | None) -> None:
-        seen, wanted = parsed(record), None if expected is None else parsed(expected)
+    def _compare(self, place: Place, seen: Document | None, expected: bytes | None) -> None:
+        wanted = None if expected is None else document_of(expected, b"application/json")
         if seen and wanted and seen.get("model") != wanted.get("model"):
             self.other_models += 1
             return
@@ -112,15 +115,6 @@ def _ignore(_number: int, _offsets: range) -> None:
 def chosen_of(total: int, sample: int, seed: int = 0) -> Container[int] | None:
     """The indices of `sample` of `total` records, at random; None for all."""
     return None if sample >= total else set(random.Random(seed).sample(range(total), sample))  # noqa: S311  not a secret
-
-
-def parsed(value: bytes) -> dict[str, Any] | None:
-    """A record's value; None if it is no JSON object."""
-    try:
-        document = orjson.loads(value)
-    except orjson.JSONDecodeError:
-        return None
-    return document if isinstance(document, dict) else None
 
 
 def alike(seen: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 from commands.support import read_all, run, unused_names, write
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import (
     AclBinding,
+    AclBindingFilter,
     AclOperation,
     AclPermissionType,
     AdminClient,
@@ -27,6 +28,7 @@ from enricher.commands.doctor.broker import broker_findings
 from enricher.commands.doctor.findings import Finding, Reporter, as_json, exit_code
 from enricher.settings import ArticleSettings, load_settings
 from tools.kafka import Cluster
+from tools.waiting import wait_until
 
 if TYPE_CHECKING:
     from support.topics import Topics
@@ -283,3 +285,14 @@ def deny(cluster: Cluster, kind: ResourceType, name: str, operation: AclOperatio
     ]
     for future in admin.create_acls(bindings).values():
         future.result(timeout=20)
+    # The controller has them; the broker's authorizer gets them a little later.
+    of_resource = AclBindingFilter(
+        kind,
+        name,
+        ResourcePatternType.LITERAL,
+        cast("str", None),
+        cast("str", None),
+        AclOperation.ANY,
+        AclPermissionType.ANY,
+    )
+    assert wait_until(lambda: len(admin.describe_acls(of_resource).result(timeout=20)) == len(bindings), 20)

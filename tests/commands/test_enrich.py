@@ -57,6 +57,28 @@ def test_a_dash_as_output_is_standard_output(articles: Path) -> None:
     assert [articles] == list(articles.parent.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("repeated", "expected"),
+    [("none", {}), ("metadata", {"language": "pt"}), ("whole", {"language": "pt", "article": True})],
+)
+def test_a_line_repeats_of_its_article_what_the_setting_says(
+    tmp_path: Path, repeated: str, expected: dict[str, object]
+) -> None:
+    """A whole article is in its line with the numbers as they were, though its own line had other line breaks."""
+    line = b'{"id":"a","body":"Lisbon",\r"language":"pt","n":1.50}'
+    file = tmp_path / "articles.jsonl"
+    file.write_bytes(line + b"\r\n")
+    result = run("enrich", str(file), env={"ENRICHER_OUTPUT__ARTICLE": repeated})
+    assert 0 == result.exit_code, result.output
+    (written,) = result.stdout_bytes.splitlines()
+    record = json.loads(written)
+    beside = {"schema_version", "id", "entities", "model", "coverage"}
+    assert expected == {
+        name: value if name != "article" else True for name, value in record.items() if name not in beside
+    }
+    assert written.endswith(b',"article":' + line.replace(b"\r", b" ") + b"}") == (repeated == "whole")
+
+
 BAD = b'{"id": 1}\n', b"Z\xfcrich\n"
 """No body; not UTF-8."""
 
@@ -133,3 +155,46 @@ def test_an_interrupted_run_says_so_and_leaves_no_torso(tmp_path: Path, number: 
     assert "of yesterday" == output.read_text("utf-8")
     assert ["a", "b"] == [json.loads(line)["id"] for line in partial.read_bytes().splitlines()]
     assert str(partial) in said.decode()
+
+
+BERGEN = "Ana Ribeiro waits in Bergen."
+LAYOUTS = {
+    "an agency": (
+        {"id": "/uuid", "title": "/headline", "body": "/content/text"},
+        {"uuid": "a", "headline": "Storm in Lisbon", "content": {"text": BERGEN}},
+    ),
+    "a website": (
+        {"id": "/article/nr", "title": "/article/titles/0", "body": "/article/paragraphs", "language": "/lang"},
+        {"lang": "en", "article": {"nr": 7, "titles": ["Storm in Lisbon", "Short"], "paragraphs": ["", BERGEN]}},
+    ),
+    "an archive": (
+        {"id": "/a~1b", "body": "/m~0n", "source": "/from/name", "published_at": "/dates/1"},
+        {"a/b": "a", "title": "Storm in Lisbon", "m~n": BERGEN, "from": {"name": "A"}, "dates": ["x", "y"]},
+    ),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_articles_of_other_layouts_are_enriched(tmp_path: Path, layout: str) -> None:
+    """Fields are found by the settings, offsets count in the text that was found, and what lacks a field is named."""
+    fields, document = LAYOUTS[layout]
+    env = {"ENRICHER_ARTICLES__FIELDS": json.dumps(fields), "ENRICHER_ARTICLES__SCALAR_IDS": "true"}
+    usual = {"id": "usual", "title": "Lisbon", "body": BERGEN}
+    file, letters = tmp_path / "articles.jsonl", tmp_path / "letters.jsonl"
+    file.write_text(json_lines(document, usual), "utf-8")
+    result = run("enrich", str(file), "--dead-letters", str(letters), env=env)
+    assert 0 == result.exit_code, result.output
+    (record,) = map(json.loads, result.stdout.splitlines())
+    before = 2 if layout == "a website" else 0  # the separator behind an empty paragraph
+    found = {(entity["field"], entity["start"], entity["text"]) for entity in record["entities"]}
+    assert {("title", 9, "Lisbon"), ("body", before, "Ana Ribeiro"), ("body", before + 21, "Bergen")} == found
+    assert ("7" if layout == "a website" else "a") == record["id"]
+    (letter,) = map(json.loads, letters.read_text("utf-8").splitlines())
+    assert f"id is missing at {fields['id']}" == letter["message"]
+
+
+def test_lines_without_keys_have_their_ids_inside(articles: Path) -> None:
+    """The settings of a worker whose ids are keys serve for a file, too: a line has neither key nor headers."""
+    for where in ("key", "header:ce_id"):
+        result = run("enrich", str(articles), env={"ENRICHER_ARTICLES__FIELDS": json.dumps({"id": where})})
+        assert "a" == json.loads(result.stdout)["id"], result.output

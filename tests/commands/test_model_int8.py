@@ -281,6 +281,18 @@ def test_texts_are_read_once(gold: Path, texts: Path, tmp_path: Path) -> None:
     assert [ARTICLES, ARTICLES] == [each.number for each in found]
 
 
+def test_texts_are_read_where_the_settings_say_and_the_sample_articles_where_they_are(
+    gold: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The articles of the topic look like those that are calibrated on; the sample articles are ours."""
+    monkeypatch.setenv("ENRICHER_ARTICLES__FIELDS", '{"id": "key", "body": "/content/text"}')
+    own = tmp_path / "own.jsonl"
+    own.write_text('{"id": "a", "content": {"text": ["It rained.", "It snowed."]}}\n', "utf-8")
+    assert ["It rained.\n\nIt snowed."] == [each.body for each in read_texts(own, read_gold(gold), seed=0).articles]
+    samples = read_texts(None, read_gold(gold), seed=0)
+    assert samples.file.number == len(samples.articles) == len(DEFAULT_TEXTS.read_bytes().splitlines())
+
+
 def test_no_more_is_tokenised_than_needed(
     source: Path, gold: Path, texts: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

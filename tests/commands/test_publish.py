@@ -11,9 +11,12 @@ import pytest
 from commands.support import article, json_lines, read_all, run
 from confluent_kafka import Message
 
+from enricher.app.reading import line_mapping, line_reader
+from enricher.codec import FieldMapping
 from enricher.commands.publish.command import _Sending
 from enricher.commands.publish.lines import Inputs, check_lines, keyed
-from enricher.errors import BrokerError, FatalError
+from enricher.errors import BrokerError, FatalError, SettingsError
+from enricher.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from support.topics import Topics
@@ -136,13 +139,46 @@ def test_a_missing_file_is_named_before_anything_is_sent(tmp_path: Path) -> None
 
 def test_keys_are_ids_of_objects_only() -> None:
     """Only an object's string id is a key; the first round changes no byte."""
-    assert keyed(b'{ "id":"x" }', 1) == (b"x", b'{ "id":"x" }')
-    assert keyed(b'\xef\xbb\xbf{"id":"x"}', 1) == (b"x", b'\xef\xbb\xbf{"id":"x"}')
+    usual = FieldMapping()
+    assert keyed(b'{ "id":"x" }', 1, usual) == (b"x", b'{ "id":"x" }')
+    assert keyed(b'\xef\xbb\xbf{"id":"x"}', 1, usual) == (b"x", b'\xef\xbb\xbf{"id":"x"}')
     deep = b'{"id":"x","more":' + b"[" * 900 + b"]" * 900 + b"}"
-    assert keyed(deep, 2) == (b"x", deep)
-    assert keyed(b'{"id": 1}', 2) == (None, b'{"id": 1}')
-    assert keyed(b"{", 2) == (None, b"{")
-    assert keyed(b'{"id":"\xc3\xa4"}', 2) == ("ä#2".encode(), '{"id":"ä#2"}'.encode())
+    assert keyed(deep, 2, usual) == (b"x", deep)
+    assert keyed(b'{"id": 1}', 2, usual) == (None, b'{"id": 1}')
+    assert keyed(b"{", 2, usual) == (None, b"{")
+    assert keyed(b"[1]", 2, usual) == (None, b"[1]")
+    assert keyed(b'{"id":"\xc3\xa4"}', 2, usual) == ("ä#2".encode(), '{"id":"ä#2"}'.encode())
+
+
+def test_keys_are_ids_wherever_the_mapping_finds_them() -> None:
+    """The suffix of later rounds goes there too, or all rounds would have the same ids."""
+    deep = FieldMapping({"id": "/meta/ids/1"}, scalar_ids=True)
+    assert (b"x#3", b'{"meta":{"ids":[0,"x#3"]}}') == keyed(b'{"meta": {"ids": [0, "x"]}}', 3, deep)
+    assert (b"7#2", b'{"meta":{"ids":[0,"7#2"]}}') == keyed(b'{"meta": {"ids": [0, 7]}}', 2, deep)
+    assert (b"7", b'{"meta": {"ids": [0, 7]}}') == keyed(b'{"meta": {"ids": [0, 7]}}', 1, deep)
+    assert (None, b'{"id": "x"}') == keyed(b'{"id": "x"}', 2, deep)
+
+
+def test_a_check_reads_articles_where_the_settings_say_that_they_are(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A file is checked by what the worker will do with it; `key` is what `publish` makes of the line's own id."""
+    monkeypatch.setenv("ENRICHER_ARTICLES__FIELDS", '{"id": "key", "body": "/text"}')
+    file = tmp_path / "articles.jsonl"
+    file.write_text('{"id": "a", "text": "Oslo"}\n')
+    inputs, settings = Inputs([file], several_passes=False), load_settings()
+    assert 1 == check_lines(inputs, line_reader(settings))
+    assert (b"a", b'{"id":"a"}') == keyed(b'{"id":"a"}', 1, line_mapping(settings))
+    file.write_text('{"id": "a", "body": "Oslo"}\n')
+    with pytest.raises(FatalError, match=r"line 1: body is missing at /text\. Nothing was published"):
+        check_lines(inputs, line_reader(settings))
+
+
+def test_publishing_refuses_ids_that_it_cannot_write() -> None:
+    """Without the header, the worker would make a dead letter of every article."""
+    result = run("publish", "-", env={"ENRICHER_ARTICLES__FIELDS": '{"id": "header:ce_id"}'}, stdin="")
+    assert isinstance(result.exception, SettingsError)
+    assert "takes the id from header:ce_id, and publish writes no headers" in str(result.exception)
 
 
 def test_a_packed_file_is_recognised_by_its_content(tmp_path: Path) -> None:
@@ -150,7 +186,7 @@ def test_a_packed_file_is_recognised_by_its_content(tmp_path: Path) -> None:
     file = tmp_path / "articles"
     file.write_bytes(gzip.compress(json_lines(article("a")).encode()))
     inputs = Inputs([file, file], several_passes=False)
-    assert check_lines(inputs, max_article_chars=1_000, max_value_bytes=10_000) == 2
+    assert check_lines(inputs, line_reader(Settings())) == 2
 
 
 def test_a_broken_packed_file_is_an_error_of_ours(tmp_path: Path) -> None:
@@ -158,4 +194,4 @@ def test_a_broken_packed_file_is_an_error_of_ours(tmp_path: Path) -> None:
     file = tmp_path / "articles.gz"
     file.write_bytes(gzip.compress(json_lines(article("a")).encode())[:-8])
     with pytest.raises(FatalError, match=r"articles\.gz"):
-        check_lines(Inputs([file], several_passes=False), max_article_chars=1_000, max_value_bytes=10_000)
+        check_lines(Inputs([file], several_passes=False), line_reader(Settings()))

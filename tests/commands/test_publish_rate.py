@@ -7,6 +7,7 @@ from typing import cast
 
 import pytest
 
+from enricher.codec import FieldMapping
 from enricher.commands.console import Ticker
 from enricher.commands.publish import command
 from enricher.commands.publish.command import _Sending
@@ -81,7 +82,8 @@ def test_an_outage_is_not_caught_up_with(monkeypatch: pytest.MonkeyPatch, outage
     clock = Clock()
     monkeypatch.setattr(command, "TokenBucket", lambda rate_per_s: TokenBucket(rate_per_s, clock=clock))
     client = Client(clock, outage_s)
-    sending = _Sending(cast("Publisher", client), rate_per_s=60.0, transactional=False)
+    written = command._written(FieldMapping(), None)
+    sending = _Sending(cast("Publisher", client), written, rate_per_s=60.0, transactional=False)
     lines = ((1, Line("file", number, b"{}")) for number in range(3_000))
     sending.send(lines, cast("Ticker", Still()))
     assert 3_000 == client.delivered

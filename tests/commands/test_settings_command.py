@@ -77,3 +77,19 @@ def test_the_json_schema_knows_every_setting() -> None:
     groups = [definition for title, definition in definitions.items() if title.endswith("Settings")]
     names = {name for definition in groups for name in definition["properties"]}
     assert {row.name for row in all_rows()} == names
+
+
+def test_a_password_in_a_url_is_masked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In every URL of the list; the hosts stay."""
+    monkeypatch.setenv("ENRICHER_REGISTRY__URL", "https://bob:swordfish@a:8081, https://b")
+    printed = run("settings").output
+    assert "swordfish" not in printed
+    assert "https://***@a:8081" in printed.replace("\n", "")
+
+
+def test_a_registry_without_a_scheme_is_refused_without_repeating_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A URL may contain a password."""
+    monkeypatch.setenv("ENRICHER_REGISTRY__URL", "bob:swordfish@registry:8081")
+    failure = str(run("settings").exception)
+    assert "every URL must begin with http:// or https://" in failure
+    assert "swordfish" not in failure

@@ -11,9 +11,10 @@ from commands.support import article, enriched_record, run, write
 from confluent_kafka import Producer
 from support.made_again import make_again, topic_id
 
+from enricher.codec import RecordFormat, record_writer
 from enricher.commands.tail.excerpts import Excerpt, Mark, marks_in, printable, sentences
 from enricher.commands.tail.show import as_line, enriched, highlighted
-from enricher.records import Article, Partition, RawRecord
+from enricher.records import Article, Coverage, EnrichedRecord, Entity, ModelCard, Partition, RawRecord
 
 if TYPE_CHECKING:
     from support.topics import Topics
@@ -99,6 +100,30 @@ def test_a_value_stands_in_its_line_as_it_stands_in_the_topic(value: bytes) -> N
     assert b"\n" not in line
     assert orjson.loads(line)["value"] == orjson.loads(value)
     assert value.strip().replace(b"\r\n", b"  ") in line
+
+
+@pytest.mark.parametrize("output_format", ["avro", "protobuf", "json-schema"])
+def test_a_record_in_any_format_stands_in_its_line_as_json(output_format: RecordFormat) -> None:
+    """The whole article of a record too, byte by byte: its numbers may be longer than any number of a program."""
+    document = b'{"id": "a", "body": "Oslo", "price": 123456789012345678901234567890.10}'
+    entity = Entity(field="body", start=0, end=4, text="Oslo", label="LOC", score=0.9876)
+    written = EnrichedRecord(Article("a", "", "Oslo", document=document), (entity,), Coverage(1, 1, truncated=False))
+    writer = record_writer(output_format)
+    writer.begin_with(12)
+    headers = (("content-type", writer.content_type),)
+    value = writer.write(written, ModelCard("m", "d", "fp32"))
+    line = as_line(RawRecord(Partition("t", 0), 0, None, value, headers))
+    read = orjson.loads(line)["value"]
+    assert [entity] == read["entities"]
+    assert document in line
+
+
+@pytest.mark.parametrize("content_type", [None, b"application/json", b"application/avro", b"application/protobuf"])
+def test_a_value_in_none_of_our_formats_stands_in_its_line_as_text(content_type: bytes | None) -> None:
+    """A dead letter may be Avro of any schema."""
+    value = b"\0\0\0\0\x09\x02\xff"
+    line = as_line(RawRecord(Partition("t", 0), 0, None, value, (("content-type", content_type),)))
+    assert value.decode("utf-8", "backslashreplace") == orjson.loads(line)["value"]
 
 
 @pytest.mark.broker

@@ -72,6 +72,37 @@ def test_records_and_dead_letters_go_to_their_streams_in_order() -> None:
     assert dead_letters.getvalue() == expected
 
 
+def test_whole_article_stays_in_its_line() -> None:
+    """Line breaks between its tokens become spaces: they mean the same, and a line is a record."""
+    records = io.BytesIO()
+    article = Article("1", "", "b", document=b'{"id":"1",\r\n"body":"b",\r"n":1.0}')
+    outcome = EnrichedRecord(article, (), Coverage(tokens=1, windows=1, truncated=False))
+    sink = LineSink(records, io.BytesIO(), card=CARD, committed=lambda _: None)
+    assert sink.publish(release(outcome, outcome)) == {}
+    first, second = records.getvalue().splitlines()
+    assert first == second
+    assert first.endswith(b',"article":{"id":"1",  "body":"b", "n":1.0}}')
+
+
+def test_record_that_cannot_be_written_is_a_dead_letter() -> None:
+    """Its reason is written and returned for the counters; the lines around it stay."""
+    records, dead_letters = io.BytesIO(), io.BytesIO()
+    coverage = Coverage(tokens=1, windows=1, truncated=False)
+    odd = EnrichedRecord(Article("1", "", "b", further={"n": 2**70}), (), coverage)
+    fine = EnrichedRecord(Article("2", "", "b", document=b"[]"), (), coverage)
+    sink = LineSink(records, dead_letters, card=CARD, committed=lambda _: None)
+    released = release(fine, odd, fine)
+    said = "the metadata cannot be written as JSON: Integer exceeds 64-bit range"
+    assert {released.tickets[1]: DeadLetter("publish", "InvalidArticle", said)} == sink.publish(released)
+    assert len(records.getvalue().splitlines()) == 2
+    assert orjson.loads(dead_letters.getvalue()) == {
+        "offset": 1,
+        "stage": "publish",
+        "error_type": "InvalidArticle",
+        "message": said,
+    }
+
+
 def test_source_hears_how_far_is_written_after_it_is() -> None:
     """Never before: what is not written is not committed."""
     events: list[object] = []

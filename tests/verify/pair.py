@@ -46,7 +46,10 @@ def enriched(value: bytes) -> bytes:
     """A substitute for the model: one entity whose position depends on the article."""
     name = orjson.loads(value)["id"]
     entity = {"field": "body", "start": 0, "end": len(name), "text": name, "label": "X", "score": 0.5}
-    return orjson.dumps({"schema_version": 1, "id": name, "entities": [entity]})
+    model = {"name": "substitute", "digest": "0", "precision": "fp32"}
+    coverage = {"tokens": 2, "windows": 1, "truncated": False}
+    record = {"schema_version": 1, "id": name, "entities": [entity], "model": model, "coverage": coverage}
+    return orjson.dumps(record)
 
 
 def output_of(topics: Topics, source: Message, *, dead: bool = False, topic_id: str | None = None) -> Output:

@@ -24,15 +24,16 @@ from verify.pair import (
 )
 
 from enricher.errors import BrokerError
+from enricher.records import RawRecord
 from enricher.verify import Check, VerifyOptions, verify, watching
 from enricher.verify.headers import record_id
 
 pytestmark = pytest.mark.broker
 
 
-def recompute(values: Sequence[bytes]) -> list[bytes | None]:
+def recompute(inputs: Sequence[RawRecord]) -> list[bytes | None]:
     """A substitute for the model."""
-    return [enriched(value) for value in values]
+    return [enriched(each.value or b"") for each in inputs]
 
 
 def check_of(topics: Topics, name: str, options: VerifyOptions | None = None) -> Check:

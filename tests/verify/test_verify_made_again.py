@@ -127,7 +127,7 @@ def test_records_of_the_old_topic_are_not_recomputed_from_articles_of_the_new_on
         producer.produce(topics.input, other, b"k", partition=partition)
     assert producer.flush(10) == 0
     enrich(topics, read_all(topics.bootstrap_servers, topics.input), identity)
-    options = VerifyOptions(settle_s=1.0, recompute=lambda values: [enriched(value) for value in values])
+    options = VerifyOptions(settle_s=1.0, recompute=lambda inputs: [enriched(each.value or b"") for each in inputs])
     report = verified(topics, options)
     assert [] == report.failed
     assert PARTITIONS == check_of(report, "payload").checked

@@ -1,4 +1,4 @@
-"""The command `doctor`: checks settings, broker, model and machine in this order, and prints all findings."""
+"""The command `doctor`: checks settings, broker, registry, model and machine in this order, and prints all findings."""
 
 import json
 import signal
@@ -11,9 +11,11 @@ import typer
 
 from enricher.app.kafka import kafka_config
 from enricher.commands.console import Ticker, data_console, remark_console
+from enricher.commands.doctor.articles import article_findings
 from enricher.commands.doctor.broker import broker_findings
 from enricher.commands.doctor.findings import Finding, Reporter, as_json, as_line, as_table, exit_code
 from enricher.commands.doctor.machine import machine_findings, model_findings
+from enricher.commands.doctor.registry import registry_findings
 from enricher.commands.doctor.transactions import tried_promises
 from enricher.errors import SettingsError
 from enricher.settings import Settings, load_settings, settings_files
@@ -30,10 +32,12 @@ def doctor(
     transactions: Annotated[bool, typer.Option("--transactions", help=_TRANSACTIONS)] = False,
     as_json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Check whether a worker can run here: settings, broker, topics, rights, model, device. Changes nothing.
+    """Check whether a worker can run here: settings, broker, topics, rights, schema registry, model, device.
+
+    Changes nothing.
 
     No record is written, not even an aborted one: the broker is asked whether writing is allowed. A worker may be running
-    meanwhile. Exit code: 0 if nothing failed, 2 for settings, 4 for the broker, 3 for the model.
+    meanwhile. Exit code: 0 if nothing failed, 2 for settings, 4 for the broker or the registry, 3 for the model.
 
     With --transactions only the broker is checked, in more depth: exit code 4 if a promise that exactly-once depends on
     does not hold or could not be tried. The topics and groups it creates are deleted, also after Ctrl-C.
@@ -85,5 +89,7 @@ def _findings(checks: Callable[[Settings], Iterator[Finding]]) -> Generator[Find
 def _start(settings: Settings) -> Iterator[Finding]:
     """Every other check, in the order of a worker's start."""
     yield from broker_findings(kafka_config(settings), settings.articles)
+    yield from registry_findings(settings)
+    yield from article_findings(settings)
     yield from model_findings(settings)
     yield from machine_findings(settings)

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from enricher.errors import BrokerError, ModelError, SettingsError
 
-Side = Literal["settings", "broker", "model", "machine"]
+Side = Literal["settings", "broker", "registry", "model", "machine"]
 Severity = Literal["ok", "warn", "FAIL"]
 
 _STYLES: dict[Severity, str] = {"ok": "green", "warn": "yellow", "FAIL": "bold red"}
@@ -22,6 +22,7 @@ _STYLES: dict[Severity, str] = {"ok": "green", "warn": "yellow", "FAIL": "bold r
 _EXIT_CODES: tuple[tuple[Side, int], ...] = (
     ("settings", SettingsError.exit_code),
     ("broker", BrokerError.exit_code),
+    ("registry", BrokerError.exit_code),
     ("model", ModelError.exit_code),
 )
 

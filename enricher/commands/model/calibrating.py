@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from rich.markup import escape
 
-from enricher.codec import decode_article
+from enricher.app.reading import line_reader
+from enricher.codec import ArticleReader
 from enricher.commands.console import Ticker, remark_console
 from enricher.errors import FatalError, InvalidArticle, SettingsError
 from enricher.files import Line, read_lines
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from enricher.inference.gate.gold import GoldSet
     from enricher.inference.quantisation.recipe import Recipe
     from enricher.records import Window
-    from enricher.settings.groups import ArticleSettings
 
 DEFAULT_TEXTS = Path(__file__).parents[2] / "models" / "articles" / "wikinews.jsonl"
 SAMPLED_ARTICLES = 500
@@ -51,6 +51,7 @@ MOST_TOKENS = 4 * (OBSERVED_TOKENS + HELD_OUT_TOKENS)
 MOST_LINE_BYTES = 128 * 2**20
 """As `enricher enrich` allows."""
 
+_TEXTS = Partition("calibration", 0)
 _OTHERS = "choose another --gold, or --precision bf16"
 
 
@@ -187,22 +188,22 @@ class _Digesting(io.RawIOBase):
 
 def _articles(path: Path, digest: HASH) -> Iterator[tuple[int, Article]]:
     """Line numbers, from 1, and articles. `digest` is then that of the whole file."""
-    limits = load_settings(tell_files=False).articles
+    settings = load_settings(tell_files=False)
+    # The sample articles are ours, wherever the fields of other articles are.
+    reader = line_reader(settings, mapped=path != DEFAULT_TEXTS)
     try:
         with path.open("rb", buffering=0) as raw, io.BufferedReader(_Digesting(raw, digest)) as file:
             for line in read_lines(file, str(path), max_line_bytes=MOST_LINE_BYTES):
                 if isinstance(line, Line):
-                    yield line.number + 1, _decoded(path, line, limits)
+                    yield line.number + 1, _decoded(path, line, reader)
     except OSError as error:
         message = f"the texts to calibrate on, {path}, cannot be read: {error.strerror}"
         raise FatalError(message) from error
 
 
-def _decoded(path: Path, line: Line, limits: ArticleSettings) -> Article:
+def _decoded(path: Path, line: Line, reader: ArticleReader) -> Article:
     try:
-        return decode_article(
-            line.value, max_article_chars=limits.max_article_chars, max_value_bytes=limits.max_value_bytes
-        )
+        return reader.read(RawRecord(_TEXTS, line.number, None, line.value))
     except InvalidArticle as error:
         message = f"{path}, line {line.number + 1}: not an article: {error}. Correct or remove the line."
         raise FatalError(message) from error
@@ -213,7 +214,7 @@ def _is_shared(article: Article, known: frozenset[int]) -> bool:
 
 
 def _ticket(article: Article) -> Ticket:
-    return Ticket(RawRecord(Partition("calibration", 0), 0, None, None), 0.0, article=article)
+    return Ticket(RawRecord(_TEXTS, 0, None, None), 0.0, article=article)
 
 
 def _overlap(path: Path, gold: GoldSet, lines: list[int], *, given: bool) -> str:

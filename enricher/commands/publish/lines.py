@@ -16,9 +16,12 @@ from typing import BinaryIO, cast
 
 import orjson
 
-from enricher.codec import decode_article
+from enricher.codec import ArticleReader, FieldMapping
 from enricher.errors import FatalError, InvalidArticle
 from enricher.files import STDIN, Line, read_lines
+from enricher.records import Partition, RawRecord
+
+_LINES = Partition("lines", 0)
 
 MAX_LINE_BYTES = 32 * 2**20
 """Twice what our topics take in one message; a longer line is hardly JSON lines, and would have to be held in memory."""
@@ -71,32 +74,41 @@ class Inputs:
         return self._kept
 
 
-def check_lines(inputs: Inputs, *, max_article_chars: int, max_value_bytes: int) -> int:
+def check_lines(inputs: Inputs, reader: ArticleReader) -> int:
     """Count the lines; raises FatalError with the place of the first that is no valid article."""
     count = 0
     for line in inputs.lines():
         try:
-            decode_article(line.value, max_article_chars=max_article_chars, max_value_bytes=max_value_bytes)
+            reader.read(_record(line.value))
         except InvalidArticle as error:
             raise FatalError(f"{line.source}, line {line.number + 1}: {error}. Nothing was published") from error
         count += 1
     return count
 
 
-def keyed(value: bytes, round_number: int) -> tuple[bytes | None, bytes]:
+def keyed(value: bytes, round_number: int, mapping: FieldMapping) -> tuple[bytes | None, bytes]:
     """Key and value to publish: the key is the id where there is one; malformed lines stay as they are.
 
     From the second round on the id gets a suffix (`#2`), in key and value, so that keys stay unique; only what is nested
     deeper than 254 levels stays as it is.
     """
     try:
-        article = orjson.loads(value.removeprefix(BOM_UTF8))  # which decode_article skips, too
-    except orjson.JSONDecodeError:
+        document = orjson.loads(value.removeprefix(BOM_UTF8))  # which a reader skips, too
+        name = mapping.id_text(document, _record(value)) if isinstance(document, dict) else None
+    except (orjson.JSONDecodeError, InvalidArticle):
         return None, value
-    if not isinstance(article, dict) or not isinstance(article.get("id"), str):
+    if name is None:
         return None, value
-    key = article["id"] if round_number == 1 else f"{article['id']}#{round_number}"
+    if round_number == 1:
+        return name.encode(), value
+    again = f"{name}#{round_number}"
+    mapping.put_id(document, again)
     try:
-        return key.encode(), value if round_number == 1 else orjson.dumps(article | {"id": key})
+        return again.encode(), orjson.dumps(document)
     except TypeError:  # it reads deeper nesting than it writes
-        return article["id"].encode(), value
+        return name.encode(), value
+
+
+def _record(value: bytes) -> RawRecord:
+    """A line as a record, which has neither key nor headers."""
+    return RawRecord(_LINES, 0, None, value)

@@ -15,6 +15,8 @@ from enricher.app.building import kafka_worker
 from enricher.app.kafka import kafka_config
 from enricher.app.model import load_model
 from enricher.app.observing import observed, worker_facts
+from enricher.app.record_schema import check_record_schema
+from enricher.app.registry import check_registry
 from enricher.commands.progress import describe, progress_lines
 from enricher.commands.run.health import parent_health, view_of, worker_health
 from enricher.commands.run.parent import RunOptions, supervisor
@@ -131,7 +133,9 @@ def _work(settings: Settings, options: RunOptions, signals: Signals, link: Paren
         worker_health(settings, link) as health,
     ):
         health.starts("checking topics and rights")
+        check_registry(settings)
         check_start(kafka_config(settings))
+        check_record_schema(settings)
         health.starts(LOADING)
         model = load_model(settings)
         health.starts("connecting with the brokers")

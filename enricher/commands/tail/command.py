@@ -1,9 +1,8 @@
 """The command `tail`: follows the output or dead-letter topic, fetches the articles, prints. `show` draws."""
 
-import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import closing, nullcontext, suppress
 from typing import Annotated
 
 import orjson
@@ -11,10 +10,12 @@ import typer
 from rich.console import Console
 
 from enricher.app.kafka import kafka_config
-from enricher.codec import decode_article
+from enricher.app.reading import article_reader
+from enricher.app.waiting_decoders import waiting_decoders
+from enricher.codec import ArticleReader
 from enricher.commands.console import data_console, remark_console, write_line
 from enricher.commands.tail import show
-from enricher.errors import InvalidArticle
+from enricher.errors import InvalidArticle, SchemaPending
 from enricher.kafka.client import KafkaConfig
 from enricher.kafka.inspect.follow import RecordFinder, TopicReader
 from enricher.records import Article, Partition, RawRecord
@@ -39,12 +40,14 @@ def tail(
 
     It joins no group and commits nothing. The texts come from the input topic, as long as it keeps them.
     """
-    config = kafka_config(load_settings())
+    settings = load_settings()
+    config = kafka_config(settings)
     topic = config.dead_letter_topic if dead_letters else config.output_topic
     with (
         suppress(KeyboardInterrupt),
+        nullcontext() if as_json else waiting_decoders(settings) as decoders,
         closing(TopicReader(config, topic, newest=None if from_beginning else 0)) as reader,
-        closing(_Viewer(config, reader)) as viewer,
+        closing(_Viewer(config, reader, article_reader(settings, decoders, limits=False))) as viewer,
     ):
         draw = viewer.draw_dead_letter if dead_letters else viewer.draw
         if not (as_json or until_end):
@@ -68,7 +71,15 @@ def _records(reader: TopicReader, *, until_end: bool) -> Iterator[RawRecord]:
 class _Viewer:
     """Draws records and fetches their articles."""
 
-    def __init__(self, config: KafkaConfig, reader: TopicReader, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        config: KafkaConfig,
+        reader: TopicReader,
+        articles: ArticleReader,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._articles = articles
         self._finder = RecordFinder(config)
         self._ends_at_start = reader.ends
         self._clock = clock
@@ -83,7 +94,8 @@ class _Viewer:
         source = self._source(record)
         facts = self._facts(record, source)
         try:
-            lines = list(show.enriched(orjson.loads(record.value), _article(source), facts, colours=self._colours))
+            document = orjson.loads(show.json_of(record))
+            lines = list(show.enriched(document, self._article(source), facts, colours=self._colours))
         except (ValueError, LookupError, TypeError, AttributeError):  # not written by a worker
             lines = [show.foreign(record)]
         for line in lines:
@@ -119,12 +131,11 @@ class _Viewer:
         how = "appeared" if live else "written"
         return f"{how} {appeared_s - source.timestamp_s:.3f} s after its publication"
 
-
-def _article(source: RawRecord | None) -> Article | None:
-    """The article in a record of the input topic. The worker has checked its size, so there is no limit here."""
-    if source is None or source.value is None:
-        return None
-    try:
-        return decode_article(source.value, max_article_chars=sys.maxsize)
-    except InvalidArticle:
-        return None
+    def _article(self, source: RawRecord | None) -> Article | None:
+        """The article in a record of the input topic; None if there is none, or if its schema is not here."""
+        if source is None or source.value is None:
+            return None
+        try:
+            return self._articles.read(source)
+        except (InvalidArticle, SchemaPending):
+            return None

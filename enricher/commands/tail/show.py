@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 from rich.text import Text
 
+from enricher.codec import record_as_json
 from enricher.commands.tail.excerpts import Excerpt, marks_in, printable, sentences
 from enricher.records import Article, RawRecord
 
@@ -22,8 +23,14 @@ def header_texts(record: RawRecord) -> dict[str, str | None]:
     return {name: None if value is None else _text(value) for name, value in record.headers}
 
 
+def json_of(record: RawRecord) -> bytes:
+    """The value of an enriched record as JSON, whichever format it is in. Raises ValueError if it is in none of ours."""
+    content_type = dict(record.headers).get("content-type")
+    return record_as_json(record.value or b"", content_type)
+
+
 def as_line(record: RawRecord) -> bytes:
-    """The record as one JSON object; a value that is not JSON, as a dead letter's may be, becomes a string."""
+    """The record as one JSON object. A value that is in none of our formats, as a dead letter's may be, becomes a string."""
     return orjson.dumps({
         "topic": record.partition.topic,
         "partition": record.partition.number,
@@ -31,7 +38,7 @@ def as_line(record: RawRecord) -> bytes:
         "timestamp_s": record.timestamp_s,
         "key": None if record.key is None else _text(record.key),
         "headers": header_texts(record),
-        "value": None if record.value is None else _json(record.value),
+        "value": None if record.value is None else _value(record),
     })  # fmt: skip
 
 
@@ -104,12 +111,13 @@ def _entity(text: str, label: str, *, colours: bool) -> Text:
     return Text.assemble((printable(text), f"bold {colour}"), (f" {printable(label)}", f"dim {colour}"))
 
 
-def _json(value: bytes) -> Any:  # noqa: ANN401  any JSON
-    """The value unchanged, in one line: parsing and writing it would round long numbers and refuse deep nesting."""
+def _value(record: RawRecord) -> Any:  # noqa: ANN401  any JSON
+    """The value in one line, as it is written: parsing and writing JSON would round long numbers and refuse deep nesting."""
     try:
+        value = json_of(record)
         orjson.loads(value)
-    except orjson.JSONDecodeError:
-        return _text(value)
+    except ValueError:
+        return _text(record.value or b"")
     # JSON strings hold no line breaks, so every line break is between tokens.
     return orjson.Fragment(value.replace(b"\r", b" ").replace(b"\n", b" "))
 

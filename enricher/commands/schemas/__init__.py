@@ -1,0 +1,1 @@
+"""`enricher schemas`: registers the schema of records, and checks how schemas change."""

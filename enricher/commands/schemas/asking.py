@@ -1,0 +1,81 @@
+"""Asking a schema registry from a command: the options, the schema of records, and what a registry's errors come to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Literal, get_args
+
+import typer
+
+from enricher.codec.schemas import Schema
+from enricher.codec.writers import SCHEMA_TYPES, RecordFormat
+from enricher.contracts import record_schema
+from enricher.errors import BrokerError, SettingsError
+from enricher.registry.client import RegistryClient
+from enricher.registry.compatibility import Level, SchemaUnusable, violations
+from enricher.registry.errors import RefusedByRegistry, RegistryUnavailable, UnusableSchema
+from enricher.settings import Settings
+
+INCOMPATIBLE = 11
+"""The exit code if a change is not compatible."""
+
+RegistryLevel = Literal[
+    "BACKWARD", "BACKWARD_TRANSITIVE", "FORWARD", "FORWARD_TRANSITIVE", "FULL", "FULL_TRANSITIVE", "NONE"
+]
+FormatOption = Annotated[
+    Literal["avro", "protobuf", "json-schema"] | None,
+    typer.Option("--format", help="Which schema of records. Default: `output.format`."),
+]
+SubjectOption = Annotated[
+    str | None,
+    typer.Option("--subject", metavar="NAME", help="Default: `output.subject`, else OUTPUT_TOPIC-value."),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print a JSON object.")]
+
+
+@contextmanager
+def asking(client: RegistryClient) -> Iterator[None]:
+    """Raise BrokerError for the errors of a registry: a command does not wait for it."""
+    try:
+        yield
+    except RegistryUnavailable as error:
+        raise BrokerError(f"the schema registry cannot be used: {error}") from error
+    except (UnusableSchema, RefusedByRegistry) as error:
+        raise BrokerError(f"the schema registry {client.name}: {error}") from error
+
+
+def schema_of_records(settings: Settings, wanted: RecordFormat | None) -> Schema:
+    """The schema to register for `wanted`, or for `output.format`. Raises SettingsError if that has none."""
+    chosen = wanted or settings.output.format
+    if chosen == "json":
+        raise SettingsError(
+            "output.format is json, whose records name no schema. Set output.format to avro, protobuf or json-schema, "
+            "or say --format"
+        )
+    schema_type = SCHEMA_TYPES[chosen]
+    return Schema(schema_type, record_schema(schema_type))
+
+
+def found_offline(client: RegistryClient, subject: str, schema: Schema, level: Level) -> list[str]:
+    """The violations against the versions of the subject that count at this level, found here: a sentence each.
+
+    Some registries only say that a schema is not compatible. A version that cannot be compared is left out.
+    """
+    counted = client.versions(subject)
+    found: list[str] = []
+    for number in counted if level.endswith("_TRANSITIVE") else counted[-1:]:
+        version = client.version(subject, number)
+        if version is None or version.type != schema.type:
+            continue
+        try:
+            broken = violations(schema.type, version.text, schema.text, level)
+        except (SchemaUnusable, ImportError):
+            continue
+        found += [f"{each} (version {number})" for each in broken]
+    return found
+
+
+def level_named(name: str) -> Level | None:
+    """A registry's level, None if it is none that we know."""
+    return Level(name) if name in get_args(RegistryLevel) else None

@@ -1,0 +1,85 @@
+"""The doctor reads the newest articles as a worker would."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import pytest
+from commands.support import article, run, write
+
+from enricher.commands.doctor import articles as checks
+from enricher.commands.doctor.findings import Finding
+from enricher.errors import BrokerError
+from enricher.records import Partition, RawRecord
+from enricher.settings import load_settings
+
+if TYPE_CHECKING:
+    from support.topics import Topics
+
+ELSEWHERE = {"uuid": "a", "headline": "Lisbon", "text": "Ana Ribeiro lives in Lisbon.", "desk": {"name": "world"}}
+FIELDS = {"id": "/uuid", "title": "/headline", "body": "/text"}
+
+
+def found(
+    values: Sequence[object], monkeypatch: pytest.MonkeyPatch, fields: Mapping[str, str] | None = None, **more: object
+) -> Mapping[str, Finding]:
+    """The findings by check, if these are the newest records."""
+    raw = [
+        RawRecord(Partition("articles", 0), offset, None, None if value is None else json.dumps(value).encode())
+        for offset, value in enumerate(values)
+    ]
+    monkeypatch.setattr(checks, "newest_records", lambda *_: iter(raw))
+    monkeypatch.setenv("ENRICHER_ARTICLES__FIELDS", json.dumps(fields or {}))
+    monkeypatch.setenv("ENRICHER_ARTICLES__METADATA", json.dumps(more.get("metadata", {})))
+    return {finding.check: finding for finding in checks.article_findings(load_settings())}
+
+
+def test_articles_that_can_be_read_are_counted_without_tombstones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One finding, and nothing to do."""
+    findings = found([article("a"), None, article("b")], monkeypatch)
+    assert {"the newest articles": "2 of the newest 2 records of 'articles' can be read"} == {
+        check: finding.seen for check, finding in findings.items()
+    }
+
+
+def test_what_becomes_a_dead_letter_is_counted_by_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The usual mistake: articles of another layout without `articles.fields`."""
+    finding = found([ELSEWHERE, ELSEWHERE, article("a")], monkeypatch)["the newest articles"]
+    assert "warn" == finding.verdict
+    assert "1 of the newest 3 records of 'articles' can be read; 2 x id is missing" == finding.seen
+    assert "warn" == found([ELSEWHERE], monkeypatch, FIELDS | {"body": "/txt"})["the newest articles"].verdict
+    assert "ok" == found([ELSEWHERE], monkeypatch, FIELDS)["the newest articles"].verdict
+
+
+def test_a_pointer_that_finds_nothing_anywhere_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Optional fields may be absent from an article, but hardly from all."""
+    wrong = FIELDS | {"title": "/headlin", "language": "/lang"}
+    finding = found([ELSEWHERE], monkeypatch, wrong, metadata={"section": "/desk/nam", "desk": "/desk"})[
+        "mapped fields"
+    ]
+    assert "warn" == finding.verdict
+    assert finding.seen.endswith(
+        "articles.fields: title at /headlin, articles.fields: language at /lang, articles.metadata: section at /desk/nam"
+    )
+
+
+def test_a_topic_that_cannot_be_read_is_left_to_the_checks_of_the_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its right is a check of its own."""
+
+    def refused(*_: object) -> None:
+        raise BrokerError("no right")
+
+    monkeypatch.setattr(checks, "newest_records", refused)
+    assert ["warn"] == [finding.verdict for finding in checks.article_findings(load_settings())]
+
+
+@pytest.mark.broker
+def test_the_doctor_reads_the_topic(topics: Topics) -> None:
+    """Against the real broker, with one article of another layout."""
+    records = [{"value": json.dumps(each).encode()} for each in (article("a"), ELSEWHERE)]
+    write(topics.bootstrap_servers, topics.input, records)
+    report = json.loads(run("doctor", "--json", env=topics.environment).stdout)
+    (finding,) = [check for check in report["checks"] if check["check"] == "the newest articles"]
+    assert f"1 of the newest 2 records of '{topics.input}' can be read; 1 x id is missing" == finding["seen"]

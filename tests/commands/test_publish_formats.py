@@ -1,0 +1,158 @@
+"""`enricher publish --format`: lines of JSON written by a schema, and registered."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from commands.support import article, json_lines, read_all, run
+from registry.server import Registry, serving
+
+from enricher.app.registry import registry_client
+from enricher.codec.formats import compile_schema
+from enricher.codec.framing import framed
+from enricher.codec.schemas import Schema, SchemaRef
+from enricher.commands.publish.encoding import Format, registered_encoder
+from enricher.errors import BrokerError, FatalError, SettingsError
+from enricher.registry.client import RegistryClient
+from enricher.settings import load_settings
+
+if TYPE_CHECKING:
+    from support.topics import Topics
+
+AVSC = json.dumps({
+    "type": "record",
+    "name": "Article",
+    "fields": [
+        {"name": "id", "type": "string"},
+        {"name": "title", "type": ["null", "string"], "default": None},
+        {"name": "body", "type": "string"},
+    ],
+})  # fmt: skip
+PROTO = 'syntax = "proto3"; package news; message Article { string id = 1; string title = 2; string body = 3; }'
+SCHEMAS: dict[Format, tuple[str, str]] = {
+    "avro": ("article.avsc", AVSC),
+    "protobuf": ("article.proto", PROTO),
+    "json-schema": ("article.json", '{"type": "object"}'),
+}
+
+
+@pytest.fixture
+def registry() -> Iterator[Registry]:
+    """An empty registry."""
+    with serving() as serves:
+        yield serves
+
+
+def client_of(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> RegistryClient:
+    """A client of it."""
+    monkeypatch.setenv("ENRICHER_REGISTRY__URL", registry.url)
+    return registry_client(load_settings())
+
+
+def schema_file(output_format: Format, folder: Path) -> Path:
+    """A schema of articles in this format."""
+    name, text = SCHEMAS[output_format]
+    (folder / name).write_text(text)
+    return folder / name
+
+
+@pytest.mark.parametrize("output_format", SCHEMAS)
+def test_a_line_is_written_by_its_schema_behind_the_id(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, output_format: Format
+) -> None:
+    """What the worker's decoder of that schema reads is the line."""
+    client = client_of(registry, monkeypatch)
+    encode = registered_encoder(output_format, schema_file(output_format, tmp_path), client, "articles-value")
+    frame = framed(encode(json.dumps(article("a")).encode()), (), max_payload_bytes=10_000)
+    assert frame is not None
+    assert SchemaRef("id", "17") == frame.reference
+    found = client.latest("articles-value")
+    assert found is not None
+    decode = compile_schema(Schema(found.type, found.text))
+    assert article("a") == decode(frame.payload)
+
+
+@pytest.mark.parametrize("output_format", ["avro", "protobuf"])
+def test_a_line_that_does_not_fit_is_refused_with_the_reason(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, output_format: Format
+) -> None:
+    """A first try should end with an error, not with a record that nobody can read."""
+    client = client_of(registry, monkeypatch)
+    encode = registered_encoder(output_format, schema_file(output_format, tmp_path), client, "articles-value")
+    with pytest.raises(FatalError, match="does not fit the schema"):
+        encode(b'{"id": 7, "body": ["x"]}')
+
+
+@pytest.mark.parametrize(("output_format", "text"), [("avro", '{"type": "recordd"}'), ("protobuf", "message {")])
+def test_a_schema_that_is_none_is_refused_and_not_registered(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, output_format: Format, text: str
+) -> None:
+    """The registry would keep it forever."""
+    file = tmp_path / "broken"
+    file.write_text(text)
+    with pytest.raises(FatalError, match="broken"):
+        registered_encoder(output_format, file, client_of(registry, monkeypatch), "articles-value")
+    assert not registry.versions
+
+
+def test_a_subject_of_another_type_is_refused(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Readers would take the records for the other format: some registries even give the same id."""
+    client = client_of(registry, monkeypatch)
+    registered_encoder("avro", schema_file("avro", tmp_path), client, "articles-value")
+    with pytest.raises(SettingsError, match="has schemas of type AVRO"):
+        registered_encoder("protobuf", schema_file("protobuf", tmp_path), client, "articles-value")
+
+
+def test_a_registry_that_refuses_the_schema_is_told(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Nothing is published under a schema that is not there."""
+    file = tmp_path / "incompatible.json"
+    file.write_text('{"title": "incompatible"}')
+    with pytest.raises(BrokerError, match="Nothing was published"):
+        registered_encoder("json-schema", file, client_of(registry, monkeypatch), "articles-value")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--format", "avro"], "needs --schema"),
+        (["--schema", "x.avsc"], "needs --format"),
+        (["--format", "avro", "--schema", "x.avsc"], "registry.url"),
+    ],
+)
+def test_options_that_need_each_other_say_so(arguments: list[str], reason: str, tmp_path: Path) -> None:
+    """Before anything is sent."""
+    file = tmp_path / "articles.jsonl"
+    file.write_text(json_lines(article("a")))
+    result = run("publish", str(file), *arguments)
+    assert isinstance(result.exception, SettingsError)
+    assert reason in str(result.exception)
+
+
+@pytest.mark.broker
+def test_articles_are_published_in_avro_and_the_doctor_names_their_schema(
+    registry: Registry, topics: Topics, tmp_path: Path
+) -> None:
+    """The keys are the ids, as in JSON; the doctor reads the newest records."""
+    file = tmp_path / "articles.jsonl"
+    file.write_text(json_lines(article("a"), article("b")))
+    environment = topics.environment | {
+        "ENRICHER_REGISTRY__URL": registry.url,
+        "ENRICHER_REGISTRY__CACHE_DIR": str(tmp_path / "cache"),
+        "ENRICHER_ARTICLES__FORMAT": "registry",
+    }
+    schema = schema_file("avro", tmp_path)
+    result = run("publish", str(file), "--format", "avro", "--schema", str(schema), env=environment)
+    assert result.exit_code == 0, result.output
+    assert {b"a", b"b"} == {message.key() for message in read_all(topics.bootstrap_servers, topics.input)}
+    registry.schemas["17"] = {"schema": AVSC}
+    report = json.loads(run("doctor", "--json", env=environment).stdout)
+    checks = {check["check"]: check for check in report["checks"]}
+    assert "2 x Avro (id 17)" == checks["schemas of the newest articles"]["seen"]

@@ -1,0 +1,224 @@
+"""`enricher schemas`: registering the schema of records, and checking changes of schemas."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from commands.support import run
+from support.schema_changes import FILES, Change, all_changes, contract
+from support.schema_registry import FakeRegistry, fake_registry
+from typer.testing import Result
+
+from enricher.contracts import record_schema
+from enricher.errors import BrokerError, SettingsError
+from enricher.registry.compatibility import SchemaType, recommended_level
+
+FORMATS = {"avro": "AVRO", "protobuf": "PROTOBUF", "json-schema": "JSON"}
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeRegistry]:
+    """An empty registry."""
+    with fake_registry() as found:
+        yield found
+
+
+def with_registry(fake: FakeRegistry, *arguments: str) -> Result:
+    """Run `enricher schemas` with this registry and the output topic `entities`."""
+    environment = {"ENRICHER_REGISTRY__URL": fake.url, "ENRICHER_KAFKA__OUTPUT_TOPIC": "entities"}
+    return run("schemas", *arguments, env=environment)
+
+
+def written(folder: Path, name: str, text: str) -> str:
+    """A file with this text."""
+    path = folder / name
+    path.write_text(text, "utf-8")
+    return str(path)
+
+
+@pytest.mark.parametrize(("output_format", "schema_type"), FORMATS.items())
+def test_register_registers_once_and_then_shows_what_is_there(
+    fake: FakeRegistry, output_format: str, schema_type: SchemaType
+) -> None:
+    """The subject belongs to the output topic, the id stays, and nothing else is set."""
+    first = with_registry(fake, "register", "--format", output_format, "--json")
+    again = with_registry(fake, "register", "--format", output_format, "--json")
+    assert (0, 0) == (first.exit_code, again.exit_code), first.output + again.output
+    assert [(100, schema_type, record_schema(schema_type))] == fake.subjects["entities-value"]
+    assert [("POST", "/subjects/entities-value/versions")] == fake.changes
+    one, two = json.loads(first.stdout), json.loads(again.stdout)
+    assert ("registered", "unchanged") == (one["action"], two["action"])
+    assert (1, 100, 1, 100) == (one["version"], one["id"], two["version"], two["id"])
+    assert one["newest_version_before"] is None
+    assert "BACKWARD" == one["compatibility"] == one["compatibility_before"]
+
+
+def test_register_sets_the_compatibility_only_if_asked(fake: FakeRegistry) -> None:
+    """Before the schema is registered, so that it is judged by it; and the output says what it means."""
+    done = with_registry(fake, "register", "--format", "json-schema", "--compatibility", "FORWARD_TRANSITIVE")
+    assert 0 == done.exit_code, done.output
+    assert [("PUT", "/config/entities-value"), ("POST", "/subjects/entities-value/versions")] == fake.changes
+    assert (
+        "now FORWARD_TRANSITIVE (who reads with the old schema reads what is written with the new one), was BACKWARD"
+        in (done.stdout)
+    )
+    assert "registered: version 1, id 100" in done.stdout
+    assert "Later versions" not in done.stdout
+
+
+def test_register_says_which_compatibility_later_versions_need(fake: FakeRegistry) -> None:
+    """The default of most registries is the wrong one for a JSON Schema."""
+    done = with_registry(fake, "register", "--format", "json-schema")
+    assert "--compatibility FORWARD_TRANSITIVE" in done.stdout
+
+
+@pytest.mark.parametrize("level", [[], ["--compatibility", "FULL"]])
+def test_a_dry_run_shows_everything_and_changes_nothing(fake: FakeRegistry, level: list[str]) -> None:
+    """The schema, the subject and the verdict."""
+    done = with_registry(fake, "register", "--format", "avro", "--subject", "mine", "--dry-run", *level)
+    assert 0 == done.exit_code, done.output
+    assert record_schema("AVRO") in done.stdout
+    assert "subject        mine" in done.stdout
+    assert "would register" in done.stdout
+    assert [] == fake.changes
+
+
+@pytest.mark.parametrize("dry_run", [[], ["--dry-run"]])
+def test_a_schema_that_the_registry_refuses_is_not_registered(fake: FakeRegistry, dry_run: list[str]) -> None:
+    """Exit code 11, with the reason and its place."""
+    fake.subjects["entities-value"] = [
+        (7, "AVRO", record_schema("AVRO").replace('"type": "string"', '"type": "long"', 1))
+    ]
+    before = dict(fake.subjects)
+    done = with_registry(fake, "register", "--format", "avro", "--json", *dry_run)
+    assert 11 == done.exit_code, done.output
+    assert "refused" == json.loads(done.stdout)["action"]
+    assert any(text.startswith("/fields/id: ") for text in json.loads(done.stdout)["messages"])
+    assert (before, []) == (fake.subjects, fake.changes)
+
+
+def test_the_trap_is_seen_and_the_advice_helps(fake: FakeRegistry) -> None:
+    """At BACKWARD a registry refuses one more optional field; at the level that we advise it accepts it."""
+    older = json.loads(record_schema("JSON"))
+    del older["properties"]["url"]
+    fake.subjects["entities-value"] = [(7, "JSON", json.dumps(older))]
+    refused = with_registry(fake, "register", "--format", "json-schema")
+    advised = recommended_level("JSON").value
+    shown = with_registry(fake, "register", "--format", "json-schema", "--dry-run", "--compatibility", advised)
+    done = with_registry(fake, "register", "--format", "json-schema", "--compatibility", advised, "--json")
+    assert (11, 0, 0) == (refused.exit_code, shown.exit_code, done.exit_code)
+    assert "/properties/url: only the new schema knows it" in refused.stdout
+    assert f"--compatibility {advised}" in refused.stdout
+    assert f"would become {advised}" in shown.stdout
+    assert {"action": "registered", "version": 2, "newest_version_before": 1}.items() <= json.loads(done.stdout).items()
+
+
+def test_register_needs_a_format_with_a_schema(fake: FakeRegistry) -> None:
+    """Plain JSON names no schema."""
+    done = with_registry(fake, "register")
+    assert isinstance(done.exception, SettingsError)
+    assert "--format" in str(done.exception)
+
+
+@pytest.mark.parametrize("command", [["register", "--format", "avro"], ["check", "--registry", "--format", "avro"]])
+@pytest.mark.parametrize("status", [401, 500, 503])
+def test_a_registry_that_fails_ends_a_command_with_code_4(fake: FakeRegistry, command: list[str], status: int) -> None:
+    """A command does not wait for a registry; a worker does."""
+    fake.fails_with = status
+    done = with_registry(fake, *command)
+    assert isinstance(done.exception, BrokerError)
+    assert 4 == done.exception.exit_code
+    assert str(status) in str(done.exception)
+
+
+@pytest.mark.parametrize("change", all_changes(), ids=str)
+def test_check_compares_two_files(tmp_path: Path, change: Change) -> None:
+    """Exit code 0, or 11 with a line for each violation."""
+    name = FILES[change.schema_type]
+    old = written(tmp_path, name, contract(change.schema_type))
+    new = written(tmp_path, f"new-{name}", change.text)
+    done = run("schemas", "check", old, new, "--json")
+    verdict = json.loads(done.stdout)
+    assert (0 if change.allowed else 11) == done.exit_code
+    assert change.allowed is verdict["compatible"] is (verdict["violations"] == [])
+    assert (change.schema_type, "PROMISE") == (verdict["type"], verdict["compatibility"])
+    assert all(each.startswith("/") and ": " in each for each in verdict["violations"])
+
+
+def test_check_says_what_is_wrong_and_where(tmp_path: Path) -> None:
+    """For people: the violations, then the verdict."""
+    old = written(tmp_path, "old.json", contract("JSON"))
+    new = written(tmp_path, "new.json", contract("JSON").replace('"maximum": 1,', '"maximum": 2,'))
+    done = run("schemas", "check", old, new)
+    assert 11 == done.exit_code
+    assert "/properties/entities/items/properties/score/maximum: it is 2 in the new schema, and 1 in the old one\n" in (
+        done.stdout
+    )
+    assert "not compatible (PROMISE: " in done.stdout
+    assert 0 == run("schemas", "check", old, new, "--compatibility", "BACKWARD").exit_code
+    assert 11 == run("schemas", "check", old, new, "--compatibility", "FORWARD_TRANSITIVE").exit_code
+
+
+@pytest.mark.parametrize("says_why", [True, False])
+def test_check_asks_the_registry_with_our_schema(fake: FakeRegistry, *, says_why: bool) -> None:
+    """By the subject's own level; where the registry gives no reason, our rules find it."""
+    fake.says_why = says_why
+    empty = with_registry(fake, "check", "--registry", "--format", "avro", "--json")
+    fake.subjects["entities-value"] = [(7, "AVRO", record_schema("AVRO"))]
+    same = with_registry(fake, "check", "--registry", "--format", "avro", "--json")
+    fake.subjects["entities-value"] = [(7, "AVRO", record_schema("AVRO").replace('"id",', '"key",'))]
+    other = with_registry(fake, "check", "--registry", "--format", "avro", "--json")
+    assert (0, 0, 11) == (empty.exit_code, same.exit_code, other.exit_code)
+    assert "BACKWARD" == json.loads(other.stdout)["compatibility"]
+    assert ["/fields/id: only the new schema has this field, and it has no default (version 1)"] == json.loads(
+        other.stdout
+    )["violations"]
+    assert [] == fake.changes
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["only-one.json"], "two files"),
+        ([], "two files"),
+        (["a.json", "b.json", "--registry"], "no files"),
+        (["a.json", "b.json", "--subject", "x"], "belong to --registry"),
+        (["gone.json", "gone.json"], "cannot be read"),
+    ],
+)
+def test_check_refuses_what_it_cannot_do(arguments: list[str], reason: str) -> None:
+    """Exit code 2, and it says which."""
+    done = run("schemas", "check", *arguments)
+    assert isinstance(done.exception, SettingsError)
+    assert reason in str(done.exception)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("new.json", "{", "not JSON"),
+        ("new.json", "[]", "is AVRO"),
+        ("new.json", '{"$ref": "other.json"}', "not in the same file"),
+        ("new.json", '{"$ref": "#/$defs/gone"}', "which is not there"),
+        ("new.json", '{"$ref": "#/a", "a": {"$ref": "#"}}', "leads to itself"),
+        ("new.json", '{"$ref": "#"}', "leads to itself"),
+        ("new.json", '{"properties": 5}', "cannot be compared"),
+        ("new.json", '{"properties": {"x": 5}, "required": 7}', "cannot be compared"),
+        ("new.json", '{"anyOf": [' * 400 + "{}" + "]}" * 400, "too deeply"),
+        ("new.avsc", '{"type": "record", "name": "A", "fields": [{"name": "x", "type": "gone"}]}', "no Avro schema"),
+        ("new.avsc", '{"type": "enum", "name": "A", "symbols": 5}', "no Avro schema"),
+        ("new.proto", "message {", "compiler refuses"),
+        ("new.proto", 'syntax = "proto3"; import "/etc/passwd";', "compiler refuses"),
+    ],
+)
+def test_check_refuses_files_that_are_no_schemas(tmp_path: Path, name: str, text: str, reason: str) -> None:
+    """Exit code 2 and the file's name: a broken file is no incompatible change."""
+    old_type: SchemaType = {"json": "JSON", "avsc": "AVRO", "proto": "PROTOBUF"}[name.partition(".")[2]]  # type: ignore[assignment]
+    old = written(tmp_path, f"old.{name.partition('.')[2]}", contract(old_type))
+    done = run("schemas", "check", old, written(tmp_path, name, text))
+    assert isinstance(done.exception, SettingsError), done.output
+    assert reason in str(done.exception)
+    assert name in str(done.exception)

@@ -1,0 +1,135 @@
+"""Articles as other teams write them, through real workers, a real broker and a real registry, and back.
+
+Confluent's own serializers write them, and its deserializers read the records. `python -m tools.registry.mixed` does the
+same with 10,000 articles.
+"""
+
+from __future__ import annotations
+
+import signal
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tools.kafka import Cluster
+from tools.registry import Fault, FaultProxy
+from tools.registry.mixed.layouts import FLAT, LAYOUTS, NESTED, PARAGRAPHS, Layout
+from tools.registry.mixed.outage import FRESH, ride_out
+from tools.registry.mixed.outputs import OutputFormat
+from tools.registry.mixed.stage import Stage
+from tools.waiting import wait_until
+
+pytestmark = pytest.mark.broker
+
+FORMS = 15
+PATIENCE_S = 120.0
+
+Staged = Callable[..., Stage]
+
+
+@pytest.fixture
+def staged(broker: Cluster, registry_proxy: FaultProxy, tmp_path: Path) -> Iterator[Staged]:
+    """Makes stages of layouts, which end with the test."""
+    with ExitStack() as opened:
+
+        def stage(layout: Layout, output_format: OutputFormat = "json", **settings: str) -> Stage:
+            made = Stage(
+                layout,
+                tmp_path,
+                bootstrap_servers=broker.bootstrap_servers,
+                registry_url=registry_proxy.url,
+                output_format=output_format,
+                settings=settings,
+            )
+            return opened.enter_context(made)
+
+        yield stage
+
+
+def assert_all_is_right(stage: Stage) -> None:
+    """Every input has its one right record, no dead letter, and `enricher verify` agrees."""
+    findings = stage.check()
+    assert {} == findings.examples
+    assert len(stage.publisher.places) == findings.records > 0
+    assert findings.entities > 0
+    code, said = stage.verify()
+    assert 0 == code, said
+
+
+@pytest.mark.parametrize(
+    ("layout", "output_format"),
+    [(FLAT, "json"), (NESTED, "avro"), (PARAGRAPHS, "protobuf"), (FLAT, "json-schema")],
+    ids=lambda each: each.name if isinstance(each, Layout) else each,
+)
+def test_articles_in_every_form_are_enriched(staged: Staged, layout: Layout, output_format: OutputFormat) -> None:
+    """Fifteen forms in one topic; equal texts have equal entities, at offsets that cut them out of the article."""
+    stage = staged(layout, output_format)
+    stage.publish(2 * FORMS)
+    assert 0 == stage.run_to_the_end(), stage.log.read_text("utf-8")
+    assert_all_is_right(stage)
+
+
+def test_there_are_three_layouts() -> None:
+    """Each has every form, so a layout that is added is tested too."""
+    assert {"flat", "nested", "paragraphs"} == {layout.name for layout in LAYOUTS}
+
+
+@pytest.mark.parametrize("fault", [Fault.DOWN, Fault.HANGS, Fault.NOT_FOUND_PAGE], ids=lambda fault: fault.name)
+def test_a_registry_that_is_away_is_no_poison_record(staged: Staged, registry_proxy: FaultProxy, fault: Fault) -> None:
+    """Under load: no dead letter, nothing lost, the age of the oldest record grows, and the worker goes on by itself."""
+    stage = staged(NESTED)
+    worker = stage.start()
+    stage.publish(FORMS)
+    assert stage.wait_until_done(PATIENCE_S), stage.log.read_text("utf-8")
+    outage = ride_out(stage, registry_proxy, fault, 6.0, 10.0, print)
+    assert outage.waiting > 0
+    assert 0 == outage.dead_letters
+    assert outage.grew
+    assert outage.recovered_s is not None, stage.log.read_text("utf-8")
+    assert worker.poll() is None
+    assert_all_is_right(stage)
+
+
+def test_a_worker_that_starts_without_a_registry_works_for_the_schemas_it_knows(
+    staged: Staged, registry_proxy: FaultProxy
+) -> None:
+    """Ids and GUIDs that were fetched once are on its disk; articles of others wait, and go on with the registry."""
+    stage = staged(NESTED)
+    first = stage.start()
+    stage.publish(FORMS)
+    assert stage.wait_until_done(PATIENCE_S), stage.log.read_text("utf-8")
+    first.send_signal(signal.SIGTERM)
+    assert 0 == first.wait(PATIENCE_S)
+    stage.inputs.add(FRESH, stage.forms.fresh_avro(uuid.uuid4().hex))
+    stage.inputs.prepare(FRESH)
+    with registry_proxy.fault(Fault.DOWN):
+        second = stage.start()
+        stage.publish(FORMS)
+        assert stage.wait_until_done(PATIENCE_S), stage.log.read_text("utf-8")
+        before = stage.log.read_text("utf-8")
+        stage.publisher.send([stage.inputs.one(number, FRESH) for number in range(3)])
+        # It says so once it has asked in vain, so this does not depend on how long anything takes.
+        assert wait_until(lambda: "no answer about schema" in stage.log.read_text("utf-8")[len(before) :], PATIENCE_S)
+        assert 3 == stage.backlog()
+        assert 0 == stage.dead_letters()
+    assert stage.wait_until_done(PATIENCE_S), stage.log.read_text("utf-8")
+    assert second.poll() is None
+    assert_all_is_right(stage)
+
+
+def test_an_id_that_the_registry_does_not_know_is_a_dead_letter_that_names_it(staged: Staged) -> None:
+    """The registry answers, so waiting would help nobody; other articles are enriched."""
+    stage = staged(FLAT)
+    known = stage.inputs.one(0, "Avro, prefix")
+    unknown = 2**31 - 1
+    stage.publish(FORMS)
+    value = b"\0" + unknown.to_bytes(4, "big") + known.value[5:]
+    stage.publisher.send([known.with_value(value)])
+    assert 0 == stage.run_to_the_end(), stage.log.read_text("utf-8")
+    findings = stage.check()
+    assert {"dead letters": 1, "lost": 1} == findings.counts
+    assert f"id {unknown}" in findings.examples["dead letters"][0]
+    assert FORMS == findings.records

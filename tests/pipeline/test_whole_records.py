@@ -1,0 +1,120 @@
+"""Records that are CloudEvents and contain their whole article, through a real broker and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import orjson
+import pytest
+from commands.support import run
+from confluent_kafka import Message
+from kafka.harness import Sent, header_list, headers_of, publish, read_all, worker
+from support.topics import Topics
+
+from enricher.codec.cloudevents import unwrap
+
+pytestmark = pytest.mark.broker
+
+TEXT = "Kari Nordmann went from Oslo to Lisbon."
+NUMBERS = b'{"id":"numbers","body":"%s",\r\n "n":[1.0,1e2,-0,12345678901234567890123,0.10],\n "s":"\\u00e6\\/"}\n' % (
+    TEXT.encode()
+)
+REGISTERED = b'\0\0\0\0\x07{"id": "registered", "body": "%s"}' % TEXT.encode()
+EVENT = b'{"id":"line\\nbreak","body":"%s"}' % TEXT.encode()
+EVENT_HEADERS = (
+    ("ce_specversion", b"1.0"),
+    ("ce_id", b"their-id"),
+    ("ce_source", b"/newsroom"),
+    ("ce_type", b"org.example.article"),
+    ("content-type", b"application/json"),
+)
+LARGE = b'{"id":"large","body":"%s","ignored":"%s"}' % (TEXT.encode(), b"x" * 20_000)
+DEEP = b'{"id":"deep","body":"%s","n":%s%s}' % (TEXT.encode(), b"[" * 600, b"]" * 600)
+INPUTS = (
+    Sent(b"numbers", NUMBERS),
+    Sent(b"registered", REGISTERED),
+    Sent(b"event", EVENT, EVENT_HEADERS),
+    Sent(b"gone", None),
+    Sent(b"large", LARGE, EVENT_HEADERS),
+    Sent(b"deep", DEEP),
+)
+SETTINGS = {
+    "ENRICHER_OUTPUT__ARTICLE": "whole",
+    "ENRICHER_OUTPUT__CLOUDEVENTS": "true",
+    "ENRICHER_ARTICLES__MAX_RECORD_BYTES": "15000",
+}
+
+
+Messages = Mapping[bytes | None, Message]
+
+
+def value_of(message: Message) -> bytes:
+    """The value, which is there."""
+    value = message.value()
+    assert value is not None
+    return value
+
+
+def test_whole_articles_and_events_arrive_as_they_were_written(topics: Topics) -> None:
+    """Each article's bytes are in its record, each record is an event, and the checks from outside hold."""
+    environment = topics.environment | SETTINGS
+    publish(topics.bootstrap_servers, topics.input, INPUTS)
+    with worker(environment, "--until-caught-up") as process:
+        assert process.wait(120) == 0
+    outputs = {message.key(): message for message in read_all(topics.bootstrap_servers, topics.output)}
+    letters = {message.key(): message for message in read_all(topics.bootstrap_servers, topics.dead_letters)}
+    assert {b"numbers", b"registered", b"event", b"gone"} == set(outputs)
+    assert {b"large", b"deep"} == set(letters)
+    check_records(outputs, f"/enricher/{topics.group}")
+    check_tombstone(outputs[b"gone"])
+    check_dead_letters(letters)
+    verified = run("verify", "--json", env=environment)
+    assert verified.exit_code == 0, verified.output
+    check_tail(environment)
+
+
+def check_records(outputs: Messages, source: str) -> None:
+    """The articles byte by byte, and the events attribute by attribute."""
+    documents = {b"numbers": NUMBERS, b"registered": REGISTERED[5:], b"event": EVENT}
+    for key, document in documents.items():
+        value = value_of(outputs[key])
+        assert value.endswith(b',"article":' + document + b"}")
+        record = json.loads(value)
+        names = [entity["text"] for entity in record["entities"]]
+        assert {"Oslo", "Lisbon"} <= set(names)
+        assert all(TEXT[entity["start"] : entity["end"]] == entity["text"] for entity in record["entities"])
+        headers = headers_of(outputs[key])
+        event = unwrap(value, tuple(header_list(outputs[key])))
+        assert event is not None
+        assert (event.id.encode(), event.source) == (headers["enricher.record.id"], source)
+        assert headers["content-type"] == b"application/json"
+    assert headers_of(outputs[b"numbers"])["ce_subject"] == b"numbers"
+    assert "ce_subject" not in headers_of(outputs[b"event"])
+
+
+def check_tombstone(tombstone: Message) -> None:
+    """It is no event."""
+    assert tombstone.value() is None
+    assert not [name for name in headers_of(tombstone) if name.startswith("ce_")]
+
+
+def check_dead_letters(letters: Messages) -> None:
+    """Inputs come back untouched, events as events, and the reasons name the setting."""
+    large, deep = letters[b"large"], letters[b"deep"]
+    assert (LARGE, DEEP) == (value_of(large), value_of(deep))
+    assert list(EVENT_HEADERS) == header_list(large)[: len(EVENT_HEADERS)]
+    for letter, stage in ((large, b"publish"), (deep, b"decode")):
+        headers = headers_of(letter)
+        assert stage == headers["enricher.dlq.stage"]
+        assert b"output.article=whole" in (headers["enricher.dlq.error.message"] or b"")
+
+
+def check_tail(environment: dict[str, str]) -> None:
+    """A line per record, with the numbers as they were written, and for people the names in their sentence."""
+    lines = run("tail", "--from-beginning", "--until-end", "--json", env=environment).stdout.splitlines()
+    shown = [line for line in lines if '"n":[1.0,1e2,-0,12345678901234567890123,0.10]' in line]
+    assert (4, 1) == (len(lines), len(shown))
+    assert all(orjson.loads(line) for line in lines)
+    text = run("tail", "--from-beginning", "--until-end", env=environment).stdout
+    assert text.count("[Lisbon LOC]") == 3
