@@ -227,3 +227,39 @@ def test_strimzis_topics_fit_one_another_and_the_largest_record() -> None:
     for each in topics.values():
         assert each["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
         assert each["spec"]["config"]["min.insync.replicas"] == 2
+
+
+def registry_properties_of(values: Object) -> Object:
+    """What the worker's registry client gets."""
+    environment = environment_of(render(values).worker)
+    found: Object = json.loads(environment["ENRICHER_REGISTRY__PROPERTIES"])
+    return found
+
+
+def test_the_registry_has_its_own_certificates_and_credentials() -> None:
+    """Secrets as files, under the names of Confluent's client."""
+    auth = {"kind": "bearer", "existingSecret": "registry-token", "key": "token"}
+    tls = {"ca": {"existingSecret": "registry-ca"}, "client": {"existingSecret": "registry-client"}}
+    values = {"settings": {"registry": {"url": "https://registry"}}, "registry": {"auth": auth, "tls": tls}}
+    assert registry_properties_of(values) == {
+        "ssl.ca.location": "/run/secrets/registry-ca/ca.crt",
+        "ssl.certificate.location": "/run/secrets/registry-client/tls.crt",
+        "ssl.key.location": "/run/secrets/registry-client/tls.key",
+        "bearer.auth.token": {"file": "/run/secrets/registry-auth/token"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("url", "ports"),
+    [("https://registry", [443]), ("http://registry", [80]), ("https://a:8081, https://b:8085", [8081, 8085])],
+)
+def test_the_worker_reaches_the_registry_through_its_network_policy(url: str, ports: list[int]) -> None:
+    """The ports follow from the URLs."""
+    policy = render({"settings": {"registry": {"url": url}}}).one("NetworkPolicy")
+    allowed = [[port["port"] for port in rule["ports"]] for rule in policy["spec"]["egress"] if "ports" in rule]
+    assert ports in allowed
+
+
+def test_without_a_registry_nothing_of_it_is_set() -> None:
+    """Most releases have none."""
+    assert not [name for name in environment_of(render({}).worker) if "REGISTRY" in name]

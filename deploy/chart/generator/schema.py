@@ -22,6 +22,7 @@ FOLLOWS: dict[str, dict[str, str]] = {
         "device": "it follows from `gpu.enabled`",
         "cache_dir": "it is a volume of the chart",
     },
+    "registry": {"cache_dir": "it is in a volume of the chart"},
     "health": {
         "enabled": "the probes need it",
         "host": "the node has to reach it",
@@ -32,7 +33,7 @@ FOLLOWS: dict[str, dict[str, str]] = {
 
 # Client properties that contain a secret, which as a value would be readable in the pod and in the release. Fewer than
 # `enricher settings` masks, because paths and addresses are no secrets here.
-SECRET_NAMES = r"password|passphrase|client\.secret|\.pem$|oauthbearer\.config"  # noqa: S105  names
+SECRET_NAMES = r"password|passphrase|client\.secret|\.pem$|oauthbearer\.config|user\.info|auth\.token"  # noqa: S105  names
 
 
 def groups() -> dict[str, type[BaseModel]]:
@@ -73,8 +74,9 @@ def values_schema() -> Schema:
 def _settings_schema() -> Schema:
     """The schema of `settings`: only groups with a field that may be set."""
     made = {name: _strict({"properties": open_fields(name)}) for name in groups() if open_fields(name)}
-    properties = made["kafka"]["properties"]["properties"]
-    properties["patternProperties"] = {SECRET_NAMES: {"$ref": "#/$defs/FromFile"}}
+    for group in ("kafka", "registry"):
+        properties = made[group]["properties"]["properties"]
+        properties["patternProperties"] = {SECRET_NAMES: {"$ref": "#/$defs/FromFile"}}
     return _strict({"properties": made})
 
 

@@ -1,4 +1,4 @@
-{{/* Parts of every pod: Kubernetes' restricted security standard, and Kafka's secrets as files. */}}
+{{/* Parts of every pod: Kubernetes' restricted security standard, and the secrets of Kafka and the registry as files. */}}
 
 {{- define "enricher.podSecurity" -}}
 runAsNonRoot: true
@@ -47,6 +47,17 @@ securityContext:
 {{- if $sasl.enabled }}
 {{- $keys := prepend (ternary (list) (list $sasl.usernameKey) (ne $sasl.username "")) $sasl.passwordKey }}
 {{ include "enricher.secretVolume" (list "kafka-sasl" $sasl.existingSecret $keys) }}
+{{- end }}
+{{- with .Values.registry.tls.ca.existingSecret }}
+{{ include "enricher.secretVolume" (list "registry-ca" . (list $.Values.registry.tls.ca.key)) }}
+{{- end }}
+{{- with .Values.registry.tls.client }}
+{{- if .existingSecret }}
+{{ include "enricher.secretVolume" (list "registry-client" .existingSecret (list .certificateKey .privateKeyKey .passwordKey | compact)) }}
+{{- end }}
+{{- end }}
+{{- if ne .Values.registry.auth.kind "none" }}
+{{ include "enricher.secretVolume" (list "registry-auth" .Values.registry.auth.existingSecret (list .Values.registry.auth.key)) }}
 {{- end }}
 {{- end }}
 

@@ -33,6 +33,19 @@
 {{- if and .Values.kafka.sasl.enabled (not .Values.kafka.sasl.existingSecret) -}}
 {{- fail "kafka.sasl.enabled needs kafka.sasl.existingSecret: the name of a Secret with the password" -}}
 {{- end -}}
+{{- with .Values.registry.auth -}}
+{{- if and (ne .kind "none") (not .existingSecret) -}}
+{{- fail (printf "registry.auth.kind %s needs registry.auth.existingSecret: the name of a Secret with the credentials" .kind) -}}
+{{- end -}}
+{{- if and (eq .kind "none") .existingSecret -}}
+{{- fail "registry.auth names a Secret, but registry.auth.kind is none" -}}
+{{- end -}}
+{{- end -}}
+{{- $registry := .Values.registry -}}
+{{- $secrets := list $registry.tls.ca.existingSecret $registry.tls.client.existingSecret $registry.auth.existingSecret | compact -}}
+{{- if and $secrets (not (dig "registry" "url" "" .Values.settings)) -}}
+{{- fail "registry names a Secret, but settings.registry.url is empty" -}}
+{{- end -}}
 {{- if and (eq .Values.model.from "volume") (not .Values.model.volume.existingClaim) -}}
 {{- fail "model.from: volume needs model.volume.existingClaim: the name of a claim that holds the model" -}}
 {{- end -}}

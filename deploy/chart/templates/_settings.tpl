@@ -48,11 +48,40 @@ all cores of the node. So it gets one run per requested whole CPU, at most the s
 {{- mergeOverwrite $made (default dict (dig "kafka" "properties" dict .Values.settings)) | toJson -}}
 {{- end }}
 
+{{- define "enricher.registryProperties" -}}
+{{- $made := dict -}}
+{{- with .Values.registry.tls.ca -}}
+{{- if .existingSecret -}}
+{{- $_ := set $made "ssl.ca.location" (printf "/run/secrets/registry-ca/%s" .key) -}}
+{{- end -}}
+{{- end -}}
+{{- with .Values.registry.tls.client -}}
+{{- if .existingSecret -}}
+{{- $_ := set $made "ssl.certificate.location" (printf "/run/secrets/registry-client/%s" .certificateKey) -}}
+{{- $_ := set $made "ssl.key.location" (printf "/run/secrets/registry-client/%s" .privateKeyKey) -}}
+{{- with .passwordKey -}}
+{{- $_ := set $made "ssl.key.password" (dict "file" (printf "/run/secrets/registry-client/%s" .)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- with .Values.registry.auth -}}
+{{- if ne .kind "none" -}}
+{{- $name := ternary "basic.auth.user.info" "bearer.auth.token" (eq .kind "basic") -}}
+{{- $_ := set $made $name (dict "file" (printf "/run/secrets/registry-auth/%s" .key)) -}}
+{{- end -}}
+{{- end -}}
+{{- mergeOverwrite $made (default dict (dig "registry" "properties" dict .Values.settings)) | toJson -}}
+{{- end }}
+
 {{- define "enricher.settings" -}}
 {{- /* All settings that differ from the worker's defaults, as JSON. */ -}}
 {{- $made := dict -}}
 {{- $kafka := include "enricher.kafkaProperties" . | fromJson -}}
 {{- if $kafka }}{{- $_ := set $made "kafka" (dict "properties" $kafka) -}}{{- end -}}
+{{- $registry := include "enricher.registryProperties" . | fromJson -}}
+{{- if or $registry .Values.settings.registry -}}
+{{- $_ := set $made "registry" (dict "properties" $registry "cache_dir" "/var/cache/enricher/schemas") -}}
+{{- end -}}
 {{- $model := dict "device" (ternary "cuda" "cpu" .Values.gpu.enabled) "cache_dir" "/var/cache/enricher" -}}
 {{- with include "enricher.modelSource" . }}{{- $_ := set $model "source" . -}}{{- end -}}
 {{- with include "enricher.concurrency" . }}{{- $_ := set $model "concurrency" (int .) -}}{{- end -}}

@@ -188,6 +188,7 @@ EXACTLY_ONCE = Row(
             "Recoveries and producers",
             Unit.NUMBER,
             ("sum(increase(enricher_recoveries_total{@}[~]))", "recoveries"),
+            ("sum(increase(enricher_transactions_repeated_total{@}[~]))", "transactions made once more"),
             (
                 "sum by (enricher_reason) (increase(enricher_producers_recreated_total{@}[~]))",
                 "new producer: {{enricher_reason}}",
@@ -275,6 +276,22 @@ BACKLOG = Row(
             Unit.NUMBER,
             ("sum by (instance) (enricher_partitions{@})", "{{instance}}"),
             ("job:enricher_partitions:sum{@@}", "{{job}}"),
+        ),
+        lines(
+            "Articles that wait for a schema",
+            Unit.NUMBER,
+            ("sum by (instance) (enricher_schemas_waiting_articles{@})", "{{instance}}"),
+        ),
+        lines(
+            "Schema not to be had for",
+            Unit.SECONDS,
+            ("enricher_registry_away_seconds{@}", "{{instance}}"),
+            note="While it grows, the registry does not answer, or fails on one schema.",
+        ),
+        lines(
+            "Requests to the registry",
+            Unit.PER_SECOND,
+            ("sum by (enricher_outcome) (rate(enricher_registry_requests_total{@}[~]))", "{{enricher_outcome}}"),
         ),
     ),
 )

@@ -17,6 +17,9 @@ SILENT: Mapping[str, str] = {
     "hw_gpu_memory_usage_bytes": "without a GPU",
     "hw_gpu_memory_limit_bytes": "without a GPU",
     "enricher_recovery_duration_seconds_sum": "without a recovery",
+    "enricher_schemas_waiting_articles": "without a schema registry",
+    "enricher_registry_away_seconds": "without a schema registry",
+    "enricher_registry_requests_total": "without a schema registry",
 }
 """Metrics whose queries may have no answer although all is well, and the reason."""
 _RANGE_S = 15
