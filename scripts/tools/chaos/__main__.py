@@ -15,6 +15,7 @@ from tools.chaos.report import write_report
 from tools.chaos.run import Plan, play
 from tools.kafka.errors import ClusterError
 from tools.kafka.versions import DEFAULT, VERSIONS, find
+from tools.registry import RegistryError
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
@@ -44,7 +45,10 @@ def chaos(
     with tempfile.TemporaryDirectory(prefix="enricher-chaos-") as temporary:
         folder = (logs or Path(temporary)).resolve()
         folder.mkdir(parents=True, exist_ok=True)
-        run = play(Plan(seed, rate, minutes, articles, kinds, kafka), folder, _say)
+        try:
+            run = play(Plan(seed, rate, minutes, articles, kinds, kafka), folder, _say)
+        except RegistryError as error:
+            sys.exit(f"scripts/chaos: {error}")
     write_report(run, out)
     print(run.verdict)
     print(f"report: {out / 'chaos.html'}")

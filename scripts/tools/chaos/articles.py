@@ -7,13 +7,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from random import Random
+from typing import TYPE_CHECKING
 
 import orjson
 
 from tools import ARTICLES
+from tools.chaos.schemas import UNKNOWN_ID, frame
+
+if TYPE_CHECKING:
+    from tools.chaos.schemas import Schemas
 
 _BAD_VALUES = (b"{", b"[]", b'{"id": 7, "body": "x"}', b"\xff\xfe", b'{"id": "no-body"}')
 _EVERY_TOMBSTONE, _EVERY_BAD, _EVERY_UNBEARABLE = 101, 53, 97
+_EVERY_AVRO, _EVERY_UNKNOWN = 3, 211
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +31,11 @@ class Input:
 
 
 class Articles:
-    """Inputs by number; every id and key starts with `prefix`."""
+    """Inputs by number; every id and key starts with `prefix`. With `schemas`, every third article is in Avro."""
 
-    def __init__(self, prefix: str) -> None:
+    def __init__(self, prefix: str, schemas: Schemas | None = None) -> None:
         self._prefix = prefix
+        self._schemas = schemas
         texts = [orjson.loads(line)["body"].split() for line in ARTICLES.read_bytes().splitlines()]
         self._words = [word for text in texts for word in text]
 
@@ -38,6 +45,8 @@ class Articles:
             return Input(self._key(number), None)
         if number % _EVERY_BAD == 7:
             return self.poison(number)
+        if self._schemas and number % _EVERY_UNKNOWN == 13:
+            return Input(self._key(number), frame(UNKNOWN_ID, "no", "such", "schema"))
         return self._article(number, " unbearable" if number % _EVERY_UNBEARABLE == 11 else "")
 
     def poison(self, number: int) -> Input:
@@ -56,5 +65,7 @@ class Articles:
         start, length = chosen.randrange(len(self._words) - 100), chosen.randrange(5, 60)
         title, body = self._words[start : start + 5], self._words[start + 5 : start + 5 + length]
         key = self._key(number)
-        value = orjson.dumps({"id": key.decode(), "title": " ".join(title), "body": " ".join(body) + ending})
-        return Input(key, value)
+        article = {"id": key.decode(), "title": " ".join(title), "body": " ".join(body) + ending}
+        if self._schemas and number % _EVERY_AVRO == 0:
+            return Input(key, self._schemas.framed(*article.values()))
+        return Input(key, orjson.dumps(article))

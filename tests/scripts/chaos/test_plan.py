@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import io
 from itertools import islice
 
+import fastavro
+import orjson
 import pytest
 
 from tools.chaos.articles import Articles
 from tools.chaos.faults import KINDS, Fault, plan
-from tools.chaos.reference import expected
+from tools.chaos.reference import Expected, expected
 from tools.chaos.scene import java_hash
+from tools.chaos.schemas import UNKNOWN_ID, frame
 
 
 def first(seed: int, count: int) -> list[tuple[type[Fault], float]]:
@@ -60,3 +64,21 @@ def test_articles_by_number_are_the_same_each_time_with_keys_of_their_own() -> N
     assert len({each.key for each in inputs}) == 2_000
     assert {"record", "tombstone", "decode", "inference"} == {expected(each.value).kind for each in inputs}
     assert {"decode"} == {expected(articles.poison(number).value).kind for number in range(20)}
+
+
+@pytest.mark.parametrize("length", [0, 1, 63, 64, 8_191, 8_192, 100_000])
+def test_an_article_in_avro_is_expected_as_the_same_article_in_json(length: int) -> None:
+    """Written and read by hand, and by a library, so that neither the workload nor the check is wrong alone."""
+    article = {"id": "é-1", "title": "Ärger", "body": "ü" * length}
+    payload = io.BytesIO()
+    fields = [{"name": name, "type": "string"} for name in article]
+    fastavro.schemaless_writer(payload, {"type": "record", "name": "Article", "fields": fields}, article)
+    framed = frame(7, *article.values())
+    assert b"\0\0\0\0\x07" + payload.getvalue() == framed
+    assert expected(orjson.dumps(article)) == expected(framed)
+
+
+def test_an_article_whose_schema_nobody_knows_is_expected_as_a_dead_letter() -> None:
+    """With its value unchanged."""
+    value = frame(UNKNOWN_ID, "no", "such", "schema")
+    assert Expected("decode", value) == expected(value)

@@ -23,6 +23,7 @@ from tools.chaos.faults.inputs import (
     TransactionalInput,
 )
 from tools.chaos.faults.network import ConnectionsCut, ConnectionsDelayed, OneWay, RecordsDamaged
+from tools.chaos.faults.registry import RegistryAwayAtStart, RegistryDown, RegistrySlow, RegistryWrong
 from tools.chaos.faults.requests import (
     EndTxnReplyDropped,
     EndTxnReplyUnread,
@@ -85,6 +86,10 @@ KINDS: tuple[type[Fault], ...] = (
     RecordsDamaged,
     RefusedLetter,
     BrokerAwayAtStart,
+    RegistryDown,
+    RegistrySlow,
+    RegistryWrong,
+    RegistryAwayAtStart,
 )
 
 

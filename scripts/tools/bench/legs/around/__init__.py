@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate, groupby
 
@@ -13,6 +13,8 @@ from enricher.app.model import window_cutter
 from enricher.codec import decode_article
 from enricher.records import Partition, RawRecord, Ticket, TokenizedArticle, Window
 from tools.bench.bench import Bench
+from tools.bench.legs.around import reading
+from tools.bench.legs.around.formats import format_costs, format_table
 from tools.bench.legs.around.report import GPU_BATCH_TOKENS, Result, outcome
 from tools.bench.load import Mix, articles
 from tools.bench.machine import LoadMeter
@@ -26,7 +28,8 @@ ABOUT = (
     "The worker, Kafka to Kafka, exactly once, with a model that answers at once from memory what the real one returned "
     "for the same windows: what remains is Python, the Kafka client and the tokenizer. CPU time of one core per article, "
     "thread by thread, so that waiting for the broker counts nothing. The loop's stages come from separate runs with "
-    "clocks around its functions. Batches are those of this processor, and once more as large as a GPU gets them."
+    "clocks around its functions. Batches are those of this processor, and once more as large as a GPU gets them. What "
+    "reading an article costs, by how it is written, is measured apart, without the broker."
 )
 _COUNTS: dict[Mix, int] = {"headlines": 20_000, "news": 43 * 60}
 _QUICK_SHARE = 10
@@ -46,7 +49,12 @@ class KnownLoad:
 
 def measure(bench: Bench) -> Outcome:
     """Run the leg."""
-    return outcome([_measured(bench, known_load(bench, mix)) for mix in _COUNTS])
+    results = [_measured(bench, known_load(bench, mix)) for mix in _COUNTS]
+    found = outcome(results, [reading.measured(mix, bench.say, quick=bench.quick) for mix in _COUNTS])
+    bench.say("encoding records in each format")
+    costs = [format_costs(bench.settings, bench.model, mix, bench.repetitions) for mix in _COUNTS]
+    figures = {**found.figures, "formats": {each.mix: each.figures() for each in costs}}
+    return replace(found, figures=figures, tables=[*found.tables, format_table(costs)])
 
 
 def known_load(bench: Bench, mix: Mix) -> KnownLoad:

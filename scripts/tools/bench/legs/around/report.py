@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from enricher.app.model import DEFAULT_BATCH_TOKENS
+from tools.bench.legs.around.reading import Reading, table
 from tools.bench.load import Mix
 from tools.bench.outcome import Claim, Outcome, Plot, Series, Table
 from tools.bench.repeating import Run, Spread, disturbed
@@ -18,13 +19,17 @@ GPU_BATCH_TOKENS = DEFAULT_BATCH_TOKENS["cuda"]
 """The cost per batch is then shared by many windows."""
 
 
-def outcome(results: Sequence[Result]) -> Outcome:
+def outcome(results: Sequence[Result], readings: Sequence[Reading]) -> Outcome:
     """The outcome of the leg."""
+    read = {each.mix: {"reading": each.figures()} for each in readings}
     return Outcome(
-        figures={result.mix: result.figures() for result in results},
-        tables=[_threads(results), _stages(results)],
+        figures={result.mix: result.figures() | read[result.mix] for result in results},
+        tables=[_threads(results), _stages(results), table(readings)],
         plots=[_plot(results)],
-        claims=[claim for result in results for claim in result.claims()],
+        claims=[
+            *(claim for result in results for claim in result.claims()),
+            *(claim for each in readings for claim in each.claims()),
+        ],
     )
 
 
