@@ -67,6 +67,12 @@ class ArticleReader:
                 max_value_bytes=self._max_value_bytes,
                 paragraph_separator=self._mapping.paragraph_separator,
             )
+        # As most values of a worker with a registry are: calls take as long as the rest.
+        if self._decoders is not None and not self._keep_document and len(value) <= self._max_value_bytes:
+            frame = framed(value, raw.headers, max_payload_bytes=self._max_value_bytes)
+            if frame is not None:
+                document = _decoded(frame, self._decoders)
+                return _decoded_article(self._mapping.article(document, raw, self._max_article_chars))
         if self._plain:
             return self._mapping.article(read_document(value, self._max_value_bytes), raw, self._max_article_chars)
         return self._of_value(value, raw)
@@ -75,11 +81,8 @@ class ArticleReader:
         document, decoded, text = self._document(value, raw.headers)
         article = self._mapping.article(document, raw, self._max_article_chars)
         if decoded:
-            _check_unicode(article)
-            if "" in article.metadata.values():
-                # Protobuf has no other word for a text that is not set.
-                article = replace(article, metadata={name: text for name, text in article.metadata.items() if text})
-        return self._with_document(article, document, text)
+            article = _decoded_article(article)
+        return self._with_document(article, document, text) if self._keep_document else article
 
     def _of_event(self, event: Event, raw: RawRecord, value: bytes) -> Article:
         """The article in an event. Of an event in JSON, the whole event is the document."""
@@ -101,7 +104,8 @@ class ArticleReader:
     def _document(self, value: bytes, headers: Headers) -> tuple[dict[str, Any], bool, bytes | None]:
         """The document of a value, whether a decoder made it, and its own JSON, if it is JSON."""
         if self._decoders is not None:
-            self._check_size(value)
+            if len(value) > self._max_value_bytes:
+                raise too_large(value, self._max_value_bytes)
             frame = framed(value, headers, max_payload_bytes=self._max_value_bytes)
             if frame is not None:
                 document = _decoded(frame, self._decoders)
@@ -139,12 +143,26 @@ def _decoded(frame: Frame, decoders: Decoders) -> dict[str, Any]:
     """
     decoder = decoders.decoder(frame.reference)
     try:
-        return _object(decoder(frame.payload))
+        document = decoder(frame.payload)
+        return document if type(document) is dict else _object(document)
     except (EnricherError, MemoryError):
         raise
     except Exception as error:  # noqa: BLE001  whatever a library raises
         reason = f"the decoder of schema {frame.reference} failed with {type(error).__name__}"
     raise InvalidArticle(reason)  # not chained: the library's message may contain the document
+
+
+def _decoded_article(article: Article) -> Article:
+    """Check the texts that a decoder made, and leave out metadata without a text. Raises InvalidArticle."""
+    texts = article.metadata.values()
+    if not (
+        article.body.isascii() and is_unicode("".join((article.id, article.title, *texts)))
+    ):  # asking costs nothing
+        _check_unicode(article)
+    if "" in texts:
+        # Protobuf has no other word for a text that is not set.
+        return replace(article, metadata={name: text for name, text in article.metadata.items() if text})
+    return article
 
 
 def _object(document: object) -> dict[str, Any]:
