@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 import orjson
 
+from enricher.codec.articles import json_part
 from enricher.errors import InvalidArticle
 from enricher.records import Headers
 
@@ -29,8 +30,6 @@ _STRUCTURED = b"application/cloudevents"
 _JSON_EVENT = b"application/cloudevents+json"
 _BATCH = b"application/cloudevents-batch"
 _VERSION_1 = re.compile(r"1\.[0-9]+", re.ASCII)
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_REGISTRY_PREFIX_BYTES = 5  # a zero byte and a schema id, before an event that was written by a JSON Schema
 # What a string of the specification must not contain: control characters, surrogates, noncharacters.
 _FORBIDDEN = re.compile(
     "[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef"
@@ -115,9 +114,8 @@ def _structured(value: bytes, media_type: bytes) -> Event:
 
 
 def _parsed(value: bytes) -> dict[str, object]:
-    part = value[_REGISTRY_PREFIX_BYTES:] if value[:1] == b"\0" else value
     try:
-        event = orjson.loads(part.removeprefix(_BYTE_ORDER_MARK))
+        event = orjson.loads(json_part(value))
     except orjson.JSONDecodeError as error:
         # orjson's messages are fixed texts; the error itself contains the document, so it is not chained.
         message = f"value is not the JSON of an event: {error.msg} (character {error.pos})"

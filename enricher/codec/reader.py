@@ -46,9 +46,7 @@ class ArticleReader:
         self._mapping = mapping or FieldMapping()
         self._decoders = decoders
         self._keep_document = keep_document
-        self._plain = decoders is None and not keep_document
-        """Values are JSON, and only fields of it are needed."""
-        self._usual = self._plain and self._mapping.is_default
+        self._usual = decoders is None and not keep_document and self._mapping.is_default
         """Everything is as `decode_article` reads it, unless the record is a CloudEvent."""
 
     def read(self, raw: RawRecord) -> Article:
@@ -67,59 +65,54 @@ class ArticleReader:
                 max_value_bytes=self._max_value_bytes,
                 paragraph_separator=self._mapping.paragraph_separator,
             )
-        # As most values of a worker with a registry are: calls take as long as the rest.
-        if self._decoders is not None and not self._keep_document and len(value) <= self._max_value_bytes:
-            frame = framed(value, raw.headers, max_payload_bytes=self._max_value_bytes)
-            if frame is not None:
-                document = _decoded(frame, self._decoders)
-                return _decoded_article(self._mapping.article(document, raw, self._max_article_chars))
-        if self._plain:
-            return self._mapping.article(read_document(value, self._max_value_bytes), raw, self._max_article_chars)
-        return self._of_value(value, raw)
-
-    def _of_value(self, value: bytes, raw: RawRecord) -> Article:
-        document, decoded, text = self._document(value, raw.headers)
+        # Calls that do nothing would take a twentieth of the time.
+        frame = None if self._decoders is None else self._frame(value, raw.headers)
+        document = read_document(value, self._max_value_bytes) if frame is None else self._document(value, frame)
         article = self._mapping.article(document, raw, self._max_article_chars)
-        if decoded:
+        if frame is not None:
             article = _decoded_article(article)
-        return self._with_document(article, document, text) if self._keep_document else article
+        if self._keep_document:
+            return self._with_document(article, document, _own_json(value, frame, document))
+        return article
 
     def _of_event(self, event: Event, raw: RawRecord, value: bytes) -> Article:
         """The article in an event. Of an event in JSON, the whole event is the document."""
         binary = event.document is None and event.data == value
-        text: bytes | None = json_part(value)
+        frame = None
         if event.document is not None:
             document = _object(event.document)
         elif event.data is None:
             raise InvalidArticle("the CloudEvent has no data")
         else:
             # Headers about the value, such as that of its schema, say nothing about data within the value.
-            document, _, own = self._document(event.data, raw.headers if binary else ())
-            text = own if binary else text
+            frame = self._frame(event.data, raw.headers if binary else ())
+            document = self._document(event.data, frame)
         defaults = {"id": event.id, "source": event.source, "published_at": event.time}
         article = self._mapping.article(document, raw, self._max_article_chars, defaults)
         _check_unicode(article)
-        return self._with_document(article, document, text)
+        if self._keep_document:
+            return self._with_document(article, document, _own_json(value, frame if binary else None, document))
+        return article
 
-    def _document(self, value: bytes, headers: Headers) -> tuple[dict[str, Any], bool, bytes | None]:
-        """The document of a value, whether a decoder made it, and its own JSON, if it is JSON."""
-        if self._decoders is not None:
-            if len(value) > self._max_value_bytes:
-                raise too_large(value, self._max_value_bytes)
-            frame = framed(value, headers, max_payload_bytes=self._max_value_bytes)
-            if frame is not None:
-                document = _decoded(frame, self._decoders)
-                return document, True, _own_json(frame.payload, document) if self._keep_document else None
-        return read_document(value, self._max_value_bytes), False, json_part(value)
+    def _frame(self, value: bytes, headers: Headers) -> Frame | None:
+        """What names the schema of a value; None for JSON, which every value is without decoders."""
+        if self._decoders is None:
+            return None
+        self._check_size(value)
+        return framed(value, headers, max_payload_bytes=self._max_value_bytes)
+
+    def _document(self, value: bytes, frame: Frame | None) -> dict[str, Any]:
+        if frame is None:
+            return read_document(value, self._max_value_bytes)
+        assert self._decoders is not None, "only with decoders is a value framed"
+        return _decoded(frame, self._decoders)
 
     def _check_size(self, value: bytes) -> None:
         if len(value) > self._max_value_bytes:
             raise too_large(value, self._max_value_bytes)
 
     def _with_document(self, article: Article, document: dict[str, Any], text: bytes | None) -> Article:
-        """The article with its document, if that is wanted. `text`: its own JSON, None if it was not JSON."""
-        if not self._keep_document:
-            return article
+        """The article with its document. `text`: its own JSON, None if it was not JSON."""
         return replace(article, document=self._as_json(document) if text is None else repeatable(text))
 
     def _as_json(self, document: dict[str, Any]) -> bytes:
@@ -154,12 +147,8 @@ def _decoded(frame: Frame, decoders: Decoders) -> dict[str, Any]:
 
 def _decoded_article(article: Article) -> Article:
     """Check the texts that a decoder made, and leave out metadata without a text. Raises InvalidArticle."""
-    texts = article.metadata.values()
-    if not (
-        article.body.isascii() and is_unicode("".join((article.id, article.title, *texts)))
-    ):  # asking costs nothing
-        _check_unicode(article)
-    if "" in texts:
+    _check_unicode(article)
+    if "" in article.metadata.values():
         # Protobuf has no other word for a text that is not set.
         return replace(article, metadata={name: text for name, text in article.metadata.items() if text})
     return article
@@ -171,9 +160,11 @@ def _object(document: object) -> dict[str, Any]:
     return document
 
 
-def _own_json(payload: bytes, document: dict[str, Any]) -> bytes | None:
-    """The payload, if it is itself the JSON of the document: JSON with a schema is repeated as it was written."""
-    text = payload.removeprefix(BYTE_ORDER_MARK)
+def _own_json(value: bytes, frame: Frame | None, document: dict[str, Any]) -> bytes | None:
+    """The value, or the payload of its frame, if it is itself the JSON of the document: then it is repeated as written."""
+    if frame is None:
+        return json_part(value)
+    text = frame.payload.removeprefix(BYTE_ORDER_MARK)
     if not text.lstrip().startswith(b"{"):
         return None
     try:
@@ -185,7 +176,9 @@ def _own_json(payload: bytes, document: dict[str, Any]) -> bytes | None:
 
 def _check_unicode(article: Article) -> None:
     """Raise InvalidArticle for lone surrogates: they cannot be written, and a decoder may let them through."""
-    if is_unicode("".join((article.id, article.title, article.body, *article.metadata.values()))):
+    # Asking whether a text is ASCII takes no time, however long it is.
+    body = "" if article.body.isascii() else article.body
+    if is_unicode("".join((article.id, article.title, body, *article.metadata.values()))):
         return
     texts = {"id": article.id, "title": article.title, "body": article.body, **article.metadata}
     name = next(name for name, text in texts.items() if not is_unicode(text))

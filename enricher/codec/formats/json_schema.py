@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import orjson
 
+from enricher.codec.articles import BYTE_ORDER_MARK, NOT_AN_OBJECT
 from enricher.codec.schemas import Decoder, Document, Schema
 from enricher.errors import InvalidArticle
-
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 def compile_json(schema: Schema) -> Decoder:
@@ -24,12 +23,12 @@ def compile_json(schema: Schema) -> Decoder:
 def _document(payload: bytes) -> Document:
     """At most 1024 levels, which is the parser's limit; trailing bytes are refused."""
     try:
-        document = orjson.loads(payload.removeprefix(_BYTE_ORDER_MARK))
+        document = orjson.loads(payload.removeprefix(BYTE_ORDER_MARK))
     except orjson.JSONDecodeError as error:
         # The error contains the document, so it is not chained.
         reason = f"value names a JSON schema but is not valid JSON: {error.msg} (character {error.pos})"
     else:
         if type(document) is dict:
             return document
-        reason = "value is not a JSON object"
+        reason = NOT_AN_OBJECT
     raise InvalidArticle(reason)
