@@ -8,9 +8,7 @@ from __future__ import annotations
 import base64
 import os
 import random
-import shutil
 import socket
-import tempfile
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -20,7 +18,8 @@ from typing import TYPE_CHECKING, Self
 from tools.kafka.errors import ClusterError
 from tools.kafka.jars import JarLock, class_path, default_folder
 from tools.kafka.java import Java
-from tools.kafka.keeper import ZOOKEEPER, Keeper
+from tools.kafka.keeper import ZOOKEEPER
+from tools.kafka.kept_folder import KeptFolder
 from tools.kafka.node import Node, wait_until_ready
 from tools.kafka.properties import HOST, Listener, server_properties, zookeeper_broker_properties
 from tools.kafka.versions import DEFAULT, find, needs_zookeeper
@@ -67,15 +66,13 @@ class Cluster:
         self.version = find(version)
         self.nodes: tuple[Node, ...] = ()
         self._count = nodes
-        self._data = data
+        self._folder = KeptFolder(data, "enricher-kafka-")
         self._port = port
         self._properties = properties or {}
         self._listeners = listeners or {}
         self._advertised = advertised or {}
         self._ports_of: dict[str, list[int]] = {}
         self._zookeeper: ZooKeeper | None = None
-        self._keeper: Keeper | None = None
-        self._cleanup = ExitStack()
 
     @property
     def bootstrap_servers(self) -> str:
@@ -107,17 +104,14 @@ class Cluster:
         """End all nodes and remove temporary files; may be called twice."""
         # A temporary log needs no graceful end, which the last of three nodes could not have anyway (see `STOP_TIMEOUT_S`).
         with ThreadPoolExecutor(self._count) as pool:
-            list(pool.map(Node.kill if self._data is None else Node.stop, self.nodes))
+            list(pool.map(Node.kill if self._folder.temporary else Node.stop, self.nodes))
         if self._zookeeper is not None:
             self._zookeeper.stop()
-        self._cleanup.close()
+        self._folder.close()
 
     def detach(self) -> None:
         """Let the nodes outlive this process; the caller must end them. Only with `data`."""
-        assert self._keeper is not None, "detach before start"
-        assert self._data is not None, "a temporary folder would never be removed"
-        self._cleanup.pop_all()
-        self._keeper.dismiss()
+        self._folder.detach()
 
     def warm_up(self) -> None:
         """Do the first transaction's and first group's set-up now; see `tools.kafka.warmup`."""
@@ -133,15 +127,8 @@ class Cluster:
         self.stop()
 
     def _open_folder(self) -> Path:
-        """Create the cluster's folder, with a keeper that watches it before the first process starts."""
-        temporary = self._data is None
-        folder = Path(tempfile.mkdtemp(prefix="enricher-kafka-")) if self._data is None else self._data
-        folder = folder.resolve()
-        folder.mkdir(parents=True, exist_ok=True)
-        if temporary:
-            self._cleanup.callback(shutil.rmtree, folder, ignore_errors=True)
-        self._keeper = Keeper(folder, remove=temporary)
-        self._cleanup.callback(self._keeper.release)
+        """Create the cluster's folder, with the cluster's id."""
+        folder = self._folder.open()
         id_path = folder / "cluster.id"
         if not id_path.exists():
             id_path.write_text(_new_cluster_id(), encoding="utf-8")

@@ -6,11 +6,8 @@
 from __future__ import annotations
 
 import http.client
-import shutil
 import subprocess
-import tempfile
 import time
-from contextlib import ExitStack
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -21,7 +18,8 @@ import psutil
 
 from tools.kafka.cluster import free_ports
 from tools.kafka.java import JVM_OPTIONS, clean_environment, log_tail
-from tools.kafka.keeper import SERVER_PROPERTIES, Keeper
+from tools.kafka.keeper import SERVER_PROPERTIES
+from tools.kafka.kept_folder import KeptFolder
 from tools.registry.archive import ArchiveLock, default_folder, unpacked
 from tools.registry.errors import RegistryError
 
@@ -58,10 +56,8 @@ class Registry:
 
     def __init__(self, *, data: Path | None = None, port: int | None = None) -> None:
         self.port = free_ports(1)[0] if port is None else port
-        self._data = data
+        self._folder = KeptFolder(data, "enricher-registry-")
         self._process: psutil.Popen | None = None
-        self._keeper: Keeper | None = None
-        self._cleanup = ExitStack()
 
     @property
     def url(self) -> str:
@@ -78,7 +74,7 @@ class Registry:
         lock = ArchiveLock.read()
         program = unpacked(lock, default_folder(lock))
         try:
-            folder = self._open_folder()
+            folder = self._folder.open()
             self._process = self._launch(program, folder)
             self._wait_until_ready(folder, timeout_s)
         except BaseException:
@@ -90,7 +86,7 @@ class Registry:
         if self._process is not None and self._process.poll() is None:
             self._process.kill()  # nothing in memory needs a graceful end, and a suspended process would not see SIGTERM
             self._process.wait(STOP_TIMEOUT_S)
-        self._cleanup.close()
+        self._folder.close()
 
     def suspend(self) -> None:
         """SIGSTOP: connections stay open and nothing answers."""
@@ -102,10 +98,7 @@ class Registry:
 
     def detach(self) -> None:
         """Let the server outlive this process; the caller must end it. Only with `data`."""
-        assert self._keeper is not None, "detach before start"
-        assert self._data is not None, "a temporary folder would never be removed"
-        self._cleanup.pop_all()
-        self._keeper.dismiss()
+        self._folder.detach()
 
     def __enter__(self) -> Self:
         self.start()
@@ -116,20 +109,9 @@ class Registry:
     ) -> None:
         self.stop()
 
-    def _open_folder(self) -> Path:
-        """Create the folder, with a keeper that watches it before the process starts."""
-        temporary = self._data is None
-        folder = Path(tempfile.mkdtemp(prefix="enricher-registry-")) if self._data is None else self._data
-        folder = folder.resolve()
-        (folder / "tmp").mkdir(parents=True, exist_ok=True)
-        if temporary:
-            self._cleanup.callback(shutil.rmtree, folder, ignore_errors=True)
-        self._keeper = Keeper(folder, remove=temporary)
-        self._cleanup.callback(self._keeper.release)
-        return folder
-
     def _launch(self, program: Path, folder: Path) -> psutil.Popen:
         """Start Java in a new session, so that Ctrl-C in a terminal reaches only the parent."""
+        (folder / "tmp").mkdir(exist_ok=True)
         properties = folder / SERVER_PROPERTIES
         properties.write_text(_SERVER_PROPERTIES.format(host=HOST, port=self.port), encoding="utf-8")
         # The properties come last too, because the keeper finds a process by this argument; the server ignores it.
