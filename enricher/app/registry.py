@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.util import find_spec
 
+from enricher.codec.formats import compile_schema, require_formats
 from enricher.codec.schemas import Compile
 from enricher.errors import SettingsError
 from enricher.registry.client import RegistryClient
@@ -17,8 +17,6 @@ from enricher.registry.store import SchemaStore
 from enricher.registry.subjects import SubjectIds
 from enricher.settings import Settings
 
-_EXTRA = ("fastavro", "google.protobuf", "grpc_tools", "httpx2")
-
 
 def check_registry(settings: Settings) -> None:
     """Check what the worker needs of a registry, before the model is loaded. Connects to nothing; raises SettingsError."""
@@ -26,7 +24,7 @@ def check_registry(settings: Settings) -> None:
     if settings.articles.format == "registry":
         if registry.glue_folder and not registry.glue_folder.is_dir():
             raise SettingsError(f"registry.glue_folder: {registry.glue_folder} is not a folder")
-        _require_extra()
+        require_formats()
         if registry.url:
             registry_client(settings)
     if settings.output.format != "json":
@@ -35,7 +33,7 @@ def check_registry(settings: Settings) -> None:
 
 def registry_client(settings: Settings) -> RegistryClient:
     """A client for this registry. Reads secrets and certificates from files; raises SettingsError."""
-    _require_extra()
+    require_formats()
     return RegistryClient(_config(settings))
 
 
@@ -53,7 +51,7 @@ def subject_ids(settings: Settings) -> SubjectIds:
 
 
 def registry_decoders(
-    settings: Settings, *, wake: Callable[[], None], compile_schema: Compile | None = None
+    settings: Settings, *, wake: Callable[[], None], compile_schema: Compile = compile_schema
 ) -> RegistryDecoders | None:
     """The decoders of records that name a schema, with a running fetcher; None if the settings read none.
 
@@ -67,9 +65,8 @@ def registry_decoders(
         GlueFolder(registry.glue_folder, max_schema_bytes=registry.max_schema_bytes) if registry.glue_folder else None
     )
     client, store = (registry_client(settings), schema_store(settings)) if registry.url else (None, None)
-    compiled = compile_schema or _compiler()
     return RegistryDecoders(
-        Fetcher(Origins(client, store, glue), compiled, wake=wake, retry_max_s=registry.retry_max_s)
+        Fetcher(Origins(client, store, glue), compile_schema, wake=wake, retry_max_s=registry.retry_max_s)
     )
 
 
@@ -81,17 +78,3 @@ def _config(settings: Settings) -> RegistryConfig:
         timeout_s=registry.timeout_s,
         max_schema_bytes=registry.max_schema_bytes,
     )
-
-
-def _compiler() -> Compile:
-    from enricher.codec.formats import compile_schema  # noqa: PLC0415  of the extra, and only needed with schemas
-
-    return compile_schema
-
-
-def _require_extra() -> None:
-    """Say at the start which packages are missing, not with the first record."""
-    for name in _EXTRA:
-        if find_spec(name.partition(".")[0]) is None:
-            message = f"schema registries need more packages ({name} is missing): pip install '.[registry]'"
-            raise SettingsError(message)

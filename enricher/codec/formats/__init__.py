@@ -59,9 +59,7 @@ def require_formats() -> None:
     """Raises SettingsError if a library of the extra is missing; imports none of them."""
     missing = [name for name in _MODULES if not _installed(name)]
     if missing:
-        raise SettingsError(
-            f"articles.format=registry needs {', '.join(missing)}: install them with pip install '.[registry]'"
-        )
+        raise SettingsError(f"schema registries need {', '.join(missing)}: install them with pip install '.[registry]'")
 
 
 def _installed(name: str) -> bool:
