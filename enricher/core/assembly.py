@@ -1,49 +1,110 @@
 """Batch results -> outcomes of articles.
 
-A ticket collects the labels of its windows, each token's from the window that owns it. After the last window the whole
-article is decoded at once, so that no entity is cut, doubled or merged between two windows.
+A ticket collects what the heads say about its windows, about each token from the window that owns it. After the last window
+the whole article is decoded at once, so that no entity is cut, doubled or merged between two windows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 
-from enricher.core.decoding import LabelScheme, decode_entities
+from enricher.core.branches import Branch
+from enricher.core.heads import ClassHead, EmbeddingHead, EntityHead, Head, Keep, is_for
 from enricher.core.windowing import coverage_of
-from enricher.records import Article, BatchResult, DeadLetter, EnrichedRecord, Entity, OwnedLabels, RunLabels, Ticket
+from enricher.records import (
+    BatchResult,
+    Classification,
+    DeadLetter,
+    Embedding,
+    EnrichedRecord,
+    Entity,
+    Owned,
+    RunOutput,
+    TaskReport,
+    Ticket,
+)
 
-Keep = Callable[[Article, list[Entity]], Sequence[Entity]]
-"""Converts entities to the form in which they are kept until they are published."""
+_BYTES_AS_TEXT = 3
+"""A vector's number takes 4 bytes, and about so many times that as text, in which finished records keep it."""
+NER = "ner"
+"""The task of entities, for a worker without tasks in its settings."""
 
 
-def settle(result: BatchResult, scheme: LabelScheme, keep: Keep | None = None) -> None:
-    """Store a batch's labels in its tickets; finish tickets that are complete or have a failed window."""
+def settle(result: BatchResult, heads: Sequence[Head], keep: Keep | None = None) -> int:
+    """Store a batch's answers in its tickets; finish tickets that are complete or have a failed window.
+
+    Returns the memory of the vectors in finished records, which is also added to their tickets' `unpacked_bytes`.
+    """
     for failure in result.failures:
         if failure.window.ticket.live:
             failure.window.ticket.finish(DeadLetter("inference", failure.error_type, failure.message))
-    for run in result.runs:
-        take(run, scheme, keep)
+    return sum([take(run, heads, keep) for run in result.runs])
 
 
-def take(run: RunLabels, scheme: LabelScheme, keep: Keep | None = None) -> None:
-    """Store the labels of one run; finish tickets that are complete."""
-    labels, scores = run.labels, run.scores
-    for window, start in zip(run.windows, run.starts, strict=True):
+def take(run: RunOutput, heads: Sequence[Head], keep: Keep | None = None) -> int:
+    """Store the answers of one run; finish tickets that are complete. Returns what `settle` does."""
+    held_bytes = 0
+    pairs = [*zip(heads, run.heads, strict=True)]
+    for index, (window, start) in enumerate(zip(run.windows, run.starts, strict=True)):
         ticket = window.ticket
         if not ticket.live:
             continue
-        owned = window.owned_tokens(start)
-        ticket.answers.append(OwnedLabels(window.own_start, labels[owned], scores[owned]))
+        ticket.answers.append([head.owned(output, window, index, start) for head, output in pairs])
         ticket.windows_left -= 1
         if ticket.windows_left == 0:
-            finish_enriched(ticket, scheme, keep)
+            held_bytes += finish_enriched(ticket, heads, keep)
+    return held_bytes
 
 
-def finish_enriched(ticket: Ticket, scheme: LabelScheme, keep: Keep | None = None) -> None:
-    """Finish a ticket whose windows, if any, are all labelled."""
-    assert ticket.article is not None
-    found = decode_entities(ticket, scheme)
-    entities = keep(ticket.article, found) if keep else found
-    ticket.finish(EnrichedRecord(ticket.article, entities, coverage_of(ticket)))
+def finish_enriched(ticket: Ticket, heads: Sequence[Head], keep: Keep | None = None) -> int:
+    """Finish a ticket about whose windows, if any, the heads have all answered; the last branch also finishes its trunk.
+
+    Returns what `settle` does.
+    """
+    trunk = ticket.trunk if isinstance(ticket, Branch) else None
+    record = _record(ticket, heads)
+    held_bytes = _BYTES_AS_TEXT * sum([each.vector.nbytes for each in record.embeddings])
+    (trunk.ticket if trunk else ticket).unpacked_bytes += held_bytes
+    ticket.finish(keep(record) if keep and not trunk else record)
     # The ticket may wait behind a slower one, and needs its arrays no longer.
     ticket.answers, ticket.tokens = [], None
+    if trunk and (joined := trunk.joined(keep)):
+        trunk.ticket.finish(joined)
+    return held_bytes
+
+
+def _record(ticket: Ticket, heads: Sequence[Head]) -> EnrichedRecord:
+    """What the heads of a pass say about an article."""
+    article = ticket.article
+    assert article is not None
+    coverage = coverage_of(ticket)
+    by_head: Sequence[list[Owned]] = [*map(list, zip(*ticket.answers, strict=True))] or [[] for _ in heads]
+    entities: list[Entity] = []
+    classifications: list[Classification] = []
+    embeddings: list[Embedding] = []
+    tasks: list[TaskReport] = []
+    labels: dict[tuple[str, str], int] = {}
+    for head, answers in zip(heads, by_head, strict=True):
+        if head.task is not None:
+            runs = is_for(head, article)
+            tasks.append(TaskReport(head.task, coverage if runs else None))
+            if not runs:
+                continue
+        match head:
+            case EntityHead():
+                found = head.entities(ticket, answers)
+                entities = [*entities, *found] if entities else found
+                _count(found, head.task.name if head.task else NER, labels)
+            case ClassHead():
+                classifications += (classes := head.classifications(answers))
+                _count(classes, head.task.name, labels)
+            case EmbeddingHead():
+                if embedding := head.embedding(answers):
+                    embeddings.append(embedding)
+    return EnrichedRecord(article, entities, coverage, classifications, embeddings, tasks, labels)
+
+
+def _count(found: Iterable[Entity | Classification], task: str, labels: dict[tuple[str, str], int]) -> None:
+    for each in found:
+        key = task, each["label"]
+        labels[key] = labels.get(key, 0) + 1

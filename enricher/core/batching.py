@@ -88,6 +88,16 @@ class LengthBucketScheduler:
         if not in_order:
             self._rebuild(self._waiting())
 
+    def of_pass(self, _index: int) -> LengthBucketScheduler:
+        """Itself: it has the windows of one pass."""
+        return self
+
+    @property
+    def oldest_s(self) -> float | None:
+        """When the oldest window that waits arrived; None if none waits."""
+        oldest = self._oldest()
+        return None if oldest is None else oldest.arrived_s
+
     def next_due_s(self) -> float | None:
         """When the next batch is due if nothing more arrives; in the past if it is ready now, None if nothing waits."""
         oldest = self._oldest()

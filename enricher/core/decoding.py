@@ -49,12 +49,12 @@ def _parse_label(label: str) -> tuple[str, bool]:
     return (kind, prefix == "B") if dash and prefix in {"B", "I"} else (label, False)
 
 
-def decode_entities(ticket: Ticket, scheme: LabelScheme) -> list[Entity]:
-    """The entities of a ticket whose windows are all labelled, ordered by field and position."""
+def decode_entities(ticket: Ticket, answers: list[OwnedLabels], scheme: LabelScheme) -> list[Entity]:
+    """The entities of a ticket, from the labels of all its windows, ordered by field and position."""
     assert ticket.article is not None
     assert ticket.tokens is not None
     entities: list[Entity] = []
-    places, labels, scores = _marked(ticket.answers, scheme)
+    places, labels, scores = _marked(answers, scheme)
     first = begin = 0
     for part in ticket.tokens.fields:
         stop = first + len(part.ids)

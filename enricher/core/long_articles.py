@@ -32,9 +32,13 @@ class _InProgress:
 
 
 class LongArticles:
-    """Long articles that wait, in the order of arrival, and those in progress."""
+    """Long articles that wait, in the order of arrival, and those in progress.
 
-    def __init__(self) -> None:
+    `passes`: how many branches, each with tokens, an article may get when it begins.
+    """
+
+    def __init__(self, passes: int = 1) -> None:
+        self._passes = passes
         self._waiting: deque[Ticket] = deque()
         self._in_progress: list[_InProgress] = []
 
@@ -64,7 +68,7 @@ class LongArticles:
         if not self._waiting:
             return None
         in_progress_bytes = sum(_size(each.ticket) for each in self._in_progress)
-        if self._in_progress and in_progress_bytes + _size(self._waiting[0]) > IN_PROGRESS_BYTES:
+        if self._in_progress and in_progress_bytes + self._passes * _size(self._waiting[0]) > IN_PROGRESS_BYTES:
             return None
         return self._waiting.popleft()
 
@@ -80,11 +84,16 @@ class LongArticles:
                 return True
         return False
 
-    def due(self, now_s: float, at_once: int) -> list[Window]:
-        """Windows that the scheduler needs to have `at_once` of each article, its engine included; they arrive now."""
+    def due(self, now_s: float, at_once: int, pass_index: int = 0) -> list[Window]:
+        """Windows that the scheduler needs to have `at_once` of each article, its engine included; they arrive now.
+
+        Only those of one pass.
+        """
         due: list[Window] = []
         self._drop_done()
         for each in self._in_progress:
+            if each.ticket.pass_index != pass_index:
+                continue
             wanted = min(len(each.held), at_once - each.with_scheduler)
             due += [replace(each.held.popleft(), arrived_s=now_s) for _ in range(wanted)]
         return due

@@ -42,6 +42,15 @@ class ArrivalScheduler:
         if last_s is not None and any(window.arrived_s < last_s for window in windows):
             self._windows = deque(sorted(self._windows, key=lambda window: window.arrived_s))
 
+    def of_pass(self, _index: int) -> ArrivalScheduler:
+        """Itself: it has the windows of one pass."""
+        return self
+
+    @property
+    def oldest_s(self) -> float | None:
+        """When the oldest window that waits arrived; None if none waits."""
+        return self._windows[0].arrived_s if self._windows else None
+
     def next_due_s(self) -> float | None:
         """When the next batch is due if nothing more arrives; in the past if it is ready now, None if nothing waits."""
         if not self._windows:

@@ -96,11 +96,23 @@ def delta_interval(reference: CountArray, other: CountArray, *, draws: int = 100
 
     Texts are drawn with replacement, the same ones for both; the same seed gives the same interval.
     """
-    texts = len(reference)
+    return mean_delta_interval([reference], [other], draws=draws, seed=seed)
+
+
+def mean_delta_interval(
+    reference: Sequence[CountArray], other: Sequence[CountArray], *, draws: int = 1000, seed: int = 0
+) -> Interval:
+    """The same for the mean of several F1 (macro-F1): one array for each class, all of the same texts."""
+    texts = len(reference[0]) if reference else 0
     if texts == 0:
         return Interval(0.0, 0.0)
     drawn = np.random.default_rng(seed).multinomial(texts, np.full(texts, 1 / texts), size=draws)
-    points = 100 * (_f1(drawn @ other) - _f1(drawn @ reference))
+
+    def mean_f1(counts: Sequence[CountArray]) -> npt.NDArray[np.float64]:
+        means: npt.NDArray[np.float64] = np.mean([_f1(drawn @ each) for each in counts], axis=0)
+        return means
+
+    points = 100 * (mean_f1(other) - mean_f1(reference))
     low, high = np.quantile(points, [0.025, 0.975]).tolist()
     return Interval(low, high)
 

@@ -1,11 +1,10 @@
-"""Input records, articles and their tokens, entities, and the outcomes of inputs."""
+"""Input records, articles and their tokens."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from enum import IntEnum
-from typing import Any, Literal, NamedTuple, Protocol, TypedDict, TypeVar, dataclass_transform
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar, dataclass_transform
 
 import numpy as np
 import numpy.typing as npt
@@ -100,6 +99,8 @@ class Article:
     """What joined the body, if it was an array of strings."""
     document: bytes | None = None
     """The whole document as JSON, kept if the record is to contain it."""
+    language: str | None = None
+    """Its language, as far as tasks are chosen by it; set only for a worker with such tasks."""
 
     @property
     def length_chars(self) -> int:
@@ -144,83 +145,3 @@ class TokenizedArticle:
     def length_tokens(self) -> int:
         """Tokens of all fields, without special tokens."""
         return sum(len(part.ids) for part in self.fields)
-
-
-class Entity(TypedDict):
-    """A named entity: `article.text(field)[start:end] == text`, half-open, in Unicode code points.
-
-    A dictionary, because an article has many and they are serialised as they are, with the keys in this order.
-    """
-
-    field: FieldName
-    start: int
-    end: int
-    text: str
-    label: str
-    score: float  # a probability, to the fourth decimal
-
-
-@hot_record()
-class Coverage:
-    """How much of an article the model saw."""
-
-    tokens: int
-    windows: int
-    truncated: bool
-
-
-@hot_record()
-class EnrichedRecord:
-    """What the model found in one article."""
-
-    article: Article
-    entities: Sequence[Entity]
-    coverage: Coverage
-
-
-class LetterForm(IntEnum):
-    """How much of its input a dead letter contains; each form leaves out more than the one before."""
-
-    WHOLE = 0
-    WITHOUT_VALUE = 1
-    WITHOUT_HEADERS = 2
-    BARE = 3
-    """Without the key as well: only the reason and the position of the input."""
-
-    @property
-    def smaller(self) -> LetterForm | None:
-        """The next smaller form; None for `BARE`."""
-        return None if self is LetterForm.BARE else LetterForm(self + 1)
-
-
-@dataclass(frozen=True, slots=True)
-class DeadLetter:
-    """Why an input can never succeed. `message` never contains text of the article.
-
-    `form` is the largest form to write it in; if the broker refuses one form, it may accept a smaller one.
-    """
-
-    stage: Literal["decode", "tokenize", "inference", "publish"]
-    error_type: str
-    message: str
-    attempts: int = 1
-    form: LetterForm = LetterForm.WHOLE
-
-
-@dataclass(frozen=True, slots=True)
-class Tombstone:
-    """The input had no value, so the output deletes its key downstream."""
-
-
-Outcome = EnrichedRecord | DeadLetter | Tombstone
-
-
-@dataclass(frozen=True, slots=True)
-class ModelCard:
-    """Identifies the model that made a record."""
-
-    name: str
-    digest: str
-    """SHA-256 of its configuration, weights and tokenizer."""
-    precision: str
-    """Such as `fp16`."""

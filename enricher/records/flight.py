@@ -14,12 +14,12 @@ from enricher.records.articles import (
     Float32Array,
     Headers,
     Int32Array,
-    Outcome,
     Partition,
     RawRecord,
     TokenizedArticle,
     hot_record,
 )
+from enricher.records.outcomes import Outcome
 
 
 class OwnedLabels(NamedTuple):
@@ -33,6 +33,20 @@ class OwnedLabels(NamedTuple):
     scores: Float32Array
 
 
+class OwnedRow(NamedTuple):
+    """What a head says about one window as a whole: `row float32 [values]`, logits or a vector.
+
+    The window owns `tokens` tokens of its article, from `start` on: its weight in the article.
+    """
+
+    start: int
+    tokens: int
+    row: Float32Array
+
+
+Owned = OwnedLabels | OwnedRow
+
+
 @dataclass(slots=True, eq=False)
 class Ticket:
     """One in-flight record, from its arrival to its commit. The only mutable record type.
@@ -44,8 +58,8 @@ class Ticket:
     arrived_s: float
     article: Article | None = None
     tokens: TokenizedArticle | None = None
-    answers: list[OwnedLabels] = field(default_factory=list)
-    """Labels of its windows so far, in the order in which batches were finished."""
+    answers: list[Sequence[Owned]] = field(default_factory=list)
+    """What the heads say about its windows so far: for each window one answer per head, in the order of finished batches."""
     windows: int = 0
     windows_left: int = 0
     outcome: Outcome | None = None
@@ -56,6 +70,8 @@ class Ticket:
     """Set and read by tracing only."""
     unpacked_bytes: int = 0
     """Memory of the article beyond its record: a document made of another format, text that was packed."""
+    pass_index: int = 0
+    """Which of the worker's passes its windows go through."""
 
     def finish(self, outcome: Outcome) -> None:
         """Set the outcome, which is final."""
@@ -102,6 +118,11 @@ class Batch:
     windows: tuple[Window, ...]
 
     @property
+    def pass_index(self) -> int:
+        """Which of the worker's passes they go through together."""
+        return self.windows[0].ticket.pass_index
+
+    @property
     def length_tokens(self) -> int:
         """Length of the longest window, to which others are padded."""
         return max(window.length_tokens for window in self.windows)
@@ -118,17 +139,36 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RunLabels:
-    """The model's output for one run: `labels int32 [tokens]` and `scores float32 [tokens]` of all its windows.
+class TokenLabels:
+    """What a token classification head says about a run: `labels int32 [tokens]` and `scores float32 [tokens]`.
 
-    Token `i` of a window, special tokens included, is at the window's entry in `starts` plus `i`. Values between windows
-    are undefined.
+    Values between windows are undefined.
+    """
+
+    labels: Int32Array
+    scores: Float32Array
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WindowRows:
+    """What a head says about each window of a run as a whole: `rows float32 [windows, values]`, logits or vectors."""
+
+    rows: Float32Array
+
+
+HeadOutput = TokenLabels | WindowRows
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RunOutput:
+    """The model's output for one run: what each head says, in the order of the pass's heads.
+
+    Token `i` of a window, special tokens included, is at the window's entry in `starts` plus `i`.
     """
 
     windows: Sequence[Window]
     starts: Sequence[int]
-    labels: Int32Array
-    scores: Float32Array
+    heads: Sequence[HeadOutput]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -145,10 +185,12 @@ class BatchResult:
     """The result of a batch: each of its windows is in one of the runs or in `failures`."""
 
     batch: Batch
-    runs: Sequence[RunLabels]
+    runs: Sequence[RunOutput]
     failures: Sequence[WindowFailure] = ()
     fits_tokens: int | None = None
     """If the batch ran out of device memory: padded tokens of the largest part that fit. Else None."""
+    busy_s: float = 0.0
+    """For how long a thread of the device worked on it."""
 
 
 @dataclass(frozen=True, slots=True)

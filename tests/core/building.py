@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 import numpy as np
 
+from enricher.core.decoding import LabelScheme, decode_entities
 from enricher.records import (
     Article,
+    Entity,
     OwnedLabels,
     Partition,
     RawRecord,
@@ -61,7 +64,14 @@ def ticket_of(title: str, body: str, title_spans: GivenSpans, body_spans: GivenS
 def answer(ticket: Ticket, labels: Sequence[int], scores: Sequence[float] | None = None) -> None:
     """Give the ticket all its labels, as one window that owns everything; scores are 1 where nothing else is said."""
     scores = [1.0] * len(labels) if scores is None else scores
-    ticket.answers = [OwnedLabels(0, np.array(labels, np.int32), np.array(scores, np.float32))]
+    ticket.answers = [[OwnedLabels(0, np.array(labels, np.int32), np.array(scores, np.float32))]]
+
+
+def entities_of(ticket: Ticket, scheme: LabelScheme) -> list[Entity]:
+    """What a single token classification head decodes."""
+    labels = [each for [each] in ticket.answers]
+    assert all(isinstance(each, OwnedLabels) for each in labels)
+    return decode_entities(ticket, cast("list[OwnedLabels]", labels), scheme)
 
 
 def window_of(length: int, arrived_s: float, ticket: Ticket | None = None) -> Window:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -10,13 +11,12 @@ from core.building import raw, spans_of_words
 from support.answers import WindowLabels, batch_result
 
 from enricher.core.assembly import finish_enriched, settle
-from enricher.core.decoding import LabelScheme
+from enricher.core.heads import EntityHead
 from enricher.core.windowing import WindowCutter
 from enricher.records import (
     Article,
     DeadLetter,
     EnrichedRecord,
-    Entity,
     Ticket,
     TokenizedArticle,
     TokenizedField,
@@ -24,7 +24,7 @@ from enricher.records import (
     WindowFailure,
 )
 
-SCHEME = LabelScheme.from_labels(["O", "B-PER", "I-PER"])
+HEADS = (EntityHead.of(["O", "B-PER", "I-PER"]),)
 CUTTER = WindowCutter(10, 4, before=(101,), after=(102,))
 
 
@@ -64,9 +64,9 @@ def test_only_the_owner_of_a_token_labels_it(seed: int) -> None:
     Random(seed).shuffle(windows)
     assert len(windows) > 2
     for window in windows[:-1]:
-        settle(batch_result([answered(window)]), SCHEME)
+        settle(batch_result([answered(window)]), HEADS)
         assert ticket.outcome is None
-    settle(batch_result([answered(windows[-1])]), SCHEME)
+    settle(batch_result([answered(windows[-1])]), HEADS)
     assert isinstance(ticket.outcome, EnrichedRecord)
     assert [("Ada Augusta King Byron Noel Countess Of Lovelace", 1.0), ("Charles Babbage", 1.0)] == [
         (entity["text"], entity["score"]) for entity in ticket.outcome.entities
@@ -80,7 +80,7 @@ def test_an_entity_across_a_seam_is_one_entity() -> None:
     seams = [window.own_start for window in windows if window.own_start in first_names]
     assert seams, "the example has a seam inside the name"
     for window in windows:
-        settle(batch_result([answered(window)]), SCHEME)
+        settle(batch_result([answered(window)]), HEADS)
     assert isinstance(ticket.outcome, EnrichedRecord)
     assert len(ticket.outcome.entities) == 2
 
@@ -89,7 +89,7 @@ def test_a_record_tells_what_the_model_saw_and_the_ticket_lets_go_of_the_rest() 
     """Tokens and windows are counted; arrays that are of no more use are not kept while the ticket waits."""
     ticket, windows = cut(BODY)
     for window in windows:
-        settle(batch_result([answered(window)]), SCHEME)
+        settle(batch_result([answered(window)]), HEADS)
     assert isinstance(ticket.outcome, EnrichedRecord)
     assert (len(BODY.split()), len(windows), False) == (
         ticket.outcome.coverage.tokens,
@@ -100,17 +100,17 @@ def test_a_record_tells_what_the_model_saw_and_the_ticket_lets_go_of_the_rest() 
     assert ticket.tokens is None
 
 
-def test_a_record_keeps_its_entities_in_the_form_that_was_asked_for() -> None:
-    """What `keep` makes of the article's entities, once, after the last window."""
+def test_a_record_is_kept_in_the_form_that_was_asked_for() -> None:
+    """What `keep` makes of the record, once, after the last window."""
     ticket, windows = cut(BODY)
     seen = []
 
-    def keep(article: Article, entities: list[Entity]) -> tuple[Entity, ...]:
-        seen.append(article)
-        return tuple(entities)
+    def keep(record: EnrichedRecord) -> EnrichedRecord:
+        seen.append(record.article)
+        return replace(record, entities=tuple(record.entities))
 
     for window in windows:
-        settle(batch_result([answered(window)]), SCHEME, keep)
+        settle(batch_result([answered(window)]), HEADS, keep)
     assert isinstance(ticket.outcome, EnrichedRecord)
     assert [ticket.article] == seen
     assert isinstance(ticket.outcome.entities, tuple)
@@ -123,20 +123,20 @@ def test_a_failed_window_makes_its_article_a_dead_letter_once(failed: int) -> No
     ticket, windows = cut(BODY)
     for index, window in enumerate(windows):
         result = WindowFailure(window, "NotFinite", "NaN") if index == failed else answered(window)
-        settle(batch_result([result]), SCHEME)
-    settle(batch_result([WindowFailure(windows[0], "Other", "later")]), SCHEME)
+        settle(batch_result([result]), HEADS)
+    settle(batch_result([WindowFailure(windows[0], "Other", "later")]), HEADS)
     assert DeadLetter("inference", "NotFinite", "NaN") == ticket.outcome
 
 
 def test_late_results_of_a_forgotten_article_land_nowhere() -> None:
     """Neither labels nor failures finish a ticket that nobody waits for."""
     ticket, windows = cut(BODY)
-    settle(batch_result([answered(windows[0])]), SCHEME)
+    settle(batch_result([answered(windows[0])]), HEADS)
     left = ticket.windows_left
     ticket.forgotten = True
     for window in windows[1:]:
-        settle(batch_result([answered(window)]), SCHEME)
-    settle(batch_result([WindowFailure(windows[0], "NotFinite", "NaN")]), SCHEME)
+        settle(batch_result([answered(window)]), HEADS)
+    settle(batch_result([WindowFailure(windows[0], "NotFinite", "NaN")]), HEADS)
     assert ticket.outcome is None
     assert left == ticket.windows_left
 
@@ -145,7 +145,7 @@ def test_an_article_without_windows_is_enriched_at_once() -> None:
     """No tokens, no entities, no windows."""
     ticket, windows = cut("")
     assert windows == []
-    finish_enriched(ticket, SCHEME)
+    finish_enriched(ticket, HEADS)
     assert isinstance(ticket.outcome, EnrichedRecord)
     assert [] == list(ticket.outcome.entities)
     assert (0, 0) == (ticket.outcome.coverage.tokens, ticket.outcome.coverage.windows)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from enricher.core.assembly import settle
-from enricher.core.decoding import LabelScheme
+from enricher.core.heads import EntityHead
 from enricher.core.windowing import WindowCutter
 from enricher.records import (
     Article,
@@ -18,16 +18,17 @@ from enricher.records import (
     BatchResult,
     DeadLetter,
     EnrichedRecord,
-    RunLabels,
+    RunOutput,
     Ticket,
     TokenizedArticle,
     TokenizedField,
+    TokenLabels,
     Window,
     WindowFailure,
 )
 
 LABELS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
-SCHEME = LabelScheme.from_labels(LABELS)
+HEADS = (EntityHead.of(LABELS),)
 CUTTER = WindowCutter(7, 2, before=(101,), after=(102,))
 
 
@@ -104,7 +105,7 @@ def answered(batch: list[Window], lot: Lot, dice: np.random.Generator) -> BatchR
         labels[owned] = right[id(window.ticket)][window.own_start : window.own_stop]
         scores[owned] = 0.5
     good = [place for place, window in enumerate(batch) if id(window) not in lot.failing]
-    run = RunLabels([batch[place] for place in good], [starts[place] for place in good], labels, scores)
+    run = RunOutput([batch[place] for place in good], [starts[place] for place in good], [TokenLabels(labels, scores)])
     failures = [WindowFailure(window, "Broken", "it is") for window in batch if id(window) in lot.failing]
     return BatchResult(Batch(tuple(batch)), [run], failures)
 
@@ -119,7 +120,7 @@ def test_every_article_has_the_entities_of_its_own_labels(lot: Lot, seed: int) -
             if after == number:
                 lot.truths[index].ticket.forgotten = True
                 finished_before |= {index} if lot.truths[index].ticket.outcome else set()
-        settle(answered(batch, lot, dice), SCHEME)
+        settle(answered(batch, lot, dice), HEADS)
     for index, truth in enumerate(lot.truths):
         outcome = truth.ticket.outcome
         if truth.ticket.forgotten and index not in finished_before:

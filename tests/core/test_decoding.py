@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from core.building import GivenSpans, answer, spans_of_words, ticket_of
+from core.building import GivenSpans, answer, entities_of, spans_of_words, ticket_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enricher.core.decoding import LabelScheme, decode_entities
+from enricher.core.decoding import LabelScheme
 from enricher.inference.checkpoint.folder import Checkpoint
 from enricher.inference.tokenizer.articles import ArticleTokenizer
 from enricher.records import Article, Entity, Ticket
@@ -34,7 +34,7 @@ def labelled(body: str, labels: str, title: str = "") -> Ticket:
 
 def found(ticket: Ticket) -> list[tuple[str, str]]:
     """Text and label of each entity."""
-    return [(entity["text"], entity["label"]) for entity in decode_entities(ticket, SCHEME)]
+    return [(entity["text"], entity["label"]) for entity in entities_of(ticket, SCHEME)]
 
 
 def test_a_begin_opens_an_entity_and_insides_continue_it() -> None:
@@ -70,7 +70,7 @@ def test_title_and_body_are_never_joined() -> None:
     """An entity at the end of the title and one of the same type at the start of the body are two, each in its field."""
     ticket = labelled("Lovelace wrote", "O B-PER I-PER O", title="about Ada")
     assert [("title", 6, 9, "Ada"), ("body", 0, 8, "Lovelace")] == [
-        (entity["field"], entity["start"], entity["end"], entity["text"]) for entity in decode_entities(ticket, SCHEME)
+        (entity["field"], entity["start"], entity["end"], entity["text"]) for entity in entities_of(ticket, SCHEME)
     ]
 
 
@@ -80,7 +80,7 @@ def test_white_space_at_the_ends_of_a_span_is_not_part_of_the_entity() -> None:
         "", "in  New York\u00a0 now", spans_of_words(""), GivenSpans([0, 1, 2, 3], [(0, 2), (2, 7), (7, 14), (14, 18)])
     )
     answer(ticket, [0, 3, 4, 0])
-    (entity,) = decode_entities(ticket, SCHEME)
+    (entity,) = entities_of(ticket, SCHEME)
     assert (4, 12, "New York") == (entity["start"], entity["end"], entity["text"])
 
 
@@ -96,15 +96,15 @@ def test_offsets_count_code_points(name: str) -> None:
     """Combining characters, joined emoji and letters beyond the basic plane: the span cuts the original text exactly."""
     text = f"here {name} is"
     words = len(name.split())
-    (entity,) = decode_entities(labelled(text, "O " + "B-PER " + "I-PER " * (words - 1) + "O"), SCHEME)
+    (entity,) = entities_of(labelled(text, "O " + "B-PER " + "I-PER " * (words - 1) + "O"), SCHEME)
     assert (name, 5, 5 + len(name)) == (entity["text"], entity["start"], entity["end"])
 
 
 def test_the_score_is_the_mean_of_the_words_first_tokens() -> None:
     """0.5 and 1.0 make 0.75."""
     ticket = labelled("Ada Lovelace", "B-PER I-PER")
-    answer(ticket, ticket.answers[0].labels.tolist(), [0.5, 1.0])
-    (entity,) = decode_entities(ticket, SCHEME)
+    answer(ticket, [1, 2], [0.5, 1.0])
+    (entity,) = entities_of(ticket, SCHEME)
     assert entity["score"] == 0.75
 
 
@@ -113,7 +113,7 @@ def test_scores_are_told_to_the_fourth_decimal(score: float) -> None:
     """As Python itself rounds it, whatever float32 the model gave; a number of Python, which JSON takes."""
     ticket = labelled("Ada", "B-PER")
     answer(ticket, [1], [score])
-    (entity,) = decode_entities(ticket, SCHEME)
+    (entity,) = entities_of(ticket, SCHEME)
     assert (float, round(score, 4)) == (type(entity["score"]), entity["score"])
 
 
@@ -121,14 +121,14 @@ def test_a_score_a_little_above_one_is_one() -> None:
     """Devices compute probabilities with rounding errors; no indexer shall see more than 1."""
     ticket = labelled("Ada", "B-PER")
     answer(ticket, [1], [1.00003])
-    (entity,) = decode_entities(ticket, SCHEME)
+    (entity,) = entities_of(ticket, SCHEME)
     assert entity["score"] == 1.0
 
 
 def test_an_entity_has_its_names_in_the_order_in_which_they_are_written() -> None:
     """The bytes of a record are a contract, and this very dictionary is written."""
-    (entity,) = decode_entities(labelled("Ada", "B-PER"), SCHEME)
-    assert list(Entity.__annotations__) == list(entity)
+    (entity,) = entities_of(labelled("Ada", "B-PER"), SCHEME)
+    assert list(Entity.__annotations__) == [*entity, "task"]
 
 
 def test_labels_without_a_prefix_count_as_insides() -> None:
@@ -152,7 +152,7 @@ def reference_runs(labels: list[str]) -> list[tuple[int, int]]:
 @given(st.lists(st.sampled_from(LABELS)))
 def test_runs_of_words_follow_the_rule(labels: list[str]) -> None:
     """What is decoded is what the rule gives word by word: with words of one letter, word `n` stands at `2 n`."""
-    entities = decode_entities(labelled(" ".join("a" * len(labels)), " ".join(labels)), SCHEME)
+    entities = entities_of(labelled(" ".join("a" * len(labels)), " ".join(labels)), SCHEME)
     runs = [(entity["start"] // 2, (entity["end"] + 1) // 2) for entity in entities]
     assert reference_runs(labels) == runs
 
@@ -182,7 +182,7 @@ def test_spans_are_ordered_apart_and_inside_their_field(ticket: Ticket) -> None:
     """Whatever the labels: half-open, not empty, trimmed, in order, never overlapping, and the text is the field's."""
     assert ticket.article is not None
     ends = {"title": 0, "body": 0}
-    entities = decode_entities(ticket, SCHEME)
+    entities = entities_of(ticket, SCHEME)
     assert sorted(entities, key=lambda entity: entity["field"] != "title") == entities
     for entity in entities:
         text = ticket.article.text(entity["field"])
@@ -216,7 +216,7 @@ def test_all_sentences_of_the_reference_give_exactly_its_spans(embedded: Checkpo
         answer(ticket, its_labels[1:-1].tolist())
         spans = [
             {"start": entity["start"], "end": entity["end"], "label": entity["label"], "text": entity["text"]}
-            for entity in decode_entities(ticket, scheme)
+            for entity in entities_of(ticket, scheme)
         ]
         assert its_wanted == {"id": article.id, "entities": spans}
         counts.update(entity["label"] for entity in its_wanted["entities"])

@@ -45,6 +45,19 @@ def test_what_is_long_is_told_by_its_bytes_alone() -> None:
     assert not articles.is_long(Ticket(RawRecord(Partition("articles", 0), 0, b"k" * 20, None), 0.0))
 
 
+def test_an_article_counts_once_for_each_pass() -> None:
+    """It gets tokens in each; windows are due by pass."""
+    articles, (a, b) = LongArticles(passes=2), [ticket(60), ticket(30)]
+    assert [a] == begun(articles, a, b)
+    branch = ticket(60)
+    branch.pass_index = 1
+    articles.begin(branch)
+    assert articles.hold(a, windows(a, 3))
+    assert articles.hold(branch, windows(branch, 3))
+    assert [a, a] == [each.ticket for each in articles.due(1.0, 2)]
+    assert [branch] == [each.ticket for each in articles.due(1.0, 1, 1)]
+
+
 def test_so_many_bytes_are_in_progress_or_one_that_is_larger() -> None:
     """In the order of arrival: a small one does not overtake a large one for which there is no capacity."""
     articles, (a, b, c, d) = LongArticles(), [ticket(size) for size in (60, 40, 500, 20)]

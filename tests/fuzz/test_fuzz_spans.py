@@ -17,7 +17,7 @@ from support.answers import WindowLabels, batch_result
 
 from enricher.codec import Encoder, decode_article
 from enricher.core.assembly import finish_enriched, settle
-from enricher.core.decoding import LabelScheme
+from enricher.core.heads import EntityHead
 from enricher.core.windowing import WindowCutter
 from enricher.errors import InvalidArticle
 from enricher.inference.run.engine import OnnxEngine
@@ -102,12 +102,12 @@ def test_any_labels_on_any_text_give_spans_of_that_text(
     overlap_tokens = data.draw(st.integers(0, (window_tokens - 3) // 2))
     ticket, windows = windows_of(article, window_tokens, overlap_tokens)
     dice = np.random.default_rng(data.draw(st.integers(0, 2**32)))
-    scheme = LabelScheme.from_labels(LABELS)
+    heads = [EntityHead.of(LABELS)]
     for window in dice.permutation(np.array(windows, object)):
         labels = dice.choice(len(LABELS), len(window.ids), p=[0.3, *[0.7 / 6] * 6]).astype(np.int32)
-        settle(batch_result([WindowLabels(window, labels, dice.random(len(window.ids), np.float32))]), scheme)
+        settle(batch_result([WindowLabels(window, labels, dice.random(len(window.ids), np.float32))]), heads)
     if not windows:
-        finish_enriched(ticket, scheme)
+        finish_enriched(ticket, heads)
     document = written(ticket)
     check_spans(document, article)
     assert document["coverage"]["windows"] == len(windows)
@@ -115,7 +115,7 @@ def test_any_labels_on_any_text_give_spans_of_that_text(
 
 def test_every_token_of_any_text_is_owned_by_one_window() -> None:
     """Labels that are all of one kind come back as one entity for each field that has tokens: none is left out."""
-    scheme = LabelScheme.from_labels(LABELS)
+    heads = [EntityHead.of(LABELS)]
 
     @FUZZ
     @given(title=TEXTS, body=TEXTS, window_tokens=st.integers(5, 40))
@@ -124,9 +124,9 @@ def test_every_token_of_any_text_is_owned_by_one_window() -> None:
         ticket, windows = windows_of(article, window_tokens, 1)
         for window in windows:
             inside = np.full(len(window.ids), LABELS.index("I-PER"), np.int32)
-            settle(batch_result([WindowLabels(window, inside, np.ones(len(window.ids), np.float32))]), scheme)
+            settle(batch_result([WindowLabels(window, inside, np.ones(len(window.ids), np.float32))]), heads)
         if not windows:
-            finish_enriched(ticket, scheme)
+            finish_enriched(ticket, heads)
         document = written(ticket)
         assert check_spans(document, article) <= 2
         assert bool(document["entities"]) == bool(windows)
@@ -137,7 +137,7 @@ def test_every_token_of_any_text_is_owned_by_one_window() -> None:
 def test_the_model_itself_on_any_text() -> None:
     """Through the real engine, in batches of one length mixed with another: no text makes it fail, spans hold."""
     engine = OnnxEngine(embedded(), threads_per_run=2, pad_id=tokenizer().pad_id)
-    scheme = LabelScheme.from_labels(engine.labels)
+    heads = [EntityHead.of(engine.labels)]
 
     @FUZZ
     @given(texts=st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=8))
@@ -148,10 +148,10 @@ def test_the_model_itself_on_any_text() -> None:
         if windows:
             result = engine.run(Batch(windows))
             assert not result.failures
-            settle(result, scheme)
+            settle(result, heads)
         for article, (ticket, own) in zip(articles, cut, strict=True):
             if not own:
-                finish_enriched(ticket, scheme)
+                finish_enriched(ticket, heads)
             check_spans(written(ticket), article)
 
     holds()
@@ -171,13 +171,13 @@ def test_what_is_read_can_be_written(article: dict[str, Any]) -> None:
     except InvalidArticle:
         return
     ticket, windows = windows_of(found, 512, 0)
-    scheme = LabelScheme.from_labels(LABELS)
+    heads = [EntityHead.of(LABELS)]
     for window in windows:
         length = len(window.ids)
         answer = WindowLabels(window, np.ones(length, np.int32), np.ones(length, np.float32))
-        settle(batch_result([answer]), scheme)
+        settle(batch_result([answer]), heads)
     if not windows:
-        finish_enriched(ticket, scheme)
+        finish_enriched(ticket, heads)
     document = written(ticket)
     assert document["id"] == article["id"]
     for name in ("language", "source", "url"):

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from enricher.records import Batch, BatchResult, Float32Array, Int32Array, RunLabels, Window, WindowFailure
+from enricher.records import (
+    Batch,
+    BatchResult,
+    Float32Array,
+    HeadOutput,
+    Int32Array,
+    RunOutput,
+    TokenLabels,
+    Window,
+    WindowFailure,
+    WindowRows,
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -20,21 +31,49 @@ class WindowLabels:
     scores: Float32Array
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class WindowHeads:
+    """What each head of a pass says about one window: labels of its tokens, or a row `float32 [values]`."""
+
+    window: Window
+    heads: Sequence[WindowLabels | Float32Array]
+
+
 WindowResult = WindowLabels | WindowFailure
 
 
 def by_window(result: BatchResult) -> list[WindowResult]:
+    """The results of a pass with a single head, for entities, in the batch's order, exactly one per window."""
+    return [each if isinstance(each, WindowFailure) else _labels(each) for each in heads_by_window(result)]
+
+
+def heads_by_window(result: BatchResult) -> list[WindowHeads | WindowFailure]:
     """The results in the batch's order, exactly one per window."""
-    answers: defaultdict[int, list[WindowResult]] = defaultdict(list)
+    answers: defaultdict[int, list[WindowHeads | WindowFailure]] = defaultdict(list)
     for failure in result.failures:
         answers[id(failure.window)].append(failure)
     for run in result.runs:
-        for window, start in zip(run.windows, run.starts, strict=True):
-            its_own = slice(start, start + window.length_tokens)
-            answers[id(window)].append(WindowLabels(window, run.labels[its_own], run.scores[its_own]))
+        for index, (window, start) in enumerate(zip(run.windows, run.starts, strict=True)):
+            found = [_part(head, window, index, start) for head in run.heads]
+            answers[id(window)].append(WindowHeads(window, found))
+        assert all(len(run.windows) == len(head.rows) for head in run.heads if isinstance(head, WindowRows))
     in_order = [answers[id(window)].pop(0) for window in result.batch.windows]
     assert not any(answers.values()), "an answer for each window, and no other"
     return in_order
+
+
+def _part(head: HeadOutput, window: Window, index: int, start: int) -> WindowLabels | Float32Array:
+    if isinstance(head, WindowRows):
+        row: Float32Array = head.rows[index]
+        return row
+    its_own = slice(start, start + window.length_tokens)
+    return WindowLabels(window, head.labels[its_own], head.scores[its_own])
+
+
+def _labels(answer: WindowHeads) -> WindowLabels:
+    [found] = answer.heads
+    assert isinstance(found, WindowLabels)
+    return found
 
 
 def batch_result(results: Iterable[WindowResult]) -> BatchResult:
@@ -46,11 +85,9 @@ def batch_result(results: Iterable[WindowResult]) -> BatchResult:
     return BatchResult(batch, [_one_run(labelled)] if labelled else [], failures)
 
 
-def _one_run(answers: list[WindowLabels]) -> RunLabels:
+def _one_run(answers: list[WindowLabels]) -> RunOutput:
     ends = np.cumsum([len(each.labels) for each in answers]).tolist()
-    return RunLabels(
-        [each.window for each in answers],
-        [0, *ends[:-1]],
-        np.concatenate([each.labels for each in answers]),
-        np.concatenate([each.scores for each in answers]),
+    labels, scores = (
+        np.concatenate(parts) for parts in zip(*((each.labels, each.scores) for each in answers), strict=True)
     )
+    return RunOutput([each.window for each in answers], [0, *ends[:-1]], [TokenLabels(labels, scores)])
