@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from onnxruntime.capi.onnxruntime_pybind11_state import Fail
 from safetensors.numpy import load_file
 from support.answers import WindowLabels, by_window
+from support.sessions import DeadSession, Watched
 
 from enricher.errors import ModelError
 from enricher.inference.checkpoint.folder import Checkpoint
@@ -20,8 +20,9 @@ from enricher.inference.device.cores import default_concurrency
 from enricher.inference.device.opening import open_session
 from enricher.inference.device.session import SESSION_ERRORS
 from enricher.inference.graph.padded import PaddedFloat32
-from enricher.inference.run.engine import NOT_FINITE, OnnxEngine
+from enricher.inference.run.engine import OnnxEngine
 from enricher.inference.run.model import prepare, prepare_variant
+from enricher.inference.run.outputs import NOT_FINITE
 from enricher.records import Batch, WindowFailure
 
 if TYPE_CHECKING:
@@ -37,26 +38,6 @@ if TYPE_CHECKING:
 
 REFERENCE = Path(__file__).parent.parent / "data" / "reference"
 POISON_ID = 77
-
-
-class _DeadSession:
-    """A session on a device that is gone: every run raises."""
-
-    def run(self, *_: object) -> NoReturn:
-        raise Fail("CUDA error 700: an illegal memory access was encountered")
-
-
-class _Watched:
-    """A session, and the threads that ran it."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self.runs, self.threads = 0, set[int]()
-
-    def run(self, outputs: Sequence[str], feeds: Feeds) -> list[npt.NDArray[Any]]:
-        self.runs += 1
-        self.threads.add(threading.get_ident())
-        return self._session.run(outputs, feeds)
 
 
 @pytest.fixture(scope="module", params=[np.nan, np.inf, -np.inf])
@@ -166,7 +147,7 @@ def test_a_device_that_runs_nothing_any_more_is_fatal(
 ) -> None:
     """A lost device must not turn every article into a dead letter."""
     engine = OnnxEngine(embedded, threads_per_run=1, pad_id=0)
-    monkeypatch.setattr(engine, "_session", _DeadSession())
+    monkeypatch.setattr(engine, "_session", DeadSession())
     with pytest.raises(ModelError, match=r"does not run the model any more.*CUDA error 700"):
         engine.run(Batch((pud_windows[0],)))
     with pytest.raises(ModelError, match="window of padding"):
@@ -178,7 +159,7 @@ def test_warming_up_takes_no_more_threads_than_threads(
 ) -> None:
     """Each thread that ever ran keeps a stream of the device, however many shapes are tried."""
     engine, real = OnnxEngine(embedded, threads_per_run=1, pad_id=0, concurrency=2), open_session
-    session = _Watched(real(embedded.onnx_path, "cpu", threads_per_run=1))
+    session = Watched(real(embedded.onnx_path, "cpu", threads_per_run=1))
     monkeypatch.setattr(engine, "_session", session)
     monkeypatch.setattr(type(embedded.variant), "runtime", "cuda")  # which warms up with every shape
     engine.warm_up([16, 32, 48, 64], batch_tokens=128)
@@ -191,11 +172,11 @@ def test_a_thread_is_opened_with_a_run_in_its_own_thread(
 ) -> None:
     """A device that fails here fails again at the first batch, which reports it."""
     engine = OnnxEngine(embedded, threads_per_run=1, pad_id=0)
-    session = _Watched(open_session(embedded.onnx_path, "cpu", threads_per_run=1))
+    session = Watched(open_session(embedded.onnx_path, "cpu", threads_per_run=1))
     monkeypatch.setattr(engine, "_session", session)
     engine.open_thread()
     assert session.threads == {threading.get_ident()}
-    monkeypatch.setattr(engine, "_session", _DeadSession())
+    monkeypatch.setattr(engine, "_session", DeadSession())
     engine.open_thread()
 
 

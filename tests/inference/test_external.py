@@ -20,8 +20,9 @@ from enricher.inference.checkpoint.folder import Checkpoint
 from enricher.inference.checkpoint.onnx_folder import OnnxModel, holds_onnx
 from enricher.inference.device.opening import open_session
 from enricher.inference.graph.catalogue import variants_for
-from enricher.inference.run.engine import NOT_FINITE, OnnxEngine
+from enricher.inference.run.engine import OnnxEngine
 from enricher.inference.run.model import open_model, prepare, prepare_variant
+from enricher.inference.run.outputs import NOT_FINITE
 from enricher.inference.run.selection import choose
 from enricher.inference.tokenizer.articles import ArticleTokenizer
 from enricher.records import Batch, WindowFailure

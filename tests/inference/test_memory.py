@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from onnxruntime.capi.onnxruntime_pybind11_state import EPFail, Fail, InvalidArgument, RuntimeException
 from support.answers import WindowLabels, by_window
+from support.sessions import short_of_memory
 
 from enricher.errors import ModelError
 from enricher.inference.graph.catalogue import variants_for
@@ -51,30 +52,6 @@ OTHERWISE: list[Exception] = [
     InvalidArgument("indices element out of data bounds, idx=99999 must be within the inclusive range [-260,259]"),
     ValueError("a token id is outside the vocabulary"),
 ]
-
-
-class ShortOfMemory:
-    """A session of an engine that has memory for so many ids at once, and below that runs for real."""
-
-    def __init__(self, engine: OnnxEngine, max_ids: int, error: Exception) -> None:
-        self._session, self._max_ids, self._error = engine._session, max_ids, error
-        self.runs: list[int] = []
-
-    def run(self, outputs: Sequence[str], feeds: dict[str, Any]) -> list[npt.NDArray[Any]]:
-        """The real session's answer, if memory suffices."""
-        self.runs.append(feeds["input_ids"].size)
-        if self.runs[-1] > self._max_ids:
-            raise self._error
-        answers: list[npt.NDArray[Any]] = self._session.run(outputs, feeds)
-        return answers
-
-
-def short_of_memory(model: PreparedModel, max_ids: int, error: Exception) -> tuple[OnnxEngine, ShortOfMemory]:
-    """An engine on such a session."""
-    engine = OnnxEngine(model, threads_per_run=1, pad_id=0, concurrency=2)
-    session = ShortOfMemory(engine, max_ids, error)
-    engine._session = session
-    return engine, session
 
 
 def labels_of(result: BatchResult) -> list[list[int]]:

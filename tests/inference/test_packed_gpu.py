@@ -12,13 +12,17 @@ from support.answers import WindowLabels, by_window
 
 from enricher.inference.checkpoint.families import FAMILIES
 from enricher.inference.checkpoint.folder import Checkpoint
+from enricher.inference.checkpoint.head import reads_of
 from enricher.inference.device.cuda import cuda_problem
 from enricher.inference.device.opening import open_session
+from enricher.inference.graph.builder import build
+from enricher.inference.graph.onnx_file import OnnxWriter
 from enricher.inference.graph.packed_cuda import PackedFloat16
 from enricher.inference.run.engine import OnnxEngine
 from enricher.inference.run.model import open_model, prepare_variant
 from enricher.records import Batch
 from tools.bench.gpu.kernels import UNFUSED, kernels_of
+from tools.head_references.folders import HEADS, OUTPUTS, write_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -75,3 +79,22 @@ def test_the_engine_answers_as_the_reference_does(pud_windows: list[Window], cac
     labels = np.concatenate([result.labels for result in results if isinstance(result, WindowLabels)])
     expected = np.load(REFERENCE / "pud_logits.npz")["logits"].argmax(-1)
     assert (labels == expected).mean() > 0.999
+
+
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+def test_every_head_of_a_pass_says_what_transformers_says(
+    family: str, tmp_path: Path, window: Callable[[Sequence[int]], Window]
+) -> None:
+    """Classes and vectors of windows of 1 to 130 tokens, in one batch; test_heads.py runs the same graph on numpy."""
+    checkpoints = [Checkpoint.open(write_folder(family, head, tmp_path / head)) for head in HEADS]
+    reads, variant = reads_of([each.head for each in checkpoints]), PackedFloat16()
+    with (tmp_path / "model.weights").open("wb") as weights:
+        model = build(checkpoints, variant, OnnxWriter(weights, "model.weights"))
+    (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
+    session = open_session(tmp_path / "model.onnx", "cuda", threads_per_run=1)
+    reference, expected = np.load(REFERENCE / family / "reference.npz"), np.load(OUTPUTS / f"{family}.npz")
+    rows = zip(reference["input_ids"], reference["lengths"], strict=True)
+    windows = [window(ids[:length].tolist()) for ids, length in rows]
+    outputs = session.run([f"head.{index}.rows" for index in range(len(HEADS))], variant.feeds(windows, 0, reads))
+    for head, output in zip(HEADS, outputs, strict=True):
+        np.testing.assert_allclose(output, expected[f"ragged.{head}"], rtol=0, atol=LIMITS["fp16"])

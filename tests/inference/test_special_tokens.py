@@ -120,8 +120,8 @@ def entities_of(tokenizer: ArticleTokenizer, text: str, label: int) -> list[tupl
     ticket = Ticket(RawRecord(Partition("", 0), 0, None, None), arrived_s=0.0, article=article)
     ticket.tokens = tokens
     length = tokens.length_tokens
-    ticket.answers = [OwnedLabels(0, np.full(length, label, np.int32), np.ones(length, np.float32))]
-    return [(each["start"], each["end"], each["text"]) for each in decode_entities(ticket, SCHEME)]
+    labels = [OwnedLabels(0, np.full(length, label, np.int32), np.ones(length, np.float32))]
+    return [(each["start"], each["end"], each["text"]) for each in decode_entities(ticket, labels, SCHEME)]
 
 
 @pytest.mark.parametrize(

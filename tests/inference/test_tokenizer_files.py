@@ -12,7 +12,7 @@ from support.answers import WindowLabels, by_window
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from enricher.core.assembly import settle
-from enricher.core.decoding import LabelScheme
+from enricher.core.heads import EntityHead
 from enricher.core.windowing import WindowCutter
 from enricher.errors import ModelError
 from enricher.inference.checkpoint.folder import Checkpoint
@@ -27,9 +27,10 @@ from enricher.records import (
     EnrichedRecord,
     Partition,
     RawRecord,
-    RunLabels,
+    RunOutput,
     Ticket,
     TokenizedArticle,
+    TokenLabels,
 )
 
 REFERENCE = Path(__file__).parent.parent / "data" / "reference"
@@ -157,14 +158,14 @@ def test_words_are_what_white_space_parts_where_the_tokenizer_does_not_split(
     assert isinstance(tokens, TokenizedArticle)
     ticket = Ticket(RawRecord(Partition("", 0), 0, None, None), arrived_s=0.0, article=article)
     (window,) = WindowCutter(60, 4, (), ()).cut(ticket, tokens, 0.0)
-    scheme = LabelScheme.from_labels(["O", "B-PER", "B-LOC"])
+    heads = [EntityHead.of(["O", "B-PER", "B-LOC"])]
     (at,) = (tokens.fields[0].ids == tokens.fields[0].ids[0]).nonzero()
     labels = np.zeros(len(window.ids), np.int32)
     title = len(tokens.fields[0].ids)
     first_of_last_word = title + len(tokens.fields[1].ids) - len("Rom.") - (splitter is None)
     labels[at[0]], labels[title], labels[first_of_last_word] = 2, 1, 2
-    run = RunLabels([window], [0], labels, np.ones(len(labels), np.float32))
-    settle(BatchResult(Batch((window,)), [run]), scheme)
+    run = RunOutput([window], [0], [TokenLabels(labels, np.ones(len(labels), np.float32))])
+    settle(BatchResult(Batch((window,)), [run]), heads)
     assert isinstance(ticket.outcome, EnrichedRecord)
     found = [(each["field"], each["text"], each["label"], each["start"]) for each in ticket.outcome.entities]
     assert [("title", "Rom", "LOC", 0), ("body", "Anna", "PER", 0), ("body", "Rom.", "LOC", 8)] == found

@@ -142,8 +142,8 @@ def _avro() -> Iterator[tuple[str, bool, str]]:
         changed(lambda it: it["fields"].insert(0, {"name": "later", "type": "long", "default": 0})),
     )
     yield "other descriptions", True, changed(lambda it: it.update(doc="Other words."))
-    yield "another order of fields", True, changed(lambda it: it["fields"].reverse())
-    yield "a field without a default removed", False, changed(lambda it: it["fields"].remove(_field(it, "coverage")))
+    yield "another order of fields", True, changed(lambda it: it["fields"].append(it["fields"].pop(0)))
+    yield "a field without a default removed", False, changed(lambda it: it["fields"].remove(_field(it, "entities")))
     yield "a field renamed", False, changed(lambda it: _field(it, "id").update(name="article_id"))
     yield "another type", False, changed(lambda it: _field(entity(it), "start").update(type="string"))
     yield "a wider type, which old readers cannot read", False, changed(
@@ -166,7 +166,7 @@ def _protobuf() -> Iterator[tuple[str, bool, str]]:
     head, marker, rest = text.partition("message Entity {")
 
     def with_field(line: str, more: str = "") -> str:
-        last = "  optional string article = 12;\n"
+        last = "  repeated Task tasks = 15;\n"
         assert last in text
         return text.replace(last, f"{last}  {line}\n") + more
 
@@ -174,16 +174,18 @@ def _protobuf() -> Iterator[tuple[str, bool, str]]:
         assert inside.count(old) == 1, old
         return inside.replace(old, new)
 
-    yield "a new optional text", True, with_field("optional string later = 13;")
-    yield "a new message", True, with_field("Later later = 13;", "message Later {\n  double x = 1;\n}\n")
+    yield "a new optional text", True, with_field("optional string later = 16;")
+    yield "a new message", True, with_field("Later later = 16;", "message Later {\n  double x = 1;\n}\n")
     yield (
         "a new optional field of an entity",
         True,
-        head + marker + rest.replace("double score = 6;", "double score = 6;\n  optional string later = 7;"),
+        head
+        + marker
+        + rest.replace("optional string task = 7;", "optional string task = 7;\n  optional string later = 8;"),
     )
-    yield "a new list", True, with_field("repeated int64 later = 13;")
+    yield "a new list", True, with_field("repeated int64 later = 16;")
     yield "other comments", True, text.replace("// ", "// Note: ")
-    yield "a new enum", True, with_field("Kind later = 13;", "enum Kind {\n  KIND_UNSPECIFIED = 0;\n}\n")
+    yield "a new enum", True, with_field("Kind later = 16;", "enum Kind {\n  KIND_UNSPECIFIED = 0;\n}\n")
     yield "another type", False, replaced("int32 start = 2;", "string start = 2;")
     yield "another way to write a number", False, replaced("int32 tokens = 1;", "sint32 tokens = 1;")
     yield "a message renamed", False, replaced("message Coverage {", "message Seen {").replace(

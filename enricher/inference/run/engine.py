@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING
@@ -17,9 +18,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from enricher.errors import ModelError
+from enricher.inference.checkpoint.head import reads_of
 from enricher.inference.device.session import SESSION_ERRORS
 from enricher.inference.run.memory import OUT_OF_MEMORY, Turns, in_halves, is_out_of_memory, joined, ran_out
-from enricher.records import Batch, BatchResult, Partition, RawRecord, RunLabels, Ticket, Window, WindowFailure
+from enricher.inference.run.outputs import NOT_FINITE, answers_of, finite, output_names
+from enricher.records import (
+    Batch,
+    BatchResult,
+    Partition,
+    RawRecord,
+    RunOutput,
+    Ticket,
+    Window,
+    WindowFailure,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,8 +39,6 @@ if TYPE_CHECKING:
     from enricher.inference.device.session import Feeds
     from enricher.inference.run.model import PreparedModel
 
-NOT_FINITE = "NotFinite"
-"""The `error_type` of a window whose scores are NaN or infinite. Other types are names of exceptions, or OUT_OF_MEMORY."""
 MESSAGE_CHARS = 300
 """ONNX Runtime's messages begin with operators and shapes; the rest of a long one is its call stack."""
 SHORT_TOKENS = 8
@@ -39,7 +49,6 @@ PROBE_RUNS = 3
 """Runs of each thread in a timing probe. A single run would mostly measure other work on the machine."""
 LOG_EVERY_S = 2.0
 """How often the progress of a long warm-up is logged."""
-_OUTPUTS = ["labels", "scores"]
 
 _log = logging.getLogger(__name__)
 
@@ -66,22 +75,30 @@ class OnnxEngine:
         self._max_window_tokens = model.checkpoint.max_window_tokens
         self._vocabulary = getattr(model.checkpoint.config, "vocab_size", None)
         self._session = model.open_session(threads_per_run=threads_per_run, concurrency=concurrency)
+        self._heads = [each.head for each in model.checkpoints]
+        self._models = [card.name for card in model.cards]
+        self._reads, self._outputs = reads_of(self._heads), output_names(self._heads)
         self.labels = model.checkpoint.labels
         """Label names by id."""
         self.card = model.card
+        """Of the first head; `cards` has those of all heads."""
+        self.cards = model.cards
         self.provider = model.provider
         """One of ONNX Runtime's execution providers, or OpenVINO."""
 
     def run(self, batch: Batch) -> BatchResult:
-        """Labels of all windows except those that fail. Raises ModelError if the device cannot run anything any more."""
+        """What the heads say of all windows except those that fail.
+
+        Raises ModelError if the device cannot run anything any more.
+        """
+        began_s = time.monotonic()
         with self._turns.shared():
             result = in_halves(self._attempt, batch)
-        if not result.failures:
-            return result
-        result = self._again(result)
-        if any(map(_raised, result.failures)):
-            self._require_device()
-        return result
+        if result.failures:
+            result = self._again(result)
+            if any(map(_raised, result.failures)):
+                self._require_device()
+        return replace(result, busy_s=time.monotonic() - began_s)
 
     def padded_tokens(self, batch: Batch) -> int:
         """The tokens that the device computes for a batch in this variant. Never blocks."""
@@ -157,17 +174,18 @@ class OnnxEngine:
         """One run of the device. If it raises, all windows failed."""
         windows = batch.windows
         try:
-            labels, scores = self._session.run(_OUTPUTS, self._feeds(windows))
+            feeds = self._feeds(windows)
+            outputs = self._session.run(self._outputs, feeds)
         except _FAILURES as error:
             kind = OUT_OF_MEMORY if is_out_of_memory(error) else type(error).__name__
             return BatchResult(
                 batch, [], [WindowFailure(window, kind, str(error)[:MESSAGE_CHARS]) for window in windows]
             )
-        starts = self._variant.starts(windows, labels.shape)
-        return _finite(batch, RunLabels(windows, starts, labels.reshape(-1), scores.reshape(-1)))
+        starts = self._variant.starts(windows, feeds["input_ids"].shape)
+        return finite(batch, RunOutput(windows, starts, answers_of(outputs, self._heads)), self._models)
 
     def _feeds(self, windows: Sequence[Window]) -> Feeds:
-        feeds = self._variant.feeds(windows, self._pad_id)
+        feeds = self._variant.feeds(windows, self._pad_id, self._reads)
         longest, ids = max(window.length_tokens for window in windows), feeds["input_ids"]
         if longest > self._max_window_tokens:
             message = f"{longest} tokens, and the model takes {self._max_window_tokens}"
@@ -189,20 +207,6 @@ class OnnxEngine:
         ticket = Ticket(RawRecord(Partition("", 0), 0, None, None), arrived_s=0.0)
         ids = np.full(length_tokens, self._pad_id, np.int32)
         return Batch((Window(ticket, ids, start=0, own_start=0, own_stop=0, specials_before=0, arrived_s=0.0),) * count)
-
-
-def _finite(batch: Batch, run: RunLabels) -> BatchResult:
-    """Windows whose scores are not finite failed; they are searched for only if a score (maybe at padding) is not finite."""
-    if np.isfinite(run.scores).all():
-        return BatchResult(batch, [run])
-    good, failures = list[tuple[Window, int]](), list[WindowFailure]()
-    for window, start in zip(run.windows, run.starts, strict=True):
-        if np.isfinite(run.scores[start : start + len(window.ids)]).all():
-            good.append((window, start))
-        else:
-            failures.append(WindowFailure(window, NOT_FINITE, "the model's scores for this window are NaN or infinite"))
-    windows, starts = [window for window, _ in good], [start for _, start in good]
-    return BatchResult(batch, [RunLabels(windows, starts, run.labels, run.scores)] if good else [], failures)
 
 
 def _raised(failure: WindowFailure) -> bool:

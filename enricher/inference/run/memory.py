@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
-from enricher.records import Batch, BatchResult, RunLabels, WindowFailure
+from enricher.records import Batch, BatchResult, RunOutput, WindowFailure
 
 OUT_OF_MEMORY = "OutOfMemory"
 """The `error_type` of a window that did not fit into memory, whatever the provider raised."""
@@ -70,7 +70,7 @@ def in_halves(attempt: Attempt, batch: Batch) -> BatchResult:
 
 def joined(batch: Batch, parts: Iterable[BatchResult], fits_tokens: int | None) -> BatchResult:
     """The results of parts of a batch as one result."""
-    runs, failures = list[RunLabels](), list[WindowFailure]()
+    runs, failures = list[RunOutput](), list[WindowFailure]()
     for part in parts:
         runs += part.runs
         failures += part.failures

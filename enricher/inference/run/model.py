@@ -5,6 +5,7 @@ The graph is built from a checkpoint's weights, or wraps an ONNX file of another
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -23,11 +24,13 @@ from enricher.inference.graph.builder import BUILDER_VERSION, build
 from enricher.inference.graph.cache import GRAPHS_FOLDER, MODEL_FILE, kept_graph
 from enricher.inference.graph.onnx_file import OnnxWriter
 from enricher.inference.quantisation.qdq import quantise
-from enricher.inference.run.selection import Precision, check_command, choose, missing_reports, recipe_for
+from enricher.inference.run.selection import Precision, check_command, choose_for, missing_reports, recipe_for
 from enricher.records import ModelCard
 from enricher.runtime.devices import parse_device
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from enricher.inference.device.session import Session
     from enricher.inference.graph.variants import Variant
     from enricher.inference.quantisation.recipe import Recipe
@@ -46,6 +49,7 @@ class PreparedModel:
 
     onnx_path: Path
     checkpoint: Checkpoint
+    """Whose encoder it is, and its first head."""
     card: ModelCard
     device: Device
     variant: Variant
@@ -57,6 +61,19 @@ class PreparedModel:
     """The number of the GPU if `device` is `cuda`."""
     recipe_digest: str | None = None
     """The digest of the int8 recipe, if the variant is quantised."""
+    others: tuple[Checkpoint, ...] = ()
+    """The other checkpoints whose heads are in the graph, behind the first one's."""
+
+    @property
+    def checkpoints(self) -> tuple[Checkpoint, ...]:
+        """One for each head, in the order of the graph's outputs."""
+        return (self.checkpoint, *self.others)
+
+    @property
+    def cards(self) -> tuple[ModelCard, ...]:
+        """One for each head."""
+        precision = self.card.precision
+        return (self.card, *(ModelCard(each.name, each.digest, precision) for each in self.others))
 
     @property
     def provider(self) -> str:
@@ -96,16 +113,28 @@ def prepare(
 
     Building takes about a second for a small model; the disk limits a large one. Raises ModelError, which says what to do.
     """
+    return prepare_pass([open_model(source)], device=device, precision=precision, cache_dir=cache_dir)
+
+
+def prepare_pass(
+    checkpoints: Sequence[Checkpoint],
+    *,
+    device: str,
+    precision: Precision,
+    cache_dir: Path,
+) -> PreparedModel:
+    """The same for checkpoints with one encoder, the first one's: one graph with every one's head."""
     chosen = resolve_device(device)
-    checkpoint = open_model(source)
-    choice = choose(checkpoint, chosen, precision, cache_dir=cache_dir)
+    choice = choose_for(checkpoints, chosen, precision, cache_dir=cache_dir)
     rejected = tuple((variant.name, why) for variant, why in choice.rejected)
-    missing = missing_reports(checkpoint, chosen, cache_dir)
+    missing = missing_reports(checkpoints, chosen, cache_dir)
     for variant, why in choice.rejected:
         # A warning where fp32 serves only because a report or a recipe is missing: the operator can make both.
-        unproven = check_command(checkpoint, chosen, variant) in missing and not choice.variant.reduced
+        commands = {check_command(checkpoint, chosen, variant) for checkpoint in checkpoints}
+        unproven = not commands.isdisjoint(missing) and not choice.variant.reduced
         _log.log(logging.WARNING if unproven else logging.INFO, "not %s: %s", variant.name, why)
-    prepared = prepare_variant(checkpoint, choice.variant, chosen, cache_dir=cache_dir)
+    first, *others = checkpoints
+    prepared = prepare_variant(first, choice.variant, chosen, cache_dir=cache_dir, others=others)
     return replace(prepared, reason=choice.reason, rejected=rejected, device_id=parse_device(device).index)
 
 
@@ -116,39 +145,61 @@ def prepare_variant(
     *,
     cache_dir: Path,
     device_id: int = 0,
+    others: Sequence[Checkpoint] = (),
 ) -> PreparedModel:
-    """The graph of `checkpoint` in `variant`, even if no gate report allows it to serve.
+    """The graph of `checkpoint` in `variant`, even if no gate report allows it to serve. `others`: more heads for it.
 
     Raises ModelError, also if the variant is quantised and the model has no valid recipe.
     """
+    if others and (onnx := [each.folder for each in (checkpoint, *others) if isinstance(each, OnnxModel)]):
+        raise ModelError(f"{onnx[0]}: a model that is ONNX already runs by itself, without other heads")
     if isinstance(checkpoint, OnnxModel):
         variant = external.padded_variant(variant)
     recipe = recipe_for(checkpoint, variant)
     card = ModelCard(name=checkpoint.name, digest=checkpoint.digest, precision=variant.precision)
     made_by = BUILDER_VERSION if recipe is None else f"{BUILDER_VERSION}.{recipe.digest[:16]}"
-    key = f"{checkpoint.digest[:32]}-{variant.name}-{made_by}"
+    key = f"{_joined_digest((checkpoint, *others))[:32]}-{variant.name}-{made_by}"
     shipped = checkpoint.folder / GRAPHS_FOLDER / key / MODEL_FILE
-    path = shipped if shipped.is_file() else _kept(cache_dir, key, checkpoint, variant, recipe)
-    digest = None if recipe is None else recipe.digest
-    return PreparedModel(path, checkpoint, card, device, variant, device_id=device_id, recipe_digest=digest)
+    path = shipped if shipped.is_file() else _kept(cache_dir, key, (checkpoint, *others), variant, recipe)
+    return PreparedModel(
+        path,
+        checkpoint,
+        card,
+        device,
+        variant,
+        device_id=device_id,
+        recipe_digest=None if recipe is None else recipe.digest,
+        others=tuple(others),
+    )
 
 
-def _kept(cache_dir: Path, key: str, checkpoint: Checkpoint, variant: Variant, recipe: Recipe | None) -> Path:
-    try:
-        mode = shared_mode(checkpoint.files)
-    except OSError as error:
-        raise ModelError(f"{checkpoint.folder}: a file of the model cannot be read: {error}") from error
-    return kept_graph(cache_dir, key, partial(_write, checkpoint, variant, recipe), mode=mode)
+def _joined_digest(checkpoints: Sequence[Checkpoint]) -> str:
+    """The digest of one checkpoint; of several, a digest over theirs in order."""
+    digests = [each.digest for each in checkpoints]
+    return digests[0] if len(digests) == 1 else hashlib.sha256("\n".join(digests).encode()).hexdigest()
 
 
-def _write(checkpoint: Checkpoint, variant: Variant, recipe: Recipe | None, path: Path) -> None:
+def _kept(
+    cache_dir: Path, key: str, checkpoints: Sequence[Checkpoint], variant: Variant, recipe: Recipe | None
+) -> Path:
+    mode = 0o777
+    for checkpoint in checkpoints:
+        try:
+            mode &= shared_mode(checkpoint.files)
+        except OSError as error:
+            raise ModelError(f"{checkpoint.folder}: a file of the model cannot be read: {error}") from error
+    return kept_graph(cache_dir, key, partial(_write, checkpoints, variant, recipe), mode=mode)
+
+
+def _write(checkpoints: Sequence[Checkpoint], variant: Variant, recipe: Recipe | None, path: Path) -> None:
     """Write the graph to `path` and its weights beside it."""
+    checkpoint = checkpoints[0]
     try:
         if isinstance(checkpoint, OnnxModel):
             external.write(checkpoint, variant, path)
         else:
             with (path.parent / WEIGHTS_FILE).open("wb") as weights:
-                model = build(checkpoint, variant, OnnxWriter(weights, WEIGHTS_FILE))
+                model = build(checkpoints, variant, OnnxWriter(weights, WEIGHTS_FILE))
             path.write_bytes(model.SerializeToString())
         if recipe is not None:
             quantise(path.parent, recipe)

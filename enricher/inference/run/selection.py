@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Literal
 
 from enricher.errors import ModelError
@@ -19,6 +20,8 @@ from enricher.inference.graph.external import padded_variant
 from enricher.inference.quantisation.recipe import RECIPE_FILE, read_recipe
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from enricher.inference.checkpoint.folder import Checkpoint
     from enricher.inference.checkpoint.gate_report import GateReport
     from enricher.inference.device.session import Device
@@ -42,16 +45,60 @@ def choose(checkpoint: Checkpoint, device: Device, precision: Precision, *, cach
 
     Reports are read from the checkpoint's folder and from its place in `cache_dir`.
     """
+    return choose_for([checkpoint], device, precision, cache_dir=cache_dir)
+
+
+def choose_for(
+    checkpoints: Sequence[Checkpoint], device: Device, precision: Precision, *, cache_dir: Path | None = None
+) -> Choice:
+    """The same for checkpoints whose heads share an encoder: a reduced variant serves only if each one's report passes."""
     if precision != "auto":
-        return _named(checkpoint, device, precision, cache_dir)
+        return _named(checkpoints, device, precision, cache_dir)
     rejected: list[tuple[Variant, str]] = []
     for variant in variants_for(device):
-        obstacle = obstacle_to(checkpoint, device, variant, cache_dir) or missed_target(checkpoint, variant)
+        obstacle = _obstacle(checkpoints, device, variant, cache_dir)
         if obstacle is None:
             return Choice(variant, _reason(variant, rejected), rejected)
         rejected.append((variant, obstacle))
     listed = "; ".join(f"{variant.name}: {why}" for variant, why in rejected)
-    raise ModelError(f"no variant of {checkpoint.name} runs on {device}: {listed}.")
+    names = " and ".join(checkpoint.name for checkpoint in checkpoints)
+    raise ModelError(f"no variant of {names} runs on {device}: {listed}.")
+
+
+def _obstacle(
+    checkpoints: Sequence[Checkpoint], device: Device, variant: Variant, cache_dir: Path | None
+) -> str | None:
+    """Why `auto` does not take the variant for these heads together; None if it may."""
+    if problem := _never(checkpoints, variant):
+        return problem
+    return _told(checkpoints, lambda each: unproven(each, device, variant, cache_dir) or missed_target(each, variant))
+
+
+def _never(checkpoints: Sequence[Checkpoint], variant: Variant) -> str | None:
+    """Why the variant cannot serve these heads together on this machine, whatever reports say; None if it can."""
+    problems = (problem_of(checkpoint, variant) for checkpoint in checkpoints)
+    return unquantised(checkpoints, variant) or next(filter(None, problems), None)
+
+
+def _told(checkpoints: Sequence[Checkpoint], why: Callable[[Checkpoint], str | None]) -> str | None:
+    """The reasons of all checkpoints that have one; with several checkpoints, each reason says whose it is."""
+    by_folder = {each.folder: each for each in checkpoints}
+    reasons = {folder: why(each) for folder, each in by_folder.items()}
+    if len(checkpoints) == 1:
+        return reasons[checkpoints[0].folder]
+    names = [each.name for each in by_folder.values()]
+    whose = {folder: each.name if names.count(each.name) == 1 else folder for folder, each in by_folder.items()}
+    return "; ".join(f"{whose[folder]}: {reason}" for folder, reason in reasons.items() if reason) or None
+
+
+def unquantised(checkpoints: Sequence[Checkpoint], variant: Variant) -> str | None:
+    """Why these heads have no int8: it is calibrated for one head that finds entities. None for other variants."""
+    if not variant.quantised:
+        return None
+    calibrated, kind = "int8 is calibrated for a single token classification head", checkpoints[0].head.kind
+    if len(checkpoints) > 1:
+        return f"{calibrated}, and this pass has {len(checkpoints)} heads"
+    return None if kind == "ner" else f"{calibrated}, and this model is for {kind}"
 
 
 def problem_of(checkpoint: Checkpoint, variant: Variant) -> str | None:
@@ -66,7 +113,7 @@ def problem_of(checkpoint: Checkpoint, variant: Variant) -> str | None:
 
 def obstacle_to(checkpoint: Checkpoint, device: Device, variant: Variant, cache_dir: Path | None) -> str | None:
     """Why `variant` may not serve: it does not run here, or has no recipe or no passing report. None if it may."""
-    return problem_of(checkpoint, variant) or unproven(checkpoint, device, variant, cache_dir)
+    return _never([checkpoint], variant) or unproven(checkpoint, device, variant, cache_dir)
 
 
 def unproven(checkpoint: Checkpoint, device: Device, variant: Variant, cache_dir: Path | None) -> str | None:
@@ -75,12 +122,11 @@ def unproven(checkpoint: Checkpoint, device: Device, variant: Variant, cache_dir
         return None
     if without_recipe := recipe_problem(checkpoint, variant):
         return without_recipe
-    ours = _reports(checkpoint, variant, cache_dir)
-    if not ours:
+    newest = newest_report(checkpoint, variant, cache_dir)
+    if newest is None:
         others = any(read_reports(report_folders(checkpoint, cache_dir), variant.name))
         also = f" of this {_what_is_bound(variant)}" if others else ""
         return f"there is no gate report{also} for {variant.name}; `{check_command(checkpoint, device, variant)}` makes one"
-    newest = max(ours, key=lambda report: report.bound_to.created_at)
     return None if newest.passed else f"{variant.name} failed its gate: {'; '.join(newest.reasons)}"
 
 
@@ -126,7 +172,7 @@ def missed_target(checkpoint: Checkpoint, variant: Variant) -> str | None:
 
 def prepare_command(checkpoint: Checkpoint) -> str:
     """The command that calibrates int8, and makes the recipe and its report."""
-    return f"enricher model prepare {checkpoint.folder} --out DIR --precision int8"
+    return f"enricher model prepare {quote(str(checkpoint.folder))} --out DIR --precision int8"
 
 
 def cache_folder(checkpoint: Checkpoint, cache_dir: Path) -> Path:
@@ -144,18 +190,23 @@ def check_command(checkpoint: Checkpoint, device: Device, variant: Variant) -> s
     if recipe_problem(checkpoint, variant):
         return prepare_command(checkpoint)
     on = " --device cuda" if device == "cuda" else ""
-    return f"enricher model check {checkpoint.folder} --precision {variant.precision}{on}"
+    return f"enricher model check {quote(str(checkpoint.folder))} --precision {variant.precision}{on}"
 
 
-def missing_reports(checkpoint: Checkpoint, device: Device, cache_dir: Path | None) -> list[str]:
-    """The commands for the missing reports of reduced variants that run on this machine, fastest first."""
-    runnable = [
-        variant
-        for variant in variants_for(device)
-        if variant.reduced and problem_of(checkpoint, variant) is None and missed_target(checkpoint, variant) is None
-    ]
-    missing = [variant for variant in runnable if not _reports(checkpoint, variant, cache_dir)]
-    return [check_command(checkpoint, device, variant) for variant in missing]
+def missing_reports(checkpoints: Sequence[Checkpoint], device: Device, cache_dir: Path | None) -> list[str]:
+    """The commands for the missing reports of reduced variants that run on this machine, fastest first.
+
+    None for a variant that cannot serve these heads together: a report of one of them would change nothing.
+    """
+    commands: list[str] = []
+    for variant in variants_for(device):
+        if not variant.reduced or _never(checkpoints, variant):
+            continue
+        newest = [(each, newest_report(each, variant, cache_dir)) for each in checkpoints]
+        if any((found and not found.passed) or missed_target(each, variant) for each, found in newest):
+            continue
+        commands += [check_command(each, device, variant) for each, found in newest if found is None]
+    return [*dict.fromkeys(commands)]
 
 
 def named_variant(checkpoint: Checkpoint, device: Device, precision: str) -> Variant:
@@ -163,26 +214,27 @@ def named_variant(checkpoint: Checkpoint, device: Device, precision: str) -> Var
     return variant_named(device, precision, padded=isinstance(checkpoint, OnnxModel))
 
 
-def _named(checkpoint: Checkpoint, device: Device, precision: str, cache_dir: Path | None) -> Choice:
-    variant = named_variant(checkpoint, device, precision)
-    problem = problem_of(checkpoint, variant)
-    if problem is not None:
+def _named(checkpoints: Sequence[Checkpoint], device: Device, precision: str, cache_dir: Path | None) -> Choice:
+    variant = named_variant(checkpoints[0], device, precision)
+    if problem := unquantised(checkpoints, variant):
+        raise ModelError(f"precision {precision} is refused: {problem}. Choose auto.")
+    if problem := next(filter(None, (problem_of(each, variant) for each in checkpoints)), None):
         raise ModelError(f"precision {precision} does not run here: {problem}. Choose auto, or another machine.")
-    why_not = unproven(checkpoint, device, variant, cache_dir)
-    if why_not is not None:
+    if why_not := _told(checkpoints, lambda each: unproven(each, device, variant, cache_dir)):
         raise ModelError(f"precision {precision} is refused: {why_not}. Or choose auto, which takes what has passed.")
     return Choice(variant, f"precision {precision} was asked for", [])
 
 
-def _reports(checkpoint: Checkpoint, variant: Variant, cache_dir: Path | None) -> list[GateReport]:
-    """The reports on this model, variant, builder and recipe."""
+def newest_report(checkpoint: Checkpoint, variant: Variant, cache_dir: Path | None) -> GateReport | None:
+    """The newest report on this model, variant, builder and recipe."""
     try:
         recipe = recipe_for(checkpoint, variant)
     except ModelError:
-        return []
+        return None
     found = read_reports(report_folders(checkpoint, cache_dir), variant.name)
     bound = (checkpoint.digest, variant.name, BUILDER_VERSION, None if recipe is None else recipe.digest)
-    return [each for each in found if each.counts_for(*bound)]
+    ours = (each for each in found if each.counts_for(*bound))
+    return max(ours, key=lambda report: report.bound_to.created_at, default=None)
 
 
 def _what_is_bound(variant: Variant) -> str:

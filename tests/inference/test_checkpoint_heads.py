@@ -1,0 +1,222 @@
+"""What a folder's head is, for each kind, and how a folder is refused whose head would say something else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from enricher.errors import ModelError
+from enricher.inference.checkpoint.folder import Checkpoint
+from enricher.inference.checkpoint.head import HeadSpec, Reads, reads_of, require_ner
+from enricher.inference.graph.builder import build
+from enricher.inference.graph.onnx_file import OnnxWriter
+from enricher.inference.graph.padded import PaddedFloat32
+from tools.head_references.folders import CLASSES, FAMILIES, HEADS, REFERENCE, HeadName, write_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from enricher.records import TaskKind
+
+    Edit = Callable[..., None]
+
+POOLING = "1_Pooling/config.json"
+WEIGHTS = "model.safetensors"
+MODES = "pooling_mode_mean_tokens"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Callable[[HeadName], Path]:
+    """A BERT with such a head, to be damaged."""
+    return lambda head: write_folder("bert", head, tmp_path / head)
+
+
+def _edit(folder: Path, file: str = "config.json", **changes: object) -> Path:
+    path = folder / file
+    values = json.loads(path.read_text()) if path.is_file() else {}
+    path.write_text(json.dumps({**values, **changes}))
+    return folder
+
+
+def _refusal(folder: Path) -> str:
+    with pytest.raises(ModelError) as caught:
+        Checkpoint.open(folder)
+    return str(caught.value)
+
+
+def _spec(
+    kind: TaskKind,
+    labels: tuple[str, ...],
+    reads: Reads,
+    dimensions: int,
+    *,
+    multi_label: bool = False,
+    normalised: bool = False,
+) -> HeadSpec:
+    return HeadSpec(kind, labels, multi_label, reads, normalised, dimensions)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_head_of_each_kind_comes_from_its_folder(family: str, tmp_path: Path) -> None:
+    """Kind, labels, what it reads, and how many numbers it gives."""
+    opened = {head: Checkpoint.open(write_folder(family, head, tmp_path / head)) for head in HEADS}
+    assert {
+        "single": _spec("classification", CLASSES["single"], "first", 4),
+        "multi": _spec("classification", CLASSES["multi"], "first", 3, multi_label=True),
+        "mean": _spec("embedding", (), "mean", 64, normalised=True),
+        "cls": _spec("embedding", (), "first", 64),
+    } == {head: checkpoint.head for head, checkpoint in opened.items()}
+    entities = Checkpoint.open(REFERENCE / family)
+    assert _spec("ner", entities.labels, "tokens", 7) == entities.head
+    assert (CLASSES["single"], ()) == (opened["single"].labels, opened["mean"].labels)
+    assert {"tokens", "first"} == reads_of([entities.head, opened["cls"].head, opened["multi"].head])
+
+
+def test_what_only_makes_sense_for_entities_refuses_others(folder: Callable[[HeadName], Path]) -> None:
+    """With the way out: a task."""
+    assert require_ner(Checkpoint.open(REFERENCE / "bert")).head.kind == "ner"
+    with pytest.raises(ModelError, match=r"its head is for classification.*\[tasks\.NAME\]"):
+        require_ner(Checkpoint.open(folder("single")))
+
+
+def test_classes_without_a_problem_type_are_single(folder: Callable[[HeadName], Path]) -> None:
+    """As in transformers, whose older releases do not write it."""
+    assert not Checkpoint.open(_edit(folder("multi"), problem_type=None)).head.multi_label
+
+
+def test_one_label_may_hold_or_not(folder: Callable[[HeadName], Path]) -> None:
+    """A head with one class, if it is multi-label."""
+    path = _edit(folder("multi"), id2label={"0": "urgent"})
+    assert ("urgent",) == Checkpoint.open(path).head.labels
+
+
+@pytest.mark.parametrize(
+    ("head", "changes", "reason"),
+    [
+        ("single", {"problem_type": "regression"}, "regression is not supported"),
+        ("single", {"problem_type": None, "id2label": {"0": "price"}}, "regression is not supported"),
+        ("single", {"id2label": {}}, "id2label must name every label"),
+        ("single", {"id2label": {"0": "LABEL_0", "1": "LABEL_1"}}, "only placeholders"),
+        ("single", {"id2label": {"0": "sport", "1": "sport"}}, "each once"),
+        ("mean", {"architectures": ["BertForTokenClassification"]}, "id2label"),
+        ("mean", {"hidden_size": 128}, "it pools vectors of 64 numbers, and config.json says 128"),
+        ("cls", {"model_type": "mpnet", "architectures": ["MPNetModel"]}, "MPNetModel (mpnet) is not supported"),
+    ],
+)
+def test_a_configuration_that_means_something_else_is_refused(
+    head: HeadName, changes: dict[str, Any], reason: str, folder: Callable[[HeadName], Path]
+) -> None:
+    """What we read differently from transformers, we do not read."""
+    assert reason in _refusal(_edit(folder(head), **changes))
+
+
+@pytest.mark.parametrize(
+    ("file", "changes", "reason"),
+    [
+        (POOLING, {"pooling_mode_max_tokens": True}, "its pooling is mean and max_tokens"),
+        (POOLING, {MODES: False}, "its pooling is not named"),
+        (POOLING, {MODES: False, "pooling_mode_lasttoken": True}, "its pooling is lasttoken; only the mean"),
+        (POOLING, {MODES: False, "pooling_mode": "weightedmean"}, "its pooling is weightedmean"),
+        ("sentence_bert_config.json", {"do_lower_case": True}, "do_lower_case"),
+        (
+            "config_sentence_transformers.json",
+            {"prompts": {"query": "query: "}, "default_prompt_name": "query"},
+            "its default prompt 'query'",
+        ),
+    ],
+)
+def test_pooling_that_is_not_built_is_refused(
+    file: str, changes: dict[str, Any], reason: str, folder: Callable[[HeadName], Path]
+) -> None:
+    """Named, with what to do."""
+    refusal = _refusal(_edit(folder("mean"), file, **changes))
+    assert reason in refusal
+    assert any(way in refusal for way in ("Choose a model", 'Set "default_prompt_name"'))
+
+
+@pytest.mark.parametrize(
+    ("kinds", "paths", "reason"),
+    [
+        (["Transformer", "Pooling", "Dense"], None, "a Dense layer behind pooling is not"),
+        (["Transformer", "Pooling", "Dense", "Normalize"], None, "a Dense layer behind pooling is not"),
+        (["WordEmbeddings", "Pooling"], None, "its modules are WordEmbeddings, Pooling"),
+        (["Transformer"], None, "its modules are Transformer;"),
+        (["Transformer", "Pooling"], ["0_Transformer", "1_Pooling"], "copy the files of 0_Transformer there"),
+        (["Transformer", "Pooling"], ["", "../1_Pooling"], "no ../1_Pooling/config.json"),
+        (["Transformer", "Pooling"], ["", "elsewhere"], "no elsewhere/config.json for its pooling"),
+    ],
+)
+def test_modules_that_are_not_built_are_refused(
+    kinds: list[str], paths: list[str] | None, reason: str, folder: Callable[[HeadName], Path]
+) -> None:
+    """A vector without one of them would be another vector."""
+    damaged = folder("mean")
+    places = paths or ["", "1_Pooling", "2_Third", "3_Fourth"][: len(kinds)]
+    entries = [
+        {"idx": number, "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for number, (kind, path) in enumerate(zip(kinds, places, strict=True))
+    ]
+    (damaged / "modules.json").write_text(json.dumps(entries))
+    assert reason in _refusal(damaged)
+
+
+@pytest.mark.parametrize("content", ["{", "[1]", '[{"type": "Pooling"}]', "null"])
+def test_modules_that_cannot_be_read_are_refused(content: str, folder: Callable[[HeadName], Path]) -> None:
+    """Whatever is in the file."""
+    damaged = folder("mean")
+    (damaged / "modules.json").write_text(content)
+    assert "it does not list modules" in _refusal(damaged)
+
+
+def test_pooling_alone_is_enough(folder: Callable[[HeadName], Path]) -> None:
+    """Without modules.json nothing is normalised; newer releases name the mode, and some checkpoints another head."""
+    path = _edit(folder("cls"), architectures=["BertForMaskedLM"])
+    (path / "modules.json").unlink()
+    (path / POOLING).write_text(json.dumps({"pooling_mode": "mean", "embedding_dimension": 64}))
+    assert _spec("embedding", (), "mean", 64) == Checkpoint.open(path).head
+
+
+def test_a_mode_named_in_both_ways_is_one_mode(folder: Callable[[HeadName], Path]) -> None:
+    """As a release may write for older readers."""
+    assert "mean" == Checkpoint.open(_edit(folder("mean"), POOLING, pooling_mode="mean")).head.reads
+
+
+def test_the_digest_covers_what_describes_the_pooling(folder: Callable[[HeadName], Path]) -> None:
+    """Other pooling, another model."""
+    path = folder("mean")
+    before = Checkpoint.open(path).digest
+    modes = {MODES: False, "pooling_mode_cls_token": True}
+    assert before != Checkpoint.open(_edit(path, POOLING, **modes)).digest
+    assert path / POOLING in Checkpoint.open(path).files
+
+
+@pytest.mark.parametrize("name", ["classifier.weight", "bert.pooler.dense.weight"])
+def test_a_head_without_its_weights_is_refused_before_anything_is_built(
+    name: str, folder: Callable[[HeadName], Path]
+) -> None:
+    """As one saved from the encoder alone."""
+    path = folder("single")
+    weights = load_file(path / WEIGHTS)
+    del weights[name]
+    save_file(weights, path / WEIGHTS)
+    refusal = _refusal(path)
+    assert f"no weight '{name}'" in refusal
+    assert "Is this a complete BertForSequenceClassification?" in refusal
+
+
+@pytest.mark.parametrize("name", ["classifier.weight", "bert.pooler.dense.weight", "classifier.bias"])
+def test_a_head_of_another_shape_is_refused(name: str, folder: Callable[[HeadName], Path], tmp_path: Path) -> None:
+    """Named with both shapes."""
+    path = folder("single")
+    weights = load_file(path / WEIGHTS)
+    save_file({**weights, name: np.ascontiguousarray(weights[name][:-1])}, path / WEIGHTS)
+    with (
+        (tmp_path / "weights").open("wb") as file,
+        pytest.raises(ModelError, match=rf"{name} is .*, not .* as config.json says"),
+    ):
+        build([Checkpoint.open(path)], PaddedFloat32(), OnnxWriter(file, "weights"))

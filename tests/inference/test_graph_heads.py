@@ -1,0 +1,232 @@
+"""Several heads over one encoder: every variant against what transformers says for each head, window by window."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from inference import packed_reference
+from support.layout import rows_of
+
+from enricher.core.pooling import pooled
+from enricher.inference.checkpoint.folder import Checkpoint
+from enricher.inference.checkpoint.head import reads_of
+from enricher.inference.device.opening import open_session
+from enricher.inference.graph.builder import build
+from enricher.inference.graph.catalogue import variants_for
+from enricher.inference.graph.onnx_file import OnnxWriter
+from enricher.inference.graph.packed_cpu import PackedFloat32
+from enricher.inference.graph.packed_cuda import PackedFloat16
+from enricher.inference.graph.padded import PaddedFloat32
+from enricher.inference.run.model import open_model, prepare_variant
+from enricher.records import OwnedRow, Window
+from tools.head_references.folders import ARTICLES_TOKENS, FAMILIES, HEADS, OUTPUTS, REFERENCE, articles, write_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from enricher.inference.graph.variants import Variant
+    from enricher.records import Float32Array
+
+    MakeWindow = Callable[[Sequence[int]], Window]
+    Run = Callable[[list[str], list[Window]], list[Any]]
+
+CPU = [variant for variant in variants_for("cpu") if variant.problem() is None and not variant.quantised]
+CUDA = [packed_reference.PackedCudaFloat32(), PackedFloat16()]
+"""On numpy: the same graphs."""
+LOGITS = {"fp32": 1e-4, "bf16": 5e-2, "fp16": 2e-2}
+VECTORS = {"fp32": 1e-5, "bf16": 8e-2, "fp16": 2e-2}
+"""Largest difference allowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """Heads over one encoder, in one variant."""
+
+    checkpoints: list[Checkpoint]
+    variant: Variant
+    run: Run
+
+    def rows(self, windows: list[Window], batches: Sequence[int]) -> dict[str, Float32Array]:
+        """`float32 [windows, values]` by head, run in batches of these sizes, the last of which repeats."""
+        names, parts, left = [f"head.{index}.rows" for index in range(1, 1 + len(HEADS))], [], list(windows)
+        sizes = list(batches)
+        while left:
+            size = sizes.pop(0) if len(sizes) > 1 else sizes[0]
+            parts.append(self.run(names, left[:size]))
+            left = left[size:]
+        return {head: np.concatenate(each) for head, each in zip(HEADS, zip(*parts, strict=True), strict=True)}
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, list[Checkpoint]]:
+    """By family: its NER checkpoint, then one for each of `HEADS`."""
+    place = tmp_path_factory.mktemp("heads")
+    return {
+        family: [
+            Checkpoint.open(REFERENCE / family),
+            *(Checkpoint.open(write_folder(family, head, place / family / head)) for head in HEADS),
+        ]
+        for family in FAMILIES
+    }
+
+
+def made(checkpoints: list[Checkpoint], variant: Variant, folder: Path) -> Pass:
+    """The graph of all heads, opened."""
+    path = folder / "model.onnx"
+    with (folder / "model.weights").open("wb") as weights:
+        path.write_bytes(build(checkpoints, variant, OnnxWriter(weights, "model.weights")).SerializeToString())
+    reads = reads_of([each.head for each in checkpoints])
+    if variant.runtime == "cuda":
+        return Pass(
+            checkpoints,
+            variant,
+            lambda names, windows: packed_reference.run(path, names, variant.feeds(windows, 0, reads)),
+        )
+    session = open_session(path, variant.runtime, threads_per_run=2)
+    return Pass(checkpoints, variant, lambda names, windows: session.run(names, variant.feeds(windows, 0, reads)))
+
+
+def limit(variant: Variant, head: str) -> float:
+    """Of the largest difference."""
+    return (VECTORS if head in {"mean", "cls"} else LOGITS)[variant.precision]
+
+
+def ragged(family: str, window: MakeWindow) -> list[Window]:
+    """Windows of 1 to 130 tokens."""
+    reference = np.load(REFERENCE / family / "reference.npz")
+    return [
+        window(ids[:length].tolist()) for ids, length in zip(reference["input_ids"], reference["lengths"], strict=True)
+    ]
+
+
+@pytest.mark.parametrize("variant", [*CPU, *CUDA], ids=lambda variant: variant.name)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_head_of_a_pass_says_what_transformers_says(
+    family: str, variant: Variant, folders: Mapping[str, list[Checkpoint]], window: MakeWindow, tmp_path: Path
+) -> None:
+    """Whatever the batch: all windows together, alone, and in others; entities beside classes and vectors."""
+    expected, windows = np.load(OUTPUTS / f"{family}.npz"), ragged(family, window)
+    served = made(folders[family], variant, tmp_path)
+    for batches in ([8], [1], [3, 4, 1]):
+        for head, rows in served.rows(windows, batches).items():
+            np.testing.assert_allclose(
+                rows, expected[f"ragged.{head}"], rtol=0, atol=limit(variant, head), err_msg=f"{head} {batches}"
+            )
+    (logits,) = served.run(["head.0.logits"], windows)
+    reference = np.load(REFERENCE / family / "reference.npz")
+    of_tokens = reference["logits"][reference["attention_mask"].astype(bool)]
+    difference = np.abs(of_tokens - np.concatenate(rows_of(variant, logits, windows))).max()
+    assert difference < {"fp32": 1e-4, "bf16": 2e-2, "fp16": 2e-2}[variant.precision] * np.abs(of_tokens).max()
+
+
+@pytest.mark.parametrize("variant", [*CPU, CUDA[0]], ids=lambda variant: variant.name)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_articles_of_1_3_and_40_windows_follow_the_formula(
+    family: str, variant: Variant, folders: Mapping[str, list[Checkpoint]], tmp_path: Path
+) -> None:
+    """Windows of all three in mixed batches; the reference is a mean over tokens, each as its own window gave it."""
+    expected, cuts = np.load(OUTPUTS / f"{family}.npz"), articles()
+    served = made(folders[family], variant, tmp_path)
+    windows = [window for cut in cuts.values() for window in cut.windows]
+    mixed = windows[::3] + windows[1::3] + windows[2::3]
+    rows = served.rows(mixed, [7])
+    for head in HEADS:
+        at = dict(zip(map(id, mixed), rows[head], strict=True))
+        by_window = np.stack([at[id(each)] for each in windows])
+        np.testing.assert_allclose(by_window, expected[f"windows.{head}"], rtol=0, atol=limit(variant, head))
+        for number, count in enumerate(ARTICLES_TOKENS):
+            owned = [
+                OwnedRow(each.own_start, each.own_stop - each.own_start, at[id(each)])
+                for each in reversed(cuts[count].windows)
+            ]
+            np.testing.assert_allclose(
+                pooled(owned, "mean"), expected[f"articles.{head}"][number], rtol=0, atol=limit(variant, head)
+            )
+
+
+@pytest.mark.parametrize("variant", [*CPU, *CUDA], ids=lambda variant: variant.name)
+@pytest.mark.parametrize("index", range(1, 1 + len(HEADS)), ids=HEADS)
+def test_a_head_alone_needs_only_what_it_reads(
+    index: int, variant: Variant, folders: Mapping[str, list[Checkpoint]], window: MakeWindow, tmp_path: Path
+) -> None:
+    """One output, and the inputs of means only for means."""
+    checkpoint = folders["bert"][index]
+    served = made([checkpoint], variant, tmp_path)
+    (rows,) = served.run(["head.0.rows"], ragged("bert", window))
+    head = HEADS[index - 1]
+    assert np.float32 == rows.dtype
+    np.testing.assert_allclose(rows, np.load(OUTPUTS / "bert.npz")[f"ragged.{head}"], rtol=0, atol=limit(variant, head))
+    more = variant.feeds(ragged("bert", window), 0, reads_of([checkpoint.head])).keys()
+    less = variant.feeds(ragged("bert", window), 0).keys()
+    assert (head == "mean") == (more != less)
+
+
+@pytest.mark.parametrize("variant", [PaddedFloat32(), PackedFloat32()], ids=lambda variant: variant.name)
+def test_a_single_entity_head_is_built_as_before(variant: Variant, cache_dir: Path, tmp_path: Path) -> None:
+    """Its graph in a list of one is what a worker without tasks has in its cache, byte by byte."""
+    checkpoint = open_model(None)
+    kept = prepare_variant(checkpoint, variant, "cpu", cache_dir=cache_dir).onnx_path
+    made([checkpoint], variant, tmp_path)
+    for name in ("model.onnx", "model.weights"):
+        assert (kept.parent / name).read_bytes() == (tmp_path / name).read_bytes()
+
+
+@pytest.mark.parametrize("variant", [*CPU, *CUDA], ids=lambda variant: variant.name)
+def test_a_window_that_is_not_finite_spoils_no_other_row(
+    variant: Variant, folders: Mapping[str, list[Checkpoint]], window: MakeWindow, tmp_path: Path
+) -> None:
+    """Means are products with zeros, and 0 x NaN is NaN: they must not reach beyond a window."""
+    checkpoints = folders["bert"]
+    row = checkpoints[0].weight("bert.embeddings.word_embeddings.weight")[77]
+    served = made(checkpoints, variant, tmp_path)
+    weights = tmp_path / "model.weights"
+    kind = np.float16 if variant.precision == "fp16" else np.float32
+    bad_row = np.full(row.shape, np.nan, kind)
+    content = weights.read_bytes()
+    assert 1 == content.count(row.astype(kind).tobytes())
+    weights.write_bytes(content.replace(row.astype(kind).tobytes(), bad_row.tobytes()))
+    del served
+    session = tmp_path / "model.onnx"
+    reads = reads_of([each.head for each in checkpoints])
+    windows = [window([2, 9, 3]), window([2, 77, 5, 3]), window([2, 8, 8, 8, 8, 3]), window([2, 3])]
+    names = [f"head.{index}.rows" for index in range(1, 5)]
+    if variant.runtime == "cuda":
+        outputs = packed_reference.run(session, names, variant.feeds(windows, 0, reads))
+    else:
+        opened = open_session(session, variant.runtime, threads_per_run=1)
+        outputs = opened.run(names, variant.feeds(windows, 0, reads))
+    for rows in outputs:
+        assert [True, False, True, True] == np.isfinite(rows).all(axis=1).tolist()
+
+
+def test_a_window_that_owns_nothing_has_a_mean_of_zeros(
+    folders: Mapping[str, list[Checkpoint]], window: MakeWindow, tmp_path: Path
+) -> None:
+    """Padding, which warms the device up, must not divide by zero."""
+    variants: list[Variant] = [PaddedFloat32(), PackedFloat32(), CUDA[0]]
+    for number, variant in enumerate(variants):
+        place = tmp_path / str(number)
+        place.mkdir()
+        (rows,) = made([folders["bert"][3]], variant, place).run(["head.0.rows"], [window([2, 3]), window([2, 9, 3])])
+        assert [False, True] == rows.any(axis=1).tolist()
+
+
+def test_pieces_of_means_cover_each_owned_token_once(window: MakeWindow) -> None:
+    """On CUDA: windows of many lengths, at the edges of pieces."""
+    windows = [window([2, *range(10, 10 + owned), 3]) for owned in (0, 1, 31, 32, 33, 64, 100)]
+    feeds = PackedFloat16().feeds(windows, 0, frozenset({"mean"}))
+    assert feeds["owned_tokens"].shape == feeds["owned"].shape
+    totals = np.zeros((len(windows), len(feeds["input_ids"])))
+    for index, (pieces, real) in enumerate(zip(feeds["owned_pieces"], feeds["real_pieces"], strict=True)):
+        for piece in pieces[real.astype(bool)]:
+            np.add.at(totals[index], feeds["owned_tokens"][piece], feeds["owned"][piece])
+    starts = PackedFloat16().starts(windows, ())
+    for index, (each, start) in enumerate(zip(windows, starts, strict=True)):
+        expected = np.zeros(totals.shape[1])
+        owned = each.owned_tokens(start)
+        expected[owned] = 1 / max(1, owned.stop - owned.start)
+        np.testing.assert_allclose(totals[index], expected, atol=1e-7)

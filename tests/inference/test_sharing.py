@@ -1,0 +1,151 @@
+"""Whether two checkpoints have the same encoder: what counts, what does not, and how a difference is named."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from enricher.inference.checkpoint.folder import Checkpoint
+from enricher.inference.checkpoint.sharing import encoder_digest, encoder_weights, first_difference
+from enricher.inference.graph.builder import build
+from enricher.inference.graph.onnx_file import OnnxWriter
+from enricher.inference.graph.padded import PaddedFloat32
+from enricher.inference.run.model import open_model
+from enricher.records import Float32Array
+from tools.bench.model.plain import export
+from tools.head_references.folders import FAMILIES, HEADS, REFERENCE, HeadName, write_folder
+
+BERT = REFERENCE / "bert"
+TOKENIZER = {"truncation": None, "padding": None, "model": {"type": "WordPiece", "vocab": {"[PAD]": 0, "a": 1}}}
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> tuple[Path, Path]:
+    """NER, and classes on the same encoder, with the same tokenizer."""
+    folders = Path(shutil.copytree(BERT, tmp_path / "ner")), write_folder("bert", "single", tmp_path / "topics")
+    for folder in folders:
+        _write(folder / "tokenizer.json", TOKENIZER)
+        _write(folder / "tokenizer_config.json", {"model_max_length": 512, "do_lower_case": True})
+    return folders
+
+
+def _write(path: Path, values: object) -> None:
+    path.write_text(json.dumps(values))
+
+
+def _edit(path: Path, **changes: object) -> None:
+    _write(path, json.loads(path.read_text()) | changes)
+
+
+def _compared(pair: tuple[Path, Path]) -> str | None:
+    """The difference; digests must say the same."""
+    first, second = map(Checkpoint.open, pair)
+    difference = first_difference(first, second)
+    assert (difference is None) == (encoder_digest(first) == encoder_digest(second))
+    return difference
+
+
+@pytest.mark.parametrize("head", HEADS)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_heads_on_one_encoder_share_it(family: str, head: HeadName, tmp_path: Path) -> None:
+    """Whatever the head, and whether or not names have the family's prefix."""
+    assert _compared((REFERENCE / family, write_folder(family, head, tmp_path / head))) is None
+
+
+def test_a_pooler_that_no_head_reads_does_not_count(tmp_path: Path) -> None:
+    """Two vectors' checkpoints, one of which was saved with its pooler."""
+    folders = [write_folder("bert", "mean", tmp_path / name) for name in ("with", "without")]
+    weights = load_file(folders[0] / "model.safetensors")
+    save_file({**weights, "pooler.dense.weight": np.ones((64, 64), np.float32)}, folders[0] / "model.safetensors")
+    assert _compared((folders[0], folders[1])) is None
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_one_flipped_bit_of_any_encoder_weight_is_named(family: str, tmp_path: Path) -> None:
+    """The lowest bit of one number, in every tensor that the graph is built from."""
+    folder = write_folder(family, "single", tmp_path / "topics")
+    original = load_file(folder / "model.safetensors")
+    for name in encoder_weights(Checkpoint.open(folder)):
+        flipped = original[name].copy()
+        flipped.reshape(-1).view(np.uint32)[-1] ^= 1
+        save_file({**original, name: flipped}, folder / "model.safetensors")
+        assert name == _compared((REFERENCE / family, folder))
+
+
+def test_the_weights_compared_are_those_of_the_graph(tmp_path: Path) -> None:
+    """None that the encoder reads is left out."""
+    for family in FAMILIES:
+        checkpoint, read = Checkpoint.open(REFERENCE / family), set[str]()
+        watched = _Watched(checkpoint, read)
+        with (tmp_path / "weights").open("wb") as file:
+            build([watched], PaddedFloat32(), OnnxWriter(file, "weights"))  # type: ignore[list-item]
+        assert read - {"classifier.weight", "classifier.bias"} <= set(encoder_weights(checkpoint))
+
+
+class _Watched:
+    """A checkpoint that notes which weights are read."""
+
+    def __init__(self, checkpoint: Checkpoint, read: set[str]) -> None:
+        self._checkpoint, self._read = checkpoint, read
+
+    def weight(self, name: str) -> Float32Array:
+        self._read.add(name)
+        return self._checkpoint.weight(name)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._checkpoint, name)
+
+
+def test_weights_that_mean_the_same_numbers_are_the_same(pair: tuple[Path, Path]) -> None:
+    """Stored as float16 in one folder and as float32 in the other."""
+    for folder, kind in zip(pair, (np.float16, np.float32), strict=True):
+        weights = load_file(folder / "model.safetensors")
+        halves = {name: value.astype(np.float16).astype(kind) for name, value in weights.items()}
+        save_file(halves, folder / "model.safetensors")
+    assert _compared(pair) is None
+
+
+def test_the_key_of_a_configuration_is_named(pair: tuple[Path, Path]) -> None:
+    """With both values."""
+    _edit(pair[1] / "config.json", layer_norm_eps=1e-5)
+    assert "layer_norm_eps in config.json (1e-12, 1e-05)" == _compared(pair)
+
+
+@pytest.mark.parametrize(
+    ("file", "changes", "expected"),
+    [
+        ("tokenizer.json", {"truncation": {"max_length": 128}, "padding": {"strategy": "BatchLongest"}}, None),
+        ("tokenizer_config.json", {"name_or_path": "somewhere", "padding_side": "right"}, None),
+        ("tokenizer.json", {"model": {"type": "WordPiece", "vocab": {"[PAD]": 1, "a": 0}}}, "model in tokenizer.json"),
+        ("tokenizer_config.json", {"model_max_length": 128}, "model_max_length in tokenizer_config.json (512, 128)"),
+    ],
+)
+def test_tokenizers_differ_only_in_what_changes_tokens_or_windows(
+    pair: tuple[Path, Path], file: str, changes: dict[str, Any], expected: str | None
+) -> None:
+    """sentence-transformers writes its truncation and padding into the same files."""
+    _edit(pair[1] / file, **changes)
+    difference = _compared(pair)
+    assert difference == expected or (expected is not None and str(difference).startswith(expected))
+
+
+@pytest.mark.parametrize("name", ["vocab.txt", "merges.txt", "added_tokens.json"])
+def test_a_tokenizer_file_that_one_lacks_is_named(pair: tuple[Path, Path], name: str) -> None:
+    """It may change what the others mean."""
+    (pair[0] / name).write_text("{}")
+    assert name == _compared(pair)
+
+
+def test_a_model_that_is_onnx_already_shares_with_none(tmp_path: Path) -> None:
+    """There is no telling its encoder from its head."""
+    export(Checkpoint.open(BERT), tmp_path)
+    shutil.copy(BERT / "config.json", tmp_path)
+    model = open_model(tmp_path)
+    assert "model.onnx" == first_difference(model, Checkpoint.open(BERT)) == first_difference(model, model)
+    assert model.digest == encoder_digest(model)

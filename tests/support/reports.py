@@ -1,0 +1,25 @@
+"""Gate reports about any model and variant, with the figures of the one that ships."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from enricher.inference.checkpoint.gate_report import GateReport, report_path
+from enricher.inference.graph.builder import BUILDER_VERSION
+from enricher.inference.graph.openvino import OpenVinoBfloat16
+from enricher.inference.run.model import EMBEDDED_FOLDER
+
+if TYPE_CHECKING:
+    from enricher.inference.checkpoint.folder import Checkpoint
+    from enricher.inference.graph.variants import Variant
+
+SHIPPED = json.loads(report_path(EMBEDDED_FOLDER, OpenVinoBfloat16().name).read_text())
+
+
+def report(checkpoint: Checkpoint, about: Variant, /, *, passed: bool = True, **bound_to: Any) -> GateReport:  # noqa: ANN401  any field
+    """A report about a variant; what it is bound to can be changed."""
+    own = {"model_digest": checkpoint.digest, "variant": about.name, "builder_version": BUILDER_VERSION}
+    reasons = ["sentences: F1 -1.40 points, and 0.3 may be lost"]
+    changed = {"passed": passed, "reasons": reasons, "bound_to": {**SHIPPED["bound_to"], **own, **bound_to}}
+    return GateReport.model_validate_json(json.dumps({**SHIPPED, **changed}))

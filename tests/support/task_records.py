@@ -1,0 +1,89 @@
+"""Records of workers with tasks: classes, vectors and reports that fit together."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from enricher.records import (
+    Article,
+    Classification,
+    Coverage,
+    Embedding,
+    EnrichedRecord,
+    Entity,
+    ModelCard,
+    Pooling,
+    TaskCard,
+    TaskKind,
+    TaskReport,
+)
+
+VectorFormat = Literal["list", "float16"]
+
+NER = ModelCard("newswire-minilm", "sha256:6a1f0c", "int8")
+OTHER = ModelCard("news-topics", "sha256:77c02e", "fp32")
+SEEN = Coverage(tokens=5, windows=1, truncated=False)
+NAMES = TaskCard("names", "ner", NER)
+TOPIC = TaskCard("topic", "classification", OTHER, "mean")
+SIMILAR = TaskCard("similar", "embedding", OTHER, "mean")
+HALVES = TaskCard("halves", "embedding", OTHER, "first_window", "float16")
+VECTOR = np.array([0.12573022, -0.13210486, 0.64042264, 0.104900114], np.float32)
+
+
+def record_of_tasks() -> EnrichedRecord:
+    """A record of four tasks, all of which ran."""
+    entity = Entity(field="body", start=0, end=4, text="Oslo", label="LOC", score=0.9876)
+    return EnrichedRecord(
+        Article("a-1", "", "Oslo, 1905", {"language": "nb"}),
+        [entity],
+        SEEN,
+        [Classification(task="topic", label="history", score=0.75)],
+        [Embedding(SIMILAR, VECTOR), Embedding(HALVES, VECTOR)],
+        [TaskReport(card, SEEN) for card in (NAMES, TOPIC, SIMILAR, HALVES)],
+    )
+
+
+_names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6)
+_cards = st.builds(ModelCard, _names, _names, st.sampled_from(["fp32", "fp16"]))
+_coverages = st.none() | st.integers(1, 9).map(lambda n: Coverage(n * 7, n, truncated=False))
+_poolings: st.SearchStrategy[Pooling] = st.sampled_from(get_args(Pooling))
+
+
+@st.composite
+def records_of_tasks(draw: st.DrawFn) -> EnrichedRecord:
+    """Draw a record of any tasks; float32 vectors have any finite values, float16 ones those that float16 can hold."""
+    names = draw(st.lists(_names, min_size=1, max_size=5, unique=True))
+    kinds: list[TaskKind] = [draw(st.sampled_from(get_args(TaskKind))) for _ in names]
+    several = kinds.count("ner") > 1
+    reports: list[TaskReport] = []
+    entities: list[Entity] = []
+    classes: list[Classification] = []
+    embeddings: list[Embedding] = []
+    for name, kind in zip(names, kinds, strict=True):
+        form: VectorFormat = draw(st.sampled_from(get_args(VectorFormat)))
+        pooling: Pooling | None = None if kind == "ner" else draw(_poolings)
+        card = TaskCard(name, kind, draw(_cards), pooling, form)
+        report = TaskReport(card, draw(_coverages))
+        reports.append(report)
+        if report.coverage is None:
+            continue
+        if kind == "ner":
+            entity = Entity(field="body", start=0, end=4, text="Oslo", label=draw(_names), score=0.5)
+            if several:
+                entity["task"] = name
+            entities.append(entity)
+        elif kind == "classification":
+            score = draw(st.integers(0, 10_000)) / 10_000
+            classes.append(Classification(task=name, label=draw(_names), score=score))
+        else:
+            bound = {"list": None, "float16": 65504.0}[form]
+            values = st.floats(
+                None if bound is None else -bound, bound, width=32, allow_nan=False, allow_infinity=False
+            )
+            embeddings.append(Embedding(card, draw(arrays.arrays(np.float32, st.integers(1, 9), elements=values))))
+    article = Article(draw(_names), "", "Oslo, 1905")
+    return EnrichedRecord(article, entities, SEEN, classes, embeddings, reports)
