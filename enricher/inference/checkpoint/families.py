@@ -6,7 +6,8 @@ first position id, and in whether the embeddings are narrower than the encoder. 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,13 +23,34 @@ class LayerNames:
     output: str = "output.dense"
     output_norm: str = "output.LayerNorm"
 
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """All of them, in the order of the graph."""
+        return tuple(getattr(self, each.name) for each in fields(self))
+
+
+@dataclass(frozen=True, slots=True)
+class ClassHeadNames:
+    """The two layers of a `ForSequenceClassification` head; between them an activation."""
+
+    dense: str
+    activation: Literal["tanh", "gelu", "relu"]
+    output: str
+
+    @property
+    def modules(self) -> tuple[str, str]:
+        """Both layers; each has a `.weight` and a `.bias`."""
+        return self.dense, self.output
+
 
 @dataclass(frozen=True, slots=True)
 class Family:
     """Module names of one encoder family, as its `ForTokenClassification` class saves them."""
 
     base: str
-    """Prefix of everything but the classifier."""
+    """Prefix of everything but the classifier. Encoders without a head are saved without it."""
+    classes: ClassHeadNames
+    """Its sequence classification head."""
     layers: str = "encoder.layer.{}"
     """Prefix of layer `{}`, after `base`."""
     layer: LayerNames = field(default_factory=LayerNames)
@@ -51,6 +73,9 @@ class Family:
         return f"{self.base}.embeddings_project"
 
 
+CLASSIFIER = "classifier"
+"""The token classification head, in every family, and the last layer of some heads for sequences."""
+
 _DISTILBERT_LAYER = LayerNames(
     query="attention.q_lin",
     key="attention.k_lin",
@@ -61,17 +86,22 @@ _DISTILBERT_LAYER = LayerNames(
     output="ffn.lin2",
     output_norm="output_layer_norm",
 )
-_ROBERTA = Family("roberta", positions_after_padding=True)
-
-CLASSIFIER = "classifier"
-"""The token classification head, in every family."""
+_ROBERTA = Family(
+    "roberta", ClassHeadNames("classifier.dense", "tanh", "classifier.out_proj"), positions_after_padding=True
+)
 
 FAMILIES: dict[str, Family] = {
-    "bert": Family("bert"),
+    "bert": Family("bert", ClassHeadNames("bert.pooler.dense", "tanh", CLASSIFIER)),
     "roberta": _ROBERTA,
     "xlm-roberta": _ROBERTA,
     "camembert": _ROBERTA,
-    "electra": Family("electra"),
-    "distilbert": Family("distilbert", "transformer.layer.{}", _DISTILBERT_LAYER, token_types=False),
+    "electra": Family("electra", ClassHeadNames("classifier.dense", "gelu", "classifier.out_proj")),
+    "distilbert": Family(
+        "distilbert",
+        ClassHeadNames("pre_classifier", "relu", CLASSIFIER),
+        "transformer.layer.{}",
+        _DISTILBERT_LAYER,
+        token_types=False,
+    ),
 }
 """By `model_type` of config.json. MiniLM says `bert`."""

@@ -1,4 +1,4 @@
-"""A Hugging Face token classification folder: its config, its labels, its digest, and its weights one at a time.
+"""A Hugging Face folder: its config, its head and labels, its digest, and its weights one at a time.
 
 Reads files only: no hub, no PyTorch, no pickles (which run code when opened).
 """
@@ -9,22 +9,23 @@ import hashlib
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 from safetensors import SafetensorError, safe_open
 
 from enricher.errors import ModelError
+from enricher.inference.checkpoint.configuration import EncoderConfig, read_encoder
 from enricher.inference.checkpoint.families import FAMILIES, Family
-from enricher.inference.checkpoint.labels import label_names
+from enricher.inference.checkpoint.head import HeadSpec
+from enricher.inference.checkpoint.labels import class_names, label_names
+from enricher.inference.checkpoint.vectors import vector_head
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from enricher.records import Float32Array
+    from enricher.records import Float32Array, TaskKind
 
-HEAD = "ForTokenClassification"
 SINGLE_FILE = "model.safetensors"
 SHARD_INDEX = "model.safetensors.index.json"
 VOCABULARY_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
@@ -41,40 +42,16 @@ _OLD_NAMES = (("LayerNorm.weight", "LayerNorm.gamma"), ("LayerNorm.bias", "Layer
 """Checkpoints converted from TensorFlow keep its names for these two; transformers renames them too."""
 
 
-class EncoderConfig(BaseModel):
-    """The parts of config.json that determine the graph. DistilBERT has its own names for some."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True, protected_namespaces=())
-
-    model_type: str
-    architectures: tuple[str, ...]
-    vocab_size: int = Field(gt=0)
-    hidden_size: int = Field(gt=0, validation_alias=AliasChoices("hidden_size", "dim"))
-    intermediate_size: int = Field(gt=0, validation_alias=AliasChoices("intermediate_size", "hidden_dim"))
-    layers: int = Field(gt=0, validation_alias=AliasChoices("num_hidden_layers", "n_layers"))
-    heads: int = Field(gt=0, validation_alias=AliasChoices("num_attention_heads", "n_heads"))
-    activation: str = Field(validation_alias=AliasChoices("hidden_act", "activation"))
-    max_position_embeddings: int = Field(gt=0)
-    layer_norm_eps: float = 1e-12
-    """DistilBERT has no such key; its code uses this value."""
-    embedding_size: int | None = None
-    """ELECTRA's narrower embeddings; None if they are as wide as the encoder."""
-    pad_token_id: int | None = None
-    position_embedding_type: str = "absolute"
-    is_decoder: bool = False
-    id2label: dict[int, str] = Field(default_factory=dict)
-
-
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
     """An opened folder. Everything in it was checked except the shapes of the weights."""
 
     folder: Path
     config: EncoderConfig
-    labels: tuple[str, ...]
-    """Label names by id."""
+    head: HeadSpec
+    """What it finds."""
     files: tuple[Path, ...]
-    """The configuration, and the files with the weights, with their index if there is one."""
+    """The configuration, the files with the weights, with their index if there is one, and those that describe pooling."""
     digest: str
     """sha256 (hex) over configuration, weights and tokenizer files: equal digests mean the same model."""
     _file_of: Mapping[str, Path] = field(default_factory=dict, repr=False)
@@ -82,11 +59,20 @@ class Checkpoint:
     @classmethod
     def open(cls, folder: Path) -> Checkpoint:
         """Read and check a folder. Raises ModelError, which says what to do, if it cannot be used."""
-        config = _supported(folder)
-        file_of = _weight_files(folder)
+        config, kind = read_encoder(folder)
+        file_of = _weight_files(folder, config.architectures[0])
         index = [] if (folder / SINGLE_FILE).is_file() else [folder / SHARD_INDEX]
-        files = (folder / "config.json", *index, *sorted(set(file_of.values())))
-        return cls(folder, config, label_names(config.id2label), files, digest_of(folder, files), file_of)
+        head, described_in = _head(folder, config, kind)
+        files = (folder / "config.json", *index, *sorted(set(file_of.values())), *described_in)
+        opened = cls(folder, config, head, files, digest_of(folder, files), file_of)
+        for module in opened.family.classes.modules if kind == "classification" else ():
+            opened._stored_name(f"{module}.weight")  # refuses a folder without it
+        return opened
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Label names by id: IOB2 for `ner`, plain for `classification`, none for `embedding`."""
+        return self.head.labels
 
     @property
     def name(self) -> str:
@@ -126,78 +112,40 @@ class Checkpoint:
         return as_float32
 
     def _stored_name(self, name: str) -> str:
-        if name in self._file_of:
-            return name
-        for new, old in _OLD_NAMES:
-            if name.endswith(new) and (renamed := name.replace(new, old)) in self._file_of:
-                return renamed
+        """The name in the file: of an encoder that was saved alone, without the family's prefix."""
+        for known in (name, name.removeprefix(f"{self.family.base}.")):
+            if known in self._file_of:
+                return known
+            for new, old in _OLD_NAMES:
+                if known.endswith(new) and (renamed := known.replace(new, old)) in self._file_of:
+                    return renamed
         raise ModelError(
             f"{self.folder}: no weight {name!r} among {len(self._file_of)}. "
             f"Is this a complete {self.config.architectures[0]}?"
         )
 
 
-def read_config(folder: Path) -> dict[str, Any]:
-    """The values of config.json. Raises ModelError."""
-    path = folder / "config.json"
-    if not folder.is_dir():
+def _head(folder: Path, config: EncoderConfig, kind: TaskKind) -> tuple[HeadSpec, tuple[Path, ...]]:
+    """The head, and the files beside config.json that describe it. Raises ModelError."""
+    if kind == "ner":
+        return HeadSpec.of_entities(label_names(config.id2label)), ()
+    if kind == "embedding":
+        return vector_head(folder, config)
+    several = config.problem_type == "multi_label_classification"
+    if config.problem_type not in {None, "single_label_classification", "multi_label_classification"} or (
+        not several and len(config.id2label) == 1
+    ):
         raise ModelError(
-            f"{folder}: no such folder. A model is a folder on this machine; "
-            f"`hf download NAME --local-dir FOLDER` makes one."
+            f"{folder}: its head gives numbers and no classes (problem_type {config.problem_type!r}, "
+            f"{len(config.id2label)} labels): regression is not supported. Choose a checkpoint of "
+            f"single_label_classification or multi_label_classification; for one label that holds or does not, write the "
+            f"latter into config.json."
         )
-    if not path.is_file():
-        raise ModelError(f"{folder}: no config.json. The folder must be a Hugging Face checkpoint, or its ONNX export.")
-    try:
-        values = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise ModelError(f"{path}: this configuration cannot be read: {error}") from error
-    if not isinstance(values, dict):
-        raise ModelError(f"{path}: this configuration cannot be read: it is not a JSON object")
-    return values
+    names = class_names(config.id2label, multi_label=several)
+    return HeadSpec("classification", names, several, "first", normalised=False, dimensions=len(names)), ()
 
 
-def _supported(folder: Path) -> EncoderConfig:
-    """The configuration of a model that we build. Raises ModelError."""
-    values = read_config(folder)
-    _require_architecture(folder, values)  # another one may lack the keys that are checked next
-    try:
-        config = EncoderConfig.model_validate(values)
-    except ValidationError as error:
-        raise ModelError(f"{folder / 'config.json'}: this configuration cannot be read: {error}") from error
-    refusals = {
-        f"activation {config.activation!r} (only 'gelu' is built)": config.activation != "gelu",
-        f"position embeddings {config.position_embedding_type!r} (only 'absolute' are built)": (
-            config.position_embedding_type != "absolute"
-        ),
-        "a decoder (tokens must see what follows them)": config.is_decoder,
-        f"{config.heads} heads over width {config.hidden_size}": config.hidden_size % config.heads != 0,
-    }
-    for what, refused in refusals.items():
-        if refused:
-            raise ModelError(f"{folder}: not supported: {what}. Choose another checkpoint.")
-    return config
-
-
-def _require_architecture(folder: Path, config: Mapping[str, Any]) -> None:
-    model_type, architectures = config.get("model_type"), config.get("architectures")
-    architecture = (
-        str(architectures[0]) if isinstance(architectures, list) and architectures else "model without a name"
-    )
-    if model_type not in FAMILIES:
-        raise ModelError(
-            f"{folder}: {architecture} ({model_type}) is not supported. Supported are token classification "
-            f"checkpoints of {', '.join(FAMILIES)}; MiniLM counts as bert. Its export as ONNX runs, if it is a token "
-            f"classification model: a folder with model.onnx, config.json and the tokenizer's files "
-            f"(`optimum-cli export onnx --task token-classification --model SOURCE FOLDER`). Else choose one of those."
-        )
-    if not architecture.endswith(HEAD):
-        raise ModelError(
-            f"{folder}: this checkpoint is a {architecture}: it has no token classification head. "
-            f"Fine-tune it for named entities, or choose one whose architecture ends in {HEAD}."
-        )
-
-
-def _weight_files(folder: Path) -> dict[str, Path]:
+def _weight_files(folder: Path, architecture: str) -> dict[str, Path]:
     """The file of each weight, from the index or from the single file."""
     try:
         if (folder / SINGLE_FILE).is_file():  # an index beside it is left over from an earlier save
@@ -207,7 +155,7 @@ def _weight_files(folder: Path) -> dict[str, Path]:
             shards = json.loads((folder / SHARD_INDEX).read_bytes())["weight_map"]
             files = {str(name): folder / str(file) for name, file in shards.items()}
         else:
-            raise ModelError(_no_weights(folder))
+            raise ModelError(_no_weights(folder, architecture))
     except (OSError, SafetensorError, ValueError, KeyError, AttributeError, TypeError) as error:
         raise ModelError(
             f"{folder}: the weights cannot be read: {error}. Copy the folder again, completely "
@@ -219,12 +167,12 @@ def _weight_files(folder: Path) -> dict[str, Path]:
     return files
 
 
-def _no_weights(folder: Path) -> str:
+def _no_weights(folder: Path, architecture: str) -> str:
     if any(folder.glob("pytorch_model*.bin")):
         return (
             f"{folder}: the weights are a pickle (pytorch_model.bin), which runs code when opened, so we do not. "
             f"Convert them once, where PyTorch is: "
-            f"AutoModelForTokenClassification.from_pretrained(...).save_pretrained(...)."
+            f"{architecture}.from_pretrained(...).save_pretrained(...)."
         )
     return f"{folder}: no {SINGLE_FILE} and no {SHARD_INDEX}. The folder must hold the weights as safetensors."
 

@@ -39,15 +39,7 @@ class _Tag(NamedTuple):
 
 def label_names(id2label: Mapping[int, str]) -> tuple[str, ...]:
     """Label names by id, as IOB2. Raises ModelError if config.json does not name them, or they cannot be read."""
-    names = tuple(id2label[index].strip() for index in sorted(id2label))
-    if sorted(id2label) != list(range(len(names))) or len(names) < 2:
-        raise ModelError(
-            "config.json: id2label must name every label, with ids 0, 1, 2, ...: add the names used in training."
-        )
-    if all(name == f"LABEL_{index}" for index, name in enumerate(names)):
-        raise ModelError(
-            "config.json: id2label holds only placeholders (LABEL_0, ...): write the names used in training there."
-        )
+    names = _named(id2label, least=2)
     if not any(name.upper() == OUTSIDE for name in names):
         raise ModelError(
             f"config.json: no label of id2label is called {OUTSIDE} ({_shown(names)}), so every word would be "
@@ -63,6 +55,34 @@ def label_names(id2label: Mapping[int, str]) -> tuple[str, ...]:
         )
     read = _in_iob2(of_entities)
     return tuple(read.get(name, OUTSIDE) for name in names)
+
+
+def class_names(id2label: Mapping[int, str], *, multi_label: bool) -> tuple[str, ...]:
+    """Names of classes by id, unchanged. Raises ModelError if config.json does not name each of them, each by its own name.
+
+    `multi_label`: a single class, which holds or does not, is enough.
+    """
+    names = _named(id2label, least=1 if multi_label else 2)
+    if repeated := sorted({name for name in names if names.count(name) > 1 or not name}):
+        raise ModelError(
+            f"config.json: id2label names several classes {_shown(list(map(repr, repeated)))}, or none: write the names "
+            f"used in training there, each once."
+        )
+    return names
+
+
+def _named(id2label: Mapping[int, str], *, least: int) -> tuple[str, ...]:
+    """The names by id. Raises ModelError if there are fewer than `least`, or only placeholders."""
+    names = tuple(id2label[index].strip() for index in sorted(id2label))
+    if sorted(id2label) != list(range(len(names))) or len(names) < least:
+        raise ModelError(
+            "config.json: id2label must name every label, with ids 0, 1, 2, ...: add the names used in training."
+        )
+    if all(name == f"LABEL_{index}" for index, name in enumerate(names)):
+        raise ModelError(
+            "config.json: id2label holds only placeholders (LABEL_0, ...): write the names used in training there."
+        )
+    return names
 
 
 def _in_iob2(names: Sequence[str]) -> Mapping[str, str]:

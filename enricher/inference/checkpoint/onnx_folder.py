@@ -12,15 +12,10 @@ import onnx
 
 from enricher.core.windowing import LENGTH_STEP_TOKENS
 from enricher.errors import ModelError
+from enricher.inference.checkpoint.configuration import EncoderConfig, read_config
 from enricher.inference.checkpoint.families import FAMILIES
-from enricher.inference.checkpoint.folder import (
-    SHARD_INDEX,
-    SINGLE_FILE,
-    Checkpoint,
-    EncoderConfig,
-    digest_of,
-    read_config,
-)
+from enricher.inference.checkpoint.folder import SHARD_INDEX, SINGLE_FILE, Checkpoint, digest_of
+from enricher.inference.checkpoint.head import HeadSpec
 from enricher.inference.checkpoint.labels import label_names
 
 ONNX_FILES = ("model.onnx", "onnx/model.onnx")
@@ -53,7 +48,8 @@ class OnnxModel(Checkpoint):
         if missing := sorted(each.name for each in weights if not each.is_file()):
             raise ModelError(f"{path}: weights missing: {', '.join(missing)}. Copy the folder again, completely.")
         files = (folder / "config.json", path, *weights)
-        return cls(folder, config, label_names(config.id2label), files, digest_of(folder, files), onnx_path=path)
+        head = HeadSpec.of_entities(label_names(config.id2label))
+        return cls(folder, config, head, files, digest_of(folder, files), onnx_path=path)
 
 
 def holds_onnx(folder: Path) -> bool:

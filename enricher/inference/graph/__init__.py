@@ -1,6 +1,8 @@
 """Checkpoint -> ONNX graph, in one of several variants: a layout of windows and a precision for one runtime.
 
 builder.py      weights -> graph, operator by operator; the variant supplies what differs
+heads.py        hidden states -> the outputs of one or several heads
+weights.py      a checkpoint's weights as parts of a graph
 variants.py     the Protocol of a variant
 catalogue.py    the variants for each device, fastest first
 packed_cuda.py  packed-fp16: CUDA, no padding

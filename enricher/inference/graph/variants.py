@@ -9,12 +9,16 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import TYPE_CHECKING, Protocol
 
+import numpy as np
+
+from enricher.inference.checkpoint.head import TOKENS, Reads
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from enricher.inference.device.session import Feeds, Runtime
     from enricher.inference.graph.onnx_file import OnnxWriter
-    from enricher.records import Window
+    from enricher.records import Float32Array, Int32Array, Window
 
 
 class Variant(Protocol):
@@ -59,8 +63,13 @@ class Variant(Protocol):
         """The names of the dimensions over tokens."""
         ...
 
-    def declare_inputs(self, writer: OnnxWriter) -> None:
-        """Declare `input_ids` and the variant's other inputs, and compute what all layers share."""
+    @property
+    def window_dimension(self) -> str:
+        """The name of the dimension over windows, the first one of `first_tokens` and `owned_means`."""
+        ...
+
+    def declare_inputs(self, writer: OnnxWriter, reads: frozenset[Reads] = TOKENS) -> None:
+        """Declare `input_ids`, the variant's other inputs and those for `reads`, and compute what all layers share."""
         ...
 
     def positions(self, writer: OnnxWriter, table: str) -> str:
@@ -71,8 +80,19 @@ class Variant(Protocol):
         """Attention within each window, over query, key and value, which include their biases."""
         ...
 
-    def feeds(self, windows: Sequence[Window], pad_id: int) -> Feeds:
-        """The arrays of a batch, by input name."""
+    def first_tokens(self, writer: OnnxWriter, hidden: str) -> str:
+        """The last hidden state of each window's first token, special tokens included: `[windows, width]`."""
+        ...
+
+    def owned_means(self, writer: OnnxWriter, hidden: str) -> str:
+        """The mean of the last hidden states over the tokens that each window owns: `float32 [windows, width]`.
+
+        Only after `declare_inputs` with "mean" among `reads`. Zero for a window that owns no token.
+        """
+        ...
+
+    def feeds(self, windows: Sequence[Window], pad_id: int, reads: frozenset[Reads] = TOKENS) -> Feeds:
+        """The arrays of a batch, by input name, for a graph whose heads read `reads` (`reads_of`)."""
         ...
 
     def padded_tokens(self, windows: Sequence[Window]) -> int:
@@ -90,3 +110,27 @@ class Variant(Protocol):
 def starts_in_a_row(windows: Sequence[Window]) -> Sequence[int]:
     """`Variant.starts` for windows that follow one another without gaps."""
     return [*accumulate([len(window.ids) for window in windows[:-1]], initial=0)]
+
+
+def owned_ranges(windows: Sequence[Window]) -> Int32Array:
+    """`int32 [2, windows]`: where each window's owned tokens begin and end, counted from its first token."""
+    owned = [window.owned_tokens(0) for window in windows]
+    return np.array([[each.start for each in owned], [max(each.start, each.stop) for each in owned]], np.int32)
+
+
+def owned_weights(windows: Sequence[Window], length_tokens: int) -> Float32Array:
+    """`float32 [windows, length_tokens]`: one over the number of tokens that a window owns, at these; 0 elsewhere."""
+    starts, stops = owned_ranges(windows)
+    places = np.arange(length_tokens, dtype=np.int32)
+    owned = (places >= starts[:, None]) & (places < stops[:, None])
+    shares = (1 / np.maximum(stops - starts, 1)).astype(np.float32)
+    weights: Float32Array = owned * shares[:, None]
+    return weights
+
+
+def weighted_sums(writer: OnnxWriter, weights: str, values: str, output: str) -> str:
+    """`[rows, places]` and `[rows, places, width]` -> `[rows, width]`. No row's values reach another, even NaN."""
+    middle = writer.constant("middle_axis", np.array([1], np.int64))
+    row = writer.node("Unsqueeze", [weights, middle], f"{output}.weights")
+    product = writer.node("MatMul", [row, values], f"{output}.kept")
+    return writer.node("Squeeze", [product, middle], output)

@@ -11,6 +11,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from enricher.errors import ModelError
+from enricher.inference.checkpoint.head import require_ner
 from enricher.inference.device.session import SESSION_ERRORS
 from enricher.inference.graph.builder import BUILDER_VERSION
 from enricher.inference.quantisation.choosing import Choice, choose
@@ -51,6 +52,7 @@ def calibrate(
     `measured.missed` says so. Raises ModelError if there are too few windows, or the model cannot be run or written here.
     """
     observed, held_out = divided(windows, seed)
+    require_ner(checkpoint)  # ranges are compared by labels
     used = [*observed, *held_out]
     try:
         with tempfile.TemporaryDirectory(prefix="enricher-int8-", dir=scratch) as name:

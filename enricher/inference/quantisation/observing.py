@@ -77,7 +77,7 @@ class Observed:
 def build_float32(checkpoint: Checkpoint, folder: Path) -> Path:
     """The padded float32 graph, in `folder`."""
     with (folder / WEIGHTS_FILE).open("wb") as weights:
-        model = build(checkpoint, PaddedFloat32(), OnnxWriter(weights, WEIGHTS_FILE))
+        model = build([checkpoint], PaddedFloat32(), OnnxWriter(weights, WEIGHTS_FILE))
     (folder / MODEL_FILE).write_bytes(model.SerializeToString())
     return folder / MODEL_FILE
 
