@@ -10,7 +10,8 @@ from gate.conftest import Damaged, NotFinite, Twin
 
 from enricher.commands.model.kept import keep
 from enricher.errors import ModelError
-from enricher.inference.checkpoint.gate_report import Composition, GateReport, read_reports, write_report
+from enricher.inference.checkpoint.gate_figures import Composition
+from enricher.inference.checkpoint.gate_report import GateReport, read_reports, write_report
 from enricher.inference.gate.batches import COMPOSITIONS
 from enricher.inference.gate.check import Gate, Measured
 from enricher.inference.gate.measure import compare
@@ -44,7 +45,9 @@ def gate(gold: GoldSet, cache_dir: Path, steps: list[tuple[str, int, int]]) -> G
 @pytest.fixture(scope="module")
 def reference(gate: Gate, embedded: Checkpoint) -> Measured:
     """What fp32 says."""
-    return gate.reference(embedded, "cpu")
+    measured = gate.reference(embedded, "cpu")
+    assert isinstance(measured, Measured)
+    return measured
 
 
 @pytest.fixture(scope="module")

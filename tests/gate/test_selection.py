@@ -11,6 +11,7 @@ import pytest
 from gate.conftest import Damaged, Twin
 from jsonschema import Draft202012Validator
 from support.recipes import empty_recipe
+from support.reports import SHIPPED, report
 
 from enricher.errors import ModelError
 from enricher.inference.checkpoint.folder import Checkpoint
@@ -26,8 +27,6 @@ from enricher.inference.run.selection import choose, missing_reports, report_fol
 
 if TYPE_CHECKING:
     from enricher.inference.graph.variants import Variant
-
-SHIPPED = json.loads(report_path(EMBEDDED_FOLDER, OpenVinoBfloat16().name).read_text())
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +65,6 @@ def variants(monkeypatch: pytest.MonkeyPatch) -> None:
 def checkpoint(model_folder: Path) -> Checkpoint:
     """A model without any report."""
     return Checkpoint.open(model_folder)
-
-
-def report(checkpoint: Checkpoint, about: Variant, /, *, passed: bool = True, **bound_to: Any) -> GateReport:  # noqa: ANN401  any field
-    """A report about a variant; what it is bound to can be changed."""
-    own = {"model_digest": checkpoint.digest, "variant": about.name, "builder_version": BUILDER_VERSION}
-    reasons = ["sentences: F1 -1.40 points, and 0.3 may be lost"]
-    changed = {"passed": passed, "reasons": reasons, "bound_to": {**SHIPPED["bound_to"], **own, **bound_to}}
-    return GateReport.model_validate_json(json.dumps({**SHIPPED, **changed}))
 
 
 def test_without_any_report_auto_takes_float32_and_says_why_nothing_faster(checkpoint: Checkpoint) -> None:
@@ -166,10 +157,10 @@ def test_the_schema_that_ships_is_the_reports() -> None:
 
 def test_reports_that_are_missing_are_told_with_their_commands(checkpoint: Checkpoint) -> None:
     """For variants that this machine runs; a failed report is a report."""
-    commands = missing_reports(checkpoint, "cpu", None)
+    commands = missing_reports([checkpoint], "cpu", None)
     assert [f"enricher model check {checkpoint.folder} --precision {name}" for name in ("bf16", "int8")] == commands
     write_report(checkpoint.folder, report(checkpoint, Twin(), passed=False))
-    assert commands[1:] == missing_reports(checkpoint, "cpu", None)
+    assert commands[1:] == missing_reports([checkpoint], "cpu", None)
 
 
 @pytest.mark.parametrize(
@@ -220,7 +211,7 @@ def test_auto_does_not_take_int8_whose_calibration_fell_short(checkpoint: Checkp
     recipe = empty_recipe(checkpoint)
     recipe = recipe.model_copy(update={"measured": recipe.measured.model_copy(update={"equal_labels": 0.99})})
     write_recipe(checkpoint.folder, recipe)
-    assert "--precision int8" not in " ".join(missing_reports(checkpoint, "cpu", None))
+    assert "--precision int8" not in " ".join(missing_reports([checkpoint], "cpu", None))
     write_report(checkpoint.folder, report(checkpoint, Quantised(), recipe_digest=recipe.digest))
     choice = choose(checkpoint, "cpu", "auto")
     assert Quantised() != choice.variant
@@ -232,8 +223,8 @@ def test_auto_does_not_take_int8_whose_calibration_fell_short(checkpoint: Checkp
 def test_the_command_that_is_told_makes_what_is_missing(checkpoint: Checkpoint) -> None:
     """The recipe first, and then the report alone."""
     prepare = f"enricher model prepare {checkpoint.folder} --out DIR --precision int8"
-    assert prepare == missing_reports(checkpoint, "cpu", None)[0]
+    assert prepare == missing_reports([checkpoint], "cpu", None)[0]
     with pytest.raises(ModelError, match=r"int8 is refused: there is no int8\.json .*enricher model prepare"):
         choose(checkpoint, "cpu", "int8")
     write_recipe(checkpoint.folder, empty_recipe(checkpoint))
-    assert f"enricher model check {checkpoint.folder} --precision int8" == missing_reports(checkpoint, "cpu", None)[0]
+    assert f"enricher model check {checkpoint.folder} --precision int8" == missing_reports([checkpoint], "cpu", None)[0]

@@ -17,7 +17,10 @@ DeviceOption = Annotated[
 ]
 GoldOption = Annotated[
     Path | None,
-    typer.Option(help="Labelled text, JSON lines with id, text and entities. Default: the built-in English news."),
+    typer.Option(
+        help="Text, JSON lines with id, text, and entities, label or labels, as the model's head needs them. Default: the "
+        "built-in English news, which has entities only."
+    ),
 ]
 LimitOption = Annotated[float, typer.Option(min=0.0, max=100.0, help="F1 points that a reduced precision may lose.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Measure and show the result, write nothing.")]

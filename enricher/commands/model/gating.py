@@ -1,14 +1,13 @@
-"""The quality gate as commands run it: with progress, the report as JSON and as a page, and a table for people."""
+"""The quality gate as commands run it: with progress, and the report as JSON and as a page."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.markup import escape
-from rich.table import Table
 
 from enricher.commands.console import Ticker, remark_console
 from enricher.commands.model.calibrating import refuse_own_texts
@@ -69,23 +68,3 @@ def reasons_of(report: GateReport) -> Iterator[str]:
     yield f"{report.bound_to.variant} {'passed' if report.passed else 'failed'}:"
     for reason in report.reasons:
         yield f"  - {escape(reason)}"
-
-
-def verdicts_table(reports: Sequence[GateReport]) -> Table:
-    """A line per set of texts of each report."""
-    table = Table("variant", "text", "F1 fp32", "F1", "points", "labels equal", "spans", "largest logit", "verdict")
-    for report in reports:
-        verdict = "[green]passed[/]" if report.passed else "[bold red]failed[/]"
-        for number, each in enumerate(report.comparisons):
-            table.add_row(
-                report.bound_to.variant if number == 0 else "",
-                each.name,
-                f"{each.overall.reference.f1:.4f}",
-                f"{each.overall.reduced.f1:.4f}",
-                f"{each.overall.delta_points:+.2f}",
-                f"{100 * each.equal_labels:.3f} %",
-                f"{each.spans.f1:.4f}",
-                f"{each.logits.largest_difference:.3g}",
-                verdict if number == 0 else "",
-            )
-    return table

@@ -19,6 +19,10 @@ ALLOWED = (
     "model-*-of-*.safetensors",
     SHARD_INDEX,
     *TOKENIZER_FILES,
+    "modules.json",  # these four describe sentence embeddings
+    "*_Pooling/config.json",
+    "sentence_bert_config.json",
+    "config_sentence_transformers.json",
     "enricher.json",
     "README.md",
     "LICENSE*",

@@ -11,9 +11,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from enricher.commands.console import data_console
-from enricher.commands.model.arguments import DeviceOption, FolderArgument
+from enricher.commands.model.arguments import DeviceOption
 from enricher.commands.model.calibrating import lines_about
 from enricher.commands.model.manifest import problems_of_manifest
+from enricher.commands.model.sharing import head_facts, passes_of_sources, passes_of_tasks, print_passes
 from enricher.errors import ModelError
 from enricher.inference.checkpoint.onnx_folder import OnnxModel
 from enricher.inference.device.resolution import resolve_device
@@ -21,7 +22,7 @@ from enricher.inference.graph.catalogue import variants_for
 from enricher.inference.quantisation.recipe import read_recipe
 from enricher.inference.run.advice import advice_for
 from enricher.inference.run.model import EMBEDDED, open_model
-from enricher.inference.run.selection import choose, missed_target, obstacle_to
+from enricher.inference.run.selection import choose, missed_target, obstacle_to, unquantised
 from enricher.inference.tokenizer.articles import ArticleTokenizer
 from enricher.settings import load_settings
 
@@ -31,20 +32,38 @@ if TYPE_CHECKING:
 
 
 def model_inspect(
-    folder: FolderArgument = EMBEDDED,
+    sources: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[SOURCE [OTHER]...]",
+            help=f"Folders of models, or `{EMBEDDED}`, which is built in. Default: those of the settings' tasks, if any.",
+        ),
+    ] = None,
     *,
     device: DeviceOption = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show a model: family, sizes, labels, digest, which precisions this machine runs, and their gate reports."""
-    checkpoint = open_model(folder)
-    facts = {**_facts(checkpoint), "variants": _variants(checkpoint, resolve_device(device))}
-    if as_json:
-        sys.stdout.write(orjson.dumps(facts, option=orjson.OPT_INDENT_2).decode() + "\n")
+    """Show a model: kind of its head, sizes, labels, digests, which precisions this machine runs, and their gate reports.
+
+    Of several models: which share a pass, because their encoders and tokenizers are bit-identical, and in what the others
+    differ first. Without SOURCE, but with tasks in the settings: the passes of a worker with these settings.
+    """
+    settings = load_settings()
+    if not sources and settings.tasks:
+        shown = passes_of_tasks(settings, resolve_device(device))
+    elif sources and len(sources) > 1:
+        shown = passes_of_sources(sources, settings, resolve_device(device))
     else:
-        _print(facts)
-    if facts["manifest_problems"]:
-        message = f"{checkpoint.folder}: it differs from its manifest: {'; '.join(facts['manifest_problems'])}"
+        checkpoint = open_model((sources or [EMBEDDED])[0])
+        shown = {**_facts(checkpoint), "variants": _variants(checkpoint, resolve_device(device))}
+    if as_json:
+        sys.stdout.write(orjson.dumps(shown, option=orjson.OPT_INDENT_2).decode() + "\n")
+    elif "passes" in shown:
+        print_passes(shown)
+    else:
+        _print(shown)
+    if problems := shown.get("manifest_problems"):
+        message = f"{shown['folder']}: it differs from its manifest: {'; '.join(problems)}"
         raise ModelError(message)
 
 
@@ -62,8 +81,7 @@ def _facts(checkpoint: Checkpoint) -> dict[str, Any]:
         "hidden_size": None if exported else config.hidden_size,
         "heads": None if exported else config.heads,
         "vocabulary": None if exported else config.vocab_size,
-        "labels": list(checkpoint.labels),
-        "digest": checkpoint.digest,
+        **head_facts(checkpoint),
         "most_window_tokens": most_window_tokens,
         "window_tokens": advice.max_window_tokens,
         "overlap_tokens": advice.overlap_tokens,
@@ -86,7 +104,10 @@ def _variants(checkpoint: Checkpoint, device: Device) -> list[dict[str, Any]]:
     """Every variant for the device: whether it may serve, and why or why not."""
     cache_dir = load_settings().model.cache_dir
     chosen = choose(checkpoint, device, "auto", cache_dir=cache_dir)
-    obstacles = [(variant, obstacle_to(checkpoint, device, variant, cache_dir)) for variant in variants_for(device)]
+    obstacles = [
+        (variant, unquantised([checkpoint], variant) or obstacle_to(checkpoint, device, variant, cache_dir))
+        for variant in variants_for(device)
+    ]
     not_auto = {variant.name: missed_target(checkpoint, variant) for variant in variants_for(device)}
     return [
         {

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -27,13 +28,14 @@ from enricher.commands.model.calibrating import (
     refuse_own_texts,
     windows_of,
 )
-from enricher.commands.model.gating import check_variant, reasons_of, verdicts_table
+from enricher.commands.model.gating import check_variant, reasons_of
 from enricher.commands.model.hub import fetched
 from enricher.commands.model.manifest import Manifest, entries_of, write_manifest
 from enricher.commands.model.prepared_folder import copied, replacing
+from enricher.commands.model.tables import verdicts_table
 from enricher.errors import ModelError, SettingsError
 from enricher.inference.device.resolution import resolve_device
-from enricher.inference.gate.gold import DEFAULT_GOLD, read_gold
+from enricher.inference.gate.gold_classes import gold_for
 from enricher.inference.gate.verdict import DEFAULT_LIMIT_POINTS
 from enricher.inference.graph.cache import GRAPHS_FOLDER
 from enricher.inference.graph.catalogue import variants_for
@@ -47,6 +49,7 @@ from enricher.inference.run.selection import (
     problem_of,
     recipe_for,
     recipe_problem,
+    unquantised,
 )
 from enricher.inference.tokenizer.articles import ArticleTokenizer
 from enricher.runtime.devices import parse_device
@@ -101,15 +104,17 @@ def model_prepare(  # noqa: PLR0913  the options of the command
 ) -> None:
     """Make a self-contained folder of a model: files, graph, gate report, digests. A worker runs it by its path.
 
+    SOURCE has a head of any kind: entities, classes, or embeddings. Only models for entities have int8.
+
     Where the machine runs int8, `auto` and `int8` calibrate it, unless SOURCE has a valid int8.json and neither --calibrate
     nor --seed asks for another. That takes seconds to minutes. If int8 then fails its gate, `auto` takes the next, and
     `int8` ends with exit code 3 and writes nothing. `auto` does not take an int8 whose calibration missed its target.
     """
-    console, gold_set = remark_console(), read_gold(gold or DEFAULT_GOLD)
-    device_id = parse_device(device).index
-    request = _Request(precision, resolve_device(device), device_id, gold_set, limit_points, calibrate, seed)
+    console, device_id = remark_console(), parse_device(device).index
     found = fetched(source, revision)
     original = open_model(source if source == EMBEDDED else found.folder)
+    gold_set = gold_for(original.head, gold)
+    request = _Request(precision, resolve_device(device), device_id, gold_set, limit_points, calibrate, seed)
     ArticleTokenizer(original)  # refuses an unusable tokenizer before anything is copied, even if no gate will run
     if out.resolve() == original.folder.resolve():
         message = f"{out} is the source itself: choose another --out"
@@ -123,11 +128,17 @@ def model_prepare(  # noqa: PLR0913  the options of the command
             make_recipe(checkpoint, texts, windows, seed=seed or 0, scratch=folder.parent)
         variant = _proven(checkpoint, request, folder / GRAPHS_FOLDER, console)
         write_manifest(folder, _manifest(source, found.revision, original.digest, request, variant, folder))
-    console.print(f"{out}: {variant.name} on {request.device}. To run it: ENRICHER_MODEL__SOURCE={out.absolute()}")
+    path = out.absolute()
+    setting = f"ENRICHER_MODEL__SOURCE={quote(str(path))}" if original.head.kind == "ner" else f'source = "{path}"'
+    where = "" if original.head.kind == "ner" else "in [tasks.NAME]: "
+    console.print(f"{out}: {variant.name} on {request.device}. To run it: {where}{setting}", markup=False)
 
 
 def _texts(checkpoint: Checkpoint, request: _Request, console: Console) -> Texts | None:
     """The texts to calibrate on; None if nothing is to be calibrated. Raises SettingsError, ModelError, FatalError."""
+    for named in variants_for(request.device):
+        if named.precision == request.precision and (problem := unquantised([checkpoint], named)):
+            raise ModelError(f"precision {request.precision} is refused: {problem}. Choose another --precision.")
     asked = request.calibrate is not None or request.seed is not None
     variant = next((each for each in _candidates(checkpoint, request) if each.quantised), None)
     if variant is None:
@@ -162,7 +173,8 @@ def _no_int8(checkpoint: Checkpoint, request: _Request) -> SettingsError | Model
     """Why --calibrate and --seed have nothing to do."""
     if request.precision not in {"auto", "int8"}:
         return SettingsError(f"--calibrate and --seed are for int8, and --precision is {request.precision}")
-    reasons = [problem_of(checkpoint, each) for each in variants_for(request.device) if each.quantised]
+    quantised = [each for each in variants_for(request.device) if each.quantised]
+    reasons = [unquantised([checkpoint], each) or problem_of(checkpoint, each) for each in quantised]
     why = reasons[0] if reasons else f"there is no int8 on {request.device}"
     return ModelError(
         f"int8 cannot be calibrated here, because its gate cannot run: {why}. Leave out --calibrate and --seed."
@@ -208,7 +220,7 @@ def _candidates(checkpoint: Checkpoint, request: _Request) -> Sequence[Variant]:
     """The variants to try, fastest first; what this machine cannot run it cannot check either."""
     named = request.precision != "auto"
     asked = [named_variant(checkpoint, request.device, request.precision)] if named else variants_for(request.device)
-    return [variant for variant in asked if problem_of(checkpoint, variant) is None]
+    return [each for each in asked if (unquantised([checkpoint], each) or problem_of(checkpoint, each)) is None]
 
 
 def _manifest(

@@ -5,8 +5,10 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import onnxruntime as ort
@@ -15,24 +17,25 @@ from rich.markup import escape
 from rich.table import Table
 
 from enricher.commands.console import Ticker, data_console, remark_console
-from enricher.commands.model.arguments import DeviceOption, DryRunOption, FolderArgument, UndoOption
+from enricher.commands.model.arguments import DeviceOption, DryRunOption, UndoOption
 from enricher.commands.model.freshness import RunCosts, early_overhead
 from enricher.commands.model.kept import keep, remove_kept
 from enricher.commands.model.pages.tuning import COLUMNS, cells_of, tuning_page
 from enricher.commands.model.recommend import bucket_edges, overhead_tokens, recommended
 from enricher.commands.model.sweep import Cell, Sweep
+from enricher.commands.model.targets import Target, targets
 from enricher.core.batch_rules import BatchRules
 from enricher.inference.device.cores import available_cores, default_concurrency
 from enricher.inference.device.processor import processor_name
 from enricher.inference.gate.gold import DEFAULT_GOLD, read_gold
 from enricher.inference.run.advice import advice_for
 from enricher.inference.run.engine import OnnxEngine
-from enricher.inference.run.model import EMBEDDED, PreparedModel, open_model, prepare
+from enricher.inference.run.model import EMBEDDED, PreparedModel
 from enricher.inference.run.selection import Precision, cache_folder
 from enricher.inference.run.tuning import Tuning, TuningRow, write_tuning
 from enricher.inference.tokenizer.articles import ArticleTokenizer
 from enricher.records import Article, TokenizedArticle
-from enricher.settings import load_settings
+from enricher.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from enricher.inference.device.session import Device
@@ -46,8 +49,17 @@ _LENGTHS_TOKENS = (32, 64, 128, 256, 512)
 
 
 def model_tune(  # noqa: PLR0913  the options of the command
-    folder: FolderArgument = EMBEDDED,
+    folder: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[DIR]",
+            help=f"Folder of a model, or `{EMBEDDED}`, which is built in. Default: the passes of the settings' tasks.",
+        ),
+    ] = None,
     *,
+    task: Annotated[
+        str | None, typer.Option(help="A task of the settings: only the pass that it is in, with all heads.")
+    ] = None,
     device: DeviceOption = "auto",
     precision: Annotated[Precision, typer.Option(help="Which to measure; `auto`: the worker's choice.")] = "auto",
     concurrency: Annotated[
@@ -67,30 +79,54 @@ def model_tune(  # noqa: PLR0913  the options of the command
     The recommendation is written to the cache, and workers with the same cache use it as default from their next start on;
     --undo removes it.
     """
-    cache_dir = load_settings().model.cache_dir
-    if undo:
-        remove_kept(cache_folder(open_model(folder), cache_dir), "tuning-*")
-        return
+    settings = load_settings()
+    chosen = targets(folder, task, precision, settings)
+    for each in chosen:
+        if undo:
+            remove_kept(cache_folder(each.checkpoints[0], settings.model.cache_dir), "tuning-*")
+            continue
+        if len(chosen) > 1:
+            remark_console().print(escape(f"the pass of {each.name}:"))
+        tuning = _measured(each, settings, device, _Asked(concurrency, batch_tokens, seconds, rounds))
+        _print(tuning)
+        _keep(tuning, cache_folder(each.checkpoints[0], settings.model.cache_dir), dry_run=dry_run, force=force)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What is tried, and how long."""
+
+    concurrency: Sequence[int] | None
+    batch_tokens: Sequence[int] | None
+    seconds: float
+    rounds: int
+
+
+def _measured(target: Target, settings: Settings, device: str, asked: _Asked) -> Tuning:
     load = _load_average()
-    model = prepare(folder, device=device, precision=precision, cache_dir=cache_dir)
+    model = target.prepared(device, settings)
     tokenizer = ArticleTokenizer(model.checkpoint)
-    window_tokens = _window_tokens(model, tokenizer)
-    cells = _cells(model.device, window_tokens, concurrency, batch_tokens)
+    window_tokens = _window_tokens(model, tokenizer, target.window_tokens)
+    cells = _cells(model.device, window_tokens, asked.concurrency, asked.batch_tokens)
     with Ticker(remark_console()) as ticker:
-        sweep = Sweep(seconds, rounds, lambda cell, done, of: ticker.tick(lambda: _progress(cell, done, of)))
+        sweep = Sweep(
+            asked.seconds, asked.rounds, lambda cell, done, of: ticker.tick(lambda: _progress(cell, done, of))
+        )
         measurements = sweep.run(_engines(model, tokenizer), cells, _text_ids(tokenizer))
-    tuning = _tuning(model, window_tokens, measurements, load)
-    _print(tuning)
+    return _tuning(model, window_tokens, measurements, load)
+
+
+def _keep(tuning: Tuning, in_cache: Path, *, dry_run: bool, force: bool) -> None:
+    """Write it, unless it was not asked for or other work disturbed it."""
     console = remark_console()
-    busy = load is not None and load > tuning.cores / 2
+    busy = tuning.load_before is not None and tuning.load_before > tuning.cores / 2
     if busy:
         console.print(
-            f"other work kept {load:.1f} of {tuning.cores} cores busy: measure again when the machine is idle"
+            f"other work kept {tuning.load_before:.1f} of {tuning.cores} cores busy: measure again when the machine is idle"
         )
     if dry_run or (busy and not force):
         console.print(f"not written ({'--dry-run' if dry_run else 'to write it anyway: --force'})")
         return
-    in_cache = cache_folder(model.checkpoint, cache_dir)
     path = keep(in_cache, lambda folder: write_tuning(folder, tuning), tuning_page(tuning), "the tuning")
     console.print(f"written, also as a page: {escape(str(path))}")
     console.print(
@@ -119,10 +155,10 @@ def _engines(model: PreparedModel, tokenizer: ArticleTokenizer) -> Callable[[int
     return engine
 
 
-def _window_tokens(model: PreparedModel, tokenizer: ArticleTokenizer) -> int:
-    """The length of a worker's windows: the setting, else the model's advice."""
+def _window_tokens(model: PreparedModel, tokenizer: ArticleTokenizer, of_task: int | None) -> int:
+    """The length of a worker's windows: the settings, those of the task first, else the model's advice."""
     advised = advice_for(model.checkpoint.folder, tokenizer.max_window_tokens).max_window_tokens
-    own = load_settings(tell_files=False).batching.max_window_tokens
+    own = of_task or load_settings(tell_files=False).batching.max_window_tokens
     return min(own or advised, tokenizer.max_window_tokens)
 
 

@@ -27,3 +27,5 @@ COMPOSITIONS: tuple[tuple[str, Batching], ...] = (
     ("mixed lengths, 2,048 tokens", partial(mixed, max_tokens=2048)),
 )
 """The others are compared with the first."""
+USUAL = 1
+"""The index of the batches for F1: those nearest to a worker's."""

@@ -8,15 +8,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import onnxruntime as ort
 
-from enricher.inference.checkpoint.gate_report import Binding, Comparison, Composition, GateReport
+from enricher.inference.checkpoint.gate_report import Binding, GateReport
 from enricher.inference.device.processor import processor_features, processor_name
-from enricher.inference.gate.batches import COMPOSITIONS
+from enricher.inference.gate.batches import COMPOSITIONS, USUAL
 from enricher.inference.gate.gold import GoldSet, joined
 from enricher.inference.gate.measure import compare, composition
+from enricher.inference.gate.row_findings import Findings, MeasuredRows, row_findings
+from enricher.inference.gate.rows import RowsRunner
 from enricher.inference.gate.runs import Progress, VariantRun, VariantRunner, tokenized
 from enricher.inference.gate.verdict import judge
 from enricher.inference.graph.builder import BUILDER_VERSION
@@ -29,16 +31,17 @@ if TYPE_CHECKING:
 
     from enricher.inference.checkpoint.folder import Checkpoint
     from enricher.inference.device.session import Device
+    from enricher.inference.gate.batches import Batching
+    from enricher.inference.gate.runs import TokenizedTexts
     from enricher.inference.graph.variants import Variant
     from enricher.inference.run.model import PreparedModel
 
-_USUAL = 1
-"""The index in COMPOSITIONS of the batches for F1: those nearest to a worker's."""
+_Run_co = TypeVar("_Run_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Measured:
-    """The answers of one variant on the gold set: a run for each of COMPOSITIONS, and one on documents."""
+    """The answers of one variant about entities: a run for each of COMPOSITIONS, and one on documents."""
 
     model: PreparedModel
     runs: tuple[VariantRun, ...]
@@ -56,48 +59,71 @@ class Gate:
     device_id: int = 0
     """The number of the GPU."""
 
-    def reference(self, checkpoint: Checkpoint, device: Device) -> Measured:
+    def reference(self, checkpoint: Checkpoint, device: Device) -> Measured | MeasuredRows:
         """The answers of fp32, which checks of several variants of one model can share."""
         return self.measured(checkpoint, PaddedFloat32(runtime=device), device)
 
     def check(
-        self, checkpoint: Checkpoint, variant: Variant, device: Device, reference: Measured | None = None
+        self,
+        checkpoint: Checkpoint,
+        variant: Variant,
+        device: Device,
+        reference: Measured | MeasuredRows | None = None,
     ) -> GateReport:
         """Measure and judge `variant`. Blocks: half a minute for a small model. Raises ModelError, FatalError."""
-        pair = (reference or self.reference(checkpoint, device), self.measured(checkpoint, variant, device))
-        comparisons, compositions = self._compared(*pair), self._composed(*pair)
-        verdict = judge(comparisons, compositions, variant.name, self.limit_points)
+        first = reference or self.reference(checkpoint, device)
+        reduced = self.measured(checkpoint, variant, device)
+        if isinstance(first, MeasuredRows) and isinstance(reduced, MeasuredRows):
+            found = row_findings(checkpoint.head, self.gold, first, reduced, self.limit_points)
+        else:
+            assert isinstance(first, Measured)
+            assert isinstance(reduced, Measured)
+            found = self._entity_findings(first, reduced)
         return GateReport(
-            passed=verdict.passed,
-            reasons=verdict.reasons,
+            passed=found.verdict.passed,
+            reasons=found.verdict.reasons,
             limit_points=self.limit_points,
-            bound_to=_binding(pair[1].model, self.gold),
-            comparisons=comparisons,
-            compositions=compositions,
+            bound_to=_binding(reduced.model, self.gold),
+            comparisons=found.comparisons,
+            compositions=found.compositions,
+            classes=found.classes,
+            vectors=found.vectors,
         )
 
-    def measured(self, checkpoint: Checkpoint, variant: Variant, device: Device) -> Measured:
+    def measured(self, checkpoint: Checkpoint, variant: Variant, device: Device) -> Measured | MeasuredRows:
         """All runs of one variant. Raises ModelError, FatalError."""
         model = prepare_variant(checkpoint, variant, device, cache_dir=self.cache_dir, device_id=self.device_id)
-        runner, tokenizer = VariantRunner(model, self.progress), ArticleTokenizer(checkpoint)
+        tokenizer = ArticleTokenizer(checkpoint)
         sentences = tokenized(checkpoint, tokenizer, self.gold.texts)
         documents = tokenized(checkpoint, tokenizer, joined(self.gold.texts))
-        runs = tuple(runner.run(sentences, batching, f"{variant.name}, {name}") for name, batching in COMPOSITIONS)
-        on_documents = runner.run(documents, COMPOSITIONS[_USUAL][1], f"{variant.name}, documents")
-        return Measured(model, runs, on_documents)
+        if checkpoint.head.kind == "ner":
+            return Measured(model, *_all_runs(VariantRunner(model, self.progress), sentences, documents, variant.name))
+        return MeasuredRows(model, *_all_runs(RowsRunner(model, self.progress), sentences, documents, variant.name))
 
-    def _compared(self, reference: Measured, reduced: Measured) -> tuple[Comparison, ...]:
-        return (
-            compare("sentences", self.gold.texts, reference.runs[_USUAL], reduced.runs[_USUAL]),
+    def _entity_findings(self, reference: Measured, reduced: Measured) -> Findings:
+        comparisons = (
+            compare("sentences", self.gold.texts, reference.runs[USUAL], reduced.runs[USUAL]),
             compare("documents", joined(self.gold.texts), reference.documents, reduced.documents),
         )
-
-    def _composed(self, *variants: Measured) -> tuple[Composition, ...]:
-        return tuple(
+        compositions = tuple(
             composition(name, each.model.variant.name, self.gold.texts, each.runs[0], run)
-            for each in variants
+            for each in (reference, reduced)
             for (name, _), run in zip(COMPOSITIONS, each.runs, strict=True)
         )
+        verdict = judge(comparisons, compositions, reduced.model.variant.name, self.limit_points)
+        return Findings(verdict, comparisons, compositions)
+
+
+class _Runner(Protocol[_Run_co]):
+    def run(self, texts: TokenizedTexts, batching: Batching, stage: str) -> _Run_co: ...
+
+
+def _all_runs(
+    runner: _Runner[_Run_co], texts: TokenizedTexts, documents: TokenizedTexts, variant: str
+) -> tuple[tuple[_Run_co, ...], _Run_co]:
+    """A run for each of COMPOSITIONS, and one on documents."""
+    runs = tuple(runner.run(texts, batching, f"{variant}, {name}") for name, batching in COMPOSITIONS)
+    return runs, runner.run(documents, COMPOSITIONS[USUAL][1], f"{variant}, documents")
 
 
 def _binding(model: PreparedModel, gold: GoldSet) -> Binding:

@@ -1,5 +1,7 @@
 """Labelled text: read from JSON lines, and joined to form longer documents. Knows no model.
 
+This file reads entities; gold_classes.py reads classes, and texts that need no labels.
+
 A line is `{"id": ..., "text": ..., "entities": [{"start": ..., "end": ..., "label": ...}]}`, offsets half-open in Unicode
 code points; other keys are ignored. enricher/models/gold/ has the default.
 """
@@ -27,10 +29,12 @@ DOCUMENT_CHARS = (300, 800, 2000, 5000)
 
 @dataclass(frozen=True, slots=True)
 class GoldText:
-    """A text and its entities, all in the field `body`."""
+    """A text and what people found in it: entities, all in the field `body`, or classes."""
 
     text: str
-    entities: tuple[EntitySpan, ...]
+    entities: tuple[EntitySpan, ...] = ()
+    classes: frozenset[str] | None = None
+    """None if nobody has judged its class."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +63,27 @@ class _Line(BaseModel):
 
 def read_gold(path: Path) -> GoldSet:
     """Read a gold set. Raises FatalError, with the line, if it cannot be used."""
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise FatalError(f"the gold set {path} cannot be read: {error.strerror}") from error
-    lines = [(number, line) for number, line in enumerate(content.splitlines(), start=1) if line.strip()]
+    content, lines = gold_lines(path)
     texts = tuple(_read_line(path, number, line) for number, line in lines)
     if not any(text.entities for text in texts):
         raise FatalError(f"the gold set {path} has no entities, so it cannot measure anything")
     return GoldSet(path.stem, hashlib.sha256(content).hexdigest(), texts)
+
+
+def gold_lines(path: Path) -> tuple[bytes, list[tuple[int, bytes]]]:
+    """The content of a gold set's file, and its lines with their numbers, without empty ones. Raises FatalError."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise FatalError(f"the gold set {path} cannot be read: {error.strerror}") from error
+    return content, [(number, line) for number, line in enumerate(content.splitlines(), start=1) if line.strip()]
+
+
+def unusable(path: Path, number: int, error: ValidationError) -> FatalError:
+    """The error about a line that is not as it must be, without the line's text."""
+    problem = error.errors(include_input=False)[0]
+    where = ".".join(str(part) for part in problem["loc"])
+    return FatalError(f"the gold set {path}, line {number}: {where}: {problem['msg']}")
 
 
 def joined(texts: Sequence[GoldText]) -> tuple[GoldText, ...]:
@@ -97,9 +113,7 @@ def _read_line(path: Path, number: int, line: bytes) -> GoldText:
     try:
         parsed = _Line.model_validate_json(line)
     except ValidationError as error:
-        problem = error.errors(include_input=False)[0]
-        where = ".".join(str(part) for part in problem["loc"])
-        raise FatalError(f"the gold set {path}, line {number}: {where}: {problem['msg']}") from error
+        raise unusable(path, number, error) from error
     for entity in parsed.entities:
         if not entity.start < entity.end <= len(parsed.text):
             raise FatalError(

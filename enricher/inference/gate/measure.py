@@ -16,7 +16,7 @@ from enricher.core.scoring import (
     labels_of,
     total,
 )
-from enricher.inference.checkpoint.gate_report import Agreement, Comparison, Composition, Logits, Row
+from enricher.inference.checkpoint.gate_figures import Agreement, Comparison, Composition, Logits, Row
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -51,15 +51,15 @@ def compare(
         texts=len(gold),
         tokens=len(reference.labels),
         windows=reference.windows,
-        overall=_row("all", *every),
-        by_type=tuple(_row(label, *counts(label)) for label in sorted(known)),
+        overall=row_of("all", *every),
+        by_type=tuple(row_of(label, *counts(label)) for label in sorted(known)),
         by_length=tuple(
-            _row(name, *(each[texts] for each in every)) for name, texts in _buckets(reference.lengths_tokens)
+            row_of(name, *(each[texts] for each in every)) for name, texts in length_buckets(reference.lengths_tokens)
         ),
-        spans=_agreement(count_by_text(reduced.entities, reference.entities)),
+        spans=agreement(count_by_text(reduced.entities, reference.entities)),
         equal_labels=_equal(reference, reduced),
         changed_labels=int((reference.labels != reduced.labels).sum()),
-        logits=_logits(reference.logits, reduced.logits),
+        logits=logit_differences(reference.logits, reduced.logits),
         not_finite_reference=reference.not_finite,
         not_finite_reduced=reduced.not_finite,
     )
@@ -75,25 +75,26 @@ def composition(name: str, variant: str, gold: Sequence[GoldText], alone: Varian
         runs=other.runs,
         changed_labels=int((alone.labels != other.labels).sum()),
         equal_labels=_equal(alone, other),
-        largest_score_change=_largest(np.abs(alone.scores - other.scores)),
+        largest_score_change=largest(np.abs(alone.scores - other.scores)),
         f1=total(counts).f1,
     )
 
 
-def _row(name: str, reference: CountArray, reduced: CountArray) -> Row:
+def row_of(name: str, reference: CountArray, reduced: CountArray) -> Row:
     """The figures of some texts, from the counts of both variants against the same gold entities."""
     interval = delta_interval(reference, reduced)
     return Row(
         name=name,
-        reference=_agreement(reference),
-        reduced=_agreement(reduced),
+        reference=agreement(reference),
+        reduced=agreement(reduced),
         delta_points=delta_points(reference, reduced),
         low_points=interval.low_points,
         high_points=interval.high_points,
     )
 
 
-def _agreement(counts: CountArray) -> Agreement:
+def agreement(counts: CountArray) -> Agreement:
+    """Of all texts together."""
     return Agreement.model_validate(total(counts))
 
 
@@ -106,7 +107,7 @@ def _equal(reference: VariantRun, other: VariantRun) -> float:
     return float((reference.labels == other.labels).mean()) if len(reference.labels) else 1.0
 
 
-def _buckets(lengths_tokens: Int32Array) -> Iterator[tuple[str, npt.NDArray[np.bool_]]]:
+def length_buckets(lengths_tokens: Int32Array) -> Iterator[tuple[str, npt.NDArray[np.bool_]]]:
     """Name and members of each bucket that is not empty."""
     index = np.searchsorted(np.array(LENGTH_EDGES_TOKENS), lengths_tokens)
     lower = (1, *(edge + 1 for edge in LENGTH_EDGES_TOKENS))
@@ -116,29 +117,30 @@ def _buckets(lengths_tokens: Int32Array) -> Iterator[tuple[str, npt.NDArray[np.b
             yield name, index == number
 
 
-def _logits(reference: Float32Array, reduced: Float32Array) -> Logits:
+def logit_differences(reference: Float32Array, reduced: Float32Array) -> Logits:
     """Differences between finite logits; the others are counted elsewhere."""
     finite = np.isfinite(reference) & np.isfinite(reduced)
     differences = np.abs(reference[finite].astype(np.float64) - reduced[finite])
-    scale = _largest(np.abs(reference[finite]))
+    scale = largest(np.abs(reference[finite]))
     median, p99 = np.quantile(differences, [0.5, 0.99]).tolist() if len(differences) else (0.0, 0.0)
     return Logits(
-        largest_difference=_largest(differences),
-        largest_relative=_largest(differences) / scale if scale else 0.0,
+        largest_difference=largest(differences),
+        largest_relative=largest(differences) / scale if scale else 0.0,
         median_difference=median,
         p99_difference=p99,
         histogram_from=LOWEST_POWER,
         histogram_step=POWER_STEP,
-        histogram=_histogram(differences),
+        histogram=histogram(differences, LOWEST_POWER, HIGHEST_POWER),
     )
 
 
-def _histogram(differences: npt.NDArray[np.float64]) -> tuple[int, ...]:
-    edges = np.arange(LOWEST_POWER, HIGHEST_POWER + POWER_STEP / 2, POWER_STEP)
-    powers = np.log10(np.maximum(differences, 10**LOWEST_POWER))
-    return tuple(np.histogram(np.clip(powers, LOWEST_POWER, HIGHEST_POWER), edges)[0].tolist())
+def histogram(values: npt.NDArray[np.float64], lowest_power: float, highest_power: float) -> tuple[int, ...]:
+    """How many values are in each bin, POWER_STEP wide, from 10 to the lowest power to 10 to the highest."""
+    edges = np.arange(lowest_power, highest_power + POWER_STEP / 2, POWER_STEP)
+    powers = np.log10(np.maximum(values, 10**lowest_power))
+    return tuple(np.histogram(np.clip(powers, lowest_power, highest_power), edges)[0].tolist())
 
 
-def _largest(values: npt.NDArray[np.floating]) -> float:
+def largest(values: npt.NDArray[np.floating]) -> float:
     """The largest finite value; 0 if there is none."""
     return float(np.max(values, initial=0.0, where=np.isfinite(values)))

@@ -13,14 +13,23 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from enricher.core.assembly import finish_enriched, take
-from enricher.core.decoding import LabelScheme
+from enricher.core.heads import EntityHead
 from enricher.core.scoring import EntitySpan
 from enricher.core.windowing import WindowCutter
 from enricher.errors import FatalError, ModelError
 from enricher.inference.device.cores import default_concurrency
 from enricher.inference.device.session import SESSION_ERRORS
 from enricher.inference.run.advice import advice_for, cutter_for
-from enricher.records import Article, EnrichedRecord, Partition, RawRecord, RunLabels, Ticket, TokenizedArticle
+from enricher.records import (
+    Article,
+    EnrichedRecord,
+    Partition,
+    RawRecord,
+    RunOutput,
+    Ticket,
+    TokenizedArticle,
+    TokenLabels,
+)
 
 if TYPE_CHECKING:
     from enricher.inference.checkpoint.folder import Checkpoint
@@ -33,7 +42,7 @@ if TYPE_CHECKING:
 Progress = Callable[[str, int, int], None]
 """Called with the name of the stage, the windows that are done, and all windows."""
 _OUTPUTS = ["labels", "scores", "logits"]
-_NO_RECORD = RawRecord(Partition("gold", 0), 0, None, None)
+NO_RECORD = RawRecord(Partition("gold", 0), 0, None, None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,11 +104,11 @@ class VariantRunner:
         self._progress = progress
         self._concurrency = default_concurrency(model.device)
         self._session = model.open_session(threads_per_run=1, concurrency=self._concurrency)
-        self._scheme = LabelScheme.from_labels(model.checkpoint.labels)
+        self._heads = (EntityHead.of(model.checkpoint.labels),)
 
     def run(self, texts: TokenizedTexts, batching: Batching, stage: str) -> VariantRun:
         """Run all texts, in the batches that `batching` makes. Blocks for seconds."""
-        tickets = [Ticket(_NO_RECORD, 0.0, article=article) for article in texts.articles]
+        tickets = [Ticket(NO_RECORD, 0.0, article=article) for article in texts.articles]
         pairs = zip(tickets, texts.tokens, strict=True)
         windows = [window for ticket, tokens in pairs for window in texts.cutter.cut(ticket, tokens, 0.0)]
         batches = batching(windows)
@@ -107,12 +116,13 @@ class VariantRunner:
         done = 0
         with ThreadPoolExecutor(self._concurrency) as pool:
             outputs = pool.map(lambda batch: self._outputs(batch, texts.pad_id), batches)
-            for batch, (run, logits) in zip(batches, outputs, strict=True):
+            for batch, (run, answers, logits) in zip(batches, outputs, strict=True):
                 for window, start in zip(run.windows, run.starts, strict=True):
                     own = window.owned_tokens(start)
-                    owned[window] = run.labels[own], run.scores[own], logits[own]
+                    owned[window] = answers.labels[own], answers.scores[own], logits[own]
                 # Scores that are not finite are counted (`VariantRun.not_finite`) and do not end the run.
-                take(replace(run, scores=np.nan_to_num(run.scores)), self._scheme)
+                finite = TokenLabels(answers.labels, np.nan_to_num(answers.scores))
+                take(replace(run, heads=[finite]), self._heads)
                 done += len(batch)
                 self._progress(stage, done, len(windows))
         entities = tuple(self._entities(ticket) for ticket in tickets)
@@ -120,18 +130,19 @@ class VariantRunner:
         labels, scores, logits = (np.concatenate(parts) for parts in zip(*map(owned.__getitem__, windows), strict=True))
         return VariantRun(entities, labels, scores, logits, texts.lengths_tokens, len(windows), len(batches))
 
-    def _outputs(self, windows: list[Window], pad_id: int) -> tuple[RunLabels, Float32Array]:
+    def _outputs(self, windows: list[Window], pad_id: int) -> tuple[RunOutput, TokenLabels, Float32Array]:
         """Labels and scores, and the logits of the same tokens."""
         variant = self._model.variant
         try:
             labels, scores, logits = self._session.run(_OUTPUTS, variant.feeds(windows, pad_id))
         except SESSION_ERRORS as error:
             raise ModelError(f"{variant.name} does not run: {error}") from error
-        run = RunLabels(windows, variant.starts(windows, labels.shape), labels.reshape(-1), scores.reshape(-1))
-        return run, logits.reshape(-1, logits.shape[-1])
+        answers = TokenLabels(labels.reshape(-1), scores.reshape(-1))
+        run = RunOutput(windows, variant.starts(windows, labels.shape), [answers])
+        return run, answers, logits.reshape(-1, logits.shape[-1])
 
     def _entities(self, ticket: Ticket) -> tuple[EntitySpan, ...]:
         if ticket.windows == 0:
-            finish_enriched(ticket, self._scheme)
+            finish_enriched(ticket, self._heads)
         assert isinstance(ticket.outcome, EnrichedRecord), "every window of it was settled"
         return tuple(EntitySpan.of(entity) for entity in ticket.outcome.entities)

@@ -1,4 +1,4 @@
-"""Figures -> passed or failed, with every reason. All rules of the gate are here.
+"""Figures -> passed or failed, with every reason. The rules for entities are here, the others in verdict_rows.py.
 
 A variant fails if, against fp32 on the same texts:
 
@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from enricher.inference.checkpoint.gate_report import Comparison, Composition, Row
+from enricher.inference.checkpoint.gate_figures import Comparison, Composition, Row
 
 DEFAULT_LIMIT_POINTS = 0.3
 """F1 points that a reduced precision may lose; a reader of the output would not notice such a loss."""
@@ -67,11 +67,11 @@ def _inconclusive(comparison: Comparison, limit_points: float) -> Iterator[str]:
 
 def _losses(comparison: Comparison, limit_points: float) -> Iterator[str]:
     if comparison.overall.delta_points < -limit_points:
-        yield _lost(comparison.name, comparison.overall, limit_points)
+        yield lost(comparison.name, comparison.overall, limit_points)
     for kind, rows in (("type", comparison.by_type), ("length", comparison.by_length)):
         for row in rows:
             if row.high_points < -limit_points:
-                yield _lost(f"{comparison.name}, {kind} {row.name}", row, limit_points)
+                yield lost(f"{comparison.name}, {kind} {row.name}", row, limit_points)
 
 
 def _composition_losses(
@@ -94,7 +94,8 @@ def _not_finite(comparison: Comparison) -> Iterator[str]:
             yield f"{comparison.name}: {count} logits or scores of {variant} are NaN or infinite"
 
 
-def _lost(where: str, row: Row, limit_points: float) -> str:
+def lost(where: str, row: Row, limit_points: float) -> str:
+    """The reason that tells a loss of F1."""
     return f"{where}: F1 {row.delta_points:+.2f} points, and {limit_points} may be lost"
 
 

@@ -5,30 +5,43 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from enricher.commands.model.pages.frame import Badge, bullets, cards, facts, key, page, section, table
-from enricher.commands.model.pages.plots import Pair, Range, histogram_plot, pairs_plot, ranges_plot
+from enricher.commands.model.pages.gate_classes import class_parts
+from enricher.commands.model.pages.gate_vectors import vector_parts
+from enricher.commands.model.pages.plots import histogram_plot, pairs_plot, ranges_plot
 from enricher.commands.model.pages.recipe import recipe_sections
+from enricher.commands.model.pages.rows import pairs, ranges, rows_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from enricher.inference.checkpoint.gate_report import Comparison, GateReport, Row
+    from enricher.inference.checkpoint.gate_report import GateReport
     from enricher.inference.quantisation.recipe import Recipe
-
-_FEW_ENTITIES = 20
-"""Buckets with fewer are in the tables only; in a plot one entity would look like a large difference."""
 
 
 def gate_page(report: GateReport, recipe: Recipe | None = None) -> str:
     """A complete, self-contained HTML document. `recipe` is what a quantised variant was made with."""
     bound = report.bound_to
     title = f"{bound.model_name}: {bound.variant} against fp32"
-    subtitle = f"{bound.gold_name}, {report.comparisons[0].texts:,} sentences; {bound.processor}; {bound.created_at}"
+    subtitle = f"{bound.gold_name}, {_texts(report)}; {bound.processor}; {bound.created_at}"
     return page(
         title, subtitle, _parts(report, recipe), Badge("passed" if report.passed else "failed", good=report.passed)
     )
 
 
 def _parts(report: GateReport, recipe: Recipe | None) -> Iterator[str]:
+    if report.classes is not None:
+        yield from class_parts(report, report.classes)
+    elif report.vectors is not None:
+        yield from vector_parts(report, report.vectors)
+    else:
+        yield from _entity_parts(report)
+    if recipe is not None:
+        yield from recipe_sections(recipe)
+    bound = "model, variant, builder or recipe" if recipe is not None else "model, variant or builder"
+    yield section("Bound to", f"Another {bound} needs its own report.", facts(_facts(report)))
+
+
+def _entity_parts(report: GateReport) -> Iterator[str]:
     sentences, documents = report.comparisons
     precision = report.bound_to.precision
     colours = key([("base", "fp32"), ("main", precision)])
@@ -48,12 +61,12 @@ def _parts(report: GateReport, recipe: Recipe | None) -> Iterator[str]:
         "F1 by length of text",
         "Exact spans against the gold set; lengths in tokens. Documents are the same sentences, joined.",
         colours,
-        pairs_plot([*_pairs("", sentences.by_length), *_pairs("doc ", documents.by_length)], ("base", "main")),
+        pairs_plot([*pairs("", sentences.by_length), *pairs("doc ", documents.by_length)], ("base", "main")),
     )
     yield section(
         "Losses, and what may be chance",
         "Bars are 95 % intervals of a paired bootstrap over texts.",
-        ranges_plot([*_ranges("sentences", sentences), *_ranges("documents", documents)], report.limit_points),
+        ranges_plot([*ranges("sentences", sentences), *ranges("documents", documents)], report.limit_points),
     )
     yield section(
         "Differences of logits",
@@ -74,46 +87,15 @@ def _parts(report: GateReport, recipe: Recipe | None) -> Iterator[str]:
     )
     for comparison in report.comparisons:
         note = f"{comparison.texts:,} texts, {comparison.tokens:,} tokens, {comparison.windows:,} windows."
-        yield section(comparison.name.capitalize(), note, _rows(comparison, precision))
-    if recipe is not None:
-        yield from recipe_sections(recipe)
-    bound = "model, variant, builder or recipe" if recipe is not None else "model, variant or builder"
-    yield section("Bound to", f"Another {bound} needs its own report.", facts(_facts(report)))
+        every = (comparison.overall, *comparison.by_type, *comparison.by_length)
+        yield section(comparison.name.capitalize(), note, rows_table(every, precision, "entities"))
 
 
-def _weighty(rows: tuple[Row, ...]) -> list[Row]:
-    """The rows with enough entities; all rows if none has."""
-    return [row for row in rows if row.reference.expected >= _FEW_ENTITIES] or list(rows)
-
-
-def _pairs(prefix: str, rows: tuple[Row, ...]) -> list[Pair]:
-    return [Pair(prefix + row.name, row.reference.f1, row.reduced.f1, row.reference.expected) for row in _weighty(rows)]
-
-
-def _ranges(name: str, comparison: Comparison) -> list[Range]:
-    rows = [*_weighty(comparison.by_type), *_weighty(comparison.by_length)]
-    details = [Range(f"{name} {row.name}", row.delta_points, row.low_points, row.high_points) for row in rows]
-    overall = comparison.overall
-    return [Range(name, overall.delta_points, overall.low_points, overall.high_points, strong=True), *details]
-
-
-def _rows(comparison: Comparison, precision: str) -> str:
-    columns = ["", "entities", "F1 fp32", f"F1 {precision}", "points", "95 %", "precision", "recall"]
-    every = (comparison.overall, *comparison.by_type, *comparison.by_length)
-    return table(columns, [_cells(row) for row in every], best=0)
-
-
-def _cells(row: Row) -> list[str]:
-    return [
-        row.name,
-        f"{row.reference.expected:,}",
-        f"{row.reference.f1:.4f}",
-        f"{row.reduced.f1:.4f}",
-        f"{row.delta_points:+.2f}",
-        f"{row.low_points:+.2f} to {row.high_points:+.2f}",
-        f"{row.reduced.precision:.4f}",
-        f"{row.reduced.recall:.4f}",
-    ]
+def _texts(report: GateReport) -> str:
+    figures = report.classes or report.vectors
+    if figures is None:
+        return f"{report.comparisons[0].texts:,} sentences"
+    return f"{figures.comparisons[0].texts:,} texts"
 
 
 def _compositions(report: GateReport) -> str:

@@ -1,0 +1,200 @@
+"""The commands about models, on heads of other kinds and on the passes of tasks."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from commands.model_app import run_model, tiny_model
+from commands.test_model_check import assert_self_contained
+from safetensors.numpy import load_file, save_file
+from support.heads import class_model, vector_model
+
+from enricher.commands.model import tune
+from enricher.commands.model.pages.gate import gate_page
+from enricher.errors import FatalError, ModelError, SettingsError
+from enricher.inference.checkpoint.folder import Checkpoint
+from enricher.inference.checkpoint.gate_report import GateReport
+from enricher.inference.device.openvino_session import openvino_problem
+from enricher.inference.gate import verdict_rows
+from enricher.inference.graph.openvino import OpenVinoBfloat16
+
+LABELS = ("economy", "politics", "sports")
+ENCODER_WEIGHT = "bert.encoder.layer.1.output.dense.bias"
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> dict[str, Path]:
+    """Three heads on one encoder, and a fourth on an encoder with one other weight."""
+    ner = tiny_model(tmp_path / "ner")
+    topics = class_model(ner, tmp_path / "topics", LABELS)
+    other = class_model(ner, tmp_path / "other", LABELS, multi_label=True)
+    weights = load_file(other / "model.safetensors")
+    weights[ENCODER_WEIGHT] = weights[ENCODER_WEIGHT].copy()
+    weights[ENCODER_WEIGHT][0] += np.float32(0.5)
+    save_file(weights, other / "model.safetensors")
+    return {"ner": ner, "topics": topics, "vectors": vector_model(ner, tmp_path / "vectors"), "other": other}
+
+
+@pytest.fixture
+def labelled(tmp_path: Path) -> Path:
+    """Texts with topics."""
+    path = tmp_path / "gold.jsonl"
+    words = ("The budget grew", "The vote failed", "The match ended")
+    lines = [{"text": f"{words[number % 3]} in {number}.", "label": LABELS[number % 3]} for number in range(12)]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+def inspected(*sources: Path, cache_dir: Path, env: dict[str, str] | None = None) -> dict[str, Any]:
+    """What `inspect --json` says."""
+    result = run_model("inspect", *sources, "--device", "cpu", "--json", cache_dir=cache_dir, env=env)
+    assert result.exit_code == 0, (result.output, result.exception)
+    shown: dict[str, Any] = json.loads(result.stdout)
+    return shown
+
+
+def test_inspect_tells_what_each_kind_of_head_finds(folders: dict[str, Path], tmp_path: Path) -> None:
+    """Labels and pooling; heads on one encoder have one encoder digest and digests of their own."""
+    facts = {name: inspected(folder, cache_dir=tmp_path) for name, folder in folders.items()}
+    assert ("ner", None, None) == tuple(facts["ner"][each] for each in ("kind", "multi_label", "pooling"))
+    assert ("classification", [*LABELS], False) == tuple(
+        facts["topics"][each] for each in ("kind", "labels", "multi_label")
+    )
+    assert facts["other"]["multi_label"]
+    assert ("embedding", None, "mean of all tokens", False) == tuple(
+        facts["vectors"][each] for each in ("kind", "labels", "pooling", "normalised")
+    )
+    assert 2 == len({each["encoder_digest"] for each in facts.values()})
+    assert 4 == len({each["digest"] for each in facts.values()})
+    shown = run_model("inspect", folders["vectors"], "--device", "cpu", cache_dir=tmp_path)
+    assert "int8 is calibrated for a single token classification head" in " ".join(shown.stdout.split())
+
+
+def test_inspect_of_several_models_tells_which_share_a_pass(folders: dict[str, Path], tmp_path: Path) -> None:
+    """And names the first weight in which the encoder of the last differs."""
+    shown = inspected(*folders.values(), cache_dir=tmp_path)
+    shared, apart = shown["passes"]
+    assert [str(folders[name]) for name in ("ner", "topics", "vectors")] == shared["models"]
+    assert [str(folders["other"])] == apart["models"]
+    assert [{"from": str(folders["ner"]), "why": f"{ENCODER_WEIGHT} differs"}] == apart["apart"]
+    told = run_model("inspect", folders["ner"], folders["other"], "--device", "cpu", cache_dir=tmp_path).stdout
+    assert f"not with {folders['ner']}: {ENCODER_WEIGHT}" in told
+
+
+def test_inspect_without_arguments_tells_the_passes_of_the_tasks(folders: dict[str, Path], tmp_path: Path) -> None:
+    """By the names in the settings, with what a task says about its precision."""
+    tasks = {name: {"source": str(folder)} for name, folder in folders.items()}
+    env = {"ENRICHER_TASKS": json.dumps(tasks | {"topics": {"source": str(folders["topics"]), "precision": "fp32"}})}
+    shown = inspected(cache_dir=tmp_path, env=env)
+    groups = [each["models"] for each in shown["passes"]]
+    assert [["ner", "vectors"], ["topics"], ["other"]] == groups
+
+
+@pytest.mark.parametrize("name", ["topics", "vectors"])
+def test_prepare_makes_a_folder_of_every_kind(folders: dict[str, Path], tmp_path: Path, name: str) -> None:
+    """Complete: the same digest, the graph, and what describes the head."""
+    out = tmp_path / "out"
+    arguments = ("--out", out, "--device", "cpu", "--precision", "fp32")
+    result = run_model("prepare", folders[name], *arguments, cache_dir=tmp_path / "cache")
+    assert result.exit_code == 0, (result.output, result.exception)
+    assert Checkpoint.open(folders[name]).digest == Checkpoint.open(out).digest
+    assert replace(Checkpoint.open(folders[name]).head) == Checkpoint.open(out).head
+    assert 1 == len(list(out.glob("graphs/*/model.onnx")))
+    assert [] == inspected(out, cache_dir=tmp_path)["manifest_problems"]
+
+
+@pytest.mark.parametrize("command", ["prepare", "check"])
+def test_int8_is_refused_for_other_heads(folders: dict[str, Path], tmp_path: Path, command: str) -> None:
+    """With the reason, and before anything is copied."""
+    out = ("--out", tmp_path / "out") if command == "prepare" else ()
+    arguments = (*out, "--device", "cpu", "--precision", "int8")
+    error = run_model(command, folders["topics"], *arguments, cache_dir=tmp_path / "cache").exception
+    assert isinstance(error, ModelError)
+    assert "int8 is calibrated for a single token classification head" in str(error)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.fixture
+def bf16_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Computed in float32 where the processor has no bf16."""
+    monkeypatch.setattr(OpenVinoBfloat16, "problem", lambda _self: openvino_problem("fp32"))
+
+
+@pytest.mark.usefixtures("bf16_anywhere")
+@pytest.mark.skipif(openvino_problem("fp32") is not None, reason=f"{openvino_problem('fp32')}")
+def test_check_measures_classes_against_labels(folders: dict[str, Path], labelled: Path, tmp_path: Path) -> None:
+    """A head that learned nothing fails, with a report and a page that say what was measured."""
+    arguments = ("--gold", labelled, "--precision", "bf16", "--device", "cpu")
+    result = run_model("check", folders["topics"], *arguments, cache_dir=tmp_path)
+    assert result.exit_code == 3, (result.output, result.exception)
+    assert "12 texts are too few" in " ".join(result.output.split())
+    (path,) = tmp_path.rglob("gate-openvino-bf16.json")
+    report = GateReport.model_validate_json(path.read_bytes())
+    assert report.classes is not None
+    assert ("gold", 12) == (report.classes.comparisons[0].truth, report.classes.comparisons[0].texts)
+    assert_self_contained(path.with_suffix(".html").read_text("utf-8"))
+
+
+@pytest.mark.usefixtures("bf16_anywhere")
+@pytest.mark.skipif(openvino_problem("fp32") is not None, reason=f"{openvino_problem('fp32')}")
+def test_check_measures_vectors_on_texts_alone_and_inspect_then_says_that_they_may_serve(
+    folders: dict[str, Path], labelled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pass shared with a head that has not passed serves fp32, and says about which model the reason is."""
+    monkeypatch.setattr(verdict_rows, "NEIGHBOURS_OF", 12)
+    monkeypatch.setattr(verdict_rows, "LEAST_COSINE", 0.9)
+    monkeypatch.setattr(verdict_rows, "LEAST_SAME_TEN", 0.0)
+    monkeypatch.setattr(verdict_rows, "MOST_TYPICAL_COSINE", 1.0)
+    arguments = ("--gold", labelled, "--precision", "bf16", "--device", "cpu")
+    result = run_model("check", folders["vectors"], *arguments, cache_dir=tmp_path)
+    assert result.exit_code == 0, (result.output, result.exception)
+    (path,) = tmp_path.rglob("gate-openvino-bf16.json")
+    assert_self_contained(gate_page(GateReport.model_validate_json(path.read_bytes())))
+    assert (
+        "openvino-bf16" == inspected(folders["vectors"], folders["vectors"], cache_dir=tmp_path)["passes"][0]["variant"]
+    )
+    run_model("check", folders["topics"], *arguments, cache_dir=tmp_path)
+    shared = inspected(folders["vectors"], folders["topics"], cache_dir=tmp_path)["passes"][0]
+    assert "fp32" in shared["variant"]
+    (why,) = [each["why"] for each in shared["rejected"] if each["variant"] == "openvino-bf16"]
+    assert why.startswith("topics: openvino-bf16 failed its gate: ")
+    assert "12 texts are too few" in why
+
+
+def test_a_gold_set_of_another_kind_is_refused(folders: dict[str, Path], labelled: Path, tmp_path: Path) -> None:
+    """Entities where classes are needed, and the other way round."""
+    for name, message in (("ner", "entities"), ("other", "`label` and `labels`")):
+        gold = labelled
+        if name == "other":
+            gold = tmp_path / "entities.jsonl"
+            gold.write_text('{"text": "In Rome", "entities": []}\n')
+        error = run_model("check", folders[name], "--gold", gold, "--device", "cpu", cache_dir=tmp_path).exception
+        assert isinstance(error, FatalError)
+        assert message in str(error)
+
+
+def test_tune_measures_a_pass_of_the_tasks(
+    folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each pass with all its heads, or the one with a task; what it finds is kept for the pass's first model."""
+    monkeypatch.setattr(tune, "_load_average", lambda: 0.0)
+    tasks = {name: {"source": str(folder), "precision": "fp32"} for name, folder in folders.items()}
+    env = {"ENRICHER_TASKS": json.dumps(tasks)}
+    fast = ("--device", "cpu", "--concurrency", "1", "--batch-tokens", "64", "--seconds", "0", "--rounds", "1")
+    result = run_model("tune", *fast, cache_dir=tmp_path, env=env)
+    assert result.exit_code == 0, (result.output, result.exception)
+    assert "the pass of ner, topics, vectors:" in result.stderr
+    assert "the pass of other:" in result.stderr
+    assert 2 == len(list(tmp_path.rglob("tuning-*.json")))
+    assert 0 == run_model("tune", "--undo", "--task", "topics", cache_dir=tmp_path, env=env).exit_code
+    (left,) = tmp_path.rglob("tuning-*.json")
+    assert Checkpoint.open(folders["other"]).digest == json.loads(left.read_text())["model_digest"]
+    assert isinstance(run_model("tune", "--task", "none", cache_dir=tmp_path, env=env).exception, SettingsError)
+    assert isinstance(
+        run_model("tune", folders["ner"], "--task", "ner", cache_dir=tmp_path, env=env).exception, SettingsError
+    )
