@@ -1,15 +1,24 @@
 """Bytes <-> records, as `schemas/` specifies.
 
-`reader` reads inputs, `framing` finds their schemas, `formats` reads by these; `enriched` writes records as JSON and
-`writers` in every format, `headers` makes the headers of outputs, `cloudevents` those of events, `encoder` makes the
-message of a finished ticket; `written` reads records again. No Kafka client, no settings, no files but those that protoc
-reads; the wall clock is an argument.
+`reader` reads inputs, `framing` finds their schemas, `formats` reads by these; `enriched` writes records as JSON,
+`embeddings` their vectors, and `writers` in every format, `headers` makes the headers of outputs, `cloudevents` those of
+events, `encoder` makes the message of a finished ticket; `written` reads records again. No Kafka client, no settings, no
+files but those that protoc reads; the wall clock is an argument.
 """
 
 from enricher.codec.articles import MAX_ID_CHARS, METADATA_FIELDS, decode_article
 from enricher.codec.cloudevents import EventHeaders, default_source
+from enricher.codec.embeddings import WrittenEmbeddings, write_embeddings
 from enricher.codec.encoder import MIN_MESSAGE_BYTES, Encoder, Outgoing, unwritable
-from enricher.codec.enriched import SCHEMA_VERSION, WrittenEntities, as_line, bare, encode_record, write_entities
+from enricher.codec.enriched import (
+    SCHEMA_VERSION,
+    WrittenEntities,
+    as_line,
+    bare,
+    encode_record,
+    write_entities,
+    write_found,
+)
 from enricher.codec.headers import (
     MAX_REASON_BYTES,
     RECORD_NAMESPACE,
@@ -38,6 +47,7 @@ __all__ = [
     "Outgoing",
     "RecordFormat",
     "RecordWriter",
+    "WrittenEmbeddings",
     "WrittenEntities",
     "as_line",
     "bare",
@@ -50,5 +60,7 @@ __all__ = [
     "record_headers",
     "record_writer",
     "unwritable",
+    "write_embeddings",
     "write_entities",
+    "write_found",
 ]

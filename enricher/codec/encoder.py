@@ -123,10 +123,10 @@ class Encoder:
                 return self._dead_letter(ticket, unwritable(error))
         size_bytes = message.size_bytes
         if size_bytes > self.limits.record_bytes:
-            return self._dead_letter(ticket, self._too_large(size_bytes, _article_bytes(outcome)))
+            return self._dead_letter(ticket, self._too_large(size_bytes, outcome))
         return message
 
-    def _too_large(self, size_bytes: int, article_bytes: int) -> DeadLetter:
+    def _too_large(self, size_bytes: int, outcome: EnrichedRecord | Tombstone) -> DeadLetter:
         """The dead letter that replaces a record; it names the smaller limit, of the setting or of the topic."""
         limit_bytes = self.limits.record_bytes
         whose = (
@@ -134,9 +134,21 @@ class Encoder:
             if limit_bytes < self._allowed.record_bytes
             else "articles.max_record_bytes"
         )
-        share = f" ({article_bytes} of them are its article: output.article=whole)" if article_bytes else ""
+        shares = [] if isinstance(outcome, Tombstone) else self._shares(outcome)
+        share = f" ({'; '.join(shares)})" if shares else ""
         message = f"the enriched record takes {size_bytes} bytes{share}, {whose} is {limit_bytes}"
         return DeadLetter("publish", "OutputTooLarge", message)
+
+    def _shares(self, record: EnrichedRecord) -> list[str]:
+        """What of a record is large, and how to make it smaller."""
+        shares = []
+        if record.article.document:
+            shares.append(f"{len(record.article.document)} of them are its article: output.article=whole")
+        if record.embeddings:
+            smaller = any(each.task.vector_format == "list" for each in record.embeddings)
+            way_out = ": vector=float16 makes them smaller" if smaller else ""
+            shares.append(f"{self._writer.vector_bytes(record)} of them are vectors{way_out}")
+        return shares
 
     def _tombstone(self, ticket: Ticket) -> Outgoing:
         """A tombstone is a deletion by the rules of compacted topics, and never an event: it has no data."""
@@ -188,11 +200,6 @@ class Encoder:
 def unwritable(error: InvalidArticle) -> DeadLetter:
     """The dead letter that replaces a record which cannot be written."""
     return DeadLetter(error.stage, type(error).__name__, str(error))
-
-
-def _article_bytes(outcome: EnrichedRecord | Tombstone) -> int:
-    """The size of the whole article in a record, 0 if it is not there."""
-    return 0 if isinstance(outcome, Tombstone) else len(outcome.article.document or b"")
 
 
 def _size_bytes(headers: Sequence[tuple[str, bytes | None]]) -> int:

@@ -6,16 +6,18 @@ Only the value: `headers` makes the headers, and `encoder` handles records that 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, overload
 
 import orjson
 
+from enricher.codec.embeddings import write_embeddings
 from enricher.errors import InvalidArticle
-from enricher.records import Entity, hot_record
+from enricher.records import EnrichedRecord, Entity, hot_record
 
 if TYPE_CHECKING:
-    from enricher.records import Article, EnrichedRecord, ModelCard
+    from enricher.records import Article, Classification, Coverage, ModelCard, TaskReport
 
 SCHEMA_VERSION = 1
 
@@ -55,6 +57,22 @@ def write_entities(article: Article, entities: Sequence[Entity]) -> WrittenEntit
     return WrittenEntities(orjson.dumps(_checked(article, entities)), len(entities))
 
 
+def write_found(record: EnrichedRecord) -> EnrichedRecord:
+    """The record with its entities and vectors serialised.
+
+    Vectors that cannot be written stay as they are, so that `encode_record` says why.
+    """
+    embeddings = record.embeddings
+    if embeddings:
+        with suppress(InvalidArticle):
+            embeddings = write_embeddings(embeddings)
+    entities = write_entities(record.article, record.entities)
+    # Not `replace`, which takes several times as long.
+    return EnrichedRecord(
+        record.article, entities, record.coverage, record.classifications, embeddings, record.tasks, record.labels
+    )
+
+
 def bare(article: Article) -> Article:
     """The article without what its record would repeat of it; the id stays, and the separator, which offsets need."""
     return replace(article, metadata={}, further=None, document=None)
@@ -82,9 +100,10 @@ def encode_record(record: EnrichedRecord, card: ModelCard) -> bytes:
     """The record as one compact JSON object in UTF-8, with everything that its article was read with. Deterministic.
 
     A whole article is its own bytes, so numbers stay as they were written; it may contain line breaks between tokens.
-    Raises InvalidArticle, of stage `publish`, if the metadata cannot be in a record.
+    `card`: the model of a worker without tasks. Raises InvalidArticle, of stage `publish`, if the metadata or a vector
+    cannot be in a record.
     """
-    article, coverage, entities = record.article, record.coverage, record.entities
+    article, entities = record.article, record.entities
     written = orjson.Fragment(entities.json) if isinstance(entities, WrittenEntities) else _checked(article, entities)
     fields: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "id": article.id, **article.metadata}
     if article.further:
@@ -92,8 +111,12 @@ def encode_record(record: EnrichedRecord, card: ModelCard) -> bytes:
     if article.body_separator is not None:
         fields["body_separator"] = article.body_separator
     fields["entities"] = written
-    fields["model"] = {"name": card.name, "digest": card.digest, "precision": card.precision}
-    fields["coverage"] = {"tokens": coverage.tokens, "windows": coverage.windows, "truncated": coverage.truncated}
+    fields["model"] = model_values(model_of(record.tasks) or card)
+    fields["coverage"] = coverage_values(record.coverage)
+    if record.tasks:
+        fields["classifications"] = _checked_classes(record)
+        fields["embeddings"] = orjson.Fragment(write_embeddings(record.embeddings).json)
+        fields["tasks"] = [task_values(report) for report in record.tasks]
     if article.document is not None:
         fields["article"] = orjson.Fragment(article.document)
     try:
@@ -102,6 +125,31 @@ def encode_record(record: EnrichedRecord, card: ModelCard) -> bytes:
         if article.further is None:
             raise  # a bug
         raise unwritable_metadata(error) from None
+
+
+def model_of(tasks: Sequence[TaskReport]) -> ModelCard | None:
+    """What a record says in `model`: of the first task for entities that ran, of the first that ran, or of the first."""
+    ran = [report.task for report in tasks if report.coverage is not None]
+    chosen = [task for task in ran if task.kind == "ner"] or ran or [report.task for report in tasks]
+    return chosen[0].model if chosen else None
+
+
+def model_values(card: ModelCard) -> dict[str, Any]:
+    """A model in a record."""
+    return {"name": card.name, "digest": card.digest, "precision": card.precision}
+
+
+def coverage_values(coverage: Coverage) -> dict[str, Any]:
+    """A coverage in a record."""
+    return {"tokens": coverage.tokens, "windows": coverage.windows, "truncated": coverage.truncated}
+
+
+def task_values(report: TaskReport) -> dict[str, Any]:
+    """A task in a record."""
+    task, coverage = report.task, report.coverage
+    pooling = {} if task.pooling is None else {"pooling": task.pooling}
+    covered = None if coverage is None else coverage_values(coverage)
+    return {"name": task.name, "kind": task.kind, "model": model_values(task.model), **pooling, "coverage": covered}
 
 
 def unwritable_metadata(error: orjson.JSONEncodeError) -> InvalidArticle:
@@ -125,3 +173,8 @@ def _checked(article: Article, entities: Sequence[Entity]) -> Sequence[Entity]:
         assert texts[entity["field"]][start:end] == text, "offsets count in the original text of their field"
         assert 0.0 <= entity["score"] <= 1.0, "a score is a probability, never NaN"
     return entities
+
+
+def _checked_classes(record: EnrichedRecord) -> Sequence[Classification]:
+    assert all(0.0 <= each["score"] <= 1.0 for each in record.classifications), "a score is a probability, never NaN"
+    return record.classifications

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from enricher.codec.embeddings import write_embeddings
 from enricher.codec.enriched import encode_record
 from enricher.codec.schemas import Schema
 from enricher.contracts import SchemaType, record_schema
@@ -65,6 +66,13 @@ class RecordWriter:
         assert self._prefix is not None, "the schema id is found before the first record"
         value = self._serialise(record, card)
         return self._prefix + value if self._prefix else value
+
+    def vector_bytes(self, record: EnrichedRecord) -> int:
+        """How many bytes of a record's value are its vectors."""
+        if self.schema is None or self.schema.type == "JSON":
+            return write_embeddings(record.embeddings).vector_bytes
+        sizes = {"list": 4, "float16": 2}
+        return sum(len(each.vector) * sizes[each.task.vector_format] for each in record.embeddings)
 
 
 def record_writer(output_format: RecordFormat) -> RecordWriter:

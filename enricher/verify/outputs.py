@@ -20,6 +20,7 @@ from enricher.verify.headers import (
 )
 from enricher.verify.ledger import PartitionLedger, mark_of
 from enricher.verify.order import ByKey, ByPartition
+from enricher.verify.tasks import is_consistent
 from enricher.verify.values import document_of
 
 
@@ -85,7 +86,10 @@ class Outputs:
     def _check_value(self, message: Message, headers: HeaderValues, place: Place) -> None:
         value = message.value()
         if value is not None and not self.dead_letters:
-            self.checks.values.note(place, ok=document_of(value, headers.get("content-type")) is not None)
+            document = document_of(value, headers.get("content-type"))
+            self.checks.values.note(place, ok=document is not None)
+            if document is not None:
+                self.checks.tasks.note(place, ok=is_consistent(document))
 
     def _check_id(self, source: Source, place: Place) -> None:
         if source.record_id is not None:

@@ -16,13 +16,11 @@ from enricher.records import RawRecord
 from enricher.verify.committed import same_topic
 from enricher.verify.findings import Check, Place
 from enricher.verify.headers import HeaderValues, headers_by_name, source_of_record
+from enricher.verify.tasks import SCORE_TOLERANCE, alike_vectors, same_model
 from enricher.verify.values import Document, document_of
 
 Recompute = Callable[[Sequence[RawRecord]], Sequence[bytes | None]]
 """Inputs to the JSON of their enriched records, in the same order; None if there should be none."""
-
-SCORE_TOLERANCE = 0.002
-"""Batches differ from run to run, and with them the order of sums. Only equal precisions are compared."""
 
 _CHUNK = 500
 
@@ -102,7 +100,7 @@ class PayloadCheck:
 
     def _compare(self, place: Place, seen: Document | None, expected: bytes | None) -> None:
         wanted = None if expected is None else document_of(expected, b"application/json")
-        if seen and wanted and seen.get("model") != wanted.get("model"):
+        if seen and wanted and not same_model(seen, wanted):
             self.other_models += 1
             return
         self.check.note(place, ok=seen is not None and wanted is not None and alike(seen, wanted))
@@ -118,15 +116,31 @@ def chosen_of(total: int, sample: int, seed: int = 0) -> Container[int] | None:
 
 
 def alike(seen: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """True if everything is equal, scores within the tolerance."""
+    """True if everything is equal, scores and vectors within the tolerance."""
     ours, theirs = dict(seen), dict(wanted)
     entities, others = ours.pop("entities", None), theirs.pop("entities", None)
-    if ours != theirs or not isinstance(entities, list) or not isinstance(others, list):
+    classes, other_classes = ours.pop("classifications", []), theirs.pop("classifications", [])
+    vectors, other_vectors = ours.pop("embeddings", None), theirs.pop("embeddings", None)
+    return (
+        ours == theirs
+        and _alike_lists(entities, others)
+        and _alike_lists(_in_order(classes), _in_order(other_classes))
+        and alike_vectors(vectors, other_vectors)
+    )
+
+
+def _in_order(classes: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Two classes of nearly the same score may change places."""
+    return sorted(classes, key=lambda each: (each["task"], each["label"]))
+
+
+def _alike_lists(seen: object, wanted: object) -> bool:
+    if not isinstance(seen, list) or not isinstance(wanted, list):
         return False
-    return len(entities) == len(others) and all(map(_alike_entity, entities, others))
+    return len(seen) == len(wanted) and all(map(_alike_label, seen, wanted))
 
 
-def _alike_entity(seen: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+def _alike_label(seen: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     ours, theirs = dict(seen), dict(wanted)
     score, other = ours.pop("score", 0.0), theirs.pop("score", 0.0)
     return ours == theirs and abs(score - other) <= SCORE_TOLERANCE

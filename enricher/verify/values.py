@@ -6,6 +6,7 @@ means, only a registry knows, so records are read by the schemas of this version
 
 from __future__ import annotations
 
+from base64 import b64encode
 from functools import cache
 from io import BytesIO
 from typing import Any
@@ -17,6 +18,9 @@ from enricher.errors import SettingsError
 
 FORMATS = frozenset({b"application/json", b"application/avro", b"application/protobuf"})
 """The content types of records."""
+
+_LISTS = ("classifications", "embeddings", "tasks")
+"""What only records of workers with tasks have."""
 
 _PREFIX_BYTES = 5  # a zero byte and the number of the schema
 
@@ -48,11 +52,33 @@ def _object(document: Any) -> Document | None:  # noqa: ANN401  any JSON
 
 def _as_json(record: Document) -> Document:
     """Parse the texts that hold JSON, and leave out what is not there. Raises ValueError."""
-    document = {name: value for name, value in record.items() if value is not None}
+    document = _without_nulls(record)
     if "article" in document:
         document["article"] = orjson.loads(document["article"])
+    for name in ("entities", *_LISTS):
+        if name in document:
+            document[name] = [_without_nulls(each) for each in document[name]]
+    if document.get("tasks"):
+        document |= {name: document.get(name, []) for name in _LISTS}
+        document["tasks"] = [{"coverage": None, **task} for task in document["tasks"]]
+        document["embeddings"] = [_embedding(each) for each in document["embeddings"]]
+    else:
+        for name in _LISTS:  # Protobuf cannot tell an empty list from none
+            document.pop(name, None)
     metadata = {name: orjson.loads(text) for name, text in document.pop("metadata", {}).items()}
     return document | ({"metadata": metadata} if metadata else {})
+
+
+def _without_nulls(values: Document) -> Document:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _embedding(values: Document) -> Document:
+    """A vector as JSON has it: numbers, or base64."""
+    if "vector_float16" not in values:
+        return values
+    numbers = values.get("vector") or None  # Protobuf cannot tell an empty list from none
+    return _without_nulls({**values, "vector": numbers, "vector_float16": b64encode(values["vector_float16"]).decode()})
 
 
 def _avro(payload: bytes) -> Document:
@@ -85,6 +111,8 @@ def _plain(message: Any) -> Document:  # noqa: ANN401  protobuf publishes no typ
         value = getattr(message, name)
         if kind == "messages":
             value = [_plain(item) for item in value]
+        elif kind == "values":
+            value = list(value)
         elif kind == "map":
             value = dict(value)
         elif hasattr(value, "DESCRIPTOR"):
@@ -95,11 +123,13 @@ def _plain(message: Any) -> Document:  # noqa: ANN401  protobuf publishes no typ
 
 @cache
 def _kinds(descriptor: Any) -> tuple[tuple[str, str], ...]:  # noqa: ANN401  the same
-    """The fields of a message, and how each is read: `map`, `messages`, `optional` (may be absent), `plain`."""
+    """The fields of a message, and how each is read: in words of `_plain`; `optional` may be absent."""
     kinds = []
     for field in descriptor.fields:
         inner = field.message_type
-        if field.is_repeated:
+        if field.is_repeated and inner is None:
+            kinds.append((field.name, "values"))
+        elif field.is_repeated:
             kinds.append((field.name, "map" if inner.GetOptions().map_entry else "messages"))
         else:
             kinds.append((field.name, "optional" if field.has_presence else "plain"))

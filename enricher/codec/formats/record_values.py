@@ -6,18 +6,30 @@ whole article.
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import orjson
 
-from enricher.codec.enriched import SCHEMA_VERSION, WrittenEntities, unwritable_metadata, write_entities
+from enricher.codec.embeddings import embedding_values, write_embeddings
+from enricher.codec.enriched import (
+    SCHEMA_VERSION,
+    WrittenEntities,
+    coverage_values,
+    model_of,
+    model_values,
+    task_values,
+    unwritable_metadata,
+    write_entities,
+)
 from enricher.records import EnrichedRecord, ModelCard
 
 
 def record_values(record: EnrichedRecord, card: ModelCard) -> dict[str, Any]:
     """The fields of a record, as far as it has them. Raises InvalidArticle where `encode_record` does."""
-    article, coverage, entities = record.article, record.coverage, record.entities
+    article, entities = record.article, record.entities
     if not isinstance(entities, WrittenEntities):
         entities = write_entities(article, entities)
     values: dict[str, Any] = {
@@ -25,9 +37,13 @@ def record_values(record: EnrichedRecord, card: ModelCard) -> dict[str, Any]:
         "id": article.id,
         **article.metadata,
         "entities": orjson.loads(entities.json),
-        "model": {"name": card.name, "digest": card.digest, "precision": card.precision},
-        "coverage": {"tokens": coverage.tokens, "windows": coverage.windows, "truncated": coverage.truncated},
+        "model": model_values(model_of(record.tasks) or card),
+        "coverage": coverage_values(record.coverage),
     }
+    if record.tasks:
+        values["classifications"] = record.classifications
+        values["embeddings"] = embedding_values(write_embeddings(record.embeddings))
+        values["tasks"] = [task_values(report) for report in record.tasks]
     if article.further:
         values["metadata"] = _json_texts(article.further)
     if article.body_separator is not None:
@@ -46,12 +62,36 @@ def _json_texts(values: Mapping[str, Any]) -> dict[str, str]:
 
 def json_of(values: Mapping[str, Any]) -> bytes:
     """The record as JSON, with the text of its article unchanged. Raises ValueError if a text in it is not JSON."""
-    record = {name: value for name, value in values.items() if value is not None}
+    record = _without_nulls(values)
+    for name in ("entities", "classifications", "embeddings", "tasks"):
+        if name in record:
+            record[name] = [_without_nulls(each) for each in record[name]]
+    if record.get("tasks"):
+        record |= {name: record.get(name, []) for name in ("classifications", "embeddings")}
+        record["embeddings"] = [_in_json(each) for each in record["embeddings"]]
+        record["tasks"] = [each | {"coverage": each.get("coverage")} for each in record["tasks"]]
+    else:
+        for name in ("classifications", "embeddings", "tasks"):  # Protobuf cannot tell an empty list from none
+            record.pop(name, None)
     if metadata := record.pop("metadata", None):
         record["metadata"] = {name: _fragment(text) for name, text in metadata.items()}
     if "article" in record:
         record["article"] = _fragment(record["article"])
-    return orjson.dumps(record)
+    return orjson.dumps(record, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def _without_nulls(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _in_json(embedding: Mapping[str, Any]) -> dict[str, Any]:
+    """A vector as JSON has it: with the digits of float32, or in base64."""
+    values = dict(embedding)
+    if isinstance(halves := values.get("vector_float16"), bytes):
+        values["vector_float16"] = b64encode(halves).decode()
+    vector = values.pop("vector", None)
+    # Protobuf cannot tell an empty list from none.
+    return values if "vector_float16" in values else values | {"vector": np.array(vector or [], np.float32)}
 
 
 def _fragment(text: str) -> orjson.Fragment:

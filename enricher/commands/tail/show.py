@@ -55,10 +55,27 @@ def enriched(document: Mapping[str, Any], article: Article | None, facts: str, *
         yield from (Text("  ") + highlighted(part, colours=colours) for part in body[:_MAX_SENTENCES])
         if len(body) > _MAX_SENTENCES:
             yield Text(f"  ... and {len(body) - _MAX_SENTENCES} more sentences with entities", style="dim")
+    yield from _tasks(document)
     coverage = document["coverage"]
     cut = ", truncated" if coverage["truncated"] else ""
     counts = f"{len(entities)} entities, {coverage['tokens']} tokens, {coverage['windows']} window(s){cut}"
     yield Text(f"  {printable(document['id'])}: {counts}, {facts}", style="dim")
+
+
+def _tasks(document: Mapping[str, Any]) -> Iterator[Text]:
+    """A line for each task that ran and finds no entities: its classes, or the dimensions of its vector."""
+    for task in document.get("tasks", ()):
+        name, kind = task["name"], task["kind"]
+        if task["coverage"] is None:
+            yield Text(printable(f"  {name}: not for the article's language"), style="dim")
+        elif kind == "classification":
+            classes = [each for each in document["classifications"] if each["task"] == name]
+            found = ", ".join(f"{each['label']} {each['score']:.2f}" for each in classes)
+            yield Text(printable(f"  {name}: {found or 'no class'}"))
+        elif kind == "embedding":
+            vectors = [each for each in document["embeddings"] if each["task"] == name]
+            found = ", ".join(f"vector of {each['dimensions']} dimensions" for each in vectors)
+            yield Text(printable(f"  {name}: {found or 'no vector'}"))
 
 
 def foreign(record: RawRecord) -> Text:

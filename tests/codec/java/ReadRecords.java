@@ -2,6 +2,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import com.google.protobuf.ByteString;
 import com.google.protobuf.DescriptorProtos.FileDescriptorSet;
 import com.google.protobuf.Descriptors.Descriptor;
 import com.google.protobuf.Descriptors.FieldDescriptor;
@@ -16,6 +17,7 @@ import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import org.apache.avro.Schema;
 import org.apache.avro.generic.GenericDatumReader;
 import org.apache.avro.generic.GenericRecord;
@@ -33,6 +35,7 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
  */
 public final class ReadRecords {
     private static final ObjectMapper JSON = new ObjectMapper();
+    private static final Set<String> OF_TASKS = Set.of("classifications", "embeddings", "tasks", "vector");
 
     public static void main(String[] arguments) throws Exception {
         Schema schema = new Schema.Parser().parse(new File(arguments[3]));
@@ -108,7 +111,11 @@ public final class ReadRecords {
                 object.set(field.name(), object(inner));
             } else if (value instanceof List<?> list) {
                 ArrayNode array = object.putArray(field.name());
-                list.forEach(item -> array.add(object((GenericRecord) item)));
+                list.forEach(item -> array.add(item instanceof GenericRecord each ? object(each) : JSON.valueToTree(item)));
+            } else if (value instanceof ByteBuffer bytes) {
+                byte[] content = new byte[bytes.remaining()];
+                bytes.duplicate().get(content);
+                object.put(field.name(), content);
             } else if (value instanceof CharSequence text) {
                 object.put(field.name(), text.toString());
             } else if (value instanceof Map<?, ?> map) {
@@ -147,12 +154,19 @@ public final class ReadRecords {
         for (FieldDescriptor field : record.getDescriptorForType().getFields()) {
             if (field.isMapField()) {
                 texts(object, field, record);
+            } else if (field.isRepeated() && record.getRepeatedFieldCount(field) == 0 && OF_TASKS.contains(field.getName())) {
+                continue; // Protobuf cannot tell an empty list from none
             } else if (field.isRepeated()) {
                 ArrayNode array = object.putArray(field.getName());
-                ((List<?>) record.getField(field)).forEach(item -> array.add(object((Message) item)));
+                ((List<?>) record.getField(field)).forEach(
+                    item -> array.add(item instanceof Message each ? object(each) : JSON.valueToTree(item)));
             } else if (!field.hasPresence() || record.hasField(field)) {
                 Object value = record.getField(field);
-                object.set(field.getName(), value instanceof Message inner ? object(inner) : JSON.valueToTree(value));
+                object.set(field.getName(), switch (value) {
+                    case Message inner -> object(inner);
+                    case ByteString bytes -> JSON.valueToTree(bytes.toByteArray());
+                    default -> JSON.valueToTree(value);
+                });
             }
         }
         return object;

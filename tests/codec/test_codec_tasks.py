@@ -1,0 +1,276 @@
+"""Classes, vectors and tasks in records: the same in every format, exact, and absent where a worker has no tasks."""
+
+from __future__ import annotations
+
+import hashlib
+from base64 import b64decode
+from dataclasses import replace
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+from fastavro import parse_schema, schemaless_reader
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message_factory import GetMessageClass
+from hypothesis import given
+from hypothesis import strategies as st
+from support.task_records import HALVES, NAMES, NER, OTHER, SEEN, SIMILAR, TOPIC, record_of_tasks, records_of_tasks
+
+from enricher.codec import (
+    CONTENT_TYPES,
+    Encoder,
+    RecordFormat,
+    encode_record,
+    record_as_json,
+    record_writer,
+    write_embeddings,
+    write_found,
+)
+from enricher.contracts import RECORD_MESSAGE, record_descriptors, record_schema
+from enricher.errors import InvalidArticle
+from enricher.records import (
+    Article,
+    Coverage,
+    DeadLetter,
+    Embedding,
+    EnrichedRecord,
+    Entity,
+    ModelCard,
+    Partition,
+    RawRecord,
+    TaskCard,
+    TaskReport,
+    Ticket,
+)
+
+CARD = ModelCard("newswire-minilm", "sha256:6a1f0c", "int8")
+ALL: tuple[RecordFormat, ...] = ("json", "avro", "protobuf", "json-schema")
+NEW = ("classifications", "embeddings", "tasks")
+
+
+def written(record: EnrichedRecord, output_format: RecordFormat) -> bytes:
+    """Write a record as the worker does."""
+    writer = record_writer(output_format)
+    if writer.schema:
+        writer.begin_with(1)
+    return writer.write(record, CARD)
+
+
+@given(record=records_of_tasks())
+@pytest.mark.parametrize("output_format", ALL)
+def test_a_record_of_tasks_says_in_every_format_what_its_json_says(
+    output_format: RecordFormat, record: EnrichedRecord
+) -> None:
+    """Also if its vectors were written beforehand; numbers have the same digits, so both texts parse to equal values."""
+    value = written(write_found(record), output_format)
+    assert written(record, output_format) == value
+    read = orjson.loads(record_as_json(value, CONTENT_TYPES[output_format]))
+    assert orjson.loads(encode_record(record, CARD)) == read
+
+
+@given(record=records_of_tasks())
+def test_vectors_are_read_back_exactly(record: EnrichedRecord) -> None:
+    """A float32 to the last bit, whoever parses its text as a double; a float16 as numpy rounds to it."""
+    read = orjson.loads(encode_record(record, CARD))["embeddings"]
+    kept = write_embeddings(record.embeddings)
+    for embedding, found, again in zip(record.embeddings, read, kept, strict=True):
+        if embedding.task.vector_format == "list":
+            values, wanted = np.array(found["vector"], np.float64).astype(np.float32), embedding.vector
+        else:
+            values = np.frombuffer(b64decode(found["vector_float16"]), "<f2")
+            wanted = embedding.vector.astype(np.float16)
+        assert wanted.tobytes() == values.tobytes()
+        assert wanted.astype(np.float32).tobytes() == again.vector.tobytes()
+        assert embedding.task is again.task
+        assert len(embedding.vector) == found["dimensions"]
+
+
+def test_numbers_have_the_fewest_digits() -> None:
+    """Not those of the double of the same value, which are twice as many."""
+    assert b'"vector":[0.12573022,-0.13210486,0.64042264,0.104900114]' in encode_record(record_of_tasks(), CARD)
+
+
+def test_a_record_of_tasks_has_these_fields_between_coverage_and_article() -> None:
+    """Who reads records from their beginning finds everything before the text."""
+    record = record_of_tasks()
+    whole = replace(record, article=replace(record.article, document=b"{}"))
+    fields = list(orjson.loads(encode_record(whole, CARD)))
+    assert ["entities", "model", "coverage", *NEW, "article"] == fields[-7:]
+
+
+@pytest.mark.parametrize(
+    ("ran", "model"),
+    [
+        ((True, True), NER),
+        ((False, True), OTHER),
+        ((True, False), NER),
+        ((False, False), OTHER),
+    ],
+)
+def test_model_is_that_of_the_entities_if_a_task_found_some(ran: tuple[bool, bool], model: ModelCard) -> None:
+    """Else that of the first task that ran, else of the first task."""
+    reports = [
+        TaskReport(card, SEEN if each else None) for card, each in zip((TOPIC, NAMES), reversed(ran), strict=True)
+    ]
+    record = replace(record_of_tasks(), entities=[], classifications=[], embeddings=[], tasks=reports)
+    for output_format in ALL:
+        value = record_as_json(written(record, output_format), CONTENT_TYPES[output_format])
+        assert {"name": model.name, "digest": model.digest, "precision": model.precision} == orjson.loads(value)[
+            "model"
+        ]
+
+
+def before(record: EnrichedRecord, card: ModelCard) -> bytes:
+    """What the version before there were tasks wrote."""
+    article, coverage = record.article, record.coverage
+    fields: dict[str, Any] = {"schema_version": 1, "id": article.id, **article.metadata}
+    if article.further:
+        fields["metadata"] = article.further
+    if article.body_separator is not None:
+        fields["body_separator"] = article.body_separator
+    fields["entities"] = list(record.entities)
+    fields["model"] = {"name": card.name, "digest": card.digest, "precision": card.precision}
+    fields["coverage"] = {"tokens": coverage.tokens, "windows": coverage.windows, "truncated": coverage.truncated}
+    if article.document is not None:
+        fields["article"] = orjson.Fragment(article.document)
+    return orjson.dumps(fields)
+
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=9)
+
+
+@given(
+    metadata=st.dictionaries(st.sampled_from(["language", "url"]), texts),
+    further=st.none() | st.dictionaries(texts, st.integers(-9, 9) | texts),
+    separator=st.none() | texts,
+    document=st.none() | st.just(b'{"n": 1.50}'),
+    score=st.floats(0, 1),
+)
+def test_a_record_without_tasks_is_what_it_was(
+    metadata: dict[str, str],
+    further: dict[str, Any] | None,
+    separator: str | None,
+    document: bytes | None,
+    score: float,
+) -> None:
+    """Byte by byte, in whichever form it is kept."""
+    article = Article("a", "", "Oslo", metadata, further, separator, document)
+    entity = Entity(field="body", start=0, end=4, text="Oslo", label="LOC", score=score)
+    record = EnrichedRecord(article, [entity], Coverage(3, 1, truncated=False))
+    assert before(record, CARD) == encode_record(record, CARD) == encode_record(write_found(record), CARD)
+
+
+# Of the version before there were tasks.
+PROTOBUF = "d8d4a81ad010e4421d9edbb6e2ccdc232cb181cd9356b27a8cc37045a95e19e3"
+
+
+def test_protobuf_without_tasks_is_what_it_was() -> None:
+    """Absent fields take no bytes there. In Avro each takes one, by the schema that the record names."""
+    record = replace(record_of_tasks(), classifications=[], embeddings=[], tasks=[])
+    assert PROTOBUF == hashlib.sha256(written(record, "protobuf")).hexdigest()
+
+
+def without_tasks(schema: dict[str, Any]) -> dict[str, Any]:
+    """The Avro schema as it was before there were tasks: that of consumers who have not changed anything."""
+    fields = [field for field in schema["fields"] if field["name"] not in NEW]
+    entity = next(field for field in fields if field["name"] == "entities")["type"]["items"]
+    entity["fields"] = [field for field in entity["fields"] if field["name"] != "task"]
+    return schema | {"fields": fields}
+
+
+def test_consumers_with_the_schema_from_before_read_records_of_tasks() -> None:
+    """They find the fields that they know, in Avro and in Protobuf."""
+    record, writers = record_of_tasks(), orjson.loads(record_schema("AVRO"))
+    readers = without_tasks(orjson.loads(record_schema("AVRO")))
+    payload = BytesIO(written(record, "avro")[5:])
+    read: Any = schemaless_reader(payload, parse_schema(writers), parse_schema(readers))
+    assert list(record.entities) == read["entities"]
+    assert not read.keys() & {*NEW}
+
+    (file,) = FileDescriptorSet.FromString(record_descriptors()).file
+    known = [field for field in file.message_type[0].field if field.name not in NEW]
+    del file.message_type[0].field[:]
+    file.message_type[0].field.extend(known)
+    pool = DescriptorPool()
+    pool.Add(file)
+    message = GetMessageClass(pool.FindMessageTypeByName(RECORD_MESSAGE)).FromString(written(record, "protobuf")[6:])
+    assert ("a-1", "Oslo", 5) == (message.id, message.entities[0].text, message.coverage.tokens)
+
+
+@pytest.mark.parametrize(
+    ("card", "value", "said"),
+    [
+        (HALVES, 65_520.0, "the vector of task 'halves' is beyond float16: vector=list"),
+        (HALVES, -1e9, "the vector of task 'halves' is beyond float16: vector=list"),
+        (SIMILAR, float("inf"), "the vector of task 'similar' is not finite"),
+        (HALVES, float("nan"), "the vector of task 'halves' is not finite"),
+    ],
+)
+@pytest.mark.parametrize("output_format", ALL)
+def test_a_vector_that_cannot_be_written_is_a_dead_letter(
+    output_format: RecordFormat,
+    card: TaskCard,
+    value: float,
+    said: str,
+) -> None:
+    """It names the task; the record is kept as it is until then, and the largest float16 is written."""
+    vector = np.array([0.5, value], np.float32)
+    record = write_found(replace(record_of_tasks(), embeddings=[Embedding(card, vector)]))
+    with pytest.raises(InvalidArticle) as refused:
+        written(record, output_format)
+    assert (said, "publish") == (str(refused.value), refused.value.stage)
+    largest = np.array([65_504.0, 65_519.0], np.float32)
+    halves = [Embedding(HALVES, largest)]
+    (read,) = write_embeddings(halves)
+    assert [65_504.0, 65_504.0] == read.vector.tolist()
+
+
+def letter_of(record: EnrichedRecord, limit_bytes: int, output_format: RecordFormat = "json") -> DeadLetter | None:
+    """What the encoder makes of a record, where records have at most this many bytes."""
+    writer = record_writer(output_format)
+    if writer.schema:
+        writer.begin_with(1)
+    ticket = Ticket(RawRecord(Partition("t", 0), 0, None, b"{}"), arrived_s=0.0)
+    ticket.finish(record)
+    encoder = Encoder(
+        CARD,
+        version="0",
+        max_record_bytes=limit_bytes,
+        max_dead_letter_bytes=10**6,
+        clock=lambda: 0.0,
+        writer=writer,
+    )
+    return encoder.outgoing(ticket).letter
+
+
+@pytest.mark.parametrize(("output_format", "vector_bytes"), [("json", 80_001), ("avro", 16_000), ("protobuf", 16_000)])
+def test_a_record_that_vectors_make_too_large_says_so(output_format: RecordFormat, vector_bytes: int) -> None:
+    """With the size of the vectors in this format, and the setting that makes them smaller, unless it is set."""
+    vector = np.full(4000, 0.5, np.float32)
+    vector[:] = np.float32(-1.2345678e-10)
+    text = len(orjson.dumps(vector, option=orjson.OPT_SERIALIZE_NUMPY))
+    size = text if output_format == "json" else vector_bytes
+    large = replace(record_of_tasks(), embeddings=[Embedding(SIMILAR, vector)])
+    for record in (large, write_found(large)):
+        letter = letter_of(record, 8192, output_format)
+        assert letter is not None
+        assert ("publish", "OutputTooLarge") == (letter.stage, letter.error_type)
+        assert f" ({size} of them are vectors: vector=float16 makes them smaller), " in letter.message
+    halves = replace(large, embeddings=[Embedding(HALVES, vector)])
+    letter = letter_of(halves, 4096 if output_format == "json" else 8000, output_format)
+    assert letter is not None
+    assert "of them are vectors)" in letter.message
+    both = replace(large, article=replace(large.article, document=b"{}"))
+    letter = letter_of(both, 8192, output_format)
+    assert letter is not None
+    assert "(2 of them are its article: output.article=whole; " in letter.message
+
+
+def test_a_score_that_is_no_probability_is_a_bug() -> None:
+    """As it is for entities."""
+    record = record_of_tasks()
+    with pytest.raises(AssertionError):
+        encode_record(replace(record, classifications=[{"task": "topic", "label": "x", "score": 1.5}]), CARD)
