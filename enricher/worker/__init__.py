@@ -4,6 +4,7 @@
     dependencies.py  everything that the loop is given
     ports.py         the Protocols of everything that the loop is given
     intake.py        records -> articles -> tokens -> windows in the scheduler
+    waiting.py       decoded articles that wait for the tokenizer
     pacing.py        how much may be read, how long the loop may wait, whether work still makes progress
     budget.py        makes batches smaller after the device ran out of memory
     isolation.py     takes articles one at a time if one of them may kill the process

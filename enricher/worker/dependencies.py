@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from enricher.core.decoding import LabelScheme
+from enricher.core.heads import Head
 from enricher.core.offsets import OffsetTracker
 from enricher.records import Batch, BatchResult
 from enricher.runtime.wakeup import Wakeup
@@ -28,7 +28,8 @@ class Dependencies:
     engine: WorkerPool[Batch, BatchResult]
     padded_tokens: Callable[[Batch], int]
     """How many tokens the device computes for a batch; this depends on the graph variant."""
-    scheme: LabelScheme
+    heads: Sequence[Sequence[Head]]
+    """Of each pass."""
     recovery: Recovery
     tracing: Tracing
     counters: Counters

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from math import ceil
 
+from enricher.codec import write_found
 from enricher.core.assembly import finish_enriched
-from enricher.core.decoding import LabelScheme
+from enricher.core.branches import Splitter
+from enricher.core.heads import Head
 from enricher.core.long_articles import LongArticles
 from enricher.core.windowing import WindowCutter
 from enricher.errors import InvalidArticle, SchemaPending
-from enricher.records import Article, Partition, RawRecord, Ticket, TokenizedArticle, Tombstone
+from enricher.records import Article, Partition, RawRecord, TaskCard, Ticket, TokenizedArticle, Tombstone
 from enricher.worker.pending import Pending
 from enricher.worker.pool import WorkerPool
 from enricher.worker.ports import Scheduler, Schemas, Tokenized
 from enricher.worker.refusals import check_headers, refuse, unread
+from enricher.worker.waiting import Waiting, beyond_the_record, text_chars, value_bytes
 
-_ARTICLE_CHARS = 64
-"""The fixed cost of an article, in characters of text: even an empty one is some work."""
 _AVERAGED_ARTICLES = 32
 """`capacity` is estimated from about so many recent articles."""
 _LONG_BATCHES = 8
@@ -36,32 +37,41 @@ class Intake:
     A ticket whose schema is not here yet waits, and holds back nobody else until the limits of what is in flight are
     reached. `schemas` is None if no record names a schema.
     `chars_per_call`: how much text one call of the tokenizer gets, so that all calls take about as long; a longer article
-    gets a call for itself.
+    gets a call for itself. A branch is tokenised for its pass (`Ticket.pass_index`).
     """
 
     read: Callable[[RawRecord], Article]
     tokenizer: WorkerPool[list[Ticket], Tokenized]
-    cutter: WindowCutter
+    cutters: Sequence[WindowCutter]
+    """Of each pass."""
     scheduler: Scheduler
-    scheme: LabelScheme
+    heads: Sequence[Sequence[Head]]
+    """Of each pass."""
     chars_per_call: int
     schemas: Schemas | None = None
+    cards: Sequence[TaskCard] = ()
+    """Of all tasks, in the order of the settings. Default: in the order of the passes."""
+    _splitter: Splitter = field(init=False)
+    _waiting: Waiting = field(init=False)
+    _long: LongArticles = field(init=False)
     _tokenizer_moved_s: float = 0.0
     """When the tokenizer last returned a result, or was last idle."""
-    _long: LongArticles = field(default_factory=LongArticles)
     _undecoded: deque[Ticket] = field(default_factory=deque)
     _undecoded_bytes: int = 0
     _pending: Pending = field(default_factory=Pending)
-    _waiting: deque[Ticket] = field(default_factory=deque)
-    _waiting_chars: int = 0
     _unpacked_bytes: int = 0
     _usual_chars: float = 1_000.0
-    """Moving average of an article's length; for a refused record, its bytes."""
+    """Moving average of the text to tokenise for an article, once per pass; for a refused record, its bytes."""
+
+    def __post_init__(self) -> None:
+        assert len(self.cutters) == len(self.heads), "each pass has windows and heads"
+        self._splitter, self._waiting = Splitter(self.heads, self.cards), Waiting(self.chars_per_call)
+        self._long = LongArticles(len(self.cutters))
 
     @property
     def capacity(self) -> int:
         """How many more records can be taken, assuming that they are as long as recent ones."""
-        free_chars = self.tokenizer.capacity * self.chars_per_call - self._waiting_chars - self._undecoded_bytes
+        free_chars = self.tokenizer.capacity * self.chars_per_call - self._waiting.chars - self._undecoded_bytes
         return max(0, ceil(free_chars / self._usual_chars))
 
     @property
@@ -105,7 +115,7 @@ class Intake:
                 self._long.wait(ticket)
             else:
                 self._undecoded.append(ticket)
-                self._undecoded_bytes += _value_bytes(ticket)
+                self._undecoded_bytes += value_bytes(ticket)
 
     def resume_settled(self) -> list[Ticket]:
         """Queue tickets again whose schemas are settled, before newer ones; returns them."""
@@ -115,7 +125,7 @@ class Intake:
         self._long.wait_first(ticket for ticket in again if self._long.is_long(ticket))
         short = [ticket for ticket in again if not self._long.is_long(ticket)]
         self._undecoded.extendleft(reversed(short))
-        self._undecoded_bytes += sum(map(_value_bytes, short))
+        self._undecoded_bytes += sum(map(value_bytes, short))
         return again
 
     def advance(self, now_s: float) -> bool:
@@ -127,7 +137,7 @@ class Intake:
         if not self.tokenizer.busy:
             self._tokenizer_moved_s = now_s
         while self._waiting and self.tokenizer.capacity:
-            self.tokenizer.submit(self._next_call())
+            self.tokenizer.submit(self._waiting.next_call())
             moved = True
         for ticket, tokens in (pair for chunk in self.tokenizer.completed() for pair in chunk):
             moved = True
@@ -135,11 +145,7 @@ class Intake:
             if ticket.live:
                 self._queue(ticket, tokens, now_s)
         moved |= self._begin_long()  # after results were taken back: other articles may use all capacity at once
-        at_once = _LONG_BATCHES * self.scheduler.max_batch_tokens // self.cutter.max_window_tokens
-        if windows := self._long.due(now_s, max(1, at_once)):
-            self.scheduler.add(windows)
-            moved = True
-        return moved
+        return self._continue_long(now_s) or moved
 
     def take_unpacked_bytes(self) -> int:
         """The sum of the tickets' `unpacked_bytes` since the last call."""
@@ -152,9 +158,8 @@ class Intake:
             self.schemas.abandon(unwanted)
         self._long.drop_forgotten()
         self._undecoded = deque(ticket for ticket in self._undecoded if ticket.live)
-        self._undecoded_bytes = sum(map(_value_bytes, self._undecoded))
-        self._waiting = deque(ticket for ticket in self._waiting if ticket.live)
-        self._waiting_chars = sum(map(_chars, self._waiting))
+        self._undecoded_bytes = sum(map(value_bytes, self._undecoded))
+        self._waiting.drop_forgotten()
         self.scheduler.drop_forgotten()
 
     def _begin_long(self) -> bool:
@@ -162,9 +167,23 @@ class Intake:
         if not self.tokenizer.capacity or not (ticket := self._long.next()):
             return False
         if ticket.article or self._decoded(ticket):
-            self._long.begin(ticket)
-            self.tokenizer.submit([ticket])
+            branches = self._splitter.split(ticket)
+            for branch in branches:
+                self._long.begin(branch)
+            if branches:
+                self.tokenizer.submit([branches[0]])
+                self._waiting.add(branches[1:], first=True)
         return True
+
+    def _continue_long(self, now_s: float) -> bool:
+        """Queue windows of the long articles in progress, as many as the scheduler needs of each; True if any."""
+        moved = False
+        for index, cutter in enumerate(self.cutters):
+            at_once = _LONG_BATCHES * self.scheduler.of_pass(index).max_batch_tokens // cutter.max_window_tokens
+            if windows := self._long.due(now_s, max(1, at_once), index):
+                self.scheduler.add(windows)
+                moved = True
+        return moved
 
     def _decode_some(self) -> bool:
         """Decode in the order of arrival, within `_DECODED_BYTES`; True if anything was.
@@ -178,28 +197,31 @@ class Intake:
             and decoded_bytes + self._unpacked_bytes - unpacked_before < _DECODED_BYTES
         ):
             ticket = self._undecoded.popleft()
-            decoded_bytes += _value_bytes(ticket)
+            decoded_bytes += value_bytes(ticket)
+            passes = 1
             if self._decoded(ticket):
-                self._queue_decoded(ticket)
+                passes = self._queue_decoded(ticket)
             elif ticket.live:  # it waits for its schema, and its length is not known yet
                 continue
-            chars = _chars(ticket) if ticket.article else _value_bytes(ticket)
+            chars = passes * text_chars(ticket) if ticket.article else value_bytes(ticket)
             self._usual_chars += (chars - self._usual_chars) / _AVERAGED_ARTICLES
         self._undecoded_bytes -= decoded_bytes
         return decoded_bytes > 0
 
-    def _queue_decoded(self, ticket: Ticket) -> None:
+    def _queue_decoded(self, ticket: Ticket) -> int:
+        """Queue the work on an article; returns how many times it will be tokenised, at least 1."""
         if self._long.is_long(ticket):
             self._long.wait(ticket)
-        else:
-            self._waiting.append(ticket)
-            self._waiting_chars += _chars(ticket)
+            return 1
+        branches = self._splitter.split(ticket)
+        self._waiting.add(branches)
+        return max(1, len(branches))
 
     def _decoded(self, ticket: Ticket) -> bool:
         try:
             check_headers(ticket.raw)
             ticket.article = self.read(ticket.raw)
-            ticket.unpacked_bytes = _beyond_the_record(ticket.article, ticket.raw)
+            ticket.unpacked_bytes = beyond_the_record(ticket.article, ticket.raw)
             self._unpacked_bytes += ticket.unpacked_bytes
         except InvalidArticle as error:
             refuse(ticket, error)
@@ -210,38 +232,12 @@ class Intake:
             return False
         return True
 
-    def _next_call(self) -> list[Ticket]:
-        """The articles of the next tokenizer call, in the order of arrival."""
-        tickets = [self._waiting.popleft()]
-        chars = _chars(tickets[0])
-        while self._waiting and chars + _chars(self._waiting[0]) <= self.chars_per_call:
-            tickets.append(self._waiting.popleft())
-            chars += _chars(tickets[-1])
-        self._waiting_chars -= chars
-        return tickets
-
     def _queue(self, ticket: Ticket, tokens: TokenizedArticle | InvalidArticle, now_s: float) -> None:
         if isinstance(tokens, InvalidArticle):
             refuse(ticket, tokens)
             return
-        windows = self.cutter.cut(ticket, tokens, now_s)
+        windows = self.cutters[ticket.pass_index].cut(ticket, tokens, now_s)
         if not self._long.hold(ticket, windows):
             self.scheduler.add(windows)
         if not windows:
-            finish_enriched(ticket, self.scheme)
-
-
-def _value_bytes(ticket: Ticket) -> int:
-    return _ARTICLE_CHARS + len(ticket.raw.value or b"")
-
-
-def _chars(ticket: Ticket) -> int:
-    assert ticket.article is not None
-    return _ARTICLE_CHARS + ticket.article.length_chars
-
-
-def _beyond_the_record(article: Article, raw: RawRecord) -> int:
-    """Memory of an article beyond its record, where text counts a byte per character. 0 for plain JSON."""
-    value, document = raw.value or b"", article.document
-    kept_bytes = 0 if document is None or document is value else len(document)
-    return kept_bytes + max(0, article.length_chars - len(value))
+            finish_enriched(ticket, self.heads[ticket.pass_index], write_found)

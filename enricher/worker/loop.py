@@ -16,7 +16,7 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 
-from enricher.codec import write_entities
+from enricher.codec import write_found
 from enricher.core.assembly import settle
 from enricher.core.offsets import names_of
 from enricher.errors import TransactionTrouble
@@ -37,10 +37,9 @@ class Worker:
     def __init__(self, given: Dependencies, limits: LoopLimits) -> None:
         self._source, self._sink = given.source, given.sink
         self._intake, self._scheduler, self._engine = given.intake, given.scheduler, given.engine
-        self._padded_tokens, self._scheme = given.padded_tokens, given.scheme
-        self._tracker, self._tracing = given.tracker, given.tracing
+        self._tracker, self._tracing, self._heads = given.tracker, given.tracing, given.heads
         self._clock, self._wakeup, self._guard = given.clock, given.wakeup, given.guard
-        self._limits = limits
+        self._limits, self._padded_tokens = limits, given.padded_tokens
         self.counters, self.recovery = given.counters, given.recovery
         self.pacing = Pacing(
             given.source, given.intake, given.scheduler, given.engine, given.tracker, limits, given.clock
@@ -50,6 +49,7 @@ class Worker:
         )
         self._isolation = Isolation(given.source, given.sink, self.pacing, given.counters)
         self._attempts = self.pacing.attempts
+        self.counters.name_tasks([[head.task.name for head in heads if head.task] for heads in given.heads])
         self._budget = Budget(given.scheduler)
         self._stopping = StopEvent()
         self._settled = True
@@ -130,8 +130,8 @@ class Worker:
         results = self._engine.completed()
         for result in results:
             self._tracing.completed(result.batch)
-            self.counters.out_of_memory += self._budget.note(result)
-            settle(result, self._scheme, write_entities)
+            self.counters.count_completed(result, out_of_memory=self._budget.note(result))
+            self._tracker.unpacked(settle(result, self._heads[result.batch.pass_index], write_found))
         if results:
             self.pacing.engine_moved()
         return bool(results)
@@ -140,13 +140,13 @@ class Worker:
         now_s = self._clock()
         if not self._engine.busy:
             self.pacing.engine_moved()
-        dispatched, budget_tokens = False, self._scheduler.max_batch_tokens
+        dispatched = False
         while self._engine.capacity and (batch := self._next_batch(now_s)):
             self._tracing.submitted(batch)
             self._engine.submit(batch)
-            self.counters.count_batch(batch, self._padded_tokens(batch), budget_tokens, now_s)
+            self.counters.count_batch(batch, self._padded_tokens(batch), self.pacing.budget_tokens(batch), now_s)
             dispatched = True
-        self._engine.backlogged = not self._intake.capacity or self._scheduler.queued_tokens >= budget_tokens
+        self._engine.backlogged = self.pacing.backlogged
         return dispatched
 
     def _next_batch(self, now_s: float) -> Batch | None:

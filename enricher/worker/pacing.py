@@ -56,6 +56,7 @@ class Pacing:
         self._source = source
         self._intake = intake
         self._scheduler = scheduler
+        self._queues = [scheduler.of_pass(index) for index in range(len(intake.cutters))]
         self._engine = engine
         self._tracker = tracker
         self._limits = limits
@@ -86,10 +87,21 @@ class Pacing:
             return 0
         if self.attempts.suspects:  # one record beside those that wait, and no thread still works on a forgotten one
             processing = self.busy or tracker.unfinished() > self._intake.waiting_articles
+            # Windows of an article that another of its windows has finished: they may still kill the process.
+            processing |= self._scheduler.queued_windows > 0
             return int(not processing and tracker.in_flight < limits.max_in_flight)
         if self._scheduler.queued_tokens >= limits.max_queued_tokens:
             return 0
         return max(0, min(limits.max_in_flight - tracker.in_flight, self._intake.capacity))
+
+    def budget_tokens(self, batch: Batch) -> int:
+        """The budget of a batch of the same pass."""
+        return self._queues[batch.pass_index].max_batch_tokens
+
+    @property
+    def backlogged(self) -> bool:
+        """True while there is more work than the device has: nothing more may be read, or a full batch of a pass waits."""
+        return not self._intake.capacity or any(queue.queued_tokens >= queue.max_batch_tokens for queue in self._queues)
 
     def waiting_tickets(self) -> Mapping[Partition, int]:
         """How many tickets wait for a schema, per partition with any. Takes time linear in these."""

@@ -15,8 +15,26 @@ Tokenized = Sequence[tuple[Ticket, TokenizedArticle | InvalidArticle]]
 """The tokenizer's result for the tickets of one call."""
 
 
+class PassQueue(Protocol):
+    """The windows of one pass, and how many of them a batch may have."""
+
+    @property
+    def queued_tokens(self) -> int:
+        """The sum of their lengths."""
+
+    @property
+    def max_batch_tokens(self) -> int:
+        """The current budget of a batch."""
+
+    def lower_budget(self, max_batch_tokens: int) -> None:
+        """Limit later batches to this many tokens; a value above the present budget changes nothing."""
+
+
 class Scheduler(Protocol):
     """Decides which windows go through the model together, and when. Nothing here blocks."""
+
+    def of_pass(self, index: int, /) -> PassQueue:
+        """What waits for one of the worker's passes."""
 
     @property
     def queued_windows(self) -> int:
@@ -28,7 +46,7 @@ class Scheduler(Protocol):
 
     @property
     def max_batch_tokens(self) -> int:
-        """The current budget of a batch."""
+        """The current budget of a batch; the largest one if there are several passes."""
 
     def add(self, windows: Sequence[Window]) -> None:
         """Queue windows; their waiting time counts from `arrived_s`."""
@@ -44,9 +62,6 @@ class Scheduler(Protocol):
 
     def drop_forgotten(self) -> None:
         """Remove the windows of forgotten tickets."""
-
-    def lower_budget(self, max_batch_tokens: int) -> None:
-        """Limit later batches to this many tokens; a value above the present budget changes nothing."""
 
 
 class Schemas(Protocol):

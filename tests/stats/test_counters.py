@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import orjson
 
@@ -18,7 +20,7 @@ from enricher.records import (
     Tombstone,
     Window,
 )
-from enricher.stats.counters import Counters
+from enricher.stats.counters import Counters, TaskCounts
 from enricher.stats.histogram import Histogram
 
 
@@ -37,6 +39,8 @@ def test_counts_are_json_whatever_was_counted() -> None:
     counters = Counters()
     counters.dead_letters["decode:InvalidArticle"] += 2
     counters.rebalances["assigned"] += 1
+    counters.tasks["ner"] = TaskCounts(windows=3, outcomes=Counter(ran=2))
+    counters.labels["ner", "ORG"] += 5
     counters.latency_s.add(0.2)
     told = counters.as_dict()
     counters.rebalances["lost"] += 1
@@ -47,6 +51,7 @@ def test_counts_are_json_whatever_was_counted() -> None:
         read["rebalances"],
         read["published"],
     )
+    assert ({"ner": {"ORG": 5}}, {"ran": 2}) == (read["labels"], read["tasks"]["ner"]["outcomes"])
     assert 1 == sum(read["latency_s"]["counts"])
     assert not {"_read_up_to", "epoch_clock"} & set(read)
 

@@ -20,6 +20,7 @@ from enricher.records import Partition
 _NAME = re.compile(r"(?<!\S)[A-Z]\S*(?:\s+[A-Z]\S*)*")
 
 Refuses = Callable[[Output], bool]
+Expects = Callable[[bytes | None], tuple[str, object]]
 
 
 def accept_all(_output: Output) -> bool:
@@ -47,10 +48,10 @@ def expected(value: bytes | None) -> tuple[str, object]:
     ]
 
 
-def violations(log: FakeLog, refuses: Refuses = accept_all) -> list[str]:
+def violations(log: FakeLog, refuses: Refuses = accept_all, expects: Expects = expected) -> list[str]:
     """What is wrong now: the visible outputs must be those of the inputs below the committed offsets, once, in order."""
     written = {partition: _outputs(log, partition) for partition in log.input}
-    return [wrong for partition in log.input for wrong in _wrong(log, partition, written[partition], refuses)]
+    return [wrong for partition in log.input for wrong in _wrong(log, partition, written[partition], refuses, expects)]
 
 
 def unfinished(log: FakeLog) -> list[str]:
@@ -62,10 +63,12 @@ def unfinished(log: FakeLog) -> list[str]:
     ]
 
 
-def _wrong(log: FakeLog, partition: Partition, written: list[tuple[str, Output]], refuses: Refuses) -> list[str]:
+def _wrong(
+    log: FakeLog, partition: Partition, written: list[tuple[str, Output]], refuses: Refuses, expects: Expects
+) -> list[str]:
     committed = log.committed.get(partition, 0)
     wanted = {
-        offset: _expected_output(payload, partition, offset, refuses)
+        offset: _expected_output(payload, partition, offset, refuses, expects)
         for offset, payload in log.read_committed(partition)
         if offset < committed
     }
@@ -102,9 +105,11 @@ def _killed(log: FakeLog, partition: Partition, offset: int) -> bool:
     return len(counted) >= 2
 
 
-def _expected_output(payload: object, partition: Partition, offset: int, refuses: Refuses) -> tuple[str, object]:
+def _expected_output(
+    payload: object, partition: Partition, offset: int, refuses: Refuses, expects: Expects
+) -> tuple[str, object]:
     assert isinstance(payload, tuple)
-    topic, content = expected(payload[1])
+    topic, content = expects(payload[1])
     return (DEAD_LETTERS, "publish") if refuses(Output(partition, offset, content)) else (topic, content)
 
 

@@ -98,6 +98,8 @@ class FakePool(Generic[Item, Result]):
         self.submitted: list[Item] = []
         self.backlogged = False
         self.threads = 1
+        self.slowness: Callable[[Item], int] = lambda _item: 1
+        """How many times as long an item takes."""
         self.busy_s = self.starved_s = 0.0
 
     def as_pool(self) -> WorkerPool[Item, Result]:
@@ -117,7 +119,8 @@ class FakePool(Generic[Item, Result]):
         if self.loses:
             return
         self.busy += 1
-        self._clock.after(self._random.randint(1, self._longest_ticks) * TICK_S, lambda: self._finish(item))
+        ticks = self._random.randint(1, self._longest_ticks) * self.slowness(item)
+        self._clock.after(ticks * TICK_S, lambda: self._finish(item))
 
     def completed(self) -> list[Result]:
         """The results that are in."""

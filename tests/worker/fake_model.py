@@ -29,7 +29,7 @@ from enricher.worker.ports import Tokenized
 
 LABELS = ("O", "I-NAME")
 BEFORE, AFTER = (1,), (2,)
-_PLAIN, _NAME, _POISON, _DEADLY = 10, 11, 12, 13
+_PLAIN, NAME_TOKEN, _POISON, DEADLY_TOKEN = 10, 11, 12, 13
 DEADLY = "deadly"
 """The word that kills the process whose model reads it, where the engine is `killed_by_deadly`."""
 
@@ -44,7 +44,8 @@ def read(raw: RawRecord) -> Article:
     title, newline, body = (raw.value or b"").decode().partition("\n")
     if not newline:
         raise InvalidArticle("no body")
-    return Article("id", title, body)
+    language = title[:2] if title[2:4] == ": " else None
+    return Article("id", title, body, language=language)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +78,8 @@ def _tokenized(article: Article) -> TokenizedArticle | InvalidArticle:
 
 
 def _ids(text: str) -> Int32Array:
-    special = {"poison": _POISON, DEADLY: _DEADLY}
-    ids = [special.get(word) or (_NAME if word[0].isupper() else _PLAIN) for word in text.split()]
+    special = {"poison": _POISON, DEADLY: DEADLY_TOKEN}
+    ids = [special.get(word) or (NAME_TOKEN if word[0].isupper() else _PLAIN) for word in text.split()]
     return np.array(ids, dtype=np.int32)
 
 
@@ -87,7 +88,7 @@ def infer(batch: Batch) -> BatchResult:
     return batch_result(map(_infer, batch.windows))
 
 
-def with_room_for(max_tokens: int) -> Callable[[Batch], BatchResult]:
+def with_room_for(max_tokens: int, run: Callable[[Batch], BatchResult] = infer) -> Callable[[Batch], BatchResult]:
     """The same on a device that has memory for so many padded tokens at once."""
 
     def attempt(batch: Batch) -> BatchResult:
@@ -95,16 +96,18 @@ def with_room_for(max_tokens: int) -> Callable[[Batch], BatchResult]:
             return BatchResult(
                 batch, [], [WindowFailure(window, OUT_OF_MEMORY, "no memory") for window in batch.windows]
             )
-        return infer(batch)
+        return run(batch)
 
     return partial(in_halves, attempt)
 
 
-def killed_by_deadly(die: Callable[[], None]) -> Callable[[Batch], BatchResult]:
+def killed_by_deadly(
+    die: Callable[[], None], infer: Callable[[Batch], BatchResult] = infer
+) -> Callable[[Batch], BatchResult]:
     """The same in a library that crashes on a word, and takes the process with it."""
 
     def run(batch: Batch) -> BatchResult:
-        if any((window.ids == _DEADLY).any() for window in batch.windows):
+        if any((window.ids == DEADLY_TOKEN).any() for window in batch.windows):
             die()
         return infer(batch)
 
@@ -115,7 +118,7 @@ def _infer(window: Window) -> WindowResult:
     if (window.ids == _POISON).any():
         return WindowFailure(window, "NotFinite", "poisoned")
     shift = window.specials_before - window.start
-    labels = (window.ids != _NAME).astype(np.int32)
+    labels = (window.ids != NAME_TOKEN).astype(np.int32)
     owned = slice(window.own_start + shift, window.own_stop + shift)
-    labels[owned] = window.ids[owned] == _NAME
+    labels[owned] = window.ids[owned] == NAME_TOKEN
     return WindowLabels(window, labels, np.full(len(labels), 0.5, np.float32))

@@ -157,8 +157,23 @@ def _placed(raw: RawRecord, outcome: Outcome) -> tuple[Partition, Output]:
 
 def content_of(outcome: Outcome) -> object:
     """An outcome in a form that compares: what the checker computes from the input by other means."""
+    if isinstance(outcome, EnrichedRecord) and outcome.tasks:
+        return _content_of_tasks(outcome)
     if isinstance(outcome, EnrichedRecord):
         return [(each["field"], each["start"], each["end"], each["text"], each["label"]) for each in outcome.entities]
     if isinstance(outcome, DeadLetter) and outcome.error_type == "KilledWorker":
         return KILLED
     return outcome.stage if isinstance(outcome, DeadLetter) else None
+
+
+def _content_of_tasks(record: EnrichedRecord) -> object:
+    """Entities with their tasks, classes, vectors to three decimals, and which tasks ran."""
+    return (
+        [
+            (each["field"], each["start"], each["end"], each["text"], each["label"], each["task"])
+            for each in record.entities
+        ],
+        [(each["task"], each["label"]) for each in record.classifications],
+        [(each.task.name, *(round(float(value), 3) for value in each.vector)) for each in record.embeddings],
+        [(report.task.name, report.coverage is not None) for report in record.tasks],
+    )

@@ -15,12 +15,13 @@ from worker.fake_model import AFTER, BEFORE, LABELS, article_value, read, tokeni
 from worker.world import INVALID, RULES
 
 from enricher.core.batching import LengthBucketScheduler
-from enricher.core.decoding import LabelScheme
+from enricher.core.heads import EntityHead
 from enricher.core.windowing import WindowCutter
 from enricher.records import Article, DeadLetter, OmittedHeaders, Partition, RawRecord, Ticket, Tombstone
 from enricher.worker import intake as intake_module
 from enricher.worker.intake import Intake
 from enricher.worker.ports import Tokenized
+from enricher.worker.waiting import Waiting
 
 PER_CALL, EACH = 1_000, 64
 """Characters that go to the tokenizer at once; what an article counts beside its text."""
@@ -32,7 +33,7 @@ def new_intake(calls: int = 1_000) -> tuple[Intake, FakePool[list[Ticket], Token
     pool = FakePool(tokenize, clock=clock, wakeup=FakeWakeup(clock), random=Random(0), limit=calls)
     cutter, scheduler = WindowCutter(10, 4, BEFORE, AFTER), LengthBucketScheduler(RULES)
     return Intake(
-        read, pool.as_pool(), cutter, scheduler, LabelScheme.from_labels(LABELS), chars_per_call=PER_CALL
+        read, pool.as_pool(), (cutter,), scheduler, ((EntityHead.of(LABELS),),), chars_per_call=PER_CALL
     ), pool
 
 
@@ -70,8 +71,7 @@ def test_there_is_room_for_as_many_as_fill_the_tokenizers_calls() -> None:
     for _ in range(200):
         intake.take(tickets([186]))  # 250 with what each counts
         intake._decode_some()
-        intake._waiting.clear()
-        intake._waiting_chars = 0
+        intake._waiting = Waiting(PER_CALL)
     assert intake.capacity == 16
     intake.take(tickets([186] * 5))
     intake._decode_some()
@@ -92,7 +92,7 @@ def test_where_the_tokenizer_is_full_nothing_may_come() -> None:
     assert (0, 1) == (intake.capacity, len(pool.submitted))
     late[0].forgotten = True
     intake.drop_forgotten()
-    assert intake._waiting_chars == 0
+    assert intake._waiting.chars == 0
 
 
 def test_what_cannot_be_read_never_gets_to_the_tokenizer() -> None:
@@ -102,7 +102,7 @@ def test_what_cannot_be_read_never_gets_to_the_tokenizer() -> None:
     intake.take([ticket])
     intake.advance(0.0)
     assert isinstance(ticket.outcome, DeadLetter)
-    assert (0, []) == (intake._waiting_chars, pool.submitted)
+    assert (0, []) == (intake._waiting.chars, pool.submitted)
 
 
 def test_a_turn_decodes_so_many_bytes_and_one_value_more(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,4 +218,4 @@ def test_articles_with_long_text_are_long_however_small_their_values_are() -> No
     intake.drop_forgotten()
     intake.advance(0.0)
     assert (arrived[-1:], [0, 1, 2, 3, 4, 39]) == (pool.submitted[-1], reads)
-    assert (0, 0) == (intake._undecoded_bytes, intake._waiting_chars)
+    assert (0, 0) == (intake._undecoded_bytes, intake._waiting.chars)

@@ -32,7 +32,7 @@ class Life:
         self._world = world
         self.mortal = Mortal(fault)
         self.process: Process = world.start(
-            name, fault=self.mortal, infer=killed_by_deadly(self.mortal.die), limits=limits
+            name, fault=self.mortal, infer=killed_by_deadly(self.mortal.die, world.setup.infer), limits=limits
         )
         self.process.source.open(self.process.worker)
 

@@ -15,8 +15,9 @@ import pytest
 from worker import world as world_module
 from worker.checker import unfinished
 from worker.fake_clock import TICK_S
-from worker.fake_model import infer, with_room_for
+from worker.fake_model import with_room_for
 from worker.fake_schemas import FakeSchemas, with_schema
+from worker.fake_tasks import ONE_PASS
 from worker.faults import Crash, Late
 from worker.world import INVALID, LIMITS, LONG, POISONED, SHORT, UNTOKENIZABLE, Process, World
 
@@ -37,15 +38,16 @@ class Simulation:
 
     values: Sequence[bytes | None] = VALUES
     forgets = 0.0
+    setup = ONE_PASS
 
     def __init__(self, seed: int, tracker: Callable[[], OffsetTracker] = OffsetTracker) -> None:
         self.random = Random(seed)
-        self.world = World(seed, partitions=self.random.randint(1, 3))
+        self.world = World(seed, partitions=self.random.randint(1, 3), setup=self.setup)
         self._tracker = tracker
         self._running: dict[str, list[Process]] = {f"worker-{index}": [] for index in range(self.random.randint(1, 3))}
         self._cruelty = self.random.choice((0.01, 0.05, 0.2))
         # Every other device runs out of memory with full batches, which have 40 tokens.
-        self._infer = self.random.choice((infer, with_room_for(self.random.randint(10, 30))))
+        self._infer = self.random.choice((None, with_room_for(self.random.randint(10, 30), self.setup.infer)))
         # Half of the worlds publish at once while the load is low, the others only at the longest interval.
         self._limits = replace(LIMITS, publish_share=self.random.choice((0.0, 0.5)))
         self.found: set[str] = set()

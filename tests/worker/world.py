@@ -10,17 +10,15 @@ from random import Random
 from worker import checker
 from worker.fake_clock import TICK_S, FakeClock, FakePool, FakeWakeup
 from worker.fake_log import FakeLog
-from worker.fake_model import AFTER, BEFORE, DEADLY, LABELS, article_value, infer, tokenize
+from worker.fake_model import DEADLY, article_value
 from worker.fake_schemas import FakeRegistry, FakeSchemas
 from worker.fake_sink import DEAD_LETTERS, OUTPUT, FakeSink
 from worker.fake_source import FakeRivals, FakeSource
+from worker.fake_tasks import ONE_PASS, Setup
 from worker.faults import Fault, no_fault
 
 from enricher.core.batch_rules import BatchRules
-from enricher.core.batching import LengthBucketScheduler
-from enricher.core.decoding import LabelScheme
 from enricher.core.offsets import OffsetTracker
-from enricher.core.windowing import WindowCutter
 from enricher.records import Batch, BatchResult, Partition, Ticket
 from enricher.stats.counters import Counters
 from enricher.telemetry.tracing import PassingOn
@@ -88,7 +86,8 @@ class Process:
 class World:
     """Everything outside the workers, and the seeds of all chance in it."""
 
-    def __init__(self, seed: int = 0, partitions: int = 2) -> None:
+    def __init__(self, seed: int = 0, partitions: int = 2, setup: Setup = ONE_PASS) -> None:
+        self.setup = setup
         self.random = Random(seed)
         self.clock = FakeClock()
         self.registry = FakeRegistry()
@@ -121,22 +120,28 @@ class World:
         tracker: Callable[[], OffsetTracker] = OffsetTracker,
         recovery: RecoveryLimits = RECOVERY,
         limits: LoopLimits = LIMITS,
-        infer: Callable[[Batch], BatchResult] = infer,
+        infer: Callable[[Batch], BatchResult] | None = None,
         forgets: float = 0.0,
     ) -> Process:
         """Start a worker: connected, and a member of the group."""
-        random = Random(self.random.random())
+        random, setup = Random(self.random.random()), self.setup
         wakeup, counters = FakeWakeup(self.clock), Counters()
         source = FakeSource(self.log, self.clock, name, random=random, fault=fault, until_caught_up=until_caught_up)
         sink = FakeSink(self.log, self.clock, name, membership=source.membership, fault=fault, refuses=refuses)
         rivals = FakeRivals(source)
-        tokenizer = FakePool(tokenize, clock=self.clock, wakeup=wakeup, random=random, longest_s=16 * TICK_S)
-        engine = FakePool(infer, clock=self.clock, wakeup=wakeup, random=random)
-        scheduler, scheme = LengthBucketScheduler(RULES), LabelScheme.from_labels(LABELS)
-        cutter = WindowCutter(10, 4, BEFORE, AFTER)
+        tokenizer = FakePool(setup.tokenize, clock=self.clock, wakeup=wakeup, random=random, longest_s=16 * TICK_S)
+        engine = FakePool(infer or setup.infer, clock=self.clock, wakeup=wakeup, random=random)
+        scheduler = setup.scheduler(RULES)
         schemas = FakeSchemas(self.registry, self.clock, wakeup, random, forgets=forgets)
         intake = Intake(
-            schemas.read, tokenizer.as_pool(), cutter, scheduler, scheme, chars_per_call=1_024, schemas=schemas
+            schemas.read,
+            tokenizer.as_pool(),
+            setup.cutters,
+            scheduler,
+            setup.heads,
+            chars_per_call=1_024,
+            schemas=schemas,
+            cards=setup.cards,
         )
         dependencies = Dependencies(
             source=source,
@@ -145,7 +150,7 @@ class World:
             scheduler=scheduler,
             engine=engine.as_pool(),
             padded_tokens=lambda batch: batch.padded_tokens,
-            scheme=scheme,
+            heads=setup.heads,
             recovery=Recovery(source, sink, recovery, clock=self.clock, guard=unguarded, rivals=rivals),
             tracing=PassingOn(),
             counters=counters,
@@ -174,7 +179,7 @@ class World:
 
     def violations(self, refuses: checker.Refuses = checker.accept_all) -> list[str]:
         """What the judge finds wrong at this moment."""
-        return checker.violations(self.log, refuses)
+        return checker.violations(self.log, refuses, self.setup.expected)
 
     def done(self) -> bool:
         """True when everything is committed, up to the very end."""
