@@ -290,7 +290,7 @@ def test_settings_do_not_change_while_the_worker_runs() -> None:
 def test_variable_names_are_what_they_are_read_by(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each setting that has a simple default can be set by the name that the documentation tells."""
     for group_name, group in Settings.model_fields.items():
-        for field_name, default in group.get_default(call_default_factory=True):
+        for field_name, default in [*group.get_default(call_default_factory=True)]:  # tasks: none
             if isinstance(default, str | int | float):
                 monkeypatch.setenv(variable_name(group_name, field_name), str(default))
     assert load_settings() == Settings()

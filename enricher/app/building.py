@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 
 from enricher.app.kafka import kafka_config
 from enricher.app.model import Model, batch_rules, window_cutter
+from enricher.app.pools import engine_pool, padded_tokens_of, tokenizer_pool
 from enricher.app.reading import article_reader, line_reader
 from enricher.app.record_schema import writer_of
 from enricher.app.registry import registry_decoders
+from enricher.app.tasks import Tasks
 from enricher.codec import ArticleReader, Encoder, EventHeaders, RecordWriter, bare, default_source
 from enricher.codec.schemas import Decoders
 from enricher.core.batch_rules import BatchRules
 from enricher.core.batching import LengthBucketScheduler
-from enricher.core.decoding import LabelScheme
 from enricher.core.packing import ArrivalScheduler
+from enricher.core.passes import PassScheduler
 from enricher.files import LineSink, LineSource
-from enricher.inference.device.cores import available_cores
-from enricher.inference.tokenizer.articles import ArticleTokenizer
 from enricher.kafka.rivals import LOOK_S, Rivals
 from enricher.kafka.sink import TransactionalSink
 from enricher.kafka.source import KafkaSource
-from enricher.records import Article, Batch, BatchResult, ModelCard, RawRecord, Ticket
+from enricher.records import Article, ModelCard, RawRecord
 from enricher.runtime.wakeup import Wakeup
 from enricher.runtime.watchdog import Guard
 from enricher.settings import Settings
@@ -34,8 +35,7 @@ from enricher.worker.dependencies import Dependencies
 from enricher.worker.intake import Intake
 from enricher.worker.loop import Worker
 from enricher.worker.pacing import LoopLimits
-from enricher.worker.pool import WorkerPool
-from enricher.worker.ports import Sink, Source, Tokenized, Tracing
+from enricher.worker.ports import Scheduler, Sink, Source, Tracing
 from enricher.worker.recovery import Recovery, RecoveryLimits
 
 ReaderOf = Callable[[Decoders | None], ArticleReader]
@@ -44,7 +44,7 @@ ReaderOf = Callable[[Decoders | None], ArticleReader]
 
 def kafka_worker(
     settings: Settings,
-    model: Model,
+    tasks: Tasks,
     *,
     guard: Guard,
     until_caught_up: bool = False,
@@ -58,24 +58,24 @@ def kafka_worker(
     source = KafkaSource(config, until_caught_up=until_caught_up)
     rivals = Rivals(config, source.member_id, source.member_ids)
     writer, prepare = writer_of(settings)
-    encoder = _encoder(settings, model.card, writer)
+    encoder = _encoder(settings, tasks.card, writer)
     sink = TransactionalSink(config, encoder, source=source, guard=guard, counters=counters, prepare=prepare)
     recovery = _recovery(settings, source, sink, guard, rivals)
     passing_on, reader = tracing or PassingOn(), partial(article_reader, settings)
-    return _worker(settings, model, source, sink, recovery, guard, counters, passing_on, reader=reader)
+    return _worker(settings, tasks, source, sink, recovery, guard, counters, passing_on, reader=reader)
 
 
-def file_worker(settings: Settings, model: Model, source: LineSource, sink: LineSink, *, guard: Guard) -> Worker:
+def file_worker(settings: Settings, tasks: Tasks, source: LineSource, sink: LineSink, *, guard: Guard) -> Worker:
     """The same worker between two files. Raises SettingsError."""
-    return local_worker(settings, model, source, sink, reader=lambda _: line_reader(settings), guard=guard)
+    return local_worker(settings, tasks, source, sink, reader=lambda _: line_reader(settings), guard=guard)
 
 
 def local_worker(
-    settings: Settings, model: Model, source: Source, sink: Sink, *, reader: ReaderOf, guard: Guard
+    settings: Settings, tasks: Tasks, source: Source, sink: Sink, *, reader: ReaderOf, guard: Guard
 ) -> Worker:
     """The same worker between a source and a sink of this machine. Raises SettingsError."""
     recovery = _recovery(settings, source, sink, guard)
-    return _worker(settings, model, source, sink, recovery, guard, Counters(), PassingOn(), reader=reader)
+    return _worker(settings, tasks, source, sink, recovery, guard, Counters(), PassingOn(), reader=reader)
 
 
 def _encoder(settings: Settings, card: ModelCard, writer: RecordWriter) -> Encoder:
@@ -94,7 +94,7 @@ def _encoder(settings: Settings, card: ModelCard, writer: RecordWriter) -> Encod
 
 def _worker(  # noqa: PLR0913  what differs between topics, files and records in memory
     settings: Settings,
-    model: Model,
+    tasks: Tasks,
     source: Source,
     sink: Sink,
     recovery: Recovery,
@@ -106,26 +106,27 @@ def _worker(  # noqa: PLR0913  what differs between topics, files and records in
 ) -> Worker:
     wakeup = Wakeup()
     schemas = registry_decoders(settings, wake=wakeup.set)
-    rules = batch_rules(settings, model)
-    scheduler = (ArrivalScheduler if model.prepared.variant.packs else LengthBucketScheduler)(rules)
-    scheme = LabelScheme.from_labels(model.engine.labels)
+    models, heads = [each.model for each in tasks.passes], [each.heads for each in tasks.passes]
+    rules = [batch_rules(each.settings, each.model) for each in tasks.passes]
+    scheduler = _scheduler(models, rules)
     intake = Intake(
-        read=_read(settings, reader(schemas)),
-        tokenizer=_tokenizer_pool(settings, model.tokenizer, wakeup),
-        cutter=window_cutter(settings, model),
+        read=_read(settings, reader(schemas), by_language=tasks.by_language),
+        tokenizer=tokenizer_pool(settings, models, wakeup),
+        cutters=[window_cutter(each.settings, each.model) for each in tasks.passes],
         scheduler=scheduler,
-        scheme=scheme,
+        heads=heads,
         chars_per_call=settings.worker.chars_per_tokenizer_call,
         schemas=schemas,
+        cards=tasks.cards,
     )
     dependencies = Dependencies(
         source=source,
         sink=sink,
         intake=intake,
         scheduler=scheduler,
-        engine=_engine_pool(model, wakeup),
-        padded_tokens=model.engine.padded_tokens,
-        scheme=scheme,
+        engine=engine_pool(models, wakeup),
+        padded_tokens=padded_tokens_of(models),
+        heads=heads,
         recovery=recovery,
         tracing=tracing,
         counters=counters,
@@ -136,38 +137,34 @@ def _worker(  # noqa: PLR0913  what differs between topics, files and records in
     return Worker(dependencies, _limits(settings, rules))
 
 
-def _read(settings: Settings, reader: ArticleReader) -> Callable[[RawRecord], Article]:
-    """Reads articles, and keeps of each what its record is to repeat."""
-    if settings.output.article == "none":
-        return lambda raw: bare(reader.read(raw))
-    return reader.read
+def _scheduler(models: Sequence[Model], rules: Sequence[BatchRules]) -> Scheduler:
+    queues = [
+        (ArrivalScheduler if model.prepared.variant.packs else LengthBucketScheduler)(each)
+        for model, each in zip(models, rules, strict=True)
+    ]
+    return queues[0] if len(queues) == 1 else PassScheduler(queues)
 
 
-def _engine_pool(model: Model, wakeup: Wakeup) -> WorkerPool[Batch, BatchResult]:
-    engine, count = model.engine, model.concurrency
-    # One waiting batch per thread: while the loop is in a transaction, every thread has a next batch.
-    return WorkerPool(
-        engine.run, threads=count, waiting=count, wake=wakeup.set, name="engine", begin=engine.open_thread
-    )
+def _read(settings: Settings, reader: ArticleReader, *, by_language: bool) -> Callable[[RawRecord], Article]:
+    """Reads articles, and keeps of each what its record is to repeat. `by_language`: also its language, for its tasks."""
+    keep = bare if settings.output.article == "none" else None
+    if not by_language:
+        return reader.read if keep is None else lambda raw: bare(reader.read(raw))
+
+    def read(raw: RawRecord) -> Article:
+        article = reader.read(raw)
+        spoken = replace(article, language=article.metadata.get("language"))
+        return keep(spoken) if keep else spoken
+
+    return read
 
 
-def _tokenizer_pool(
-    settings: Settings, tokenizer: ArticleTokenizer, wakeup: Wakeup
-) -> WorkerPool[list[Ticket], Tokenized]:
-    def tokenize(tickets: list[Ticket]) -> Tokenized:
-        articles = [ticket.article for ticket in tickets if ticket.article is not None]
-        return list(zip(tickets, tokenizer.tokenize(articles), strict=True))
-
-    threads = settings.worker.tokenizer_threads or max(1, min(4, available_cores() // 2))
-    return WorkerPool(tokenize, threads=threads, waiting=threads, wake=wakeup.set, name="tokenizer")
-
-
-def _limits(settings: Settings, rules: BatchRules) -> LoopLimits:
+def _limits(settings: Settings, rules: Sequence[BatchRules]) -> LoopLimits:
     worker = settings.worker
     return LoopLimits(
         max_in_flight=worker.max_in_flight_articles,
         max_in_flight_bytes=worker.max_in_flight_bytes,
-        max_queued_tokens=worker.backlog_batches * rules.max_batch_tokens,
+        max_queued_tokens=worker.backlog_batches * sum(each.max_batch_tokens for each in rules),
         publish_interval_s=worker.publish_interval_ms / 1000,
         publish_share=worker.publish_share,
         poll_interval_s=worker.poll_interval_ms / 1000,

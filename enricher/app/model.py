@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import gc
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from enricher.core.batch_rules import BatchRules
 from enricher.core.windowing import WindowCutter
+from enricher.inference.checkpoint.folder import Checkpoint
+from enricher.inference.checkpoint.head import require_ner
 from enricher.inference.device.cores import default_concurrency
 from enricher.inference.device.session import Device, Runtime
 from enricher.inference.run.advice import Advice, advice_for, cutter_for
 from enricher.inference.run.engine import OnnxEngine
-from enricher.inference.run.model import PreparedModel, prepare
+from enricher.inference.run.model import PreparedModel, open_model, prepare_pass
 from enricher.inference.run.selection import report_folders
 from enricher.inference.run.tuning import tuning_for
 from enricher.inference.tokenizer.articles import ArticleTokenizer
@@ -64,9 +67,21 @@ class Model:
 
 
 def load_model(settings: Settings) -> Model:
-    """Prepare, load and warm the model. Raises ModelError."""
+    """Prepare, load and warm the model of `model.source`. Raises ModelError."""
+    model = load_pass(settings)
+    exempt_from_collection()
+    return model
+
+
+def load_pass(settings: Settings, checkpoints: Sequence[Checkpoint] = ()) -> Model:
+    """The same for checkpoints that share an encoder, or that of `model.source`. Raises ModelError."""
     wanted = settings.model
-    prepared = prepare(wanted.source, device=wanted.device, precision=wanted.precision, cache_dir=wanted.cache_dir)
+    prepared = prepare_pass(
+        checkpoints or [require_ner(open_model(wanted.source))],
+        device=wanted.device,
+        precision=wanted.precision,
+        cache_dir=wanted.cache_dir,
+    )
     tokenizer = ArticleTokenizer(
         prepared.checkpoint,
         max_article_tokens=settings.articles.max_article_tokens,
@@ -80,11 +95,10 @@ def load_model(settings: Settings) -> Model:
     log.info(
         "model %s (%s) on %s, concurrency %d", engine.card.name, engine.card.precision, engine.provider, concurrency
     )
-    _freeze()
     return model
 
 
-def _freeze() -> None:
+def exempt_from_collection() -> None:
     """Exempt all present objects, which live as long as the process, from garbage collection.
 
     Otherwise each full collection visits all modules: it stops all threads for 70 ms, a twelfth of the loop's time

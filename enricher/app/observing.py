@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from importlib.metadata import version
 
-from enricher.app.model import Model
+from enricher.app.tasks import Tasks
 from enricher.settings import Settings
+from enricher.telemetry.baseline import read_baseline
 from enricher.telemetry.gpu import gpu_meter
 from enricher.telemetry.observed import ModelFacts, Observed, WorkerFacts
 from enricher.worker.loop import Worker
@@ -24,13 +25,21 @@ def worker_facts(settings: Settings) -> WorkerFacts:
     )
 
 
-def observed(settings: Settings, model: Model, worker: Worker) -> Observed:
+def label_baseline(settings: Settings) -> dict[tuple[str, str], float]:
+    """The share that each label should have, by task and label; empty without the setting. Raises SettingsError."""
+    path = settings.health.labels_baseline
+    return read_baseline(path) if path else {}
+
+
+def observed(settings: Settings, tasks: Tasks, worker: Worker) -> Observed:
     """What telemetry and health read of a worker between two Kafka topics."""
-    card, device = model.card, model.prepared.device
+    model, card = tasks.first, tasks.card
+    device = model.prepared.device
     return Observed(
         worker=worker_facts(settings),
         model=ModelFacts(card.name, card.digest, card.precision, model.engine.provider, device),
         counters=worker.counters,
         snapshot=worker.snapshots.read,
         gpus=gpu_meter(model.prepared.device_id if device == "cuda" else None),
+        baseline=label_baseline(settings),
     )

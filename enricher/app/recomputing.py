@@ -17,7 +17,7 @@ from enricher.runtime.watchdog import Watchdog
 from enricher.stats.snapshot import Connection
 
 if TYPE_CHECKING:
-    from enricher.app.model import Model
+    from enricher.app.tasks import Tasks
     from enricher.records import DeadLetter, ModelCard, Ticket
     from enricher.settings import Settings
     from enricher.worker.ports import PartitionListener
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 _PARTITION = Partition("recomputed", 0)
 
 
-def recomputed(settings: Settings, model: Model, records: Sequence[RawRecord]) -> list[bytes | None]:
+def recomputed(settings: Settings, tasks: Tasks, records: Sequence[RawRecord]) -> list[bytes | None]:
     """The JSON of the enriched record of each input, in order; None for an input that becomes a dead letter."""
     source = _RecordSource(records)
-    sink = _ValueSink(model.card, source)
+    sink = _ValueSink(tasks.card, source)
     with Watchdog() as watchdog:
         reader = partial(article_reader, settings)
-        local_worker(settings, model, source, sink, reader=reader, guard=watchdog.guard).run()
+        local_worker(settings, tasks, source, sink, reader=reader, guard=watchdog.guard).run()
     return [sink.values.get(number) for number in range(len(records))]
 
 

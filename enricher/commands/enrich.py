@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from enricher.app.building import file_worker
-from enricher.app.model import load_model
+from enricher.app.tasks import load_tasks
 from enricher.commands.progress import describe, progress_lines, repeated
 from enricher.commands.signals import interrupted, stopped_by_signals
 from enricher.errors import FatalError, NotEnriched, SettingsError
@@ -55,12 +55,12 @@ def enrich(
     with stopped_by_signals(interrupted) as signals, ExitStack() as files, Watchdog() as watchdog:
         records = _opened(files, output, sys.stdout.buffer)
         letters = _opened(files, dead_letters, sys.stderr.buffer)
-        model = load_model(settings)
+        tasks = load_tasks(settings)
         source = LineSource(file)
         sink = LineSink(
-            records, letters, card=model.card, committed=source.note_committed, keep_lines=dead_letters is not None
+            records, letters, card=tasks.card, committed=source.note_committed, keep_lines=dead_letters is not None
         )
-        worker = file_worker(settings, model, source, sink, guard=watchdog.guard)
+        worker = file_worker(settings, tasks, source, sink, guard=watchdog.guard)
         signals.stop = worker.stop
         with _progress(worker, source):
             worker.run()

@@ -14,8 +14,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from enricher.app.kafka import kafka_config
-from enricher.app.model import load_model
 from enricher.app.recomputing import recomputed
+from enricher.app.tasks import load_tasks
 from enricher.commands.console import Ticker, data_console, remark_console, write_line
 from enricher.kafka.client import KafkaConfig
 from enricher.settings import Settings, load_settings
@@ -133,5 +133,5 @@ def _verdict(report: Report) -> str:
 
 def recompute_with(settings: Settings) -> Recompute:
     """Load the configured model and return a function that enriches inputs with it. Raises ModelError."""
-    model = load_model(settings)
-    return partial(recomputed, settings, model)
+    tasks = load_tasks(settings)
+    return partial(recomputed, settings, tasks)

@@ -1,19 +1,19 @@
 """The settings: the groups, one file for each kind of thing, and the only reader of the environment (`sources`)."""
 
 from enricher.settings.articles import ArticleSettings, OutputSettings
-from enricher.settings.groups import BatchingSettings
-from enricher.settings.kafka import FromFile
-from enricher.settings.registry import RegistrySettings
-from enricher.settings.sources import (
+from enricher.settings.files import (
     CONFIG_REASON,
     CONFIG_VARIABLE,
     DEFAULT_CONFIG_FILE,
-    Settings,
-    load_settings,
     log_files,
     settings_files,
     variable_name,
 )
+from enricher.settings.groups import BatchingSettings
+from enricher.settings.kafka import FromFile
+from enricher.settings.registry import RegistrySettings
+from enricher.settings.sources import Settings, load_settings
+from enricher.settings.tasks import TaskSettings
 
 __all__ = [
     "CONFIG_REASON",
@@ -25,6 +25,7 @@ __all__ = [
     "OutputSettings",
     "RegistrySettings",
     "Settings",
+    "TaskSettings",
     "load_settings",
     "log_files",
     "settings_files",

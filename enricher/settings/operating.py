@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
@@ -26,6 +27,11 @@ class HealthSettings(Group):
         le=65_535,
         description="Port to listen on. Default: 8080, or any free port if 8080 is taken; a port that is set must be "
         "free.",
+    )
+    labels_baseline: Path | None = Field(
+        None,
+        description="File with the share that each label should have, written by `enricher labels --out`. The worker "
+        "exports it beside the labels that it finds, and an alert compares them. Default: none, and no alert.",
     )
 
 

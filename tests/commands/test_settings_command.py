@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from commands.support import run
 
-from enricher.commands.settings import COMMAND, all_rows, masked, settings_page
+from enricher.commands.settings import COMMAND, settings_page
 from enricher.errors import SettingsError
-from enricher.settings import Settings
+from enricher.settings import Settings, TaskSettings
+from enricher.settings.listing import all_rows, masked
 
 PAGE = Path(__file__).parents[2] / "deploy" / "settings.md"
 
@@ -37,7 +38,8 @@ def test_the_page_is_the_same_on_every_machine(monkeypatch: pytest.MonkeyPatch) 
 def test_every_setting_is_listed_with_a_reason() -> None:
     """No setting is missing or unexplained."""
     result = run("settings")
-    count = sum(len(field.annotation.model_fields) for field in Settings.model_fields.values() if field.annotation)
+    groups = [TaskSettings if name == "tasks" else field.annotation for name, field in Settings.model_fields.items()]
+    count = sum(len(group.model_fields) for group in groups if group)
     rows = list(all_rows())
     assert len(rows) == count
     assert all(row.reason and f"{row.variable}=" in result.stdout for row in rows)
@@ -93,3 +95,16 @@ def test_a_registry_without_a_scheme_is_refused_without_repeating_it(monkeypatch
     failure = str(run("settings").exception)
     assert "every URL must begin with http:// or https://" in failure
     assert "swordfish" not in failure
+
+
+def test_tasks_are_listed_by_their_names() -> None:
+    """Each field of each task with its value in force."""
+    tasks = {"names": {"source": "newswire-minilm"}, "topic": {"source": "/models/topic", "languages": ["en"]}}
+    printed = run("settings", env={"ENRICHER_TASKS": json.dumps(tasks)}).stdout
+    for line in (
+        "tasks.names.source=newswire-minilm\n",
+        "tasks.topic.source=/models/topic\n",
+        'tasks.topic.languages=["en"]  (default: automatic)\n',
+        "tasks.names.languages=automatic\n",
+    ):
+        assert line in printed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import orjson
@@ -10,11 +11,12 @@ import pytest
 from commands.support import article, enriched_record, run, write
 from confluent_kafka import Producer
 from support.made_again import make_again, topic_id
+from support.task_records import record_of_tasks
 
-from enricher.codec import RecordFormat, record_writer
+from enricher.codec import RecordFormat, encode_record, record_writer
 from enricher.commands.tail.excerpts import Excerpt, Mark, marks_in, printable, sentences
 from enricher.commands.tail.show import as_line, enriched, highlighted
-from enricher.records import Article, Coverage, EnrichedRecord, Entity, ModelCard, Partition, RawRecord
+from enricher.records import Article, Coverage, EnrichedRecord, Entity, ModelCard, Partition, RawRecord, TaskReport
 
 if TYPE_CHECKING:
     from support.topics import Topics
@@ -205,3 +207,23 @@ def test_entities_have_the_colour_of_their_label() -> None:
     shown = highlighted(Excerpt("in Oslo", (Mark(3, 7, "LOC"),)), colours=True)
     assert [(span.start, span.end, span.style) for span in shown.spans] == [(3, 7, "bold cyan"), (7, 11, "dim cyan")]
     assert highlighted(Excerpt("x", (Mark(0, 1, "GPE"),)), colours=True).spans
+
+
+def test_classes_and_the_dimensions_of_vectors_are_shown() -> None:
+    """A line for each task that finds no entities; nobody reads the numbers of a vector."""
+    record = record_of_tasks()
+    reports = [*record.tasks[:3], TaskReport(record.tasks[3].task, None)]
+    record = replace(record, embeddings=record.embeddings[:1], tasks=reports)
+    document = orjson.loads(encode_record(record, ModelCard("m", "d", "fp32")))
+    lines = [line.plain for line in enriched(document, record.article, "now", colours=False)]
+    assert [
+        "a-1",
+        "  [Oslo LOC], 1905",
+        "  topic: history 0.75",
+        "  similar: vector of 4 dimensions",
+        "  halves: not for the article's language",
+        "  a-1: 1 entities, 5 tokens, 1 window(s), now",
+    ] == lines
+    nothing = document | {"classifications": [], "embeddings": []}
+    shown = [line.plain for line in enriched(nothing, None, "now", colours=False)]
+    assert ["  topic: no class", "  similar: no vector"] == shown[2:4]

@@ -23,7 +23,7 @@ from support.answers import WindowLabels, batch_result
 from tokenizers import Tokenizer
 
 from enricher.core.assembly import finish_enriched, settle
-from enricher.core.decoding import LabelScheme
+from enricher.core.heads import EntityHead
 from enricher.core.windowing import WindowCutter
 from enricher.inference.checkpoint.families import FAMILIES
 from enricher.inference.checkpoint.folder import Checkpoint
@@ -87,7 +87,7 @@ def logits_for(family: str, tokens: int, dice: np.random.Generator) -> Float32Ar
 
 
 def worker_entities(
-    article: Article, tokens: TokenizedArticle, labels: LabelScheme, logits: Float32Array, cutter: WindowCutter
+    article: Article, tokens: TokenizedArticle, labels: EntityHead, logits: Float32Array, cutter: WindowCutter
 ) -> list[tuple[str, Found]]:
     """What a worker makes of a model that gives these logits: windows in any order, and any answer where they overlap."""
     ticket = Ticket(RawRecord(Partition("articles", 0), 0, None, None), 0.0, article=article)
@@ -99,9 +99,9 @@ def worker_entities(
         own = slice(window.own_start, window.own_stop)
         at = window.specials_before - window.start
         its_labels[own.start + at : own.stop + at], its_scores[own.start + at : own.stop + at] = best[own], scores[own]
-        settle(batch_result([WindowLabels(window, its_labels, its_scores)]), labels)
+        settle(batch_result([WindowLabels(window, its_labels, its_scores)]), [labels])
     if not windows:
-        finish_enriched(ticket, labels)
+        finish_enriched(ticket, [labels])
     assert isinstance(ticket.outcome, EnrichedRecord)
     return [(each["field"], _as_found(each)) for each in ticket.outcome.entities]
 
@@ -128,7 +128,7 @@ def differ(ours: list[tuple[str, Found]], expected: list[tuple[str, Found]]) -> 
 def test_the_worker_decodes_as_the_rule_says(family: str, tmp_path: Path) -> None:
     """From config.json and tokenizer.json to entities, for every scheme: ids, spans, texts, labels and scores are equal."""
     read = {name: Checkpoint.open(folder_of(family, tmp_path / name, labels)) for name, labels in SCHEMES.items()}
-    schemes = {name: LabelScheme.from_labels(checkpoint.labels) for name, checkpoint in read.items()}
+    schemes = {name: EntityHead.of(checkpoint.labels) for name, checkpoint in read.items()}
     tokenizer = ArticleTokenizer(read["IOB2"], max_article_tokens=100_000, too_long="truncate")
     plain, dice = tokenizer_of(family, special=False), np.random.default_rng(len(family))
     compared, different = 0, []
@@ -188,7 +188,7 @@ def test_the_worker_decodes_the_reference_logits_in_every_scheme(
     tokenizer = ArticleTokenizer(Checkpoint.open(EMBEDDED_FOLDER), max_article_tokens=100_000, too_long="truncate")
     plain, compared = plain_embedded(), 0
     names = {name: dict(enumerate(label.written for label in labels)) for name, labels in SCHEMES.items()}
-    schemes = {name: LabelScheme.from_labels(label_names(each)) for name, each in names.items()}
+    schemes = {name: EntityHead.of(label_names(each)) for name, each in names.items()}
     cutter = WindowCutter(32, 6, tokenizer.specials_before, tokenizer.specials_after)
     for text, logits, _ in sentences:
         article = Article("1", "", text)
@@ -206,7 +206,7 @@ def test_the_worker_decodes_the_reference_logits_in_every_scheme(
 def test_a_wrong_reading_is_seen() -> None:
     """The comparison fails for a worker that takes `S-` for a kind, as for any other reading."""
     labels = SCHEMES["BIOES"]
-    wrong = LabelScheme.from_labels([label.written for label in labels])
+    wrong = EntityHead.of([label.written for label in labels])
     folder, text = tokenizer_of("xlm-roberta", special=True), "Anna Paris"
     read = words_of(folder, text)
     logits = np.zeros((len(read.ids), 7), np.float32)

@@ -11,6 +11,7 @@ import pytest
 
 from enricher.app.building import file_worker
 from enricher.app.model import Model, load_model
+from enricher.app.tasks import Tasks
 from enricher.files import LineSink, LineSource
 from enricher.runtime.watchdog import Watchdog
 from enricher.settings import BatchingSettings, Settings
@@ -52,7 +53,7 @@ def enriched(
     source = LineSource(articles)
     sink = LineSink(records, reasons, card=model.card, committed=source.note_committed)
     with Watchdog() as watchdog:
-        file_worker(settings, model, source, sink, guard=watchdog.guard).run()
+        file_worker(settings, Tasks.of(settings, model), source, sink, guard=watchdog.guard).run()
     assert reasons.getvalue() == b""
     return [orjson.loads(line) for line in records.getvalue().splitlines()]
 

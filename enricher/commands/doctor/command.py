@@ -14,7 +14,8 @@ from enricher.commands.console import Ticker, data_console, remark_console
 from enricher.commands.doctor.articles import article_findings
 from enricher.commands.doctor.broker import broker_findings
 from enricher.commands.doctor.findings import Finding, Reporter, as_json, as_line, as_table, exit_code
-from enricher.commands.doctor.machine import machine_findings, model_findings
+from enricher.commands.doctor.machine import machine_findings
+from enricher.commands.doctor.models import model_findings
 from enricher.commands.doctor.registry import registry_findings
 from enricher.commands.doctor.transactions import tried_promises
 from enricher.errors import SettingsError

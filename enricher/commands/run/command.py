@@ -13,10 +13,10 @@ import typer
 
 from enricher.app.building import kafka_worker
 from enricher.app.kafka import kafka_config
-from enricher.app.model import load_model
-from enricher.app.observing import observed, worker_facts
+from enricher.app.observing import label_baseline, observed, worker_facts
 from enricher.app.record_schema import check_record_schema
 from enricher.app.registry import check_registry
+from enricher.app.tasks import load_tasks
 from enricher.commands.progress import describe, progress_lines
 from enricher.commands.run.health import parent_health, view_of, worker_health
 from enricher.commands.run.parent import RunOptions, supervisor
@@ -136,15 +136,16 @@ def _work(settings: Settings, options: RunOptions, signals: Signals, link: Paren
         check_registry(settings)
         check_start(kafka_config(settings))
         check_record_schema(settings)
+        label_baseline(settings)  # a file that cannot be read ends the worker here, not after the model is loaded
         health.starts(LOADING)
-        model = load_model(settings)
+        tasks = load_tasks(settings)
         health.starts("connecting with the brokers")
         worker = kafka_worker(
-            settings, model, guard=watchdog.guard, until_caught_up=options.until_caught_up, tracing=spans
+            settings, tasks, guard=watchdog.guard, until_caught_up=options.until_caught_up, tracing=spans
         )
 
         def connected() -> None:
-            seen = observed(settings, model, worker)
+            seen = observed(settings, tasks, worker)
             exports.enter_context(exported_metrics(seen))
             health.shows(view_of(worker, watchdog, seen))
             if link:

@@ -1,0 +1,103 @@
+"""What `enricher doctor` says of tasks: their passes, why some are apart, and which gate report costs which precision."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from commands.model_app import run_model, tiny_model
+from support.heads import class_model, vector_model
+
+from enricher.commands.doctor.findings import Finding
+from enricher.commands.doctor.models import model_findings
+from enricher.inference.device.openvino_session import openvino_problem
+from enricher.inference.gate import verdict_rows
+from enricher.inference.graph.openvino import OpenVinoBfloat16
+from enricher.settings import load_settings
+
+LABELS = ("economy", "politics", "sports")
+
+
+@pytest.fixture
+def found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
+    """Folders of heads by task: two on one encoder. Graphs are cached in the test's folder."""
+    monkeypatch.setenv("ENRICHER_MODEL__CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("ENRICHER_MODEL__DEVICE", "cpu")
+    ner = tiny_model(tmp_path / "ner")
+    return {"topics": class_model(ner, tmp_path / "topics", LABELS), "vectors": vector_model(ner, tmp_path / "vectors")}
+
+
+def findings(monkeypatch: pytest.MonkeyPatch, tasks: dict[str, dict[str, object]]) -> dict[str, Finding]:
+    """The findings about the models of these tasks, by check."""
+    monkeypatch.setenv("ENRICHER_TASKS", json.dumps(tasks))
+    return {finding.check: finding for finding in model_findings(load_settings())}
+
+
+def test_passes_are_told_with_the_reasons_and_one_article_goes_through_all(
+    found: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also through a task for another language."""
+    tasks: dict[str, dict[str, object]] = {name: {"source": str(folder)} for name, folder in found.items()}
+    names: dict[str, object] = {"source": "newswire-minilm", "precision": "fp32", "languages": ["de"]}
+    told = findings(monkeypatch, {**tasks, "names": names})
+    assert {"pass 0", "pass 1", "device", "precision of pass 0", "precision of pass 1", "one sentence"} == told.keys()
+    assert all(finding.verdict != "FAIL" for finding in told.values())
+    assert "topics: topics (" in told["pass 0"].seen
+    assert "vectors: vectors (" in told["pass 0"].seen
+    assert told["pass 0"].seen.endswith("one run for all of them")
+    assert "not with topics: precision auto there, fp32 here" in told["pass 1"].seen
+    assert "fp32 was asked for" in told["precision of pass 1"].seen
+    sentence = told["one sentence"].seen
+    assert "Berlin LOC" in sentence
+    assert any(f"topics {label} " in sentence for label in LABELS)
+    assert "vectors of " in sentence
+
+
+def test_a_checkpoint_of_another_kind_is_refused(found: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the task, before anything runs."""
+    told = findings(monkeypatch, {"names": {"source": str(found["topics"]), "kind": "ner"}})
+    (finding,) = told.values()
+    assert "FAIL" == finding.verdict
+    assert "tasks.names.kind is ner" in finding.seen
+
+
+def test_a_model_that_is_not_there_is_told_with_the_tasks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A worker would end with the model's exit code."""
+    told = findings(monkeypatch, {"names": {"source": str(tmp_path / "nothing")}})
+    assert ("FAIL", "model") == (told["model"].verdict, told["model"].side)
+    assert "nothing" in told["model"].seen
+    assert "[tasks]" in told["model"].advice
+
+
+@pytest.mark.skipif(openvino_problem("fp32") is not None, reason=f"{openvino_problem('fp32')}")
+def test_the_report_that_keeps_a_pass_in_fp32_is_told(
+    found: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """First the missing ones with their commands, then the one that failed, and what to do about it."""
+    monkeypatch.setattr(OpenVinoBfloat16, "problem", lambda _self: openvino_problem("fp32"))
+    tasks: dict[str, dict[str, object]] = {name: {"source": str(folder)} for name, folder in found.items()}
+    told = findings(monkeypatch, tasks)["precision of pass 0"]
+    assert ("warn", True) == (told.verdict, told.seen.startswith("fp32 "))
+    for folder in found.values():
+        assert f"enricher model check {folder} --precision bf16" in told.advice
+    for name, value in {
+        "NEIGHBOURS_OF": 12,
+        "LEAST_COSINE": 0.9,
+        "LEAST_SAME_TEN": 0.0,
+        "MOST_TYPICAL_COSINE": 1.0,
+    }.items():
+        monkeypatch.setattr(verdict_rows, name, value)
+    gold = tmp_path / "gold.jsonl"
+    gold.write_text("".join(json.dumps({"text": f"Match {n}.", "label": LABELS[n % 3]}) + "\n" for n in range(12)))
+    monkeypatch.delenv("ENRICHER_TASKS")
+    for name, code in (("vectors", 0), ("topics", 3)):
+        arguments = ("check", found[name], "--gold", gold, "--precision", "bf16", "--device", "cpu")
+        result = run_model(*arguments, cache_dir=tmp_path / "cache")
+        assert code == result.exit_code, (result.output, result.exception)
+    told = findings(monkeypatch, tasks)["precision of pass 0"]
+    assert ("warn", True) == (told.verdict, told.seen.startswith("fp32 "))
+    assert "not openvino-bf16: topics: openvino-bf16 failed its gate: " in told.seen
+    assert 'With precision = "fp32", topics would have its own pass, and the others would run faster.' == told.advice
+    apart = findings(monkeypatch, {**tasks, "topics": {**tasks["topics"], "precision": "fp32"}})
+    assert {"fp32", "bf16"} == {apart[f"precision of pass {number}"].seen.split()[0] for number in (0, 1)}

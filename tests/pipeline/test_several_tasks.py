@@ -1,0 +1,161 @@
+"""Several tasks on one worker, through a real broker: what records say, and that each task answers as it does alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from commands.model_app import tiny_model
+from commands.support import json_lines, run
+from kafka.harness import as_sent, assert_all_is_there_once, publish, read_all, sample_articles, worker
+from support.heads import class_model, vector_model
+from support.topics import Topics
+
+pytestmark = pytest.mark.broker
+
+EMBEDDED = "newswire-minilm"
+LABELS = ("economy", "politics", "sports")
+ARTICLES = [{**article, "body": article["body"][:900]} for article in sample_articles()[:12]]
+"""Long enough for several windows of some of them."""
+WINDOWS = {"ENRICHER_BATCHING__MAX_WINDOW_TOKENS": "96", "ENRICHER_BATCHING__OVERLAP_TOKENS": "24"}
+
+Record = dict[str, Any]
+Tasks = Mapping[str, Mapping[str, object]]
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Four heads on one encoder with random weights."""
+    root = tmp_path_factory.mktemp("heads")
+    ner = tiny_model(root / "ner")
+    return {
+        "ner": ner,
+        "topics": class_model(ner, root / "topics", LABELS, scale=3.0),
+        "tones": class_model(ner, root / "tones", ("glad", "grim", "dry", "loud"), multi_label=True, scale=3.0),
+        "vectors": vector_model(ner, root / "vectors"),
+    }
+
+
+def environment_of(tasks: Tasks) -> dict[str, str]:
+    """The settings of a worker with these tasks, in fp32."""
+    exact = {name: {"precision": "fp32", **task} for name, task in tasks.items()}
+    return {**WINDOWS, "ENRICHER_TASKS": json.dumps(exact)}
+
+
+def through_kafka(
+    topics: Topics, environment: Mapping[str, str], articles: Sequence[Mapping[str, Any]], log: Path | None = None
+) -> dict[str, Record]:
+    """The records of a worker between topics, by id; each article has exactly one."""
+    places = publish(topics.bootstrap_servers, topics.input, map(as_sent, articles))
+    with worker({**topics.environment, **environment}, "--until-caught-up", log=log) as process:
+        assert process.wait(240) == 0, log and log.read_text("utf-8")
+    assert_all_is_there_once(topics, places)
+    records = [orjson.loads(message.value() or b"") for message in read_all(topics.bootstrap_servers, topics.output)]
+    return {record["id"]: record for record in records}
+
+
+def alone(tasks: Tasks, articles: Sequence[Mapping[str, Any]]) -> dict[str, Record]:
+    """The records of a worker without Kafka, by id."""
+    Path("articles.jsonl").write_text(json_lines(*articles), "utf-8")
+    result = run("enrich", "articles.jsonl", "--output", "records.jsonl", env=environment_of(tasks))
+    assert result.exit_code == 0, (result.output, result.exception)
+    records = {record["id"]: record for record in map(orjson.loads, Path("records.jsonl").read_bytes().splitlines())}
+    assert len(articles) == len(records)
+    return records
+
+
+def assert_as_alone(together: Mapping[str, Record], tasks: Tasks) -> None:
+    """Each task's answers are those of a worker that has only this task, to the last digit of the records but one."""
+    for name, task in tasks.items():
+        for article_id, expected in alone({name: task}, ARTICLES).items():
+            record = together[article_id]
+            assert_close(
+                expected["classifications"], [each for each in record["classifications"] if each["task"] == name]
+            )
+            assert_close(expected["embeddings"], [each for each in record["embeddings"] if each["task"] == name])
+            if any(each["kind"] == "ner" for each in expected["tasks"]):
+                assert_close(expected["entities"], record["entities"])
+            assert expected["tasks"] == [each for each in record["tasks"] if each["name"] == name]
+
+
+def assert_close(expected: Sequence[Record], found: Sequence[Record]) -> None:
+    """Equal, but for the rounding of numbers."""
+    assert len(expected) == len(found)
+    for one, other in zip(expected, found, strict=True):
+        assert one.keys() == other.keys()
+        for name, value in one.items():
+            near = isinstance(value, float | list)
+            assert (pytest.approx(value, abs=2e-4) if near else value) == other[name]
+
+
+def test_tasks_of_different_encoders(topics: Topics, folders: Mapping[str, Path], tmp_path: Path) -> None:
+    """Each has its own tokenizer and windows; records have both answers, and `verify` enriches them again."""
+    tasks = {"names": {"source": EMBEDDED}, "topics": {"source": str(folders["topics"])}}
+    log = tmp_path / "log"
+    records = through_kafka(topics, environment_of(tasks), ARTICLES, log)
+    assert "not with names: " in log.read_text("utf-8")
+    assert {1} == {len(record["classifications"]) for record in records.values()}
+    assert any(len({each["coverage"]["windows"] for each in record["tasks"]}) == 2 for record in records.values())
+    assert_as_alone(records, tasks)
+    verified = run("verify", "--recompute", "6", "--json", env=topics.environment | environment_of(tasks))
+    assert verified.exit_code == 0, verified.output
+
+
+def test_four_heads_on_one_encoder(topics: Topics, folders: Mapping[str, Path], tmp_path: Path) -> None:
+    """They share one pass, and each answers as it does alone."""
+    tasks: dict[str, dict[str, object]] = {name: {"source": str(folder)} for name, folder in folders.items()}
+    tasks["topics"]["pooling"] = "max"
+    log = tmp_path / "log"
+    records = through_kafka(topics, environment_of(tasks), ARTICLES, log)
+    told = log.read_text("utf-8")
+    assert "pass 0: ner, topics, tones, vectors" in told
+    assert "pass 1" not in told
+    for record in records.values():
+        assert ["ner", "topics", "tones", "vectors"] == [each["name"] for each in record["tasks"]]
+        assert 1 == len({json.dumps(each["coverage"]) for each in record["tasks"]})
+    assert {"mean", "max", None} == {each.get("pooling") for each in records[ARTICLES[0]["id"]]["tasks"]}
+    assert_as_alone(records, tasks)
+
+
+def test_a_model_per_language(topics: Topics, folders: Mapping[str, Path]) -> None:
+    """Records say which tasks ran; an article without a language gets the default. Also if records repeat nothing of it."""
+    tasks: Tasks = {
+        "english": {"source": EMBEDDED, "languages": ["en"], "default": True},
+        "continental": {"source": str(folders["ner"]), "languages": ["de", "fr"]},
+    }
+    text = "Kari Nordmann went from Oslo to Lisbon."
+    spoken = {"1": "en", "2": "en-GB", "3": "de", "4": "fr_CA", "5": "es", "6": None}
+    articles = [{"id": number, "body": text, "language": language} for number, language in spoken.items()]
+    environment = environment_of(tasks) | {"ENRICHER_OUTPUT__ARTICLE": "none"}
+    records = through_kafka(topics, environment, articles)
+    ran = {
+        number: [each["name"] for each in record["tasks"] if each["coverage"] is not None]
+        for number, record in records.items()
+    }
+    english, continental = ["english"], ["continental"]
+    assert {"1": english, "2": english, "3": continental, "4": continental, "5": [], "6": english} == ran
+    assert all(["english", "continental"] == [each["name"] for each in record["tasks"]] for record in records.values())
+    assert {"Kari Nordmann", "Oslo", "Lisbon"} == {entity["text"] for entity in records["1"]["entities"]}
+    for number, record in records.items():
+        assert {*ran[number]} >= {entity["task"] for entity in record["entities"]}
+        assert "language" not in record
+    assert [] == records["5"]["entities"]
+    assert {EMBEDDED, "ner"} == {record["model"]["name"] for record in records.values()}
+    assert "ner" == records["3"]["model"]["name"]
+
+
+def test_without_tasks_records_name_none(topics: Topics) -> None:
+    """The fields are those of a record as it always was; the answers are those of the same model as a task."""
+    environment = WINDOWS | {"ENRICHER_MODEL__PRECISION": "fp32"}
+    records = through_kafka(topics, environment, ARTICLES)
+    metadata = ["language", "source", "url", "published_at"]
+    fields = ["schema_version", "id", *metadata, "entities", "model", "coverage"]
+    assert all(fields == [*record] for record in records.values())
+    assert all({"classifications", "embeddings", "tasks"}.isdisjoint(record) for record in records.values())
+    for article_id, other in alone({"names": {"source": EMBEDDED}}, ARTICLES).items():
+        assert_close(other["entities"], records[article_id]["entities"])
+        assert other["model"] == records[article_id]["model"]

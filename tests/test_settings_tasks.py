@@ -1,0 +1,128 @@
+"""The settings of tasks: tables of a TOML file, one JSON object in the environment, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from enricher.errors import SettingsError
+from enricher.settings import TaskSettings, load_settings
+
+
+def mistake() -> str:
+    """What loading the settings complains of."""
+    with pytest.raises(SettingsError) as caught:
+        load_settings()
+    return str(caught.value)
+
+
+def in_environment(monkeypatch: pytest.MonkeyPatch, tasks: object) -> None:
+    """Set `ENRICHER_TASKS`."""
+    monkeypatch.setenv("ENRICHER_TASKS", json.dumps(tasks))
+
+
+def test_there_are_no_tasks_by_default() -> None:
+    """The worker then finds entities by `model.source`."""
+    assert {} == load_settings().tasks
+
+
+def test_tasks_are_tables_of_the_toml_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the order of the file; the environment changes the fields that it names, and adds tasks."""
+    toml = '[tasks.b-1]\nsource = "/b"\nlanguages = ["en", "de-CH"]\ndefault = true\n[tasks.a_2]\nsource = "/a"\n'
+    Path("enricher.toml").write_text(toml, "utf-8")
+    tasks = load_settings().tasks
+    assert ["b-1", "a_2"] == [*tasks]
+    assert TaskSettings(source="/b", languages=("en", "de-CH"), default=True) == tasks["b-1"]
+    in_environment(monkeypatch, {"a_2": {"threshold": 0.25}, "new": {"source": "/c"}})
+    tasks = load_settings().tasks
+    assert TaskSettings(source="/a", threshold=0.25) == tasks["a_2"]
+    assert {"b-1", "a_2", "new"} == tasks.keys()
+
+
+def test_dotenv_may_contain_tasks() -> None:
+    """As every other variable."""
+    Path(".env").write_text('ENRICHER_TASKS=\'{"topic": {"source": "/t"}}\'\n', "utf-8")
+    assert {"topic": TaskSettings(source="/t")} == load_settings().tasks
+
+
+def test_two_tasks_may_find_entities_in_the_same_languages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of their entities then names its task."""
+    in_environment(
+        monkeypatch, {"a": {"source": "/a", "languages": ["en"]}, "b": {"source": "/b", "languages": ["en"]}}
+    )
+    assert 2 == len(load_settings().tasks)
+
+
+@pytest.mark.parametrize(
+    ("task", "said"),
+    [
+        ({}, "a.source: required"),
+        ({"source": "/a", "treshold": 0.5}, "a.treshold: no such setting (see 'enricher settings')"),
+        ({"source": "/a", "threshold": 1}, "a.threshold: Input should be less than 1"),
+        ({"source": "/a", "kind": "regression"}, "a.kind: Input should be 'ner', 'classification' or 'embedding'"),
+        ({"source": "/a", "languages": []}, "a.languages: Tuple should have at least 1 item"),
+        ({"source": "/a", "languages": ["e n"]}, "a.languages: language tags (BCP 47) are expected"),
+        ({"source": "/a", "default": True}, "a: `default` says nothing without `languages`"),
+        ({"source": "/a", "max_window_tokens": 4}, "a.max_window_tokens: Input should be greater than or equal to 8"),
+        (3, "a: must be an object of settings"),
+    ],
+    ids=str,
+)
+def test_a_mistake_names_task_and_field(monkeypatch: pytest.MonkeyPatch, task: object, said: str) -> None:
+    """And the source: the variable, or the file and the name there."""
+    in_environment(monkeypatch, {"a": task})
+    assert f"ENRICHER_TASKS: {said}" in mistake()
+    if isinstance(task, dict):
+        monkeypatch.delenv("ENRICHER_TASKS")
+        fields = "".join(f"{name} = {json.dumps(value)}\n" for name, value in task.items())
+        Path("enricher.toml").write_text(f"[tasks.a]\n{fields}", "utf-8")
+        assert f"enricher.toml: tasks.{said}" in mistake()
+
+
+def test_a_field_that_is_wrong_in_the_file_is_told_by_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if the environment sets another field of the task."""
+    Path("enricher.toml").write_text('[tasks.a]\nsource = "/a"\nthreshold = 2\n', "utf-8")
+    in_environment(monkeypatch, {"a": {"default": False}})
+    assert "enricher.toml: tasks.a.threshold: Input should be less than 1" == mistake()
+
+
+@pytest.mark.parametrize("name", ["Topic", "my topic", "", "-a", "tópico", "a" * 41, "a.b", "a\n"])
+def test_names_are_short_and_plain(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """They stand in records and labels of metrics."""
+    in_environment(monkeypatch, {name: {"source": "/a"}})
+    assert "a task's name has 1 to 40 of a-z, 0-9, - and _" in mistake()
+    in_environment(monkeypatch, {"a" * 40: {"source": "/a"}, "0-_": {"source": "/a"}})
+    assert 2 == len(load_settings().tasks)
+
+
+@pytest.mark.parametrize("value", ['{"a": {"source": "/a"}', "a", ""])
+def test_malformed_json_is_told(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    """By the name of the variable, with the position."""
+    monkeypatch.setenv("ENRICHER_TASKS", value)
+    assert mistake().startswith("ENRICHER_TASKS: not JSON: ")
+
+
+def test_tasks_are_one_object(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a list nor a variable for each task, and not a number in the file."""
+    in_environment(monkeypatch, [{"source": "/a"}])
+    assert "ENRICHER_TASKS: must be an object of tasks" in mistake()
+    monkeypatch.delenv("ENRICHER_TASKS")
+    monkeypatch.setenv("ENRICHER_TASKS__A", '{"source": "/a"}')
+    assert mistake().startswith("ENRICHER_TASKS__A: tasks are one JSON object, ENRICHER_TASKS=")
+    monkeypatch.delenv("ENRICHER_TASKS__A")
+    Path("enricher.toml").write_text("tasks = 3\n", "utf-8")
+    assert "enricher.toml: tasks: must be an object of tasks" in mistake()
+
+
+@pytest.mark.parametrize(("field", "value"), [("source", "newswire-minilm"), ("precision", "fp32")])
+def test_settings_without_effect_beside_tasks_are_refused(
+    monkeypatch: pytest.MonkeyPatch, field: str, value: str
+) -> None:
+    """With what to do instead."""
+    monkeypatch.setenv(f"ENRICHER_MODEL__{field.upper()}", value)
+    assert value == getattr(load_settings().model, field)
+    in_environment(monkeypatch, {"a": {"source": "/a"}})
+    assert f"model.{field} has no effect beside tasks" in mistake()
+    assert f"[tasks.NAME] {field} = ..." in mistake()
