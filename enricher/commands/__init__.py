@@ -12,6 +12,7 @@ COMMANDS = {
         "enrich": "enrich:enrich",
         "publish": "publish.command:publish",
         "tail": "tail.command:tail",
+        "labels": "labels:labels",
         "verify": "verify:verify",
         "lag": "lag:lag",
         "scaler": "scaler:scaler",

@@ -6,7 +6,7 @@ Samples hold counts; rates and quantiles are differences between two samples. On
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from enricher.stats.counters import Counters
@@ -43,6 +43,8 @@ class Sample:
     in_flight: int
     held_back: int
     queued_tokens: int
+    task_busy_s: Mapping[str, float]
+    """By task."""
 
 
 def look(counters: Counters, snapshot: Snapshot, at_s: float, epoch_s: float) -> Sample:
@@ -67,6 +69,7 @@ def look(counters: Counters, snapshot: Snapshot, at_s: float, epoch_s: float) ->
         in_flight=snapshot.in_flight_articles,
         held_back=snapshot.held_back_articles,
         queued_tokens=snapshot.queued_tokens,
+        task_busy_s={name: task.busy_s for name, task in counters.tasks.copy().items()},
     )
 
 
@@ -119,8 +122,15 @@ class Interval:
 
     def thread_share(self, name: str) -> float | None:
         """The seconds counted in `name` as a share of the threads' time, at most 1."""
+        return self._share(self.difference(name))
+
+    def task_share(self, task: str) -> float | None:
+        """The time of a task's runs as a share of the threads' time, at most 1."""
+        return self._share(self.now.task_busy_s[task] - self.before.task_busy_s.get(task, 0.0))
+
+    def _share(self, busy_s: float) -> float | None:
         # A run is counted when it ends, so a short interval may count more time than it has.
-        share = ratio(self.difference(name), self.seconds * self.now.concurrency)
+        share = ratio(busy_s, self.seconds * self.now.concurrency)
         return share and min(1.0, share)
 
 

@@ -12,7 +12,9 @@ from enricher.runtime.watchdog import Watched
 from enricher.stats.counters import Counters
 from enricher.stats.histogram import LATENCIES_S, SECONDS, WAITS_S
 from enricher.stats.snapshot import Snapshot
+from enricher.telemetry.baseline import bounded, shares_of
 from enricher.telemetry.observed import Observed
+from enricher.telemetry.readings import TASK_OUTCOMES
 from enricher.worker.recovery import RecoveryNote
 
 SHARES = {"p50_s": 0.5, "p90_s": 0.9, "p99_s": 0.99}
@@ -71,6 +73,8 @@ def status_of(view: View, snapshot: Snapshot, now: Sample, minute: Interval) -> 
             }
             for note in reversed(view.recoveries())
         ],
+        "tasks": _tasks(counters, minute),
+        "labels": _labels(view.observed),
         "gpus": [asdict(gpu) for gpu in view.observed.gpus()],
     }
 
@@ -104,6 +108,36 @@ def _dead_letters(counters: Counters) -> list[dict[str, Any]]:
         stage, _, error_type = reason.partition(":")
         found.append({"stage": stage, "error_type": error_type, "count": count})
     return found
+
+
+def _tasks(counters: Counters, minute: Interval) -> list[dict[str, Any]]:
+    """Of each task of the settings: empty without tasks. A task that shares its runs has all their time."""
+    return [
+        {
+            "name": name,
+            "windows": task.windows,
+            "tokens": task.real_tokens,
+            **{outcome: task.outcomes[outcome] for outcome in TASK_OUTCOMES},
+            "busy_share": minute.task_share(name) if name in minute.now.task_busy_s else None,
+        }
+        for name, task in counters.tasks.copy().items()
+    ]
+
+
+def _labels(seen: Observed) -> list[dict[str, Any]]:
+    """Each label since the start, the most frequent of a task first, with its share and what that should be."""
+    counts = bounded(seen.counters.labels.copy())
+    ranked = sorted(shares_of(counts).items(), key=lambda each: (each[0][0], -each[1]))
+    return [
+        {
+            "task": task,
+            "label": label,
+            "count": counts[task, label],
+            "share": share,
+            "baseline": seen.baseline.get((task, label)),
+        }
+        for (task, label), share in ranked
+    ]
 
 
 def _transactions(counters: Counters, minute: Interval) -> dict[str, float | None]:

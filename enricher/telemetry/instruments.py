@@ -24,6 +24,8 @@ PARTITION = "messaging.destination.partition.id"
 GROUP = "messaging.consumer.group.name"
 ERROR_TYPE = "error.type"
 OUTCOME = "enricher.outcome"
+TASK = "enricher.task"
+LABEL = "enricher.label"
 GPU = "hw.name"
 MODEL = (
     "enricher.model.name",
@@ -94,6 +96,24 @@ INSTRUMENTS: tuple[Instrument, ...] = (
              "next owner after a rebalance.", lambda seen: one(seen.counters.forgotten)),
     _counter("enricher.articles.repeated", "{article}", "Articles that this process has read more than once.",
              lambda seen: one(seen.counters.repeated)),
+    # ---- labels and tasks
+    _counter("enricher.labels", "{label}",
+             "Entities and classes in committed records, by task and label. Without tasks in the settings the task is "
+             "`ner`; labels beyond 64 of a task are `other`.", readings.labels, (TASK, LABEL)),
+    _gauge("enricher.labels.baseline", "1",
+           "Share of a task's labels that the label should have, from the file `health.labels_baseline`.",
+           readings.baseline, (TASK, LABEL)),
+    _counter("enricher.task.articles", "{article}",
+             "Committed articles by task: it `ran`, was `skipped` because of the article's language, or `failed`, so that "
+             "the article is a dead letter.",
+             readings.task_articles, (TASK, OUTCOME)),
+    _counter("enricher.task.windows", "{window}", "Windows submitted to the model for the task.",
+             lambda seen: readings.by_task(seen, lambda task: task.windows), (TASK,)),
+    _counter("enricher.task.tokens", "{token}", "Tokens of the windows submitted to the model for the task.",
+             lambda seen: readings.by_task(seen, lambda task: task.real_tokens), (TASK,)),
+    _counter("enricher.task.busy.time", "s",
+             "Time spent running the model for the task. Tasks that share a run count all of it, each.",
+             lambda seen: readings.by_task(seen, lambda task: task.busy_s), (TASK,)),
     # ---- batches and the model
     _counter("enricher.windows", "{window}", "Windows submitted to the model.",
              lambda seen: one(seen.counters.windows)),

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from enricher.records import Partition
+from enricher.stats.counters import TaskCounts
 from enricher.stats.histogram import Histogram
 from enricher.stats.snapshot import REQUEST_OUTCOMES, Snapshot, WorkerState
+from enricher.telemetry.baseline import bounded
 from enricher.telemetry.observed import Observed
 
+TASK_OUTCOMES = ("ran", "skipped", "failed")
 Numbers = Iterable[tuple[float | Histogram, tuple[str, ...]]]
 
 
@@ -52,6 +55,28 @@ def tokens(seen: Observed) -> Numbers:
     """Computed tokens: those of texts, and padding."""
     real, padded = seen.counters.real_tokens, seen.counters.padded_tokens
     return by({"real": real, "padding": max(0, padded - real)})
+
+
+def by_task(seen: Observed, number: Callable[[TaskCounts], float]) -> Numbers:
+    """A number of each task; none for a worker without tasks in its settings."""
+    return by({name: number(counts) for name, counts in seen.counters.tasks.copy().items()})
+
+
+def task_articles(seen: Observed) -> Numbers:
+    """Articles by task and outcome."""
+    for name, counts in seen.counters.tasks.copy().items():
+        for outcome in TASK_OUTCOMES:
+            yield counts.outcomes[outcome], (name, outcome)
+
+
+def labels(seen: Observed) -> Numbers:
+    """Labels found, by task and label."""
+    return [(count, pair) for pair, count in bounded(seen.counters.labels.copy()).items()]
+
+
+def baseline(seen: Observed) -> Numbers:
+    """The share that each label should have, by task and label."""
+    return [(share, pair) for pair, share in bounded(seen.baseline).items()]
 
 
 def waiting(now: Snapshot) -> Numbers:

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
-from deploy.chart_rendering import APP_VERSION, CI_FILES, Object, environment_of, needs_helm, render, values_of
+from deploy.chart_rendering import (
+    APP_VERSION,
+    CI_FILES,
+    Object,
+    environment_of,
+    needs_helm,
+    refusal,
+    render,
+    values_of,
+)
 from typer.testing import CliRunner
 
 from enricher.cli import app
@@ -88,3 +98,28 @@ def test_a_model_is_prepared_where_there_is_room_for_it() -> None:
     assert str(Path(environment_of(container)["HF_HOME"]).parent) in mounts
     command, sub, *arguments = container["args"]
     assert CliRunner().invoke(app, [command, sub, *arguments, "--help"]).exit_code == 0
+
+
+def test_tasks_are_one_variable_and_name_their_models_themselves() -> None:
+    """The chart sets no model beside them."""
+    (path,) = (path for path in CI_FILES if path.stem == "tasks-values")
+    values = values_of(path)
+    environment = environment_of(render(values).worker)
+    assert values["settings"]["tasks"] == json.loads(environment["ENRICHER_TASKS"])
+    assert "ENRICHER_MODEL__SOURCE" not in environment
+    assert not [name for name in environment if name.startswith("ENRICHER_TASKS__")]
+    assert "ENRICHER_TASKS" not in environment_of(render().worker)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"model": {"path": "/opt/ner"}}, "model.path has no effect beside settings.tasks"),
+        ({"settings": {"model": {"precision": "fp32"}}}, "settings.model.precision has no effect"),
+    ],
+    ids=str,
+)
+def test_a_model_beside_tasks_is_refused(values: Object, said: str) -> None:
+    """The worker would refuse to start, or the folder would have no effect."""
+    tasks = {"tasks": {"topic": {"source": "/model/topic"}}}
+    assert said in refusal({**values, "settings": {**values.get("settings", {}), **tasks}})

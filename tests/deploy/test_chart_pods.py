@@ -20,7 +20,7 @@ from deploy.chart_rendering import (
 from typer.testing import CliRunner
 
 from enricher.cli import app
-from enricher.settings import Settings, load_settings
+from enricher.settings import Settings, TaskSettings, load_settings
 
 pytestmark = needs_helm
 
@@ -85,7 +85,11 @@ def test_every_variable_is_a_setting(rendered_from: Path, monkeypatch: pytest.Mo
     settings = settings_of(render(values).worker, monkeypatch)
     for group, fields in values.get("settings", {}).items():
         for field, value in fields.items():
-            found = getattr(getattr(settings, group), field)
+            of_group = getattr(settings, group)
+            if group == "tasks":
+                assert TaskSettings.model_validate(value) == of_group[field]
+                continue
+            found = getattr(of_group, field)
             assert found.items() >= value.items() if field == "properties" else json.loads(json.dumps(found)) == value
     assert settings.health.host == "0.0.0.0"
     assert settings.model.device == ("cuda" if values.get("gpu", {}).get("enabled") else "cpu")

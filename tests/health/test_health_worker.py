@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 
 import orjson
@@ -15,6 +16,7 @@ from enricher.health.routes import ProbeResult
 from enricher.health.samples import EVERY_S, KEPT_S, lag_of
 from enricher.health.subject import WorkerHealth
 from enricher.runtime.watchdog import Watched
+from enricher.stats.counters import TaskCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +158,26 @@ def test_the_status_counts_what_was_published() -> None:
     assert status["rates"]["articles_per_s"] > 0
     assert "NVIDIA H200" == status["gpus"][0]["name"]
     assert FACTS.group == status["worker"]["group"]
+
+
+def test_the_status_lists_tasks_and_labels_with_their_shares() -> None:
+    """A worker without tasks has no list of them; labels come with what they should be, if there is a baseline."""
+    here = scene()
+    assert [] == here.health.status()["tasks"]
+    counters = here.process.counters
+    counters.labels.update({("ner", "PER"): 1, ("ner", "ORG"): 3})
+    here.world.clock.sleep(10.0)
+    counters.tasks = {"ner": TaskCounts(7, 70, 5.0, Counter(ran=4, skipped=2, failed=1)), "topics": TaskCounts()}
+    view = view_of(here.process)
+    here.health.shows(replace(view, observed=replace(view.observed, baseline={("ner", "ORG"): 0.5})))
+    status = here.health.status()
+    ner, topics = status["tasks"]
+    expected = {"name": "ner", "windows": 7, "tokens": 70, "ran": 4, "skipped": 2, "failed": 1, "busy_share": 0.5}
+    assert expected == ner
+    assert ("topics", 0, 0.0) == (topics["name"], topics["ran"], topics["busy_share"])
+    assert [("ORG", 3, 0.75, 0.5), ("PER", 1, 0.25, None)] == [
+        (each["label"], each["count"], each["share"], each["baseline"]) for each in status["labels"]
+    ]
 
 
 def test_the_status_is_json_without_a_word_of_an_article() -> None:

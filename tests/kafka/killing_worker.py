@@ -14,6 +14,7 @@ import sys
 from zlib import crc32
 
 from enricher.app.building import kafka_worker
+from enricher.app.tasks import Tasks
 from enricher.commands.signals import stopped_by_signals
 from enricher.errors import FatalError
 from enricher.records import Batch, BatchResult
@@ -40,8 +41,9 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s")
     try:
         with stopped_by_signals() as signals, Watchdog() as watchdog:
-            model = stub_model(KillingEngine())
-            worker = kafka_worker(load_settings(), model, guard=watchdog.guard, until_caught_up=True)
+            settings = load_settings()
+            tasks = Tasks.of(settings, stub_model(KillingEngine()))
+            worker = kafka_worker(settings, tasks, guard=watchdog.guard, until_caught_up=True)
             signals.stop = worker.stop
             worker.run()
     except FatalError as error:

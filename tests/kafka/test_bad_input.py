@@ -14,6 +14,7 @@ from support.topics import Topics
 
 from enricher.app.building import kafka_worker
 from enricher.app.model import Model, load_model
+from enricher.app.tasks import Tasks
 from enricher.inference.run.model import EMBEDDED_FOLDER, PreparedModel, prepare
 from enricher.kafka.limits import TopicLimits
 from enricher.runtime.watchdog import Watchdog
@@ -57,7 +58,8 @@ def run_worker(topics: Topics, monkeypatch: pytest.MonkeyPatch, model: Model, **
     for name, value in {**topics.environment, **more}.items():
         monkeypatch.setenv(name, value)
     with Watchdog() as watchdog:
-        worker = kafka_worker(load_settings(), model, guard=watchdog.guard, until_caught_up=True)
+        settings = load_settings()
+        worker = kafka_worker(settings, Tasks.of(settings, model), guard=watchdog.guard, until_caught_up=True)
         worker.run()
     return worker.counters
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from enricher.records import Partition
-from enricher.stats.counters import Counters
+from enricher.stats.counters import Counters, TaskCounts
 from enricher.stats.snapshot import Connection, SchemaState, Snapshot, Unstable, WorkerState
 from enricher.telemetry.observed import GpuUse, ModelFacts, Observed, WorkerFacts
 
@@ -39,6 +39,11 @@ def some_counters() -> Counters:
     )
     counters.dead_letters = Counter({"decode:InvalidArticle": 3, "inference:NotFinite": 1})
     counters.windows, counters.batches, counters.real_tokens, counters.padded_tokens = 90, 30, 9_000, 9_100
+    counters.tasks = {
+        "ner": TaskCounts(windows=60, real_tokens=6_000, busy_s=9.5, outcomes=Counter(ran=40)),
+        "topics": TaskCounts(windows=30, real_tokens=3_000, busy_s=3.0, outcomes=Counter(ran=30, skipped=9, failed=1)),
+    }
+    counters.labels = Counter({("ner", "ORG"): 300, ("ner", "PER"): 100, ("topics", "Sport"): 30})
     counters.rebalances.update(["assigned", "revoked"])
     for value in (0.003, 0.2, 0.2, 4.0):
         counters.latency_s.add(value)
@@ -54,4 +59,5 @@ def observed(snapshot: Snapshot = LEVELS, counters: Counters | None = None) -> O
         counters=counters or some_counters(),
         snapshot=lambda: snapshot,
         gpus=lambda: [GpuUse("NVIDIA H200", 0.75, 10 * 2**30, 140 * 2**30)],
+        baseline={("ner", "ORG"): 0.75, ("ner", "PER"): 0.25},
     )

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from telemetry.building import observed
 
+from enricher.stats.counters import MOST_LABELS, Counters
 from enricher.stats.histogram import Histogram
+from enricher.telemetry import readings
 from enricher.telemetry.instruments import INSTRUMENTS, Instrument, Kind
 from enricher.telemetry.page import markdown
 from enricher.telemetry.tracing import SPANS
@@ -41,6 +45,29 @@ def test_an_instrument_is_one_thing(instrument: Instrument) -> None:
     assert {instrument.kind is Kind.HISTOGRAM} == are_histograms
     assert instrument.description.endswith(".")
     assert re.fullmatch(r"(enricher|messaging|process|hw)(\.[a-z_]+)+", instrument.name)
+
+
+def test_labels_are_bounded_for_each_task() -> None:
+    """Neither a model with very many labels nor a large baseline makes more time series."""
+    many = {("topics", f"label-{number}"): number for number in range(1_000)}
+    counters = Counters(labels=Counter(many))
+    seen = replace(observed(counters=counters), baseline=many)
+    for read in (readings.labels, readings.baseline):
+        numbers = list(read(seen))
+        assert MOST_LABELS + 1 == len(numbers)
+        assert sum(range(1_000)) == sum(number for number, _ in numbers if isinstance(number, int | float))
+
+
+def test_without_tasks_only_labels_are_told_by_task() -> None:
+    """The metrics of a worker with one model have no others."""
+    told = {
+        each.name: list(each.read(observed(counters=Counters(labels=Counter({("ner", "ORG"): 3})))))
+        for each in INSTRUMENTS
+    }
+    assert [(3, ("ner", "ORG"))] == told["enricher.labels"]
+    assert {name: [] for name in told if name.startswith("enricher.task.")} == {
+        name: numbers for name, numbers in told.items() if name.startswith("enricher.task.")
+    }
 
 
 def test_the_page_is_the_list() -> None:

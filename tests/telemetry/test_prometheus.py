@@ -38,6 +38,11 @@ def test_numbers_are_the_workers() -> None:
     read = samples()
     assert 40 == read["enricher_articles_total", (("enricher_outcome", "enriched"),)]
     assert 100 == read["enricher_tokens_total", (("enricher_token_kind", "padding"),)]
+    task = ("enricher_task", "topics")
+    assert 9 == read["enricher_task_articles_total", (("enricher_outcome", "skipped"), task)]
+    assert 3.0 == read["enricher_task_busy_time_seconds_total", (task,)]
+    assert 300 == read["enricher_labels_total", (("enricher_label", "ORG"), ("enricher_task", "ner"))]
+    assert 0.75 == read["enricher_labels_baseline_ratio", (("enricher_label", "ORG"), ("enricher_task", "ner"))]
     assert 1.5 == read["enricher_oldest_age_seconds", ()]
     assert 12.5 == read["enricher_engine_busy_time_seconds_total", ()]
     assert 0.75 == read["hw_gpu_utilization_ratio", (("hw_name", "NVIDIA H200"),)]

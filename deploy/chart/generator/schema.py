@@ -8,7 +8,8 @@ import yaml
 
 from deploy.chart.generator.comments import described
 from deploy.chart.generator.layout import REST, VALUES
-from enricher.settings import Settings
+from enricher.settings import Settings, TaskSettings
+from enricher.settings.tasks import NAME_PATTERN
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -27,6 +28,7 @@ FOLLOWS: dict[str, dict[str, str]] = {
         "enabled": "the probes need it",
         "host": "the node has to reach it",
         "port": "it follows from `health.port`",
+        "labels_baseline": "it follows from `monitoring.labelsBaseline`",
     },
 }
 """Settings that cannot be set in `settings`, and why."""
@@ -77,6 +79,14 @@ def _settings_schema() -> Schema:
     for group in ("kafka", "registry"):
         properties = made[group]["properties"]["properties"]
         properties["patternProperties"] = {SECRET_NAMES: {"$ref": "#/$defs/FromFile"}}
+    task = TaskSettings.model_json_schema()
+    made["tasks"] = {
+        "type": "object",
+        "patternProperties": {
+            NAME_PATTERN: {**_strict({"properties": task["properties"]}), "required": task["required"]}
+        },
+        "additionalProperties": False,
+    }
     return _strict({"properties": made})
 
 

@@ -83,10 +83,17 @@ all cores of the node. So it gets one run per requested whole CPU, at most the s
 {{- $_ := set $made "registry" (dict "properties" $registry "cache_dir" "/var/cache/enricher/schemas") -}}
 {{- end -}}
 {{- $model := dict "device" (ternary "cuda" "cpu" .Values.gpu.enabled) "cache_dir" "/var/cache/enricher" -}}
+{{- /* Tasks name their models themselves. */ -}}
+{{- if not .Values.settings.tasks -}}
 {{- with include "enricher.modelSource" . }}{{- $_ := set $model "source" . -}}{{- end -}}
+{{- end -}}
 {{- with include "enricher.concurrency" . }}{{- $_ := set $model "concurrency" (int .) -}}{{- end -}}
 {{- $_ := set $made "model" $model -}}
-{{- $_ := set $made "health" (dict "host" "0.0.0.0" "port" .Values.health.port) -}}
+{{- $health := dict "host" "0.0.0.0" "port" .Values.health.port -}}
+{{- with .Values.monitoring.labelsBaseline -}}
+{{- if .configMap }}{{- $_ := set $health "labels_baseline" (printf "/etc/enricher/labels/%s" .key) -}}{{- end -}}
+{{- end -}}
+{{- $_ := set $made "health" $health -}}
 {{- mergeOverwrite (deepCopy .Values.settings) $made | toJson -}}
 {{- end }}
 
@@ -110,7 +117,7 @@ all cores of the node. So it gets one run per requested whole CPU, at most the s
 {{- end }}
 
 {{- define "enricher.env" -}}
-{{- range $group, $fields := include "enricher.settings" . | fromJson }}
+{{- range $group, $fields := omit (include "enricher.settings" . | fromJson) "tasks" }}
 {{- range $field, $value := $fields }}
 {{- if not (kindIs "invalid" $value) }}
 - name: {{ printf "ENRICHER_%s__%s" $group $field | upper }}
@@ -118,6 +125,10 @@ all cores of the node. So it gets one run per requested whole CPU, at most the s
   value: {{ ternary $value (toJson $value) (kindIs "string" $value) | quote }}
 {{- end }}
 {{- end }}
+{{- end }}
+{{- with .Values.settings.tasks }}
+- name: ENRICHER_TASKS
+  value: {{ toJson . | quote }}
 {{- end }}
 {{- with .Values.extraEnv }}
 {{ toYaml . }}

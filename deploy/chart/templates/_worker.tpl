@@ -28,6 +28,11 @@
       mountPath: /model
       readOnly: true
     {{- end }}
+    {{- if .Values.monitoring.labelsBaseline.configMap }}
+    - name: labels-baseline
+      mountPath: /etc/enricher/labels
+      readOnly: true
+    {{- end }}
     {{- with include "enricher.secretMounts" . | trim }}
     {{- . | nindent 4 }}
     {{- end }}

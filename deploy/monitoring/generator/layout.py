@@ -175,6 +175,68 @@ MODEL = Row(
     ),
 )
 
+TASKS = Row(
+    "Labels and tasks",
+    (
+        lines(
+            "Label shares",
+            Unit.SHARE,
+            (
+                ratio(
+                    "sum by (enricher_task, enricher_label) (rate(enricher_labels_total{@}[~]))",
+                    "on (enricher_task) group_left () (sum by (enricher_task) (rate(enricher_labels_total{@}[~])) > 0)",
+                ),
+                "{{enricher_task}} {{enricher_label}}",
+            ),
+            note="Of each task's labels. With several tasks, the shares of each add up to 1.",
+            stacked=True,
+        ),
+        lines(
+            "Label shares, 6 hours",
+            Unit.SHARE,
+            ("job:enricher_labels_share:ratio_increase6h{@@}", "{{job}} {{enricher_task}} {{enricher_label}}"),
+            note="What the alert on label drift compares with the baseline.",
+            stacked=True,
+        ),
+        lines(
+            "Baseline of label shares",
+            Unit.SHARE,
+            (
+                "max by (enricher_task, enricher_label) (enricher_labels_baseline_ratio{@})",
+                "{{enricher_task}} {{enricher_label}}",
+            ),
+            stacked=True,
+        ),
+        lines(
+            "Use of the model threads by task",
+            Unit.SHARE,
+            (
+                ratio(
+                    "sum by (enricher_task) (rate(enricher_task_busy_time_seconds_total{@}[~]))",
+                    "on () group_left () sum(enricher_engine_concurrency{@})",
+                ),
+                "{{enricher_task}}",
+            ),
+            note="Tasks that share an encoder share its runs, and have the same line.",
+            top=1.0,
+        ),
+        lines(
+            "Articles by task and outcome",
+            Unit.PER_SECOND,
+            (
+                "sum by (enricher_task, enricher_outcome) (rate(enricher_task_articles_total{@}[~]))",
+                "{{enricher_task}} {{enricher_outcome}}",
+            ),
+        ),
+        lines(
+            "Windows and tokens by task",
+            Unit.PER_SECOND,
+            ("sum by (enricher_task) (rate(enricher_task_windows_total{@}[~]))", "{{enricher_task}} windows"),
+            ("sum by (enricher_task) (rate(enricher_task_tokens_total{@}[~]))", "{{enricher_task}} tokens"),
+        ),
+    ),
+)
+
 EXACTLY_ONCE = Row(
     "Exactly once",
     (
@@ -315,5 +377,5 @@ MACHINE = Row(
     ),
 )
 
-ROWS = (SERVICE, THROUGHPUT, MODEL, EXACTLY_ONCE, BACKLOG, MACHINE)
+ROWS = (SERVICE, THROUGHPUT, MODEL, TASKS, EXACTLY_ONCE, BACKLOG, MACHINE)
 """What readers of the entities notice comes first, the machine last."""

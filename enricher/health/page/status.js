@@ -25,6 +25,12 @@ function tables(status) {
   const partitions = status.partitions ?? [], most = Math.max(0, ...partitions.map(({lag}) => lag));
   fillTable('partitions', partitions.map(({topic, number, lag}) => [`${topic} ${number}`, lagCell(lag, most)]),
     status.assigned ? 'nothing known yet' : 'none is assigned');
+  const tasks = status.tasks ?? [];
+  byId('tasks-panel').hidden = !tasks.length;
+  fillTable('tasks', tasks.map(({name, busy_share, ran, skipped, failed}) =>
+    [name, shown(busy_share, 'share'), ...[ran, skipped, failed].map(FORMATS.count)]), 'none');
+  fillTable('labels', (status.labels ?? []).map(({task, label, count, share, baseline}) =>
+    [tasks.length ? `${task}: ${label}` : label, FORMATS.count(count), FORMATS.share(share), shown(baseline, 'share')]), 'none found yet');
   fillTable('dead', (status.dead_letters ?? []).map(({stage, error_type, count}) => [error_type, stage, FORMATS.count(count)]), 'none');
   fillTable('recoveries', (status.recoveries ?? []).map(({at: unixS, reason, duration_s, settled}) =>
     [clock(unixS), settled ? reason : `${reason}, not settled`, FORMATS.seconds(duration_s)]), 'none');
