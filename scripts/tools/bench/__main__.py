@@ -23,7 +23,7 @@ from tools.bench.outcome import Outcome, Table
 from tools.bench.page import html
 from tools.bench.policy import Policy
 
-LEGS = ("limit", "around", "telemetry", "batching", "latency", "peers", "scale", "rebalance", "cost")
+LEGS = ("limit", "around", "telemetry", "batching", "latency", "peers", "scale", "rebalance", "cost", "tasks")
 """Modules of `tools.bench.legs` in the order of the page. Each has `ABOUT` and `measure(bench) -> Outcome`."""
 
 _FILE_WIDTH = 160
@@ -43,6 +43,15 @@ def main(
             "fixed intervals), or any, such as `batching.max_wait_ms=0,worker.publish_interval_ms=20`."
         ),
     ] = None,
+    before: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True,
+            file_okay=False,
+            resolve_path=True,
+            help="Leg `tasks`: the folder of an older version's checkout, to compare entities alone with.",
+        ),
+    ] = None,
     *,
     quick: Annotated[bool, typer.Option("--quick", help="Tiny runs that only show that everything works.")] = False,
 ) -> None:
@@ -55,7 +64,8 @@ def main(
         policy = Policy.parse(against, load_settings()) if against else None
     except SettingsError as error:
         raise typer.BadParameter(str(error)) from error
-    outcomes, about = _measured([name for name in LEGS if name in chosen], repetitions, policy, quick=quick)
+    bench = Bench(1 if quick else repetitions, quick, print, against=policy, before=before)
+    outcomes, about = _measured([name for name in LEGS if name in chosen], bench)
     console = Console(width=None if sys.stdout.isatty() else _FILE_WIDTH)
     for outcome in outcomes.values():
         for table in outcome.tables:
@@ -66,13 +76,10 @@ def main(
         _write(out, outcomes, about)
 
 
-def _measured(
-    names: list[str], repetitions: int, against: Policy | None, *, quick: bool
-) -> tuple[dict[str, Outcome], dict[str, str]]:
+def _measured(names: list[str], bench: Bench) -> tuple[dict[str, Outcome], dict[str, str]]:
     outcomes, about = {}, {}
     # Plain lines instead of a spinner, whose thread would take CPU time from what is measured.
     console = Console(stderr=True, highlight=False)
-    bench = Bench(1 if quick else repetitions, quick, console.print, against=against)
     with bench.closing:
         for name in names:
             module = importlib.import_module(f"tools.bench.legs.{name}")

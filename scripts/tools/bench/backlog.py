@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from enricher.app.building import kafka_worker
+from enricher.app.tasks import Tasks
 from enricher.runtime.watchdog import Watchdog
+from enricher.settings import Settings
 from tools.bench.bench import Bench
 from tools.bench.load import Mix, articles
 from tools.bench.repeating import Run
@@ -16,15 +18,22 @@ _PROBE = {"news": 24, "headlines": 240, "long": 6, "mixed": 60}
 
 
 def run_backlog(
-    bench: Bench, mix: Mix, count: int, changes: Mapping[str, Mapping[str, object]] = MappingProxyType({})
+    bench: Bench,
+    mix: Mix,
+    count: int,
+    changes: Mapping[str, Mapping[str, object]] = MappingProxyType({}),
+    *,
+    settings: Settings | None = None,
+    tasks: Tasks | None = None,
 ) -> Run:
     """`count` articles, all there before the worker starts; the rate is from its first read to its last commit.
 
-    `changes`: settings by group, as `settings_for` takes them.
+    `changes`: settings by group, as `settings_for` takes them. `settings`, `tasks`: instead of the bench's.
     """
     with bench.topics(articles(mix, count)) as topics, Watchdog() as watchdog:
-        settings = bench.settings_for(topics, **changes)
-        worker = kafka_worker(settings, bench.model, guard=watchdog.guard, until_caught_up=True)
+        chosen = bench.settings_for(topics, settings, **changes)
+        found = tasks or Tasks.of(chosen, bench.model)
+        worker = kafka_worker(chosen, found, guard=watchdog.guard, until_caught_up=True)
         meter = bench.meter()
         worker.run()
         load = meter.read()
@@ -32,6 +41,9 @@ def run_backlog(
     return Run(count / worker.counters.working_s, load, worker.counters.as_dict())
 
 
-def count_for(bench: Bench, mix: Mix, seconds: float) -> int:
+def count_for(
+    bench: Bench, mix: Mix, seconds: float, *, settings: Settings | None = None, tasks: Tasks | None = None
+) -> int:
     """How many articles take about `seconds` here, estimated from a short cold run, which must not be measured itself."""
-    return max(_PROBE[mix], round(run_backlog(bench, mix, _PROBE[mix]).rate * seconds))
+    probe = run_backlog(bench, mix, _PROBE[mix], settings=settings, tasks=tasks)
+    return max(_PROBE[mix], round(probe.rate * seconds))

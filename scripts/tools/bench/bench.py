@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 
 import orjson
 from confluent_kafka import Producer
@@ -36,6 +37,8 @@ class Bench:
     closing: ExitStack = field(default_factory=ExitStack)
     against: Policy | None = None
     """What the leg `latency` measures in turn with the settings as they are."""
+    before: Path | None = None
+    """A checkout of an older version, which the leg `tasks` measures in turn with this one."""
     _models: dict[str, Model] = field(default_factory=dict)
 
     @cached_property
@@ -76,8 +79,14 @@ class Bench:
         cluster: Cluster | None = vars(self).get("cluster")
         return [node.pid for node in cluster.nodes if node.running] if cluster else []
 
-    def settings_for(self, topics: Topics, **changes: Mapping[str, object]) -> Settings:
-        """The settings with these topics. `changes`: other values by group, such as `worker={"idle_wait_ms": 5}`."""
+    def settings_for(
+        self, topics: Topics, settings: Settings | None = None, /, **changes: Mapping[str, object]
+    ) -> Settings:
+        """The settings with these topics. `changes`: other values by group, such as `worker={"idle_wait_ms": 5}`.
+
+        `settings`: to begin with, instead of the worker's.
+        """
+        settings = settings or self.settings
         kafka = {
             "bootstrap_servers": self.cluster.bootstrap_servers,
             "group_id": topics.name,
@@ -87,10 +96,8 @@ class Bench:
             "dead_letter_topic": topics.dead_letter,
         }
         groups = {"kafka": kafka, **changes}
-        updated = {
-            group: getattr(self.settings, group).model_copy(update=dict(values)) for group, values in groups.items()
-        }
-        return self.settings.model_copy(update=updated)
+        updated = {group: getattr(settings, group).model_copy(update=dict(values)) for group, values in groups.items()}
+        return settings.model_copy(update=updated)
 
     @contextmanager
     def topics(

@@ -14,6 +14,7 @@ from typing import Any
 from unittest.mock import patch
 
 import enricher.core.assembly
+import enricher.core.heads
 import enricher.worker.loop
 from enricher.codec import Encoder
 from enricher.core.batching import LengthBucketScheduler
@@ -33,8 +34,8 @@ STAGES: dict[str, tuple[tuple[object, str], ...]] = {
     "schedule: windows into batches": ((LengthBucketScheduler, "add"), (LengthBucketScheduler, "next_batch")),
     "hand over: to the threads and back": ((WorkerPool, "submit"), (WorkerPool, "completed")),
     "collect: labels to their tickets": ((enricher.worker.loop, "settle"),),
-    "spans: labels to entities": ((enricher.core.assembly, "decode_entities"),),
-    "write: entities as JSON": ((enricher.worker.loop, "write_entities"),),
+    "spans: labels to entities": ((enricher.core.heads, "decode_entities"),),
+    "write: entities as JSON": ((enricher.worker.loop, "write_found"),),
     "encode: the record as JSON, its headers": ((Encoder, "outgoing"),),
     "produce: records to the client": ((Transaction, "_produce_one"),),
     "commit: flush, offsets, end of the transaction": ((TransactionalSink, "publish"),),

@@ -22,11 +22,12 @@ import orjson
 
 from enricher.app.building import kafka_worker
 from enricher.app.model import Model
+from enricher.app.tasks import Tasks
 from enricher.inference.graph.variants import starts_in_a_row
 from enricher.inference.run.advice import advice_for
 from enricher.inference.run.model import PreparedModel, prepare
 from enricher.inference.tokenizer.articles import ArticleTokenizer
-from enricher.records import Batch, BatchResult, RunLabels
+from enricher.records import Batch, BatchResult, RunOutput, TokenLabels
 from enricher.runtime.watchdog import Watchdog
 from enricher.settings import Settings
 from enricher.worker.loop import Worker
@@ -69,7 +70,9 @@ class StubEngine:
         ids = np.concatenate([window.ids for window in batch.windows])
         labels = np.where(ids % _TOKENS_PER_ENTITY == 0, self._entity, self._other).astype(np.int32)
         scores = np.full(len(ids), 0.9, np.float32)
-        return BatchResult(batch, [RunLabels(batch.windows, starts_in_a_row(batch.windows), labels, scores)])
+        return BatchResult(
+            batch, [RunOutput(batch.windows, starts_in_a_row(batch.windows), [TokenLabels(labels, scores)])]
+        )
 
     def padded_tokens(self, batch: Batch) -> int:
         """Like a device that pads."""
@@ -141,7 +144,9 @@ def main(
     prepared = prepare(wanted.source, device=wanted.device, precision=wanted.precision, cache_dir=wanted.cache_dir)
     engine = StubEngine(prepared)
     with Watchdog() as watchdog:
-        worker = kafka_worker(settings, stub_model(settings, engine, prepared), guard=watchdog.guard)
+        worker = kafka_worker(
+            settings, Tasks.of(settings, stub_model(settings, engine, prepared)), guard=watchdog.guard
+        )
         may_join = threading.Event()
         threading.Thread(target=_obey, args=(worker, engine, answer, may_join), name="commands", daemon=True).start()
         if waits:

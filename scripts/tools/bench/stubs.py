@@ -16,7 +16,7 @@ import numpy as np
 from enricher.app.model import Model
 from enricher.errors import InvalidArticle
 from enricher.inference.graph.variants import starts_in_a_row
-from enricher.records import Article, Batch, BatchResult, RunLabels, TokenizedArticle, Window
+from enricher.records import Article, Batch, BatchResult, RunOutput, TokenizedArticle, TokenLabels, Window
 
 
 class KnownAnswers:
@@ -51,7 +51,9 @@ class KnownAnswers:
         """The recorded answers of the engine's `run`."""
         known = [self._labels[window.ids.tobytes()] for window in batch.windows]
         labels, scores = map(np.concatenate, zip(*known, strict=True))
-        return BatchResult(batch, [RunLabels(batch.windows, starts_in_a_row(batch.windows), labels, scores)])
+        return BatchResult(
+            batch, [RunOutput(batch.windows, starts_in_a_row(batch.windows), [TokenLabels(labels, scores)])]
+        )
 
     def tokenize(self, articles: Sequence[Article]) -> list[TokenizedArticle | InvalidArticle]:
         """The recorded answers of `tokenize`."""
@@ -62,4 +64,6 @@ class KnownAnswers:
         if key not in self._labels:
             [run] = self._model.engine.run(Batch((window,))).runs
             its_own = slice(run.starts[0], run.starts[0] + window.length_tokens)
-            self._labels[key] = run.labels[its_own], run.scores[its_own]
+            [answers] = run.heads
+            assert isinstance(answers, TokenLabels)
+            self._labels[key] = answers.labels[its_own], answers.scores[its_own]

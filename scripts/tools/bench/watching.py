@@ -17,6 +17,7 @@ from unittest.mock import patch
 
 from enricher.app.building import kafka_worker
 from enricher.app.model import Model
+from enricher.app.tasks import Tasks
 from enricher.records import DeadLetter, Ticket
 from enricher.runtime.watchdog import Watchdog
 from enricher.settings import Settings
@@ -156,7 +157,9 @@ def work_off(
         calls_of(model.tokenizer, "tokenize") as tokenizations,
         Watchdog() as watchdog,
     ):
-        worker = kafka_worker(settings, model, guard=watchdog.guard, until_caught_up=True, tracing=tracing)
+        worker = kafka_worker(
+            settings, Tasks.of(settings, model), guard=watchdog.guard, until_caught_up=True, tracing=tracing
+        )
         worker.counters = counters = counters or WatchedCounters(bench.broker_pids)
         with beside(worker):
             meter = bench.meter()

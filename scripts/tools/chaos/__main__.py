@@ -21,7 +21,8 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_mar
 
 
 @app.command()
-def chaos(
+def chaos(  # noqa: PLR0913  one for each option
+    *,
     minutes: Annotated[float, typer.Option(help="For how many minutes to inject faults.")] = 5.0,
     articles: Annotated[int | None, typer.Option(help="Stop after so many articles instead of minutes.")] = None,
     seed: Annotated[int, typer.Option(help="Random seed: the same seed gives the same faults in the same order.")] = 1,
@@ -30,6 +31,10 @@ def chaos(
     only: Annotated[
         list[str] | None, typer.Option(help="Inject only faults whose name contains this; repeatable.")
     ] = None,
+    two_tasks: Annotated[
+        bool,
+        typer.Option("--two-tasks", help="The workers have a second task, with another model and its own failures."),
+    ] = False,
     out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("chaos-report"),
     logs: Annotated[Path | None, typer.Option(help="Folder to keep the workers' logs in.")] = None,
 ) -> None:
@@ -46,7 +51,7 @@ def chaos(
         folder = (logs or Path(temporary)).resolve()
         folder.mkdir(parents=True, exist_ok=True)
         try:
-            run = play(Plan(seed, rate, minutes, articles, kinds, kafka), folder, _say)
+            run = play(Plan(seed, rate, minutes, articles, kinds, kafka, two_tasks), folder, _say)
         except RegistryError as error:
             sys.exit(f"scripts/chaos: {error}")
     write_report(run, out)

@@ -63,7 +63,7 @@ def check(
     """
     findings = Findings()
     reader = Reader(bootstrap_servers, names.group)
-    present = Incarnation(topic_id_of(bootstrap_servers, names.input))
+    present = Incarnation(topic_id_of(bootstrap_servers, names.input), two_tasks=names.two_tasks)
     present.add(reader.records(names.input))
     ledger = Ledger([*past, present])
     findings.inputs = sum(each.count for each in ledger)

@@ -158,9 +158,16 @@ class Slot:
 
 
 class Crew:
-    """Worker slots by name. `settings_of` returns the settings of a worker; logs go to `folder`."""
+    """Worker slots by name. `settings_of` returns the settings of a worker; logs go to `folder`; all get `arguments`."""
 
-    def __init__(self, names: list[str], settings_of: Callable[[str], Mapping[str, Any]], folder: Path) -> None:
+    def __init__(
+        self,
+        names: list[str],
+        settings_of: Callable[[str], Mapping[str, Any]],
+        folder: Path,
+        arguments: Sequence[str] = (),
+    ) -> None:
+        self._arguments = arguments
         self._settings_of = settings_of
         self._folder = folder
         self.exits: list[Exit] = []
@@ -170,7 +177,9 @@ class Crew:
 
     def add(self, name: str, flaws: Sequence[str] = ()) -> Slot:
         """Add a worker, without the defences that `flaws` names (see `tools.chaos.flaws`)."""
-        slot = Slot(name, self._settings_of(name), self._folder / f"{name}.log", self.exits.append, flaws)
+        slot = Slot(
+            name, self._settings_of(name), self._folder / f"{name}.log", self.exits.append, [*self._arguments, *flaws]
+        )
         self.slots[name] = slot
         return slot
 

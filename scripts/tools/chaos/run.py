@@ -45,12 +45,14 @@ class Plan:
     articles: int | None
     kinds: Sequence[type[Fault]]
     kafka: str
+    two_tasks: bool = False
 
     @property
     def command(self) -> str:
         """The command line of this run."""
         length = f"--articles {self.articles}" if self.articles else f"--minutes {self.minutes:g}"
-        return f"scripts/chaos --kafka {self.kafka} {length} --seed {self.seed} --rate {self.rate_per_s:g}"
+        tasks = " --two-tasks" if self.two_tasks else ""
+        return f"scripts/chaos --kafka {self.kafka} {length} --seed {self.seed} --rate {self.rate_per_s:g}{tasks}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +131,7 @@ class Run:
 def play(asked: Plan, folder: Path, say: Callable[[str], None]) -> Run:
     """Start brokers and workers, run the faults, verify, stop everything; the workers' logs go to `folder`."""
     say("starting three brokers, a schema registry and three workers ...")
-    with Scene(folder, rate_per_s=asked.rate_per_s, kafka=asked.kafka) as scene:
+    with Scene(folder, rate_per_s=asked.rate_per_s, kafka=asked.kafka, two_tasks=asked.two_tasks) as scene:
         config = kafka_config(Settings(**settings_of(scene.cluster.bootstrap_servers, scene.names, "chaos")))
         with watching(config, every_s=_SAMPLE_S) as went_back:
             campaign = Campaign(scene, say)

@@ -40,6 +40,7 @@ class Scene:
     """Running brokers and workers; `rate_per_s` articles per second are published once `workload` is resumed.
 
     `kafka`: the version of the brokers, as `Cluster` takes it. `registry`: with articles in Avro among the others.
+    `two_tasks`: workers also rate articles, with another model.
     """
 
     def __init__(
@@ -51,9 +52,10 @@ class Scene:
         rate_per_s: float = 100.0,
         kafka: str = DEFAULT,
         registry: bool = True,
+        two_tasks: bool = False,
     ) -> None:
         name = f"c{uuid.uuid4().hex[:6]}"
-        self.names = Names(f"{name}.articles", f"{name}.entities", f"{name}.dead-letters", f"{name}.group")
+        self.names = Names(f"{name}.articles", f"{name}.entities", f"{name}.dead-letters", f"{name}.group", two_tasks)
         self._closing = ExitStack()
         try:
             self.schemas = self._closing.enter_context(Schemas()) if registry else None
@@ -80,7 +82,14 @@ class Scene:
         outputs = [self.names.output, self.names.dead_letters]
         self.timeline = enter(Timeline(self.cluster.bootstrap_servers, outputs))
         settings = partial(self._settings_of, folder)
-        self.crew = enter(Crew([f"worker-{number}" for number in range(workers)], settings, folder))
+        self.crew = enter(
+            Crew(
+                [f"worker-{number}" for number in range(workers)],
+                settings,
+                folder,
+                ["two-tasks"] if self.names.two_tasks else [],
+            )
+        )
         articles = Articles(name, self.schemas)
         self.workload = enter(Workload(self.cluster.bootstrap_servers, self.names.input, articles, rate_per_s))
 

@@ -21,9 +21,10 @@ from enricher.inference.run.advice import Advice
 from enricher.records import (
     BatchResult,
     ModelCard,
-    RunLabels,
+    RunOutput,
     TokenizedArticle,
     TokenizedField,
+    TokenLabels,
     WindowFailure,
 )
 
@@ -117,14 +118,14 @@ class StubEngine:
         """No set-up per thread is needed."""
 
 
-def _labels(window: Window) -> RunLabels:
+def _labels(window: Window) -> RunOutput:
     """Each window as its own result."""
     classes = window.ids % CLASSES
     labels = np.where(classes < len(LABELS), classes, 0).astype(np.int32)
-    return RunLabels((window,), (0,), labels, np.full(window.length_tokens, 0.5, np.float32))
+    return RunOutput((window,), (0,), [TokenLabels(labels, np.full(window.length_tokens, 0.5, np.float32))])
 
 
-class _Device:
+class StubDevice:
     """The attributes of a prepared model that the worker reads when the engine is given."""
 
     device = "cpu"
@@ -135,7 +136,7 @@ def stub_model(engine: StubEngine) -> Model:
     """A model for `enricher.app.kafka_worker`."""
     advice = Advice(WINDOW_TOKENS, OVERLAP_TOKENS, max_batch_tokens=_BATCH_TOKENS)
     return Model(
-        cast("PreparedModel", _Device()),
+        cast("PreparedModel", StubDevice()),
         cast("ArticleTokenizer", StubTokenizer()),
         cast("OnnxEngine", engine),
         advice,

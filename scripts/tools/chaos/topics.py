@@ -32,6 +32,8 @@ class Names:
     output: str
     dead_letters: str
     group: str
+    two_tasks: bool = False
+    """Whether the workers rate articles as well."""
 
 
 class TopicKeeper:
@@ -79,7 +81,7 @@ class TopicKeeper:
 
     def remember_input(self) -> Incarnation:
         """Read the whole input topic before it is deleted: afterwards nothing else knows what it contained."""
-        incarnation = Incarnation(topic_id_of(self._servers, self._names.input))
+        incarnation = Incarnation(topic_id_of(self._servers, self._names.input), two_tasks=self._names.two_tasks)
         incarnation.add(self._reader.records(self._names.input))
         self.past.append(incarnation)
         return incarnation

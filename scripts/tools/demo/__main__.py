@@ -16,6 +16,7 @@ from tools import ARTICLES
 from tools.demo.commands import Failed, enricher
 from tools.demo.outcome import Watcher
 from tools.demo.report import show
+from tools.demo.tasks import TASKS, show_tasks, tasks_settings
 from tools.demo.topics import own_topics
 from tools.kafka import Cluster, ClusterError
 
@@ -26,10 +27,13 @@ GIVEN_CLUSTER = "ENRICHER_KAFKA__BOOTSTRAP_SERVERS"
 def main() -> int:
     """Run the demonstration; returns the exit code."""
     console = Console(stderr=True)
+    if unknown := set(sys.argv[1:]) - {TASKS}:
+        console.print(f"unknown: {', '.join(sorted(unknown))}; the only option is {TASKS}")
+        return 2
     signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     try:
         with ExitStack() as opened:
-            demonstrate(console, opened)
+            demonstrate(console, opened, tasks=TASKS in sys.argv)
     except KeyboardInterrupt:
         console.print("interrupted: all started processes have been stopped")
         return 130
@@ -39,11 +43,13 @@ def main() -> int:
     return 0
 
 
-def demonstrate(console: Console, opened: ExitStack) -> None:
-    """Start Kafka if needed, publish, run the worker, show the results."""
+def demonstrate(console: Console, opened: ExitStack, *, tasks: bool = False) -> None:
+    """Start Kafka if needed, publish, run the worker, show the results. `tasks`: with a class and a vector as well."""
     folder = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="enricher-demo-")))
     bootstrap_servers = os.environ.get(GIVEN_CLUSTER) or _started(console, opened)
     environment = opened.enter_context(own_topics(bootstrap_servers))
+    if tasks:
+        environment = {**environment, **tasks_settings(folder, console)}
     articles = [orjson.loads(line) for line in ARTICLES.read_bytes().splitlines()]
 
     console.rule("enricher topics create")
@@ -57,6 +63,8 @@ def demonstrate(console: Console, opened: ExitStack) -> None:
         outcomes = watcher.all()
     console.rule("results")
     show(_wide(Console()), articles, outcomes, orjson.loads(summary.read_bytes()))
+    if tasks:
+        show_tasks(_wide(Console()), articles, outcomes)
 
 
 def _wide(console: Console) -> Console:

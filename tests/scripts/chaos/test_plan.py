@@ -78,6 +78,24 @@ def test_an_article_in_avro_is_expected_as_the_same_article_in_json(length: int)
     assert expected(orjson.dumps(article)) == expected(framed)
 
 
+def test_with_two_tasks_the_same_articles_have_ratings_or_fail_alone() -> None:
+    """All else of their records stays as it is."""
+    values = [Articles("run").input(number).value for number in range(2_000)]
+    pairs = [(expected(value), expected(value, two_tasks=True)) for value in values]
+    failed = [both for one, both in pairs if one.kind == "record" and both.kind == "inference"]
+    assert 0 < len(failed) < len(pairs) / 4
+    rated = [
+        (orjson.loads(one.value or b""), orjson.loads(both.value or b""))
+        for one, both in pairs
+        if both.kind == "record"
+    ]
+    for one, both in rated:
+        added = {name: both.pop(name) for name in ("classifications", "embeddings", "tasks")}
+        assert one == both
+        assert {"1", "2", "3", "4", "5"} == {each["label"] for each in added["classifications"]}
+        assert ["ner", "rating"] == [each["name"] for each in added["tasks"]]
+
+
 def test_an_article_whose_schema_nobody_knows_is_expected_as_a_dead_letter() -> None:
     """With its value unchanged."""
     value = frame(UNKNOWN_ID, "no", "such", "schema")

@@ -11,6 +11,7 @@ from typing import Any
 from unittest.mock import patch
 
 from enricher.app.observing import observed, worker_facts
+from enricher.app.tasks import Tasks
 from enricher.commands.progress import repeated
 from enricher.records import Batch, DeadLetter, Ticket
 from enricher.settings import Settings
@@ -88,7 +89,7 @@ def _whole_s(work: Work) -> float:
 @contextmanager
 def _looked_at(bench: Bench, settings: Settings, worker: Worker) -> Iterator[None]:
     """Scrape the worker and export its metrics, periodically."""
-    seen = observed(settings, bench.model, worker)
+    seen = observed(settings, Tasks.of(settings, bench.model), worker)
     with exported_metrics(seen), repeated(lambda: exposition(seen, ""), _EVERY_S):
         yield
 

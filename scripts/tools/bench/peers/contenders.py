@@ -11,6 +11,7 @@ import orjson
 from enricher.app.building import kafka_worker
 from enricher.app.kafka import kafka_config
 from enricher.app.model import Model
+from enricher.app.tasks import Tasks
 from enricher.core.scoring import EntitySpan
 from enricher.kafka.inspect.follow import TopicReader
 from enricher.runtime.watchdog import Watchdog
@@ -51,7 +52,8 @@ def laps_of(values: Sequence[bytes], laps: int) -> list[bytes]:
 def run_ours(bench: Bench, model: Model, values: Sequence[bytes]) -> Run:
     """Our worker over a backlog, with this model; the rate is from its first read to its last commit."""
     with bench.topics(values) as topics, Watchdog() as watchdog:
-        worker = kafka_worker(bench.settings_for(topics), model, guard=watchdog.guard, until_caught_up=True)
+        settings = bench.settings_for(topics)
+        worker = kafka_worker(settings, Tasks.of(settings, model), guard=watchdog.guard, until_caught_up=True)
         meter = bench.meter()
         worker.run()
         load = meter.read()

@@ -19,7 +19,10 @@ from tools.bench.simulator.statistics import Statistics
 class Scheduler(Protocol):
     """The scheduler's interface: LengthBucketScheduler, or one of `orders`."""
 
-    queued_tokens: int
+    @property
+    def queued_tokens(self) -> int:
+        """The sum of the lengths of the windows that wait."""
+        ...
 
     @property
     def max_batch_tokens(self) -> int:

@@ -11,6 +11,7 @@ import orjson
 
 from enricher.app.model import Model
 from enricher.app.recomputing import recomputed
+from enricher.app.tasks import Tasks
 from enricher.codec import RecordFormat, RecordWriter, decode_article, record_writer, write_entities
 from enricher.records import Coverage, EnrichedRecord, Partition, RawRecord
 from enricher.settings import Settings
@@ -75,7 +76,7 @@ def _records(settings: Settings, model: Model, mix: Mix) -> list[EnrichedRecord]
     values = articles(mix, _DISTINCT)
     inputs = [RawRecord(Partition("articles", 0), number, None, value) for number, value in enumerate(values)]
     records = []
-    for value, found in zip(values, recomputed(settings, model, inputs), strict=True):
+    for value, found in zip(values, recomputed(settings, Tasks.of(settings, model), inputs), strict=True):
         assert found is not None, "the bench has no bad articles"
         record = orjson.loads(found)
         article = decode_article(value, max_article_chars=settings.articles.max_article_chars)

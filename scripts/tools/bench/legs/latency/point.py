@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from enricher.app.building import kafka_worker
+from enricher.app.tasks import Tasks
 from enricher.runtime.watchdog import Watchdog
 from tools.bench.arrivals import percentile, poisson
 from tools.bench.bench import PARTITIONS, Bench, Topics
@@ -85,7 +86,8 @@ def measure_worker(bench: Bench, traffic: Traffic, policy: Policy, *, traced: bo
         ThreadPoolExecutor(1) as pool,
         Watchdog() as watchdog,
     ):
-        worker = kafka_worker(bench.settings_for(topics, **policy.changes), bench.model, guard=watchdog.guard)
+        settings = bench.settings_for(topics, **policy.changes)
+        worker = kafka_worker(settings, Tasks.of(settings, bench.model), guard=watchdog.guard)
         batching = _BatchingMeter(worker.counters, runs)
         client.say(traffic.job(bench, topics, traced=traced))
 

@@ -1,0 +1,125 @@
+"""The leg `tasks`: what several tasks cost on one worker, on one encoder and on two."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+
+from enricher.app.tasks import Tasks, load_tasks
+from enricher.settings import Settings
+from tools.bench.backlog import count_for, run_backlog
+from tools.bench.bench import Bench
+from tools.bench.legs.tasks.checkpoints import Sources, make_checkpoints
+from tools.bench.legs.tasks.crews import run_checkout, run_workers
+from tools.bench.legs.tasks.report import (
+    BEFORE,
+    BOTH,
+    FOUR,
+    FOUR_WORKERS,
+    NOW,
+    OF_FOUR,
+    ONE,
+    ONE_WORKER,
+    OTHER,
+    PLAIN,
+    Results,
+    outcome,
+)
+from tools.bench.legs.tasks.waiting import simulated
+from tools.bench.load import Mix, articles
+from tools.bench.outcome import Outcome
+from tools.bench.repeating import Run, interleave
+from tools.bench.simulator.lengths import recorded
+
+ABOUT = (
+    "Backlogs, Kafka to Kafka, in fp32, which needs no gate report: entities alone, without and with tasks in the "
+    "settings; four tasks (entities, two classifications, a mean embedding; all but the entities with random weights) "
+    "on one encoder; and two tasks whose encoders differ, one of six layers and one of three. Four tasks are also "
+    "compared with four workers of one task each, which are processes on the same cores. Padding and waits of two tasks "
+    "are simulated."
+)
+RUN_S, CREW_S, QUICK_S = 4.0, 3.0, 0.3
+"""Target duration of a run of entities alone; of the same for the workers that are processes, one of which starts late."""
+MIXES: tuple[Mix, ...] = ("news", "headlines")
+
+
+def measure(bench: Bench) -> Outcome:
+    """Run the leg: seven minutes for five repetitions."""
+    with tempfile.TemporaryDirectory(prefix="bench-tasks-") as folder:
+        bench.say("making checkpoints")
+        sources = make_checkpoints(Path(folder))
+        contenders = _contenders(bench, sources)
+        settings = contenders[PLAIN][0]
+        counts = {mix: _count(bench, mix, RUN_S, contenders[PLAIN]) for mix in MIXES}
+        runs: dict[str, dict[str, list[Run]]] = {
+            mix: interleave(
+                _backlogs(bench, mix, counts[mix], contenders), bench.repetitions, partial(_say, bench, mix)
+            )
+            for mix in MIXES
+        }
+        crews = interleave(_crews(bench, sources, settings), bench.repetitions, bench.say)
+    bench.say("simulating two tasks")
+    waits = simulated(recorded(bench.settings.model.source, 60 if bench.quick else 400), quick=bench.quick)
+    return outcome(Results(runs, crews, waits))
+
+
+def _say(bench: Bench, mix: Mix, text: str) -> None:
+    bench.say(f"{mix}: {text}")
+
+
+def _count(bench: Bench, mix: Mix, seconds: float, contender: tuple[Settings, Tasks]) -> int:
+    settings, tasks = contender
+    return count_for(bench, mix, QUICK_S if bench.quick else seconds, settings=settings, tasks=tasks)
+
+
+def _contenders(bench: Bench, sources: Sources) -> dict[str, tuple[Settings, Tasks]]:
+    """The settings of each worker, with its tasks loaded."""
+    plain = _in_fp32(bench.settings)
+    chosen = {
+        PLAIN: plain,
+        ONE: sources.settings(plain, "ner"),
+        FOUR: sources.settings(plain, *OF_FOUR),
+        OTHER: sources.settings(plain, "other"),
+        BOTH: sources.settings(plain, "ner", "other"),
+    }
+    loaded = {}
+    for name, settings in chosen.items():
+        bench.say(f"loading: {name}")
+        loaded[name] = settings, load_tasks(settings)
+    assert [1, 2] == [len(loaded[name][1].passes) for name in (FOUR, BOTH)], "four tasks share an encoder, two do not"
+    return loaded
+
+
+def _in_fp32(settings: Settings) -> Settings:
+    return settings.model_copy(update={"model": settings.model.model_copy(update={"precision": "fp32"})})
+
+
+def _backlogs(
+    bench: Bench, mix: Mix, count: int, contenders: Mapping[str, tuple[Settings, Tasks]]
+) -> dict[str, Callable[[], Run]]:
+    """Encoders that differ are compared on news only."""
+    names = contenders if mix == "news" else (PLAIN, ONE, FOUR)
+    return {
+        name: partial(run_backlog, bench, mix, count, settings=contenders[name][0], tasks=contenders[name][1])
+        for name in names
+    }
+
+
+def _crews(bench: Bench, sources: Sources, plain: Settings) -> dict[str, Callable[[], Run]]:
+    """Workers that are processes: four with one task each, one with four, and versions of the project."""
+    rate = run_backlog(bench, "news", 24, settings=plain, tasks=load_tasks(plain)).rate
+    values = articles("news", max(8, round(rate * (QUICK_S if bench.quick else CREW_S))))
+    alone = [sources.settings(plain, name) for name in OF_FOUR]
+    crews: dict[str, Callable[[], Run]] = {
+        ONE_WORKER: partial(run_workers, bench, values, [sources.settings(plain, *OF_FOUR)]),
+        FOUR_WORKERS: partial(run_workers, bench, values, alone),
+    }
+    if bench.before is None:
+        return crews
+    here = Path(__file__).resolve().parents[5]
+    return crews | {
+        BEFORE: partial(run_checkout, bench, values, bench.before),
+        NOW: partial(run_checkout, bench, values, here),
+    }

@@ -1,0 +1,156 @@
+"""The report of the leg `tasks`: rates, ratios within a repetition, and the aims."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tools.bench.legs.tasks.waiting import LOADS, Simulated
+from tools.bench.outcome import Claim, Outcome, Plot, Series, Table
+from tools.bench.repeating import Run, Spread, disturbed, others, rates, ratios
+
+PLAIN, ONE, FOUR = "entities, no tasks set", "one task, entities", "four tasks, one encoder"
+OTHER, BOTH = "one task, the smaller encoder", "two tasks, two encoders"
+ONE_WORKER, FOUR_WORKERS = "one worker, four tasks", "four workers, one task each"
+BEFORE, NOW = "the version before", "this version"
+OF_FOUR = ("ner", "topic", "tone", "vectors")
+SHARED_AIM, WORKERS_AIM, SEPARATE_AIM, ONE_AIM = 0.97, 3.0, 0.95, 0.99
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """`runs`: backlogs by mix and contender; `crews`: workers that are processes, on news; `waits`: simulated."""
+
+    runs: Mapping[str, Mapping[str, Sequence[Run]]]
+    crews: Mapping[str, Sequence[Run]]
+    waits: Sequence[Simulated]
+
+    def over_plain(self, mix: str, name: str) -> Spread:
+        """Rate over that of entities alone."""
+        return ratios(self.runs[mix][name], self.runs[mix][PLAIN])
+
+    def over_sum(self) -> Spread:
+        """Rate of two encoders on news over 1 / (1/a + 1/b), where a and b are the rates of their tasks alone."""
+        news = self.runs["news"]
+        together = zip(news[BOTH], news[ONE], news[OTHER], strict=True)
+        return Spread.of([both.rate * (1 / a.rate + 1 / b.rate) for both, a, b in together])
+
+
+def outcome(results: Results) -> Outcome:
+    """Figures, tables, a plot, and the aims."""
+    figures: dict[str, Any] = {
+        "articles_per_s": {mix: _rates(runs) for mix, runs in results.runs.items()},
+        "articles_per_s_of_processes": _rates(results.crews),
+        "over_entities_alone": {
+            mix: {name: results.over_plain(mix, name).as_dict() for name in (ONE, FOUR)} for mix in results.runs
+        },
+        "one_worker_over_four": _crews(results, ONE_WORKER, FOUR_WORKERS).as_dict(),
+        "two_encoders_over_sum_of_times": results.over_sum().as_dict(),
+        "padding_share": {name: runs[0].detail["padding_share"] for name, runs in results.runs["news"].items()},
+        "simulated": [_facts(each) for each in results.waits],
+        "others_cores_at_most": others([run for runs in _all(results) for run in runs]),
+    }
+    if BEFORE in results.crews:
+        figures["this_version_over_before"] = _crews(results, NOW, BEFORE).as_dict()
+    tables = [_table(results, mix) for mix in results.runs]
+    return Outcome(
+        figures, [*tables, _crews_table(results), _waits_table(results.waits)], [_plot(results)], _claims(results)
+    )
+
+
+def _all(results: Results) -> Iterator[Sequence[Run]]:
+    for runs in results.runs.values():
+        yield from runs.values()
+    yield from results.crews.values()
+
+
+def _rates(runs: Mapping[str, Sequence[Run]]) -> dict[str, dict[str, float]]:
+    return {name: rates(each).as_dict() for name, each in runs.items()}
+
+
+def _crews(results: Results, name: str, reference: str) -> Spread:
+    return ratios(results.crews[name], results.crews[reference])
+
+
+def _facts(each: Simulated) -> dict[str, Any]:
+    waits = {
+        f"{load:.0%}": {f"p{share:.0%}".rstrip("%") + "_ms": 1e3 * found.wait_s(share) for share in (0.5, 0.99)}
+        for load, found in each.loads.items()
+    }
+    return {
+        "mix": each.mix,
+        "passes": each.passes,
+        "padded_per_real_in_backlog": each.backlog.padded_per_real,
+        "padded_per_real": {f"{load:.0%}": found.padded_per_real for load, found in each.loads.items()},
+        "wait": waits,
+    }
+
+
+def _table(results: Results, mix: str) -> Table:
+    rows = [
+        (name, f"{rates(runs)}", f"{results.over_plain(mix, name)}", f"{runs[0].detail['padding_share']:.1%}")
+        for name, runs in results.runs[mix].items()
+    ]
+    return Table(f"Tasks: {mix}", ("worker", "articles/s", "over entities alone", "padding"), rows)
+
+
+def _crews_table(results: Results) -> Table:
+    rows = [(name, f"{rates(runs)}", f"{_crews(results, name, FOUR_WORKERS)}") for name, runs in results.crews.items()]
+    note = "News. From the first read of any process to the last commit of any; models are loaded before."
+    return Table("Tasks: workers as processes", ("workers", "articles/s", "over four workers"), rows, note)
+
+
+def _waits_table(waits: Sequence[Simulated]) -> Table:
+    columns = ("", "padded / real, backlog", *(f"waits at {load:.0%}, p50 / p99 ms" for load in LOADS))
+    rows = [
+        (
+            f"{each.mix}, {each.passes} {'pass' if each.passes == 1 else 'passes'}",
+            f"{each.backlog.padded_per_real:.3f}",
+            *(
+                f"{1e3 * each.loads[load].wait_s(0.5):.0f} / {1e3 * each.loads[load].wait_s(0.99):.0f}"
+                for load in LOADS
+            ),
+        )
+        for each in waits
+    ]
+    return Table("Padding and waits of two tasks with different encoders, simulated", columns, rows)
+
+
+def _plot(results: Results) -> Plot:
+    series = []
+    for mix, runs in results.runs.items():
+        spreads = [results.over_plain(mix, name) for name in runs]
+        low, high = [each.low for each in spreads], [each.high for each in spreads]
+        series.append(Series(mix, list(runs), [each.median for each in spreads], low, high))
+    return Plot("tasks", "Several tasks on one worker", "barh", "articles/s over entities alone", "", series)
+
+
+def _claims(results: Results) -> list[Claim]:
+    claims = []
+    for mix, runs in results.runs.items():
+        of_four, of_one = (runs[FOUR], runs[PLAIN]), (runs[ONE], runs[PLAIN])
+        shared, one = results.over_plain(mix, FOUR), results.over_plain(mix, ONE)
+        claims += [
+            _claim(f"four tasks on one encoder run at {{}} of entities alone, {mix}", shared, SHARED_AIM, *of_four),
+            _claim(f"one task runs at {{}} of a worker without tasks in its settings, {mix}", one, ONE_AIM, *of_one),
+        ]
+    news, crews = results.runs["news"], results.crews
+    workers, two = _crews(results, ONE_WORKER, FOUR_WORKERS), (news[BOTH], news[ONE], news[OTHER])
+    text = "one worker with four tasks is {} times as fast as four with one each"
+    claims += [
+        _claim(text, workers, WORKERS_AIM, crews[ONE_WORKER], crews[FOUR_WORKERS]),
+        _claim("two encoders run at {} of 1 / (1/a + 1/b)", results.over_sum(), SEPARATE_AIM, *two),
+    ]
+    if BEFORE in crews:
+        found, text = _crews(results, NOW, BEFORE), "entities alone run at {} of the version before"
+        claims.append(_claim(text, found, ONE_AIM, crews[NOW], crews[BEFORE]))
+    return claims
+
+
+def _claim(text: str, found: Spread, aim: float, *runs: Sequence[Run]) -> Claim:
+    """A claim cannot hold on disturbed runs."""
+    said = f"{text.format(found)} (aim {aim:g})"
+    if disturbance := disturbed([run for each in runs for run in each]):
+        return Claim(f"{said}; {disturbance}", held=False)
+    return Claim(said, held=found.median >= aim)

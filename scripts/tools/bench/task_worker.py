@@ -1,0 +1,40 @@
+"""A worker with its tasks in a process of its own, for the leg `tasks`.
+
+    python -m tools.bench.task_worker    # settings as JSON on standard input, then a line to begin (see Child)
+
+It answers once when its models are loaded, and once with its counts when it has caught up.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+import orjson
+
+from enricher.app.building import kafka_worker
+from enricher.app.tasks import load_tasks
+from enricher.runtime.watchdog import Watchdog
+from enricher.settings import Settings
+
+
+def main() -> None:
+    """Run the worker until it has caught up."""
+    logging.basicConfig(level=logging.ERROR)
+    settings = Settings(**orjson.loads(sys.stdin.buffer.readline()))
+    tasks = load_tasks(settings)
+    with Watchdog() as watchdog:
+        worker = kafka_worker(settings, tasks, guard=watchdog.guard, until_caught_up=True)
+        _tell({"passes": len(tasks.passes)})
+        if sys.stdin.buffer.readline():
+            worker.run()
+            _tell(worker.counters.as_dict())
+
+
+def _tell(answer: object) -> None:
+    sys.stdout.buffer.write(orjson.dumps(answer) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+"""A trained head as BertForSequenceClassification: by itself (600 kB, or half in float16), and joined with its encoder.
+
+The encoder's weights are copied bit for bit, so that the worker runs the task in one pass with others on that encoder.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
+
+from enricher.inference.checkpoint.folder import Checkpoint
+from enricher.inference.checkpoint.sharing import encoder_digest
+from enricher.records import Float32Array
+from tools.heads.regression import Regression, trained
+
+HEAD_FILE, CONFIG_FILE, WEIGHTS_FILE = "head.safetensors", "config.json", "model.safetensors"
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "special_tokens_map.json")
+_NOT_ENCODER = ("classifier.", "bert.pooler.", "cls.", "qa_outputs.")
+_SMALL = 0.05
+"""The pooler is tanh: with inputs this small it is linear up to 1 %."""
+_POOLER = "bert.pooler.dense.weight", "bert.pooler.dense.bias"
+_CLASSIFIER = "classifier.weight", "classifier.bias"
+Weights = dict[str, Any]
+
+
+class UnfitHead(Exception):
+    """The head and the encoder do not belong together; the message says why."""
+
+
+def fitted(
+    rows: Float32Array, classes: np.ndarray[tuple[int], np.dtype[np.int64]], count: int, *, penalty: float, half: bool
+) -> Weights:
+    """The weights of pooler and classifier, in float16 if `half`.
+
+    The pooler standardises each number of the first token's state; the classifier is trained on what the rounded pooler
+    gives.
+    """
+    kind = np.float16 if half else np.float32
+    scale = rows.std(0) + 1e-6
+    pooler = {
+        _POOLER[0]: np.diag(_SMALL / scale).astype(kind),
+        _POOLER[1]: (-_SMALL * rows.mean(0) / scale).astype(kind),
+    }
+    found = trained(_pooled(pooler, rows), classes, count, penalty=penalty)
+    return pooler | _folded(found, kind)
+
+
+def logits(weights: Weights, rows: Float32Array) -> Float32Array:
+    """What the head says about first-token states, `float32 [rows, classes]`."""
+    weight, bias = (weights[name].astype(np.float32) for name in _CLASSIFIER)
+    found: Float32Array = _pooled(weights, rows) @ weight.T + bias
+    return found
+
+
+def _pooled(weights: Weights, rows: Float32Array) -> Float32Array:
+    weight, bias = (weights[name].astype(np.float32) for name in _POOLER)
+    found: Float32Array = np.tanh(rows @ weight.T + bias)
+    return found
+
+
+def _folded(found: Regression, kind: type[np.floating[Any]]) -> Weights:
+    weight = found.weight / found.scale
+    return {_CLASSIFIER[0]: weight.astype(kind), _CLASSIFIER[1]: (found.bias - weight @ found.mean).astype(kind)}
+
+
+def is_half(encoder: Checkpoint) -> bool:
+    """Whether the encoder's weights are float16: a checkpoint has one type."""
+    with safe_open(encoder.folder / WEIGHTS_FILE, framework="numpy") as weights:
+        names: list[str] = list(weights.keys())
+        return bool(weights.get_tensor(names[0]).dtype == np.float16)
+
+
+def write_head(folder: Path, encoder: Checkpoint, weights: Weights, labels: Sequence[str]) -> None:
+    """Write the head without its encoder, whose digest it names."""
+    folder.mkdir(parents=True, exist_ok=True)
+    config = orjson.loads((encoder.folder / CONFIG_FILE).read_bytes()) | {
+        "architectures": ["BertForSequenceClassification"],
+        "problem_type": "single_label_classification",
+        "id2label": {str(index): label for index, label in enumerate(labels)},
+        "label2id": {label: index for index, label in enumerate(labels)},
+        "_name_or_path": folder.name,
+    }
+    (folder / CONFIG_FILE).write_bytes(orjson.dumps(config, option=orjson.OPT_INDENT_2) + b"\n")
+    named = {"encoder": encoder.name, "encoder_digest": encoder_digest(encoder), "format": "pt"}
+    save_file(weights, folder / HEAD_FILE, metadata=named)
+
+
+def join(head: Path, encoder: Checkpoint, out: Path) -> None:
+    """Write a checkpoint folder of a head and its encoder. Raises UnfitHead if it was trained on another one."""
+    with safe_open(head / HEAD_FILE, framework="numpy") as opened:
+        named = opened.metadata()
+    if named["encoder_digest"] != encoder_digest(encoder):
+        raise UnfitHead(f"{head} was trained on another encoder ({named['encoder']}) than that of {encoder.folder}")
+    out.mkdir(parents=True, exist_ok=True)
+    kept = {
+        name: value
+        for name, value in load_file(encoder.folder / WEIGHTS_FILE).items()
+        if not name.startswith(_NOT_ENCODER)
+    }
+    save_file(kept | load_file(head / HEAD_FILE), out / WEIGHTS_FILE, metadata={"format": "pt"})
+    for name in TOKENIZER_FILES:
+        if (encoder.folder / name).is_file():
+            shutil.copyfile(encoder.folder / name, out / name)
+    shutil.copyfile(head / CONFIG_FILE, out / CONFIG_FILE)

@@ -1,0 +1,98 @@
+"""First-token states of a frozen encoder, through the worker's own tokenizer, windows, graph and engine."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import orjson
+
+from enricher.app.model import Model, load_pass, window_cutter
+from enricher.inference.checkpoint.folder import Checkpoint
+from enricher.inference.run.model import open_model
+from enricher.records import (
+    Article,
+    Batch,
+    Float32Array,
+    Partition,
+    RawRecord,
+    Ticket,
+    TokenizedArticle,
+    Window,
+    WindowRows,
+)
+from enricher.settings import Settings, load_settings
+
+_BATCH_WINDOWS = 4
+
+
+def windows_of(texts: Sequence[str], encoder: Checkpoint) -> tuple[Float32Array, Sequence[int]]:
+    """A row for each window of each text: the last hidden state of its first token, `float32 [windows, width]`, in fp32.
+
+    Also the number of the text that each window belongs to. A text longer than a window has several.
+    """
+    with tempfile.TemporaryDirectory(prefix="train-head-") as folder:
+        pooled = _pooled(encoder, Path(folder))
+        settings = _settings(pooled)
+        model = load_pass(settings, [_checkpoint(pooled)])
+        windows, owners = _cut(texts, settings, model)
+        rows: list[Float32Array | None] = [None] * len(windows)
+        order = sorted(range(len(windows)), key=lambda index: windows[index].length_tokens)
+        for first in range(0, len(order), _BATCH_WINDOWS):
+            chosen = order[first : first + _BATCH_WINDOWS]
+            _run(model, windows, chosen, rows)
+    found = [row for row in rows if row is not None]
+    assert len(found) == len(rows), "every window has a row"
+    return np.stack(found), owners
+
+
+def _run(model: Model, windows: Sequence[Window], chosen: Sequence[int], rows: list[Float32Array | None]) -> None:
+    numbers = {id(windows[index]): index for index in chosen}
+    done = model.engine.run(Batch(tuple(windows[index] for index in chosen)))
+    for output in done.runs:
+        [head] = output.heads
+        assert isinstance(head, WindowRows)
+        for window, row in zip(output.windows, head.rows, strict=True):
+            rows[numbers[id(window)]] = row
+
+
+def _pooled(encoder: Checkpoint, folder: Path) -> Path:
+    """The same encoder as a sentence embedding of its first token, which is what a classification head reads."""
+    shutil.copytree(encoder.folder, folder / "encoder")
+    path = folder / "encoder" / "config.json"
+    config = orjson.loads(path.read_bytes())
+    path.write_bytes(orjson.dumps(config | {"architectures": ["BertModel"]}))
+    (folder / "encoder" / "1_Pooling").mkdir()
+    pooling = {"word_embedding_dimension": encoder.config.hidden_size, "pooling_mode_cls_token": True}
+    (folder / "encoder" / "1_Pooling" / "config.json").write_bytes(orjson.dumps(pooling))
+    return folder / "encoder"
+
+
+def _checkpoint(folder: Path) -> Checkpoint:
+    checkpoint = open_model(str(folder))
+    assert isinstance(checkpoint, Checkpoint), "it was copied from one"
+    return checkpoint
+
+
+def _settings(folder: Path) -> Settings:
+    settings = load_settings()
+    chosen = {"source": str(folder), "precision": "fp32", "cache_dir": folder.parent / "cache"}
+    return settings.model_copy(update={"model": settings.model.model_copy(update=chosen)})
+
+
+def _cut(texts: Sequence[str], settings: Settings, model: Model) -> tuple[list[Window], list[int]]:
+    cutter = window_cutter(settings, model)
+    windows: list[Window] = []
+    owners: list[int] = []
+    for number, text in enumerate(texts):
+        article = Article(str(number), "", text, {})
+        [tokens] = model.tokenizer.tokenize([article])
+        assert isinstance(tokens, TokenizedArticle), tokens
+        ticket = Ticket(RawRecord(Partition("texts", 0), number, None, None), 0.0, article=article)
+        own = cutter.cut(ticket, tokens, now_s=0.0)
+        windows += own
+        owners += [number] * len(own)
+    return windows, owners

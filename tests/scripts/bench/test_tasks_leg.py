@@ -1,0 +1,110 @@
+"""The leg `tasks`: its checkpoints, its ratios, its claims, and two passes in the simulator."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from enricher.app.tasks import load_tasks, plan_tasks
+from enricher.settings import Settings, load_settings
+from tools.bench.backlog import run_backlog
+from tools.bench.bench import Bench, Topics
+from tools.bench.legs.tasks.checkpoints import make_checkpoints
+from tools.bench.legs.tasks.crews import run_workers, worker_settings
+from tools.bench.legs.tasks.report import (
+    BOTH,
+    FOUR,
+    FOUR_WORKERS,
+    OF_FOUR,
+    ONE,
+    ONE_WORKER,
+    OTHER,
+    PLAIN,
+    Results,
+    outcome,
+)
+from tools.bench.legs.tasks.waiting import simulated
+from tools.bench.load import articles
+from tools.bench.machine import Load
+from tools.bench.repeating import Run
+from tools.kafka import Cluster
+
+QUIET, NOISY = Load(10.0, 1.9, 0.1, 0.0), Load(10.0, 1.0, 0.1, 0.9)
+
+
+def run(rate: float, load: Load = QUIET) -> Run:
+    """A run of a worker that padded nothing."""
+    return Run(rate, load, {"padding_share": 0.0})
+
+
+def results(four: float, both: float, workers: float, load: Load = QUIET) -> Results:
+    """Entities alone run at 100 articles/s, a smaller encoder at 300."""
+    news = {PLAIN: 100.0, ONE: 100.0, FOUR: four, OTHER: 300.0, BOTH: both}
+    runs = {name: [run(rate, load)] for name, rate in news.items()}
+    headlines = {name: runs[name] for name in (PLAIN, ONE, FOUR)}
+    crews = {ONE_WORKER: [run(90.0, load)], FOUR_WORKERS: [run(workers, load)]}
+    return Results({"news": runs, "headlines": headlines}, crews, [])
+
+
+def test_the_checkpoints_share_an_encoder_and_the_smaller_one_does_not(tmp_path: Path) -> None:
+    """Four tasks are one pass, and the fifth is a pass by itself, which names a difference."""
+    sources = make_checkpoints(tmp_path)
+    plan = plan_tasks(sources.settings(load_settings(), *OF_FOUR, "other"))
+    assert [[0, 1, 2, 3], [4]] == [list(group) for group in plan.grouping.groups]
+    assert ["ner", "classification", "classification", "embedding"] == [each.head.kind for each in plan.checkpoints[:4]]
+
+
+def test_settings_of_a_worker_survive_json(tmp_path: Path) -> None:
+    """A process reads the same tasks, precision and topics; with tasks no model is named."""
+    settings = make_checkpoints(tmp_path).settings(load_settings(), "topic", "ner")
+
+    class Stub:
+        def settings_for(self, topics: Topics, settings: Settings) -> Settings:
+            kafka = settings.kafka.model_copy(update={"input_topic": topics.input})
+            return settings.model_copy(update={"kafka": kafka})
+
+    read = Settings(**cast("dict[str, Any]", worker_settings(cast("Any", Stub()), settings, Topics("some"))))
+    assert ["topic", "ner"] == list(read.tasks)
+    assert "some.articles" == read.kafka.input_topic
+
+
+def test_two_encoders_are_compared_with_the_sum_of_their_times() -> None:
+    """At 100 and 300 articles/s alone, 75/s together are all that is possible."""
+    assert 1.0 == pytest.approx(results(100, 75, 25).over_sum().median)
+
+
+def test_every_aim_has_a_claim_that_can_fail() -> None:
+    """All hold on good runs; slow ones miss theirs, and disturbed ones hold nothing."""
+    assert all(claim.held for claim in outcome(results(97, 72, 30)).claims)
+    slow = outcome(results(96, 71, 31)).claims
+    assert {"four", "one worker", "two encoders"} == {
+        start for start in ("four", "one task", "one worker", "two encoders") for claim in slow
+        if claim.text.startswith(start) and not claim.held
+    }  # fmt: skip
+    assert not any(claim.held for claim in outcome(results(97, 72, 30, NOISY)).claims)
+
+
+def test_two_passes_take_twice_the_windows_with_hardly_more_padding() -> None:
+    """In a simulated backlog each pass fills its own batches."""
+    lengths = {"news": [300, 700, 1200], "headlines": [12, 25, 40, 60]}
+    one, two = (each for each in simulated(lengths, quick=True) if each.mix == "news")
+    assert [1, 2] == [one.passes, two.passes]
+    assert two.backlog.padded_per_real < one.backlog.padded_per_real + 0.02
+    assert all(0.0 <= found.wait_s(0.5) <= found.wait_s(0.99) for found in two.loads.values())
+
+
+@pytest.mark.broker
+def test_workers_of_one_task_each_do_the_whole_backlog(broker: Cluster, tmp_path: Path) -> None:
+    """In this process with two passes, and as two processes with a pass each: every article has its record."""
+    bench = Bench(1, quick=True, say=print)
+    vars(bench)["cluster"] = broker
+    sources = make_checkpoints(tmp_path)
+    both = sources.settings(bench.settings, "topic", "other")
+    run = run_backlog(bench, "headlines", 10, settings=both, tasks=load_tasks(both))
+    assert {"topic": {"ran": 10}, "other": {"ran": 10}} == {
+        name: task["outcomes"] for name, task in run.detail["tasks"].items()
+    }
+    crew = [sources.settings(bench.settings, name) for name in ("topic", "other")]
+    assert 2 == len(run_workers(bench, articles("headlines", 10), crew).detail["alone"])
