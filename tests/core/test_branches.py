@@ -178,6 +178,19 @@ def test_entities_are_kept_once_for_all_passes() -> None:
     check(ticket, 5, "en")
 
 
+def test_vectors_count_among_what_the_article_takes() -> None:
+    """Of every pass, with the article's own ticket: a finished record may wait long, and keeps them as text."""
+    ticket = article_of(5, "de")
+    added = [
+        settle(answered(windows_of(branch)), HEADS[branch.pass_index])
+        for branch in Splitter(HEADS, CARDS).split(ticket)
+    ]
+    assert isinstance(ticket.outcome, EnrichedRecord)
+    [vector] = ticket.outcome.embeddings
+    assert [3 * vector.vector.nbytes, 0] == added
+    assert sum(added) == ticket.unpacked_bytes
+
+
 def test_one_pass_makes_no_branches() -> None:
     """The ticket itself goes through, with tasks or without; without tasks it does not look at the language."""
     for heads in ((EntityHead.of(("O", "A")),), HEADS[0], HEADS[1]):

@@ -97,7 +97,10 @@ def test_a_normalised_vector_has_length_one() -> None:
 
 @pytest.mark.parametrize(
     ("language", "included"),
-    [("de", True), ("DE", True), ("de-AT", True), ("de_CH", True), ("pt-br", True), ("pt", False), ("en", False)],
+    [
+        *(("de", True), ("DE", True), ("de-AT", True), ("de_CH", True), (" de ", True), ("den", False), ("en", False)),
+        *(("pt-br", True), ("pt-BR-x-old", True), ("pt", False)),
+    ],
 )
 def test_a_language_stands_for_its_regions(language: str, *, included: bool) -> None:
     """But a region not for its language; case and underscores do not matter."""
@@ -106,7 +109,7 @@ def test_a_language_stands_for_its_regions(language: str, *, included: bool) -> 
 
 def test_an_article_without_a_language_is_for_the_default_task() -> None:
     """And for no other; an empty language is none."""
-    for language in (None, ""):
+    for language in (None, "", " "):
         assert Languages(frozenset({"de"}), default=True).include(language)
         assert not Languages(frozenset({"de"})).include(language)
     assert raw(0).partition == P0
