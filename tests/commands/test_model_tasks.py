@@ -95,6 +95,23 @@ def test_inspect_without_arguments_tells_the_passes_of_the_tasks(folders: dict[s
     assert [["ner", "vectors"], ["topics"], ["other"]] == groups
 
 
+@pytest.mark.skipif(openvino_problem("bf16") is not None, reason="the processor has no bf16 units")
+def test_check_without_a_folder_checks_the_models_of_all_tasks(
+    folders: dict[str, Path], labelled: Path, tmp_path: Path
+) -> None:
+    """Each once; --undo takes all of their reports away."""
+    tasks = {name: {"source": str(folders[name])} for name in ("topics", "vectors")}
+    env = {"ENRICHER_TASKS": json.dumps({**tasks, "again": {"source": str(folders["topics"])}})}
+    arguments = ("check", "--device", "cpu", "--precision", "bf16", "--gold", labelled)
+    result = run_model(*arguments, cache_dir=tmp_path / "cache", env=env)
+    assert result.exit_code in {0, ModelError.exit_code}, (result.output, result.exception)
+    reports = [GateReport.model_validate_json(path.read_bytes()) for path in (tmp_path / "cache").glob("*/gate-*.json")]
+    assert {"topics", "vectors"} == {each.bound_to.model_name for each in reports}
+    assert 2 == len(reports)
+    run_model("check", "--undo", cache_dir=tmp_path / "cache", env=env)
+    assert [] == [*(tmp_path / "cache").glob("*/gate-*.json")]
+
+
 @pytest.mark.parametrize("name", ["topics", "vectors"])
 def test_prepare_makes_a_folder_of_every_kind(folders: dict[str, Path], tmp_path: Path, name: str) -> None:
     """Complete: the same digest, the graph, and what describes the head."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -40,11 +41,12 @@ from enricher.runtime.devices import parse_device
 from enricher.settings import load_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from enricher.inference.checkpoint.folder import Checkpoint
     from enricher.inference.device.session import Device
     from enricher.inference.graph.variants import Variant
+    from enricher.settings import Settings
 
 
 def model_check(
@@ -72,30 +74,52 @@ def model_check(
     quality, and 99.5 % of the texts must get the same. Embeddings: every cosine with fp32 at least 0.999, and 99 % of 1,000
     texts with the same ten nearest, ties aside; lines of --gold need "text" only.
 
-    Workers with the same cache use the newest report from their next start on; --undo removes those in the cache.
+    Without DIR, the models of all tasks in the settings are checked, or the built-in one. Workers with the same cache use
+    the newest report from their next start on; --undo removes those in the cache.
     """
-    cache_dir = load_settings().model.cache_dir
+    settings = load_settings()
     kind, device_id = resolve_device(device), parse_device(device).index
-    checkpoint = open_model(folder)
-    in_cache = cache_folder(checkpoint, cache_dir)
-    if undo:
-        remove_kept(in_cache, "gate-*")
-        return
-    gold_set = gold_for(checkpoint.head, gold)
+    failed = False
+    checkpoints = _checkpoints(settings, folder)
+    for checkpoint in checkpoints:
+        in_cache = cache_folder(checkpoint, settings.model.cache_dir)
+        if undo:
+            remove_kept(in_cache, "gate-*")
+            continue
+        check = partial(
+            check_variant,
+            checkpoint,
+            device=kind,
+            gold=gold_for(checkpoint.head, gold),
+            limit_points=limit_points,
+            cache_dir=settings.model.cache_dir,
+            keep_in=None if dry_run else out or in_cache,
+            device_id=device_id,
+        )
+        variants = _variants(checkpoint, kind, precision)
+        if len(checkpoints) > 1 and precision == "auto":
+            # int8 is not for heads that share an encoder, as those of tasks may.
+            variants = [variant for variant in variants if not variant.quantised]
+        checked = _until_passed(variants, check)
+        _print(checked)
+        failed |= not checked[-1].report.passed
+    if failed:
+        raise typer.Exit(ModelError.exit_code)
+
+
+def _checkpoints(settings: Settings, folder: str) -> list[Checkpoint]:
+    """That of the folder; without one, those of all tasks in the settings, each once. Raises ModelError."""
+    named = folder != EMBEDDED or not settings.tasks
+    sources = [folder] if named else dict.fromkeys(task.source for task in settings.tasks.values())
+    return [open_model(source) for source in sources]
+
+
+def _until_passed(variants: Sequence[Variant], check: Callable[[Variant], Checked]) -> list[Checked]:
+    """Check variants until one passes; at least one is checked. Raises CalibratedOnGold if none can be."""
     checked: list[Checked] = []
-    variants = _variants(checkpoint, kind, precision)
     for variant in variants:
         try:
-            one = check_variant(
-                checkpoint,
-                variant,
-                kind,
-                gold=gold_set,
-                limit_points=limit_points,
-                cache_dir=cache_dir,
-                keep_in=None if dry_run else out or in_cache,
-                device_id=device_id,
-            )
+            one = check(variant)
         except CalibratedOnGold as error:
             if variant is variants[-1] and not checked:
                 raise
@@ -104,9 +128,7 @@ def model_check(
         checked.append(one)
         if one.report.passed:
             break
-    _print(checked)
-    if not checked[-1].report.passed:
-        raise typer.Exit(ModelError.exit_code)
+    return checked
 
 
 def _variants(checkpoint: Checkpoint, device: Device, precision: Precision) -> Sequence[Variant]:
