@@ -18,7 +18,7 @@ from typing import Any
 from confluent_kafka import Producer
 
 from enricher import cli
-from enricher.app import building
+from enricher.app import building, pools
 from enricher.kafka.sink import TransactionalSink
 from enricher.kafka.source import KafkaSource
 from enricher.records import Partition, RawRecord
@@ -68,13 +68,13 @@ class CrashPoint:
 def arm(point: CrashPoint) -> None:
     """Replace the classes that the worker of this process consists of."""
     sink = partial(TransactionalSink, producer_class=_dying_producer(point))
-    for name, made in {
-        "KafkaSource": _dying_source(point),
-        "WorkerPool": _dying_pool(point),
-        "TransactionalSink": sink,
-    }.items():
-        assert hasattr(building, name), "the worker is made of other classes now"
-        setattr(building, name, made)
+    for module, name, made in (
+        (building, "KafkaSource", _dying_source(point)),
+        (pools, "WorkerPool", _dying_pool(point)),
+        (building, "TransactionalSink", sink),
+    ):
+        assert hasattr(module, name), "the worker is made of other classes now"
+        setattr(module, name, made)
 
 
 def _dying_source(point: CrashPoint) -> type[KafkaSource]:
