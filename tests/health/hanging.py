@@ -19,7 +19,7 @@ from enricher.inference.run.engine import OnnxEngine
 
 def main(folder: Path) -> None:
     """Install the gates, and run the command line."""
-    load, run = command.load_model, OnnxEngine.run  # type: ignore[attr-defined]
+    load, run = command.load_tasks, OnnxEngine.run  # type: ignore[attr-defined]
 
     def slow_load(*arguments: Any, **named: Any) -> Any:  # noqa: ANN401  whatever it takes and gives
         _while_there(folder / "loading")
@@ -29,7 +29,7 @@ def main(folder: Path) -> None:
         _while_there(folder / "running")
         return run(*arguments, **named)
 
-    command.load_model = slow_load  # type: ignore[attr-defined]
+    command.load_tasks = slow_load  # type: ignore[attr-defined]
     OnnxEngine.run = slow_run  # type: ignore[method-assign]
     cli.main()
 
