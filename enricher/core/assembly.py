@@ -22,6 +22,7 @@ from enricher.records import (
     RunOutput,
     TaskReport,
     Ticket,
+    WindowFailure,
 )
 
 _BYTES_AS_TEXT = 3
@@ -36,9 +37,16 @@ def settle(result: BatchResult, heads: Sequence[Head], keep: Keep | None = None)
     Returns the memory of the vectors in finished records, which is also added to their tickets' `unpacked_bytes`.
     """
     for failure in result.failures:
-        if failure.window.ticket.live:
-            failure.window.ticket.finish(DeadLetter("inference", failure.error_type, failure.message))
+        ticket = failure.window.ticket
+        if ticket.live and _matters(failure, heads):
+            ticket.finish(DeadLetter("inference", failure.error_type, failure.message))
     return sum([take(run, heads, keep) for run in result.runs])
+
+
+def _matters(failure: WindowFailure, heads: Sequence[Head]) -> bool:
+    """Whether a head failed that is for the article."""
+    article = failure.window.ticket.article
+    return failure.heads is None or article is None or any(is_for(heads[each], article) for each in failure.heads)
 
 
 def take(run: RunOutput, heads: Sequence[Head], keep: Keep | None = None) -> int:

@@ -173,16 +173,18 @@ class RunOutput:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WindowFailure:
-    """The model failed on this window even alone: its article becomes a dead letter."""
+    """The model failed on this window even alone: its article becomes a dead letter, if it needs one of the heads."""
 
     window: Window
     error_type: str
     message: str
+    heads: Sequence[int] | None = None
+    """The heads that failed, by their index in the pass; None if all did. Otherwise a run has what the others say."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BatchResult:
-    """The result of a batch: each of its windows is in one of the runs or in `failures`."""
+    """The result of a batch: each of its windows is in a run or in `failures`; in both if only some heads failed."""
 
     batch: Batch
     runs: Sequence[RunOutput]

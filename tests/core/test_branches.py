@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -275,3 +275,21 @@ def parts_of(ticket: Ticket) -> int:
     """How many trunks and branches of a ticket there are in memory."""
     trunks = [each for each in gc.get_objects() if isinstance(each, Trunk) and each.ticket is ticket]
     return len(trunks) + sum(isinstance(each, Branch) and each.raw is ticket.raw for each in gc.get_objects())
+
+
+@pytest.mark.parametrize(("language", "failed", "dies"), [("en", 1, False), ("de", 1, True), ("en", 0, True)])
+def test_a_head_that_fails_on_a_window_costs_the_articles_that_it_is_for(
+    language: str, failed: int, *, dies: bool
+) -> None:
+    """The numbers of a head for other languages are computed for all articles of a batch, and nobody reads them."""
+    ticket = article_of(20, language)
+    windows = windows_of(ticket)
+    result = answered(windows)
+    failure = WindowFailure(windows[1], "NotFinite", "no number", [failed])
+    settle(replace(result, failures=[failure]), HEADS[0])
+    if dies:
+        assert DeadLetter("inference", "NotFinite", "no number") == ticket.outcome
+    else:
+        assert isinstance(ticket.outcome, EnrichedRecord)
+        assert [] == ticket.outcome.embeddings
+        assert len(ticket.outcome.entities) > 2

@@ -21,7 +21,7 @@ from enricher.inference.run.engine import OnnxEngine
 from enricher.inference.run.memory import OUT_OF_MEMORY
 from enricher.inference.run.model import prepare_variant
 from enricher.inference.run.outputs import NOT_FINITE
-from enricher.records import Batch, TokenLabels, WindowFailure, WindowRows
+from enricher.records import Batch, BatchResult, TokenLabels, WindowFailure, WindowRows
 from tools.head_references.folders import REFERENCE, articles, write_folder
 
 if TYPE_CHECKING:
@@ -266,17 +266,27 @@ class _NotFiniteHead:
 def test_a_window_for_which_one_head_is_not_finite_fails_alone(
     shared: PreparedModel, variant: Variant, window: MakeWindow, windows: list[Window], alone: list[Answers], head: int
 ) -> None:
-    """The message names that head's model; of the other windows every head keeps what it says, in the right order."""
+    """The message names that head's model; of the other windows every head keeps what it says, in the right order.
+
+    So do the other heads of this window, which may be all that its article needs.
+    """
     engine = engine_of(shared)
     bad = window([2, 9, POISON_ID, 9, 3])
     batch = [windows[3], bad, windows[12], windows[1]]
+    clean = answered(engine, [[bad]])
     output = "head.0.scores" if head == 0 else f"head.{head}.rows"
     engine._session = _NotFiniteHead(engine._session, variant, output, batch)
-    first, failure, *others = heads_by_window(engine.run(Batch(tuple(batch))))
+    result = engine.run(Batch(tuple(batch)))
+    first, failure, *others = heads_by_window(result)
     assert isinstance(failure, WindowFailure)
-    assert (bad, NOT_FINITE) == (failure.window, failure.error_type)
+    assert (bad, NOT_FINITE, [head]) == (failure.window, failure.error_type, failure.heads)
     assert f"the model's scores for this window are NaN or infinite (of {NAMES[head]})" == failure.message
     _keeps_its_own([first, *others], [3, 12, 1], alone)
+    [about_bad] = [BatchResult(Batch((bad,)), [run]) for run in result.runs if bad in run.windows]
+    (by_others,) = heads_by_window(about_bad)
+    assert isinstance(by_others, WindowHeads)
+    for number, (found, right) in enumerate(zip(by_others.heads, clean, strict=True)):
+        assert number == head or Answers([found]).same_as(right)
 
 
 def test_a_token_that_poisons_the_encoder_costs_its_own_window(

@@ -48,14 +48,16 @@ def by_window(result: BatchResult) -> list[WindowResult]:
 
 
 def heads_by_window(result: BatchResult) -> list[WindowHeads | WindowFailure]:
-    """The results in the batch's order, exactly one per window."""
+    """The results in the batch's order, exactly one per window: a failure, also if only some heads failed."""
+    partly = {id(failure.window) for failure in result.failures if failure.heads is not None}
     answers: defaultdict[int, list[WindowHeads | WindowFailure]] = defaultdict(list)
     for failure in result.failures:
         answers[id(failure.window)].append(failure)
     for run in result.runs:
         for index, (window, start) in enumerate(zip(run.windows, run.starts, strict=True)):
             found = [_part(head, window, index, start) for head in run.heads]
-            answers[id(window)].append(WindowHeads(window, found))
+            if id(window) not in partly:
+                answers[id(window)].append(WindowHeads(window, found))
         assert all(len(run.windows) == len(head.rows) for head in run.heads if isinstance(head, WindowRows))
     in_order = [answers[id(window)].pop(0) for window in result.batch.windows]
     assert not any(answers.values()), "an answer for each window, and no other"

@@ -21,7 +21,7 @@ from enricher.errors import ModelError
 from enricher.inference.checkpoint.head import reads_of
 from enricher.inference.device.session import SESSION_ERRORS
 from enricher.inference.run.memory import OUT_OF_MEMORY, Turns, in_halves, is_out_of_memory, joined, ran_out
-from enricher.inference.run.outputs import NOT_FINITE, answers_of, finite, output_names
+from enricher.inference.run.outputs import NOT_FINITE, answers_of, finite, output_names, without
 from enricher.records import (
     Batch,
     BatchResult,
@@ -163,7 +163,8 @@ class OnnxEngine:
         batch, failures = result.batch, result.failures
         if len(batch.windows) == 1 and not ran_out(failures[0]):
             return result
-        return joined(batch, [BatchResult(batch, result.runs), *map(self._alone, failures)], result.fits_tokens)
+        runs = without(result.runs, (failure.window for failure in failures))
+        return joined(batch, [BatchResult(batch, runs), *map(self._alone, failures)], result.fits_tokens)
 
     def _alone(self, failure: WindowFailure) -> BatchResult:
         """Run one window; if memory had run out, without other runs beside it, so that a failure is the window's own."""

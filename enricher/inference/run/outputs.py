@@ -9,7 +9,7 @@ import numpy as np
 from enricher.records import Batch, BatchResult, RunOutput, TokenLabels, WindowFailure, WindowRows
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     import numpy.typing as npt
 
@@ -44,25 +44,38 @@ def answers_of(outputs: Sequence[npt.NDArray[Any]], heads: Sequence[HeadSpec]) -
 
 
 def finite(batch: Batch, run: RunOutput, models: Sequence[str]) -> BatchResult:
-    """Windows with a number that is not finite failed; they are searched for only if there is one (maybe at padding).
+    """A head failed on the windows for which it has a number that is not finite.
 
-    `models`: the name of each head's model, for messages.
+    They are searched for only if there is one (maybe at padding). `models`: the name of each head's model, for messages.
     """
     if all(np.isfinite(_numbers(head)).all() for head in run.heads):
         return BatchResult(batch, [run])
     good, failures = list[int](), list[WindowFailure]()
     for index, (window, start) in enumerate(zip(run.windows, run.starts, strict=True)):
         parts = (_numbers(head)[_part(head, index, start, window)] for head in run.heads)
-        whose = [model for model, part in zip(models, parts, strict=True) if not np.isfinite(part).all()]
-        if whose:
-            by = f" (of {', '.join(whose)})" if len(models) > 1 else ""
+        failed = [number for number, part in enumerate(parts) if not np.isfinite(part).all()]
+        if failed:
+            by = f" (of {', '.join(models[number] for number in failed)})" if len(models) > 1 else ""
             message = f"the model's scores for this window are NaN or infinite{by}"
-            failures.append(WindowFailure(window, NOT_FINITE, message))
-        else:
+            failures.append(WindowFailure(window, NOT_FINITE, message, failed))
+        if len(failed) < len(models):
             good.append(index)
-    heads = [WindowRows(head.rows[good]) if isinstance(head, WindowRows) else head for head in run.heads]
-    kept = RunOutput([run.windows[index] for index in good], [run.starts[index] for index in good], heads)
-    return BatchResult(batch, [kept] if good else [], failures)
+    return BatchResult(batch, [chosen(run, good)] if good else [], failures)
+
+
+def without(runs: Iterable[RunOutput], windows: Iterable[Window]) -> list[RunOutput]:
+    """The runs without what they say about these windows."""
+    left_out = {id(window) for window in windows}
+    kept = [(run, [i for i, window in enumerate(run.windows) if id(window) not in left_out]) for run in runs]
+    return [chosen(run, indices) for run, indices in kept if indices]
+
+
+def chosen(run: RunOutput, indices: Sequence[int]) -> RunOutput:
+    """What a run says about some of its windows."""
+    if len(indices) == len(run.windows):
+        return run
+    rows = [WindowRows(head.rows[indices]) if isinstance(head, WindowRows) else head for head in run.heads]
+    return RunOutput([run.windows[index] for index in indices], [run.starts[index] for index in indices], rows)
 
 
 def _numbers(head: HeadOutput) -> Float32Array:
