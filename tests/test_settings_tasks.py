@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from enricher.app.tasks import plan_tasks
 from enricher.errors import SettingsError
 from enricher.settings import TaskSettings, load_settings
+from tools.head_references.folders import REFERENCE, HeadName, write_folder
 
 
 def mistake() -> str:
@@ -126,3 +128,34 @@ def test_settings_without_effect_beside_tasks_are_refused(
     in_environment(monkeypatch, {"a": {"source": "/a"}})
     assert f"model.{field} has no effect beside tasks" in mistake()
     assert f"[tasks.NAME] {field} = ..." in mistake()
+
+
+@pytest.mark.parametrize(
+    ("head", "setting", "value", "useful"),
+    [
+        ("single", "pooling", "max", True),
+        ("multi", "threshold", 0.3, True),
+        ("mean", "vector", "float16", True),
+        ("mean", "pooling", "max", True),
+        (None, "pooling", "mean", False),
+        (None, "threshold", 0.3, False),
+        ("single", "threshold", 0.3, False),
+        ("single", "vector", "list", False),
+        ("mean", "threshold", 0.3, False),
+        ("multi", "max_window_tokens", 160, True),
+        ("multi", "max_window_tokens", 161, False),
+    ],
+)
+def test_settings_without_effect_on_what_the_checkpoint_finds_are_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, head: HeadName | None, setting: str, value: object, *, useful: bool
+) -> None:
+    """Before anything is loaded, by their names, also if they repeat the default."""
+    folder = write_folder("bert", head, tmp_path / "model") if head else REFERENCE / "bert"
+    in_environment(monkeypatch, {"a": {"source": str(folder), setting: value}})
+    if useful:
+        assert ["a"] == plan_tasks(load_settings()).names
+    else:
+        with pytest.raises(
+            SettingsError, match=rf"tasks\.a\.{setting} (has no effect|is 161, but .* takes 160 at most)"
+        ):
+            plan_tasks(load_settings())

@@ -115,7 +115,30 @@ def _opened(name: str, task: TaskSettings) -> Checkpoint:
     found = checkpoint.head.kind
     if task.kind not in {None, found}:
         raise SettingsError(f"tasks.{name}.kind is {task.kind}, but {checkpoint.folder} is for {found}")
+    for setting in sorted(task.model_fields_set & _useless(checkpoint.head)):
+        raise SettingsError(
+            f"tasks.{name}.{setting} has no effect: {checkpoint.folder} is for {found}; {_USES[setting]}"
+        )
+    if task.max_window_tokens and task.max_window_tokens > checkpoint.max_window_tokens:
+        raise SettingsError(
+            f"tasks.{name}.max_window_tokens is {task.max_window_tokens}, but {checkpoint.folder} takes "
+            f"{checkpoint.max_window_tokens} at most"
+        )
     return checkpoint
+
+
+_USES = {
+    "pooling": "it is for classification and embedding",
+    "threshold": "it is for classification with several labels at once (`problem_type` of the checkpoint)",
+    "vector": "it is for embedding",
+}
+"""What each setting that not all kinds of tasks have is for."""
+
+
+def _useless(head: HeadSpec) -> set[str]:
+    """Settings without effect on a task with this head."""
+    used = {"ner": set[str](), "classification": {"pooling"}, "embedding": {"pooling", "vector"}}[head.kind]
+    return _USES.keys() - used - ({"threshold"} if head.multi_label else set())
 
 
 def _request(settings: Settings, task: TaskSettings, checkpoint: Checkpoint) -> PassRequest:
