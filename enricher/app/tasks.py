@@ -115,10 +115,11 @@ def _opened(name: str, task: TaskSettings) -> Checkpoint:
     found = checkpoint.head.kind
     if task.kind not in {None, found}:
         raise SettingsError(f"tasks.{name}.kind is {task.kind}, but {checkpoint.folder} is for {found}")
-    for setting in sorted(task.model_fields_set & _useless(checkpoint.head)):
-        raise SettingsError(
-            f"tasks.{name}.{setting} has no effect: {checkpoint.folder} is for {found}; {_USES[setting]}"
-        )
+    for setting in sorted(_useless(checkpoint.head)):
+        if getattr(task, setting) != TaskSettings.model_fields[setting].default:
+            raise SettingsError(
+                f"tasks.{name}.{setting} has no effect: {checkpoint.folder} is for {found}; {_USES[setting]}"
+            )
     if task.max_window_tokens and task.max_window_tokens > checkpoint.max_window_tokens:
         raise SettingsError(
             f"tasks.{name}.max_window_tokens is {task.max_window_tokens}, but {checkpoint.folder} takes "
