@@ -45,7 +45,8 @@ class LoadMeter:
     def _now(self) -> tuple[float, float, float, float]:
         brokers = set(self._broker_pids())
         children = {child.pid for child in psutil.Process().children(recursive=True)} - brokers
-        own_s = sum(map(cpu_s, {os.getpid(), *children}))
+        ended = os.times()
+        own_s = sum(map(cpu_s, {os.getpid(), *children})) + ended.children_user + ended.children_system
         return time.monotonic(), machine_cpu_s(), own_s, sum(map(cpu_s, brokers))
 
 
