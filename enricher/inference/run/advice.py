@@ -94,8 +94,8 @@ def cutter_for(tokenizer: ArticleTokenizer, window_tokens: int, overlap_tokens: 
         )
     if overlap_tokens > cutter.content_tokens // 2:
         raise SettingsError(
-            f"overlap_tokens is {overlap_tokens}, more than half of a window of {window_tokens} tokens: decrease it in the "
-            f"settings (of `batching` or of the task) or in {ADVICE_FILE}"
+            f"batching.overlap_tokens is {overlap_tokens}, more than half of a window of {window_tokens} tokens: decrease "
+            f"it in the settings, there or in the task, or in {ADVICE_FILE}"
         )
     return cutter
 

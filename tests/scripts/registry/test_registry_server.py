@@ -43,7 +43,7 @@ def registered(client: httpx2.Client, subject: str, schema: str, **further: obje
 @pytest.fixture
 def client(registry: Registry) -> httpx2.Client:
     """Plain HTTP to the registry."""
-    return httpx2.Client(base_url=registry.url)
+    return httpx2.Client(base_url=registry.url, timeout=30)
 
 
 def test_a_schema_comes_back_with_its_references(client: httpx2.Client) -> None:

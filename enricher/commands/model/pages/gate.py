@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from enricher.commands.model.pages.frame import Badge, bullets, cards, facts, key, page, section, table
+from enricher.commands.model.pages.frame import Badge, bullets, cards, facts, key, page, section
 from enricher.commands.model.pages.gate_classes import class_parts
 from enricher.commands.model.pages.gate_vectors import vector_parts
 from enricher.commands.model.pages.plots import histogram_plot, pairs_plot, ranges_plot
 from enricher.commands.model.pages.recipe import recipe_sections
-from enricher.commands.model.pages.rows import pairs, ranges, rows_table
+from enricher.commands.model.pages.rows import compositions_table, pairs, ranges, rows_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,7 +83,7 @@ def _entity_parts(report: GateReport) -> Iterator[str]:
     yield section(
         "The same windows in other batches",
         "What changes against each window alone when windows are batched in other ways.",
-        _compositions(report),
+        compositions_table(((each, each.changed_labels, each.equal_labels) for each in report.compositions), "labels"),
     )
     for comparison in report.comparisons:
         note = f"{comparison.texts:,} texts, {comparison.tokens:,} tokens, {comparison.windows:,} windows."
@@ -96,22 +96,6 @@ def _texts(report: GateReport) -> str:
     if figures is None:
         return f"{report.comparisons[0].texts:,} sentences"
     return f"{figures.comparisons[0].texts:,} texts"
-
-
-def _compositions(report: GateReport) -> str:
-    columns = ["variant and batches", "runs", "labels that change", "equal", "largest change of a score", "F1"]
-    rows = [
-        [
-            f"{each.variant}, {each.name}",
-            f"{each.runs:,}",
-            f"{each.changed_labels:,}",
-            f"{100 * each.equal_labels:.3f} %",
-            f"{each.largest_score_change:.2g}",
-            f"{each.f1:.4f}",
-        ]
-        for each in report.compositions
-    ]
-    return table(columns, rows)
 
 
 def _facts(report: GateReport) -> list[tuple[str, str]]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from enricher.commands.model.pages.frame import bullets, cards, key, section, table
+from enricher.commands.model.pages.frame import bullets, cards, key, section
 from enricher.commands.model.pages.plots import histogram_plot, pairs_plot, ranges_plot
-from enricher.commands.model.pages.rows import pairs, ranges, rows_table
+from enricher.commands.model.pages.rows import compositions_table, pairs, ranges, rows_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,7 +58,9 @@ def class_parts(report: GateReport, figures: ClassFigures) -> Iterator[str]:
     yield section(
         "The same windows in other batches",
         "What changes against each window alone when windows are batched in other ways.",
-        _compositions(figures),
+        compositions_table(
+            ((each, each.changed_classes, each.equal_classes) for each in figures.compositions), "texts"
+        ),
     )
     for each in figures.comparisons:
         note = f"{each.texts:,} texts, {each.windows:,} windows. {_JUDGED[each.truth]}"
@@ -66,19 +68,3 @@ def class_parts(report: GateReport, figures: ClassFigures) -> Iterator[str]:
             note += f" Too rare for the {overall.name}: {', '.join(each.not_counted)}."
         every = (each.overall, *each.by_class, *each.by_length)
         yield section(each.name.capitalize(), note, rows_table(every, precision, "answers"))
-
-
-def _compositions(figures: ClassFigures) -> str:
-    columns = ["variant and batches", "runs", "texts that change", "equal", "largest change of a score", "F1"]
-    rows = [
-        [
-            f"{each.variant}, {each.name}",
-            f"{each.runs:,}",
-            f"{each.changed_classes:,}",
-            f"{100 * each.equal_classes:.3f} %",
-            f"{each.largest_score_change:.2g}",
-            f"{each.f1:.4f}",
-        ]
-        for each in figures.compositions
-    ]
-    return table(columns, rows)

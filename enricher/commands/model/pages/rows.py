@@ -9,9 +9,9 @@ from enricher.commands.model.pages.plots import Pair, Range
 from enricher.inference.checkpoint.gate_figures import ClassComparison
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-    from enricher.inference.checkpoint.gate_figures import Comparison, Row
+    from enricher.inference.checkpoint.gate_figures import ClassComposition, Comparison, Composition, Row
 
 _FEW = 20
 """Rows with fewer entities or texts are in the tables only; in a plot one of them would look like a large difference."""
@@ -35,6 +35,26 @@ def rows_table(rows: Sequence[Row], precision: str, what: str) -> str:
     """All figures; the first row stands out. `what` names what is counted."""
     columns = ["", what, "F1 fp32", f"F1 {precision}", "points", "95 %", "precision", "recall"]
     return table(columns, [_cells(row) for row in rows], best=0)
+
+
+def compositions_table(parts: Iterable[tuple[Composition | ClassComposition, int, float]], what: str) -> str:
+    """What other batches change. `parts`: each with how many answers changed, and the share that did not.
+
+    `what` names the answers.
+    """
+    columns = ["variant and batches", "runs", f"{what} that change", "equal", "largest change of a score", "F1"]
+    rows = [
+        [
+            f"{each.variant}, {each.name}",
+            f"{each.runs:,}",
+            f"{changed:,}",
+            f"{100 * equal:.3f} %",
+            f"{each.largest_score_change:.2g}",
+            f"{each.f1:.4f}",
+        ]
+        for each, changed, equal in parts
+    ]
+    return table(columns, rows)
 
 
 def _weighty(rows: Sequence[Row]) -> list[Row]:
