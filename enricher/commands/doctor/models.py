@@ -33,7 +33,7 @@ def model_findings(settings: Settings) -> Iterator[Finding]:
         yield _report.fail("model", str(error), f"See {whose} model.device and model.precision in 'enricher settings'.")
         return
     except SettingsError as error:
-        yield _windows(error)
+        yield _unsuitable(settings, error)
         return
     seconds = time.monotonic() - began_s
     for number, each in enumerate(tasks.passes):
@@ -44,11 +44,13 @@ def model_findings(settings: Settings) -> Iterator[Finding]:
     try:
         yield _sentence(tasks.passes)
     except SettingsError as error:
-        yield _windows(error)
+        yield _unsuitable(settings, error)
 
 
-def _windows(error: SettingsError) -> Finding:
-    """The window settings do not fit the model, which shows when it is loaded or when windows are cut."""
+def _unsuitable(settings: Settings, error: SettingsError) -> Finding:
+    """Settings of windows or tasks do not fit the models, which shows when these are loaded or when windows are cut."""
+    if settings.tasks:
+        return Reporter("settings").fail("tasks", str(error), "See [tasks] and batching in 'enricher settings'.")
     return Reporter("settings").fail("windows", str(error), "See the batching settings in 'enricher settings'.")
 
 
