@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from enricher.app.model import Model, exempt_from_collection, load_pass
+from enricher.core.assembly import NER
 from enricher.core.heads import ClassHead, EmbeddingHead, EntityHead, Head
 from enricher.core.languages import Languages
 from enricher.errors import SettingsError
@@ -20,9 +21,6 @@ from enricher.records import ModelCard, TaskCard
 from enricher.settings import Settings, TaskSettings
 
 log = logging.getLogger(__name__)
-
-NER = "ner"
-"""The name of the only task of a worker without tasks in its settings."""
 
 
 @dataclass(frozen=True, slots=True)

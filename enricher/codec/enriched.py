@@ -14,7 +14,7 @@ import orjson
 
 from enricher.codec.embeddings import write_embeddings
 from enricher.errors import InvalidArticle
-from enricher.records import EnrichedRecord, Entity, hot_record
+from enricher.records import EnrichedRecord, Entity, hot_record, principal
 
 if TYPE_CHECKING:
     from enricher.records import Article, Classification, Coverage, ModelCard, TaskReport
@@ -128,10 +128,9 @@ def encode_record(record: EnrichedRecord, card: ModelCard) -> bytes:
 
 
 def model_of(tasks: Sequence[TaskReport]) -> ModelCard | None:
-    """What a record says in `model`: of the first task for entities that ran, of the first that ran, or of the first."""
-    ran = [report.task for report in tasks if report.coverage is not None]
-    chosen = [task for task in ran if task.kind == "ner"] or ran or [report.task for report in tasks]
-    return chosen[0].model if chosen else None
+    """What a record says in `model`; None for a worker without tasks."""
+    chosen = principal(tasks)
+    return chosen.task.model if chosen else None
 
 
 def model_values(card: ModelCard) -> dict[str, Any]:

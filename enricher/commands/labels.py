@@ -21,6 +21,7 @@ from rich.table import Column, Table
 from enricher.app.kafka import kafka_config
 from enricher.codec import record_as_json
 from enricher.commands.console import data_console, remark_console, write_line
+from enricher.core.assembly import NER
 from enricher.errors import SettingsError
 from enricher.kafka.inspect.follow import TopicReader
 from enricher.records import RawRecord
@@ -37,8 +38,6 @@ from enricher.telemetry.baseline import (
 )
 
 _POLL_S = 0.2
-_ONLY_TASK = "ner"
-"""What the task of a worker without tasks in its settings is called, also in its metrics."""
 
 
 def labels(
@@ -110,7 +109,7 @@ def labels_of(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Task and label of each entity and each class of an enriched record. Raises LookupError, TypeError, AttributeError."""
     tasks = [task["name"] for task in document.get("tasks", ()) if task["kind"] == "ner"]
     # Entities name their task only where several tasks find entities.
-    task = tasks[0] if tasks else _ONLY_TASK
+    task = tasks[0] if tasks else NER
     entities = [(entity.get("task", task), entity["label"]) for entity in document["entities"]]
     return entities + [(each["task"], each["label"]) for each in document.get("classifications", ())]
 

@@ -28,7 +28,7 @@ from enricher.records import (
 _BYTES_AS_TEXT = 3
 """A vector's number takes 4 bytes, and about so many times that as text, in which finished records keep it."""
 NER = "ner"
-"""The task of entities, for a worker without tasks in its settings."""
+"""What the task of a worker without tasks in its settings is called, also in its metrics."""
 
 
 def settle(result: BatchResult, heads: Sequence[Head], keep: Keep | None = None) -> int:

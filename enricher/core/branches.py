@@ -10,7 +10,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from enricher.core.heads import Head, Keep, is_for
-from enricher.records import Article, Coverage, DeadLetter, EnrichedRecord, Outcome, TaskCard, TaskReport, Ticket
+from enricher.records import (
+    Article,
+    Coverage,
+    DeadLetter,
+    EnrichedRecord,
+    Outcome,
+    TaskCard,
+    TaskReport,
+    Ticket,
+    principal,
+)
 
 
 class Splitter:
@@ -44,11 +54,12 @@ class Splitter:
     def joined(self, found: Mapping[int, EnrichedRecord], keep: Keep | None = None) -> EnrichedRecord:
         """One record of those of all branches of an article, by their passes; its tasks are in the order of the settings.
 
-        The coverage is that of the task whose model the record names: the first that ran and finds entities, else the first.
+        The coverage is that of the task whose model the record names.
         """
         parts = [found[index] for index in sorted(found)]
         by_name = {report.task.name: report for part in parts for report in part.tasks}
         reports = [by_name.get(card.name) or TaskReport(card, None) for card in self.cards]
+        named = principal(reports)
         entities = [entity for part in parts for entity in part.entities]
         if any("task" in entity for entity in entities):
             entities.sort(key=lambda entity: self._ranks[entity["task"]])
@@ -57,7 +68,7 @@ class Splitter:
         record = EnrichedRecord(
             parts[0].article,
             entities,
-            _coverage(reports) or parts[0].coverage,
+            (named and named.coverage) or parts[0].coverage,
             sorted(classes, key=lambda each: self._ranks[each["task"]]),
             sorted(embeddings, key=lambda each: self._ranks[each.task.name]),
             reports,
@@ -68,11 +79,6 @@ class Splitter:
     def _nothing(self, article: Article) -> EnrichedRecord:
         tasks = [TaskReport(card, None) for card in self.cards]
         return EnrichedRecord(article, [], Coverage(tokens=0, windows=0, truncated=False), tasks=tasks)
-
-
-def _coverage(reports: Sequence[TaskReport]) -> Coverage | None:
-    ran = [report for report in reports if report.coverage is not None]
-    return min(ran, key=lambda report: report.task.kind != "ner").coverage if ran else None
 
 
 @dataclass(slots=True, eq=False)

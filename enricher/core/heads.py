@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from enricher.core.decoding import SCORE_STEPS, LabelScheme, decode_entities
 from enricher.core.languages import Languages
@@ -148,11 +149,17 @@ def article_row(answers: Sequence[Owned], task: TaskCard) -> Float32Array | None
 
 def probabilities(logits: Float32Array, *, multi_label: bool) -> list[float]:
     """Of each label."""
+    shares: list[float] = shares_of(logits, multi_label=multi_label).tolist()
+    return shares
+
+
+def shares_of(logits: Float32Array, *, multi_label: bool) -> npt.NDArray[np.float64]:
+    """The probabilities of labels, which are the last axis of `logits`."""
     exact = logits.astype(np.float64)
     if multi_label:
         # Far before `exp` overflows, a sigmoid is 0 or 1 to four decimals.
-        alone: list[float] = (1 / (1 + np.exp(-exact.clip(-500, 500)))).tolist()
+        alone: npt.NDArray[np.float64] = 1 / (1 + np.exp(-exact.clip(-500, 500)))
         return alone
-    values = np.exp(exact - exact.max())
-    shares: list[float] = (values / values.sum()).tolist()
+    values = np.exp(exact - exact.max(axis=-1, keepdims=True))
+    shares: npt.NDArray[np.float64] = values / values.sum(axis=-1, keepdims=True)
     return shares

@@ -48,6 +48,7 @@ from enricher.records.outcomes import (
     TaskKind,
     TaskReport,
     Tombstone,
+    principal,
 )
 
 __all__ = [
@@ -94,4 +95,5 @@ __all__ = [
     "WindowFailure",
     "WindowRows",
     "hot_record",
+    "principal",
 ]

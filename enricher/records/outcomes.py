@@ -86,6 +86,16 @@ class TaskReport:
     coverage: Coverage | None
 
 
+def principal(tasks: Sequence[TaskReport]) -> TaskReport | None:
+    """The task whose model and coverage a record names: the first that ran, those for entities before others.
+
+    If none ran, the first; None without tasks.
+    """
+    ran = [report for report in tasks if report.coverage is not None]
+    chosen = [report for report in ran if report.task.kind == "ner"] or ran or tasks
+    return chosen[0] if chosen else None
+
+
 @hot_record()
 class EnrichedRecord:
     """What the model found in one article. The lists are empty for a worker without tasks in its settings."""

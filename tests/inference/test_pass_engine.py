@@ -70,7 +70,7 @@ def shared(checkpoints: list[Checkpoint], variant: Variant, cache_dir: Path) -> 
 
 @pytest.fixture(scope="module")
 def alone(checkpoints: list[Checkpoint], variant: Variant, cache_dir: Path, windows: list[Window]) -> list[Answers]:
-    """What each head says of each window in a pass of its own, all windows in one batch."""
+    """What each head says of each window in its own pass, all windows in one batch."""
     return [answered(engine_of(prepared([each], variant, cache_dir)), [windows])[0] for each in checkpoints]
 
 

@@ -110,7 +110,7 @@ def test_a_model_that_is_onnx_already_runs_by_itself(models: dict[str, Checkpoin
 
 
 def test_weights_that_cannot_be_read_are_an_error(models: dict[str, Checkpoint], tmp_path: Path) -> None:
-    """Not a difference: the task would silently cost a pass of its own."""
+    """Not a difference: the task would silently cost its own pass."""
     broken = Checkpoint.open(write_folder("bert", "single", tmp_path / "broken"))
     (broken.folder / "model.safetensors").write_bytes(b"no weights")
     with pytest.raises(ModelError, match="broken"):

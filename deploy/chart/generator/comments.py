@@ -63,7 +63,7 @@ def _plain(node: yaml.Node) -> Any:  # noqa: ANN401  whatever the file holds
     return yaml.safe_load(yaml.serialize(node))
 
 
-def _leaves(value: Any, above: tuple[str, ...]) -> Iterator[tuple[str, ...]]:  # noqa: ANN401
+def _leaves(value: Any, above: tuple[str, ...]) -> Iterator[tuple[str, ...]]:  # noqa: ANN401  as above
     if isinstance(value, dict) and value:
         for name, part in value.items():
             yield from _leaves(part, (*above, name))

@@ -70,12 +70,17 @@ class Comparison(Part):
     not_finite_reduced: int = Field(description="The same of the reduced variant.")
 
 
-class Composition(Part):
-    """The same sentences in other batches, compared with running each window alone."""
+class Batched(Part):
+    """Texts in batches of one kind."""
 
     name: str = Field(description="How windows were batched.")
     variant: str = Field(description="The variant, which may also be fp32.")
     runs: int
+
+
+class Composition(Batched):
+    """The same sentences in other batches, compared with running each window alone."""
+
     changed_labels: int
     equal_labels: float
     largest_score_change: float
@@ -108,12 +113,9 @@ class ClassComparison(Part):
     not_finite_reduced: int = Field(description="The same of the reduced variant.")
 
 
-class ClassComposition(Part):
+class ClassComposition(Batched):
     """The same texts in other batches, compared with running each window alone."""
 
-    name: str = Field(description="How windows were batched.")
-    variant: str = Field(description="The variant, which may also be fp32.")
-    runs: int
     changed_classes: int
     equal_classes: float
     largest_score_change: float
@@ -149,12 +151,9 @@ class VectorComparison(Part):
     not_finite_reduced: int = Field(description="The same of the reduced variant.")
 
 
-class VectorComposition(Part):
+class VectorComposition(Batched):
     """The same texts in other batches, compared with running each window alone."""
 
-    name: str = Field(description="How windows were batched.")
-    variant: str = Field(description="The variant, which may also be fp32.")
-    runs: int
     least_cosine: float
     same_ten: float
 

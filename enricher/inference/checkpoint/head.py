@@ -31,7 +31,7 @@ class HeadSpec:
     kind: TaskKind
     labels: tuple[str, ...]
     multi_label: bool
-    """True if each label has a probability of its own (sigmoid); False if they share one (softmax)."""
+    """True if each label has its own probability (sigmoid); False if they share one (softmax)."""
     reads: Reads
     normalised: bool
     """True if the article's vector has length 1. The graph normalises nothing: windows are pooled first."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import numpy.typing as npt
 
+from enricher.core.heads import shares_of
 from enricher.core.scoring import CountArray, mean_delta_interval
 from enricher.inference.checkpoint.gate_figures import Agreement, ClassComparison, ClassComposition, Row
 from enricher.inference.gate.measure import largest, length_buckets, logit_differences, row_of
@@ -44,10 +45,7 @@ class ClassScale:
 
     def scores(self, rows: Float32Array) -> npt.NDArray[np.float64]:
         """Probabilities `[texts, classes]`."""
-        exact = rows.astype(np.float64)
-        values = np.exp(exact - exact.max(axis=1, keepdims=True))
-        scores: npt.NDArray[np.float64] = values / values.sum(axis=1, keepdims=True)
-        return 1 / (1 + np.exp(-np.clip(exact, -50, 50))) if self.head.multi_label else scores
+        return shares_of(rows, multi_label=self.head.multi_label)
 
     def truth(self, gold: Sequence[GoldText]) -> Chosen | None:
         """What people say; None if they have judged none of the texts."""

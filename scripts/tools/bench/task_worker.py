@@ -1,4 +1,4 @@
-"""A worker with its tasks in a process of its own, for the leg `tasks`.
+"""A worker with its tasks in its own process, for the leg `tasks`.
 
     python -m tools.bench.task_worker    # settings as JSON on standard input, then a line to begin (see Child)
 

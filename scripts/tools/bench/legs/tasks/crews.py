@@ -1,4 +1,4 @@
-"""Workers as processes: several that start together, each with tasks and topics of its own, and one of any checkout."""
+"""Workers as processes: several that start together, each with its own tasks and topics, and one of any checkout."""
 
 from __future__ import annotations
 
