@@ -14,7 +14,8 @@ from rich.padding import Padding
 
 from enricher.commands.console import data_console
 from enricher.settings import CONFIG_REASON, CONFIG_VARIABLE, DEFAULT_CONFIG_FILE, Settings, load_settings
-from enricher.settings.listing import REQUIRED, TASKS, Row, all_rows, group_reason, heading, shown
+from enricher.settings.listing import REQUIRED, Row, all_rows, group_reason, heading, shown
+from enricher.settings.tasks import TASKS
 
 COMMAND = "enricher settings --markdown > deploy/settings.md"
 _PAGE_HEAD = f"""\

@@ -19,9 +19,8 @@ from pydantic.fields import FieldInfo
 from enricher.settings.files import variable_name
 from enricher.settings.kafka import FromFile
 from enricher.settings.sources import Settings
-from enricher.settings.tasks import TaskSettings
+from enricher.settings.tasks import TASKS, TaskSettings
 
-TASKS = "tasks"
 MASK = "***"
 
 _SECRET = re.compile(

@@ -21,10 +21,7 @@ from enricher.settings.files import (
     variable_name,
     variables,
 )
-from enricher.settings.tasks import NAME_RULE
-
-TASKS = "tasks"
-"""The group that is one JSON object in the environment."""
+from enricher.settings.tasks import NAME_RULE, TASKS
 
 Groups = Mapping[str, FieldInfo]
 """The groups of the settings by name."""

@@ -9,6 +9,8 @@ from pydantic import Field, model_validator
 
 from enricher.settings.group import Group
 
+TASKS = "tasks"
+"""The group that is one JSON object in the environment."""
 NAME_PATTERN = "^[a-z0-9][a-z0-9_-]{0,39}$"
 NAME_RULE = "a task's name has 1 to 40 of a-z, 0-9, - and _, and begins with a letter or digit"
 
