@@ -61,7 +61,7 @@ EXIT_CODES = {
     8: "the exactly-once promise does not hold (verify)",
     9: "further behind than allowed (lag)",
     10: "lines could not be enriched: all of them, or with --strict any (enrich)",
-    11: "the change of a schema is not compatible (schemas)",
+    11: "the schema registry says that the schema of records is not compatible (schemas)",
     130: "ended by Ctrl-C before the work was done (143: by SIGTERM)",
 }
 _EPILOG = "Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items()) + "."

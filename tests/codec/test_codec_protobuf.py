@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from base64 import b64encode
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -344,6 +347,33 @@ def test_nothing_of_the_compiler_is_left_behind(tmp_path: Any, monkeypatch: pyte
     compile_schema(proto("message A {}"))
     refusal(lambda: compile_schema(proto("message A {")))
     assert [] == list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the GNU loader tells which processes get an environment")
+def test_the_compiler_gets_nothing_of_our_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A secret of the worker is in no other process, and no variable makes the compiler's process run something else."""
+    (tmp_path / "sitecustomize.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()", "utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("LD_DEBUG", "statistics")
+    monkeypatch.setenv("LD_DEBUG_OUTPUT", str(tmp_path / "loader"))
+    compile_schema(proto("message A {}"))
+    assert ["sitecustomize.py"] == [path.name for path in tmp_path.iterdir()]
+    subprocess.run([sys.executable, "-c", ""], check=True)
+    assert {"ran", "loader"} <= {path.name.partition(".")[0] for path in tmp_path.iterdir()}, (
+        "a process with it is seen"
+    )
+
+
+@pytest.mark.parametrize("name", ["google", "grpc_tools"])
+def test_the_compiler_runs_nothing_from_the_working_folder(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A package there that has the compiler's name is not imported."""
+    (tmp_path / name).mkdir()
+    for module in ("__init__.py", "protoc.py"):
+        (tmp_path / name / module).write_text("raise SystemExit(0)", "utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert {} == compile_schema(proto("message A {}"))(b"\x00")
 
 
 def test_a_schema_may_declare_googles_types_in_its_own_way() -> None:

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 from commands.support import run
-from support.schema_changes import FILES, Change, all_changes, contract
+from support.compatibility import SchemaType
 from support.schema_registry import FakeRegistry, fake_registry
 from typer.testing import Result
 
 from enricher.contracts import record_schema
 from enricher.errors import BrokerError, SettingsError
-from enricher.registry.compatibility import SchemaType, recommended_level
+from enricher.registry.levels import recommended_level
 
 FORMATS = {"avro": "AVRO", "protobuf": "PROTOBUF", "json-schema": "JSON"}
 
@@ -30,13 +30,6 @@ def with_registry(fake: FakeRegistry, *arguments: str) -> Result:
     """Run `enricher schemas` with this registry and the output topic `entities`."""
     environment = {"ENRICHER_REGISTRY__URL": fake.url, "ENRICHER_KAFKA__OUTPUT_TOPIC": "entities"}
     return run("schemas", *arguments, env=environment)
-
-
-def written(folder: Path, name: str, text: str) -> str:
-    """A file with this text."""
-    path = folder / name
-    path.write_text(text, "utf-8")
-    return str(path)
 
 
 @pytest.mark.parametrize(("output_format", "schema_type"), FORMATS.items())
@@ -106,10 +99,12 @@ def test_the_trap_is_seen_and_the_advice_helps(fake: FakeRegistry) -> None:
     del older["properties"]["url"]
     fake.subjects["entities-value"] = [(7, "JSON", json.dumps(older))]
     refused = with_registry(fake, "register", "--format", "json-schema")
-    advised = recommended_level("JSON").value
+    advised = recommended_level("JSON")
     shown = with_registry(fake, "register", "--format", "json-schema", "--dry-run", "--compatibility", advised)
     done = with_registry(fake, "register", "--format", "json-schema", "--compatibility", advised, "--json")
     assert (11, 0, 0) == (refused.exit_code, shown.exit_code, done.exit_code)
+    assert "result         would try to register" in shown.stdout
+    assert f"so {advised} is not tried" in shown.stdout
     assert "/properties/url: only the new schema knows it" in refused.stdout
     assert f"--compatibility {advised}" in refused.stdout
     assert f"would become {advised}" in shown.stdout
@@ -123,7 +118,7 @@ def test_register_needs_a_format_with_a_schema(fake: FakeRegistry) -> None:
     assert "--format" in str(done.exception)
 
 
-@pytest.mark.parametrize("command", [["register", "--format", "avro"], ["check", "--registry", "--format", "avro"]])
+@pytest.mark.parametrize("command", [["register", "--format", "avro"], ["check", "--format", "avro"]])
 @pytest.mark.parametrize("status", [401, 500, 503])
 def test_a_registry_that_fails_ends_a_command_with_code_4(fake: FakeRegistry, command: list[str], status: int) -> None:
     """A command does not wait for a registry; a worker does."""
@@ -134,91 +129,39 @@ def test_a_registry_that_fails_ends_a_command_with_code_4(fake: FakeRegistry, co
     assert str(status) in str(done.exception)
 
 
-@pytest.mark.parametrize("change", all_changes(), ids=str)
-def test_check_compares_two_files(tmp_path: Path, change: Change) -> None:
-    """Exit code 0, or 11 with a line for each violation."""
-    name = FILES[change.schema_type]
-    old = written(tmp_path, name, contract(change.schema_type))
-    new = written(tmp_path, f"new-{name}", change.text)
-    done = run("schemas", "check", old, new, "--json")
-    verdict = json.loads(done.stdout)
-    assert (0 if change.allowed else 11) == done.exit_code
-    assert change.allowed is verdict["compatible"] is (verdict["violations"] == [])
-    assert (change.schema_type, "PROMISE") == (verdict["type"], verdict["compatibility"])
-    assert all(each.startswith("/") and ": " in each for each in verdict["violations"])
-
-
-def test_check_says_what_is_wrong_and_where(tmp_path: Path) -> None:
-    """For people: the violations, then the verdict."""
-    old = written(tmp_path, "old.json", contract("JSON"))
-    new = written(tmp_path, "new.json", contract("JSON").replace('"maximum": 1,', '"maximum": 2,'))
-    done = run("schemas", "check", old, new)
-    assert 11 == done.exit_code
-    assert "/properties/entities/items/properties/score/maximum: it is 2 in the new schema, and 1 in the old one\n" in (
-        done.stdout
-    )
-    assert "not compatible (PROMISE: " in done.stdout
-    assert 0 == run("schemas", "check", old, new, "--compatibility", "BACKWARD").exit_code
-    assert 11 == run("schemas", "check", old, new, "--compatibility", "FORWARD_TRANSITIVE").exit_code
-
-
 @pytest.mark.parametrize("says_why", [True, False])
 def test_check_asks_the_registry_with_our_schema(fake: FakeRegistry, *, says_why: bool) -> None:
-    """By the subject's own level; where the registry gives no reason, our rules find it."""
+    """The subject's own level decides; the reasons are the registry's, and without any the output says so."""
     fake.says_why = says_why
-    empty = with_registry(fake, "check", "--registry", "--format", "avro", "--json")
+    empty = with_registry(fake, "check", "--format", "avro", "--json")
     fake.subjects["entities-value"] = [(7, "AVRO", record_schema("AVRO"))]
-    same = with_registry(fake, "check", "--registry", "--format", "avro", "--json")
+    same = with_registry(fake, "check", "--format", "avro", "--json")
     fake.subjects["entities-value"] = [(7, "AVRO", record_schema("AVRO").replace('"id",', '"key",'))]
-    other = with_registry(fake, "check", "--registry", "--format", "avro", "--json")
-    assert (0, 0, 11) == (empty.exit_code, same.exit_code, other.exit_code)
-    assert "BACKWARD" == json.loads(other.stdout)["compatibility"]
-    assert ["/fields/id: only the new schema has this field, and it has no default (version 1)"] == json.loads(
-        other.stdout
-    )["violations"]
+    other = with_registry(fake, "check", "--format", "avro", "--json")
+    shown = with_registry(fake, "check", "--format", "avro")
+    assert (0, 0, 11, 11) == (empty.exit_code, same.exit_code, other.exit_code, shown.exit_code)
+    assert [None, 1, 1] == [json.loads(each.stdout)["newest_version"] for each in (empty, same, other)]
+    verdict = json.loads(other.stdout)
+    assert ("BACKWARD", False) == (verdict["compatibility"], verdict["compatible"])
+    reason = "/fields/id: only the new schema has this field, and it has no default"
+    assert ([reason] if says_why else []) == verdict["violations"]
+    assert (reason in shown.stdout, "gives no reasons" in shown.stdout) == (says_why, not says_why)
+    assert "who reads with the new schema reads what was written with the old one" in shown.stdout
     assert [] == fake.changes
 
 
-@pytest.mark.parametrize(
-    ("arguments", "reason"),
-    [
-        (["only-one.json"], "two files"),
-        ([], "two files"),
-        (["a.json", "b.json", "--registry"], "no files"),
-        (["a.json", "b.json", "--subject", "x"], "belong to --registry"),
-        (["gone.json", "gone.json"], "cannot be read"),
-    ],
-)
-def test_check_refuses_what_it_cannot_do(arguments: list[str], reason: str) -> None:
-    """Exit code 2, and it says which."""
-    done = run("schemas", "check", *arguments)
-    assert isinstance(done.exception, SettingsError)
-    assert reason in str(done.exception)
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "reason"),
-    [
-        ("new.json", "{", "not JSON"),
-        ("new.json", "[]", "is AVRO"),
-        ("new.json", '{"$ref": "other.json"}', "not in the same file"),
-        ("new.json", '{"$ref": "#/$defs/gone"}', "which is not there"),
-        ("new.json", '{"$ref": "#/a", "a": {"$ref": "#"}}', "leads to itself"),
-        ("new.json", '{"$ref": "#"}', "leads to itself"),
-        ("new.json", '{"properties": 5}', "cannot be compared"),
-        ("new.json", '{"properties": {"x": 5}, "required": 7}', "cannot be compared"),
-        ("new.json", '{"anyOf": [' * 400 + "{}" + "]}" * 400, "too deeply"),
-        ("new.avsc", '{"type": "record", "name": "A", "fields": [{"name": "x", "type": "gone"}]}', "no Avro schema"),
-        ("new.avsc", '{"type": "enum", "name": "A", "symbols": 5}', "no Avro schema"),
-        ("new.proto", "message {", "compiler refuses"),
-        ("new.proto", 'syntax = "proto3"; import "/etc/passwd";', "compiler refuses"),
-    ],
-)
-def test_check_refuses_files_that_are_no_schemas(tmp_path: Path, name: str, text: str, reason: str) -> None:
-    """Exit code 2 and the file's name: a broken file is no incompatible change."""
-    old_type: SchemaType = {"json": "JSON", "avsc": "AVRO", "proto": "PROTOBUF"}[name.partition(".")[2]]  # type: ignore[assignment]
-    old = written(tmp_path, f"old.{name.partition('.')[2]}", contract(old_type))
-    done = run("schemas", "check", old, written(tmp_path, name, text))
-    assert isinstance(done.exception, SettingsError), done.output
-    assert reason in str(done.exception)
-    assert name in str(done.exception)
+def test_no_command_compiles_a_schema_that_the_registry_has(
+    fake: FakeRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A `grpc_tools` in the working folder is not run, and neither is the compiler on a text that the registry returns."""
+    (tmp_path / "grpc_tools").mkdir()
+    for name in ("__init__.py", "protoc.py"):
+        (tmp_path / "grpc_tools" / name).write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()\n", "utf-8")
+    monkeypatch.chdir(tmp_path)
+    fake.subjects["entities-value"] = [(7, "PROTOBUF", 'syntax = "proto3"; import "/etc/passwd"; message M {}')]
+    fake.judge = lambda _old, _new, _level: ["it breaks"]
+    fake.says_why = False
+    for command in (["check"], ["register", "--dry-run"], ["register", "--dry-run", "--compatibility", "FULL"]):
+        done = with_registry(fake, *command, "--format", "protobuf")
+        assert done.exit_code in {0, 11}, done.output
+    assert not (tmp_path / "ran").exists()

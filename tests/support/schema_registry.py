@@ -1,6 +1,6 @@
 """A schema registry on loopback: as much of Confluent's API as the commands ask for, with its default level BACKWARD.
 
-Compatibility is judged by the rules of `enricher.registry.compatibility`; that a real registry judges alike is shown with
+Compatibility is judged by the rules of `support.compatibility`; that a real registry judges alike is shown with
 Apicurio's, in `tests/registry/test_compatibility_registry.py`.
 """
 
@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from enricher.registry.compatibility import Level, violations
+from support.compatibility import Level, violations
 
 Answer = tuple[int, Any]
 _NO_SUBJECT: Answer = (404, {"error_code": 40401, "message": "Subject not found."})
@@ -28,6 +28,8 @@ class FakeRegistry:
         self.levels: dict[str, str] = {}
         self.fails_with: int | None = None
         self.says_why = True
+        self.judge: Callable[[str, str, Level], list[str]] | None = None
+        """Judges two texts instead of our rules."""
         self.changes: list[tuple[str, str]] = []
         """Method and path of each request that changed something."""
         self.url = ""
@@ -59,7 +61,8 @@ class FakeRegistry:
         level = Level(self.levels.get(subject, "BACKWARD"))
         versions = self.subjects.get(subject, [])[None if level.endswith("TRANSITIVE") else -1 :]
         kind = body.get("schemaType", "AVRO")
-        return [str(each) for _, _, text in versions for each in violations(kind, text, body["schema"], level)]
+        judge = self.judge or (lambda old, new, at: [str(each) for each in violations(kind, old, new, at)])
+        return [each for _, _, text in versions for each in judge(text, body["schema"], level)]
 
     def _compatible(self, subject: str, body: dict[str, Any]) -> Answer:
         if subject not in self.subjects:

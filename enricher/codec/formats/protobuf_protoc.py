@@ -1,15 +1,17 @@
 """Compiles the text of Protobuf schemas by protoc, in a process of its own.
 
 The text comes from strangers, and protoc is a compiler in C++: so it runs with limits of time, processor time, memory and
-the size of files, in a folder that contains nothing but the schema's files, and without any plugin. It is given names that
-were checked, and what it says is only ever shortened into an error.
+the size of files, in a folder that contains nothing but the schema's files, without any plugin, and without our environment,
+which holds secrets. It is given names that were checked, and what it says is only ever shortened into an error.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -44,9 +46,12 @@ else:
             resource.setrlimit(kind, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
         except (ValueError, OSError):
             pass  # macOS has no limit of address space
+sys.path.append(sys.argv[1])
 from grpc_tools import protoc
-sys.exit(protoc.main(["protoc", *sys.argv[1:]]))
+sys.exit(protoc.main(["protoc", *sys.argv[2:]]))
 """
+_ENVIRONMENT = {"SYSTEMROOT": os.environ["SYSTEMROOT"]} if sys.platform == "win32" else {}
+"""Empty, except for what Python needs to start on Windows."""
 
 
 def compiled(text: str, references: Mapping[str, str], known: Foreign) -> Foreign:
@@ -86,13 +91,13 @@ def check_name(name: str) -> None:
 def _run(place: Path, sources: Path, known: Foreign) -> None:
     (place / "known").write_bytes(known.SerializeToString())
     command = [
-        sys.executable, "-P", "-c", _PROGRAM, f"--proto_path={sources}", f"--descriptor_set_in={place / 'known'}",
-        "--include_imports", f"--descriptor_set_out={place / 'out'}", ROOT_FILE,
+        sys.executable, "-I", "-c", _PROGRAM, _folder_of_compiler(), f"--proto_path={sources}",
+        f"--descriptor_set_in={place / 'known'}", "--include_imports", f"--descriptor_set_out={place / 'out'}", ROOT_FILE,
     ]  # fmt: skip
     try:
         with (place / "said").open("wb") as said:
             done = subprocess.run(  # noqa: S603  our own program, names that were checked
-                command, cwd=place, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said,
+                command, cwd=place, env=_ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said,
                 timeout=_TIMEOUT_S, check=False,
             )  # fmt: skip
     except subprocess.TimeoutExpired:
@@ -106,6 +111,14 @@ def _run(place: Path, sources: Path, known: Foreign) -> None:
     if done.returncode:
         reason = (place / "said").read_bytes()[:2_000].decode("utf-8", "replace")
         raise unusable("Protobuf", reason.replace(f"{sources}/", "").replace(ROOT_FILE, "schema"))
+
+
+def _folder_of_compiler() -> str:
+    """The folder of packages that has the compiler: ours may come from PYTHONPATH, which the child does not have."""
+    found = find_spec("grpc_tools")
+    assert found is not None, "checked before any schema is read"
+    assert found.origin is not None
+    return str(Path(found.origin).parents[1])
 
 
 def _read(path: Path) -> Foreign:

@@ -18,9 +18,9 @@ from enricher.codec.schemas import SchemaRef
 from enricher.commands.doctor.findings import Finding, Reporter
 from enricher.errors import BrokerError, InvalidArticle
 from enricher.kafka.rights import newest_records
-from enricher.registry.compatibility import recommended_level
 from enricher.registry.errors import RefusedByRegistry, RegistryUnavailable, UnknownToRegistry, UnusableSchema
 from enricher.registry.glue import GlueFolder
+from enricher.registry.levels import recommended_level
 
 if TYPE_CHECKING:
     from enricher.contracts import SchemaType
@@ -77,9 +77,9 @@ def _schema_of_records(client: RegistryClient, settings: Settings) -> Iterator[F
         advice = "Run 'enricher schemas register'; with --dry-run first, to see what it would do."
         yield _report.fail(check, "our schema is not there: a worker would not start", advice)
     wanted = recommended_level(schema.type)
-    if level != wanted.name:
-        seen = f"{level}; with {wanted.name}, versions with more optional fields can be registered, and no others"
-        advice = f"'enricher schemas register --compatibility {wanted.name}' sets it; schemas/README.md says why."
+    if level != wanted:
+        seen = f"{level}; with {wanted}, versions with more optional fields can be registered, and no others"
+        advice = f"'enricher schemas register --compatibility {wanted}' sets it; schemas/README.md says why."
         yield _report.warn(f"compatibility of {subject}", seen, advice)
 
 

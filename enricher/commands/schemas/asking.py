@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
 import typer
 
@@ -13,16 +13,12 @@ from enricher.codec.writers import SCHEMA_TYPES, RecordFormat
 from enricher.contracts import record_schema
 from enricher.errors import BrokerError, SettingsError
 from enricher.registry.client import RegistryClient
-from enricher.registry.compatibility import Level, SchemaUnusable, violations
 from enricher.registry.errors import RefusedByRegistry, RegistryUnavailable, UnusableSchema
 from enricher.settings import Settings
 
 INCOMPATIBLE = 11
-"""The exit code if a change is not compatible."""
+"""The exit code if the registry says that a schema is not compatible."""
 
-RegistryLevel = Literal[
-    "BACKWARD", "BACKWARD_TRANSITIVE", "FORWARD", "FORWARD_TRANSITIVE", "FULL", "FULL_TRANSITIVE", "NONE"
-]
 FormatOption = Annotated[
     Literal["avro", "protobuf", "json-schema"] | None,
     typer.Option("--format", help="Which schema of records. Default: `output.format`."),
@@ -55,27 +51,3 @@ def schema_of_records(settings: Settings, wanted: RecordFormat | None) -> Schema
         )
     schema_type = SCHEMA_TYPES[chosen]
     return Schema(schema_type, record_schema(schema_type))
-
-
-def found_offline(client: RegistryClient, subject: str, schema: Schema, level: Level) -> list[str]:
-    """The violations against the versions of the subject that count at this level, found here: a sentence each.
-
-    Some registries only say that a schema is not compatible. A version that cannot be compared is left out.
-    """
-    counted = client.versions(subject)
-    found: list[str] = []
-    for number in counted if level.endswith("_TRANSITIVE") else counted[-1:]:
-        version = client.version(subject, number)
-        if version is None or version.type != schema.type:
-            continue
-        try:
-            broken = violations(schema.type, version.text, schema.text, level)
-        except (SchemaUnusable, ImportError):
-            continue
-        found += [f"{each} (version {number})" for each in broken]
-    return found
-
-
-def level_named(name: str) -> Level | None:
-    """A registry's level, None if it is none that we know."""
-    return Level(name) if name in get_args(RegistryLevel) else None

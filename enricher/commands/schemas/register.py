@@ -17,17 +17,14 @@ from enricher.commands.schemas.asking import (
     INCOMPATIBLE,
     FormatOption,
     JsonOption,
-    RegistryLevel,
     SubjectOption,
     asking,
-    found_offline,
-    level_named,
     schema_of_records,
 )
 from enricher.errors import FatalError, SettingsError
 from enricher.registry.client import Registered, RegistryClient
-from enricher.registry.compatibility import Level, recommended_level
 from enricher.registry.errors import RefusedByRegistry
+from enricher.registry.levels import Level, meaning_of, recommended_level
 from enricher.settings import load_settings
 
 
@@ -41,7 +38,8 @@ class RefusedChange(FatalError):
 class Result:
     """What was there, and what was or would be done.
 
-    `newest`: the subject's newest version before. `there`: our schema's version; `was_there`: it was so before.
+    `newest`: the subject's newest version before. `there`: our schema's version; `was_there`: it was so before. `accepted`:
+    None if a dry run cannot know.
     """
 
     subject: str
@@ -51,13 +49,15 @@ class Result:
     was_there: bool
     level_before: str
     level: str
-    accepted: bool
+    accepted: bool | None
     messages: tuple[str, ...]
     dry_run: bool
 
     @property
     def action(self) -> str:
-        """In one word or two."""
+        """`refused`, `unchanged`, `registered`, `would register` or `would try to register`."""
+        if self.accepted is None:
+            return "would try to register"
         if not self.accepted:
             return "refused"
         if self.was_there:
@@ -65,7 +65,7 @@ class Result:
         return "would register" if self.dry_run else "registered"
 
     def as_json(self) -> dict[str, Any]:
-        """For machines."""
+        """The object printed by `--json`."""
         return {
             "subject": self.subject,
             "type": self.schema.type,
@@ -84,7 +84,7 @@ def schemas_register(
     output_format: FormatOption = None,
     subject: SubjectOption = None,
     compatibility: Annotated[
-        RegistryLevel | None,
+        Level | None,
         typer.Option(help="Also set the subject's compatibility. Default: it is left as it is."),
     ] = None,
     dry_run: Annotated[
@@ -99,7 +99,8 @@ def schemas_register(
     the default of most registries, BACKWARD, a JSON Schema cannot gain the optional fields that later versions bring.
 
     Exit code: 0, or 11 if the registry refuses the schema, 2 for settings, 4 if the registry does not answer. It needs the
-    right to write to the subject; --dry-run only reads.
+    right to write to the subject; --dry-run only reads, and a registry can be asked only about the level that is set: with
+    another --compatibility a dry run says that it does not know.
     """
     settings = load_settings()
     schema = schema_of_records(settings, output_format)
@@ -111,11 +112,11 @@ def schemas_register(
         write_line(orjson.dumps(result.as_json(), option=orjson.OPT_INDENT_2))
     else:
         _show(client, result)
-    raise typer.Exit(0 if result.accepted else INCOMPATIBLE)
+    raise typer.Exit(INCOMPATIBLE if result.accepted is False else 0)
 
 
 def _carried_out(
-    client: RegistryClient, subject: str, schema: Schema, wanted: RegistryLevel | None, *, dry_run: bool
+    client: RegistryClient, subject: str, schema: Schema, wanted: Level | None, *, dry_run: bool
 ) -> Result:
     newest = client.latest(subject)
     if newest and newest.type != schema.type:
@@ -128,27 +129,17 @@ def _carried_out(
     was_there, level_before = there is not None, client.compatibility(subject)
     if wanted and wanted != level_before and not dry_run:
         client.set_compatibility(subject, wanted)
-    level, accepted = wanted or level_before, True
+    level = wanted or level_before
+    accepted: bool | None = True
     messages: tuple[str, ...] = ()
-    if not was_there:
-        accepted, messages = _verdict(client, subject, schema, level, asked=not (dry_run and wanted))
+    if not was_there and newest and dry_run and level != level_before:
+        accepted, messages = None, (f"the registry judges only by the level that is set, so {level} is not tried",)
+    elif not was_there:
+        answer = client.check(subject, schema)
+        accepted, messages = answer.compatible, () if answer.compatible else answer.messages
     if not was_there and accepted and not dry_run:
         there = _registered(client, subject, schema)
     return Result(subject, schema, newest, there, was_there, level_before, level, accepted, messages, dry_run)
-
-
-def _verdict(
-    client: RegistryClient, subject: str, schema: Schema, level: str, *, asked: bool
-) -> tuple[bool, tuple[str, ...]]:
-    """Whether the schema can be registered. `asked`: by the registry, at its present level; otherwise by our own rules."""
-    known = level_named(level)
-    if not asked:
-        found = found_offline(client, subject, schema, Level(level))
-        return not found, tuple(found)
-    answer = client.check(subject, schema)
-    if answer.compatible:
-        return True, ()
-    return False, answer.messages or tuple(found_offline(client, subject, schema, known) if known else ())
 
 
 def _registered(client: RegistryClient, subject: str, schema: Schema) -> Registered:
@@ -171,22 +162,22 @@ def _show(client: RegistryClient, result: Result) -> None:
     console.print(f"before         {before}")
     console.print(f"compatibility  {escape(_level_change(result))}", soft_wrap=True)
     where = f": version {result.there.version}, id {result.there.id}" if result.there else ""
-    colour = "bold red" if not result.accepted else "green"
+    colour = "bold red" if result.accepted is False else "green"
     console.print(f"result         [{colour}]{result.action}[/]{where}", soft_wrap=True)
     for message in result.messages:
         console.print(f"               {escape(message)}", soft_wrap=True)
     advised = recommended_level(result.schema.type)
-    if level_named(result.level) != advised:
+    if result.level != advised:
         console.print(
-            f"Later versions may gain optional fields. For this format that needs {advised.value}, so that they are "
-            f"accepted and breaking changes are not: --compatibility {advised.value}",
+            f"Later versions may gain optional fields. For this format that needs {advised}, so that they are "
+            f"accepted and breaking changes are not: --compatibility {advised}",
             soft_wrap=True,
         )
 
 
 def _level_change(result: Result) -> str:
-    known = level_named(result.level)
-    meaning = f" ({known.meaning})" if known else ""
+    known = meaning_of(result.level)
+    meaning = f" ({known})" if known else ""
     if result.level == result.level_before:
         return f"{result.level}{meaning}"
     return f"{'would become' if result.dry_run else 'now'} {result.level}{meaning}, was {result.level_before}"

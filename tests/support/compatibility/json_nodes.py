@@ -6,8 +6,7 @@ import json
 from typing import Any
 
 import orjson
-
-from enricher.registry.compatibility.findings import SchemaUnusable
+from support.compatibility.findings import SchemaUnusable
 
 Node = dict[str, Any]
 """A schema that is an object. `True` is `EVERYTHING`, and `False` is `NOTHING`."""

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import orjson
-
-from enricher.registry.compatibility.findings import Finding, SchemaUnusable, Sides, Weight
+from support.compatibility.findings import Finding, SchemaUnusable, Sides, Weight
 
 _PROMOTIONS = {
     "int": {"long", "float", "double"},

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
-
-from enricher.registry.compatibility import Level, SchemaUnusable, violations
+from support.compatibility import Level, SchemaUnusable, violations
+from support.schema_changes import contract
 
 OPEN: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "string"}}}
 CLOSED = OPEN | {"additionalProperties": False}
@@ -134,6 +134,25 @@ def test_branching_without_end_is_refused_and_not_waited_for() -> None:
         schema = {"anyOf": [schema, dict(schema), dict(schema)]}
     with pytest.raises(SchemaUnusable, match="too deeply"):
         found(schema, {"anyOf": [schema, {"type": "string"}]})
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("{", "not JSON"),
+        ('{"$ref": "other.json"}', "not in the same file"),
+        ('{"$ref": "#/$defs/gone"}', "which is not there"),
+        ('{"$ref": "#/a", "a": {"$ref": "#"}}', "leads to itself"),
+        ('{"$ref": "#"}', "leads to itself"),
+        ('{"properties": 5}', "not as JSON Schema describes"),
+        ('{"properties": {"x": 5}, "required": 7}', "not as JSON Schema describes"),
+        ('{"anyOf": [' * 400 + "{}" + "]}" * 400, "too deeply"),
+    ],
+)
+def test_what_is_no_schema_is_refused(text: str, reason: str) -> None:
+    """With a sentence, and never as an incompatible change."""
+    with pytest.raises(SchemaUnusable, match=reason):
+        violations("JSON", contract("JSON"), text, Level.PROMISE)
 
 
 _KEYWORDS = st.fixed_dictionaries(

@@ -7,8 +7,9 @@ from enum import StrEnum
 from importlib import import_module
 from typing import Any
 
+from support.compatibility.findings import Finding, SchemaUnusable, Sides, Violation, Weight
+
 from enricher.contracts import SchemaType
-from enricher.registry.compatibility.findings import Finding, SchemaUnusable, Sides, Violation, Weight
 
 _BACKWARD = Sides(writer="old", reader="new")
 _FORWARD = Sides(writer="new", reader="old")
@@ -31,11 +32,6 @@ class Level(StrEnum):
     FULL_TRANSITIVE = "FULL_TRANSITIVE"
     NONE = "NONE"
 
-    @property
-    def meaning(self) -> str:
-        """The level in one sentence."""
-        return _MEANINGS[self.value.removesuffix("_TRANSITIVE")]
-
     def counted(self) -> Iterator[tuple[Sides, set[Weight]]]:
         """Each direction that this level looks in, and the findings that count there."""
         if self is Level.PROMISE:
@@ -46,13 +42,6 @@ class Level(StrEnum):
             yield _FORWARD, _OF_THE_REGISTRY
 
 
-_MEANINGS = {
-    "PROMISE": "optional fields may come; nothing that is there changes or goes, and old and new readers read both",
-    "BACKWARD": "who reads with the new schema reads what was written with the old one",
-    "FORWARD": "who reads with the old schema reads what is written with the new one",
-    "FULL": "old and new readers read what is written with either schema",
-    "NONE": "every change is allowed",
-}
 _MODULES: dict[SchemaType, str] = {"AVRO": "avro", "PROTOBUF": "protobuf", "JSON": "json_schema"}
 
 
@@ -83,4 +72,4 @@ def violations(schema_type: SchemaType, old: str, new: str, level: Level) -> lis
 
 
 def _module(schema_type: SchemaType) -> Any:  # noqa: ANN401  a module
-    return import_module(f"enricher.registry.compatibility.{_MODULES[schema_type]}")
+    return import_module(f"support.compatibility.{_MODULES[schema_type]}")

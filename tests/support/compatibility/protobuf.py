@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from enricher.registry.compatibility.findings import Finding, Sides, Weight
-from enricher.registry.compatibility.protobuf_files import Field, File, Message, parse
+from support.compatibility.findings import Finding, Sides, Weight
+from support.compatibility.protobuf_files import Field, File, Message, parse
 
 __all__ = ["compare", "parse"]
 

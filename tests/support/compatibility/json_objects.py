@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Any, Protocol
 
-from enricher.registry.compatibility.findings import Finding, Sides, Weight
-from enricher.registry.compatibility.json_nodes import JsonSchema, Node
+from support.compatibility.findings import Finding, Sides, Weight
+from support.compatibility.json_nodes import JsonSchema, Node
 
 
 class _Comparison(Protocol):

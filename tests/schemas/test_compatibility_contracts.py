@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from support.compatibility import Level, SchemaType, promised_level, violations
 from support.schema_changes import FILES, Change, all_changes, changes, contract, without_url
 
-from enricher.registry.compatibility import Level, SchemaType, promised_level, recommended_level, violations
+from enricher.registry.levels import recommended_level
 
 
 @pytest.mark.parametrize("schema_type", FILES)
@@ -26,7 +27,7 @@ def test_the_promise_tells_allowed_changes_from_breaking_ones(change: Change) ->
 @pytest.mark.parametrize("change", all_changes(), ids=str)
 def test_the_level_that_we_recommend_tells_them_apart_too(change: Change) -> None:
     """A registry at this level keeps our promise: it accepts every allowed change and refuses the breaking ones."""
-    level = recommended_level(change.schema_type)
+    level = Level(recommended_level(change.schema_type))
     found = violations(change.schema_type, contract(change.schema_type), change.text, level)
     assert change.allowed is (found == []), found
 
@@ -61,7 +62,7 @@ def test_a_removed_optional_field_breaks_the_promise_although_a_registry_accepts
     text, changed = contract(schema_type), without_url(schema_type)
     found = violations(schema_type, text, changed, Level.PROMISE)
     assert [True] == [str(each).endswith("/url: the new schema has no such field") for each in found], found
-    assert [] == violations(schema_type, text, changed, recommended_level(schema_type))
+    assert [] == violations(schema_type, text, changed, Level(recommended_level(schema_type)))
 
 
 def test_articles_promise_what_their_publishers_need() -> None:

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
-from enricher.registry.compatibility.findings import Finding, SchemaUnusable, Sides, Weight
-from enricher.registry.compatibility.json_nodes import LIMITS, MOST, NOTHING, JsonSchema, Node, canonical, parse
-from enricher.registry.compatibility.json_objects import compare_objects
+from support.compatibility.findings import Finding, SchemaUnusable, Sides, Weight
+from support.compatibility.json_nodes import LIMITS, MOST, NOTHING, JsonSchema, Node, canonical, parse
+from support.compatibility.json_objects import compare_objects
 
 __all__ = ["compare", "parse"]
 

@@ -5,11 +5,12 @@ never say yes to what a reader cannot read: where a keyword is too rare to be wo
 incompatible. `promises` adds what our own formats promise beyond any registry.
 """
 
+from support.compatibility.findings import SchemaUnusable, Violation
+from support.compatibility.levels import Level, parse, violations
+from support.compatibility.promises import promised_level
+from support.compatibility.types import type_of
+
 from enricher.contracts import SchemaType
-from enricher.registry.compatibility.findings import SchemaUnusable, Violation
-from enricher.registry.compatibility.levels import Level, parse, violations
-from enricher.registry.compatibility.promises import promised_level, recommended_level
-from enricher.registry.compatibility.types import type_of
 
 __all__ = [
     "Level",
@@ -18,7 +19,6 @@ __all__ = [
     "Violation",
     "parse",
     "promised_level",
-    "recommended_level",
     "type_of",
     "violations",
 ]

@@ -8,8 +8,7 @@ from typing import Any
 
 import fastavro
 import pytest
-
-from enricher.registry.compatibility import Level, SchemaUnusable, violations
+from support.compatibility import Level, SchemaUnusable, violations
 
 ENUM = {"type": "enum", "name": "E", "symbols": ["A", "B"]}
 FIXED = {"type": "fixed", "name": "F", "size": 2}

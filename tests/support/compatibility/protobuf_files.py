@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import tempfile
 from dataclasses import dataclass, field
 from functools import lru_cache
-from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
-from enricher.registry.compatibility.findings import SchemaUnusable
+from support.compatibility.findings import SchemaUnusable
 
-_FILE = "schema.proto"
-_TIMEOUT_S = 60
+from enricher.codec.formats.protobuf_files import loaded
+from enricher.codec.schemas import Schema
+from enricher.errors import InvalidArticle
+
 _REQUIRED, _REPEATED = 2, 3
 _GROUP, _MESSAGE, _ENUM = 10, 11, 14
 _WIRE_GROUPS = {
@@ -72,13 +69,11 @@ class File:
 
 
 def parse(text: str) -> File:
-    """A schema from the text of a `.proto` file. Raises SchemaUnusable. Runs the compiler in a process of its own.
+    """A schema from the text of a `.proto` file. Raises SchemaUnusable. Runs the worker's own compiler.
 
     It may import Google's well-known types, and no other file.
     """
-    from google.protobuf.descriptor_pb2 import FileDescriptorSet  # noqa: PLC0415  in the extra `registry`
-
-    compiled = FileDescriptorSet.FromString(_compiled(text)).file[0]
+    compiled = _compiled(text)
     file = File(compiled.package)
     prefix = f".{compiled.package}." if compiled.package else "."
     for message in compiled.message_type:
@@ -89,22 +84,11 @@ def parse(text: str) -> File:
 
 
 @lru_cache(maxsize=64)
-def _compiled(text: str) -> bytes:
-    with tempfile.TemporaryDirectory(prefix="enricher-proto-") as folder:
-        Path(folder, _FILE).write_text(text, "utf-8")
-        output = Path(folder, "out")
-        command = [sys.executable, "-m", "grpc_tools.protoc", f"--proto_path={folder}"]
-        command += [f"--proto_path={files('grpc_tools') / '_proto'}", f"--descriptor_set_out={output}", _FILE]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)  # noqa: S603  the compiler, on a file of ours
-        except subprocess.TimeoutExpired:
-            raise SchemaUnusable(f"the compiler did not end within {_TIMEOUT_S} s") from None
-        if done.returncode or not output.exists():
-            said = " ".join(line for line in done.stderr.split("\n") if "warning" not in line).replace(
-                f"{_FILE}:", "line "
-            )
-            raise SchemaUnusable(f"the compiler refuses it: {said.strip() or f'it ended with code {done.returncode}'}")
-        return output.read_bytes()
+def _compiled(text: str) -> Any:  # noqa: ANN401  a descriptor, which has no types
+    try:
+        return loaded(Schema("PROTOBUF", text))[1]
+    except InvalidArticle as error:
+        raise SchemaUnusable(f"the compiler refuses it: {error}") from None
 
 
 def _add_message(file: File, message: Any, outer: str, prefix: str) -> None:  # noqa: ANN401  a descriptor, which has no types

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from enricher.registry.compatibility import Level, SchemaUnusable, violations
+from support.compatibility import Level, SchemaUnusable, violations
 
 OTHER = "message Other { string x = 1; }"
 KIND = "enum Kind { NONE = 0; ONE = 1; }"
