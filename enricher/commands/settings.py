@@ -89,11 +89,11 @@ def _print_row(console: Console, row: Row, settings: Settings | None) -> None:
     if row.group == TASKS:
         values = {} if settings is None else {name: getattr(task, row.name) for name, task in settings.tasks.items()}
         for name, value in values.items():
-            _print_value(console, row, f"tasks.{name}.{row.name}", shown(value))
+            _print_value(console, row, f"tasks.{name}.{row.name}", shown(row.name, value))
         if not values:
             _print_value(console, row, row.variable, row.default)
     else:
-        value = row.default if settings is None else shown(getattr(getattr(settings, row.group), row.name))
+        value = row.default if settings is None else shown(row.name, getattr(getattr(settings, row.group), row.name))
         _print_value(console, row, row.variable, value)
     console.print(Padding(f"[dim]{escape(row.kind)}.[/] {escape(row.reason)}", (0, 0, 0, 4)))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -43,7 +44,8 @@ def registry_config(
 ) -> RegistryConfig:
     """Check URLs and properties, and load certificates. Raises SettingsError."""
     if unknown := sorted(properties.keys() - set(PROPERTIES)):
-        message = f"registry.properties: '{unknown[0]}' is unknown; there are {', '.join(PROPERTIES)}"
+        name = f"'{unknown[0]}'" if re.fullmatch(r"[\w.-]+", unknown[0]) else "a name"  # that may be a value
+        message = f"registry.properties: {name} is unknown; there are {', '.join(PROPERTIES)}"
         raise SettingsError(message)
     given = {name: _text(name, value) for name, value in properties.items()}
     if _BASIC in given and _BEARER in given:
@@ -79,9 +81,9 @@ def _parsed(url: str) -> tuple[str, str | None]:
     if parts.scheme not in {"http", "https"} or not host:
         raise SettingsError("registry.url: a URL must begin with http:// or https:// and name a host")
     if parts.query or parts.fragment or not url.isascii() or not url.isprintable() or " " in url:
-        raise SettingsError(
-            f"registry.url: the URL of {host} has a query, a fragment, blanks or characters beyond ASCII"
-        )
+        raise SettingsError("registry.url: a URL has a query, a fragment, blanks or characters beyond ASCII")
+    if "@" in parts.path:  # the beginning of the password would be taken for the host, and the rest be logged
+        raise SettingsError("registry.url: write a '/', '?', '#' or '@' in a password as %2F, %3F, %23 or %40")
     where = f"[{host}]" if ":" in host else host
     address = urlunsplit((parts.scheme, where if port is None else f"{where}:{port}", parts.path.rstrip("/"), "", ""))
     if parts.username is None:

@@ -93,8 +93,12 @@ class Requests:
             raise RegistryUnavailable(f"has not answered within {limit_s:g} s") from None
         except self._http.HTTPError as error:
             raise RegistryUnavailable(f"cannot be reached: {_reason(error)}") from None
-        except (OSError, ValueError, self._http.InvalidURL) as error:
+        except OSError as error:
             raise RegistryUnavailable(f"cannot be asked: {_reason(error)}") from None
+        except (ValueError, self._http.InvalidURL) as error:
+            # Our own URL was checked at the start. The message may contain the proxy's password.
+            message = f"cannot be asked: {type(error).__name__}; is the URL in HTTPS_PROXY right?"
+            raise RegistryUnavailable(message) from None
         finally:
             loop.close()
 
@@ -106,19 +110,22 @@ class Requests:
             headers["Content-Type"] = _MEDIA_TYPE
         if authorization := config.authorization[index]:
             headers["Authorization"] = authorization
-        async with self._http.AsyncClient(verify=config.tls or False, timeout=None, follow_redirects=False) as client:
-            url = config.urls[index] + path
-            async with client.stream(method, url, content=body, headers=headers) as response:
-                if response.headers.get("Content-Encoding", "identity") != "identity":
-                    raise RegistryUnavailable("answers in compressed form, although it was asked not to")
-                limit = self._max_bytes if response.status_code == 200 else _ERROR_BYTES
-                media_type = response.headers.get("Content-Type", "")
-                read = bytearray()
-                async for chunk in response.aiter_raw(65_536):
-                    read += chunk
-                    if len(read) > limit:
-                        return _Answer(response.status_code, media_type, b"", complete=False)
-                return _Answer(response.status_code, media_type, bytes(read), complete=True)
+        url = config.urls[index] + path
+        # A proxy of the environment passes TLS on unread. Of plain HTTP it would get our credentials.
+        client = self._http.AsyncClient(
+            verify=config.tls or False, timeout=None, follow_redirects=False, trust_env=url.startswith("https:")
+        )
+        async with client, client.stream(method, url, content=body, headers=headers) as response:
+            if response.headers.get("Content-Encoding", "identity") != "identity":
+                raise RegistryUnavailable("answers in compressed form, although it was asked not to")
+            limit = self._max_bytes if response.status_code == 200 else _ERROR_BYTES
+            media_type = response.headers.get("Content-Type", "")
+            read = bytearray()
+            async for chunk in response.aiter_raw(65_536):
+                read += chunk
+                if len(read) > limit:
+                    return _Answer(response.status_code, media_type, b"", complete=False)
+            return _Answer(response.status_code, media_type, bytes(read), complete=True)
 
 
 def _library() -> Any:  # noqa: ANN401  a module
@@ -127,8 +134,9 @@ def _library() -> Any:  # noqa: ANN401  a module
     except ImportError:
         message = "a schema registry needs more packages: pip install '.[registry]'"
         raise SettingsError(message) from None
-    # It logs every request; the fetcher logs what matters.
-    logging.getLogger("httpx2").setLevel(logging.WARNING)
+    # They log every request and the headers of answers; the fetcher logs what matters.
+    for name in ("httpx2", "httpcore2"):
+        logging.getLogger(name).setLevel(logging.WARNING)
     return httpx2
 
 

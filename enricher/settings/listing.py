@@ -6,7 +6,6 @@ Written by hand are only the defaults that depend on the machine.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,17 +16,10 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from enricher.settings.files import variable_name
-from enricher.settings.kafka import FromFile
+from enricher.settings.secrets import shown_properties, shown_text
 from enricher.settings.sources import Settings
 from enricher.settings.tasks import TASKS, TaskSettings
 
-MASK = "***"
-
-_SECRET = re.compile(
-    r"password|passphrase|secret|token|credential|private|pem$|oauthbearer\.config|jaas|user\.info", re.IGNORECASE
-)
-_CREDENTIALS = re.compile(r"(https?://)[^/@\s]*@")
-"""User and password of a URL."""
 _DEFAULTS_IN_WORDS = {
     ("kafka", "instance"): "the host name",
     ("model", "cache_dir"): "`enricher` in the user's cache folder",
@@ -88,21 +80,15 @@ def heading(group: str) -> str:
     return "tasks.NAME" if group == TASKS else group
 
 
-def shown(value: object) -> str:
-    """A value as it is written in an environment variable, with secrets masked."""
+def shown(name: str, value: object) -> str:
+    """The value of a setting as it is written in an environment variable, with secrets masked."""
     if value is None:
         return "automatic"
     if isinstance(value, Mapping):
-        return json.dumps(masked(value))
-    return json.dumps(value) if isinstance(value, tuple | list) else _CREDENTIALS.sub(rf"\1{MASK}@", str(value))
-
-
-def masked(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Client properties with the values masked whose names say that they are secret. Names of files are shown."""
-    return {
-        name: value.model_dump(mode="json") if isinstance(value, FromFile) else MASK if _SECRET.search(name) else value
-        for name, value in properties.items()
-    }
+        return json.dumps(shown_properties(value) if name == "properties" else value)
+    if isinstance(value, Path):
+        return str(value)
+    return json.dumps(value) if isinstance(value, tuple | list) else shown_text(str(value))
 
 
 def _kind(name: str, field: FieldInfo) -> str:
@@ -139,6 +125,6 @@ def _default(group: str, name: str, field: FieldInfo) -> str:
     if field.is_required():
         return REQUIRED
     if field.default_factory is None:
-        return shown(field.default)
+        return shown(name, field.default)
     assert field.default_factory is dict, f"{group}.{name}: describe its default in _DEFAULTS_IN_WORDS"
     return "{}"

@@ -16,6 +16,7 @@ class RegistrySettings(Group):
 
     url: str = Field(
         "",
+        repr=False,
         description="Schema registry with Confluent's API, e.g. `https://registry:8081`; several are comma separated and "
         "tried in this order. Needed for `articles.format=registry` and for `output.format` other than `json`.",
     )

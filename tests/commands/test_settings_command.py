@@ -11,7 +11,8 @@ from commands.support import run
 from enricher.commands.settings import COMMAND, settings_page
 from enricher.errors import SettingsError
 from enricher.settings import Settings, TaskSettings
-from enricher.settings.listing import all_rows, masked
+from enricher.settings.listing import all_rows
+from enricher.settings.secrets import shown_properties
 
 PAGE = Path(__file__).parents[2] / "deploy" / "settings.md"
 
@@ -63,7 +64,7 @@ def test_values_in_force_are_shown_and_secrets_are_not() -> None:
 ])  # fmt: skip
 def test_every_secret_of_librdkafka_is_masked(name: str) -> None:
     """Names that librdkafka documents as sensitive, with and without a client prefix, and the Java client's."""
-    assert masked({name: "hunter2"}) == {name: "***"}
+    assert shown_properties({name: "hunter2"}) == {name: "***"}
 
 
 def test_wrong_settings_still_get_the_list() -> None:

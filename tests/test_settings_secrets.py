@@ -1,0 +1,180 @@
+"""Wherever somebody writes a password in the settings, no command shows it or a part of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from commands.support import run
+from hypothesis import given
+from hypothesis import strategies as st
+
+from enricher.settings.secrets import shown_properties, shown_text
+
+WORDS = ("hunter2", "correct", "battery")
+"""The parts of the password, whatever stands between them."""
+PLAIN = "".join(WORDS)
+URL, REGISTRY, KAFKA = "ENRICHER_REGISTRY__URL", "ENRICHER_REGISTRY__PROPERTIES", "ENRICHER_KAFKA__PROPERTIES"
+
+
+def with_password(template: str, between: str = "") -> str:
+    """The template with the password, whose parts have this between them."""
+    return template.replace("PW", between.join(WORDS))
+
+
+def property_of(name: str, value: object = PLAIN) -> str:
+    """One property as a setting writes it."""
+    return json.dumps({name: value})
+
+
+URLS = [
+    with_password("https://user:PW@127.0.0.1:1"),
+    *(with_password("https://user:PW@127.0.0.1:1", each) for each in ("@", "/", "?", "#", ":", ",", "%40", "\\", "é", "[")),
+    *(with_password("http://user:PW@127.0.0.1:1/path?x=y#z", each) for each in ("@", "/", "?", "#")),
+    with_password("https://PW@127.0.0.1:1"),
+    with_password("https://PW:@127.0.0.1:1"),
+    with_password("https://user:PW"),
+    with_password("https://user:PW@"),
+    with_password("https://user:PW@127.0.0.1:port"),
+    with_password("https://user:PW@127.0.0.1:99999"),
+    with_password("https://user:PW@[::1"),
+    with_password("https://user:PW@127.0.0.1:1,https://user:PW@127.0.0.1:2", "@"),
+    with_password("https://127.0.0.1:1,https://user:PW@127.0.0.1:2/x", "/"),
+    with_password(" https://user:PW@127.0.0.1:1 "),
+    with_password("HTTPS://user:PW@127.0.0.1:1"),
+    with_password("https:/user:PW@127.0.0.1:1"),
+    with_password("user:PW@127.0.0.1:1"),
+    with_password("https://127.0.0.1:1?token=PW"),
+    with_password("https://127.0.0.1:1#PW"),
+]  # fmt: skip
+PROPERTIES = [
+    (REGISTRY, property_of(name))
+    for name in (
+        "basic.auth.user.info", "basic.auth.userinfo", "basic.auth.user.inf", "Basic.Auth.User.Info", "basic_auth",
+        "bearer.auth.token", "bearer.auth.tokn", "bearer", "ssl.key.password", "ssl.key.pasword", "registry.basic.auth",
+        "sasl.password", "apikey", f"user:{PLAIN}",
+    )
+] + [
+    (KAFKA, property_of(name))
+    for name in (
+        "sasl.password", "consumer.sasl.password", "consumer.producer.sasl.password", "SASL.PASSWORD", "sasl.pasword",
+        "sasl_password", "sasl.passwrd", "client.secret", "kafka.sasl.password", "group.pw", "ssl.key.pem", "ssl.key.pw",
+        "sasl.oauthbearer.client.secrt", "sasl.jaas.config", "", " sasl.password", f"user:{PLAIN}",
+    )
+] + [
+    (KAFKA, property_of("sasl.password", {"value": PLAIN})),
+    (KAFKA, property_of("sasl.password", {"file": f"/nowhere/{'x'}", PLAIN: PLAIN})),
+    (KAFKA, property_of("sasl.password", [PLAIN])),
+    (KAFKA, property_of("sasl.oauthbearer.token.endpoint.url", f"https://client:{PLAIN}@127.0.0.1/token")),
+    (KAFKA, json.dumps(f"sasl.password={PLAIN}")),
+    (KAFKA, f"sasl.password={PLAIN}"),
+    (KAFKA, f'{{"sasl.password": "{PLAIN}"'),
+    (REGISTRY, f'{{"basic.auth.user.info": "user:{PLAIN}",}}'),
+    ("ENRICHER_KAFKA__BOOTSTRAP_SERVERS", f"user:{PLAIN}@127.0.0.1:1"),
+    ("ENRICHER_KAFKA__BOOTSTRAP_SERVERS", f"sasl_ssl://user:{PLAIN}@127.0.0.1:1"),
+    ("ENRICHER_MODEL__SOURCE", f"https://user:{PLAIN}@127.0.0.1/model"),
+    ("ENRICHER_KAFKA__SASL_PASSWORD", PLAIN),
+    ("ENRICHER_REGISTRY__PASSWORD", PLAIN),
+    ("ENRICHER_KAFKA__PARTITION_TIMEOUT_S", PLAIN),
+    ("ENRICHER_OUTPUT__FORMAT", PLAIN),
+    ("ENRICHER_TASKS", json.dumps({"names": {"source": "x", "precision": PLAIN}})),
+]  # fmt: skip
+CASES = [(URL, text) for text in URLS] + PROPERTIES
+
+
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Callable[[], str]:
+    """Runs commands that show settings, ask the registry, or show help: their output, log and errors."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ENRICHER_REGISTRY__TIMEOUT_S", "0.2")
+    monkeypatch.setenv("ENRICHER_REGISTRY__CACHE_DIR", str(tmp_path))
+    caplog.set_level(0)
+
+    def everything() -> str:
+        output = []
+        for command in (("settings",), ("schemas", "check", "--format", "avro"), ("settings", "--help")):
+            done = run(*command)
+            output += [done.output, str(done.exception or ""), repr(done.exception or "")]
+        return "\n".join([*output, caplog.text])
+
+    return everything
+
+
+def check_silence(variable: str, monkeypatch: pytest.MonkeyPatch, said: Callable[[], str]) -> None:
+    """Nothing that is said has a part of the password."""
+    if variable in {REGISTRY, KAFKA}:
+        monkeypatch.setenv(URL, "http://127.0.0.1:1")
+    output = said()
+    assert [] == [word for word in WORDS if word in output], output
+
+
+@pytest.mark.parametrize(("variable", "value"), CASES)
+def test_no_command_shows_a_part_of_a_password(
+    variable: str, value: str, monkeypatch: pytest.MonkeyPatch, said: Callable[[], str]
+) -> None:
+    """In a URL, a property with a usual, unusual or mistyped name, a value of the wrong form, or the wrong setting."""
+    monkeypatch.setenv(variable, value)
+    check_silence(variable, monkeypatch, said)
+
+
+@pytest.mark.parametrize(("variable", "value"), CASES[::8])
+def test_neither_if_it_is_in_a_file(
+    variable: str, value: str, monkeypatch: pytest.MonkeyPatch, said: Callable[[], str]
+) -> None:
+    """The same from `.env`."""
+    quoted = value.replace("\\", "\\\\").replace("'", "\\'")
+    Path(".env").write_text(f"{variable}='{quoted}'\n", "utf-8")
+    check_silence(variable, monkeypatch, said)
+
+
+def test_there_are_as_many_kinds_of_places_as_were_found() -> None:
+    """Guards the list above against one that lost its entries."""
+    assert len(set(CASES)) == len(CASES) > 60
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("https://registry:8081", "https://registry:8081"),
+        ("https://u:p@registry:8081/path", "https://***@registry:8081/path"),
+        ("https://u:p@a:1, http://u:p@b", "https://***@a:1, http://***@b"),
+        ("https://u:p@[::1]:8081", "https://***@[::1]:8081"),
+        ("https://registry:port", "***"),
+        ("https://registry/?token=x", "https://registry/***"),
+        ("broker-1:9092,broker-2:9092", "broker-1:9092,broker-2:9092"),
+        ("user:p@broker-1:9092", "***@broker-1:9092"),
+        ("kafka/host@REALM", "kafka/host@REALM"),
+        ("/@id", "/@id"),
+        ("", ""),
+    ],
+)
+def test_what_is_no_secret_is_shown(text: str, shown: str) -> None:
+    """Somebody looks for the wrong address there."""
+    assert shown == shown_text(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("security.protocol", "SASL_SSL"), ("sasl.mechanism", "SCRAM-SHA-512"), ("sasl.username", "worker"),
+        ("ssl.ca.location", "/ca.pem"), ("consumer.fetch.max.bytes", 1_000_000), ("producer.compression.type", "zstd"),
+        ("linger.ms", 5), ("enable.ssl.certificate.verification", True), ("debug", "all"), ("client.rack", "a"),
+        ("message.timeout.ms", 1000), ("socket.keepalive.enable", True), ("retries", 5), ("acks", "all"),
+    ],
+)  # fmt: skip
+def test_properties_that_are_no_secret_are_shown(name: str, value: object) -> None:
+    """`enricher settings` is the first thing to look at if a client does not do what it should."""
+    assert {name: value} == shown_properties({name: value})
+
+
+_SEPARATED = st.text(st.sampled_from("@/?#:,%[]\\ é&="), max_size=3)
+
+
+@given(st.sampled_from(["http", "https"]), st.sampled_from(["user:", "", ":"]), _SEPARATED, _SEPARATED, _SEPARATED)
+def test_no_url_shows_what_stands_before_its_host(scheme: str, user: str, first: str, second: str, last: str) -> None:
+    """Any of the characters that people forget to encode, anywhere in the password."""
+    password = f"{first}{WORDS[0]}{second}{WORDS[1]}{last}"
+    said = shown_text(f"{scheme}://{user}{password}@registry:8081/path")
+    assert [] == [word for word in WORDS if word in said], said
