@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from enricher.errors import ModelError
-from enricher.inference.checkpoint.labels import label_names
+from enricher.inference.checkpoint.labels import class_names, label_names
 
 
 def _read(*names: str) -> Sequence[str]:
@@ -106,3 +106,24 @@ def test_names_without_an_o_are_refused(names: list[str]) -> None:
     """Every word of every article would be an entity."""
     with pytest.raises(ModelError, match=r"no label of id2label is called O .*every word"):
         _read(*names)
+
+
+@pytest.mark.timeout(120)  # compared with one another, the names of the first would take a quarter of an hour
+@pytest.mark.parametrize(
+    ("read", "names"),
+    [
+        (lambda names: class_names(names, multi_label=False), [f"class {number}" for number in range(200_000)]),
+        (label_names, ["O", *(f"{'BI'[number % 2]}-K{number // 2}" for number in range(50_000))]),
+        (label_names, ["O", *(f"{'BIES'[number % 4]}-K{number // 4}" for number in range(50_000))]),
+    ],
+)
+def test_many_names_are_read_in_a_moment(read: Callable[[dict[int, str]], Sequence[str]], names: list[str]) -> None:
+    """At every start; the time grows with their number, and not with its square."""
+    assert len(names) == len(read(dict(enumerate(names))))
+
+
+@pytest.mark.parametrize("names", [["a", "b", "a"], ["a", "", "b"], ["a", " a"]])
+def test_classes_without_names_of_their_own_are_refused(names: list[str]) -> None:
+    """Two classes of one name could not be told apart in a record."""
+    with pytest.raises(ModelError, match="names several classes"):
+        class_names(dict(enumerate(names)), multi_label=False)

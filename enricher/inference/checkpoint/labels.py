@@ -7,7 +7,7 @@ wrong reading.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from enricher.errors import ModelError
@@ -63,7 +63,7 @@ def class_names(id2label: Mapping[int, str], *, multi_label: bool) -> tuple[str,
     `multi_label`: a single class, which holds or does not, is enough.
     """
     names = _named(id2label, least=1 if multi_label else 2)
-    if repeated := sorted({name for name in names if names.count(name) > 1 or not name}):
+    if repeated := sorted(name for name, count in Counter(names).items() if count > 1 or not name):
         raise ModelError(
             f"config.json: id2label names several classes {_shown(list(map(repr, repeated)))}, or none: write the names "
             f"used in training there, each once."

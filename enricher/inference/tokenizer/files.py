@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from enricher.errors import ModelError
 from enricher.inference.checkpoint.folder import VOCABULARY_FILES
+from enricher.inference.tokenizer.other_files import refuse_other_files, refuse_read_files
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,10 +29,15 @@ CASED_SHARE = 0.01
 
 
 def load_tokenizer(checkpoint: Checkpoint) -> Any:  # noqa: ANN401  transformers' own classes are untyped
-    """The checkpoint's fast tokenizer. Raises ModelError if there is none, or if it does not belong to the model."""
+    """The checkpoint's fast tokenizer, from files that its digest counts.
+
+    Raises ModelError if there is none, if it does not belong to the model, or if it would be made from other files.
+    """
     if not any((checkpoint.folder / name).is_file() for name in VOCABULARY_FILES):
         # transformers would make a tokenizer with an empty vocabulary, and every word would be [UNK].
         raise ModelError(f"{checkpoint.folder}: no tokenizer. One of {', '.join(VOCABULARY_FILES)} is required.")
+    own = (checkpoint.folder / OWN_FILE).is_file()
+    refuse_other_files(checkpoint.folder, any_class=not own)
     # Our threads call encode_batch; the library's own threads would compete with them and with the model's.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     # Without it, transformers warns at every start that PyTorch is missing, which is intended.
@@ -40,7 +46,6 @@ def load_tokenizer(checkpoint: Checkpoint) -> Any:  # noqa: ANN401  transformers
 
     # A model's own class would take only the vocabulary from that file, and the rest from its defaults: a cased BERT
     # without a tokenizer_config.json would get lower-case text.
-    own = (checkpoint.folder / OWN_FILE).is_file()
     kind = PreTrainedTokenizerFast if own else AutoTokenizer
     try:
         tokenizer = kind.from_pretrained(checkpoint.folder, local_files_only=True, trust_remote_code=False)
@@ -50,6 +55,7 @@ def load_tokenizer(checkpoint: Checkpoint) -> Any:  # noqa: ANN401  transformers
     except Exception as error:
         where = "" if own else f" There is no {OWN_FILE}; on a machine that loads this tokenizer, {_WRITES_OWN_FILE}"
         raise ModelError(f"{checkpoint.folder}: its tokenizer cannot be loaded: {error}{where}") from error
+    refuse_read_files(tokenizer, checkpoint.folder)
     if not own:
         _require_case(tokenizer, checkpoint.folder)
     return _checked(tokenizer, checkpoint)
