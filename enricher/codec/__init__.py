@@ -6,7 +6,7 @@ events, `encoder` makes the message of a finished ticket; `written` reads record
 files but those that protoc reads; the wall clock is an argument.
 """
 
-from enricher.codec.articles import MAX_ID_CHARS, METADATA_FIELDS, decode_article
+from enricher.codec.articles import MAX_CHARS, MAX_ID_CHARS, METADATA_FIELDS, decode_article
 from enricher.codec.cloudevents import EventHeaders, default_source
 from enricher.codec.embeddings import WrittenEmbeddings, write_embeddings
 from enricher.codec.encoder import MIN_MESSAGE_BYTES, Encoder, Outgoing, unwritable
@@ -33,6 +33,7 @@ from enricher.codec.written import record_as_json
 
 __all__ = [
     "CONTENT_TYPES",
+    "MAX_CHARS",
     "MAX_ID_CHARS",
     "MAX_REASON_BYTES",
     "METADATA_FIELDS",

@@ -8,6 +8,7 @@ read than the articles.
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import Any
 from unicodedata import category
 
@@ -21,6 +22,15 @@ MAX_ID_CHARS = 512
 
 METADATA_FIELDS = ("language", "source", "url", "published_at")
 """The fields of an article that its enriched record repeats."""
+
+MAX_CHARS: Mapping[str, int] = {
+    "title": 100_000,
+    "language": 256,
+    "source": 2_048,
+    "url": 8_192,
+    "published_at": 256,
+}
+"""Longest optional fields. A tag of BCP 47 has 35 characters; web servers refuse longer URLs."""
 
 PARAGRAPH_SEPARATOR = "\n\n"
 """What joins a body that is an array of strings, unless the settings say otherwise."""
@@ -115,8 +125,13 @@ def string(name: str, value: object, *, at: str = "") -> str:
 
 
 def check_article(article: Article, max_article_chars: int) -> None:
-    """Check the bounds of id and texts. Raises InvalidArticle."""
+    """Check the bounds of all fields. Raises InvalidArticle."""
     _check_id(article.id)
+    for name, text in article.metadata.items():
+        if len(text) > MAX_CHARS[name]:
+            raise _too_long(name, text)
+    if len(article.title) > MAX_CHARS["title"]:
+        raise _too_long("title", article.title)
     _check_texts(article, max_article_chars)
 
 
@@ -156,6 +171,10 @@ def _check_id(text: str) -> None:
         raise InvalidArticle("id is empty")
     if len(text) > MAX_ID_CHARS:
         raise InvalidArticle(f"id has {len(text)} characters, at most {MAX_ID_CHARS} are allowed")
+
+
+def _too_long(name: str, text: str) -> InvalidArticle:
+    return InvalidArticle(f"{name} has {len(text)} characters, at most {MAX_CHARS[name]} are allowed")
 
 
 def _check_texts(article: Article, max_article_chars: int) -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from enricher.codec import MAX_ID_CHARS, METADATA_FIELDS, articles, decode_article
+from enricher.codec import MAX_CHARS, MAX_ID_CHARS, METADATA_FIELDS, articles, decode_article
 from enricher.errors import InvalidArticle
 from enricher.records import Article
 
@@ -141,6 +141,16 @@ def test_id_has_bounds() -> None:
     assert len(decode(article(id="x" * MAX_ID_CHARS)).id) == MAX_ID_CHARS
     assert refusal(article(id="")) == "id is empty"
     assert refusal(article(id="x" * (MAX_ID_CHARS + 1))) == "id has 513 characters, at most 512 are allowed"
+
+
+@pytest.mark.parametrize(("name", "most"), MAX_CHARS.items())
+def test_optional_fields_have_bounds(name: str, most: int) -> None:
+    """Each optional field has a longest length in code points; the message tells how long it was, and nothing of it."""
+    longest = decode_article(article(**{name: "\U0001f68b" * most}), max_article_chars=2 * MAX_CHARS["title"])
+    assert "\U0001f68b" * most == longest.metadata.get(name, longest.title)
+    assert f"{name} has {most + 1} characters, at most {most} are allowed" == refusal(
+        article(**{name: "x" * (most + 1)})
+    )
 
 
 def test_length_is_counted_in_code_points_of_title_and_body_together() -> None:

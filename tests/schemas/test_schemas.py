@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from enricher.codec import (
+    MAX_CHARS,
     MAX_ID_CHARS,
     MAX_REASON_BYTES,
     METADATA_FIELDS,
@@ -135,7 +136,8 @@ def refusal(value: bytes) -> str | None:
     return None
 
 
-values = texts | st.none() | st.integers() | st.lists(texts, max_size=1) | st.just("x" * (MAX_ID_CHARS + 1))
+lengths = st.sampled_from([257, MAX_ID_CHARS + 1, 2_049, 8_193])
+values = texts | st.none() | st.integers() | st.lists(texts, max_size=1) | lengths.map(lambda chars: "x" * chars)
 
 
 @given(st.dictionaries(st.sampled_from(["id", "title", "body", *METADATA_FIELDS, "other"]), values, max_size=8))
@@ -273,7 +275,10 @@ def test_written_dead_letter_headers_are_valid(
 def test_constants_of_code_and_schemas_are_the_same() -> None:
     """Bounds, stages and the namespace stand in both, and must not drift apart."""
     dead_letter = schema("dead-letter-headers.v1")["properties"]
-    assert schema("article.v1")["properties"]["id"]["maxLength"] == MAX_ID_CHARS
+    properties = schema("article.v1")["properties"]
+    assert {"id": MAX_ID_CHARS, **MAX_CHARS} == {
+        name: each["maxLength"] for name, each in properties.items() if "maxLength" in each
+    }
     assert dead_letter["enricher.dlq.error.message"]["maxLength"] == MAX_REASON_BYTES
     assert dead_letter["enricher.dlq.stage"]["enum"] == list(get_args(get_type_hints(DeadLetter)["stage"]))
     for name in HEADERS[:2]:
