@@ -116,6 +116,7 @@ def _worker(  # noqa: PLR0913  what differs between topics, files and records in
         scheduler=scheduler,
         heads=heads,
         chars_per_call=settings.worker.chars_per_tokenizer_call,
+        clock=time.monotonic,
         schemas=schemas,
         cards=tasks.cards,
     )

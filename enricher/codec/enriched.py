@@ -100,14 +100,13 @@ def encode_record(record: EnrichedRecord, card: ModelCard) -> bytes:
     """The record as one compact JSON object in UTF-8, with everything that its article was read with. Deterministic.
 
     A whole article is its own bytes, so numbers stay as they were written; it may contain line breaks between tokens.
-    `card`: the model of a worker without tasks. Raises InvalidArticle, of stage `publish`, if the metadata or a vector
-    cannot be in a record.
+    `card`: the model of a worker without tasks. Raises InvalidArticle, of stage `publish`, if a vector cannot be written.
     """
     article, entities = record.article, record.entities
     written = orjson.Fragment(entities.json) if isinstance(entities, WrittenEntities) else _checked(article, entities)
     fields: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "id": article.id, **article.metadata}
     if article.further:
-        fields["metadata"] = article.further
+        fields["metadata"] = orjson.Fragment(article.further)
     if article.body_separator is not None:
         fields["body_separator"] = article.body_separator
     fields["entities"] = written
@@ -119,12 +118,7 @@ def encode_record(record: EnrichedRecord, card: ModelCard) -> bytes:
         fields["tasks"] = [task_values(report) for report in record.tasks]
     if article.document is not None:
         fields["article"] = orjson.Fragment(article.document)
-    try:
-        return orjson.dumps(fields)
-    except orjson.JSONEncodeError as error:
-        if article.further is None:
-            raise  # a bug
-        raise unwritable_metadata(error) from None
+    return orjson.dumps(fields)
 
 
 def model_of(tasks: Sequence[TaskReport]) -> ModelCard | None:
@@ -149,11 +143,6 @@ def task_values(report: TaskReport) -> dict[str, Any]:
     pooling = {} if task.pooling is None else {"pooling": task.pooling}
     covered = None if coverage is None else coverage_values(coverage)
     return {"name": task.name, "kind": task.kind, "model": model_values(task.model), **pooling, "coverage": covered}
-
-
-def unwritable_metadata(error: orjson.JSONEncodeError) -> InvalidArticle:
-    """For values that are nested deeper than orjson writes (254 levels), or are no JSON. Its messages are fixed texts."""
-    return InvalidArticle(f"the metadata cannot be written as JSON: {error}", stage="publish")
 
 
 def as_line(record: bytes) -> bytes:

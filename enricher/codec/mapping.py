@@ -58,6 +58,10 @@ def check_metadata(metadata: Mapping[str, str]) -> None:
         parse_pointer(where)
 
 
+_IN_RECORD = "metadata"
+"""The field of a record that contains them. It is a level of the nesting that can be written."""
+
+
 class FieldMapping:
     """Where the fields of articles are. Fields that are not named are where `schemas/article.v1.schema.json` says.
 
@@ -180,18 +184,20 @@ class FieldMapping:
             if (value := every.get(name)) is not None
         }
 
-    def _kept(self, document: dict[str, Any]) -> Mapping[str, Any] | None:
-        """The values of `articles.metadata`, as far as there are any.
+    def _kept(self, document: dict[str, Any]) -> bytes | None:
+        """The values of `articles.metadata` as a JSON object; None if the document has none of them.
 
         What can be read cannot always be written: nesting of more than 254 levels, and integers beyond 64 bits.
         """
         found = {name: value for name, find in self._further if (value := find(document)) is not MISSING}
+        if not found:
+            return None
         try:
-            orjson.dumps({"metadata": found})
+            in_record = orjson.dumps({_IN_RECORD: found})
         except TypeError:  # not chained: its message may contain the document
             unwritable = next(name for name, value in found.items() if not _is_writable(value))
         else:
-            return found or None
+            return in_record[len(f'{{"{_IN_RECORD}":') : -1]
         raise InvalidArticle(f"{unwritable} of articles.metadata cannot be written as JSON, or is nested too deeply")
 
 
@@ -236,7 +242,7 @@ def _scalar(value: float, at: str) -> str:
 
 def _is_writable(value: object) -> bool:
     try:
-        orjson.dumps({"metadata": {"": value}})
+        orjson.dumps({_IN_RECORD: {"": value}})
     except TypeError:
         return False
     return True

@@ -19,6 +19,8 @@ from enricher.codec.pointers import is_unicode
 from enricher.errors import EnricherError, InvalidArticle
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from enricher.codec.cloudevents import Event
     from enricher.codec.framing import Frame
     from enricher.codec.schemas import Decoders
@@ -68,7 +70,7 @@ class ArticleReader:
         # Calls that do nothing would take a twentieth of the time.
         frame = None if self._decoders is None else self._frame(value, raw.headers)
         document = read_document(value, self._max_value_bytes) if frame is None else self._document(value, frame)
-        article = self._mapping.article(document, raw, self._max_article_chars)
+        article = self._mapped(document, raw)
         if frame is not None:
             article = _decoded_article(article)
         if self._keep_document:
@@ -88,10 +90,19 @@ class ArticleReader:
             frame = self._frame(event.data, raw.headers if binary else ())
             document = self._document(event.data, frame)
         defaults = {"id": event.id, "source": event.source, "published_at": event.time}
-        article = self._mapping.article(document, raw, self._max_article_chars, defaults)
+        article = self._mapped(document, raw, defaults)
         _check_unicode(article)
         if self._keep_document:
             return self._with_document(article, document, _own_json(value, frame if binary else None, document))
+        return article
+
+    def _mapped(
+        self, document: dict[str, Any], raw: RawRecord, defaults: Mapping[str, str | None] | None = None
+    ) -> Article:
+        article = self._mapping.article(document, raw, self._max_article_chars, defaults)
+        if article.further is not None and len(article.further) > self._max_value_bytes:
+            size = f"{len(article.further)} bytes as JSON, at most {self._max_value_bytes} are allowed"
+            raise InvalidArticle(f"what articles.metadata names has {size}")
         return article
 
     def _frame(self, value: bytes, headers: Headers) -> Frame | None:

@@ -20,5 +20,4 @@ class Languages:
         tag = (language or "").strip().lower().replace("_", "-")
         if not tag:
             return self.default
-        parts = tag.split("-")
-        return any("-".join(parts[:count]) in self.names for count in range(1, len(parts) + 1))
+        return any(tag == name or tag.startswith(f"{name}-") for name in self.names)

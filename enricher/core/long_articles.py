@@ -7,7 +7,7 @@ any partition, for as long as the model needs for it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from enricher.records import Ticket, Window
@@ -63,14 +63,16 @@ class LongArticles:
         """Queue tickets again before all others, in this order."""
         self._waiting.extendleft(reversed(list(tickets)))
 
-    def next(self) -> Ticket | None:
-        """Remove and return the next ticket, if one waits and it may go to the tokenizer now."""
-        if not self._waiting:
+    def next(self, may_decode: Callable[[Ticket], bool]) -> Ticket | None:
+        """Remove and return the next ticket, if one waits that is decoded or may be, and may go to the tokenizer now."""
+        ticket = next((each for each in self._waiting if each.article or may_decode(each)), None)
+        if ticket is None:
             return None
         in_progress_bytes = sum(_size(each.ticket) for each in self._in_progress)
-        if self._in_progress and in_progress_bytes + self._passes * _size(self._waiting[0]) > IN_PROGRESS_BYTES:
+        if self._in_progress and in_progress_bytes + self._passes * _size(ticket) > IN_PROGRESS_BYTES:
             return None
-        return self._waiting.popleft()
+        self._waiting.remove(ticket)
+        return ticket
 
     def begin(self, ticket: Ticket) -> None:
         """Note that a ticket goes to the tokenizer."""

@@ -43,6 +43,8 @@ class OffsetTracker:
         self.in_flight = 0
         self.in_flight_bytes = 0
         """Of records, and of what their articles take beyond them."""
+        self.unpacked_bytes = 0
+        """What the articles in flight take beyond their records."""
 
     @property
     def partitions(self) -> Collection[Partition]:
@@ -76,6 +78,12 @@ class OffsetTracker:
     def unpacked(self, size_bytes: int) -> None:
         """Count what articles of tickets in flight take beyond their records (`Ticket.unpacked_bytes`)."""
         self.in_flight_bytes += size_bytes
+        self.unpacked_bytes += size_bytes
+
+    def is_next(self, ticket: Ticket) -> bool:
+        """Whether a ticket in flight is the oldest of its partition, on which the release of all others depends."""
+        queue = self._queues.get(ticket.raw.partition)
+        return queue is not None and bool(queue.tickets) and queue.tickets[0] is ticket
 
     def forget(self, partitions: Collection[Partition] | None = None) -> int:
         """Forget the tickets of these partitions (None: of all); late results for them are dropped.
@@ -171,6 +179,7 @@ class OffsetTracker:
     def _remove_from_flight(self, ticket: Ticket) -> None:
         self.in_flight -= 1
         self.in_flight_bytes -= ticket.raw.size_bytes + ticket.unpacked_bytes
+        self.unpacked_bytes -= ticket.unpacked_bytes
 
     def publishable(self) -> bool:
         """True if at least one ticket can be released."""

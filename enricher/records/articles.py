@@ -93,8 +93,8 @@ class Article:
     title: str
     body: str
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    further: Mapping[str, Any] | None = None
-    """What `articles.metadata` names, as far as the article has it."""
+    further: bytes | None = None
+    """What `articles.metadata` names, as far as the article has it: a JSON object. Parsed values take 20 times as much."""
     body_separator: str | None = None
     """What joined the body, if it was an array of strings."""
     document: bytes | None = None

@@ -28,6 +28,11 @@ _LONG_BATCHES = 8
 """How many batches' worth of windows of one long article the scheduler holds: enough to keep the device busy alone."""
 _DECODED_BYTES = 1_000_000
 """One turn of the loop decodes values up to the first that exceeds this sum: hostile JSON takes 0.15 s per megabyte."""
+_DECODING_S = 0.25
+"""One turn of the loop begins to decode records for so long, whatever a stranger's schema makes of a few bytes."""
+
+MayDecode = Callable[[Ticket], bool]
+"""Whether a record may be decoded now."""
 
 
 @dataclass(slots=True)
@@ -48,6 +53,7 @@ class Intake:
     heads: Sequence[Sequence[Head]]
     """Of each pass."""
     chars_per_call: int
+    clock: Callable[[], float]
     schemas: Schemas | None = None
     cards: Sequence[TaskCard] = ()
     """Of all tasks, in the order of the settings. Default: in the order of the passes."""
@@ -128,12 +134,12 @@ class Intake:
         self._undecoded_bytes += sum(map(value_bytes, short))
         return again
 
-    def advance(self, now_s: float) -> bool:
+    def advance(self, now_s: float, may_decode: MayDecode) -> bool:
         """Decode records, submit articles to the tokenizer, queue the windows of its results; True if anything moved.
 
         Decodes at most what one turn of the loop has time for, however much one poll returned.
         """
-        moved = self._decode_some()
+        moved = self._decode_some(now_s + _DECODING_S, may_decode)
         if not self.tokenizer.busy:
             self._tokenizer_moved_s = now_s
         while self._waiting and self.tokenizer.capacity:
@@ -144,7 +150,9 @@ class Intake:
             self._tokenizer_moved_s = now_s
             if ticket.live:
                 self._queue(ticket, tokens, now_s)
-        moved |= self._begin_long()  # after results were taken back: other articles may use all capacity at once
+        moved |= self._begin_long(
+            may_decode
+        )  # after results were taken back: other articles may use all capacity at once
         return self._continue_long(now_s) or moved
 
     def take_unpacked_bytes(self) -> int:
@@ -162,9 +170,9 @@ class Intake:
         self._waiting.drop_forgotten()
         self.scheduler.drop_forgotten()
 
-    def _begin_long(self) -> bool:
+    def _begin_long(self, may_decode: MayDecode) -> bool:
         """Submit the next long article to the tokenizer, if it may begin; True if there was one."""
-        if not self.tokenizer.capacity or not (ticket := self._long.next()):
+        if not self.tokenizer.capacity or not (ticket := self._long.next(may_decode)):
             return False
         if ticket.article or self._decoded(ticket):
             branches = self._splitter.split(ticket)
@@ -185,18 +193,18 @@ class Intake:
                 moved = True
         return moved
 
-    def _decode_some(self) -> bool:
-        """Decode in the order of arrival, within `_DECODED_BYTES`; True if anything was.
+    def _decode_some(self, deadline_s: float, may_decode: MayDecode) -> bool:
+        """Decode in the order of arrival, within `_DECODED_BYTES` and until the deadline; True if anything was.
 
         A small value may be unpacked to a long article. While many of those wait, nothing is decoded, to bound the memory.
         """
         decoded_bytes, unpacked_before = 0, self._unpacked_bytes
         while (
-            self._undecoded
-            and not self._long.full
+            not self._long.full
+            and self.clock() < deadline_s
             and decoded_bytes + self._unpacked_bytes - unpacked_before < _DECODED_BYTES
+            and (ticket := self._next_undecoded(may_decode))
         ):
-            ticket = self._undecoded.popleft()
             decoded_bytes += value_bytes(ticket)
             passes = 1
             if self._decoded(ticket):
@@ -207,6 +215,13 @@ class Intake:
             self._usual_chars += (chars - self._usual_chars) / _AVERAGED_ARTICLES
         self._undecoded_bytes -= decoded_bytes
         return decoded_bytes > 0
+
+    def _next_undecoded(self, may_decode: MayDecode) -> Ticket | None:
+        for position, ticket in enumerate(self._undecoded):
+            if may_decode(ticket):
+                del self._undecoded[position]
+                return ticket
+        return None
 
     def _queue_decoded(self, ticket: Ticket) -> int:
         """Queue the work on an article; returns how many times it will be tokenised, at least 1."""

@@ -122,7 +122,7 @@ class Worker:
     def _prepare(self) -> bool:
         if settled := self._intake.resume_settled():
             self._isolation.arrived([ticket.raw for ticket in settled])
-        moved = self._intake.advance(self._clock())
+        moved = self._intake.advance(self._clock(), self.pacing.may_decode)
         self._tracker.unpacked(self._intake.take_unpacked_bytes())
         return moved
 

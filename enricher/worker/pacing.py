@@ -13,7 +13,7 @@ from enricher.core.attempts import Attempts
 from enricher.core.load import Cadence, Load
 from enricher.core.offsets import OffsetTracker
 from enricher.errors import Stalled
-from enricher.records import Batch, BatchResult, Partition
+from enricher.records import Batch, BatchResult, Partition, Ticket
 from enricher.worker.intake import Intake
 from enricher.worker.pool import WorkerPool
 from enricher.worker.ports import Scheduler, Source
@@ -93,6 +93,14 @@ class Pacing:
         if self._scheduler.queued_tokens >= limits.max_queued_tokens:
             return 0
         return max(0, min(limits.max_in_flight - tracker.in_flight, self._intake.capacity))
+
+    def may_decode(self, ticket: Ticket) -> bool:
+        """Whether a record may be decoded now.
+
+        While articles take more than `max_in_flight_bytes` beyond their records, only the oldest record of a partition
+        may: a small record can be a large article, and nothing is released before the oldest one is finished.
+        """
+        return self._tracker.unpacked_bytes < self._limits.max_in_flight_bytes or self._tracker.is_next(ticket)
 
     def budget_tokens(self, batch: Batch) -> int:
         """The budget of a batch of the same pass."""

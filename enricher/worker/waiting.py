@@ -59,7 +59,8 @@ def text_chars(ticket: Ticket) -> int:
 
 
 def beyond_the_record(article: Article, raw: RawRecord) -> int:
-    """Memory of an article beyond its record, where text counts a byte per character. 0 for plain JSON."""
+    """Memory of an article beyond its record, where text counts a byte per character. 0 for plain JSON without metadata."""
     value, document = raw.value or b"", article.document
     kept_bytes = 0 if document is None or document is value else len(document)
+    kept_bytes += len(article.further or b"")
     return kept_bytes + max(0, article.length_chars - len(value))

@@ -52,7 +52,7 @@ def _records() -> Iterator[EnrichedRecord]:
     metadata = {"language": "nb", "source": "", "url": "https://example.org/\U0001f68b", "published_at": "2026-03-14"}
     further = {"section": "økonomi", "desk": {"name": None, "levels": [1, 2.5, True]}}
     document = b'{"id": "a-1", "price": 1.50, "body": ["\\ud83d\\ude8b Kari", "x"]}'
-    whole = Article("a-1", "Oslo", body, metadata, further, "\n\n", document)
+    whole = Article("a-1", "Oslo", body, metadata, orjson.dumps(further), "\n\n", document)
     yield EnrichedRecord(whole, entities, Coverage(tokens=2**31 - 1, windows=3, truncated=True))
     yield EnrichedRecord(Article("b", "", "x"), (), Coverage(tokens=0, windows=0, truncated=False))
 

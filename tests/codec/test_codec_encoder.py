@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,6 +22,7 @@ from enricher.records import (
     Article,
     Coverage,
     DeadLetter,
+    Embedding,
     EnrichedRecord,
     LetterForm,
     ModelCard,
@@ -28,6 +30,8 @@ from enricher.records import (
     Outcome,
     Partition,
     RawRecord,
+    TaskCard,
+    TaskReport,
     Ticket,
     Tombstone,
 )
@@ -124,11 +128,13 @@ def test_whole_article_counts_and_the_dead_letter_says_so(raw: RawRecord, record
     assert raw.value == message.value
 
 
-def test_metadata_that_cannot_be_in_a_record_is_a_dead_letter(raw: RawRecord, record: EnrichedRecord) -> None:
-    """The encoder never raises because of an article's content."""
-    odd = replace(record, article=replace(record.article, further={"n": 2**70}))
+def test_a_vector_that_cannot_be_in_a_record_is_a_dead_letter(raw: RawRecord, record: EnrichedRecord) -> None:
+    """The encoder never raises because of what was found in an article."""
+    task = TaskCard("meaning", "embedding", ModelCard("m", "sha256:0", "fp32"), "mean", "list")
+    vector = Embedding(task, np.full(3, np.inf, np.float32))
+    odd = replace(record, embeddings=[vector], tasks=[TaskReport(task, record.coverage)])
     message = encoder().outgoing(finished(raw, odd))
-    said = "the metadata cannot be written as JSON: Integer exceeds 64-bit range"
+    said = "the vector of task 'meaning' is not finite"
     assert ("dead_letter", raw.value) == (message.kind, message.value)
     assert DeadLetter("publish", "InvalidArticle", said) == message.letter
 

@@ -252,6 +252,19 @@ def test_the_document_of_another_format_is_kept_as_json() -> None:
     assert "bytes as JSON, at most 5000 are allowed" in refusal(FRAMED, kept([None] * 2000))
 
 
+def test_metadata_that_become_too_large_are_refused() -> None:
+    """A decoder may make much of a few bytes."""
+    mapping = FieldMapping(metadata={"x": "/x"})
+
+    def kept(extra: object) -> ArticleReader:
+        return reads(decoders=Registry(lambda _payload: USUAL | {"x": extra}), mapping=mapping)
+
+    assert b'{"x":[1.5]}' == kept([1.5]).read(raw(FRAMED + b"\x02")).further
+    assert "what articles.metadata names has 10007 bytes as JSON, at most 5000 are allowed" == refusal(
+        FRAMED, kept([None] * 2000)
+    )
+
+
 def test_json_with_a_schema_is_kept_byte_by_byte() -> None:
     """Its decoder returns the document; its bytes are those of the payload."""
     text = b'\xef\xbb\xbf {"id": "a-1", "body": "Oslo", "n": 1.10}'

@@ -128,7 +128,7 @@ def before(record: EnrichedRecord, card: ModelCard) -> bytes:
     article, coverage = record.article, record.coverage
     fields: dict[str, Any] = {"schema_version": 1, "id": article.id, **article.metadata}
     if article.further:
-        fields["metadata"] = article.further
+        fields["metadata"] = orjson.loads(article.further)
     if article.body_separator is not None:
         fields["body_separator"] = article.body_separator
     fields["entities"] = list(record.entities)
@@ -144,14 +144,14 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=9)
 
 @given(
     metadata=st.dictionaries(st.sampled_from(["language", "url"]), texts),
-    further=st.none() | st.dictionaries(texts, st.integers(-9, 9) | texts),
+    further=st.none() | st.dictionaries(texts, st.integers(-9, 9) | texts, min_size=1).map(orjson.dumps),
     separator=st.none() | texts,
     document=st.none() | st.just(b'{"n": 1.50}'),
     score=st.floats(0, 1),
 )
 def test_a_record_without_tasks_is_what_it_was(
     metadata: dict[str, str],
-    further: dict[str, Any] | None,
+    further: bytes | None,
     separator: str | None,
     document: bytes | None,
     score: float,

@@ -54,7 +54,7 @@ def records(draw: st.DrawFn) -> EnrichedRecord:
         draw(texts),
         body,
         draw(fields),
-        further=draw(st.none() | st.dictionaries(names, anything, max_size=3)),
+        further=draw(st.none() | st.dictionaries(names, anything, min_size=1, max_size=3).map(orjson.dumps)),
         body_separator=draw(st.none() | texts),
     )
     coverage = draw(st.builds(Coverage, st.integers(0, 2**31 - 1), st.integers(0, 10**6), st.booleans()))

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
+import numpy as np
 import orjson
 import pytest
 
@@ -20,12 +21,15 @@ from enricher.records import (
     Article,
     Coverage,
     DeadLetter,
+    Embedding,
     EnrichedRecord,
     ModelCard,
     Outcome,
     Partition,
     RawRecord,
     Release,
+    TaskCard,
+    TaskReport,
     Ticket,
     Tombstone,
 )
@@ -88,11 +92,13 @@ def test_record_that_cannot_be_written_is_a_dead_letter() -> None:
     """Its reason is written and returned for the counters; the lines around it stay."""
     records, dead_letters = io.BytesIO(), io.BytesIO()
     coverage = Coverage(tokens=1, windows=1, truncated=False)
-    odd = EnrichedRecord(Article("1", "", "b", further={"n": 2**70}), (), coverage)
+    task = TaskCard("meaning", "embedding", CARD, "mean", "list")
+    vector = Embedding(task, np.full(3, np.inf, np.float32))
+    odd = EnrichedRecord(Article("1", "", "b"), (), coverage, (), [vector], [TaskReport(task, coverage)])
     fine = EnrichedRecord(Article("2", "", "b", document=b"[]"), (), coverage)
     sink = LineSink(records, dead_letters, card=CARD, committed=lambda _: None)
     released = release(fine, odd, fine)
-    said = "the metadata cannot be written as JSON: Integer exceeds 64-bit range"
+    said = "the vector of task 'meaning' is not finite"
     assert {released.tickets[1]: DeadLetter("publish", "InvalidArticle", said)} == sink.publish(released)
     assert len(records.getvalue().splitlines()) == 2
     assert orjson.loads(dead_letters.getvalue()) == {

@@ -60,6 +60,7 @@ def intake_of(chosen: Settings) -> Iterator[tuple[Intake, Wakeup]]:
         scheduler=LengthBucketScheduler(RULES),
         heads=((EntityHead.of(LABELS),),),
         chars_per_call=1_024,
+        clock=time.monotonic,
         schemas=decoders,
     )
     try:
@@ -83,7 +84,7 @@ def turns(intake: Intake, wakeup: Wakeup, done: object, *, at_least_s: float = 0
         wakeup.clear()
         count += 1
         resumed = intake.resume_settled()
-        if not intake.advance(time.monotonic()) and not resumed:
+        if not intake.advance(time.monotonic(), lambda _: True) and not resumed:
             wakeup.wait(0.25)
     return count
 

@@ -157,7 +157,8 @@ def test_schema_and_worker_judge_alike(document: dict[str, Any]) -> None:
         texts,
         texts.map(lambda text: text + "Oslo"),
         st.dictionaries(st.sampled_from(METADATA_FIELDS), texts),
-        st.none() | st.dictionaries(texts, st.none() | st.integers(-9, 9) | st.lists(texts)),
+        st.none()
+        | st.dictionaries(texts, st.none() | st.integers(-9, 9) | st.lists(texts), min_size=1).map(orjson.dumps),
         st.none() | st.sampled_from(["", "\n\n"]),
         st.none() | st.dictionaries(texts, texts).map(orjson.dumps),
     ),
@@ -177,7 +178,7 @@ def test_every_written_field_is_described_and_every_described_one_is_written() -
     """A field that only one side knows is a field that somebody waits for in vain."""
     properties = schema("enriched-record.v1")["properties"]
     entity = schema("enriched-record.v1")["$defs"]["entity"]["properties"]
-    article = Article("1", "", "Oslo", dict.fromkeys(METADATA_FIELDS, "x"), {"section": "x"}, "\n", b"{}")
+    article = Article("1", "", "Oslo", dict.fromkeys(METADATA_FIELDS, "x"), b'{"section":"x"}', "\n", b"{}")
     found = Entity(field="body", start=0, end=4, text="Oslo", label="LOC", score=1.0, task="names")
     vectors = [TaskCard(form, "embedding", CARD, "mean", form) for form in ("list", "float16")]
     coverage = Coverage(1, 1, truncated=False)

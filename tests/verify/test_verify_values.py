@@ -18,9 +18,7 @@ from enricher.verify.payload import alike
 from enricher.verify.values import FORMATS, document_of
 
 CARD = ModelCard("newswire-minilm", "sha256:6a1f0c", "int8")
-ARTICLE = Article(
-    "a-1", "", "Oslo, 1905", {"language": "nb", "url": ""}, further={"desk": {"name": "Politikk"}, "n": 7}
-)
+ARTICLE = Article("a-1", "", "Oslo, 1905", {"language": "nb", "url": ""}, further=b'{"desk":{"name":"Politikk"},"n":7}')
 ENTITY = Entity(field="body", start=0, end=4, text="Oslo", label="LOC", score=0.9876)
 RECORD = EnrichedRecord(ARTICLE, (ENTITY,), Coverage(tokens=5, windows=1, truncated=False))
 ALL: tuple[RecordFormat, ...] = ("json", "avro", "protobuf", "json-schema")
@@ -52,7 +50,7 @@ def test_a_record_that_differs_in_one_field_is_not_alike_in_any_format(output_fo
     wanted = orjson.loads(encode_record(RECORD, CARD))
     others = [
         replace(RECORD, article=replace(ARTICLE, metadata={"language": "nb"})),
-        replace(RECORD, article=replace(ARTICLE, further={"desk": {"name": "Politikk"}, "n": 8})),
+        replace(RECORD, article=replace(ARTICLE, further=b'{"desk":{"name":"Politikk"},"n":8}')),
         replace(RECORD, coverage=Coverage(tokens=5, windows=1, truncated=True)),
         replace(RECORD, entities=()),
         replace(RECORD, entities=({**ENTITY, "label": "ORG"},)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
+from math import inf
 from random import Random
 
 import pytest
@@ -16,6 +17,7 @@ from worker.world import INVALID, RULES
 
 from enricher.core.batching import LengthBucketScheduler
 from enricher.core.heads import EntityHead
+from enricher.core.long_articles import LONG_BYTES
 from enricher.core.windowing import WindowCutter
 from enricher.records import Article, DeadLetter, OmittedHeaders, Partition, RawRecord, Ticket, Tombstone
 from enricher.worker import intake as intake_module
@@ -33,8 +35,18 @@ def new_intake(calls: int = 1_000) -> tuple[Intake, FakePool[list[Ticket], Token
     pool = FakePool(tokenize, clock=clock, wakeup=FakeWakeup(clock), random=Random(0), limit=calls)
     cutter, scheduler = WindowCutter(10, 4, BEFORE, AFTER), LengthBucketScheduler(RULES)
     return Intake(
-        read, pool.as_pool(), (cutter,), scheduler, ((EntityHead.of(LABELS),),), chars_per_call=PER_CALL
+        read, pool.as_pool(), (cutter,), scheduler, ((EntityHead.of(LABELS),),), chars_per_call=PER_CALL, clock=clock
     ), pool
+
+
+def advance(intake: Intake) -> bool:
+    """A turn that may decode everything."""
+    return intake.advance(0.0, always)
+
+
+def always(_: Ticket) -> bool:
+    """Let any record be decoded."""
+    return True
 
 
 def tickets(lengths_chars: Sequence[int]) -> list[Ticket]:
@@ -59,7 +71,7 @@ def test_calls_are_alike_and_keep_the_order(lengths_chars: list[int]) -> None:
     intake, pool = new_intake()
     arrived = tickets(lengths_chars)
     intake.take(arrived)
-    intake.advance(0.0)
+    advance(intake)
     assert arrived == [ticket for call in pool.submitted for ticket in call]
     assert all(counted(call) <= PER_CALL or len(call) == 1 for call in pool.submitted)
     assert all(counted([*call, following[0]]) > PER_CALL for call, following in pairwise(pool.submitted))
@@ -70,13 +82,13 @@ def test_there_is_room_for_as_many_as_fill_the_tokenizers_calls() -> None:
     intake, _ = new_intake(calls=4)
     for _ in range(200):
         intake.take(tickets([186]))  # 250 with what each counts
-        intake._decode_some()
+        intake._decode_some(inf, always)
         intake._waiting = Waiting(PER_CALL)
     assert intake.capacity == 16
     intake.take(tickets([186] * 5))
-    intake._decode_some()
+    intake._decode_some(inf, always)
     assert intake.capacity == 11
-    intake.advance(0.0)
+    advance(intake)
     assert intake.capacity == 8, "two of four calls are taken"
 
 
@@ -85,10 +97,10 @@ def test_where_the_tokenizer_is_full_nothing_may_come() -> None:
     intake, pool = new_intake(calls=1)
     intake.take(tickets([5_000]))
     assert intake.capacity == 0
-    intake.advance(0.0)
+    advance(intake)
     late = tickets([10])
     intake.take(late)
-    intake.advance(0.0)
+    advance(intake)
     assert (0, 1) == (intake.capacity, len(pool.submitted))
     late[0].forgotten = True
     intake.drop_forgotten()
@@ -100,7 +112,7 @@ def test_what_cannot_be_read_never_gets_to_the_tokenizer() -> None:
     intake, pool = new_intake()
     ticket = Ticket(RawRecord(Partition("t", 0), 0, None, INVALID), 0.0)
     intake.take([ticket])
-    intake.advance(0.0)
+    advance(intake)
     assert isinstance(ticket.outcome, DeadLetter)
     assert (0, []) == (intake._waiting.chars, pool.submitted)
 
@@ -112,10 +124,42 @@ def test_a_turn_decodes_so_many_bytes_and_one_value_more(monkeypatch: pytest.Mon
     arrived = tickets([2_000 - EACH] * 10)
     intake.take(arrived)
     seen: list[int] = []
-    while intake.advance(0.0) and seen[-1:] != [10]:
+    while advance(intake) and seen[-1:] != [10]:
         seen.append(sum(ticket.article is not None for ticket in arrived))
     assert seen == [3, 6, 9, 10]
     assert arrived == [ticket for call in pool.submitted for ticket in call]
+
+
+def test_a_turn_decodes_for_so_long_and_one_value_more() -> None:
+    """However little the values are: a schema may make each of them slow."""
+    intake, pool = new_intake()
+    clock = intake.clock
+    assert isinstance(clock, FakeClock)
+
+    def slowly(raw: RawRecord) -> Article:
+        clock.sleep(0.1)
+        return read(raw)
+
+    intake.read = slowly
+    intake.take(arrived := tickets([10] * 7))
+    seen: list[int] = []
+    while intake.advance(clock(), always) and seen[-1:] != [7]:
+        seen.append(sum(ticket.article is not None for ticket in arrived))
+    assert [3, 6, 7] == seen
+    assert arrived == [ticket for call in pool.submitted for ticket in call]
+
+
+@pytest.mark.parametrize("length_chars", [10, 2 * LONG_BYTES])
+def test_what_may_not_be_decoded_waits_and_lets_others_pass(length_chars: int) -> None:
+    """Short and long articles alike; the loop need not turn for those that wait."""
+    intake, _ = new_intake()
+    intake.take(arrived := tickets([length_chars] * 4))
+    assert intake.advance(0.0, lambda ticket: ticket is arrived[2])
+    assert [False, False, True, False] == [ticket.article is not None for ticket in arrived]
+    assert not intake.advance(0.0, lambda _: False)
+    while advance(intake):
+        pass
+    assert all(ticket.article for ticket in arrived)
 
 
 def test_what_waits_to_be_decoded_takes_room_and_keeps_the_loop_awake(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,7 +168,7 @@ def test_what_waits_to_be_decoded_takes_room_and_keeps_the_loop_awake(monkeypatc
     intake, _ = new_intake(calls=4)
     intake.take(tickets([2_000] * 3))
     assert (0, True) == (intake.capacity, intake.busy)
-    assert intake.advance(0.0), "the loop does not wait after this turn"
+    assert advance(intake), "the loop does not wait after this turn"
     intake.take(late := tickets([50]))
     for ticket in late:
         ticket.forgotten = True
@@ -138,7 +182,7 @@ def test_refused_values_count_for_how_large_articles_are_lately() -> None:
     assert intake.capacity == 4
     for value in [b"x" * 100_000] * 4:
         intake.take([Ticket(RawRecord(Partition("t", 0), 0, None, value), 0.0)])
-        intake.advance(0.0)
+        advance(intake)
     assert intake.capacity == 1
 
 
@@ -150,7 +194,7 @@ def test_an_article_with_too_many_headers_is_a_dead_letter_and_a_tombstone_is_on
         for offset, value in enumerate([article_value("", "x"), None])
     )
     intake.take([article, tombstone])
-    intake.advance(0.0)
+    advance(intake)
     assert isinstance(article.outcome, DeadLetter)
     assert article.outcome.message == "95000 headers are more than articles.max_headers allows; none of them is kept"
     assert tombstone.outcome == Tombstone()
@@ -158,24 +202,25 @@ def test_an_article_with_too_many_headers_is_a_dead_letter_and_a_tombstone_is_on
 
 
 @pytest.mark.parametrize(
-    ("value", "document", "expected"),
+    ("value", "document", "further", "expected"),
     [
-        (b"\nab", None, 0),
-        (b"\nab", b"the value", 0),
-        (b"\nab", b"12345", 5),
-        ("\næøå".encode(), None, 0),
+        (b"\nab", None, None, 0),
+        (b"\nab", b"the value", None, 0),
+        (b"\nab", b"12345", None, 5),
+        (b"\nab", b"12345", b'{"a":1}', 12),
+        ("\næøå".encode(), None, None, 0),
     ],
 )
 def test_what_an_article_takes_beyond_its_record_is_told_once(
-    value: bytes, document: bytes | None, expected: int
+    value: bytes, document: bytes | None, further: bytes | None, expected: int
 ) -> None:
-    """A document that is the record's own value takes nothing, and text in JSON no more characters than bytes."""
+    """A document that is the record's own value takes nothing, metadata do, and text has no more characters than bytes."""
     intake, _ = new_intake()
     kept = value if document == b"the value" else document
-    intake.read = lambda raw: replace(read(raw), document=kept)
+    intake.read = lambda raw: replace(read(raw), document=kept, further=further)
     ticket = Ticket(RawRecord(Partition("t", 0), 0, None, value), 0.0)
     intake.take([ticket])
-    intake.advance(0.0)
+    advance(intake)
     assert (expected, expected, 0) == (
         ticket.unpacked_bytes,
         intake.take_unpacked_bytes(),
@@ -189,7 +234,7 @@ def test_text_that_was_packed_counts_too() -> None:
     intake.read = lambda _raw: Article("1", "", "x" * 5_000)
     ticket = Ticket(RawRecord(Partition("t", 0), 0, None, b"packed"), 0.0)
     intake.take([ticket])
-    intake.advance(0.0)
+    advance(intake)
     assert ticket.unpacked_bytes == 4_994
 
 
@@ -199,7 +244,7 @@ def test_one_turn_decodes_no_more_packed_articles_than_plain_ones() -> None:
     intake.read = lambda _raw: Article("1", "", "x" * 300_000)
     arrived = packed(9)
     intake.take(arrived)
-    intake.advance(0.0)
+    advance(intake)
     assert 4 == sum(ticket.article is not None for ticket in arrived)
 
 
@@ -210,12 +255,12 @@ def test_articles_with_long_text_are_long_however_small_their_values_are() -> No
     intake.read = lambda raw: reads.append(raw.offset) or Article("1", "", "x" * 900_000)  # type: ignore[func-returns-value]
     intake.take(arrived := packed(40))
     for _ in range(100):
-        intake.advance(0.0)
+        advance(intake)
     assert (2, 5) == (len(pool.submitted), len(reads)), "two in progress, and the bound exceeded by at most one"
-    assert (True, False) == (intake.busy, intake.advance(0.0)), "the loop waits for those in progress"
+    assert (True, False) == (intake.busy, advance(intake)), "the loop waits for those in progress"
     for ticket in arrived[:-1]:
         ticket.forgotten = True
     intake.drop_forgotten()
-    intake.advance(0.0)
+    advance(intake)
     assert (arrived[-1:], [0, 1, 2, 3, 4, 39]) == (pool.submitted[-1], reads)
     assert (0, 0) == (intake._undecoded_bytes, intake._waiting.chars)

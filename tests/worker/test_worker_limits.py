@@ -9,6 +9,7 @@ import pytest
 from worker.fake_model import article_value, read
 from worker.world import LIMITS, SHORT, Process, World
 
+from enricher.worker import intake as intake_module
 from enricher.worker.pacing import LoopLimits
 
 WORDS = 40
@@ -76,6 +77,21 @@ def test_documents_that_articles_keep_count_as_bytes_in_flight() -> None:
     assert 100 * size <= highest["bytes"] < 100 * size + PER_CALL * CALLS * each
     assert highest["articles"] < 50
     assert (process.tracker.in_flight, process.tracker.in_flight_bytes) == (0, 0)
+
+
+def test_what_articles_take_beyond_their_records_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many small records one poll returned: they are decoded when others were published."""
+    monkeypatch.setattr(intake_module, "_DECODED_BYTES", 1)
+    world = World()
+    world.put(*[ARTICLE] * 50)
+    further = bytes(10_000)
+    process, _ = watched(world, replace(LIMITS, max_in_flight_bytes=5 * len(further)))
+    process.intake.read = lambda raw: replace(read(raw), further=further)
+    highest = [0]
+    look_after(process.tracker, "unpacked", lambda: highest.append(process.tracker.unpacked_bytes))
+    world.steps(process, until=world.done)
+    assert 5 * len(further) <= max(highest) <= 6 * len(further), "one more for the oldest record of its partition"
+    assert 0 == process.tracker.unpacked_bytes
 
 
 def test_queued_tokens_have_a_bound() -> None:

@@ -95,7 +95,7 @@ def test_tokens_of_a_partition_that_is_gone_are_dropped() -> None:
     world.clock.sleep(1.0)
     assert taken
     assert all(ticket.forgotten for ticket in taken)
-    process.worker._intake.advance(world.clock())
+    process.worker._intake.advance(world.clock(), process.worker.pacing.may_decode)
     assert all(ticket.tokens is None for ticket in taken)
 
 
@@ -108,7 +108,7 @@ def test_articles_that_wait_for_the_tokenizer_are_dropped_with_their_partition()
     ticket.forgotten = True
     process.intake.drop_forgotten()
     assert not process.intake.busy
-    assert not process.intake.advance(world.clock())
+    assert not process.intake.advance(world.clock(), process.worker.pacing.may_decode)
 
 
 def test_lost_partitions_publish_nothing() -> None:

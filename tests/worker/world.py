@@ -140,6 +140,7 @@ class World:
             scheduler,
             setup.heads,
             chars_per_call=1_024,
+            clock=self.clock,
             schemas=schemas,
             cards=setup.cards,
         )

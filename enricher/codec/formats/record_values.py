@@ -21,7 +21,6 @@ from enricher.codec.enriched import (
     model_of,
     model_values,
     task_values,
-    unwritable_metadata,
     write_entities,
 )
 from enricher.records import EnrichedRecord, ModelCard
@@ -45,19 +44,13 @@ def record_values(record: EnrichedRecord, card: ModelCard) -> dict[str, Any]:
         values["embeddings"] = embedding_values(write_embeddings(record.embeddings))
         values["tasks"] = [task_values(report) for report in record.tasks]
     if article.further:
-        values["metadata"] = _json_texts(article.further)
+        further = orjson.loads(article.further)
+        values["metadata"] = {name: orjson.dumps(value).decode() for name, value in further.items()}
     if article.body_separator is not None:
         values["body_separator"] = article.body_separator
     if article.document is not None:
         values["article"] = article.document.decode()
     return values
-
-
-def _json_texts(values: Mapping[str, Any]) -> dict[str, str]:
-    try:
-        return {name: orjson.dumps(value).decode() for name, value in values.items()}
-    except orjson.JSONEncodeError as error:
-        raise unwritable_metadata(error) from None
 
 
 def json_of(values: Mapping[str, Any]) -> bytes:

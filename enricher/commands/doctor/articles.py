@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import orjson
+
 from enricher.app.kafka import kafka_config
 from enricher.app.reading import article_reader
 from enricher.app.waiting_decoders import waiting_decoders
@@ -70,7 +72,7 @@ def _absent(fields: Mapping[str, str], metadata: Mapping[str, str], articles: Se
     """Mapped fields that no article has: they are optional, so a wrong pointer makes no dead letter."""
     found = {"title"} if any(article.title for article in articles) else set()
     found |= {name for article in articles for name in article.metadata}
-    further = {name for article in articles for name in article.further or ()}
+    further = {name for article in articles for name in orjson.loads(article.further or b"{}")}
     absent = [f"articles.fields: {name} at {at}" for name, at in fields.items() if name not in _REQUIRED | found]
     absent += [f"articles.metadata: {name} at {at}" for name, at in metadata.items() if name not in further]
     if absent:
