@@ -13,6 +13,18 @@ Decoder = Callable[[bytes], Document]
 """A payload, without its frame, to its document. Raises InvalidArticle and nothing else; memory and time are bounded."""
 
 
+MAX_MESSAGES = 5_000
+"""Messages in all files of a Protobuf schema."""
+
+_DECODER_BYTES = 10_000
+_AVRO_FACTOR = 25
+"""Bytes of a decoder for each character of its schema: fields, symbols, types of one character each."""
+_PROTOBUF_FACTOR = 70
+"""The same: values of an enum, whose full names have `protobuf_files` bound."""
+_MESSAGE_BYTES = 3_000
+"""A class in Python, which Protobuf needs for each message."""
+
+
 class SchemaRef(NamedTuple):
     """How a record names its schema: Confluent's number or GUID, or the UUID of AWS Glue (both in lower case)."""
 
@@ -37,6 +49,23 @@ class Schema:
     type: Literal["AVRO", "PROTOBUF", "JSON"]
     text: str
     references: tuple[NamedSchema, ...] = ()
+
+    @property
+    def decoder_bytes(self) -> int:
+        """The most memory that its decoder takes, by what hostile schemas were measured to take; ordinary ones take less."""
+        texts = [self.text, *(each.text for each in self.references)]
+        chars = sum(map(len, texts))
+        if self.type == "AVRO":
+            return _DECODER_BYTES + _AVRO_FACTOR * chars
+        if self.type == "PROTOBUF":
+            messages = min(MAX_MESSAGES, sum(map(_most_messages, texts)))
+            return _DECODER_BYTES + _PROTOBUF_FACTOR * chars + _MESSAGE_BYTES * messages
+        return _DECODER_BYTES
+
+
+def _most_messages(text: str) -> int:
+    """No fewer messages than a text of Protobuf declares. One in a descriptor takes 5 bytes, which is 7 in base64."""
+    return text.count("{") + text.count("map") if "{" in text else len(text) // 7
 
 
 class Compile(Protocol):

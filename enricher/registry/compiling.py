@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What became of a schema: its decoder, or why there is none. `size_bytes`: of its texts."""
+    """What became of a schema: its decoder, or why there is none. `size_bytes`: the most memory of the decoder."""
 
     reference: SchemaRef
     result: Decoder | InvalidArticle
@@ -39,9 +39,8 @@ class Compiler:
         Raises OSError or MemoryError if this machine is the reason, as far as one can tell: then it may succeed later. A
         schema that takes too long is tried twice.
         """
-        size_bytes = sum(map(len, (schema.text, *(each.text for each in schema.references))))
         try:
-            return Answer(reference, self._compile(schema, glue=reference.kind == "glue"), size_bytes)
+            return Answer(reference, self._compile(schema, glue=reference.kind == "glue"), schema.decoder_bytes)
         except InvalidArticle as error:
             return refusal(reference, error)
         except TimeoutError as error:

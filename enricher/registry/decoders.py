@@ -14,8 +14,8 @@ from enricher.registry.fetcher import Fetcher
 from enricher.stats.snapshot import SchemaState
 
 MAX_DECODERS = 1_000
-MAX_DECODER_BYTES = 50_000_000
-"""Of the texts of their schemas; a decoder takes a few times as much."""
+MAX_DECODER_BYTES = 200_000_000
+"""Memory of all decoders by `Schema.decoder_bytes`: 500 ordinary Protobuf schemas of 5 kB, or 1,000 Avro schemas of 8 kB."""
 MAX_REFUSALS = 20_000
 REFUSED_S = 30.0
 """For how long a schema that was unknown or unusable is not asked for again. It may be registered meanwhile."""

@@ -242,6 +242,12 @@ def test_bombs_end_in_one_refusal_within_192_mb() -> None:
     }
     empty: Mapping[str, object] = {"type": "record", "name": "E", "fields": []}
     zeros = (b"\x00", MEGABYTES)
+    long = {"type": "record", "name": "L", "fields": [{"name": "n" * 300_000, "type": "null"}]}
+    symbols = {"type": "enum", "name": "S", "symbols": ["s" * 300_000]}
+    names = [
+        Hostile("a long name of a field", schema_of(array_of(long)), [(b"\x80\xb5\x18", 1), (b"\x00", 200_000)]),
+        Hostile("a long symbol", schema_of(array_of(symbols)), [(b"\x80\xb5\x18", 1), (b"\x00", 200_000)]),
+    ]
     cases = [
         Hostile("nulls", schema_of(array_of("null")), [(BIG, 1)]),
         Hostile("empty records", schema_of({"type": "array", "items": empty}), [(BIG, 1)]),
@@ -260,8 +266,35 @@ def test_bombs_end_in_one_refusal_within_192_mb() -> None:
     found = outcomes(cases)
     assert [case.name for case in cases] == list(found)
     levels = "value does not follow its Avro schema: more than 100 levels"
-    too_many = "value has more than 500000 values"
-    assert {name: levels if name in {"chain", "endless"} else too_many for name in found} == found
+    too_many = "value has more than 500000 values, the most for its length"
+    few = {
+        name: f"value has more than {most} values, the most for its length"
+        for most, small in {
+            10_000: ["laughs"],
+            10_500: ["2^31 nulls"],
+            11_000: ["nulls", "empty records", "fixed of no bytes"],
+            11_100: ["negative count"],
+        }.items()
+        for name in small
+    }
+    assert {name: levels if name in {"chain", "endless"} else few.get(name, too_many) for name in found} == found
+    repeated = "value repeats names of its schema in more than 16000000 bytes, the most for its length"
+    assert dict.fromkeys(("a long name of a field", "a long symbol"), repeated) == outcomes(names)
+
+
+def test_what_many_types_contain_is_made_once() -> None:
+    """Each of 80 nested records is also read by its name, and does not make the types within it again."""
+    optional = [{"name": f"f{number}", "type": {"type": "array", "items": "int"}} for number in range(100)]
+    kind: Any = "int"
+    for number in range(80):
+        kind = {"type": "record", "name": f"N{number}", "fields": [{"name": "a", "type": kind}, *optional]}
+    fields = [
+        {"name": "a", "type": kind},
+        *({"name": f"n{number}", "type": f"N{number}"} for number in range(79, 0, -1)),
+    ]
+    schema = Schema("AVRO", json.dumps({"type": "record", "name": "R", "fields": fields}))
+    payload = Hostile("names", schema, [(b"\x00", sum(100 * (n + 1) + 1 for n in [*range(1, 80), 79]))])
+    assert "read" in outcomes([payload], memory_bytes=100 << 20)["names"]
 
 
 def test_the_check_of_bombs_sees_what_takes_too_much() -> None:
@@ -291,6 +324,8 @@ def test_the_check_of_bombs_sees_what_takes_too_much() -> None:
         ('{"type": "record", "fields": []}', "name"),
         ('{"type": "record", "name": "R", "fields": [{"name": "a", "type": "Nope"}]}', "Nope"),
         (schema_of({"type": "fixed", "name": "F", "size": -1}).text, "size"),
+        (json.dumps({"type": "record", "name": "R" * 257, "fields": []}), "more than 256 characters"),
+        (json.dumps({"type": "record", "name": "R", "namespace": "n" * 257, "fields": []}), "more than 256 characters"),
     ],
 )  # fmt: skip
 def test_a_schema_that_cannot_be_used_is_refused(text: str, said: str) -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import pickle
 import subprocess
 import sys
+from base64 import b64encode
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
 from enricher.codec import formats
 from enricher.codec.schemas import Schema
@@ -41,3 +46,53 @@ def test_no_library_is_imported_before_a_schema_needs_it() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True)
     assert "[]" == done.stdout.strip()
+
+
+_KEPT = """
+import gc, pickle, resource, sys
+from enricher.codec.formats import compile_schema
+
+def resident_bytes():
+    gc.collect()
+    return int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize()
+
+kept = []
+for schema in pickle.load(sys.stdin.buffer):
+    before_bytes = resident_bytes()
+    decode = compile_schema(schema)
+    kept.append((decode, decode(b"\\0")))
+    print(resident_bytes() - before_bytes)
+"""
+
+
+def _large_schemas() -> Iterator[Schema]:
+    """Schemas with as many declarations as fit; small ones come first, so that the libraries are imported."""
+    yield Schema("AVRO", '{"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}')
+    yield Schema("PROTOBUF", _described(FileDescriptorProto(), 1))
+    fixed = [{"type": "fixed", "name": f"F{number}", "size": 0} for number in range(20_000)]
+    yield Schema("AVRO", json.dumps({"type": "record", "name": "R", "fields": [{"name": "a", "type": fixed}]}))
+    yield Schema("PROTOBUF", _described(FileDescriptorProto(), 5_000))
+    values = FileDescriptorProto(package="p" * 490)
+    enum = values.enum_type.add(name="E")
+    for number in range(49_000):
+        enum.value.add(name=f"V{number}", number=number)
+    yield Schema("PROTOBUF", _described(values, 1))
+
+
+def _described(file: FileDescriptorProto, messages: int) -> str:
+    for number in range(messages):
+        file.message_type.add(name=f"M{number}")
+    file.syntax = "proto3"
+    return b64encode(file.SerializeToString()).decode()
+
+
+def test_a_decoder_takes_no_more_memory_than_its_schema_says() -> None:
+    """By that the decoders that a worker keeps are bounded."""
+    schemas = list(_large_schemas())
+    done = subprocess.run([sys.executable, "-c", _KEPT], input=pickle.dumps(schemas), capture_output=True, check=True)
+    kept_bytes = [int(line) for line in done.stdout.splitlines()]
+    assert len(schemas) == len(kept_bytes)
+    assert [True] * 3 == [
+        0.2 * schema.decoder_bytes < each_bytes < schema.decoder_bytes + (2 << 20)
+        for schema, each_bytes in list(zip(schemas, kept_bytes, strict=True))[2:]
+    ], kept_bytes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tracemalloc
 from base64 import b64encode
 from collections.abc import Callable
 from pathlib import Path
@@ -260,6 +261,10 @@ def test_bombs_end_in_one_refusal_within_192_mb() -> None:
     extensions = Schema("PROTOBUF", extended % strings.replace("string", "optional string"))
     wide = proto(f"message A {{ repeated B b = 1; }} message B {{ {strings} }}")
     booleans = proto("message A { repeated bool s = 1; }")
+    long = "n" * 450
+    named = proto(
+        f"message A {{ repeated B b = 1; repeated E e = 2; }} message B {{ int32 {long} = 1; }} enum E {{ {long} = 0; }}"
+    )
     cases = {
         "MiB of memory": [
             Hostile("empty", small, [(b"\x00", 1), empty]),
@@ -276,12 +281,40 @@ def test_bombs_end_in_one_refusal_within_192_mb() -> None:
         "more than 100 levels": [
             Hostile("groups", deep, [(b"\x00", 1), (b"\x0b", MEGABYTES)]),
         ],
-        "read: 0 fields": [Hostile("unknown fields", deep, [(b"\x00", 1), (b"\x12\x00", MEGABYTES // 2)])],
+        "more than 500000 fields": [Hostile("unknown fields", deep, [(b"\x00", 1), (b"\x12\x00", MEGABYTES // 2)])],
+        "read: 0 fields": [Hostile("some unknown fields", deep, [(b"\x00", 1), (b"\x12\x00", 400_000)])],
+        "repeats names of its schema": [
+            Hostile("long names of fields", named, [(b"\x00", 1), (b"\x0a\x00", 200_000)]),
+            Hostile("long names of an enum", named, [(b"\x00\x12\xc0\x9a\x0c", 1), (b"\x00", 200_000)]),
+        ],
     }  # fmt: skip
     found = outcomes([case for group in cases.values() for case in group])
     for said, group in cases.items():
         for case in group:
             assert said in found[case.name], case.name
+
+
+def test_a_chain_and_a_circle_of_many_types_are_read() -> None:
+    """No function calls itself for each type, however many there are; only levels of a payload count."""
+    for last in ("M0", "string"):
+        fields = [f"M{number + 1}" for number in range(1_999)] + [last]
+        text = " ".join(f"message M{number} {{ {kind} a = 1; }}" for number, kind in enumerate(fields))
+        assert {"a": {"a": {}}} == compile_schema(proto(text))(b"\x00\x0a\x02\x0a\x00")
+
+
+def test_a_message_that_a_record_is_the_first_to_name_keeps_little() -> None:
+    """Whatever the types of a schema have in common is made once for all: here each contains all others."""
+    count = 1_000
+    text = " ".join(f"message M{number} {{ M{(number + 1) % count} a = 1; }}" for number in range(count))
+    decode = compile_schema(proto(text))
+    tracemalloc.start()
+    try:
+        for number in range(64, 164):
+            assert {} == decode(b"\x02" + bytes([2 * number & 0x7F | 0x80, number >> 6]))
+        kept_bytes = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert kept_bytes < 100 * 4_000
 
 
 def test_a_hundred_levels_are_read_and_one_more_is_refused() -> None:
@@ -300,7 +333,8 @@ def test_a_hundred_levels_are_read_and_one_more_is_refused() -> None:
     assert "nested too deeply" in refusal(lambda: decode(nested(101)))
 
 
-FIELDS = " ".join(f"message M{number} {{ int32 a = 1; }}" for number in range(26_000))
+MESSAGES = " ".join(f"message M{number} {{}}" for number in range(5_001))
+VALUES = " ".join(f"V{number} = {number};" for number in range(50_000))
 OPTION = """import "google/protobuf/descriptor.proto"; message O { O o = 1; }
     extend google.protobuf.FileOptions { O o = 50000; }"""
 MESSAGE_SET = "option message_set_wire_format = true; extensions 4 to max;"
@@ -325,7 +359,10 @@ CIRCLE = (
         (Schema("PROTOBUF", ""), "declares no message"),
         (Schema("PROTOBUF", "AAAA"), "neither the text of a .proto file nor a file descriptor in base64"),
         (proto("message A {" * 100_000), "recursion limit"),
-        (proto(FIELDS), "more than 50000"),
+        (proto(MESSAGES), "more than 5000 messages"),
+        (proto(f"message A {{ enum E {{ {VALUES} }} }}"), "more than 50000"),
+        (proto(f"package {'p' * 300}; message A {{ int32 {'a' * 200} = 1; }}"), "more than 500 characters"),
+        (proto(f"message A {{ message {'B' * 499} {{}} }}"), "more than 500 characters"),
         (proto(f"{OPTION} option (o) = {'{o ' * 200_000}{'}' * 200_000};"), "ended with signal"),
         (proto("message A {} message A {}"), '"A" is already defined'),
         (Schema("PROTOBUF", f"syntax='proto2'; message A {{ {MESSAGE_SET} }}"), "message sets"),
@@ -388,3 +425,33 @@ def test_a_schema_may_declare_googles_types_in_its_own_way() -> None:
     decode = compile_schema(Schema("PROTOBUF", text, (other,)))
     assert {} == decode(b"\x00")
     assert "AttributeError" in refusal(lambda: decode(b"\x00\x0a\x00"))
+
+
+def test_defaults_and_texts_of_googles_types_are_not_multiplied() -> None:
+    """A wrapper with a default of 100 kB in each of 100,000 items, and a duration whose seconds are 4 MB of text."""
+    wrapper = NamedSchema(
+        "google/protobuf/wrappers.proto",
+        'syntax = "proto2"; package google.protobuf; '
+        f'message StringValue {{ optional string value = 1 [default = "{"d" * 100_000}"]; }}',
+    )
+    duration = NamedSchema(
+        "google/protobuf/duration.proto",
+        'syntax = "proto3"; package google.protobuf; message Duration { string seconds = 1; int32 nanos = 2; }',
+    )
+    imported = 'syntax = "proto3"; import "google/protobuf/wrappers.proto";'
+    wrapped = f"{imported} message A {{ repeated google.protobuf.StringValue s = 1; }}"
+    lasting = (
+        'syntax = "proto3"; import "google/protobuf/duration.proto"; message A { google.protobuf.Duration d = 1; }'
+    )
+    text = b"\x0a\x80\x80\x80\x02" + b"x" * MEGABYTES + b"\x10\xe8\x07"
+    cases = [
+        Hostile("defaults", Schema("PROTOBUF", wrapped, (wrapper,)), [(b"\x00", 1), (b"\x0a\x00", 100_000)]),
+        Hostile("texts", Schema("PROTOBUF", lasting, (duration,)), [(b"\x00\x0a\x88\x80\x80\x02" + text, 1)]),
+    ]
+    refused = "value does not follow its Protobuf schema: TypeError"
+    assert {"defaults": "read: 1 fields", "texts": refused} == outcomes(cases)
+
+
+def test_white_space_takes_no_time() -> None:
+    """However much there is before a schema's text, which may also be base64 with line breaks."""
+    assert {} == compile_schema(Schema("PROTOBUF", " " * 900_000 + TEXT[:20] + "message A {}"))(b"\x00")

@@ -6,57 +6,75 @@ before the first one is read. IndexError and `struct.error`: the payload ends to
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from enricher.codec.formats.avro_primitives import RAW, Reader, fixed, groups, long, string
 from enricher.codec.formats.avro_schema import AvroSchema
-from enricher.codec.formats.avro_values import Convert, conversion
-from enricher.codec.formats.limits import MAX_LEVELS, Budget, unreadable
+from enricher.codec.formats.avro_values import conversion
+from enricher.codec.formats.limits import MAX_LEVELS, Budget, name_bytes, unreadable
 
 
-def reader_of(schema: AvroSchema, named: Mapping[str, AvroSchema], known: dict[str, Reader]) -> Reader:
-    """The reader of a parsed schema. `named`: the types that names mean; `known`: their readers, once they were needed."""
+class Readers:
+    """Makes the readers of one schema. Types that are alike share a reader: one with a name, or of the same parts.
 
-    def inner(schema: AvroSchema) -> Reader:
-        return reader_of(schema, named, known)
+    `named`: the parsed types that names mean.
+    """
 
-    if isinstance(schema, list):
-        return _union([inner(branch) for branch in schema])
-    if isinstance(schema, str):
-        return _PRIMITIVES.get(schema) or _by_name(schema, named, known)
-    match kind := schema["type"]:
-        case "array":
-            made = _array(inner(schema["items"]))
-        case "map":
-            made = _map(inner(schema["values"]))
-        case "record":
-            made = _record([(each["name"], each["type"], inner(each["type"])) for each in schema["fields"]])
-        case "enum":
-            made = _enum(schema["symbols"])
-        case _:
-            plain = fixed(schema["size"]) if kind == "fixed" else RAW[kind]
-            convert = conversion(kind, schema)
-            made = plain if convert is None else _converted(plain, convert)
-    return made
+    def __init__(self, named: Mapping[str, AvroSchema]) -> None:
+        self._by_name: dict[str, Reader] = {}
+        self._references: dict[str, Reader] = {}
+        self._by_parts: dict[tuple[object, ...], Reader] = {}
+        for schema in named.values():
+            self.reader(schema)
 
+    def reader(self, schema: AvroSchema) -> Reader:
+        """The reader of a parsed schema."""
+        if isinstance(schema, str):
+            return _PRIMITIVES.get(schema) or self._reference(schema)
+        if isinstance(schema, list):
+            branches = [self.reader(branch) for branch in schema]
+            return self._shared(_union, branches, *map(id, branches))
+        match schema["type"]:
+            case "array":
+                item = self.reader(schema["items"])
+                return self._shared(_array, item, id(item))
+            case "map":
+                item = self.reader(schema["values"])
+                return self._shared(_map, item, id(item))
+            case "record" | "enum" | "fixed":
+                name = schema["name"]
+                if name not in self._by_name:
+                    self._by_name[name] = self._named(schema)
+                return self._by_name[name]
+            case kind:
+                return _read_as(RAW[kind], kind, schema)
 
-def _by_name(name: str, named: Mapping[str, AvroSchema], known: dict[str, Reader]) -> Reader:
-    """Of a type that is declared elsewhere, perhaps around this one: found when it is first needed."""
-    schema = named[name]
+    def _named(self, schema: AvroSchema) -> Reader:
+        kind = schema["type"]
+        if kind == "record":
+            return _record([(each["name"], each["type"], self.reader(each["type"])) for each in schema["fields"]])
+        return _enum(schema["symbols"]) if kind == "enum" else _read_as(fixed(schema["size"]), kind, schema)
 
-    def read(payload: bytes, position: int, budget: Budget) -> tuple[Any, int]:
-        found = known.get(name)
-        if found is None:
-            found = known[name] = reader_of(schema, named, known)
-        budget.levels += 1
-        if budget.levels > MAX_LEVELS:
-            raise unreadable("Avro", f"more than {MAX_LEVELS} levels")
-        value, position = found(payload, position, budget)
-        budget.levels -= 1
-        return value, position
+    def _shared(self, make: Callable[[Any], Reader], inner: Any, *parts: int) -> Reader:  # noqa: ANN401  a reader or several
+        key = (make, *parts)
+        if key not in self._by_parts:
+            self._by_parts[key] = make(inner)
+        return self._by_parts[key]
 
-    return read
+    def _reference(self, name: str) -> Reader:
+        """The reader of a type that is declared elsewhere, perhaps around this one. It is made before anything is read."""
+        by_name = self._by_name
+
+        def read(payload: bytes, position: int, budget: Budget) -> tuple[Any, int]:
+            budget.levels += 1
+            if budget.levels > MAX_LEVELS:
+                raise unreadable("Avro", f"more than {MAX_LEVELS} levels")
+            value, position = by_name[name](payload, position, budget)
+            budget.levels -= 1
+            return value, position
+
+        return self._references.setdefault(name, read)
 
 
 _STRING_OR_NULL = ["string", "null"]
@@ -72,10 +90,10 @@ def _record(fields: Sequence[tuple[str, AvroSchema, Reader]]) -> Reader:  # noqa
             None if schema == "string" else 2 * (schema == _STRING_OR_NULL)
         )  # the union's branch, as it is written
         plan.append((name, None if is_string else reader, null_byte))
-    count = 1 + len(plan)
+    count, names_bytes = 1 + len(plan), sum(name_bytes(name) for name, *_ in plan)
 
     def read(payload: bytes, position: int, budget: Budget) -> tuple[dict[str, Any], int]:
-        budget.take(count)
+        budget.take(count, names_bytes)
         document, size = {}, len(payload)
         for name, other, null_byte in plan:
             if other is not None:
@@ -160,16 +178,24 @@ def _count(payload: bytes, position: int, budget: Budget) -> tuple[int, int]:
 
 
 def _enum(symbols: Sequence[str]) -> Reader:
+    sizes_bytes = [name_bytes(symbol) for symbol in symbols]
+
     def read(payload: bytes, position: int, budget: Budget) -> tuple[str, int]:
         index, position = long(payload, position, budget)
         if not 0 <= index < len(symbols):
             raise unreadable("Avro", "an enum has no such symbol")
+        budget.take(0, sizes_bytes[index])
         return symbols[index], position
 
     return read
 
 
-def _converted(plain: Reader, convert: Convert) -> Reader:
+def _read_as(plain: Reader, kind: str, schema: Mapping[str, Any]) -> Reader:
+    """The reader of a primitive or fixed type with what its logical type makes of the value."""
+    convert = conversion(kind, schema)
+    if convert is None:
+        return plain
+
     def read(payload: bytes, position: int, budget: Budget) -> tuple[Any, int]:
         value, position = plain(payload, position, budget)
         return convert(value), position
@@ -177,8 +203,5 @@ def _converted(plain: Reader, convert: Convert) -> Reader:
     return read
 
 
-_PRIMITIVES: dict[str, Reader] = {
-    kind: plain if (convert := conversion(kind, {})) is None else _converted(plain, convert)
-    for kind, plain in RAW.items()
-}
-"""Of types without a logical type."""
+_PRIMITIVES: dict[str, Reader] = {kind: _read_as(plain, kind, {}) for kind, plain in RAW.items()}
+"""The readers of types without a logical type."""

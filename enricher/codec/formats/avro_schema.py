@@ -10,6 +10,9 @@ from typing import Any
 from enricher.codec.formats.limits import MAX_LEVELS, unusable
 from enricher.errors import InvalidArticle
 
+MAX_NAME_CHARS = 256
+"""Of a type's name, and of a namespace, which becomes part of every name within it."""
+
 AvroSchema = Any
 """As JSON: a name, a list (union) or a dictionary."""
 
@@ -34,6 +37,8 @@ def essential(schema: AvroSchema, level: int = 0) -> AvroSchema:
 
 def _object(kind: str, schema: dict[str, Any], level: int) -> AvroSchema:
     named, logical = ({key: schema[key] for key in keys if key in schema} for keys in (_NAMED, _LOGICAL))
+    if any(isinstance(name, str) and len(name) > MAX_NAME_CHARS for name in named.values()):
+        raise _broken(f"a name or namespace has more than {MAX_NAME_CHARS} characters")
     match kind:
         case "record" | "error":
             return {"type": "record", **named, "fields": [_field(each, level) for each in _list(schema, "fields")]}

@@ -6,6 +6,8 @@ from datetime import datetime, timedelta
 from math import isfinite
 from typing import Any
 
+import orjson
+
 from enricher.errors import InvalidArticle
 
 Foreign = Any
@@ -20,6 +22,18 @@ A paragraph, a tag and an annotation for every tenth word of the longest article
 MAX_LEVELS = 100
 """Levels of nested types: Protobuf's own limit."""
 
+FREE_VALUES = 10_000
+"""Values that every document may have, however short its payload is: fields that are absent or empty count too."""
+
+VALUES_PER_BYTE = 100
+"""Further values for each byte of the payload: items may take no bytes at all, but time and memory."""
+
+NAME_BYTES_PER_VALUE = 32
+"""Bytes in JSON, on average, of names from the schema: of fields, and of what an enum stands for.
+
+A few bytes repeat such a name as often as there are items.
+"""
+
 MAX_NUMBER_BYTES = 64
 """Bytes of a decimal, 154 digits. The time to write one as text grows with the square of its length."""
 
@@ -28,19 +42,31 @@ _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  the zone is a suffix of the text
 
 
 class Budget:
-    """What one document may still have: counts its values down, and levels up where a format needs that."""
+    """What one document may still have: counts values and names down, and levels up where a format needs that."""
 
-    __slots__ = ("_left", "levels")
+    __slots__ = ("_left", "_max_values", "_name_bytes_left", "levels")
 
-    def __init__(self) -> None:
-        self._left = MAX_VALUES
+    def __init__(self, payload_bytes: int) -> None:
+        self._left = self._max_values = min(MAX_VALUES, FREE_VALUES + VALUES_PER_BYTE * payload_bytes)
+        self._name_bytes_left = NAME_BYTES_PER_VALUE * self._max_values
         self.levels = 0
 
-    def take(self, values: int) -> None:
-        """Before these values are made. Raises InvalidArticle if they are too many."""
+    def take(self, values: int, name_bytes: int = 0) -> None:
+        """Before these values are made. Raises InvalidArticle if they are too many, or their names too long."""
         self._left -= values
+        self._name_bytes_left -= name_bytes
         if self._left < 0:
-            raise InvalidArticle(f"value has more than {MAX_VALUES} values")
+            raise InvalidArticle(f"value has more than {self._max_values} values, the most for its length")
+        if self._name_bytes_left < 0:
+            most_bytes = NAME_BYTES_PER_VALUE * self._max_values
+            raise InvalidArticle(
+                f"value repeats names of its schema in more than {most_bytes} bytes, the most for its length"
+            )
+
+
+def name_bytes(name: str) -> int:
+    """The bytes of a name in JSON, with what separates it from the next value."""
+    return len(orjson.dumps(name)) + 1
 
 
 def unusable(format_name: str, reason: object) -> InvalidArticle:

@@ -10,16 +10,15 @@ Bytes after a message cannot be told from fields, so there are none to refuse.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable, Sequence
 
 from enricher.codec.formats.limits import MAX_LEVELS, Budget, Foreign, unreadable, unusable
-from enricher.codec.formats.protobuf_cost import check_cost, cost_of
-from enricher.codec.formats.protobuf_documents import MessageType
+from enricher.codec.formats.protobuf_cost import Costs, check_cost
+from enricher.codec.formats.protobuf_documents import MessageTypes
 from enricher.codec.formats.protobuf_files import loaded
 from enricher.codec.schemas import Decoder, Document, Schema
 from enricher.errors import InvalidArticle
 
-_Parse = Callable[[bytes], Document]
 _MAX_VARINT_BYTES = 5
 _SHOWN = 8
 """Indexes in an error."""
@@ -30,63 +29,59 @@ def compile_protobuf(schema: Schema, *, glue: bool = False) -> Decoder:
 
     `glue`: payloads begin with AWS Glue's index, not with Confluent's.
     """
-    pool, file = loaded(schema)
+    pool, file, descriptors = loaded(schema)
     if not file.message_type:
         raise unusable("Protobuf", "it declares no message")
     find = _GlueIndex(file) if glue else _ConfluentIndexes(file)
-    parsers: dict[str, _Parse] = {}
-    types: dict[str, MessageType] = {}
+    messages = _Messages(pool, descriptors)
 
     def decode(payload: bytes) -> Document:
         name, position = find(payload)
-        if name not in parsers:
-            parsers[name] = _parser(pool, name, types)
-        return parsers[name](payload[position:])
+        return messages.document(name, payload[position:])
 
     return decode
 
 
-def _parser(pool: Foreign, name: str, types: dict[str, MessageType]) -> _Parse:
-    """The function that reads messages of one type."""
-    from google.protobuf.message import DecodeError  # noqa: PLC0415  only for those who read Protobuf
-    from google.protobuf.message_factory import GetMessageClass  # noqa: PLC0415
+class _Messages:
+    """Reads the messages of one schema. Everything that its types share is made once, before the first of them is read."""
 
-    descriptor = pool.FindMessageTypeByName(name)
-    cost = cost_of(descriptor, pool)
-    new_message = GetMessageClass(descriptor)
-    methods = _Methods()
-    message_type = types.get(name) or MessageType(descriptor, types, methods.has_field)
+    def __init__(self, pool: Foreign, descriptors: Sequence[Foreign]) -> None:
+        from google.protobuf.empty_pb2 import Empty  # noqa: PLC0415  only for those who read Protobuf
+        from google.protobuf.message import DecodeError, Message  # noqa: PLC0415
 
-    def parse(payload: bytes) -> Document:
-        check_cost(payload, cost)
-        message = new_message()
+        self._costs = Costs.of(descriptors, pool)
+        # Not `GetMessageClass`, which calls itself for the type of each field: it fails for a chain of 450 types. All
+        # classes are kept, because one that nobody refers to is made again.
+        self._classes = {
+            each.full_name: type(Empty)(each.name, (Message,), {"DESCRIPTOR": each, "__module__": None})
+            for each in descriptors
+        }
+        # Functions, because a message may have fields and nested types of the names of these methods.
+        self._parse, self._is_initialized, has_field = (
+            _inherited(Empty, name) for name in ("ParseFromString", "IsInitialized", "HasField")
+        )
+        self._types = MessageTypes(has_field)
+        self._damaged = DecodeError
+
+    def document(self, name: str, payload: bytes) -> Document:
+        """The document of a message of the type with this full name. Raises InvalidArticle."""
+        check_cost(payload, self._costs.by_name[name], self._costs.largest_bytes)
+        message_class = self._classes[name]
+        message = message_class()
         try:
-            methods.parse(message, payload)
-            document = message_type.document(Budget(), message)
+            self._parse(message, payload)
+            document = self._types.message(message_class.DESCRIPTOR).document(Budget(len(payload)), message)
         except InvalidArticle:
             raise
-        except DecodeError:
+        except self._damaged:
             raise unreadable("Protobuf", "it is damaged, not UTF-8, or nested too deeply") from None
         except UnicodeDecodeError:
             raise unreadable("Protobuf", "a string is not UTF-8") from None
         except Exception as error:  # noqa: BLE001  a schema may declare Google's own types, which we know, in its own way
             raise unreadable("Protobuf", type(error).__name__) from None
-        if not methods.is_initialized(message):
+        if not self._is_initialized(message):
             raise unreadable("Protobuf", "a required field is missing")
         return document
-
-    return parse
-
-
-class _Methods:
-    """Protobuf's methods as functions: a message may have fields and nested types of their names."""
-
-    def __init__(self) -> None:
-        from google.protobuf.empty_pb2 import Empty  # noqa: PLC0415
-
-        self.parse = _inherited(Empty, "ParseFromString")
-        self.is_initialized = _inherited(Empty, "IsInitialized")
-        self.has_field = _inherited(Empty, "HasField")
 
 
 def _inherited(message_class: type, name: str) -> Foreign:
@@ -94,12 +89,29 @@ def _inherited(message_class: type, name: str) -> Foreign:
     return next(base.__dict__[name] for base in message_class.__mro__ if name in base.__dict__)
 
 
+class _Declared:
+    """A message that a file declares, and those within it: all, and those that are no entries of a map."""
+
+    def __init__(self, outer: str, message: Foreign) -> None:
+        self.full_name = f"{outer}.{message.name}" if outer else message.name
+        self.is_entry = message.options.map_entry
+        self.nested = _Nested(self.full_name, message.nested_type)
+
+
+class _Nested:
+    """The messages of one level, as Python's and as Java's clients count them."""
+
+    def __init__(self, outer: str, messages: Iterable[Foreign]) -> None:
+        self.with_entries = [_Declared(outer, each) for each in messages]
+        self.without = [each for each in self.with_entries if not each.is_entry]
+
+
 class _ConfluentIndexes:
     """Finds the message by Confluent's indexes: (full name, where its bytes begin)."""
 
     def __init__(self, file: Foreign) -> None:
-        self._file = file
-        self._first = _qualified(file, file.message_type[0].name)
+        self._top = _Nested(file.package, file.message_type)
+        self._first = self._top.without[0].full_name
 
     def __call__(self, payload: bytes) -> tuple[str, int]:
         if payload[:1] == b"\x00":
@@ -123,14 +135,13 @@ class _ConfluentIndexes:
         return without
 
     def _path(self, indexes: list[int], *, entries: bool) -> str:
-        names, messages = [], self._file.message_type
+        nested, name = self._top, ""
         for index in indexes:
-            found = [each for each in messages if entries or not each.options.map_entry]
-            if not 0 <= index < len(found):
+            messages = nested.with_entries if entries else nested.without
+            if not 0 <= index < len(messages):
                 raise unreadable("Protobuf", f"its schema has no message with the indexes {indexes[:_SHOWN]}")
-            names.append(found[index].name)
-            messages = found[index].nested_type
-        return _qualified(self._file, ".".join(names))
+            name, nested = messages[index].full_name, messages[index].nested
+        return name
 
 
 class _GlueIndex:

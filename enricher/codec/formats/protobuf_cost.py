@@ -6,6 +6,7 @@ type with 1,000 fields. So where a payload could become too much, its submessage
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from enricher.codec.formats.limits import MAX_LEVELS, MAX_VALUES, Foreign, unreadable
@@ -31,40 +32,42 @@ class Cost:
 
     room_bytes: int
     fields: dict[int, Cost] = field(default_factory=dict)
-    largest_bytes: int = 0
-    """Of the types that are below the top level."""
 
 
 _UNKNOWN = Cost(0)
 
 
-def cost_of(descriptor: Foreign, pool: Foreign) -> Cost:
-    """The costs of a type and of all that it contains, extensions that its schema declares included."""
-    known: dict[str, Cost] = {}
-    inside: dict[str, list[Foreign]] = {}
-    missing, below = [descriptor], set[str]()
-    while missing:
-        each = missing.pop()
-        if each.full_name in known:
-            continue
-        fields = [*each.fields, *pool.FindAllExtensions(each)]
-        known[each.full_name] = Cost(_MESSAGE_BYTES + _FIELD_BYTES * len(fields))
-        inside[each.full_name] = [field for field in fields if field.message_type]
-        missing.extend(field.message_type for field in inside[each.full_name])
-    for name, fields in inside.items():
-        known[name].fields.update((field.number, known[field.message_type.full_name]) for field in fields)
-        below.update(field.message_type.full_name for field in fields)
-    cost = known[descriptor.full_name]
-    cost.largest_bytes = max((known[name].room_bytes for name in below), default=0)
-    return cost
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """The types of a schema, which share the types that they contain; extensions that the schema declares are fields."""
+
+    by_name: Mapping[str, Cost]
+    largest_bytes: int
+    """Room of the largest type that is the type of a field."""
+
+    @classmethod
+    def of(cls, descriptors: Sequence[Foreign], pool: Foreign) -> Costs:
+        """The costs of these types, which must contain the types of all their fields."""
+        fields = {
+            each.full_name: [*each.fields, *(pool.FindAllExtensions(each) if each.is_extendable else ())]
+            for each in descriptors
+        }
+        costs = {name: Cost(_MESSAGE_BYTES + _FIELD_BYTES * len(found)) for name, found in fields.items()}
+        below = set[str]()
+        for name, found in fields.items():
+            inside = {each.number: each.message_type.full_name for each in found if each.message_type}
+            costs[name].fields.update((number, costs[type_name]) for number, type_name in inside.items())
+            below.update(inside.values())
+        return cls(costs, max((costs[name].room_bytes for name in below), default=0))
 
 
-def check_cost(payload: bytes, cost: Cost) -> None:
+def check_cost(payload: bytes, cost: Cost, largest_bytes: int) -> None:
     """Refuse a payload whose submessages take too much room; one that is too short for that is not looked at.
 
-    Raises InvalidArticle, also for damage that it happens to see.
+    `largest_bytes`: the room of the largest type that the message may contain. Raises InvalidArticle, also for damage that
+    it happens to see.
     """
-    if len(payload) // _SMALLEST_BYTES * cost.largest_bytes <= MAX_PARSED_BYTES:
+    if len(payload) // _SMALLEST_BYTES * largest_bytes <= MAX_PARSED_BYTES:
         return
     try:
         _Count(payload).message(0, len(payload), cost, level=1)
@@ -78,11 +81,15 @@ class _Count:
     def __init__(self, payload: bytes) -> None:
         self._payload = payload
         self._left = MAX_PARSED_BYTES
+        self._fields_left = MAX_VALUES
 
     def message(self, position: int, end: int, cost: Cost, *, level: int, group: bool = False) -> int:
         """Where the message ends that begins here."""
         payload = self._payload
         while position < end:
+            self._fields_left -= 1
+            if self._fields_left < 0:
+                raise unreadable("Protobuf", f"it has more than {MAX_VALUES} fields, unknown ones included")
             tag, position = _varint(payload, position)
             kind = tag & 7
             if kind == _LENGTH:

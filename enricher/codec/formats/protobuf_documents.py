@@ -24,7 +24,16 @@ from base64 import b64encode
 from collections.abc import Callable
 from typing import NamedTuple
 
-from enricher.codec.formats.limits import Budget, Foreign, decimal_text, finite, fraction, moment, unreadable
+from enricher.codec.formats.limits import (
+    Budget,
+    Foreign,
+    decimal_text,
+    finite,
+    fraction,
+    moment,
+    name_bytes,
+    unreadable,
+)
 from enricher.codec.schemas import Document
 from enricher.errors import InvalidArticle
 
@@ -41,24 +50,44 @@ class _Field(NamedTuple):
     """None: the value is what JSON has."""
 
 
-class MessageType:
-    """Makes documents of one type of messages. Types refer to each other, so fields are made when they are first needed.
+class MessageTypes:
+    """The types of one schema; what several fields share is made once.
 
     `has`: Protobuf's `HasField`, as a function, because a field of a message may have that name.
     """
 
-    def __init__(self, descriptor: Foreign, known: dict[str, MessageType], has: Callable[[Foreign, str], bool]) -> None:
+    def __init__(self, has: Callable[[Foreign, str], bool]) -> None:
+        self.has = has
+        self._messages: dict[str, MessageType] = {}
+        self._enums: dict[str, _Convert] = {}
+
+    def message(self, descriptor: Foreign) -> MessageType:
+        """What makes documents of these messages."""
+        return self._messages.get(descriptor.full_name) or self._messages.setdefault(
+            descriptor.full_name, MessageType(descriptor, self)
+        )
+
+    def enum(self, descriptor: Foreign) -> _Convert:
+        """What makes names of an enum's numbers."""
+        return self._enums.get(descriptor.full_name) or self._enums.setdefault(descriptor.full_name, _enum(descriptor))
+
+
+class MessageType:
+    """Makes documents of one type of messages. Types refer to each other, so fields are made when they are first needed."""
+
+    def __init__(self, descriptor: Foreign, types: MessageTypes) -> None:
         self._descriptor = descriptor
-        self._known = known
-        self._has = has
+        self._types = types
+        self._has = types.has
         self._fields: tuple[_Field, ...] | None = None
-        known[descriptor.full_name] = self
+        self._name_bytes = 0
 
     def document(self, budget: Budget, message: Foreign) -> Document:
         """The document of a message, of all levels."""
         if self._fields is None:
             self._fields = tuple(self._field(field) for field in self._descriptor.fields)
-        budget.take(1 + len(self._fields))
+            self._name_bytes = sum(name_bytes(field.name) for field in self._fields)
+        budget.take(1 + len(self._fields), self._name_bytes)
         document, has = {}, self._has
         for name, has_presence, convert in self._fields:
             if has_presence and not has(message, name):
@@ -81,8 +110,7 @@ class MessageType:
         if field.message_type is not None:
             return self._message(field.message_type)
         if field.enum_type is not None:
-            names = {number: value.name for number, value in field.enum_type.values_by_number.items()}
-            return lambda _, number: names.get(number, number)
+            return self._types.enum(field.enum_type)
         if field.type == field.TYPE_STRING:
             return _text
         if field.type == field.TYPE_BYTES:
@@ -96,10 +124,28 @@ class MessageType:
         if name in _SPECIAL:
             return _SPECIAL[name]
         package, _, last = name.rpartition(".")
-        if package == "google.protobuf" and last.removesuffix("Value") in _WRAPPERS:
-            single = self._single(descriptor.fields_by_name["value"])
+        value = descriptor.fields_by_name.get("value")
+        # A schema may declare Google's types in its own way: a field with presence can have a default of any length.
+        if (
+            package == "google.protobuf"
+            and last.removesuffix("Value") in _WRAPPERS
+            and value
+            and not value.has_presence
+        ):
+            single = self._single(value)
             return lambda budget, message: message.value if single is None else single(budget, message.value)
-        return (self._known.get(name) or MessageType(descriptor, self._known, self._has)).document
+        return self._types.message(descriptor).document
+
+
+def _enum(descriptor: Foreign) -> _Convert:
+    names = {number: (value.name, name_bytes(value.name)) for number, value in descriptor.values_by_number.items()}
+
+    def convert(budget: Budget, number: int) -> Document:
+        name, size_bytes = names.get(number, (number, 0))
+        budget.take(0, size_bytes)
+        return name
+
+    return convert
 
 
 def _list(single: _Convert | None) -> _Convert:
@@ -135,7 +181,9 @@ def _timestamp(_: Budget, message: Foreign) -> str:
 
 
 def _duration(_: Budget, message: Foreign) -> str:
-    if not -_NANOS < message.nanos < _NANOS or message.seconds * message.nanos < 0:
+    # Not their product: a schema may declare seconds as text.
+    differ = message.seconds < 0 < message.nanos or message.nanos < 0 < message.seconds
+    if not -_NANOS < message.nanos < _NANOS or differ:
         raise InvalidArticle("a duration has nanoseconds beyond a second, or of another sign")
     sign = "-" if min(message.seconds, message.nanos) < 0 else ""
     return f"{sign}{abs(message.seconds)}{fraction(abs(message.nanos))}s"

@@ -9,19 +9,22 @@ from __future__ import annotations
 import binascii
 import re
 from base64 import b64decode
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from graphlib import CycleError, TopologicalSorter
 from importlib import import_module
 
 from enricher.codec.formats.limits import MAX_LEVELS, Foreign, unusable
 from enricher.codec.formats.protobuf_protoc import ROOT_FILE, check_name, compiled
-from enricher.codec.schemas import Schema
+from enricher.codec.schemas import MAX_MESSAGES, Schema
 
 _MAX_DECLARATIONS = 50_000
 """Messages, fields, enums and their values in all files of a schema; each takes about 200 bytes of memory."""
 
+_MAX_FULL_NAME_CHARS = 500
+"""Of a declaration with the package and all messages around it: a pool keeps this name for each."""
+
 _IMPORT = re.compile(r"""["']((?:google|confluent)/[a-z_/]+\.proto)["']""")
-_BASE64 = re.compile(r"[A-Za-z0-9+/\s]+={0,2}\s*")
+_BASE64 = re.compile(r"[A-Za-z0-9+/\s]+={0,2}")
 _GOOGLE = "any api descriptor duration empty field_mask source_context struct timestamp type wrappers"
 _GOOGLE_TYPES = (
     "calendar_period color date datetime dayofweek decimal expr fraction interval latlng localized_text money month "
@@ -39,8 +42,11 @@ _KNOWN = {
 """Files that may be imported without a reference, and the modules that contain their descriptors."""
 
 
-def loaded(schema: Schema) -> tuple[Foreign, Foreign]:
-    """A pool with all files of a schema, and the `FileDescriptorProto` of its own one. Raises InvalidArticle."""
+def loaded(schema: Schema) -> tuple[Foreign, Foreign, list[Foreign]]:
+    """A pool with all files of a schema, the `FileDescriptorProto` of its own one, and the types of all messages.
+
+    Raises InvalidArticle.
+    """
     from google.protobuf.descriptor_pb2 import FileDescriptorSet  # noqa: PLC0415  only for those who read Protobuf
     from google.protobuf.descriptor_pool import DescriptorPool  # noqa: PLC0415
 
@@ -57,12 +63,14 @@ def loaded(schema: Schema) -> tuple[Foreign, Foreign]:
         files = {file.name: file for file in compiled(schema.text, sources, known).file}
     _check_size(files.values())
     pool = DescriptorPool()
-    for file in _dependencies_first(files):
+    needed = _dependencies_first(files)
+    for file in needed:
         try:
+            file.ClearField("service")  # no value has any
             pool.AddSerializedFile(file.SerializeToString())
         except (TypeError, ValueError) as error:
             raise unusable("Protobuf", error) from None
-    return pool, files[ROOT_FILE]
+    return pool, files[ROOT_FILE], message_types(pool, needed)
 
 
 def _from_base64(name: str, text: str) -> Foreign | None:
@@ -70,7 +78,7 @@ def _from_base64(name: str, text: str) -> Foreign | None:
     from google.protobuf.descriptor_pb2 import FileDescriptorProto  # noqa: PLC0415
     from google.protobuf.message import DecodeError  # noqa: PLC0415
 
-    if not _BASE64.fullmatch(text):
+    if not _BASE64.fullmatch(text.strip()):
         return None
     try:
         file = FileDescriptorProto.FromString(b64decode(text))
@@ -111,18 +119,40 @@ def _dependencies_first(files: Mapping[str, Foreign]) -> list[Foreign]:
 
 
 def _check_size(files: Iterable[Foreign]) -> None:
-    count = 0
+    declarations = messages = 0
     for file in files:
-        count += len(file.enum_type) + sum(len(each.value) for each in file.enum_type) + len(file.extension)
-        messages = [(message, 1) for message in file.message_type]
-        while messages:
-            message, level = messages.pop()
+        declarations += _declarations(file, file.extension, len(file.package))
+        missing = [(message, 1, len(file.package)) for message in file.message_type]
+        while missing:
+            message, level, outer_chars = missing.pop()
             if level > MAX_LEVELS:
                 raise unusable("Protobuf", f"more than {MAX_LEVELS} levels")
             if message.options.message_set_wire_format:
                 raise unusable("Protobuf", "message sets are not supported")
-            messages.extend((nested, level + 1) for nested in message.nested_type)
-            enums = sum(1 + len(each.value) for each in message.enum_type)
-            count += 1 + len(message.field) + len(message.extension) + enums
-            if count > _MAX_DECLARATIONS:
+            chars = outer_chars + len(message.name) + 1
+            missing.extend((nested, level + 1, chars) for nested in message.nested_type)
+            messages += 1
+            declarations += 1 + _declarations(message, [*message.field, *message.extension, *message.oneof_decl], chars)
+            if messages > MAX_MESSAGES:
+                raise unusable("Protobuf", f"more than {MAX_MESSAGES} messages")
+            if declarations > _MAX_DECLARATIONS:
                 raise unusable("Protobuf", f"more than {_MAX_DECLARATIONS} messages, fields and values of enums")
+
+
+def _declarations(scope: Foreign, fields: Collection[Foreign], outer_chars: int) -> int:
+    """The number of fields and enums with their values in a scope. Raises InvalidArticle if a full name is too long."""
+    values = [len(enum.name) + len(value.name) + 1 for enum in scope.enum_type for value in enum.value]
+    names = [len(each.name) for each in (*fields, *scope.enum_type)]
+    if outer_chars + 1 + max(names + values, default=0) > _MAX_FULL_NAME_CHARS:
+        raise unusable("Protobuf", f"a full name has more than {_MAX_FULL_NAME_CHARS} characters")
+    return len(names) + len(values)
+
+
+def message_types(pool: Foreign, files: Iterable[Foreign]) -> list[Foreign]:
+    """The descriptors of all messages that the files declare, the entries of maps included."""
+    found, missing = [], [pool.FindFileByName(file.name).message_types_by_name for file in files]
+    while missing:
+        for each in missing.pop().values():
+            found.append(each)
+            missing.append(each.nested_types_by_name)
+    return found

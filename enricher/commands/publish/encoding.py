@@ -104,7 +104,7 @@ def _protobuf(schema: Schema) -> Encode:
     from google.protobuf.json_format import ParseDict  # noqa: PLC0415  of the extra `registry`
     from google.protobuf.message_factory import GetMessageClass  # noqa: PLC0415
 
-    pool, file = loaded(schema)
+    pool, file, _ = loaded(schema)
     if not file.message_type:
         raise InvalidArticle("this Protobuf file has no message")
     full_name = ".".join(filter(None, (file.package, file.message_type[0].name)))
