@@ -20,6 +20,7 @@ from enricher.kafka.errors import mapping_errors
 from enricher.kafka.metadata import foreign, ours
 from enricher.kafka.positions import Positions
 from enricher.kafka.start_offsets import StartFinder, StartOffset, assigned_at
+from enricher.kafka.tails import StillSearching
 from enricher.kafka.topicwatch import TopicReplaced, TopicWatch
 from enricher.records import Partition
 
@@ -28,6 +29,8 @@ log = logging.getLogger(__name__)
 _FIRST_LOOKUP_S = 0.5
 """Timeout for the committed offsets inside the client's callback, which blocks the loop. Usually they take 2 ms."""
 _LOOKUP_PAUSE_S = 0.25
+_PAUSE_SHARE = 3.0
+"""The pause while outputs are searched, as a multiple of one look: other partitions have most of the loop's time."""
 _GATHER_S = 1.0
 """How long after an assignment the first records are read together, see `gathers`."""
 _ENDS_PER_TIMEOUT = 16
@@ -47,8 +50,8 @@ class Assignment:
         self._silence = SilenceWatch(config.partition_timeout_s)
         self._paused = False
         self._next_lookup_s = self._next_ends_s = self._gather_until_s = 0.0
-        self._replaced: TopicReplaced | None = None
-        """Noticed in a callback, where it cannot be raised."""
+        self._trouble: TransactionTrouble | None = None
+        """Noticed where it cannot be raised, as in a callback."""
         self.distrusted = False
         """True if only a new client helps: `renew`."""
         self._resumed: set[Partition] = set()
@@ -57,6 +60,11 @@ class Assignment:
         """True once the client is being closed: callbacks come still, and may only give up partitions."""
         self._silent: set[Partition] = set()
         """Partitions that delivered nothing within the timeout, and nothing since."""
+
+    @property
+    def began_with(self) -> int | None:
+        """How many partitions the topic had when the group began, to be committed beside offsets."""
+        return self._starts.began_with
 
     # ---- in the client's callbacks
 
@@ -67,7 +75,7 @@ class Assignment:
         self.positions.add(mine)
         found: Mapping[Partition, StartOffset] = {}
         try:
-            found = self._looked_up(mine, quick=True)
+            found = self._committed_starts(mine)
         finally:  # otherwise the client assigns them itself, where it chooses
             self._consumer.incremental_assign([assigned_at(partition, found.get(partition)) for partition in mine])
             # Always set both: a partition that was revoked while paused stays paused in the client when it comes back.
@@ -81,6 +89,7 @@ class Assignment:
     def remove(self, partitions: Sequence[Partition]) -> None:
         """These are no longer assigned; the client unassigns them itself."""
         self.positions.remove(partitions)
+        self._starts.stop_searching()
         self._silence.end(partitions)
         self._silent.difference_update(partitions)
 
@@ -91,11 +100,11 @@ class Assignment:
 
         Raises TransactionTrouble for such a partition, and Stalled if a new client has not helped.
         """
-        if self._replaced:
-            replaced, self._replaced = self._replaced, None
-            raise replaced
-        if (waiting := self.positions.waiting) and now_s >= self._next_lookup_s:
-            self._begin(self._looked_up(waiting, quick=False))
+        if self._trouble:
+            trouble, self._trouble = self._trouble, None
+            raise trouble
+        if self.positions.waiting and now_s >= self._next_lookup_s:
+            self._look_up()
         if late := self._silence.silent(self.positions.waiting, now_s):
             self._give_up_on(late, "its committed offset is unknown")
         if silent := self._silence.to_ask(now_s):
@@ -158,6 +167,10 @@ class Assignment:
         if refused:
             raise TransactionTrouble(f"the client did not go back to a damaged batch of {names_of(refused)}")
 
+    def raise_later(self, trouble: TransactionTrouble) -> None:
+        """Have the next `tend` raise this."""
+        self._trouble = trouble
+
     def check_topic(self) -> None:
         """Check whether the topic was recreated. Raises TransactionTrouble if no broker answers."""
         if self._watch.refresh():
@@ -165,13 +178,16 @@ class Assignment:
             self.distrusted = True
 
     def rewind(self) -> None:
-        """Go back to the committed offsets. Raises TransactionTrouble."""
+        """Go back to the committed offsets; partitions without one wait for `tend`. Raises TransactionTrouble."""
         with mapping_errors("rewinding", self._client_errors):
             partitions = [ours(tp) for tp in self._consumer.assignment()]
         self.positions.add(partitions)
         self._expect(partitions)
         if partitions:
-            self._begin(self._starts.find(partitions, self._config.request_timeout_s))
+            found = self._starts.find(partitions, self._config.request_timeout_s)
+            with mapping_errors("rewinding", self._client_errors):
+                self._consumer.pause([foreign(partition) for partition in partitions if partition not in found])
+            self._begin(found)
 
     def abandon(self) -> Sequence[Partition]:
         """The client is given up. Returns the partitions that were assigned."""
@@ -184,11 +200,13 @@ class Assignment:
         """Use this client from now on. It has joined the group and has no partitions yet."""
         self._consumer = consumer
         self._starts.renew(consumer)
-        self._replaced, self.distrusted = None, False
+        self._trouble, self.distrusted = None, False
 
     def committed(self, offsets: Mapping[Partition, int]) -> None:
         """Note committed offsets: a lower answer of the broker is stale from now on."""
         self._starts.committed(offsets)
+        if not offsets.keys().isdisjoint(self.positions.waiting):  # they begin now
+            self._next_lookup_s = 0.0
 
     # ---- inside
 
@@ -198,27 +216,47 @@ class Assignment:
             self._silence.told(ends, self.positions.next_offsets(), now_s)
             self._next_ends_s = now_s + self._config.partition_timeout_s / _ENDS_PER_TIMEOUT
 
-    def _looked_up(self, partitions: Sequence[Partition], *, quick: bool) -> Mapping[Partition, StartOffset]:
-        """Where they begin, as far as it is known now. `quick`: inside a callback, which has no time for missing offsets."""
-        self._next_lookup_s = time.monotonic() + (0.0 if quick else _LOOKUP_PAUSE_S)
+    def _committed_starts(self, partitions: Sequence[Partition]) -> Mapping[Partition, StartOffset]:
+        """Where partitions with a committed offset begin, as far as that is known quickly: inside a callback."""
+        self._next_lookup_s = 0.0
         try:
-            self._watch.ask()
-            self._watch.confirm()
-            found = self._starts.find(partitions, _FIRST_LOOKUP_S, quick=quick)
+            return self._found(partitions)
         except TransactionTrouble as trouble:
             if isinstance(trouble, TopicReplaced):
-                if not quick:
-                    raise
-                self._replaced = trouble
-            level = logging.INFO if quick else logging.DEBUG
-            log.log(level, "the start of %s is not known yet: %s", names_of(partitions), trouble)
+                self._trouble = trouble
+            log.info("the start of %s is not known yet: %s", names_of(partitions), trouble)
             return {}
-        return found
+
+    def _look_up(self) -> None:
+        """Find out where waiting partitions begin, and read those that may be read. Raises TopicReplaced."""
+        waiting, began_s, pause_s = self.positions.waiting, time.monotonic(), _LOOKUP_PAUSE_S
+        found: Mapping[Partition, StartOffset] = {}
+        try:
+            found = self._found(waiting)
+            if missing := [partition for partition in waiting if partition not in found]:
+                found = {**found, **self._starts.determine(missing)}
+        except TopicReplaced:
+            raise
+        except TransactionTrouble as trouble:
+            log.debug("the start of %s is not known yet: %s", names_of(waiting), trouble)
+            if isinstance(trouble, StillSearching):
+                pause_s = _PAUSE_SHARE * (time.monotonic() - began_s)
+                self._expect(waiting)  # the search has its own bound
+        self._next_lookup_s = time.monotonic() + pause_s
+        self._begin(found)
+
+    def _found(self, partitions: Sequence[Partition]) -> Mapping[Partition, StartOffset]:
+        self._watch.ask()
+        self._watch.confirm()
+        return self._starts.find(partitions, _FIRST_LOOKUP_S)
 
     def _begin(self, found: Mapping[Partition, StartOffset]) -> None:
-        """Read from there. Partitions that the client has not started yet keep waiting."""
+        """Read from there. Partitions that the client has not started yet keep waiting, and those to be committed first."""
+        for partition, each in found.items():
+            if each.uncommitted:
+                self.positions.begin_later(partition, each.start.offset)
         with mapping_errors("seeking", self._client_errors):
-            begun = [partition for partition, each in found.items() if self._sought(each.at(partition))]
+            begun = [at for at, each in found.items() if not each.uncommitted and self._sought(each.at(at))]
             for partition in begun:
                 self.positions.begin(partition, found[partition].start, found[partition].leader_epoch)
             self._expect(begun)

@@ -17,7 +17,9 @@ class _Position:
     """One partition. `next`: the offset after the last delivered record. `end`: the partition's end, once it was reached."""
 
     start: Start | None = None
-    """None while it is unknown where to begin. Records that come before that are dropped."""
+    """None while it is unknown where to begin, or not committed. Records that come before that are dropped."""
+    uncommitted: int | None = None
+    """Where to begin once it is committed."""
     next: int | None = None
     end: int | None = None
     epochs: list[tuple[int, int]] = field(default_factory=list)
@@ -55,7 +57,11 @@ class Positions:
     def begin(self, partition: Partition, start: Start, leader_epoch: int | None) -> None:
         """Records are delivered from `start` on. `leader_epoch`: of the record before it, if known."""
         epochs = [] if leader_epoch is None else [(start.offset, leader_epoch)]
-        self._positions[partition] = _Position(start, None, None, epochs)
+        self._positions[partition] = _Position(start, epochs=epochs)
+
+    def begin_later(self, partition: Partition, offset: int) -> None:
+        """The partition begins here, once this offset is committed."""
+        self._positions[partition] = _Position(uncommitted=offset)
 
     def start_of(self, partition: Partition) -> Start | None:
         """Where the partition began; None while that is unknown."""
@@ -86,13 +92,11 @@ class Positions:
         at.next = at.end = end
         return True
 
-    def ends(self, partitions: Collection[Partition]) -> Mapping[Partition, int]:
-        """The ends of the partitions that were read to their end; the others are left out."""
-        return {
-            partition: at.end
-            for partition in partitions
-            if (at := self._positions.get(partition)) is not None and at.end is not None
-        }
+    def to_commit(self, partitions: Collection[Partition]) -> Mapping[Partition, int]:
+        """The ends of the partitions that were read to their end, and uncommitted starts; the others are left out."""
+        found = ((partition, self._positions.get(partition)) for partition in partitions)
+        offsets = {partition: at.uncommitted if at.end is None else at.end for partition, at in found if at}
+        return {partition: offset for partition, offset in offsets.items() if offset is not None}
 
     def next_offsets(self) -> Mapping[Partition, int]:
         """The position of each partition whose start is known."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from enricher.core.commit_metadata import partitions_at_the_start
 from enricher.errors import BrokerError
 from enricher.kafka.client import KafkaConfig, transactional_id
 from enricher.kafka.client_errors import Complaint, new_client
@@ -60,11 +61,20 @@ def newest_records(config: KafkaConfig, topic: str, count: int) -> Iterator[RawR
                 raise BrokerError(f"'{topic}' did not answer a fetch within {config.request_timeout_s:.0f} s")
 
 
-def committed_offsets(config: KafkaConfig, topic: str, partitions: int) -> Mapping[int, int]:
-    """The group's committed offsets by partition, missing ones left out. Raises BrokerError."""
+@dataclass(frozen=True, slots=True)
+class GroupOffsets:
+    """The group's committed offsets by partition, missing ones left out. `began_with`: as `partitions_at_the_start`."""
+
+    by_partition: Mapping[int, int]
+    began_with: int | None
+
+
+def committed_offsets(config: KafkaConfig, topic: str, partitions: int) -> GroupOffsets:
+    """What the group has committed. Raises BrokerError."""
     with closing(Inspector(config)) as inspector:
         found = inspector.committed_offsets(topic, range(partitions))
-    return {tp.partition: tp.offset for tp in found if tp.offset >= 0}
+        began_with = partitions_at_the_start([(tp.offset, tp.metadata) for tp in found], inspector.topic_id(topic))
+    return GroupOffsets({tp.partition: tp.offset for tp in found if tp.offset >= 0}, began_with)
 
 
 def try_transactional_id(config: KafkaConfig) -> None:

@@ -107,10 +107,11 @@ class KafkaSource:
     def positions(self, partitions: Collection[Partition]) -> Mapping[Partition, int]:
         """The ends that were reached, behind transaction markers. Partitions that have more to deliver are left out.
 
-        Taken from the client's end-of-partition events, which come in order with the records. The client's own
+        Also the starts of partitions that deliver nothing before their start is committed (`kafka.start=end`). The ends are
+        taken from the client's end-of-partition events, which come in order with the records. The client's own
         `position()` may be stale after a rebalance, and committing a stale one would lose records.
         """
-        return self._positions.ends(partitions)
+        return self._positions.to_commit(partitions)
 
     def start_of(self, partition: Partition) -> Start | None:
         """Where reading of a partition began last, and the mark committed with that offset; None while unknown."""
@@ -202,7 +203,7 @@ class KafkaSource:
             self._catching_up.renew(self._consumer)
 
     def _position(self, partition: Partition, offset: int, mark: Mark) -> TopicPartition:
-        metadata = CommitMetadata(self.watch.topic_id, mark).encode()
+        metadata = CommitMetadata(self.watch.topic_id, mark, self._assignment.began_with).encode()
         epoch = self._positions.epoch_before(partition, offset)
         named = {} if epoch is None else {"leader_epoch": epoch}
         return TopicPartition(partition.topic, partition.number, offset, metadata=metadata, **named)

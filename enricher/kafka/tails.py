@@ -6,9 +6,9 @@ order of these offsets. So the newest output of a partition (or dead letter, if 
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import closing
+from collections.abc import Collection, Generator, Iterator, Mapping
 from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
@@ -21,10 +21,12 @@ from enricher.kafka.metadata import headers_of
 from enricher.kafka.topicwatch import TopicWatch
 from enricher.records import Headers, Partition
 
+log = logging.getLogger(__name__)
+
 _FIRST_LOOK = 64  # offsets from the end; nearly always the very last record is ours
 _WIDEN = 16
-_LOOK_S = 20.0
-"""For all partitions together: the loop waits meanwhile, and its watchdog allows 60 s."""
+_SEARCH_S = 20.0
+"""How long one topic is read, for all partitions together. A topic that others write to may hold any number of records."""
 _END = KafkaError._PARTITION_EOF  # noqa: SLF001  the client's name
 _SOURCES = ("enricher.source", "enricher.dlq.source")
 
@@ -37,22 +39,28 @@ class _Source:
     topic_id: str | None
 
 
+class StillSearching(TransactionTrouble):
+    """The newest outputs are not found yet; the same question again continues the search, which is bounded."""
+
+
 class OutputTails:
     """Reads the ends of the output topic and of the dead-letter topic. Commits nothing and joins no group."""
 
     def __init__(self, config: KafkaConfig, watch: TopicWatch) -> None:
         self._config = config
         self._watch = watch
+        self._searches: dict[str, _Search] = {}
+        """Searches that are not over, by topic."""
 
-    def next_offsets(self, partitions: Collection[Partition]) -> Mapping[Partition, int]:
+    def next_offsets(self, partitions: Collection[Partition], look_s: float = _SEARCH_S) -> Mapping[Partition, int]:
         """The offset after the newest input with an output, for each partition that has outputs.
 
-        Blocks for some seconds at most. Raises SettingsError if the outputs cannot tell, BrokerError if they may not be
-        read, TransactionTrouble if no broker answers.
+        Reads each topic for `look_s` at most; raises StillSearching if that is not enough. Raises SettingsError if the
+        outputs cannot tell, BrokerError if they may not be read, TransactionTrouble if no broker answers.
         """
         found: dict[Partition, int] = {}
         for topic in (self._config.output_topic, self._config.dead_letter_topic):
-            for partition, source in self._newest(topic, partitions).items():
+            for partition, source in self._newest(topic, partitions, look_s).items():
                 if source.topic_id in {None, self._watch.topic_id}:
                     found[partition] = max(found.get(partition, 0), source.offset + 1)
         # The result holds for the topic as it was at the start: it may have been created again meanwhile.
@@ -61,7 +69,12 @@ class OutputTails:
         self._check(found)
         return found
 
-    def _newest(self, topic: str, partitions: Collection[Partition]) -> Mapping[Partition, _Source]:
+    def close(self) -> None:
+        """Give up searches that are not over."""
+        while self._searches:
+            self._searches.popitem()[1].tail.close()
+
+    def _newest(self, topic: str, partitions: Collection[Partition], look_s: float) -> Mapping[Partition, _Source]:
         """The newest output of each partition in one topic."""
         # These partitions exist in the output topic, so outputs are in the partition of their input.
         bounds = self._bounds([Partition(topic, partition.number) for partition in partitions])
@@ -69,13 +82,44 @@ class OutputTails:
         written = {place: (low, end) for place, (low, end) in bounds.items() if end > 0}
         if not written:
             return {}
-        with closing(_Tail(self._config, topic)) as tail:
-            found = tail.newest(written, self._config.input_topic)
+        found = self._look(topic, written, look_s)
         for place, (low, _end) in written.items():
             if place.number not in found and low > 0:
                 partition = Partition(self._config.input_topic, place.number)
                 raise cannot_tell(self._config, partition, f"its records in '{topic}' were deleted")
         return {partition: found[partition.number] for partition in partitions if partition.number in found}
+
+    def _look(self, topic: str, written: Mapping[Partition, tuple[int, int]], look_s: float) -> Mapping[int, _Source]:
+        """Search for this long, where the last look stopped if it was for the same partitions."""
+        if topic not in self._searches or self._searches[topic].places != written.keys():
+            self.close()
+            tail = _Tail(self._config, topic)
+            self._searches[topic] = _Search(tail, tail.newest(written, self._config.input_topic), frozenset(written))
+        search = self._searches[topic]
+        try:
+            search.tail.look_until_s = time.monotonic() + look_s
+            next(search.steps)
+        except StopIteration as result:
+            del self._searches[topic]
+            search.tail.close()
+            found: Mapping[int, _Source] = result.value
+            return found
+        except BaseException:
+            self.close()
+            raise
+        if not search.tail.records:
+            raise TransactionTrouble(f"no answer from '{topic}' within {look_s:g} s")
+        search.looked_s += look_s
+        count = search.tail.records
+        if search.looked_s < _SEARCH_S:
+            log.info("searching '%s' for the newest outputs: %d records read so far", topic, count)
+            raise StillSearching(f"the newest outputs are not among {count} records at the end of '{topic}'")
+        self.close()
+        partition = Partition(self._config.input_topic, min(written).number)
+        reason = (
+            f"no output of some partition is among the {count} newest records of '{topic}', which others write to, too"
+        )
+        raise cannot_tell(self._config, partition, reason)
 
     def _bounds(self, places: Collection[Partition]) -> Mapping[Partition, tuple[int, int]]:
         if not places:
@@ -103,6 +147,9 @@ def cannot_tell(config: KafkaConfig, partition: Partition, reason: str) -> Setti
     )
 
 
+_Steps = Generator[None, None, Mapping[int, _Source]]
+
+
 class _Tail:
     """Reads the ends of all partitions of one topic, at once."""
 
@@ -110,20 +157,29 @@ class _Tail:
         self._config = config
         self._topic = topic
         self._client_errors = ClientErrors(config)
-        self._give_up_s = time.monotonic() + _LOOK_S
+        self.look_until_s = 0.0
+        self.records = 0
+        """How many were read."""
         properties = config.consumer() | {"auto.offset.reset": "earliest"}
         self._consumer = new_client(Consumer, properties, self._client_errors)
 
     def close(self) -> None:
         self._consumer.close()
 
-    def newest(self, bounds: Mapping[Partition, tuple[int, int]], input_topic: str) -> Mapping[int, _Source]:
-        """The newest output of each input partition, by its number; reads backwards in growing steps."""
+    def newest(self, bounds: Mapping[Partition, tuple[int, int]], input_topic: str) -> _Steps:
+        """The newest output of each input partition, by its number; reads backwards in growing steps.
+
+        A generator: it yields whenever `look_until_s` has passed, and returns the result.
+        """
         found: dict[int, _Source] = {}
         until, look = {place: end for place, (_low, end) in bounds.items()}, _FIRST_LOOK
         while until:
             starts = {place: max(bounds[place][0], end - look) for place, end in until.items()}
             for message in self._records(starts, until):
+                if message is None:
+                    yield
+                    continue
+                self.records += 1
                 number = message.partition() or 0
                 if source := _source_of(headers_of(message), Partition(input_topic, number)):
                     found[number] = source
@@ -135,8 +191,8 @@ class _Tail:
             look *= _WIDEN
         return found
 
-    def _records(self, starts: Mapping[Partition, int], until: Mapping[Partition, int]) -> Iterator[Message]:
-        """The records from `starts` on, each partition in order; may include a few beyond `until`."""
+    def _records(self, starts: Mapping[Partition, int], until: Mapping[Partition, int]) -> Iterator[Message | None]:
+        """The records from `starts` on, each partition in order; may include a few beyond `until`. None: pause here."""
         with mapping_errors(f"reading the end of '{self._topic}'", self._client_errors):
             left = {place.number for place in starts}
             self._consumer.assign([TopicPartition(*place, start) for place, start in starts.items()])
@@ -150,8 +206,8 @@ class _Tail:
                         continue
                     if error or offset + 1 >= until[Partition(self._topic, number)]:
                         left.discard(number)
-                if time.monotonic() > self._give_up_s:
-                    raise TransactionTrouble(f"reading the end of '{self._topic}' took longer than {_LOOK_S:g} s")
+                if left and time.monotonic() > self.look_until_s:
+                    yield None
 
     def _complain(self, error: KafkaError) -> None:
         if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
@@ -161,6 +217,16 @@ class _Tail:
                 "kafka.start=beginning or kafka.start=end"
             )
             raise BrokerError(message)
+
+
+@dataclass(slots=True)
+class _Search:
+    """A search in one topic. `looked_s`: how long it has read so far."""
+
+    tail: _Tail
+    steps: _Steps
+    places: frozenset[Partition]
+    looked_s: float = 0.0
 
 
 def _source_of(headers: Headers, partition: Partition) -> _Source | None:

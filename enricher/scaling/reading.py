@@ -9,8 +9,9 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import closing
 
-from enricher.core.commit_metadata import CommitMetadata
+from enricher.core.commit_metadata import CommitMetadata, partitions_at_the_start
 from enricher.errors import EnricherError
 from enricher.kafka.client import KafkaConfig
 from enricher.kafka.client_errors import Complaint
@@ -53,11 +54,13 @@ class BacklogReader:
     def _look(self, topic: str, ask: Inspector, deadline: Deadline) -> Backlog:
         numbers = ask.partitions(topic)
         # In this order, progress made meanwhile counts as unprocessed, and never the other way round.
-        committed = self._committed(numbers)
+        committed, began_with = self._committed(numbers)
         firsts = ask.beginnings(topic, numbers)
         ends, written = (ask.ends(topic, numbers, committed_only=only) for only in (True, False))
         missing = [number for number, offset in committed.items() if offset is None]
-        resumed = self._uncommitted(missing, firsts, ends)
+        added = [number for number in missing if began_with is not None and number >= began_with]
+        begun = [number for number in missing if number not in added]
+        resumed = {**self._uncommitted(begun, firsts, ends), **{number: firsts[number] for number in added}}
         starts = {
             n: _start(resumed[n] if offset is None else offset, firsts[n], written[n])
             for n, offset in committed.items()
@@ -78,19 +81,20 @@ class BacklogReader:
         )
         return Backlog(self._config.group_id, topic, partitions, ask.members())
 
-    def _committed(self, numbers: Sequence[int]) -> dict[int, int | None]:
-        """None where there is no committed offset, or one that names an earlier topic of the same name."""
+    def _committed(self, numbers: Sequence[int]) -> tuple[dict[int, int | None], int | None]:
+        """The offsets, None where there is none or one of an earlier topic, and how many partitions the group began with."""
         answer = self._inspector.committed_offsets(self._config.input_topic, numbers)
         topic_id = self._inspector.topic_id(self._config.input_topic)
-        return {
+        offsets = {
             tp.partition: tp.offset if tp.offset >= 0 and CommitMetadata.decode(tp.metadata).is_of(topic_id) else None
             for tp in answer
         }
+        return offsets, partitions_at_the_start([(tp.offset, tp.metadata) for tp in answer], topic_id)
 
     def _uncommitted(
         self, missing: Collection[int], firsts: Mapping[int, int], ends: Mapping[int, int]
     ) -> Mapping[int, int]:
-        """Where the partitions without a committed offset begin by `kafka.start`, as far as it can be determined.
+        """Where partitions that have not begun will begin by `kafka.start`, as far as it can be determined.
 
         Without the right to read the output topics it is the beginning: that overstates the backlog, and never
         understates it.
@@ -116,7 +120,8 @@ def resume_points(config: KafkaConfig, watch: TopicWatch, numbers: Collection[in
     watch.refresh()
     fewest = min(watch.partitions.values())
     wanted = [Partition(config.input_topic, number) for number in numbers if number < fewest]
-    found = OutputTails(config, watch).next_offsets(wanted)
+    with closing(OutputTails(config, watch)) as tails:
+        found = tails.next_offsets(wanted)
     return {partition.number: offset for partition, offset in found.items()}
 
 

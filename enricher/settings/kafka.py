@@ -71,7 +71,9 @@ class KafkaSettings(Group):
         description="Where reading begins in a partition without a committed offset (they expire after the group has had "
         "no member for `offsets.retention.minutes`, 7 days by default). `resume`: behind its newest output, or at the "
         "beginning if there is none; needs READ on the output topics. `beginning` reads everything, so inputs that have "
-        "outputs already are published twice. `end` skips all existing records.",
+        "outputs already are published twice. `end` skips what is there when the group first starts, and is for that start "
+        "only: remove it afterwards. In any case partitions that were added after the group began are read from their "
+        "beginning, and so is a topic that was created again while the group had members.",
     )
     allow_fewer_partitions: bool = Field(
         default=False,

@@ -6,17 +6,19 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from commands.support import run
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from kafka.harness import transaction
 from scaling.topic_side import commit, write
 from support.topics import Topics
 
 from enricher.commands.lag import age_text, limits_exceeded, summary
+from enricher.core.commit_metadata import CommitMetadata
 from enricher.scaling.backlog import Backlog, PartitionBacklog
 
 pytestmark = pytest.mark.timeout(120)
@@ -80,6 +82,18 @@ def test_a_group_that_never_committed_begins_at_the_beginning(topics: Topics) ->
     assert [each["behind"] for each in seen["partitions"]] == [0, 3, 0, 0]
     assert 2 * HOUR_S <= seen["age_s"] < 2 * HOUR_S + _SLACK_S
     assert "no committed offset: a worker starts at 0" in seen["partitions"][1]["remark"]
+
+
+@pytest.mark.broker
+def test_a_partition_that_was_added_is_behind_from_its_beginning(topics: Topics) -> None:
+    """A worker reads it from there, also with `kafka.start=end`, so the scaler must see that there is something to do."""
+    consumer = Consumer({"bootstrap.servers": topics.bootstrap_servers, "group.id": topics.group})
+    metadata = CommitMetadata(began_with=1).encode()
+    consumer.commit(offsets=[TopicPartition(topics.input, 0, 0, metadata=metadata)], asynchronous=False)
+    consumer.close()
+    write(topics, 1, 2 * HOUR_S, HOUR_S)
+    end = replace(topics, environment={**topics.environment, "ENRICHER_KAFKA__START": "end"})
+    assert [0, 3, 0, 0] == [each["behind"] for each in looked(end)["partitions"]]
 
 
 @pytest.mark.broker

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
-from enricher.core.commit_metadata import CommitMetadata
+from enricher.core.commit_metadata import CommitMetadata, partitions_at_the_start
 from enricher.records import Mark
 
 
@@ -14,6 +16,8 @@ from enricher.records import Mark
         (CommitMetadata(), "enricher/1"),
         (CommitMetadata("kz7-Q2mNTXS0b_1d0wY3sA"), "enricher/1 topic-id=kz7-Q2mNTXS0b_1d0wY3sA"),
         (CommitMetadata("id", Mark(attempts=3, alone=1)), "enricher/1 topic-id=id attempts=3 alone=1"),
+        (CommitMetadata("id", Mark(attempts=3), began_with=4), "enricher/1 topic-id=id began-with=4 attempts=3"),
+        (CommitMetadata("id", began_with=0), "enricher/1 topic-id=id began-with=0"),
     ],
 )
 def test_what_is_written_is_read_back(metadata: CommitMetadata, text: str) -> None:
@@ -28,7 +32,16 @@ def test_what_somebody_else_wrote_says_nothing(text: str | None) -> None:
     assert CommitMetadata() == CommitMetadata.decode(text)
 
 
-@pytest.mark.parametrize("text", ["enricher/1 attempts=-1", "enricher/1 attempts=x alone=", "enricher/1 attempts=²"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "enricher/1 attempts=-1",
+        "enricher/1 attempts=x alone=",
+        "enricher/1 attempts=²",
+        "enricher/1 began-with=-1",
+        f"enricher/1 attempts={'9' * 5_000}",
+    ],
+)
 def test_a_count_that_is_none_counts_as_zero(text: str) -> None:
     """A damaged count never raises: the offset beside it is what matters."""
     assert CommitMetadata() == CommitMetadata.decode(text)
@@ -45,3 +58,34 @@ def test_an_offset_belongs_to_a_topic_unless_both_ids_are_known_and_differ(
 ) -> None:
     """Brokers before 2.8 give no ids, and what others committed names none."""
     assert expected == CommitMetadata(beside).is_of(topic)
+
+
+EARLIER = "enricher/1 topic-id=id attempts=1"
+"""As versions before wrote it, without the number of partitions."""
+
+
+@pytest.mark.parametrize(
+    ("committed", "expected"),
+    [
+        ([], None),
+        ([(-1, None), (-1, "enricher/1 topic-id=id began-with=4")], None),
+        ([(7, EARLIER), (3, "")], None),
+        ([(7, EARLIER), (0, "enricher/1 topic-id=id began-with=4")], 4),
+        ([(7, "enricher/1 topic-id=id began-with=6"), (0, "enricher/1 topic-id=id began-with=4")], 4),
+        ([(7, "enricher/1 topic-id=id began-with=0"), (0, "enricher/1 topic-id=id began-with=4")], 0),
+        ([(7, "enricher/1 topic-id=older began-with=2"), (-1, None)], 0),
+        ([(7, "enricher/1 began-with=4")], 4),
+    ],
+)
+def test_the_smallest_number_that_an_offset_names_tells_what_was_added(
+    committed: Sequence[tuple[int, str | None]], expected: int | None
+) -> None:
+    """Members note it one after another, and versions side by side; each number was true when it was noted."""
+    assert expected == partitions_at_the_start(committed, "id")
+
+
+def test_versions_before_read_what_this_one_writes() -> None:
+    """They split it into fields by blanks and equal signs, and pass over names that they do not know."""
+    version, *fields = CommitMetadata("id", Mark(attempts=2), began_with=4).encode().split(" ")
+    values = dict(field.split("=", 1) for field in fields if "=" in field)
+    assert ("enricher/1", "id", "2") == (version, values["topic-id"], values["attempts"])

@@ -156,6 +156,30 @@ def ends_for(config: KafkaConfig) -> tuple[KafkaSource, TransactionalSink]:
     return source, sink
 
 
+def begun(config: KafkaConfig) -> tuple[KafkaSource, TransactionalSink, Diary]:
+    """A source and its sink, which commits where partitions without a committed offset begin, as the loop does."""
+    source, diary = KafkaSource(config), Diary()
+    CLOSING.callback(source.close)
+    source.open(diary)
+    sink, _ = sink_for(source, config)
+    begin(source, sink, diary)
+    return source, sink, diary
+
+
+def begin(source: KafkaSource, sink: TransactionalSink, diary: Diary, partitions: int = 4) -> None:
+    """Poll until this many partitions are owned and begun; their starts are committed if they have to be."""
+    source.pause()  # else records may come with the assignment, and nobody here would take them
+
+    def all_begun() -> bool:
+        waiting = [place for place in diary.owned if source.start_of(place) is None]
+        if starts := source.positions(waiting):
+            sink.publish(Release((), starts))
+        return len(diary.owned) == partitions and not waiting
+
+    poll_until(source, all_begun)
+    source.resume()
+
+
 def finished(raw: RawRecord) -> Ticket:
     """A ticket whose article was enriched, without entities."""
     ticket = Ticket(raw, arrived_s=0.0)

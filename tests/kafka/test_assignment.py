@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, cast
 
 import pytest
@@ -25,6 +26,7 @@ class Quiet:
     """A consumer that accepts everything, and a watch that reports ten records in each partition."""
 
     topic_id = None
+    partitions = MappingProxyType({TOPICS.input: 4})
 
     def __init__(self) -> None:
         self.assigned: list[TopicPartition] = []

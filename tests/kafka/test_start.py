@@ -6,15 +6,33 @@ import time
 from collections.abc import Sequence
 
 import pytest
-from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from kafka.clients import config_for, dead, ends_for, finished, grow, inputs, opened, poll_until, records_of, release_of
+from kafka.clients import (
+    CLOSING,
+    Diary,
+    begin,
+    begun,
+    config_for,
+    dead,
+    ends_for,
+    finished,
+    grow,
+    inputs,
+    opened,
+    poll_until,
+    records_of,
+    release_of,
+    sink_for,
+)
 from kafka.harness import Sent, committed_and_ends, publish, read_all
 from support.topics import Topics
 
 from enricher.core.commit_metadata import CommitMetadata
 from enricher.errors import SettingsError, TransactionTrouble
+from enricher.kafka import start_offsets, tails
 from enricher.kafka.client import KafkaConfig
+from enricher.kafka.metadata import topic_id_of
 from enricher.kafka.source import KafkaSource
 from enricher.records import Mark, Partition, RawRecord, Release, Start
 
@@ -92,7 +110,7 @@ def test_the_start_may_be_said(topics: Topics, start: str) -> None:
     before = publish(topics.bootstrap_servers, topics.input, inputs(40))
     enrich(config_for(topics), 40)
     delete_group(topics)
-    source, _ = opened(config_for(topics, start=start))
+    source, _, _ = begun(config_for(topics, start=start))
     after = publish(topics.bootstrap_servers, topics.input, inputs(20))
     expected = [*before, *after] if start == "beginning" else after
     assert sorted(expected) == first_of(source, len(expected))
@@ -156,7 +174,7 @@ def test_a_partition_that_is_new_begins_at_its_beginning(topics: Topics) -> None
 
 
 def test_what_stands_beside_an_offset_is_read_back(topics: Topics) -> None:
-    """The topic's id, the mark and the epoch of the leader are committed with the offset, and found at the next start."""
+    """The topic's id, its partitions, the mark and the leader's epoch are committed with the offset, and found again."""
     config = config_for(topics)
     publish(topics.bootstrap_servers, topics.input, [Sent(b"k", b"v")] * 5)
     source, sink = ends_for(config)
@@ -164,7 +182,7 @@ def test_what_stands_beside_an_offset_is_read_back(topics: Topics) -> None:
     sink.publish(Release([finished(record)], {record.partition: 1}, {record.partition: Mark(2, 1)}))
     number = record.partition.number
     [committed] = source._consumer.committed([TopicPartition(topics.input, number)], timeout=10)
-    assert CommitMetadata(source.watch.topic_id, Mark(2, 1)) == CommitMetadata.decode(committed.metadata)
+    assert CommitMetadata(source.watch.topic_id, Mark(2, 1), began_with=4) == CommitMetadata.decode(committed.metadata)
     assert 0 == committed.leader_epoch
     source.rewind()
     poll_until(source, lambda: source.start_of(record.partition) is not None)
@@ -210,3 +228,129 @@ def test_output_partitions_that_are_added_change_nothing(topics: Topics) -> None
         homes.setdefault(message.key(), set()).add(message.partition())
     assert {1} == {len(partitions) for partitions in homes.values()}
     assert len(set(source.watch.partitions.values())) > 1
+
+
+def publish_to(topics: Topics, number: int, count: int, topic: str | None = None) -> None:
+    """Write this many records, which name no input, to one partition of the input or of another topic."""
+    producer = Producer({"bootstrap.servers": topics.bootstrap_servers})
+    for _ in range(count):
+        producer.produce(topic or topics.input, b"v", b"k", partition=number)
+    assert producer.flush(20) == 0
+
+
+def commit_first(topics: Topics, metadata: str) -> None:
+    """Commit offset 0 of partition 0 alone, as the first member of a group that is only beginning."""
+    consumer = Consumer({"bootstrap.servers": topics.bootstrap_servers, "group.id": topics.group})
+    consumer.commit(offsets=[TopicPartition(topics.input, 0, 0, metadata=metadata)], asynchronous=False)
+    consumer.close()
+
+
+def test_the_end_is_determined_once(topics: Topics) -> None:
+    """A rewind after the first records goes back to the end that was committed, not to the end as it is then."""
+    publish(topics.bootstrap_servers, topics.input, inputs(40))
+    source, _, _ = begun(config_for(topics, start="end"))
+    after = publish(topics.bootstrap_servers, topics.input, inputs(20))
+    assert sorted(after) == first_of(source, 20)
+    source.rewind()
+    assert sorted(after) == first_of(source, 20)
+
+
+def test_nothing_is_read_before_the_end_is_committed(topics: Topics) -> None:
+    """A crash before the first transaction would otherwise skip what was read; until then a rewind keeps the same end."""
+    publish(topics.bootstrap_servers, topics.input, inputs(40))
+    config = config_for(topics, start="end")
+    source, diary = KafkaSource(config), Diary()
+    CLOSING.callback(source.close)
+    source.open(diary)
+    assert [] == poll_until(source, lambda: len(source.positions(diary.owned)) == 4)
+    determined = source.positions(diary.owned)
+    after = publish(topics.bootstrap_servers, topics.input, inputs(20))
+    source.rewind()
+    assert [] == poll_until(source, lambda: len(source.positions(diary.owned)) == 4)
+    assert determined == source.positions(diary.owned)
+    sink, _ = sink_for(source, config)
+    sink.publish(Release((), determined))
+    assert sorted(after) == first_of(source, 20)
+
+
+@pytest.mark.parametrize("start", ["resume", "end"])
+def test_what_came_into_an_added_partition_before_its_discovery_is_read(topics: Topics, start: str) -> None:
+    """The partition did not exist when the group began, so it begins at its beginning, whatever `kafka.start` says."""
+    publish(topics.bootstrap_servers, topics.input, inputs(20))
+    config = config_for(topics, start=start, properties={"consumer.topic.metadata.refresh.interval.ms": 500})
+    source, sink, diary = begun(config)
+    if start == "resume":
+        records_of(source, 20)
+    grow(topics, 5, topics.output, topics.dead_letters, topics.input)
+    publish_to(topics, 4, 20)
+    begin(source, sink, diary, partitions=5)
+    records = records_of(source, 20)
+    assert [(4, offset) for offset in range(20)] == [(record.partition.number, record.offset) for record in records]
+    sink.publish(release_of(records))
+    [committed] = source._consumer.committed([TopicPartition(topics.input, 4)], timeout=10)
+    assert 4 == CommitMetadata.decode(committed.metadata).began_with
+
+
+def test_an_added_partition_needs_no_outputs_to_tell(topics: Topics) -> None:
+    """Another pipeline writes to the output topic, where the first records are deleted: the group goes on all the same."""
+    config = config_for(topics)
+    publish(topics.bootstrap_servers, topics.input, inputs(40))
+    enrich(config, 40)
+    grow(topics, 5, topics.output, topics.dead_letters, topics.input)
+    publish_to(topics, 4, 10, topics.output)
+    admin = admin_of(topics)
+    [deleted] = admin.delete_records([TopicPartition(topics.output, 4, 5)]).values()
+    deleted.result(timeout=20)
+    publish_to(topics, 4, 3)
+    source, _ = opened(config)
+    assert [(4, 0), (4, 1), (4, 2)] == first_of(source, 3)
+
+
+@pytest.mark.parametrize("start", ["resume", "end"])
+@pytest.mark.parametrize("began_with", [4, None])
+def test_a_partition_without_an_offset_is_not_taken_for_an_added_one(
+    topics: Topics, start: str, began_with: int | None
+) -> None:
+    """While a group begins, or resumes, its first member commits before the others: their partitions are not new."""
+    publish(topics.bootstrap_servers, topics.input, inputs(40))
+    enrich(config_for(topics), 40)
+    delete_group(topics)
+    topic_id = topic_id_of(admin_of(topics), topics.input, 10)
+    commit_first(topics, CommitMetadata(topic_id, began_with=began_with).encode())
+    source, _, _ = begun(config_for(topics, start=start))
+    ends = committed_and_ends(topics.bootstrap_servers, topics.group, topics.input)
+    expected = {number: end for number, (_, end) in ends.items() if number}
+    starts = {number: source.start_of(Partition(topics.input, number)) for number in expected}
+    assert expected == {number: start.offset for number, start in starts.items() if start}
+
+
+def add_foreign(topics: Topics, count: int) -> None:
+    """Records of another pipeline behind our outputs."""
+    for number in range(4):
+        publish_to(topics, number, count, topics.output)
+
+
+def test_a_search_goes_on_where_the_last_look_stopped(
+    topics: Topics, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loop does not wait for the whole search, which reads all that another pipeline has written since."""
+    caplog.set_level("INFO")
+    monkeypatch.setattr(start_offsets, "_LOOK_S", 0.0)
+    publish(topics.bootstrap_servers, topics.input, inputs(40))
+    records = enrich(config_for(topics), 40)
+    add_foreign(topics, 3_000)
+    delete_group(topics)
+    source, _ = opened(config_for(topics))
+    expected = {number: len(in_partition(records, number)) for number in range(4)}
+    starts = {number: source.start_of(Partition(topics.input, number)) for number in range(4)}
+    assert expected == {number: start.offset for number, start in starts.items() if start}
+    assert any("records read so far" in record.getMessage() for record in caplog.records)
+
+
+def test_a_search_that_takes_too_long_ends_in_words(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log of another pipeline may have any length: the worker says that the outputs do not tell, instead of going on."""
+    monkeypatch.setattr(start_offsets, "_LOOK_S", 0.0)
+    monkeypatch.setattr(tails, "_SEARCH_S", 0.0)
+    add_foreign(topics, 3_000)
+    with pytest.raises(SettingsError, match=r"newest records.*kafka\.start"):
+        opened(config_for(topics))

@@ -7,7 +7,7 @@ import time
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from kafka.clients import config_for, ends_for, opened, poll_until, records_of, release_of
+from kafka.clients import begun, config_for, ends_for, opened, poll_until, records_of, release_of
 from kafka.harness import Sent, committed_and_ends, publish
 from support.made_again import make_again
 from support.topics import Topics, make_topics
@@ -105,3 +105,33 @@ def test_a_topic_that_is_there_no_more_is_trouble_not_the_end(topics: Topics) ->
         sink.publish(release_of(records))
     with pytest.raises(TransactionTrouble, match=r"no topic|asking"):
         source.rewind()
+
+
+def test_a_topic_made_again_is_read_from_its_beginning_by_a_group_that_began_at_the_end(topics: Topics) -> None:
+    """`kafka.start=end` is about what was there when the group began, and all of the new topic came later."""
+    fill(topics, 10)
+    source, sink, diary = begun(config_for(topics, start="end"))
+    make_again(topics.bootstrap_servers, topics.input)
+    after = fill(topics, 20)
+    recover_until(source)
+    poll_until(source, lambda: len(diary.owned) == 4)
+    records = records_of(source, after, timeout_s=60)
+    assert {0} == {min(r.offset for r in records if r.partition.number == number) for number in range(4)}
+    sink.publish(release_of(records[:1]))
+    [committed] = source._consumer.committed([TopicPartition(*records[0].partition)], timeout=10)
+    assert 0 == CommitMetadata.decode(committed.metadata).began_with
+
+
+def test_a_member_that_comes_later_reads_a_topic_made_again_from_its_beginning_too(topics: Topics) -> None:
+    """It finds no offset for its partitions, but another member has noted that the group is older than the topic."""
+    fill(topics, 10)
+    old, sink, _ = begun(config_for(topics, start="end"))
+    make_again(topics.bootstrap_servers, topics.input)
+    after = fill(topics, 5)
+    recover_until(old)
+    records = records_of(old, after, timeout_s=60)
+    first = [record for record in records if record.partition.number == 0]
+    sink.publish(release_of(first))
+    old.close()
+    source, _, _ = begun(config_for(topics, start="end"))
+    assert after - len(first) == len(records_of(source, after - len(first)))

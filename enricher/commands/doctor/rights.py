@@ -65,8 +65,11 @@ def _commit(config: KafkaConfig, partitions: Mapping[str, int], *, may_read: boo
     missing: list[int] = []
     try:
         count = partitions[config.input_topic]
-        committed = rights.committed_offsets(config, config.input_topic, count)
-        missing = [number for number in range(count) if number not in committed]
+        group = rights.committed_offsets(config, config.input_topic, count)
+        committed = group.by_partition
+        # Partitions that were added since begin at their beginning.
+        begun = count if group.began_with is None else min(count, group.began_with)
+        missing = [number for number in range(begun) if number not in committed]
         rights.try_commit(config, config.input_topic, committed)
     except EnricherError as error:
         yield _report.fail(check, str(error), f"Allow READ on the group '{config.group_id}'.")
