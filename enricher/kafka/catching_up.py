@@ -1,37 +1,51 @@
-"""Tells when the group has committed everything that was in the input topic at the start (`run --until-caught-up`)."""
+"""Tells when the group has committed everything that was in the input topic at the start (`run --until-caught-up`).
+
+If the topic is created again meanwhile, the ends of the new one count from then on: it never gets to those of the old one.
+"""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 from confluent_kafka import Consumer, KafkaException
 
+from enricher.errors import MissingTopic, TransactionTrouble
 from enricher.kafka.client_errors import ClientErrors
-from enricher.kafka.metadata import bounds_of, foreign, ours
+from enricher.kafka.metadata import foreign, ours
+from enricher.kafka.topicwatch import TopicReplaced, TopicWatch
 from enricher.records import Partition
 
 log = logging.getLogger(__name__)
 
 _CHECK_S = 0.1  # each check is one request to the broker
+_CHECK_TOPIC_S = 1.0
 
 
 class CatchingUp:
     """The ends at the start, compared with the group's committed offsets."""
 
-    def __init__(self, consumer: Consumer, client_errors: ClientErrors, timeout_s: float) -> None:
+    def __init__(
+        self, consumer: Consumer, topic: str, watch: TopicWatch, client_errors: ClientErrors, timeout_s: float
+    ) -> None:
         self._consumer = consumer
+        self._topic = topic
+        self._watch = watch
         self._client_errors = client_errors
         self._timeout_s = timeout_s
-        self._ends: dict[Partition, int] = {}
-        self._next_check_s = 0.0
+        self._ends: Mapping[Partition, int] = {}
+        self._topic_id: str | None = None
+        self._next_check_s = self._next_topic_check_s = 0.0
 
-    def note(self, partitions: Iterable[Partition]) -> None:
-        """Note the current ends. Raises the client's errors."""
-        bounds = {partition: bounds_of(self._consumer, partition, self._timeout_s) for partition in partitions}
-        self._ends = {partition: end for partition, (low, end) in bounds.items() if end > low}
-        records = sum(end - low for low, end in bounds.values())
+    def note(self) -> None:
+        """Note the current ends of the topic that `watch` knows. Raises TransactionTrouble without an answer."""
+        topic_id = self._watch.topic_id
+        partitions = [Partition(self._topic, number) for number in range(self._watch.partitions[self._topic])]
+        lows, ends = self._watch.beginnings(partitions), self._watch.last_offsets(partitions)
+        self._ends = {partition: end for partition, end in ends.items() if end > lows[partition]}
+        self._topic_id = topic_id
+        records = sum(ends[partition] - lows[partition] for partition in partitions)
         log.info("catching up with at most %d records; some of them may be committed already", records)
 
     def renew(self, consumer: Consumer) -> None:
@@ -39,17 +53,36 @@ class CatchingUp:
         self._consumer = consumer
 
     def done(self) -> bool:
-        """True once the group has committed all these ends. May block for the request timeout."""
-        if time.monotonic() < self._next_check_s:
+        """True once the group has committed all these ends. May block for some request timeouts.
+
+        Raises TopicReplaced or MissingTopic if the topic is no longer the one that is read.
+        """
+        now_s = time.monotonic()
+        if now_s < self._next_check_s:
             return False
-        if not self._ends:
-            return True
         try:
-            wanted = [foreign(partition) for partition in self._ends]
-            committed = self._consumer.committed(wanted, timeout=self._timeout_s)
-        except KafkaException as exception:
-            log.warning("cannot ask for the committed offsets: %s", self._client_errors.explain(exception.args[0]))
-            return False
+            if self._watch.topic_id != self._topic_id:
+                self.note()
+            if self._is_committed():
+                return True
+            if now_s >= self._next_topic_check_s:
+                # Without work nothing else notices: the committed offsets are deleted with their topic.
+                self._next_topic_check_s = now_s + _CHECK_TOPIC_S
+                self._watch.ask()
+                self._watch.confirm()
+        except (TopicReplaced, MissingTopic):
+            raise
+        except (KafkaException, TransactionTrouble) as trouble:
+            cause = trouble.args[0]
+            reason = self._client_errors.explain(cause) if isinstance(trouble, KafkaException) else trouble
+            log.warning("cannot find out whether the group has caught up: %s", reason)
         finally:
             self._next_check_s = time.monotonic() + _CHECK_S
+        return False
+
+    def _is_committed(self) -> bool:
+        if not self._ends:
+            return True
+        wanted = [foreign(partition) for partition in self._ends]
+        committed = self._consumer.committed(wanted, timeout=self._timeout_s)
         return all(tp.offset >= self._ends[ours(tp)] for tp in committed)

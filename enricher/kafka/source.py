@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from enricher.core.commit_metadata import CommitMetadata
 from enricher.core.portions import Portions
+from enricher.errors import TransactionTrouble
 from enricher.kafka.assignment import Assignment
 from enricher.kafka.catching_up import CatchingUp
 from enricher.kafka.client import KafkaConfig
@@ -56,7 +57,9 @@ class KafkaSource:
         self._portions = Portions()
         self._catching_up: CatchingUp | None = None
         if until_caught_up:
-            self._catching_up = CatchingUp(self._consumer, self._client_errors, config.request_timeout_s)
+            self._catching_up = CatchingUp(
+                self._consumer, config.input_topic, self.watch, self._client_errors, config.request_timeout_s
+            )
         self.member_ids: set[str] = set()
         """Member ids of this worker so far. The group may keep an old one for a session timeout after an expulsion."""
 
@@ -69,11 +72,11 @@ class KafkaSource:
             connecting(self._client_errors),
             mapping_errors("asking for the input topic", self._client_errors, self._consumer),
         ):
-            partitions = partitions_of(self._consumer, self._config.input_topic, self._config.request_timeout_s)
-            if self._catching_up:
-                self._catching_up.note(partitions)
+            partitions_of(self._consumer, self._config.input_topic, self._config.request_timeout_s)
         with connecting(self.watch.client_errors):
             self.watch.open()
+            if self._catching_up:
+                self._catching_up.note()
         self._join(listener)
 
     def poll(self, limit: int, timeout_s: float) -> Sequence[RawRecord]:
@@ -156,8 +159,12 @@ class KafkaSource:
         return self._consumer.memberid() or ""
 
     def caught_up(self) -> bool:
-        """True once the group has committed the ends that partitions had at `open`."""
-        return self._catching_up is not None and self._catching_up.done()
+        """True once the group has committed the ends that partitions had at `open`, or those of a topic created again."""
+        try:
+            return self._catching_up is not None and self._catching_up.done()
+        except TransactionTrouble as trouble:
+            self._assignment.raise_later(trouble)
+            return False
 
     def connection(self) -> Connection:
         """Membership, and the client's last statistics of brokers and partition ends. May be called from any thread."""
