@@ -7,8 +7,6 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tools.chaos.frames import Api
-from tools.chaos.rules import Match, Watch
 from tools.chaos.scene import SESSION_S
 from tools.waiting import wait_until
 
@@ -108,13 +106,7 @@ class Campaign:
 
     def wait_until_whole(self) -> float | None:
         """Wait until every worker has committed once more; returns that time (monotonic), or None on timeout."""
-        scene = self._scene
-        watches = [Watch(Match({Api.END_TXN}, slot.client_id)) for slot in list(scene.crew.slots.values())]
-        for watch in watches:
-            scene.proxy.apply(watch)
-        whole = wait_until(lambda: all(watch.caught.is_set() for watch in watches), _WHOLE_S)
-        scene.proxy.lift(*watches)
-        return time.monotonic() if whole else None
+        return time.monotonic() if self._scene.wait_until_whole(_WHOLE_S) else None
 
     def _wait_until_moving(self) -> float | None:
         moving = self._scene.timeline.moving_from_now()

@@ -38,10 +38,18 @@ class Exit:
 
 
 class Slot:
-    """The slot of one worker. A restart replaces its process. `note` is called with each exit."""
+    """The slot of one worker. A restart replaces its process. `note` is called with each exit.
+
+    `settings`: called before each start.
+    """
 
     def __init__(
-        self, name: str, settings: Mapping[str, Any], log: Path, note: Callable[[Exit], None], flaws: Sequence[str] = ()
+        self,
+        name: str,
+        settings: Callable[[], Mapping[str, Any]],
+        log: Path,
+        note: Callable[[Exit], None],
+        flaws: Sequence[str] = (),
     ) -> None:
         self.name = name
         self._settings = settings
@@ -126,7 +134,7 @@ class Slot:
                 start_new_session=True,
             )
         assert self._process.stdin
-        self._process.stdin.write(orjson.dumps(self._settings) + b"\n")
+        self._process.stdin.write(orjson.dumps(self._settings()) + b"\n")
         self._process.stdin.flush()
 
     def _wait_for_end(self, timeout_s: float) -> None:
@@ -170,6 +178,8 @@ class Crew:
         self._arguments = arguments
         self._settings_of = settings_of
         self._folder = folder
+        self.start = "resume"
+        """`kafka.start` of workers that are started from now on."""
         self.exits: list[Exit] = []
         self.slots: dict[str, Slot] = {}
         for name in names:
@@ -177,11 +187,14 @@ class Crew:
 
     def add(self, name: str, flaws: Sequence[str] = ()) -> Slot:
         """Add a worker, without the defences that `flaws` names (see `tools.chaos.flaws`)."""
-        slot = Slot(
-            name, self._settings_of(name), self._folder / f"{name}.log", self.exits.append, [*self._arguments, *flaws]
-        )
+        log, arguments = self._folder / f"{name}.log", [*self._arguments, *flaws]
+        slot = Slot(name, lambda: self._settings_now(name), log, self.exits.append, arguments)
         self.slots[name] = slot
         return slot
+
+    def _settings_now(self, name: str) -> Mapping[str, Any]:
+        settings = self._settings_of(name)
+        return {**settings, "kafka": {**settings["kafka"], "start": self.start}}
 
     def remove(self, name: str, number: signal.Signals = signal.SIGTERM) -> None:
         """End a worker with a signal and remove its slot."""

@@ -11,8 +11,10 @@ from confluent_kafka.admin import AdminClient
 
 from tools.chaos.articles import Articles
 from tools.chaos.crew import Crew
+from tools.chaos.frames import Api
 from tools.chaos.proxy import Proxy
 from tools.chaos.reader import Reader
+from tools.chaos.rules import Match, Watch
 from tools.chaos.schemas import Schemas
 from tools.chaos.timeline import Timeline
 from tools.chaos.topics import Names, TopicKeeper
@@ -20,6 +22,7 @@ from tools.chaos.workload import Workload
 from tools.kafka import Cluster
 from tools.kafka.properties import QUICK_TO_NOTICE
 from tools.kafka.versions import DEFAULT
+from tools.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -139,12 +142,25 @@ class Scene:
 
     # ---- progress
 
+    def wait_until_whole(self, timeout_s: float) -> bool:
+        """Wait until every worker has committed once more; returns whether it did in time."""
+        watches = [Watch(Match({Api.END_TXN}, slot.client_id)) for slot in list(self.crew.slots.values())]
+        for watch in watches:
+            self.proxy.apply(watch)
+        whole = wait_until(lambda: all(watch.caught.is_set() for watch in watches), timeout_s)
+        self.proxy.lift(*watches)
+        return whole
+
     def all_is_seen(self) -> bool:
         """Whether the timeline has read all outputs that a read_committed consumer can see."""
         topics = (self.names.output, self.names.dead_letters)
         stable = {topic: self._reader.stable_and_ends(topic) for topic in topics}
         ends = {(topic, number): end for topic in topics for number, (end, _) in stable[topic].items()}
         return self.timeline.has_seen(ends)
+
+    def every_partition_has_begun(self) -> bool:
+        """Whether the group has committed an offset for each input partition."""
+        return all(committed >= 0 for committed, _ in self._reader.committed_and_ends(self.names.input).values())
 
     def backlog(self) -> int:
         """How many input offsets the group has not committed yet."""

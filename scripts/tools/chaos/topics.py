@@ -72,6 +72,15 @@ class TopicKeeper:
         self.partitions += 1
         self._grow(self._names.input, self.partitions)
 
+    def wait_for_new_partition(self) -> None:
+        """Wait until the input's last partition has a leader."""
+
+        def led() -> bool:
+            found = self._admin.list_topics(self._names.input, timeout=_ASK_S).topics[self._names.input].partitions
+            return len(found) == self.partitions and found[self.partitions - 1].leader >= 0
+
+        assert wait_until(led, _ASK_S), "the new partition has no leader"
+
     def limit_dead_letters(self, size_bytes: int | None) -> None:
         """Limit the message size of the dead-letter topic; None restores the broker's default."""
         kind = AlterConfigOpType.DELETE if size_bytes is None else AlterConfigOpType.SET

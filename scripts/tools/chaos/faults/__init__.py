@@ -18,6 +18,7 @@ from tools.chaos.faults.brokers import (
 from tools.chaos.faults.inputs import (
     OutputPartitionsAdded,
     PartitionsAdded,
+    PartitionsAddedAfterEnd,
     PoisonMessages,
     RefusedLetter,
     TransactionalInput,
@@ -34,7 +35,7 @@ from tools.chaos.faults.requests import (
     LateTxnOffsetCommit,
     OffsetFetchWrong,
 )
-from tools.chaos.faults.topics import OffsetsDeleted, TopicMadeAgain
+from tools.chaos.faults.topics import OffsetsDeleted, TopicMadeAgain, TopicMadeAgainAfterEnd
 from tools.chaos.faults.workers import (
     BrokerAwayAtStart,
     ItemLost,
@@ -90,6 +91,8 @@ KINDS: tuple[type[Fault], ...] = (
     RegistrySlow,
     RegistryWrong,
     RegistryAwayAtStart,
+    TopicMadeAgainAfterEnd,
+    PartitionsAddedAfterEnd,
 )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from tools.chaos.frames import Api
 from tools.chaos.rules import Match
+from tools.waiting import wait_until
 
 if TYPE_CHECKING:
     from random import Random
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from tools.chaos.rules import Rule
     from tools.chaos.scene import Scene
 
+_WHOLE_S = 30.0
 CATCH_S = 6.0
 """A busy worker sends each request of a transaction several times a second; a resting or restarting one takes longer."""
 
@@ -66,6 +68,19 @@ class Fault(ABC):
         """End the fault. May block until what was broken works again."""
 
     # ---- helpers
+
+    def restart_with(self, start: str) -> None:
+        """Restart the workers with this `kafka.start`, unless they have it.
+
+        With `end`, a partition that has not begun by then would rightly begin at its end; the others must lose nothing.
+        """
+        crew = self.scene.crew
+        if crew.start != start:
+            assert wait_until(self.scene.every_partition_has_begun, _WHOLE_S), "some partition has no committed offset"
+            crew.rest()
+            crew.start = start
+            crew.wake()
+            self.scene.wait_until_whole(_WHOLE_S)
 
     def some_worker(self) -> str:
         """Draw the name of a worker."""

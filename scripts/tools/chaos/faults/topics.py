@@ -33,6 +33,8 @@ class TopicMadeAgain(Fault):
     def apply(self) -> None:
         """Record the topic's contents while the workers read, publish more, and delete it before they are done."""
         scene = self.scene
+        if self.absent_s:  # a worker that starts meanwhile would take the new topic for a first start
+            self.restart_with("resume")
         scene.workload.pause()
         scene.workload.settle()
         past = scene.topics.remember_input()
@@ -55,8 +57,30 @@ class TopicMadeAgain(Fault):
         self.scene.workload.resume()
 
 
+class TopicMadeAgainAfterEnd(TopicMadeAgain):
+    """The same while the workers have `kafka.start=end`: the new topic is read from its beginning all the same.
+
+    Without a pause, in which workers might be restarted.
+    """
+
+    name = "topic made again under start=end"
+
+    def choose(self) -> None:
+        """Draw which partition is filled."""
+        super().choose()
+        self.absent_s = 0.0
+
+    def apply(self) -> None:
+        """Restart the workers with the setting first."""
+        self.restart_with("end")
+        super().apply()
+
+
 class OffsetsDeleted(Fault):
-    """Stops all workers gracefully, deletes the group with all its offsets, and starts the workers again."""
+    """Stops all workers gracefully, deletes the group with all its offsets, and starts the workers again.
+
+    With `kafka.start=resume`, because a group without offsets begins at the end if it has to.
+    """
 
     name = "committed offsets deleted"
 
@@ -68,6 +92,7 @@ class OffsetsDeleted(Fault):
     def apply(self) -> None:
         """Stop the workers and delete the group."""
         self.scene.crew.rest()
+        self.scene.crew.start = "resume"
         self.scene.topics.forget_offsets()
 
     def heal(self) -> None:
