@@ -38,6 +38,8 @@ def recomputed(settings: Settings, tasks: Tasks, records: Sequence[RawRecord]) -
 class _RecordSource:
     """Delivers records as if they were one partition; their keys and headers are those that they had."""
 
+    waits_for_commit = False
+
     def __init__(self, records: Sequence[RawRecord]) -> None:
         self._records = [
             replace(record, partition=_PARTITION, offset=number, leader_epoch=None)

@@ -31,6 +31,8 @@ class LineSource:
     that either, so that the worker's own bound can count it.
     """
 
+    waits_for_commit = False
+
     def __init__(
         self,
         path: Path,

@@ -41,6 +41,11 @@ class Positions:
         return [partition for partition, at in self._positions.items() if at.start is None]
 
     @property
+    def uncommitted(self) -> bool:
+        """True if a partition begins only once its start is committed."""
+        return any(at.uncommitted is not None for at in self._positions.values())
+
+    @property
     def unheard(self) -> bool:
         """True if a partition whose start is known has delivered neither a record nor its end since."""
         return any(at.start is not None and at.next is None for at in self._positions.values())

@@ -116,6 +116,11 @@ class KafkaSource:
         """
         return self._positions.to_commit(partitions)
 
+    @property
+    def waits_for_commit(self) -> bool:
+        """True while a partition delivers nothing before its start is committed (`kafka.start=end`)."""
+        return self._positions.uncommitted
+
     def start_of(self, partition: Partition) -> Start | None:
         """Where reading of a partition began last, and the mark committed with that offset; None while unknown."""
         return self._positions.start_of(partition)

@@ -152,7 +152,7 @@ class Pacing:
     def may_publish(self) -> bool:
         """Whether to publish in this turn: if an article is finished and transactions may take the time, or if it is due."""
         now_s, cadence = self._clock(), self.cadence
-        if now_s >= cadence.latest_s or self.attempts.suspects:
+        if now_s >= cadence.latest_s or self.attempts.suspects or self._source.waits_for_commit:
             return True
         return now_s >= self._earliest_publish_s and self._tracker.publishable()
 

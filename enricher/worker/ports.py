@@ -111,6 +111,10 @@ class Source(Protocol):
     def positions(self, partitions: Collection[Partition]) -> Mapping[Partition, int]:
         """The next offset to deliver of each partition, past offsets without a record; unknown positions are left out."""
 
+    @property
+    def waits_for_commit(self) -> bool:
+        """True while a partition delivers nothing before its position is committed."""
+
     def start_of(self, partition: Partition) -> Start | None:
         """Where reading began after the assignment or the last rewind; known once a record was delivered.
 

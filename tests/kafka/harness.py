@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import orjson
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from support.topics import Topics
 
 CLIENTS, SILENCE_S = 3, 20.0
@@ -133,7 +133,9 @@ def committed_of(consumer: Consumer, partitions: list[TopicPartition]) -> list[T
         try:
             return consumer.committed(partitions, timeout=10)
         except KafkaException as exception:
-            if not exception.args[0].retriable() or time.monotonic() > give_up_s:
+            error = exception.args[0]
+            later = error.retriable() or error.code() == KafkaError.NOT_COORDINATOR
+            if not later or time.monotonic() > give_up_s:
                 raise
             time.sleep(0.2)
 

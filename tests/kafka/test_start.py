@@ -25,7 +25,18 @@ from kafka.clients import (
     release_of,
     sink_for,
 )
-from kafka.harness import Sent, committed_and_ends, publish, read_all
+from kafka.harness import (
+    Sent,
+    as_sent,
+    assert_all_is_there_once,
+    committed_and_ends,
+    is_all_committed,
+    publish,
+    read_all,
+    short_articles,
+    wait_until,
+    worker,
+)
 from support.topics import Topics
 
 from enricher.core.commit_metadata import CommitMetadata
@@ -271,6 +282,18 @@ def test_nothing_is_read_before_the_end_is_committed(topics: Topics) -> None:
     sink, _ = sink_for(source, config)
     sink.publish(Release((), determined))
     assert sorted(after) == first_of(source, 20)
+
+
+def test_a_worker_that_dies_before_its_first_record_loses_none(topics: Topics) -> None:
+    """The ends are committed as soon as they are known, however rarely the worker publishes; the next one goes on there."""
+    publish(topics.bootstrap_servers, topics.input, map(as_sent, short_articles(40)))
+    rarely = {"ENRICHER_KAFKA__START": "end", "ENRICHER_WORKER__PUBLISH_INTERVAL_MS": "60000"}
+    with worker({**topics.environment, **rarely}):
+        wait_until(lambda: is_all_committed(topics), 45, "the ends are committed")
+    places = publish(topics.bootstrap_servers, topics.input, map(as_sent, short_articles(20, seed=2)))
+    with worker({**topics.environment, "ENRICHER_KAFKA__START": "end"}, "--until-caught-up") as process:
+        assert 0 == process.wait(90)
+    assert_all_is_there_once(topics, places)
 
 
 @pytest.mark.parametrize("start", ["resume", "end"])

@@ -22,6 +22,8 @@ from enricher.worker.ports import PartitionListener
 class FakeSource:
     """A member of the fake group, as `KafkaSource` is one of a real one."""
 
+    waits_for_commit = False
+
     def __init__(
         self,
         log: FakeLog,
