@@ -45,13 +45,14 @@ with _exiting_on_ctrl_c():
 
     from enricher.commands import COMMANDS, help_of
     from enricher.errors import FatalError
+    from enricher.runtime.watchdog import ProcessTimer
     from enricher.telemetry import logs
 
 log = logging.getLogger("enricher")
 
 EXIT_CODES = {
     0: "done, or stopped on request",
-    1: "a bug, or an input or output that cannot be used",
+    1: "a bug, an input or output that cannot be used, or code that held the interpreter's lock beyond its bound",
     2: "settings or usage",
     3: "the model or its device",
     4: "the broker or the schema registry refuses (a right, a topic, a password) or does not answer",
@@ -161,7 +162,7 @@ def _run() -> None:
     """Run the command and flush its output. Raises FatalError if the output cannot be written."""
     try:
         try:
-            app()
+            app(obj=ProcessTimer())  # commands whose process must not hang use it
         finally:
             sys.stdout.flush()
     except OSError as error:

@@ -19,7 +19,7 @@ from enricher.commands.progress import describe, progress_lines, repeated
 from enricher.commands.signals import interrupted, stopped_by_signals
 from enricher.errors import FatalError, NotEnriched, SettingsError
 from enricher.files import STDIN, LineSink, LineSource, partial_name, whole_file
-from enricher.runtime.watchdog import Watchdog
+from enricher.runtime.watchdog import ProcessTimer, Watchdog
 from enricher.settings import load_settings
 from enricher.worker.loop import Worker
 
@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 
 
 def enrich(
+    context: typer.Context,
     file: Annotated[Path, typer.Argument(help="JSON lines, one article each, plain or gzip; `-` is standard input.")],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="File for the enriched records. Default: standard output.")
@@ -52,10 +53,12 @@ def enrich(
     settings = load_settings()
     _require_different(file, output, dead_letters)
     _require_readable(file)
-    with stopped_by_signals(interrupted) as signals, ExitStack() as files, Watchdog() as watchdog:
+    guarding = Watchdog(timer=context.find_object(ProcessTimer))
+    with stopped_by_signals(interrupted) as signals, ExitStack() as files, guarding as watchdog:
         records = _opened(files, output, sys.stdout.buffer)
         letters = _opened(files, dead_letters, sys.stderr.buffer)
-        tasks = load_tasks(settings)
+        with watchdog.guard("starting", settings.worker.start_timeout_s):
+            tasks = load_tasks(settings)
         source = LineSource(file)
         sink = LineSink(
             records, letters, card=tasks.card, committed=source.note_committed, keep_lines=dead_letters is not None

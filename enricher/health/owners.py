@@ -1,13 +1,13 @@
-"""Partitions without an owner: those of a process that ended, until another process has them.
+"""Partitions without an owner: those of a process that ended or is silent, until another process has them.
 
-A process that is killed stays a member of the group until the session timeout. Until then no process owns its partitions or
-reports their lag, although all others are ready. The parent therefore remembers which process owned what.
+A process that is killed or frozen stays a member of the group until the session timeout. Until then no process works on its
+partitions or reports their lag, although all others are ready. The parent therefore remembers which process owned what.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 Names = Mapping[str, int]
 """Partitions by name (`topic-number`), each with its lag."""
@@ -42,7 +42,8 @@ class Owners:
     """Remembers which partitions each process owned.
 
     `handed_out_s`: time after which the broker has assigned the partitions of a killed process to other members. Partitions
-    that none of our processes owns by then belong to a worker elsewhere. Not thread-safe.
+    that none of our processes owns by then belong to a worker elsewhere. While none of our processes is alive, nobody can
+    tell, so that time begins when one is. Not thread-safe.
     """
 
     def __init__(self, handed_out_s: float, clock: Callable[[], float]) -> None:
@@ -59,10 +60,12 @@ class Owners:
             self._left.pop(name, None)
 
     def without_owner(self, pids: Mapping[int, int]) -> Ownerless:
-        """The partitions without an owner now. `pids`: process ids of the running processes, by number."""
+        """The partitions without an owner now. `pids`: process ids of the processes that run and report, by number."""
         for number in list(self._holdings):
             self._check(number, pids.get(number))
         now_s = self._clock()
+        if not pids:
+            self._left = {name: replace(left, gone_s=now_s) for name, left in self._left.items()}
         self._left = {name: left for name, left in self._left.items() if now_s - left.gone_s < self._handed_out_s}
         if not self._left:
             return Ownerless()

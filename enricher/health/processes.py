@@ -17,8 +17,9 @@ from enricher.health.owners import Holding, Ownerless, Owners
 from enricher.health.page import PROCESS_PAGE
 from enricher.health.routes import ProbeResult, Reply, Route, html, line
 from enricher.processes import ProcessState, Supervisor
+from enricher.telemetry.instruments import OLDEST_AGE, REPORT_AGE
 from enricher.telemetry.observed import WorkerFacts
-from enricher.telemetry.prometheus import PLAIN, oldest_age_exposition
+from enricher.telemetry.prometheus import PLAIN, exposition_of
 
 NO_PROCESS = "none"
 """Value of the label `process` for partitions without an owner."""
@@ -48,7 +49,7 @@ class ProcessesHealth:
     def look(self) -> None:
         """Record which partitions each process owns now: due every `EVERY_S` seconds."""
         pids, seen_s = self._parent.pids(), self._clock()
-        for number, body in ask_all(self._parent.health_ports(), f"/status.json?since={time.time()!r}").items():
+        for number, body in ask_all(self._ports(), f"/status.json?since={time.time()!r}").items():
             if number in pids:
                 with self._lock:
                     self._owners.note(number, holding_of(orjson.loads(body), pids[number], seen_s))
@@ -56,7 +57,7 @@ class ProcessesHealth:
     # ---- called by the server
 
     def live(self) -> ProbeResult:
-        """Ok while the parent's own loop turns: a process that hangs is ended by its watchdog and restarted."""
+        """Ok while the parent's own loop turns: a process that hangs is ended by its watchdog, or by the parent."""
         age_s = self._parent.turn_age_s
         if age_s > TURN_LIMIT_S:
             return ProbeResult(ok=False, reason=f"the parent's loop has not turned for {age_s:.0f} s")
@@ -68,7 +69,7 @@ class ProcessesHealth:
             return ProbeResult(ok=False, reason="draining")
         summary, found = self._summary(), self._without_owner()
         if found.partitions:
-            reason = f"{summary}; {found.partitions} partitions without an owner, since a process ended"
+            reason = f"{summary}; {found.partitions} partitions without an owner, since a process ended or is silent"
             return ProbeResult(ok=False, reason=reason)
         return ProbeResult(ok=self._parent.ready, reason=summary)
 
@@ -78,17 +79,20 @@ class ProcessesHealth:
 
     def metrics(self, accept: str) -> tuple[bytes, str]:
         """The samples of all processes, with the label `process`; `none` for the age of partitions without an owner."""
-        answers = ask_all(self._parent.health_ports(), "/metrics", PLAIN)
-        texts = {str(number): body.decode() for number, body in answers.items()}
+        answers = ask_all(self._ports(), "/metrics", PLAIN)
+        texts = {
+            str(number): answers.get(number, b"").decode() + exposition_of(REPORT_AGE, age_s)
+            for number, age_s in self._parent.report_ages_s().items()
+        }
         found = self._without_owner()
         if found.partitions:
-            texts[NO_PROCESS] = oldest_age_exposition(found.oldest_age_s)
+            texts[NO_PROCESS] = exposition_of(OLDEST_AGE, found.oldest_age_s)
         return merged(texts, accept)
 
     def status(self, since: float = 0.0) -> dict[str, Any]:
         """The state of each process, and its own status."""
-        ports, pids = self._parent.health_ports(), self._parent.pids()
-        answers = ask_all(ports, f"/status.json?since={since!r}")
+        pids, ages_s = self._parent.pids(), self._parent.report_ages_s()
+        answers = ask_all(self._ports(), f"/status.json?since={since!r}")
         return {
             "now": time.time(),
             "uptime_s": self._clock() - self._began_s,
@@ -101,6 +105,7 @@ class ProcessesHealth:
                     "number": number,
                     "state": str(state),
                     "pid": pids.get(number),
+                    "report_age_s": ages_s.get(number),
                     "status": orjson.loads(answers[number]) if number in answers else None,
                 }
                 for number, state in self._parent.states().items()
@@ -128,14 +133,25 @@ class ProcessesHealth:
         return lambda _request: self._passed_on(number, "/metrics", "text/plain; version=0.0.4; charset=utf-8")
 
     def _passed_on(self, number: int, path: str, content_type: str) -> Reply:
-        port = self._parent.health_ports().get(number)
+        port = self._ports().get(number)
         body = ask(port, path, PLAIN) if port else None
         if body is None:
             return line(HTTPStatus.BAD_GATEWAY, f"process {number} does not answer")
         return Reply(HTTPStatus.OK, content_type, body)
 
+    def _ports(self) -> Mapping[int, int]:
+        """The ports of the processes that can answer: a silent one would only make everybody wait for its timeout."""
+        states = self._parent.states()
+        return {
+            number: port
+            for number, port in self._parent.health_ports().items()
+            if states[number] is not ProcessState.SILENT
+        }
+
     def _without_owner(self) -> Ownerless:
-        pids, states = self._parent.pids(), self._parent.states()
+        """A silent process leaves its partitions, like one that ended: it neither reads them nor reports their lag."""
+        states = self._parent.states()
+        pids = {number: pid for number, pid in self._parent.pids().items() if states[number] is not ProcessState.SILENT}
         with self._lock:
             for number, state in states.items():
                 if state is ProcessState.DONE:

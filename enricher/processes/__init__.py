@@ -3,6 +3,6 @@
 from enricher.processes.link import ParentLink
 from enricher.processes.restarts import RestartLimits
 from enricher.processes.states import ProcessState
-from enricher.processes.supervisor import Supervisor
+from enricher.processes.supervisor import SilenceLimits, Supervisor
 
-__all__ = ["ParentLink", "ProcessState", "RestartLimits", "Supervisor"]
+__all__ = ["ParentLink", "ProcessState", "RestartLimits", "SilenceLimits", "Supervisor"]

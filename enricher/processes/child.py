@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 
-from enricher.processes.states import ProcessState, health_port_of, state_of
+from enricher.processes.states import ALIVE, ProcessState, health_port_of, state_of
 
 LAST_LINES_S = 5.0
 """How long to wait for the last lines of an ended process: they are in the pipe already."""
@@ -18,7 +18,7 @@ class Child:
     """A running child process. Its threads call `write` with its lines, numbered.
 
     For its events they call `on_state`, `on_health_port` (of the loopback address), and at last `on_end` with the exit code,
-    or minus the number of the signal that killed it.
+    or minus the number of the signal that killed it. `heard_s`: when it last reported, by `clock`; at first its start.
     """
 
     def __init__(
@@ -30,10 +30,13 @@ class Child:
         on_health_port: Callable[[int], None],
         on_end: Callable[[int], None],
         write: Callable[[str], object],
+        clock: Callable[[], float],
     ) -> None:
         self.index = index
         self._on_state, self._on_health_port, self._on_end = on_state, on_health_port, on_end
         self._write = write
+        self._clock = clock
+        self.heard_s = clock()
         self._process = subprocess.Popen(  # noqa: S603  this program again
             command,
             stdin=subprocess.PIPE,
@@ -74,6 +77,9 @@ class Child:
     def _listen(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
+            self.heard_s = self._clock()
+            if line.strip() == ALIVE:
+                continue
             if state := state_of(line):
                 self._on_state(state)
             elif port := health_port_of(line):

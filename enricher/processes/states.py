@@ -1,6 +1,6 @@
-"""The states of a worker process, and the lines in which a child reports: a state, or `health` and a port.
+"""The states of a worker process, and the lines in which a child reports: a state, `alive`, or `health` and a port.
 
-The child reports the first three states; the parent sets the others.
+The child reports the first three states when they begin, and `alive` every `ALIVE_EVERY_S`; the parent sets the others.
 """
 
 from __future__ import annotations
@@ -21,8 +21,12 @@ class ProcessState(StrEnum):
     """It ended because nothing is left to do."""
     DEAD = "dead"
     """It ended otherwise; a restart may be due."""
+    SILENT = "silent"
+    """It is running, and has reported nothing for a while: it is frozen, or C code holds its interpreter's lock."""
 
 
+ALIVE = "alive"
+ALIVE_EVERY_S = 1.0
 _HEALTH = "health"
 
 

@@ -3,6 +3,9 @@
 Exit codes 2 and 4 (and 3 during startup) are permanent: the parent ends all children and exits with that code. It never
 loads a model, and shares nothing with its children but three pipes each. One thread decides; signal handlers and the
 threads of child.py only put handlers of events into a queue.
+
+A child that reports nothing is not ready, and after a while it is killed and restarted like one that died. Killing is safe:
+what it had not committed is read again, and the broker fences a child that continues just before it is killed.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import queue
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from enricher.errors import Stalled
@@ -21,8 +25,24 @@ from enricher.processes.states import ProcessState
 
 MAX_WAIT_S = 1.0
 """On Windows, Ctrl-C does not interrupt a wait: its handler runs after it."""
+STOOD_STILL_S = 5.0
+"""A turn of the loop takes about a second. After a longer one the parent itself stood still and has heard nobody."""
+UNKILLABLE_S = 30.0
+"""How long to wait for children that were killed: one that hangs in a driver or on a network disk may never end."""
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SilenceLimits:
+    """How long a child may report nothing: until it is not ready, and until it is killed.
+
+    `starting_s`, the bound until a child was ready, is longer: libraries hold the interpreter's lock while they are loaded.
+    """
+
+    unready_s: float
+    kill_s: float
+    starting_s: float
 
 
 @dataclass(slots=True)
@@ -38,6 +58,10 @@ class _Slot:
     """When the next child is due to start."""
     health_port: int | None = None
     """Where the child serves its health."""
+    silent: bool = False
+    """True from the warning about the child's silence until it reports again."""
+    killed: bool = False
+    """True once the child is killed for its silence."""
 
 
 class Supervisor:
@@ -52,6 +76,7 @@ class Supervisor:
         command: Callable[[int], Sequence[str]],
         count: int,
         restarts: RestartLimits,
+        silence: SilenceLimits,
         *,
         grace_s: float,
         until_done: bool,
@@ -59,6 +84,7 @@ class Supervisor:
         write: Callable[[str], object] | None = None,
     ) -> None:
         self._command = command
+        self._silence = silence
         self._grace_s = grace_s
         self._until_done = until_done
         self._clock = clock
@@ -66,7 +92,8 @@ class Supervisor:
         self._slots = [_Slot(Restarts(restarts)) for _ in range(count)]
         self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._kill_s: float | None = None
-        self._turned_s = clock()
+        self._abandon_s: float | None = None
+        self._turned_s = self._looked_s = clock()
         self._stopping = False
         self._code = 0
         self.started = False
@@ -76,7 +103,14 @@ class Supervisor:
 
     def states(self) -> Mapping[int, ProcessState]:
         """The present state of each process."""
-        return {index: slot.state for index, slot in enumerate(self._slots)}
+        silent = {index for index, age_s in self.report_ages_s().items() if age_s > self._silence.unready_s}
+        return {index: ProcessState.SILENT if index in silent else slot.state for index, slot in enumerate(self._slots)}
+
+    def report_ages_s(self) -> Mapping[int, float]:
+        """Seconds since each running child last reported."""
+        now_s = self._clock()
+        children = [slot.child for slot in self._slots]
+        return {child.index: max(0.0, now_s - child.heard_s) for child in children if child}
 
     @property
     def ready(self) -> bool:
@@ -85,7 +119,7 @@ class Supervisor:
 
     def pids(self) -> Mapping[int, int]:
         """The process ids of running children."""
-        return {index: slot.child.pid for index, slot in enumerate(self._slots) if slot.child}
+        return {child.index: child.pid for child in [slot.child for slot in self._slots] if child}
 
     def health_ports(self) -> Mapping[int, int]:
         """The health ports that children have reported, on the loopback address."""
@@ -107,16 +141,21 @@ class Supervisor:
 
     # ---- the loop
 
-    def run(self) -> int:
-        """Block until all children have ended; return the exit code. Leaves no child behind, even on an exception."""
+    def run(self, guard: Callable[[], AbstractContextManager[None]] = nullcontext) -> int:
+        """Block until all children have ended; return the exit code. Leaves no child behind, even on an exception.
+
+        `guard` is entered for each turn of the loop.
+        """
         try:
             for index in range(len(self._slots)):
                 self._start(index)
             while self._unfinished():
-                self._turned_s = self._clock()
-                self._next_event()
-                self._start_due()
-                self._kill_late()
+                with guard():
+                    self._turned_s = self._clock()
+                    self._next_event()
+                    self._start_due()
+                    self._watch_silence()
+                    self._kill_late()
         finally:
             for slot in self._slots:
                 if slot.child:
@@ -124,6 +163,9 @@ class Supervisor:
         return self._code
 
     def _unfinished(self) -> bool:
+        if self._abandon_s is not None and self._clock() > self._abandon_s:
+            log.error("leaving processes behind that do not end although they are killed: %s", dict(self.pids()))
+            return False
         return any(slot.child or (slot.due_s is not None and not self._stopping) for slot in self._slots)
 
     def _next_event(self) -> None:
@@ -152,8 +194,10 @@ class Supervisor:
             on_health_port=lambda port: put(lambda: setattr(slot, "health_port", port)),
             on_end=lambda code: put(lambda: self._ended(index, code)),
             write=self._write,
+            clock=self._clock,
         )
         slot.state, slot.ready_s, slot.due_s = ProcessState.STARTING, None, None
+        slot.silent = slot.killed = False
 
     def _report_state(self, index: int, state: ProcessState) -> None:
         slot = self._slots[index]
@@ -166,6 +210,9 @@ class Supervisor:
 
     def _ended(self, index: int, code: int) -> None:
         slot = self._slots[index]
+        assert slot.child is not None, "a child ends once"
+        # The time that it was frozen before it was killed is no sign of health.
+        ready_for_s = 0.0 if slot.ready_s is None else slot.child.heard_s - slot.ready_s
         slot.child, slot.state, slot.health_port = None, ProcessState.DEAD, None
         exit_code = code if code >= 0 else 128 - code  # as a shell reports a signal
         if self._stopping:
@@ -173,11 +220,10 @@ class Supervisor:
         elif code == 0 and self._until_done:
             slot.state = ProcessState.DONE
         else:
-            self._restart_or_end_all(index, exit_code)
+            self._restart_or_end_all(index, exit_code, ready_for_s)
 
-    def _restart_or_end_all(self, index: int, exit_code: int) -> None:
+    def _restart_or_end_all(self, index: int, exit_code: int, ready_for_s: float) -> None:
         slot, now_s = self._slots[index], self._clock()
-        ready_for_s = 0.0 if slot.ready_s is None else now_s - slot.ready_s
         if is_final(exit_code, was_ready=slot.ready_s is not None):
             log.error(
                 "process %d ended with code %d, which a restart cannot fix: ending all processes", index, exit_code
@@ -197,6 +243,28 @@ class Supervisor:
             if slot.due_s is not None and not self._stopping and self._clock() >= slot.due_s:
                 self._start(index)
 
+    def _watch_silence(self) -> None:
+        now_s = self._clock()
+        stood_still = now_s - self._looked_s > STOOD_STILL_S
+        self._looked_s = now_s
+        for slot in self._slots:
+            if slot.child and stood_still:
+                slot.child.heard_s = now_s
+            if slot.child and not slot.killed:
+                self._watch_silence_of(slot, slot.child, now_s - slot.child.heard_s)
+
+    def _watch_silence_of(self, slot: _Slot, child: Child, silent_s: float) -> None:
+        if slot.silent != (silent_s > self._silence.unready_s):
+            slot.silent = not slot.silent
+            if slot.silent:
+                log.warning("process %d has not reported for %.0f s and is not ready", child.index, silent_s)
+            else:
+                log.warning("process %d reports again", child.index)
+        if silent_s > (self._silence.starting_s if slot.ready_s is None else self._silence.kill_s):
+            log.error("process %d (pid %d) has not reported for %.0f s: killing it", child.index, child.pid, silent_s)
+            child.kill()
+            slot.killed = True
+
     def _end_all(self, exit_code: int) -> None:
         """Ask all children to end. The first exit code counts."""
         if self._stopping:
@@ -213,6 +281,7 @@ class Supervisor:
             return
         log.error("still running after %.0f s, killing them: %s", self._grace_s, dict(self.pids()))
         self._kill_s, self._code = None, self._code or Stalled.exit_code
+        self._abandon_s = self._clock() + UNKILLABLE_S
         for slot in self._slots:
             if slot.child:
                 slot.child.kill()

@@ -3,6 +3,9 @@
 A call into the Kafka client can outlive its own timeout, one of them forever (librdkafka issues 5511 and 5456), and no
 exception can be raised in a thread that is stuck in C. Ending the process is always safe: nothing is committed that was not
 published, and the next process starts at the committed offsets.
+
+The watchdog's thread is Python's, so it stands still while C code holds the interpreter's lock. `ProcessTimer` is the last
+line of defence then.
 """
 
 from __future__ import annotations
@@ -24,8 +27,15 @@ Guard = Callable[[str, float], AbstractContextManager[None]]
 
 log = logging.getLogger(__name__)
 
+CHECK_EVERY_S = 0.5
 _REPORT_S = 2.0
 """How long to wait for the report: the log itself may be what hangs, for example a full pipe that nobody reads."""
+TIMER_MARGIN_S = 5.0
+"""The process timer ends the process this long after the bound: by then the watchdog has done so, if its thread runs."""
+_UNGUARDED_S = 120.0
+"""How long the watchdog's thread may stand still while nothing is guarded."""
+_EXIT_S = 60.0
+"""How long the interpreter may take to end after the watchdog."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +60,30 @@ def _report(message: str) -> None:
     faulthandler.dump_traceback(all_threads=True)
 
 
+class ProcessTimer:
+    """Ends the process with code 1, with the stack of every thread on standard error, unless it is set again in time.
+
+    It is the timer of `faulthandler`, a thread in C that needs no lock of the interpreter. A process has only one, so only a
+    program that owns its process may use it.
+    """
+
+    def __init__(self) -> None:
+        self._errors = _errors_that_never_block()
+
+    def set(self, limit_s: float) -> None:
+        """End the process in `limit_s` seconds, instead of when an earlier call said."""
+        faulthandler.dump_traceback_later(limit_s, exit=True, file=self._errors)
+
+
+def _errors_that_never_block() -> int:
+    """A descriptor of standard error. Where the system allows it, a write to it is dropped if a full pipe would block it."""
+    try:
+        # Opening it again, unlike `dup`, leaves the descriptor that everything else writes to as it is.
+        return os.open("/proc/self/fd/2", os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, AttributeError):  # a socket, another user's terminal, or no Linux
+        return 2
+
+
 @dataclass(frozen=True, slots=True)
 class _Guarded:
     what: str
@@ -61,22 +95,36 @@ class Watchdog:
     """A daemon thread that watches one deadline, from `__enter__` to `__exit__`.
 
     Guards nest: an open inner guard replaces the outer one, whose time starts again when the inner guard closes.
+
+    `timer`: bounds the watchdog's own thread. The thread sets it at each look to the end of the guarded call plus
+    `TIMER_MARGIN_S`, so it ends the process if the thread stands still until then; after `__exit__` it bounds the
+    interpreter's end.
     """
 
-    def __init__(self, on_stall: Callable[[str], None] = end_process, *, check_every_s: float = 0.5) -> None:
+    def __init__(
+        self,
+        on_stall: Callable[[str], None] = end_process,
+        *,
+        check_every_s: float = CHECK_EVERY_S,
+        timer: ProcessTimer | None = None,
+    ) -> None:
         self._on_stall = on_stall
         self._check_every_s = check_every_s
+        self._timer = timer
         self._guarded: _Guarded | None = None
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
 
     def __enter__(self) -> Self:
+        self._set_timer(None)
         self._thread.start()
         return self
 
     def __exit__(self, *_error: object) -> None:
         self._closed.set()
         self._thread.join()
+        if self._timer:
+            self._timer.set(_EXIT_S)
 
     def watched(self) -> Watched | None:
         """The guarded call in progress. Safe in any thread."""
@@ -100,3 +148,10 @@ class Watchdog:
             if guarded and time.monotonic() - guarded.began_s > guarded.limit_s:
                 self._on_stall(f"no progress in '{guarded.what}' for {guarded.limit_s:g} s")
                 return
+            self._set_timer(guarded)
+
+    def _set_timer(self, guarded: _Guarded | None) -> None:
+        if self._timer is None:
+            return
+        left_s = guarded.began_s + guarded.limit_s - time.monotonic() if guarded else _UNGUARDED_S
+        self._timer.set(max(0.0, left_s) + TIMER_MARGIN_S)

@@ -143,6 +143,11 @@ class WorkerSettings(Group):
         ge=0,
         description="Seconds without capacity before the partitions are paused, so that polling can continue.",
     )
+    start_timeout_s: float = Field(
+        600.0,
+        ge=1,
+        description="Seconds to check topics and rights and to load the model; after that the watchdog ends the process.",
+    )
     stall_timeout_s: float = Field(
         60.0, ge=1, description="Seconds for one turn of the loop; after that the watchdog ends the process."
     )

@@ -36,6 +36,7 @@ MODEL = (
     "service.version",
 )
 OLDEST_AGE = "enricher.oldest.age"
+REPORT_AGE = "enricher.process.report.age"
 STATE = "enricher.state"
 
 
@@ -229,3 +230,11 @@ INSTRUMENTS: tuple[Instrument, ...] = (
            lambda seen: [(gpu.total_bytes, (gpu.name,)) for gpu in seen.gpus()], (GPU,)),
 )  # fmt: skip
 """In the order of the docs: what readers of the entities notice first, the machine last."""
+
+PARENT_INSTRUMENTS: tuple[Instrument, ...] = (
+    _gauge(REPORT_AGE, "s",
+           "Time since the process last reported to its parent, which it does every second. Only with `--processes`, for "
+           "each running process; a process that is silent for 10 s exports nothing else.",
+           lambda _seen: ()),
+)  # fmt: skip
+"""Instruments that only the parent of several processes knows, so they read nothing of a worker. Not exported by OTLP."""

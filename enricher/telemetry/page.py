@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 
-from enricher.telemetry.instruments import INSTRUMENTS
+from enricher.telemetry.instruments import INSTRUMENTS, PARENT_INSTRUMENTS
 from enricher.telemetry.prometheus import prometheus_name
 from enricher.telemetry.tracing import SPANS
 
@@ -46,7 +46,7 @@ def markdown() -> str:
             each.description,
             ", ".join(f"`{name}`" for name in each.attributes),
         )
-        for each in INSTRUMENTS
+        for each in (*INSTRUMENTS, *PARENT_INSTRUMENTS)
     )
     spans = ((f"`{s.name}`", s.kind, s.description, ", ".join(f"`{name}`" for name in s.attributes)) for s in SPANS)
     of_metrics = _table(("name", "kind, unit", "description", "attributes"), metrics)

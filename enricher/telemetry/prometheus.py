@@ -15,7 +15,7 @@ from prometheus_client.exposition import choose_encoder
 
 from enricher.stats.histogram import Histogram
 from enricher.stats.snapshot import WorkerState
-from enricher.telemetry.instruments import INSTRUMENTS, OLDEST_AGE, STATE, Instrument, Kind
+from enricher.telemetry.instruments import INSTRUMENTS, PARENT_INSTRUMENTS, STATE, Instrument, Kind
 from enricher.telemetry.observed import Observed
 from enricher.telemetry.readings import Numbers, one, states_of
 
@@ -58,9 +58,9 @@ def starting_exposition(accept: str) -> tuple[bytes, str]:
     return encoded([_family(_named(STATE), states_of(WorkerState.STARTING))], accept)
 
 
-def oldest_age_exposition(age_s: float) -> str:
-    """The age of the oldest unprocessed record alone, as plain text."""
-    return encoded([_family(_named(OLDEST_AGE), one(age_s))], PLAIN)[0].decode()
+def exposition_of(name: str, number: float) -> str:
+    """One instrument without attributes, as plain text."""
+    return encoded([_family(_named(name), one(number))], PLAIN)[0].decode()
 
 
 def encoded(families: Iterable[Metric], accept: str) -> tuple[bytes, str]:
@@ -83,7 +83,7 @@ class _Families:
 
 
 def _named(name: str) -> Instrument:
-    return next(instrument for instrument in INSTRUMENTS if instrument.name == name)
+    return next(each for each in (*INSTRUMENTS, *PARENT_INSTRUMENTS) if each.name == name)
 
 
 def _family(instrument: Instrument, numbers: Numbers) -> Metric:

@@ -17,7 +17,7 @@ from deploy.monitoring.generator.files import DASHBOARD
 from deploy.monitoring.generator.grafana import as_text, dashboard
 from deploy.monitoring.generator.layout import ROWS
 from deploy.monitoring.generator.seen import SILENT, questions, recorded_names
-from enricher.telemetry.instruments import INSTRUMENTS, Instrument
+from enricher.telemetry.instruments import INSTRUMENTS, PARENT_INSTRUMENTS, Instrument
 from enricher.telemetry.prometheus import label_name
 from tools.cluster import found, missing
 
@@ -43,7 +43,7 @@ def test_a_query_reads_only_what_there_is(expression: str) -> None:
     assert labels_of(expression) - own - OF_THE_SCRAPE == set()
 
 
-@pytest.mark.parametrize("instrument", INSTRUMENTS, ids=lambda instrument: instrument.name)
+@pytest.mark.parametrize("instrument", [*INSTRUMENTS, *PARENT_INSTRUMENTS], ids=lambda instrument: instrument.name)
 def test_every_instrument_is_in_a_panel(instrument: Instrument) -> None:
     """No instrument is left out."""
     shown = {name for expression in EXPRESSIONS for name in metrics_of(expression)}

@@ -1,12 +1,14 @@
 """`enricher` in a separate process, whose model waits while a file exists.
 
     python tests/health/hanging.py FOLDER run ...    # FOLDER/loading: it does not load; FOLDER/running: it does not run
+                                                     # FOLDER/holding: a run never gives the interpreter's lock back
 
 Everything else is unchanged: a hung device looks like a run that does not return.
 """
 
 from __future__ import annotations
 
+import ctypes
 import sys
 import time
 from pathlib import Path
@@ -27,6 +29,8 @@ def main(folder: Path) -> None:
 
     def slow_run(*arguments: Any, **named: Any) -> Any:  # noqa: ANN401  as above
         _while_there(folder / "running")
+        if (folder / "holding").exists():
+            ctypes.PyDLL(None).sleep(3600)
         return run(*arguments, **named)
 
     command.load_tasks = slow_load  # type: ignore[attr-defined]

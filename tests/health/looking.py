@@ -73,9 +73,9 @@ class Answer:
         return orjson.loads(self.body)
 
 
-def get(port: int, path: str, *, method: str = "GET", accept: str = "*/*") -> Answer:
+def get(port: int, path: str, *, method: str = "GET", accept: str = "*/*", timeout_s: float = 30.0) -> Answer:
     """Send one request. Raises OSError if there is no answer."""
-    connection = http.client.HTTPConnection(LOCALHOST, port, timeout=30)
+    connection = http.client.HTTPConnection(LOCALHOST, port, timeout=timeout_s)
     try:
         connection.request(method, path, headers={"Accept": accept})
         response = connection.getresponse()

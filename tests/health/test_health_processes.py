@@ -51,6 +51,7 @@ class Parent:
     stopping: bool = False
     turn_age_s: float = 0.2
     first_pid: int = 1_000
+    report_age_s: float = 0.5
 
     def states(self) -> dict[int, ProcessState]:
         """As set by the test."""
@@ -59,6 +60,11 @@ class Parent:
     def pids(self) -> dict[int, int]:
         """Invented process ids."""
         return {number: self.first_pid + number for number in self.ports}
+
+    def report_ages_s(self) -> dict[int, float]:
+        """The same of all running processes, and much more of silent ones."""
+        ages_s = {ProcessState.SILENT: 60.0}
+        return {number: ages_s.get(self.processes[number], self.report_age_s) for number in self.pids()}
 
     def health_ports(self) -> dict[int, int]:
         """As set by the test."""
@@ -137,7 +143,7 @@ def test_who_does_not_answer_is_left_out() -> None:
     assert {} == ask_all({}, "/livez")
 
 
-STARTING, READY, _, _, DEAD = ProcessState
+STARTING, READY, _, _, DEAD, SILENT = ProcessState
 
 
 @pytest.mark.parametrize(
@@ -148,13 +154,15 @@ STARTING, READY, _, _, DEAD = ProcessState
         (Parent({0: READY, 1: STARTING}), "ready", False, "1 ready, 1 starting"),
         (Parent({0: READY, 1: STARTING}), "started", False, "1 ready, 1 starting"),
         (Parent({0: READY}, ready=True, started=True), "ready", True, "1 ready"),
+        (Parent({0: READY, 1: SILENT}, started=True), "ready", False, "1 ready, 1 silent"),
+        (Parent({0: SILENT, 1: SILENT}, started=True), "live", True, "the parent's loop turns"),
         (Parent({0: DEAD}, started=True), "started", True, "started"),
         (Parent({0: DEAD}, started=True), "ready", False, "1 dead"),
         (Parent({0: READY}, ready=True, stopping=True), "ready", False, "draining"),
     ],
 )
 def test_the_parents_probes(parent: Parent, probe: str, reason: str, *, ok: bool) -> None:
-    """The parent restarts dead processes, so liveness depends only on its own loop."""
+    """The parent restarts dead and silent processes, so liveness depends only on its own loop."""
     assert ProbeResult(ok, reason) == getattr(parent_health(parent), probe)()
 
 
@@ -188,6 +196,25 @@ def test_a_process_that_is_not_there_is_a_line_in_the_table(family: tuple[Parent
         get(port, "/process/1/status.json").status,
         get(port, "/process/1/metrics").text,
     )
+
+
+def test_a_silent_process_shows_the_age_of_its_last_report_and_no_older_numbers(family: tuple[Parent, int]) -> None:
+    """It would not answer, so nobody waits for it: its metrics are gone but for that age."""
+    parent, port = family
+    parent.processes[1] = ProcessState.SILENT
+    first, second = get(port, "/status.json").json["processes"]
+    assert ("ready", 0.5, True) == (first["state"], first["report_age_s"], bool(first["status"]))
+    assert ("silent", 1_001, 60.0, None) == (second["state"], second["pid"], second["report_age_s"], second["status"])
+    samples = [sample for family in plain(get(port, "/metrics").text) for sample in family.samples]
+    assert {"enricher_process_report_age_seconds"} == {
+        sample.name for sample in samples if sample.labels["process"] == "1"
+    }
+    assert {"0": 0.5, "1": 60.0} == {
+        sample.labels["process"]: sample.value
+        for sample in samples
+        if sample.name == "enricher_process_report_age_seconds"
+    }
+    assert 502 == get(port, "/process/1/status.json").status
 
 
 @in_a_browser

@@ -16,7 +16,7 @@ from enricher.health.processes import ProcessesHealth
 from enricher.health.routes import ProbeResult, Reply, Request
 from enricher.processes import ProcessState
 
-READY, DONE = ProcessState.READY, ProcessState.DONE
+READY, DONE, SILENT = ProcessState.READY, ProcessState.DONE, ProcessState.SILENT
 BOTH_READY = ProbeResult(ok=True, reason="2 ready")
 
 
@@ -52,7 +52,10 @@ def test_partitions_of_a_killed_process_are_visible_until_somebody_has_them() ->
         clock.sleep(3.0)
         del parent.ports[1]
         ready = health.ready()
-        assert (False, "2 ready; 2 partitions without an owner, since a process ended") == (ready.ok, ready.reason)
+        assert (False, "2 ready; 2 partitions without an owner, since a process ended or is silent") == (
+            ready.ok,
+            ready.reason,
+        )
         assert (2, 5, 10.0) == without_owner(health)
         samples = {
             sample.labels["process"]: sample.value
@@ -101,5 +104,39 @@ def test_partitions_that_were_given_up_in_good_order_are_not_counted(state: Proc
             del parent.ports[1]
         else:
             health.look()
+        clock.sleep(1.0)
+        assert (0, 0, 0.0) == without_owner(health)
+
+
+def test_partitions_of_a_silent_process_count_until_it_continues() -> None:
+    """It holds them as a member of the group, but neither reads them nor tells their lag."""
+    parent = Parent({0: READY, 1: READY}, ready=True, started=True)
+    clock, first, second = FakeClock(), Process({0: 0}), Process({1: 5}, 7.0)
+    health = parent_health(parent, clock)
+    with serving({"/status.json": first.route}) as port, serving({"/status.json": second.route}) as other:
+        parent.ports |= {0: port, 1: other}
+        health.look()
+        parent.processes[1] = SILENT
+        clock.sleep(3.0)
+        assert (1, 5, 10.0) == without_owner(health)
+        parent.processes[1] = READY
+        health.look()
+        assert (0, 0, 0.0) == without_owner(health)
+
+
+def test_while_all_processes_are_silent_the_age_of_their_partitions_grows_on() -> None:
+    """Nobody is left to say who has them; the broker's time to assign them begins when somebody reports again."""
+    parent = Parent({0: READY, 1: READY}, ready=True, started=True)
+    clock, process = FakeClock(), Process({0: 0}, 1.0)
+    health = parent_health(parent, clock)
+    with serving({"/status.json": process.route}) as port:
+        parent.ports |= {0: port, 1: port}
+        health.look()
+        parent.processes |= {0: SILENT, 1: SILENT}
+        clock.sleep(60.0)
+        assert (1, 0, 61.0) == without_owner(health)
+        parent.processes[0], parent.first_pid, process.partitions = READY, 2_000, {}
+        clock.sleep(19.0)
+        assert (1, 0, 80.0) == without_owner(health)
         clock.sleep(1.0)
         assert (0, 0, 0.0) == without_owner(health)

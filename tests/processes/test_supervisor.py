@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import subprocess
 import sys
 import threading
 from collections import Counter
@@ -15,14 +16,22 @@ from pathlib import Path
 import psutil
 import pytest
 
-from enricher.processes import ProcessState, RestartLimits, Supervisor
+from enricher.processes import ProcessState, RestartLimits, SilenceLimits, Supervisor
+from enricher.processes.child import Child
 from enricher.processes.states import health_line, health_port_of
 
 LIMITS = RestartLimits(max_in_a_row=2, first_pause_s=0.0, stable_s=60.0)
-STARTING, READY, DRAINING, DONE, DEAD = ProcessState
+PATIENT = SilenceLimits(unready_s=600.0, kill_s=600.0, starting_s=600.0)
+"""For children that report their states alone."""
+STARTING, READY, DRAINING, DONE, DEAD, SILENT = ProcessState
 WORKING = "tell('ready'); sys.stdin.read(); tell('draining')"
 """A child that is ready, works until it is asked to end, and then does so."""
 DEAF = "tell('ready'); threading.Event().wait()"
+
+REPORTING = "from enricher.processes import ParentLink, ProcessState; ParentLink().tell(ProcessState.READY); "
+"""A child that is ready, and reports as a worker does."""
+FREEZABLE = f"{REPORTING}sys.stdin.read()"
+HOLDS_THE_LOCK = f"{REPORTING}import ctypes; ctypes.PyDLL(None).sleep(600)"
 
 _PRELUDE = "import os, sys, threading\ntell = lambda word: print(word, flush=True)\n"
 
@@ -35,12 +44,14 @@ def child(program: str) -> Sequence[str]:
 class Run:
     """A supervisor at work in a thread, and what it says."""
 
-    def __init__(self, programs: Callable[[int], str], count: int, grace_s: float, *, until_done: bool) -> None:
+    def __init__(
+        self, programs: Callable[[int], str], count: int, grace_s: float, silence: SilenceLimits, *, until_done: bool
+    ) -> None:
         self.started: Counter[int] = Counter()
         self.lines: list[str] = []
         self._programs = programs
         self.supervisor = Supervisor(
-            self._command, count, LIMITS, grace_s=grace_s, until_done=until_done, write=self.lines.append
+            self._command, count, LIMITS, silence, grace_s=grace_s, until_done=until_done, write=self.lines.append
         )
         self.codes: list[int] = []
         self.thread = threading.Thread(target=lambda: self.codes.append(self.supervisor.run()), daemon=True)
@@ -68,7 +79,11 @@ class Run:
 
 @contextmanager
 def supervised(
-    *programs: str, grace_s: float = 30.0, until_done: bool = False, then: Sequence[str] = ()
+    *programs: str,
+    grace_s: float = 30.0,
+    until_done: bool = False,
+    then: Sequence[str] = (),
+    silence: SilenceLimits = PATIENT,
 ) -> Iterator[Run]:
     """Children that run `programs`; `then`: what the first one runs after each restart."""
     later = iter(then)
@@ -78,7 +93,7 @@ def supervised(
         seen[index] += 1
         return programs[index] if index or seen[index] == 1 else next(later, programs[index])
 
-    run = Run(program, len(programs), grace_s, until_done=until_done)
+    run = Run(program, len(programs), grace_s, silence, until_done=until_done)
     try:
         yield run
     finally:
@@ -209,7 +224,7 @@ def test_a_child_goes_on_though_nobody_takes_its_lines() -> None:
 
     more_than_a_pipe_holds = "sys.stderr.write('a line\\n' * 500_000)"
     supervisor = Supervisor(
-        lambda _index: child(more_than_a_pipe_holds), 1, LIMITS, grace_s=30.0, until_done=True, write=gone
+        lambda _index: child(more_than_a_pipe_holds), 1, LIMITS, PATIENT, grace_s=30.0, until_done=True, write=gone
     )
     codes: list[int] = []
     thread = threading.Thread(target=lambda: codes.append(supervisor.run()), daemon=True)
@@ -225,8 +240,9 @@ def test_children_are_told_of_the_end_of_a_parent_that_was_killed(tmp_path: Path
     parent = f"""
 from enricher.processes import *
 limits = RestartLimits(0, 0.0, 60.0)
+silence = SilenceLimits(600.0, 600.0, 600.0)
 program = {_PRELUDE + WORKING!r}
-parent = Supervisor(lambda index: [sys.executable, "-c", program], 2, limits, grace_s=30.0, until_done=False)
+parent = Supervisor(lambda index: [sys.executable, "-c", program], 2, limits, silence, grace_s=30.0, until_done=False)
 thread = threading.Thread(target=parent.run)
 thread.start()
 while not parent.ready:
@@ -278,6 +294,139 @@ def test_the_loop_turns_though_nothing_happens() -> None:
         run.until(lambda: run.supervisor.ready)
         before_s = run.supervisor._turned_s
         run.until(lambda: run.supervisor._turned_s > before_s)
+
+
+UNREADY_ONLY = SilenceLimits(unready_s=3.0, kill_s=600.0, starting_s=600.0)
+
+
+def test_a_frozen_child_is_not_ready_until_it_continues(caplog: pytest.LogCaptureFixture) -> None:
+    """A process that is stopped reports nothing; the age of its last report grows until it does again."""
+    with supervised(FREEZABLE, FREEZABLE, silence=UNREADY_ONLY) as run:
+        run.until(lambda: run.supervisor.ready)
+        os.kill(run.supervisor.pids()[0], signal.SIGSTOP)
+        run.until(lambda: run.supervisor.states() == {0: SILENT, 1: READY})
+        assert not run.supervisor.ready
+        assert 3.0 < run.supervisor.report_ages_s()[0]
+        assert 3.0 > run.supervisor.report_ages_s()[1]
+        run.until(lambda: "process 0 has not reported for 3 s and is not ready" in caplog.text)
+        os.kill(run.supervisor.pids()[0], signal.SIGCONT)
+        run.until(lambda: run.supervisor.ready)
+        run.until(lambda: "process 0 reports again" in caplog.text)
+        assert {0: 1, 1: 1} == run.started
+
+
+KILLING = SilenceLimits(unready_s=2.0, kill_s=4.0, starting_s=600.0)
+
+
+def test_all_children_that_are_frozen_are_killed_and_started_again(caplog: pytest.LogCaptureFixture) -> None:
+    """Nobody is left to answer, and the parent alone brings all of them back."""
+    with supervised(FREEZABLE, FREEZABLE, silence=KILLING) as run:
+        run.until(lambda: run.supervisor.ready)
+        before = dict(run.supervisor.pids())
+        for pid in before.values():
+            os.kill(pid, signal.SIGSTOP)
+        run.until(lambda: run.started == {0: 2, 1: 2} and run.supervisor.ready)
+        assert not set(before.values()) & set(run.supervisor.pids().values())
+        assert 2 == caplog.text.count("has not reported for 4 s: killing it")
+
+
+def test_a_child_whose_c_code_holds_the_interpreters_lock_is_killed_and_started_again() -> None:
+    """It runs, but none of its threads does, its watchdog's included."""
+    with supervised(HOLDS_THE_LOCK, FREEZABLE, silence=KILLING, then=[FREEZABLE]) as run:
+        run.until(lambda: run.started[0] == 2 and run.supervisor.ready)
+        assert 1 == run.started[1]
+
+
+def test_a_child_that_freezes_while_it_starts_has_the_time_of_a_start() -> None:
+    """A library may hold the lock for long while it is loaded, but not for ever."""
+    silence = SilenceLimits(unready_s=1.0, kill_s=2.0, starting_s=6.0)
+    with supervised("threading.Event().wait()", FREEZABLE, silence=silence, then=[FREEZABLE]) as run:
+        run.until(lambda: run.supervisor.states()[0] is SILENT and run.supervisor.report_ages_s()[0] > 3.0)
+        assert 1 == run.started[0]
+        run.until(lambda: run.started[0] == 2 and run.supervisor.ready)
+
+
+def test_a_child_that_freezes_again_and_again_ends_all() -> None:
+    """The time for which it was frozen does not count as time for which it was ready."""
+    limits = RestartLimits(max_in_a_row=1, first_pause_s=0.0, stable_s=3.0)
+    frozen = f"{REPORTING}import signal; os.kill(os.getpid(), signal.SIGSTOP)"
+    parent = Supervisor(
+        lambda _: child(frozen), 1, limits, KILLING, grace_s=30.0, until_done=False, write=lambda _: None
+    )
+    assert 128 + signal.SIGKILL == parent.run()
+
+
+def test_a_parent_that_stood_still_kills_nobody() -> None:
+    """After a pause of the parent all its children seem silent, until it has read what they reported meanwhile."""
+    now_s, heard = 0.0, threading.Event()
+    supervisor: Supervisor | None = None
+
+    def clock() -> float:
+        return now_s
+
+    def write(_line: str) -> None:
+        heard.set()
+
+    started: list[int] = []
+
+    def command(index: int) -> Sequence[str]:
+        started.append(index)
+        return child("tell('ready'); sys.stderr.write('ready\\n'); sys.stdin.read()")
+
+    supervisor = Supervisor(command, 1, LIMITS, KILLING, grace_s=30.0, until_done=False, clock=clock, write=write)
+    codes: list[int] = []
+    thread = threading.Thread(target=lambda: codes.append(supervisor.run()), daemon=True)
+    thread.start()
+    assert heard.wait(30)
+    for _ in range(5):
+        now_s += 60.0
+        before_s = supervisor._looked_s
+        while supervisor._looked_s == before_s:
+            threading.Event().wait(0.005)
+    supervisor.stop()
+    thread.join(30)
+    assert ([0], [0]) == (codes, started)
+
+
+def test_children_that_cannot_be_killed_do_not_keep_the_parent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that hangs in a driver or on a network disk outlives SIGKILL for as long as the kernel waits."""
+    monkeypatch.setattr("enricher.processes.supervisor.UNKILLABLE_S", 0.5)
+    kill = Child.kill
+    with supervised(DEAF, grace_s=0.5) as run:
+        run.until(lambda: run.supervisor.ready)
+        stuck = run.supervisor._slots[0].child
+        assert stuck is not None
+        monkeypatch.setattr(Child, "kill", lambda _child: None)
+        run.supervisor.stop()
+        assert 7 == run.code()
+        kill(stuck)
+        stuck._process.wait()
+
+
+def test_a_child_never_blocks_on_a_parent_that_reads_nothing() -> None:
+    """While the parent is frozen, reports of being alive stop before the pipe is full: states still fit into it."""
+    program = (
+        "import select\n"
+        "from enricher.processes import ProcessState, link\n"
+        "link.ALIVE_EVERY_S = 0.0\n"
+        "parent = link.ParentLink()\n"
+        "while select.select([], [parent._output], [], 0)[1]:\n"
+        "    threading.Event().wait(0.01)\n"
+        "for state in (ProcessState.READY, ProcessState.DRAINING):\n"
+        "    parent.tell(state)\n"
+        "print('told', file=sys.stderr, flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    with subprocess.Popen(
+        child(program), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin
+        assert process.stdout
+        assert process.stderr
+        assert "told\n" == process.stderr.readline()
+        lines = [process.stdout.readline() for _ in range(20_000)]
+        assert {"alive\n", "ready\n", "draining\n"} == set(lines)
+        process.stdin.close()
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,12 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 
 from enricher.errors import Stalled
-from enricher.runtime.watchdog import Watchdog
+from enricher.runtime.watchdog import ProcessTimer, Watchdog
 
 PATIENCE_S = 20.0
 
@@ -99,6 +100,78 @@ def test_it_ends_a_process_whose_log_nobody_reads() -> None:
             assert hanging.wait(timeout=60) == Stalled.exit_code
         finally:
             hanging.kill()
+
+
+HOLDS_THE_LOCK = "import ctypes, threading; threading.Event().wait(1.0); ctypes.PyDLL(None).sleep(600)\n"
+"""C code that does not give the interpreter's lock back, once the watchdog has looked."""
+
+
+def test_it_ends_a_process_whose_c_code_holds_the_interpreters_lock() -> None:
+    """No thread of Python's can run, so a timer in C ends the process, with code 1 and the stack of the guilty call."""
+    script = (
+        "from enricher.runtime import watchdog\n"
+        "watchdog.TIMER_MARGIN_S = 0.5\n"
+        "with watchdog.Watchdog(timer=watchdog.ProcessTimer()) as dog, dog.guard('computing', 2.0):\n"
+        f"    {HOLDS_THE_LOCK}"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False, cwd=_ROOT
+    )
+    assert 1 == ended.returncode
+    assert ended.stderr.startswith("Timeout (0:00:0")
+    assert 'File "<string>", line 4 in <module>' in ended.stderr
+
+
+def test_it_ends_such_a_process_although_nobody_reads_its_log() -> None:
+    """The stacks do not fit into a full pipe, and are not waited for."""
+    script = (
+        "import os\n"
+        "from enricher.runtime import watchdog\n"
+        "watchdog.TIMER_MARGIN_S = 0.5\n"
+        "os.set_blocking(2, False)\n"
+        "try:\n"
+        "    while os.write(2, b'x' * 1000): pass\n"
+        "except BlockingIOError:\n"
+        "    os.set_blocking(2, True)\n"
+        "with watchdog.Watchdog(timer=watchdog.ProcessTimer()) as dog, dog.guard('computing', 2.0):\n"
+        f"    {HOLDS_THE_LOCK}"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE, cwd=_ROOT) as hanging:
+        try:
+            assert 1 == hanging.wait(timeout=60)
+        finally:
+            hanging.kill()
+
+
+def test_the_timer_leaves_a_process_alone_whose_watchdog_looks() -> None:
+    """It is set again at each look, also to a longer inner bound, and once more for the interpreter's end."""
+    timer = Timer()
+    with Watchdog(Barks(), check_every_s=0.001, timer=timer) as watchdog:
+        with watchdog.guard("outer", 50.0):
+            timer.until(lambda limit_s: 50.0 < limit_s <= 55.0)
+            with watchdog.guard("inner", 500.0):
+                timer.until(lambda limit_s: 500.0 < limit_s <= 505.0)
+            timer.until(lambda limit_s: 50.0 < limit_s <= 55.0)
+        timer.until(lambda limit_s: limit_s == 125.0)
+    assert 60.0 == timer.limit_s
+
+
+class Timer(ProcessTimer):
+    """Remembers its limit instead of ending the process."""
+
+    def __init__(self) -> None:
+        self.limit_s = 0.0
+
+    def set(self, limit_s: float) -> None:
+        """Remember it."""
+        self.limit_s = limit_s
+
+    def until(self, holds: Callable[[float], bool]) -> None:
+        """Wait until it is set to such a limit."""
+        give_up_s = time.monotonic() + PATIENCE_S
+        while not holds(self.limit_s):
+            assert time.monotonic() < give_up_s, self.limit_s
+            threading.Event().wait(0.001)
 
 
 _ROOT = __file__.rpartition("/tests/")[0]

@@ -13,7 +13,7 @@ from telemetry.building import observed
 from enricher.stats.counters import MOST_LABELS, Counters
 from enricher.stats.histogram import Histogram
 from enricher.telemetry import readings
-from enricher.telemetry.instruments import INSTRUMENTS, Instrument, Kind
+from enricher.telemetry.instruments import INSTRUMENTS, PARENT_INSTRUMENTS, Instrument, Kind
 from enricher.telemetry.page import markdown
 from enricher.telemetry.tracing import SPANS
 
@@ -24,7 +24,7 @@ each = pytest.mark.parametrize("instrument", INSTRUMENTS, ids=lambda instrument:
 
 def test_no_name_stands_twice() -> None:
     """This holds for instruments and for spans."""
-    for names in ([each.name for each in INSTRUMENTS], [each.name for each in SPANS]):
+    for names in ([each.name for each in (*INSTRUMENTS, *PARENT_INSTRUMENTS)], [each.name for each in SPANS]):
         assert len(names) == len(set(names))
 
 

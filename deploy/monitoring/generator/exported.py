@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enricher.telemetry.instruments import INSTRUMENTS, Instrument, Kind
+from enricher.telemetry.instruments import INSTRUMENTS, PARENT_INSTRUMENTS, Instrument, Kind
 from enricher.telemetry.prometheus import prometheus_name
 
 
@@ -14,4 +14,4 @@ def series_of(instrument: Instrument) -> tuple[str, ...]:
 
 def instruments_by_series() -> dict[str, Instrument]:
     """Every series that a worker exports."""
-    return {name: instrument for instrument in INSTRUMENTS for name in series_of(instrument)}
+    return {name: instrument for instrument in (*INSTRUMENTS, *PARENT_INSTRUMENTS) for name in series_of(instrument)}

@@ -23,18 +23,23 @@ from enricher.commands.run.parent import RunOptions, supervisor
 from enricher.commands.run.share import Share
 from enricher.commands.signals import Signals, stopped_by_signals
 from enricher.errors import SettingsError
+from enricher.health.processes import TURN_LIMIT_S
 from enricher.health.subject import LOADING
 from enricher.kafka.precheck import check_start
 from enricher.processes import ParentLink, ProcessState
-from enricher.runtime.watchdog import Watchdog
+from enricher.runtime.watchdog import ProcessTimer, Watchdog
 from enricher.settings import Settings, load_settings, log_files, variable_name
 from enricher.telemetry import logs
 from enricher.telemetry.otlp import exported_metrics, exported_spans
 
 log = logging.getLogger("enricher.commands.run")
 
+_AROUND, _AROUND_S = "opening or closing health and telemetry", 90.0
+"""The guard around all others, which are closed meanwhile. The last export of metrics and of spans may take 30 s each."""
+
 
 def run(
+    context: typer.Context,
     *,
     until_caught_up: Annotated[
         bool,
@@ -70,15 +75,16 @@ def run(
     form = os.environ.get(variable_name("log", "format"))
     logs.set_form("json" if form == "json" else "text" if form == "text" else "auto")
     options = RunOptions(until_caught_up, summary, report_every_s)
+    watchdog = Watchdog(timer=context.find_object(ProcessTimer))
     _require_writable(summary)
     if process:
-        _run_child(Share.parse(process), options)
+        _run_child(Share.parse(process), options, watchdog)
     elif processes > 1:
-        _run_parent(processes, options)
+        _run_parent(processes, options, watchdog)
     else:
         settings = _settings()
         with stopped_by_signals() as signals:
-            _work(settings, options, signals)
+            _work(settings, options, signals, watchdog)
 
 
 def _settings(process: int | None = None) -> Settings:
@@ -104,45 +110,54 @@ def _require_writable(summary: Path | None) -> None:
         raise SettingsError(f"--summary: {summary} cannot be written, or its folder does not exist")
 
 
-def _run_parent(count: int, options: RunOptions) -> None:
+def _run_parent(count: int, options: RunOptions, watchdog: Watchdog) -> None:
     settings = _settings()
     # The children log into pipes; only the parent knows whether the log goes to a terminal.
     os.environ[variable_name("log", "format")] = logs.resolved(settings.log.format)
     parent = supervisor(settings, count, options)
-    with stopped_by_signals() as signals, parent_health(settings, parent):
+    with (
+        watchdog,
+        watchdog.guard(_AROUND, _AROUND_S),
+        stopped_by_signals() as signals,
+        parent_health(settings, parent),
+    ):
         signals.stop = parent.stop
-        code = parent.run()
+        code = parent.run(lambda: watchdog.guard("one turn of the parent", 2 * TURN_LIMIT_S))
     if code:
         raise typer.Exit(code)
 
 
-def _run_child(share: Share, options: RunOptions) -> None:
+def _run_child(share: Share, options: RunOptions, watchdog: Watchdog) -> None:
     """A worker that reports its state to its parent, and ends when its parent does."""
     link = ParentLink()
     with stopped_by_signals() as signals:
         link.end_with_parent()
-        _work(share.of(_settings(share.index)), options, signals, link)
+        _work(share.of(_settings(share.index)), options, signals, watchdog, link)
 
 
-def _work(settings: Settings, options: RunOptions, signals: Signals, link: ParentLink | None = None) -> None:
+def _work(
+    settings: Settings, options: RunOptions, signals: Signals, watchdog: Watchdog, link: ParentLink | None = None
+) -> None:
     """Build a worker and run it. Until it has connected, health reports it as starting."""
     with (
-        Watchdog() as watchdog,
+        watchdog,
+        watchdog.guard(_AROUND, _AROUND_S),
         exported_spans(worker_facts(settings)) as spans,
         ExitStack() as exports,
         worker_health(settings, link) as health,
     ):
-        health.starts("checking topics and rights")
-        check_registry(settings)
-        check_start(kafka_config(settings))
-        check_record_schema(settings)
-        label_baseline(settings)  # a file that cannot be read ends the worker here, not after the model is loaded
-        health.starts(LOADING)
-        tasks = load_tasks(settings)
-        health.starts("connecting with the brokers")
-        worker = kafka_worker(
-            settings, tasks, guard=watchdog.guard, until_caught_up=options.until_caught_up, tracing=spans
-        )
+        with watchdog.guard("starting", settings.worker.start_timeout_s):
+            health.starts("checking topics and rights")
+            check_registry(settings)
+            check_start(kafka_config(settings))
+            check_record_schema(settings)
+            label_baseline(settings)  # a file that cannot be read ends the worker here, not after the model is loaded
+            health.starts(LOADING)
+            tasks = load_tasks(settings)
+            health.starts("connecting with the brokers")
+            worker = kafka_worker(
+                settings, tasks, guard=watchdog.guard, until_caught_up=options.until_caught_up, tracing=spans
+            )
 
         def connected() -> None:
             seen = observed(settings, tasks, worker)

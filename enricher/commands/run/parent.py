@@ -9,8 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from enricher.commands.run.share import Share
-from enricher.processes import RestartLimits, Supervisor
+from enricher.processes import RestartLimits, SilenceLimits, Supervisor
+from enricher.runtime.watchdog import TIMER_MARGIN_S
 from enricher.settings import Settings
+
+_SILENT_S = 10.0
+"""After how much silence a process is not ready: many times what a busy machine delays a report that is due each second."""
+_LATER_S = 2 * TIMER_MARGIN_S
+"""The parent kills a process this long after its bound: by then the process's own timer has shown the stacks of its threads,
+unless the process is frozen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +33,14 @@ def supervisor(settings: Settings, count: int, options: RunOptions) -> Superviso
     """The parent of `count` worker processes; its `run` starts them."""
     worker = settings.worker
     restarts = RestartLimits(worker.max_restarts_in_a_row, worker.restart_pause_s, worker.restart_stable_s)
+    silence = SilenceLimits(_SILENT_S, worker.stall_timeout_s + _LATER_S, worker.start_timeout_s + _LATER_S)
     # A drain ends with a transaction, which may take up to the transaction timeout.
     grace_s = worker.drain_timeout_s + settings.kafka.transaction_timeout_s
     return Supervisor(
         lambda index: command_of(Share(index, count), options),
         count,
         restarts,
+        silence,
         grace_s=grace_s,
         until_done=options.until_caught_up,
     )

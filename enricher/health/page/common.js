@@ -71,7 +71,7 @@ function fillTable(id, rows, none) {
   }
 }
 
-const TONES = {working: 'good', ready: 'good', done: 'good', dead: 'bad', 'no answer': 'bad'};
+const TONES = {working: 'good', ready: 'good', done: 'good', dead: 'bad', silent: 'bad', 'no answer': 'bad'};
 
 function badge(element, state) {
   put(element, state);

@@ -17,14 +17,14 @@ function totals(statuses, ownerless) {
   };
 }
 
-function rowOf({number, state, status}) {
+function rowOf({number, state, report_age_s, status}) {
   const link = made('a', `${number}`);
   link.href = `process/${number}/`;
   link.setAttribute('aria-label', `process ${number}`);
   const mark = made('span');
   badge(mark, state === 'ready' && status ? status.state : state);
   return [
-    link, mark, shown(status?.rates?.articles_per_s, 'rate'), shown(status?.latency?.p50_s, 'seconds'),
+    link, mark, shown(report_age_s, 'seconds'), shown(status?.rates?.articles_per_s, 'rate'), shown(status?.latency?.p50_s, 'seconds'),
     shown(status?.latency?.p99_s, 'seconds'), shown(status?.oldest_age_s, 'seconds'), shown(status?.lag, 'count'),
     shown(status?.in_flight?.articles, 'count'),
   ];
