@@ -47,7 +47,7 @@ class _RecordSource:
         ]
         self._listener: PartitionListener | None = None
         self._position = self._committed = 0
-        self._paused = False
+        self._paused = self._held = False
         self._never = threading.Event()
 
     def open(self, listener: PartitionListener) -> None:
@@ -57,7 +57,7 @@ class _RecordSource:
         if self._listener is not None:
             listener, self._listener = self._listener, None
             listener.assigned([_PARTITION])
-        if self._paused or self._position == len(self._records):
+        if self._paused or self._held or self._position == len(self._records):
             self._never.wait(timeout_s)
             return ()
         records = self._records[self._position : self._position + limit]
@@ -69,6 +69,9 @@ class _RecordSource:
 
     def resume(self) -> None:
         self._paused = False
+
+    def hold(self, partitions: Collection[Partition]) -> None:
+        self._held = _PARTITION in partitions
 
     def positions(self, partitions: Collection[Partition]) -> Mapping[Partition, int]:
         return {_PARTITION: self._position} if _PARTITION in partitions else {}

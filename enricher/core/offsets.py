@@ -185,6 +185,14 @@ class OffsetTracker:
         """True if at least one ticket can be released."""
         return any(queue.tickets and queue.tickets[0].outcome is not None for queue in self._queues.values())
 
+    def articles_of(self, partition: Partition) -> int:
+        """How many tickets of an assigned partition are in flight."""
+        return len(self._queues[partition].tickets)
+
+    def bytes_of(self, partition: Partition) -> int:
+        """What these count for in `in_flight_bytes`. Takes time linear in the tickets."""
+        return sum([each.raw.size_bytes + each.unpacked_bytes for each in self._queues[partition].tickets])
+
     def unfinished(self, partitions: Iterable[Partition] | None = None) -> int:
         """How many tickets of these partitions (None: of all) have no outcome yet. Takes time linear in the tickets."""
         queues = [self._queues[each] for each in (self._queues if partitions is None else partitions)]

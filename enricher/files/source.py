@@ -55,7 +55,7 @@ class LineSource:
         self._position = 0
         self._delivered_end = 0
         self._committed = 0
-        self._paused = False
+        self._paused = self._held = False
         self._ended = False
         self._never = threading.Event()
 
@@ -82,7 +82,7 @@ class LineSource:
         if self._listener is not None:
             listener, self._listener = self._listener, None
             listener.assigned([self.partition])
-        if self._paused or self._ended:
+        if self._paused or self._held or self._ended:
             self._never.wait(timeout_s)
             return ()
         records: list[RawRecord] = []
@@ -101,6 +101,10 @@ class LineSource:
     def resume(self) -> None:
         """Return records again."""
         self._paused = False
+
+    def hold(self, partitions: Collection[Partition]) -> None:
+        """Return no records while the only partition is among these."""
+        self._held = self.partition in partitions
 
     def positions(self, partitions: Collection[Partition]) -> Mapping[Partition, int]:
         """The next line to deliver; once the end was seen, it is behind the blank lines there."""

@@ -53,6 +53,7 @@ def status_of(view: View, snapshot: Snapshot, now: Sample, minute: Interval) -> 
             "articles": snapshot.in_flight_articles,
             "bytes": snapshot.in_flight_bytes,
             "held_back": snapshot.held_back_articles,
+            "waiting_for_schemas": snapshot.waiting_articles,
             "queued_windows": snapshot.queued_windows,
             "queued_tokens": snapshot.queued_tokens,
         },
@@ -99,7 +100,16 @@ def _batches(minute: Interval, snapshot: Snapshot) -> dict[str, float | None]:
 
 def _partitions(snapshot: Snapshot) -> list[dict[str, Any]]:
     lags = sorted(snapshot.lags.items(), key=lambda pair: (pair[0].topic, pair[0].number))
-    return [{"topic": partition.topic, "number": partition.number, "lag": lag} for partition, lag in lags]
+    return [
+        {
+            "topic": partition.topic,
+            "number": partition.number,
+            "lag": lag,
+            "waiting_for_schemas": snapshot.waiting.get(partition, 0),
+            "paused": partition in snapshot.held,
+        }
+        for partition, lag in lags
+    ]
 
 
 def _dead_letters(counters: Counters) -> list[dict[str, Any]]:

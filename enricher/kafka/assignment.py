@@ -60,6 +60,17 @@ class Assignment:
         """True once the client is being closed: callbacks come still, and may only give up partitions."""
         self._silent: set[Partition] = set()
         """Partitions that delivered nothing within the timeout, and nothing since."""
+        self._held: set[Partition] = set()
+        self._held_ends: dict[Partition, int] = {}
+        """The last known ends of partitions that are held."""
+
+    @property
+    def held_ends(self) -> Mapping[Partition, int]:
+        """The ends of partitions that are held, where known: the client knows only those of partitions that it fetches.
+
+        May be called from any thread.
+        """
+        return {partition: end for partition, end in self._held_ends.copy().items() if partition in self._held}
 
     @property
     def began_with(self) -> int | None:
@@ -73,6 +84,7 @@ class Assignment:
         mine = [ours(tp) for tp in partitions]
         self._resumed = {*self.positions} - {*mine}
         self.positions.add(mine)
+        self._held.difference_update(mine)
         found: Mapping[Partition, StartOffset] = {}
         try:
             found = self._committed_starts(mine)
@@ -92,6 +104,7 @@ class Assignment:
         self._starts.stop_searching()
         self._silence.end(partitions)
         self._silent.difference_update(partitions)
+        self._held.difference_update(partitions)
 
     # ---- in the loop
 
@@ -107,8 +120,8 @@ class Assignment:
             self._look_up()
         if late := self._silence.silent(self.positions.waiting, now_s):
             self._give_up_on(late, "its committed offset is unknown")
-        if silent := self._silence.to_ask(now_s):
-            self._ask_for_ends(silent, now_s)
+        if asked := [*self._silence.to_ask(now_s), *self._held]:
+            self._ask_for_ends(asked, now_s)
         if stalled := self._silence.stalled(now_s):
             self._give_up_on(stalled, "it has more records")
 
@@ -140,7 +153,7 @@ class Assignment:
         if resumed and not self._paused:
             with mapping_errors("seeking", self._client_errors):
                 for partition, offset in self.positions.next_offsets().items():
-                    if partition in resumed:
+                    if partition in resumed and partition not in self._held:
                         self._sought(TopicPartition(*partition, offset))
 
     def pause(self) -> None:
@@ -154,10 +167,32 @@ class Assignment:
     def resume(self) -> None:
         """Deliver records again."""
         self._paused = False
-        waiting = self.positions.waiting
-        self._expect(self.positions)
+        stay = {*self.positions.waiting, *self._held}
+        self._expect({*self.positions} - self._held)
         with mapping_errors("resuming", self._client_errors):
-            self._consumer.resume([tp for tp in self._consumer.assignment() if ours(tp) not in waiting])
+            self._consumer.resume([tp for tp in self._consumer.assignment() if ours(tp) not in stay])
+
+    def hold(self, partitions: Collection[Partition]) -> None:
+        """Deliver nothing of these. Read those on that were held before, from the first record that was not delivered.
+
+        The client drops the prefetched records of a partition that it pauses. Raises TransactionTrouble if it cannot go back.
+        """
+        held = {*self.positions}.intersection(partitions)
+        stopped, released = held - self._held, self._held - held
+        if stopped:
+            self._held |= stopped
+            for partition in stopped:
+                self._held_ends.pop(partition, None)
+            self._silence.end(stopped)
+            with mapping_errors("pausing", self._client_errors):
+                self._consumer.pause([foreign(partition) for partition in stopped])
+        if released:
+            self._held -= released
+            self.read_again(released)
+            self._expect(released)
+            if not self._paused:
+                with mapping_errors("resuming", self._client_errors):
+                    self._consumer.resume([foreign(partition) for partition in released])
 
     def read_again(self, partitions: Collection[Partition]) -> None:
         """Seek to the first record that was not delivered. Raises TransactionTrouble if the client cannot."""
@@ -165,7 +200,7 @@ class Assignment:
         with mapping_errors("seeking", self._client_errors):
             refused = [each for each in partitions if not self._sought(TopicPartition(*each, positions[each]))]
         if refused:
-            raise TransactionTrouble(f"the client did not go back to a damaged batch of {names_of(refused)}")
+            raise TransactionTrouble(f"the client did not go back to what it has not delivered of {names_of(refused)}")
 
     def raise_later(self, trouble: TransactionTrouble) -> None:
         """Have the next `tend` raise this."""
@@ -182,6 +217,7 @@ class Assignment:
         with mapping_errors("rewinding", self._client_errors):
             partitions = [ours(tp) for tp in self._consumer.assignment()]
         self.positions.add(partitions)
+        self._held.clear()
         self._expect(partitions)
         if partitions:
             found = self._starts.find(partitions, self._config.request_timeout_s)
@@ -194,6 +230,7 @@ class Assignment:
         partitions = list(self.positions)
         self.positions.remove(partitions)
         self._silence.end(partitions)
+        self._held.clear()
         return partitions
 
     def renew(self, consumer: Consumer) -> None:
@@ -210,10 +247,11 @@ class Assignment:
 
     # ---- inside
 
-    def _ask_for_ends(self, silent: Sequence[Partition], now_s: float) -> None:
-        """Ask whether they have more records. The answer comes in a later turn of the loop."""
-        if now_s >= self._next_ends_s and (ends := self._watch.ends(silent)) is not None:
+    def _ask_for_ends(self, partitions: Sequence[Partition], now_s: float) -> None:
+        """Ask for the ends of silent and of held partitions. The answer comes in a later turn of the loop."""
+        if now_s >= self._next_ends_s and (ends := self._watch.ends(partitions)) is not None:
             self._silence.told(ends, self.positions.next_offsets(), now_s)
+            self._held_ends.update((partition, end) for partition, end in ends.items() if partition in self._held)
             self._next_ends_s = now_s + self._config.partition_timeout_s / _ENDS_PER_TIMEOUT
 
     def _committed_starts(self, partitions: Sequence[Partition]) -> Mapping[Partition, StartOffset]:

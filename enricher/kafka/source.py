@@ -107,6 +107,10 @@ class KafkaSource:
         """Deliver records again."""
         self._assignment.resume()
 
+    def hold(self, partitions: Collection[Partition]) -> None:
+        """Deliver nothing of these partitions, and what was not delivered of those that were held before."""
+        self._assignment.hold(partitions)
+
     def positions(self, partitions: Collection[Partition]) -> Mapping[Partition, int]:
         """The ends that were reached, behind transaction markers. Partitions that have more to deliver are left out.
 
@@ -175,8 +179,13 @@ class KafkaSource:
         """Membership, and the client's last statistics of brokers and partition ends. May be called from any thread."""
         connection = self._statistics.connection(joined=self._joined)
         silent_s = self._assignment.silent_s(time.monotonic())
-        partitions = self.watch.partitions
-        return replace(connection, starts=self._positions.starts(), topic_partitions=partitions, silent_s=silent_s)
+        return replace(
+            connection,
+            ends={**connection.ends, **self._assignment.held_ends},
+            starts=self._positions.starts(),
+            topic_partitions=self.watch.partitions,
+            silent_s=silent_s,
+        )
 
     def close(self) -> None:
         """Leave the group."""

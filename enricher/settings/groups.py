@@ -104,6 +104,14 @@ class WorkerSettings(Group):
         10_000, ge=1, description="Articles read and not yet committed: the work that a crash or a rebalance repeats."
     )
     max_in_flight_bytes: int = Field(256_000_000, ge=1_000_000, description="Bytes of those articles.")
+    waiting_share: float = Field(
+        0.5,
+        gt=0,
+        le=1,
+        description="The share of `max_in_flight_articles` and of `max_in_flight_bytes` that partitions may take, in equal "
+        "parts, while their articles wait for a schema. "
+        "A partition that exceeds its part is paused, and the others go on.",
+    )
     backlog_batches: int = Field(32, ge=1, description="Tokens to hold for the model, as a number of full batches.")
     tokenizer_threads: int | None = Field(
         None, ge=1, le=64, description="Threads that tokenise. Default: one per two cores, at most four."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -55,7 +55,7 @@ class Connection:
     """For each partition that is being fetched."""
 
 
-REQUEST_OUTCOMES = ("found", "unknown", "unusable", "unavailable", "changed")
+REQUEST_OUTCOMES = ("found", "unknown", "unusable", "unavailable", "given_up", "changed")
 """What a request for a schema can come to."""
 
 
@@ -104,3 +104,8 @@ class Snapshot:
     """None if articles need no schemas."""
     waiting_articles: int = 0
     """Articles that wait for their schema."""
+    waiting: Mapping[Partition, int] = field(default_factory=dict)
+    """The same, per partition with any."""
+    held: Collection[Partition] = ()
+    """Partitions that are paused meanwhile, because these articles and those behind them fill their part of what may be in
+    flight."""

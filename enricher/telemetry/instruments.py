@@ -161,9 +161,14 @@ INSTRUMENTS: tuple[Instrument, ...] = (
     _gauge("enricher.schemas.waiting.articles", "{article}",
            "Articles in flight that wait for their schema. They hold back later offsets of their partitions.",
            lambda seen: readings.waiting(seen.snapshot())),
+    _gauge("enricher.schemas.waiting.partitions", "{partition}",
+           "Partitions with such articles. `paused`: these and those behind them take all that the partition may have in "
+           "flight, so it is not read until some are through; `reading`: it is.",
+           lambda seen: readings.waiting_partitions(seen.snapshot()), (STATE,)),
     _counter("enricher.registry.requests", "{request}",
-             "Requests for schemas by outcome. `unavailable` is asked again; `changed` means that the registry no "
-             "longer has what the worker kept on disk and uses.",
+             "Requests for schemas by outcome. `unavailable` is asked again; `given_up` was unavailable for too long while "
+             "others were answered, and made dead letters; `changed` means that the registry no longer has what the worker "
+             "kept on disk and uses.",
              lambda seen: readings.requests(seen.snapshot()), (OUTCOME,)),
     _gauge("enricher.registry.away", "s",
            "Time since a schema that articles wait for could first not be had; 0 while there is no such schema.",

@@ -84,6 +84,12 @@ def waiting(now: Snapshot) -> Numbers:
     return one(now.waiting_articles if now.schemas else None)
 
 
+def waiting_partitions(now: Snapshot) -> Numbers:
+    """Partitions with articles that wait for their schema, by whether they are read meanwhile."""
+    paused = sum(partition in now.held for partition in now.waiting)
+    return by({"paused": paused, "reading": len(now.waiting) - paused} if now.schemas else {})
+
+
 def requests(now: Snapshot) -> Numbers:
     """Requests for schemas by outcome, those with none included."""
     return by({outcome: now.schemas.requests.get(outcome, 0) for outcome in REQUEST_OUTCOMES} if now.schemas else {})

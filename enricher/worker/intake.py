@@ -91,7 +91,7 @@ class Intake:
         return len(self._pending)
 
     def waiting_tickets(self) -> Mapping[Partition, int]:
-        """How many tickets wait for a schema, per partition with any. Takes time linear in these."""
+        """How many tickets wait for a schema, per partition with any. Safe in any thread."""
         return self._pending.by_partition()
 
     def tokenizer_waits_s(self, now_s: float) -> float:

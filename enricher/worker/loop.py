@@ -45,7 +45,14 @@ class Worker:
             given.source, given.intake, given.scheduler, given.engine, given.tracker, limits, given.clock
         )
         self.snapshots = SnapshotReader(
-            given.source, given.scheduler, given.engine, given.tracker, given.clock, given.intake, given.clock()
+            given.source,
+            given.scheduler,
+            given.engine,
+            given.tracker,
+            given.clock,
+            given.intake,
+            lambda: self.pacing.held,
+            given.clock(),
         )
         self._isolation = Isolation(given.source, given.sink, self.pacing, given.counters)
         self._attempts = self.pacing.attempts
@@ -99,6 +106,7 @@ class Worker:
     # ---- the phases of a turn: each returns whether anything moved
 
     def _admit(self) -> bool:
+        self._source.hold(self.pacing.to_hold())
         capacity = self.pacing.capacity
         if not self.pacing.may_poll(capacity):
             return False

@@ -5,9 +5,10 @@ Reads the queues of other parts and changes nothing but pausing and resuming the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import ceil
 
 from enricher.core.attempts import Attempts
 from enricher.core.load import Cadence, Load
@@ -28,6 +29,7 @@ class LoopLimits:
 
     max_in_flight: int
     max_in_flight_bytes: int
+    waiting_share: float
     max_queued_tokens: int
     publish_interval_s: float
     publish_share: float
@@ -67,6 +69,8 @@ class Pacing:
         self.cadence = Cadence(limits.publish_interval_s, limits.publish_share, clock())
         self._waited_s = 0.0
         self._paused = False
+        self.held: frozenset[Partition] = frozenset()
+        """Partitions that are not read, because articles that wait for schemas fill their part of what may be in flight."""
         self._full_since_s: float | None = None
         self._engine_moved_s = clock()
         self.engine_waits_s = 0.0
@@ -92,7 +96,28 @@ class Pacing:
             return int(not processing and tracker.in_flight < limits.max_in_flight)
         if self._scheduler.queued_tokens >= limits.max_queued_tokens:
             return 0
-        return max(0, min(limits.max_in_flight - tracker.in_flight, self._intake.capacity))
+        room = limits.max_in_flight - tracker.in_flight
+        if (
+            self._intake.schemas
+        ):  # what comes may have to wait, so one poll must not take all that other partitions need
+            room = ceil(room / 2)
+        return max(0, min(room, self._intake.capacity))
+
+    def to_hold(self) -> Collection[Partition]:
+        """Partitions to hold back from now on: their records that wait, and those behind them, would take all the room.
+
+        A partition whose articles wait has an equal part of `waiting_share`. Beyond it, it is held until half is free again.
+        """
+        waiting = self._intake.waiting_tickets()
+        self.held = frozenset(partition for partition in waiting if self._exceeds_its_part(partition))
+        return self.held
+
+    def _exceeds_its_part(self, partition: Partition) -> bool:
+        limits, tracker = self._limits, self._tracker
+        part = limits.waiting_share / len(tracker.partitions) * (0.5 if partition in self.held else 1.0)
+        if tracker.articles_of(partition) >= max(1.0, part * limits.max_in_flight):
+            return True
+        return tracker.bytes_of(partition) >= part * limits.max_in_flight_bytes
 
     def may_decode(self, ticket: Ticket) -> bool:
         """Whether a record may be decoded now.
@@ -112,7 +137,7 @@ class Pacing:
         return not self._intake.capacity or any(queue.queued_tokens >= queue.max_batch_tokens for queue in self._queues)
 
     def waiting_tickets(self) -> Mapping[Partition, int]:
-        """How many tickets wait for a schema, per partition with any. Takes time linear in these."""
+        """How many tickets wait for a schema, per partition with any."""
         return self._intake.waiting_tickets()
 
     def only_waiting(self) -> list[Partition]:

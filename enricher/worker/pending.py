@@ -13,6 +13,7 @@ class Pending:
 
     def __init__(self) -> None:
         self._tickets: dict[Hashable, list[tuple[int, Ticket]]] = {}
+        self._by_partition = Counter[Partition]()
         self._count = 0
         self._next = 0
 
@@ -24,6 +25,7 @@ class Pending:
         self._tickets.setdefault(reference, []).append((self._next, ticket))
         self._next += 1
         self._count += 1
+        self._by_partition[ticket.raw.partition] += 1
 
     def add_behind(self, ticket: Ticket) -> bool:
         """Let a ticket wait for the schema of another one of its partition; False if none of its partition waits."""
@@ -34,8 +36,8 @@ class Pending:
         return False
 
     def by_partition(self) -> Counter[Partition]:
-        """How many tickets wait, per partition with any."""
-        return Counter(ticket.raw.partition for waiting in self._tickets.values() for _, ticket in waiting)
+        """How many tickets wait, per partition with any. Safe in any thread."""
+        return self._by_partition.copy()
 
     def take(self, references: Collection[Hashable]) -> list[Ticket]:
         """Remove and return the tickets that wait for these, in the order in which they began to wait.
@@ -43,7 +45,7 @@ class Pending:
         Forgotten ones are left out.
         """
         found = [each for reference in references for each in self._tickets.pop(reference, ())]
-        self._count -= len(found)
+        self._removed(found)
         return [ticket for _, ticket in sorted(found, key=lambda each: each[0]) if ticket.live]
 
     def drop_forgotten(self) -> list[Hashable]:
@@ -51,10 +53,17 @@ class Pending:
         unwanted = []
         for reference, waiting in list(self._tickets.items()):
             left = [each for each in waiting if each[1].live]
-            self._count -= len(waiting) - len(left)
+            self._removed([each for each in waiting if not each[1].live])
             if left:
                 self._tickets[reference] = left
             else:
                 del self._tickets[reference]
                 unwanted.append(reference)
         return unwanted
+
+    def _removed(self, waiting: Collection[tuple[int, Ticket]]) -> None:
+        self._count -= len(waiting)
+        for partition, count in Counter(ticket.raw.partition for _, ticket in waiting).items():
+            self._by_partition[partition] -= count
+            if not self._by_partition[partition]:
+                del self._by_partition[partition]

@@ -108,6 +108,12 @@ class Source(Protocol):
     def resume(self) -> None:
         """Return records again. Does not block."""
 
+    def hold(self, partitions: Collection[Partition]) -> None:
+        """Return no records of these partitions, and again those of all others. Called before each poll; does not block.
+
+        A rewind, and giving a partition up, end its hold. Raises TransactionTrouble.
+        """
+
     def positions(self, partitions: Collection[Partition]) -> Mapping[Partition, int]:
         """The next offset to deliver of each partition, past offsets without a record; unknown positions are left out."""
 

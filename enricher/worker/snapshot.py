@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -34,6 +34,8 @@ class SnapshotReader:
     tracker: OffsetTracker
     clock: Callable[[], float]
     intake: Intake
+    held: Callable[[], Collection[Partition]]
+    """The partitions that are held back while their articles wait."""
     turned_s: float = 0.0
     """When the last turn of the loop began."""
     epoch_clock: Callable[[], float] = field(default=time.time)
@@ -78,6 +80,8 @@ class SnapshotReader:
             turn_age_s=0.0 if self._trouble else max(0.0, self.clock() - self.turned_s),
             schemas=self.intake.schemas.state() if self.intake.schemas else None,
             waiting_articles=self.intake.waiting_articles,
+            waiting=self.intake.waiting_tickets(),
+            held=self.held(),
         )
 
     def _state(self, connection: Connection) -> WorkerState:

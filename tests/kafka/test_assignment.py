@@ -56,9 +56,9 @@ class Quiet:
         return dict.fromkeys(partitions, 10)
 
 
-def silent_for(assignment: Assignment, seconds: int) -> None:
-    """The loop polls, and no records come."""
-    began_s = time.monotonic()
+def silent_for(assignment: Assignment, seconds: int, *, after_s: float = 0.0) -> None:
+    """The loop polls, and no records come. It begins so long after the present."""
+    began_s = time.monotonic() + after_s
     for second in range(seconds):
         assignment.tend(began_s + second)
         assignment.drained(began_s + second)
@@ -146,3 +146,59 @@ def test_partitions_that_left_or_wait_or_are_paused_are_not_fetched_after_a_reba
     assignment.pause()
     assignment.fetch_again()
     assert [] == quiet.sought
+
+
+def test_a_held_partition_is_not_expected_to_deliver_until_its_hold_ends(assignment: Assignment) -> None:
+    """However long it waits for a schema. Afterwards a client that delivers nothing of it has lost it."""
+    assignment.add([TopicPartition(*PLACE)])
+    assignment.hold([PLACE])
+    silent_for(assignment, 200)
+    assignment.pause()
+    assignment.resume()
+    silent_for(assignment, 200)
+    assert assignment.silent_s(time.monotonic() + 200) == 0
+    assignment.hold([])
+    with pytest.raises(TransactionTrouble, match="it has more records"):
+        silent_for(assignment, 200, after_s=300.0)
+
+
+def test_the_end_of_a_held_partition_is_known(assignment: Assignment) -> None:
+    """The client reports no ends of what it does not fetch, and lag counts from it. Afterwards the client's counts."""
+    assignment.add([TopicPartition(*PLACE)])
+    assignment.hold([PLACE])
+    assert {} == assignment.held_ends
+    silent_for(assignment, 10)
+    assert {PLACE: 10} == assignment.held_ends
+    assignment.hold([])
+    assert {} == assignment.held_ends
+    assignment.hold([PLACE])
+    assert {} == assignment.held_ends, "it may have grown meanwhile"
+
+
+def test_a_hold_ends_where_the_partition_was_or_in_a_recovery(
+    assignment: Assignment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that refuses to seek must not leave it paused for ever."""
+    quiet = cast("Quiet", assignment._consumer)
+    assignment.add([TopicPartition(*PLACE)])
+    assignment.positions.ended(PLACE, 7)
+    assignment.hold([PLACE])
+    assignment.hold([])
+    assert ([TopicPartition(*PLACE, 7)], set()) == (quiet.sought, assignment._held)
+    assignment.hold([PLACE])
+    monkeypatch.setattr(assignment, "_sought", lambda _place: False)
+    with pytest.raises(TransactionTrouble, match="articles 3"):
+        assignment.hold([])
+
+
+def test_a_held_partition_is_not_fetched_after_a_rebalance(assignment: Assignment) -> None:
+    """And one that left and came back is not held."""
+    quiet, other = cast("Quiet", assignment._consumer), Partition("articles", 4)
+    assignment.add([TopicPartition(*PLACE)])
+    assignment.hold([PLACE])
+    assignment.add([TopicPartition(*other)])
+    assignment.fetch_again()
+    assert [] == quiet.sought
+    assignment.remove([PLACE])
+    assignment.add([TopicPartition(*PLACE)])
+    assert set() == assignment._held

@@ -50,6 +50,9 @@ class FakeSource:
         self._until_caught_up = until_caught_up
         self._ends: dict[Partition, int] = {}
         self.paused = False
+        self.held: set[Partition] = set()
+        self.holds = 0
+        """How often a partition was held."""
         self.polls: list[tuple[int, float]] = []
 
     def open(self, listener: PartitionListener) -> None:
@@ -86,6 +89,12 @@ class FakeSource:
         """Deliver again."""
         self.paused = False
 
+    def hold(self, partitions: Collection[Partition]) -> None:
+        """Deliver nothing of these. What was delivered is not delivered again when their hold ends."""
+        held = {*partitions}.intersection(self._next)
+        self.holds += len(held - self.held)
+        self.held = held
+
     def positions(self, partitions: Collection[Partition]) -> Mapping[Partition, int]:
         """The ends that were reached, markers skipped."""
         return {partition: at for partition in partitions if (at := self._positions.get(partition)) is not None}
@@ -96,6 +105,7 @@ class FakeSource:
 
     def rewind(self) -> None:
         """Back to the committed offsets. A fault in the middle leaves some partitions as they were."""
+        self.held.clear()
         for partition in list(self._next):
             self._fault("rewind")
             try:
@@ -169,6 +179,7 @@ class FakeSource:
     def _forget(self, partitions: Collection[Partition]) -> None:
         for partition in partitions:
             self._next.pop(partition)
+            self.held.discard(partition)
             self._positions.pop(partition, None)
             self._starts.pop(partition, None)
 
@@ -204,6 +215,8 @@ class FakeSource:
         """Our partitions and where to read on, beginning with another one each time."""
         ready: list[tuple[Partition, int]] = []
         for partition, at in self._next.items():
+            if partition in self.held:
+                continue
             try:
                 start = self._log.stable_offset(partition) if at is None else at
             except Unstable:

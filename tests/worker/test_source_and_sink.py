@@ -204,3 +204,77 @@ def test_a_paused_source_delivers_nothing_until_it_is_resumed(ends: Ends) -> Non
     member.source.resume()
     member.read(3)
     assert [0, 1, 2] == member.offsets()
+
+
+def test_a_held_partition_delivers_nothing_and_the_others_go_on(ends: Ends) -> None:
+    """When its hold ends it is read on from where it was, although the client had prefetched more of it."""
+    ends.put(200, 0)
+    member = Member(ends)
+    while not member.records:
+        member.poll(5)
+    held = ends.partition(0)
+    member.source.hold([held])
+    read = member.offsets()
+    ends.put(50, 1)
+    member.until(lambda: len(member.records) == len(read) + 50)
+    for _ in range(20):
+        member.poll()
+        member.source.hold([held])
+    assert [*read, *range(50)] == member.offsets()
+    member.source.hold([])
+    member.read(250)
+    assert [*range(200)] == [each.offset for each in member.records if each.partition == held]
+
+
+def test_a_rewind_ends_a_hold(ends: Ends) -> None:
+    """What was not published comes again, in order."""
+    ends.put(100, 0)
+    member = Member(ends)
+    while not member.records:
+        member.poll(5)
+    member.source.hold([ends.partition(0)])
+    member.records = []
+    member.source.rewind()
+    member.read(100)
+    assert [*range(100)] == member.offsets()
+
+
+def test_a_partition_may_be_held_during_a_pause_and_after_it(ends: Ends) -> None:
+    """The end of one does not end the other."""
+    member, held = Member(ends), ends.partition(0)
+    ends.put(3, 0)
+    member.read(3)
+    member.source.hold([held])
+    member.source.pause()
+    ends.put(3, 0)
+    ends.put(3, 1)
+    member.source.resume()
+    member.read(6)
+    assert {1: 3} == {1: sum(each.partition.number == 1 for each in member.records)}
+    member.source.pause()
+    member.source.hold([])
+    for _ in range(20):
+        member.poll()
+    assert 6 == len(member.records)
+    member.source.resume()
+    member.read(9)
+    assert [*range(6)] == [each.offset for each in member.records if each.partition == held]
+
+
+def test_a_held_partition_stays_held_when_another_one_leaves(ends: Ends) -> None:
+    """A rebalance has the client pause and resume what stays."""
+    ends.put(3, 0)
+    ends.put(3, 1)
+    first = Member(ends)
+    first.read(6)
+    first.source.hold([ends.partition(0), ends.partition(1)])
+    second = Member(ends, partitions=0)
+    first.until(lambda: len(first.diary.owned) == 1 and len(second.diary.owned) == 1, second)
+    (kept,) = first.diary.owned
+    ends.put(3, kept.number)
+    for _ in range(20):
+        first.poll()
+    assert 6 == len(first.records)
+    first.source.hold([])
+    first.read(9)
+    assert [*range(6)] == [each.offset for each in first.records if each.partition == kept]

@@ -77,8 +77,9 @@ def test_while_a_ticket_waits_the_loop_turns_no_more_than_an_idle_one() -> None:
 def test_with_all_room_taken_by_waiting_tickets_the_loop_sleeps_and_keeps_polling() -> None:
     """The limit is reached, so the source is paused and polled, and the group keeps the worker."""
     world = World()
-    world.put(*[NEEDY] * 100)
-    process = started(world, replace(LIMITS, max_in_flight=20))
+    world.put(*[NEEDY] * 50, partition=0)
+    world.put(*[NEEDY] * 50, partition=1)
+    process = started(world, replace(LIMITS, max_in_flight=20, waiting_share=1.0))
     wait(world, process, 10)
     polls, began_s = len(process.source.polls), world.clock()
     turns = wait(world, process, 60)
@@ -88,6 +89,71 @@ def test_with_all_room_taken_by_waiting_tickets_the_loop_sleeps_and_keeps_pollin
     world.registry.away = False
     world.steps(process, until=world.done)
     assert world.clock() > began_s
+    assert [50, 50] == [len(world.outputs()), len(world.outputs(partition=1))]
+
+
+@pytest.mark.parametrize("behind", [NEEDY, SHORT, with_schema("b", SHORT)])
+def test_a_partition_whose_articles_wait_leaves_room_for_the_others(behind: bytes) -> None:
+    """It has a part of what may be in flight, whatever is behind its first article. Nothing is lost or reordered."""
+    world = World(partitions=3)
+    world.put(NEEDY, *[behind] * 500)
+    process = started(world)
+    wait(world, process, 5)
+    assert {FIRST} == process.worker.pacing.held == process.source.held
+    world.put(*[SHORT] * 200, partition=1)
+    world.steps(process, until=lambda: len(world.outputs(partition=1)) == 200)
+    assert process.tracker.in_flight <= LIMITS.max_in_flight // 2
+    world.registry.away = False
+    world.steps(process, until=world.done, at_most=20_000)
+    assert (501, set()) == (len(world.outputs()), process.source.held)
+
+
+def test_even_if_all_other_partitions_wait_one_goes_on() -> None:
+    """Each of them has its part only, also with little room in all."""
+    world = World(partitions=6)
+    for number in range(5):
+        world.put(*[NEEDY] * 200, partition=number)
+    process = started(world)
+    wait(world, process, 5)
+    world.put(*[SHORT] * 200, partition=5)
+    world.steps(process, until=lambda: len(world.outputs(partition=5)) == 200, at_most=20_000)
+
+
+def test_large_records_that_wait_leave_room_too() -> None:
+    """Bytes are shared as the number of articles is."""
+    large = with_schema("a", article_value("title", "x" * 20_000))
+    world = World(partitions=2)
+    world.put(*[large] * 60)
+    process = started(world)
+    wait(world, process, 5)
+    assert process.tracker.in_flight_bytes < LIMITS.max_in_flight_bytes / 2
+    assert {FIRST} == process.source.held
+    world.put(*[SHORT] * 100, partition=1)
+    world.steps(process, until=lambda: len(world.outputs(partition=1)) == 100)
+
+
+def test_a_partition_that_waits_shows_its_lag_and_its_age() -> None:
+    """Also while it is held, when nothing of it is read."""
+    world = World()
+    world.put(*[NEEDY] * 100)
+    process = started(world)
+    wait(world, process, 5)
+    seen = process.worker.snapshots.read()
+    assert (100, {FIRST}) == (seen.lags[FIRST], seen.held)
+    assert seen.waiting == {FIRST: seen.waiting_articles}
+    assert seen.oldest_age_s > 0
+
+
+def test_a_held_partition_that_leaves_is_no_longer_held() -> None:
+    """And when it comes back it is read like any other."""
+    world = World()
+    world.put(*[NEEDY] * 100)
+    process = started(world)
+    wait(world, process, 5)
+    process.source.expel()
+    process.worker.step()
+    world.registry.away = False
+    world.steps(process, until=world.done, at_most=20_000)
     assert 100 == len(world.outputs())
 
 

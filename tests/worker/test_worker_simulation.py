@@ -17,6 +17,7 @@ from worker.checker import unfinished
 from worker.fake_clock import TICK_S
 from worker.fake_model import with_room_for
 from worker.fake_schemas import FakeSchemas, with_schema
+from worker.fake_source import FakeSource
 from worker.fake_tasks import ONE_PASS
 from worker.faults import Crash, Late
 from worker.world import INVALID, LIMITS, LONG, POISONED, SHORT, UNTOKENIZABLE, Process, World
@@ -191,6 +192,8 @@ def test_the_simulation_has_articles_that_wait() -> None:
     processes = [process for world in worlds for process in world.started]
     assert sum(process.schemas.waited for process in processes) > 300
     assert sum(process.intake.waiting_articles > 0 for process in processes) > 5, "these crashed while articles waited"
+    assert sum(process.source.holds for process in processes) > 20
+    assert sum(bool(process.source.held) for process in processes) > 5, "these crashed while a partition was held"
 
 
 class SettlesWithoutSaying(FakeSchemas):
@@ -205,6 +208,25 @@ def test_the_simulation_notices_a_ticket_that_nobody_wakes(monkeypatch: pytest.M
     """The same worlds, and a ticket that waits for ever."""
     monkeypatch.setattr(world_module, "FakeSchemas", SettlesWithoutSaying)
     assert any("is committed up to" in wrong for seed in range(3) for wrong in SchemaSimulation(seed).run().found)
+
+
+class SkipsWhatItDropped(FakeSource):
+    """A bug for the negative control: reads on behind the records that the client had prefetched when it was paused."""
+
+    def hold(self, partitions: Collection[Partition]) -> None:
+        """Skip a record of each partition whose hold ends."""
+        released = self.held.difference(partitions)
+        super().hold(partitions)
+        for partition in released:
+            at = self._next[partition]
+            if at is not None and at < self._log.partitions[partition].end:
+                self._next[partition] = at + 1
+
+
+def test_the_simulation_notices_a_record_that_was_skipped_after_a_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same worlds, and a partition that is not read on from where it was."""
+    monkeypatch.setattr(world_module, "FakeSource", SkipsWhatItDropped)
+    assert any("lost" in wrong for seed in range(10) for wrong in SchemaSimulation(seed).run().found)
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))

@@ -345,6 +345,15 @@ BACKLOG = Row(
             ("sum by (instance) (enricher_schemas_waiting_articles{@})", "{{instance}}"),
         ),
         lines(
+            "Partitions that wait for a schema",
+            Unit.NUMBER,
+            (
+                "sum by (instance, enricher_state) (enricher_schemas_waiting_partitions{@})",
+                "{{instance}} {{enricher_state}}",
+            ),
+            note="A paused one is not read: its part of what may be in flight is taken. The others go on.",
+        ),
+        lines(
             "Schema not to be had for",
             Unit.SECONDS,
             ("enricher_registry_away_seconds{@}", "{{instance}}"),

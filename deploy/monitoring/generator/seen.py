@@ -25,6 +25,7 @@ SILENT: Mapping[str, str] = {
     "enricher_labels_baseline_ratio": "without a baseline",
     "job:enricher_labels_baseline:ratio": "without a baseline",
     "enricher_schemas_waiting_articles": "without a schema registry",
+    "enricher_schemas_waiting_partitions": "without a schema registry",
     "enricher_registry_away_seconds": "without a schema registry",
     "enricher_registry_requests_total": "without a schema registry",
 }

@@ -21,9 +21,14 @@ function lagCell(lag, most) {
   return cell;
 }
 
+function partitionText({topic, number, waiting_for_schemas: waiting, paused}) {
+  const waits = waiting ? `, ${FORMATS.count(waiting)} wait for a schema${paused ? ', paused' : ''}` : '';
+  return `${topic} ${number}${waits}`;
+}
+
 function tables(status) {
   const partitions = status.partitions ?? [], most = Math.max(0, ...partitions.map(({lag}) => lag));
-  fillTable('partitions', partitions.map(({topic, number, lag}) => [`${topic} ${number}`, lagCell(lag, most)]),
+  fillTable('partitions', partitions.map(each => [partitionText(each), lagCell(each.lag, most)]),
     status.assigned ? 'nothing known yet' : 'none is assigned');
   const tasks = status.tasks ?? [];
   byId('tasks-panel').hidden = !tasks.length;
