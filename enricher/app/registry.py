@@ -13,6 +13,7 @@ from enricher.registry.decoders import RegistryDecoders
 from enricher.registry.fetcher import Fetcher
 from enricher.registry.glue import GlueFolder
 from enricher.registry.origins import Origins
+from enricher.registry.queue import Patience
 from enricher.registry.store import SchemaStore
 from enricher.registry.subjects import SubjectIds
 from enricher.settings import Settings
@@ -65,9 +66,8 @@ def registry_decoders(
         GlueFolder(registry.glue_folder, max_schema_bytes=registry.max_schema_bytes) if registry.glue_folder else None
     )
     client, store = (registry_client(settings), schema_store(settings)) if registry.url else (None, None)
-    return RegistryDecoders(
-        Fetcher(Origins(client, store, glue), compile_schema, wake=wake, retry_max_s=registry.retry_max_s)
-    )
+    patience = Patience(registry.retry_max_s, registry.unknown_wait_s, registry.give_up_s)
+    return RegistryDecoders(Fetcher(Origins(client, store, glue), compile_schema, wake=wake, patience=patience))
 
 
 def _config(settings: Settings) -> RegistryConfig:

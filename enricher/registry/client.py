@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from random import randrange
 from typing import Any, Literal, TypeVar, cast
 from urllib.parse import quote
 
 from enricher.codec.schemas import Schema, SchemaRef
 from enricher.registry.config import RegistryConfig
-from enricher.registry.errors import RegistryUnavailable, UnknownToRegistry, UnusableSchema
+from enricher.registry.errors import RegistryError, RegistryUnavailable, UnknownToRegistry, UnusableSchema
 from enricher.registry.http import Json, Requests
 from enricher.registry.references import Found, Pointer, resolved
 
 Value = TypeVar("Value")
 Type = Literal["AVRO", "PROTOBUF", "JSON"]
 _TYPES: frozenset[str] = frozenset({"AVRO", "PROTOBUF", "JSON"})
+_UNUSED_IDS = 2**30, 2**31
+"""Registries count from 1, and an id has four bytes with a sign."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +54,26 @@ class RegistryClient:
 
         Raises UnknownToRegistry or UnusableSchema.
         """
-        assert reference.kind != "glue", "schemas of Glue are in a folder"
-        kind = "ids" if reference.kind == "id" else "guids"
-        try:
-            answer = self._requests.get(f"/schemas/{kind}/{_quoted(reference.name)}")
-        except RegistryUnavailable as error:
-            if reference.kind == "guid" and error.status == 404:
-                self._refuse_guid()
-            raise
-        return resolved(_found(answer), self._referred, max_bytes=self._max_schema_bytes)
+        (found,) = self.schemas([reference])
+        if isinstance(found, RegistryError):
+            raise found
+        return found
+
+    def schemas(self, references: Sequence[SchemaRef]) -> list[Schema | RegistryError]:
+        """What `schema` returns or raises for each. They are asked for at the same time, what they refer to in turn."""
+        assert all(each.kind != "glue" for each in references), "schemas of Glue are in a folder"
+        paths = [f"/schemas/{each.kind}s/{_quoted(each.name)}" for each in references]
+        answers = self._requests.get_each(paths)
+        return [self._schema(each, answer) for each, answer in zip(references, answers, strict=True)]
+
+    def answers_about_ids(self) -> bool:
+        """Whether the registry says now, in its own words, that it does not know an id, or has a schema of it.
+
+        The id is a new one each time, which no registry gives and no cache in front of it has. Other paths would prove less:
+        a registry that has lost its storage still answers some, and a proxy may forbid them.
+        """
+        (answer,) = self._requests.get_each([f"/schemas/ids/{randrange(*_UNUSED_IDS)}"])  # noqa: S311  no secret
+        return isinstance(answer, UnknownToRegistry) or (isinstance(answer, dict) and "schema" in answer)
 
     def lookup(self, subject: str, schema: Schema) -> Registered | None:
         """This schema's version of the subject; None if the subject or this schema of it is not there.
@@ -125,6 +140,16 @@ class RegistryClient:
         messages = answer.get("messages") if isinstance(answer, dict) else None
         told = tuple(each for each in messages if isinstance(each, str)) if isinstance(messages, list) else ()
         return Compatibility(_field(answer, "is_compatible", bool), told)
+
+    def _schema(self, reference: SchemaRef, answer: Json | RegistryError) -> Schema | RegistryError:
+        try:
+            if not isinstance(answer, RegistryError):
+                return resolved(_found(answer), self._referred, max_bytes=self._max_schema_bytes)
+            if reference.kind == "guid" and isinstance(answer, RegistryUnavailable) and answer.status == 404:
+                self._refuse_guid()
+        except RegistryError as error:
+            return error
+        return answer
 
     def _refuse_guid(self) -> None:
         """Raise UnknownToRegistry if this registry works and merely has no GUIDs: waiting would not change that."""

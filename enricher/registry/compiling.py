@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from dataclasses import dataclass
 
 from enricher.codec.schemas import Compile, Decoder, Schema, SchemaRef
@@ -10,14 +11,21 @@ from enricher.errors import InvalidArticle
 
 log = logging.getLogger(__name__)
 
+_MAX_SLOW = 1_000
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What became of a schema: its decoder, or why there is none. `size_bytes`: the most memory of the decoder."""
+    """What became of a schema: its decoder, or why there is none.
+
+    `size_bytes`: the most memory of the decoder. `observed_s`: for how long the reason against it was observed; infinite if it
+    cannot change.
+    """
 
     reference: SchemaRef
     result: Decoder | InvalidArticle
     size_bytes: int = 0
+    observed_s: float = math.inf
 
 
 def refusal(reference: SchemaRef, why: object) -> Answer:
@@ -31,7 +39,7 @@ class Compiler:
     def __init__(self, compile_schema: Compile) -> None:
         self._compile = compile_schema
         self._slow: set[SchemaRef] = set()
-        """Those that took too long once."""
+        """Those that took too long once, and were not tried again yet."""
 
     def answer(self, reference: SchemaRef, schema: Schema) -> Answer:
         """The decoder, or why the schema cannot be used. Blocks.
@@ -45,7 +53,10 @@ class Compiler:
             return refusal(reference, error)
         except TimeoutError as error:
             if reference in self._slow:
+                self._slow.discard(reference)
                 return refusal(reference, error)
+            if len(self._slow) >= _MAX_SLOW:
+                self._slow.pop()
             self._slow.add(reference)
             raise
         except (OSError, MemoryError):

@@ -18,7 +18,9 @@ MAX_DECODER_BYTES = 200_000_000
 """Memory of all decoders by `Schema.decoder_bytes`: 500 ordinary Protobuf schemas of 5 kB, or 1,000 Avro schemas of 8 kB."""
 MAX_REFUSALS = 20_000
 REFUSED_S = 30.0
-"""For how long a schema that was unknown or unusable is not asked for again. It may be registered meanwhile."""
+"""The longest time for which a schema that was refused is not asked for again. It may be registered meanwhile."""
+REFUSED_LEAST_S = 0.5
+"""The shortest: the articles that waited for it are read again by then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ class RegistryDecoders:
         answers = self._fetcher.answers()
         for answer in answers:
             if isinstance(answer.result, InvalidArticle):
-                self._refuse(answer.reference, str(answer.result))
+                self._refuse(answer, str(answer.result))
             else:
                 self._keep(answer)
         return [answer.reference for answer in answers]
@@ -83,8 +85,10 @@ class RegistryDecoders:
             _, oldest = self._ready.popitem(last=False)
             self._ready_bytes -= oldest.size_bytes
 
-    def _refuse(self, reference: SchemaRef, message: str) -> None:
-        self._refused.pop(reference, None)
-        self._refused[reference] = _Refusal(message, self._clock() + REFUSED_S)
+    def _refuse(self, answer: Answer, message: str) -> None:
+        """Remember it no longer than the reason was observed: the schema may be there after the next second."""
+        remembered_s = min(REFUSED_S, max(REFUSED_LEAST_S, answer.observed_s))
+        self._refused.pop(answer.reference, None)
+        self._refused[answer.reference] = _Refusal(message, self._clock() + remembered_s)
         while len(self._refused) > MAX_REFUSALS:
             self._refused.popitem(last=False)

@@ -6,15 +6,22 @@ import logging
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from queue import Empty, SimpleQueue
 
-from enricher.codec.schemas import Compile, SchemaRef
+from enricher.codec.schemas import Compile, Schema, SchemaRef
 from enricher.errors import InvalidArticle
 from enricher.registry.compiling import Answer, Compiler, refusal
-from enricher.registry.errors import RegistryError, UnknownToRegistry, UnusableSchema
+from enricher.registry.errors import (
+    RefusedByRegistry,
+    RegistryError,
+    RegistryUnavailable,
+    UnknownToRegistry,
+    UnusableSchema,
+)
 from enricher.registry.origins import Origins
-from enricher.registry.queue import Queue, Wanted
+from enricher.registry.queue import Patience, Queue, Wanted
 from enricher.stats.snapshot import SchemaState
 
 log = logging.getLogger(__name__)
@@ -28,6 +35,8 @@ _COMPARE_AGAIN_S = 60.0
 _COMPARE_EVERY_S = 0.1
 _MAX_COMPARED = 10_000
 """Of schemas from disk."""
+_ANSWERS_S = 1.0
+"""A registry that has answered within this time is not asked whether it answers at all."""
 
 
 class Fetcher:
@@ -42,7 +51,7 @@ class Fetcher:
         compile_schema: Compile,
         *,
         wake: Callable[[], None],
-        retry_max_s: float,
+        patience: Patience,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._origins = origins
@@ -51,7 +60,7 @@ class Fetcher:
         self._clock = clock
         self._changed = threading.Condition()
         """Guards the queue, what is new, the time of an outage and whether to close."""
-        self._queue = Queue(retry_max_s)
+        self._queue = Queue(patience)
         self._new: deque[SchemaRef] = deque()
         """Not looked for on disk yet."""
         self._away_since_s: float | None = None
@@ -61,7 +70,10 @@ class Fetcher:
         self._to_compare: deque[SchemaRef] = deque()
         """Those from disk that were not compared with the registry yet."""
         self._compare_s = 0.0
-        self._logged_s = 0.0
+        self._logged_s: dict[int, float] = {}
+        """When a line of each level was logged last."""
+        self._answered_s = float("-inf")
+        """When the registry last answered."""
         self._outcomes = Counter[str]()
         self._answers: SimpleQueue[Answer | BaseException] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="schema-fetcher", daemon=True)
@@ -70,7 +82,7 @@ class Fetcher:
     def ask(self, reference: SchemaRef) -> None:
         """Get a schema, if that is not under way."""
         with self._changed:
-            if self._queue.add(reference):
+            if self._queue.add(reference, self._clock()):
                 self._new.append(reference)
                 self._changed.notify()
 
@@ -124,8 +136,8 @@ class Fetcher:
                 if self._new:
                     reference = self._new.popleft()
                     return lambda: self._look(reference)
-                if wanted := self._queue.next(now_s):
-                    return lambda: self._fetch(wanted)
+                if batch := self._queue.next(now_s):
+                    return lambda: self._fetch(batch)
                 compare_s = max(self._compare_s, self._queue.free_s) if self._to_compare else None
                 if compare_s is not None and compare_s <= now_s:
                     kept = self._to_compare.popleft()
@@ -144,20 +156,31 @@ class Fetcher:
             except (OSError, MemoryError) as error:  # its turn in the queue comes again
                 log.warning("schema %s from disk cannot be compiled at the moment: %s", reference, _said(error))
 
-    def _fetch(self, wanted: Wanted) -> None:
-        reference = wanted.reference
+    def _fetch(self, batch: Sequence[Wanted]) -> None:
+        unanswered: list[tuple[Wanted, RegistryError]] = []
+        for wanted, found in zip(batch, self._origins.fetch_each([each.reference for each in batch]), strict=True):
+            if isinstance(found, Schema):
+                self._compile(wanted, found)
+            elif isinstance(found, UnknownToRegistry):
+                reason = InvalidArticle(f"schema {wanted.reference} is unknown: {found}")
+                self._refuse(wanted, "unknown", Answer(wanted.reference, reason))
+            elif isinstance(found, UnusableSchema):
+                self._refuse(wanted, "unusable", refusal(wanted.reference, found))
+            else:
+                unanswered.append((wanted, found))
+        if unanswered:
+            self._unanswered(unanswered)
+
+    def _compile(self, wanted: Wanted, schema: Schema) -> None:
         try:
-            answer = self._compiler.answer(reference, self._origins.fetch(reference))
-        except UnknownToRegistry as error:
-            reason = InvalidArticle(f"schema {reference} is unknown: {error}")
-            self._confirmed("unknown", wanted, Answer(reference, reason))
-        except UnusableSchema as error:
-            self._confirmed("unusable", wanted, refusal(reference, error))
-        except (RegistryError, OSError, MemoryError) as error:
+            answer = self._compiler.answer(wanted.reference, schema)
+        except (OSError, MemoryError) as error:
             self._failed(wanted, error)
-        else:
-            self._answered("found")
-            self._settle(answer)
+            return
+        self._answered("found")
+        with self._changed:
+            self._queue.found(wanted)
+        self._settle(answer)
 
     def _compare(self, reference: SchemaRef) -> None:
         """Compare a schema that came from disk with the registry's. What is kept counts all the same."""
@@ -178,19 +201,54 @@ class Fetcher:
 
     # ---- outcomes
 
-    def _confirmed(self, outcome: str, wanted: Wanted, answer: Answer) -> None:
-        """Refuse what was answered twice: a follower may lag behind, and an answer or a file may have been cut short."""
-        self._answered(outcome)
-        if wanted.unknown or (outcome == "unknown" and wanted.reference.kind == "glue"):
-            self._settle(answer)
-            return
-        with self._changed:
-            self._queue.postponed(wanted, self._clock())
-
     def _answered(self, outcome: str) -> None:
         self._outcomes[outcome] += 1
+        self._answered_s = self._clock()
         with self._changed:
-            self._queue.answered(self._clock(), found=outcome == "found")
+            self._queue.answered(self._answered_s, found=outcome == "found")
+
+    def _refuse(self, wanted: Wanted, outcome: str, answer: Answer) -> None:
+        """Refuse an id if the same was answered for long enough."""
+        self._answered(outcome)
+        now_s = self._clock()
+        with self._changed:
+            if not self._queue.is_refused(wanted, now_s, unknown=outcome == "unknown"):
+                return
+            observed_s = self._queue.refused(wanted, now_s)
+        self._settle(replace(answer, observed_s=observed_s))
+
+    def _unanswered(self, failures: Sequence[tuple[Wanted, RegistryError]]) -> None:
+        """Tell an outage, in which everything waits, from ids that alone are not answered, which are given up in the end."""
+        from_registry = any(wanted.reference.kind != "glue" for wanted, _ in failures)
+        answers = from_registry and self._answers_now()
+        for wanted, error in failures:
+            status = error.status if isinstance(error, RegistryUnavailable | RefusedByRegistry) else None
+            blamed = answers and wanted.reference.kind != "glue"
+            now_s = self._clock()
+            with self._changed:
+                is_given_up = blamed and self._queue.is_given_up(wanted, status, now_s)
+                observed_s = self._queue.refused(wanted, now_s) if is_given_up else 0.0
+            if is_given_up:
+                self._give_up(wanted, error, observed_s)
+            else:
+                self._failed(wanted, error)
+        if from_registry and not answers:
+            with self._changed:
+                self._queue.away(self._clock())
+
+    def _answers_now(self) -> bool:
+        if self._clock() - self._answered_s > _ANSWERS_S and self._origins.answers_about_ids():
+            self._answered_s = self._clock()
+        return self._clock() - self._answered_s <= _ANSWERS_S
+
+    def _give_up(self, wanted: Wanted, error: RegistryError, observed_s: float) -> None:
+        self._outcomes["given_up"] += 1
+        reason = (
+            f"schema {wanted.reference} cannot be had, although the registry answers about other ids: {error} "
+            "(given up after registry.give_up_s)"
+        )
+        self._log(logging.ERROR, f"articles become dead letters: {reason}")
+        self._settle(Answer(wanted.reference, InvalidArticle(reason), observed_s=observed_s))
 
     def _failed(self, wanted: Wanted, error: Exception) -> None:
         self._outcomes["unavailable"] += 1
@@ -200,13 +258,19 @@ class Fetcher:
             begins = self._away_since_s is None
             if begins:
                 self._away_since_s = now_s
-        if begins or now_s - self._logged_s >= _LOG_EVERY_S:
-            self._logged_s = now_s
-            log.warning(
-                "no answer about schema %s: %s; its articles wait, and it is asked for again (registry.retry_max_s)",
-                wanted.reference,
-                _said(error),
-            )
+        message = f"no answer about schema {wanted.reference}: {_said(error)}"
+        self._log(
+            logging.WARNING,
+            f"{message}; its articles wait, and it is asked for again (registry.retry_max_s)",
+            at_once=begins,
+        )
+
+    def _log(self, level: int, message: str, *, at_once: bool = False) -> None:
+        """Log a line now and then, whatever else of its kind happens meanwhile."""
+        now_s = self._clock()
+        if at_once or now_s - self._logged_s.get(level, -_LOG_EVERY_S) >= _LOG_EVERY_S:
+            self._logged_s[level] = now_s
+            log.log(level, "%s", message)
 
     def _settle(self, answer: Answer) -> None:
         with self._changed:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -17,11 +17,19 @@ import orjson
 
 from enricher.errors import SettingsError
 from enricher.registry.config import RegistryConfig
-from enricher.registry.errors import RefusedByRegistry, RegistryUnavailable, UnknownToRegistry, UnusableSchema
+from enricher.registry.errors import (
+    RefusedByRegistry,
+    RegistryError,
+    RegistryUnavailable,
+    UnknownToRegistry,
+    UnusableSchema,
+)
 from enricher.registry.lookup import LookupLoop
 
 Json = Any
 """What a JSON text says."""
+Client = Any
+"""The library's, for one event loop."""
 
 _MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
 _REGISTRYS_OWN = "application/vnd.schemaregistry"
@@ -43,7 +51,7 @@ class _Answer:
 class Requests:
     """Sends requests, to the URLs in turn until one gives an answer. For one thread at a time.
 
-    Every request has a connection of its own: there are few, and registries are replaced behind their names.
+    No connection outlives a call: there are few calls, and registries are replaced behind their names.
     """
 
     def __init__(self, config: RegistryConfig) -> None:
@@ -58,6 +66,10 @@ class Requests:
         """Raises RegistryUnavailable, UnknownToRegistry, or UnusableSchema if the body is too large."""
         return self._request("GET", path)
 
+    def get_each(self, paths: Sequence[str]) -> list[Json | RegistryError]:
+        """What `get` returns or raises for each path. All are requested at the same time."""
+        return self._request_each("GET", paths)
+
     def post(self, path: str, body: Mapping[str, Json]) -> Json:
         """Raises what `get` raises, and RefusedByRegistry."""
         return self._request("POST", path, orjson.dumps(body))
@@ -67,28 +79,60 @@ class Requests:
         return self._request("PUT", path, orjson.dumps(body))
 
     def _request(self, method: str, path: str, body: bytes | None = None) -> Json:
-        reasons, count = [], len(self._config.urls)
-        for index in ((self._first + turn) % count for turn in range(count)):
-            try:
-                answer = self._ask(index, method, path, body)
-                result = _meaning(answer)
-            except RegistryUnavailable as error:
-                status = error.status
-                reasons.append(f"{self._config.urls[index]} {error}")
-            except (UnknownToRegistry, RefusedByRegistry, UnusableSchema):
-                self._first = index
-                raise
-            else:
-                self._first = index
-                return result
-        raise RegistryUnavailable("; ".join(reasons), status)
+        (result,) = self._request_each(method, [path], body)
+        if isinstance(result, RegistryError):
+            raise result
+        return result
 
-    def _ask(self, index: int, method: str, path: str, body: bytes | None) -> _Answer:
-        limit_s = self._config.timeout_s
+    def _request_each(self, method: str, paths: Sequence[str], body: bytes | None = None) -> list[Json | RegistryError]:
         # Not `asyncio.run`, which would wait for a look-up of a host name that was given up.
         loop = LookupLoop()
         try:
-            return loop.run_until_complete(asyncio.wait_for(self._exchange(index, method, path, body), limit_s))
+            return loop.run_until_complete(self._results(method, paths, body))
+        finally:
+            loop.close()
+
+    async def _results(self, method: str, paths: Sequence[str], body: bytes | None) -> list[Json | RegistryError]:
+        try:
+            client = self._client()
+        except (ValueError, self._http.InvalidURL) as error:
+            # Our own URLs were checked at the start. The message may contain the proxy's password.
+            message = f"cannot be asked: {type(error).__name__}; is the URL in HTTPS_PROXY right?"
+            return [RegistryUnavailable(message) for _ in paths]
+        async with client:
+            return await asyncio.gather(*(self._result(client, method, path, body) for path in paths))
+
+    def _client(self) -> Client:
+        # A proxy of the environment passes TLS on unread. Of plain HTTP it would get our credentials.
+        return self._http.AsyncClient(
+            verify=self._config.tls or False,
+            timeout=None,
+            follow_redirects=False,
+            trust_env=any(url.startswith("https:") for url in self._config.urls),
+            mounts={"http://": None},
+        )
+
+    async def _result(self, client: Client, method: str, path: str, body: bytes | None) -> Json | RegistryError:
+        reasons, count, first, status = [], len(self._config.urls), self._first, None
+        for index in ((first + turn) % count for turn in range(count)):
+            try:
+                result = _meaning(await self._ask(client, index, method, path, body))
+            except RegistryUnavailable as error:
+                status = error.status
+                reasons.append(f"{self._config.urls[index]} {error}")
+            except (UnknownToRegistry, RefusedByRegistry, UnusableSchema) as error:
+                self._first = index
+                return error
+            else:
+                self._first = index
+                return result
+        return RegistryUnavailable("; ".join(reasons), status)
+
+    async def _ask(self, client: Client, index: int, method: str, path: str, body: bytes | None) -> _Answer:
+        """One request, bounded as a whole, so that a server that sends a byte now and then cannot hold us."""
+        limit_s = self._config.timeout_s
+        try:
+            return await asyncio.wait_for(self._exchange(client, index, method, path, body), limit_s)
         except TimeoutError:
             raise RegistryUnavailable(f"has not answered within {limit_s:g} s") from None
         except self._http.HTTPError as error:
@@ -96,14 +140,9 @@ class Requests:
         except OSError as error:
             raise RegistryUnavailable(f"cannot be asked: {_reason(error)}") from None
         except (ValueError, self._http.InvalidURL) as error:
-            # Our own URL was checked at the start. The message may contain the proxy's password.
-            message = f"cannot be asked: {type(error).__name__}; is the URL in HTTPS_PROXY right?"
-            raise RegistryUnavailable(message) from None
-        finally:
-            loop.close()
+            raise RegistryUnavailable(f"cannot be asked: {type(error).__name__}") from None
 
-    async def _exchange(self, index: int, method: str, path: str, body: bytes | None) -> _Answer:
-        """One request. `wait_for` bounds it as a whole, so a server that sends a byte now and then cannot hold us."""
+    async def _exchange(self, client: Client, index: int, method: str, path: str, body: bytes | None) -> _Answer:
         config = self._config
         headers = {"Accept": f"{_MEDIA_TYPE}, application/json", "Accept-Encoding": "identity"}
         if body is not None:
@@ -111,11 +150,7 @@ class Requests:
         if authorization := config.authorization[index]:
             headers["Authorization"] = authorization
         url = config.urls[index] + path
-        # A proxy of the environment passes TLS on unread. Of plain HTTP it would get our credentials.
-        client = self._http.AsyncClient(
-            verify=config.tls or False, timeout=None, follow_redirects=False, trust_env=url.startswith("https:")
-        )
-        async with client, client.stream(method, url, content=body, headers=headers) as response:
+        async with client.stream(method, url, content=body, headers=headers) as response:
             if response.headers.get("Content-Encoding", "identity") != "identity":
                 raise RegistryUnavailable("answers in compressed form, although it was asked not to")
             limit = self._max_bytes if response.status_code == 200 else _ERROR_BYTES
@@ -151,7 +186,9 @@ def _meaning(answer: _Answer) -> Json:
     if 300 <= status < 400:
         raise RegistryUnavailable(f"redirects elsewhere (HTTP {status}): registry.url must name the registry", status)
     if status in {401, 403}:
-        raise RegistryUnavailable(f"refuses our credentials or rights (HTTP {status})", status)
+        code, text = _own_words(answer.body)
+        own = "" if code is None else f"; in its own words: {code} {text or ''}".rstrip()
+        raise RegistryUnavailable(f"refuses our credentials or rights (HTTP {status}{own})", status)
     raise RegistryUnavailable(f"answers with HTTP {status}", status)
 
 
@@ -176,13 +213,9 @@ def _is_lenient_json(body: bytes) -> bool:
 
 def _raise_refusal(status: int, body: bytes) -> NoReturn:
     """Tell a registry's own refusal from a page of a proxy, or of a path that this registry does not have."""
-    try:
-        told = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        told = None
-    code, text = (told.get("error_code"), told.get("message")) if isinstance(told, dict) else (None, None)
-    message = text[:_MAX_REASON_CHARS] if isinstance(text, str) else f"HTTP {status}"
-    if type(code) is int:
+    code, text = _own_words(body)
+    if code is not None:
+        message = text or f"HTTP {status}"
         if status == 404 and code // 100 == 404:
             raise UnknownToRegistry(message, code)
         if status != 404:
@@ -191,6 +224,16 @@ def _raise_refusal(status: int, body: bytes) -> NoReturn:
         f"answers with HTTP {status}, but not as a registry does: is the path of registry.url right, and does this "
     )
     raise RegistryUnavailable(f"{message}registry know the request (GUIDs need a recent one)?", status)
+
+
+def _own_words(body: bytes) -> tuple[int | None, str | None]:
+    """The error code and the message of a registry's own error; None for what is not one."""
+    try:
+        told = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        told = None
+    code, text = (told.get("error_code"), told.get("message")) if isinstance(told, dict) else (None, None)
+    return code if type(code) is int else None, text[:_MAX_REASON_CHARS] if isinstance(text, str) else None
 
 
 def _reason(error: Exception) -> str:

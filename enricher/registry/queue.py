@@ -1,24 +1,50 @@
-"""Which schema to ask for next, and when: a pure rule, for one thread at a time.
+"""Which schemas to ask for next, when, and when to stop asking: a pure rule, for one thread at a time.
 
-Three kinds of requests take turns: for what was asked first, for what most articles wait for, and for what failed before and
-is due again. So neither a stream of ids that nobody knows nor a schema that the registry fails on holds up others.
+Several ids are asked for at once: those that were asked for first, those that were asked for last, and those that most
+articles wait for. Ids that failed before take turns with them. So neither a stream of ids that nobody knows nor ids that the
+registry fails on hold up others.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from heapq import nlargest, nsmallest
 
 from enricher.codec.schemas import SchemaRef
 
 FIRST_PAUSE_S = 0.5
 """After a failure; it doubles with each further one."""
-INTERVAL_S = 0.02
-"""After an answer without a schema: a stream of unknown ids makes at most fifty requests per second. Each takes 4 ms of
-processor time here. Schemas that are there are fetched once, so they are asked for without a pause."""
+INTERVAL_S = 0.005
+"""For each answer without a schema: a stream of unknown ids makes at most two hundred requests per second. Each takes 1.4 ms
+of processor time here. Schemas that are there are fetched once, so they are asked for without a pause."""
 CONFIRM_S = 1.0
-"""A follower in a cluster of registries may not know yet what the leader has registered, so an unknown id is asked twice."""
-_KINDS = 3
+"""An answer or a file may have been cut short, so one that cannot be used is asked for again after this time."""
+AWAY_INTERVAL_S = 1.0
+"""While the registry answers nothing, ids that were never asked for are tried no more often: one of them may be answered."""
+FEWEST_FAILURES = 5
+"""An id is given up after at least so many failures."""
+MANY_UNKNOWN = 100
+"""After so many unknown ids in a row, one that a single article names is refused at the first answer."""
+ROW_S = 10.0
+"""A pause of this length between unknown ids ends their row."""
+REMEMBERED_S = 60.0
+"""How long an id that was refused is remembered after its last request. Twice as long as a refusal counts."""
+MAX_REMEMBERED = 20_000
+AT_ONCE = 8
+"""So many ids are asked for together."""
+_OLDEST, _NEWEST = 3, 2
+"""So many of them because of when they came; the others are those that most articles wait for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long to wait for a schema; `settings/registry.py` explains each. `give_up_s` 0: for ever."""
+
+    retry_max_s: float
+    unknown_wait_s: float
+    give_up_s: float
 
 
 @dataclass(slots=True, eq=False)
@@ -28,21 +54,51 @@ class Wanted:
     reference: SchemaRef
     asked: int = 1
     """How many times, which is about how many articles wait for it."""
+    refused_since_s: float | None = None
+    """When the registry first answered that it has no such schema, or one that cannot be used."""
     failures: int = 0
-    unknown: bool = False
-    """The registry has said once that it does not know it."""
+    """Requests without an answer since the last one with an answer."""
+    blamed: int = 0
+    """How many of them failed while the registry answered about other ids."""
+    blamed_since_s: float | None = None
+    trouble: tuple[str, int | None] | None = None
+    """How it failed last while others were answered: the kind of reference, and HTTP's status."""
     due_s: float = 0.0
 
 
-class Queue:
-    """The schemas that are wanted, and when each may be asked for."""
+@dataclass(slots=True)
+class _Trouble:
+    """Ids that fail in the same way while others are answered."""
 
-    def __init__(self, retry_max_s: float) -> None:
-        self._retry_max_s = retry_max_s
+    since_s: float
+    last_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Refused:
+    """An id that was refused, and what was known about it."""
+
+    refused_since_s: float | None
+    blamed_since_s: float | None
+    last_s: float
+
+
+class Queue:
+    """The schemas that are wanted, and when each may be asked for. At most one for each article in flight."""
+
+    def __init__(self, patience: Patience) -> None:
+        self._patience = patience
         self._wanted: dict[SchemaRef, Wanted] = {}
-        self._turn = 0
-        self._failures = 0
-        """Requests in a row that failed, whatever they asked for."""
+        self._failing: set[SchemaRef] = set()
+        self._refused: OrderedDict[SchemaRef, _Refused] = OrderedDict()
+        """The least recent first."""
+        self._troubles: dict[tuple[str, int | None], _Trouble] = {}
+        self._failed_last = False
+        self._outages = 0
+        """How many times in a row the registry answered nothing."""
+        self._away_until_s = 0.0
+        self._unknown_in_a_row = 0
+        self._last_unknown_s = 0.0
         self.free_s = 0.0
         """When the next request may be sent."""
 
@@ -55,62 +111,135 @@ class Queue:
     @property
     def failing(self) -> bool:
         """True if a schema that is wanted could not be asked for, or not with an answer."""
-        return any(each.failures for each in self._wanted.values())
+        return bool(self._failing)
 
-    def add(self, reference: SchemaRef) -> bool:
+    def add(self, reference: SchemaRef, now_s: float) -> bool:
         """Want a schema; False if it is wanted already."""
         if wanted := self._wanted.get(reference):
             wanted.asked += 1
             return False
-        self._wanted[reference] = Wanted(reference)
+        wanted = self._wanted[reference] = Wanted(reference)
+        past = self._refused.get(reference)
+        if past and now_s - past.last_s <= REMEMBERED_S:
+            wanted.refused_since_s, wanted.blamed_since_s = past.refused_since_s, past.blamed_since_s
+            wanted.blamed = 0 if past.blamed_since_s is None else FEWEST_FAILURES - 1
         return True
 
     def drop(self, references: Iterable[SchemaRef]) -> None:
         """Want these no longer."""
         for reference in references:
             self._wanted.pop(reference, None)
+            self._failing.discard(reference)
 
-    def next(self, now_s: float) -> Wanted | None:
-        """What to ask for now."""
+    def next(self, now_s: float) -> list[Wanted]:
+        """What to ask for now, together: at most `AT_ONCE`."""
         if now_s < self.free_s:
-            return None
-        due = [each for each in self._wanted.values() if each.due_s <= now_s]
-        if not due:
-            return None
-        fresh = [each for each in due if not each.failures]
+            return []
+        due = [each for each in self._wanted.values() if self._due_s(each) <= now_s]
         failed = [each for each in due if each.failures]
-        for _ in range(_KINDS):
-            self._turn = (self._turn + 1) % _KINDS
-            if self._turn == 0 and failed:
-                return min(failed, key=lambda each: each.due_s)
-            if self._turn == 1 and fresh:
-                return fresh[0]
-            if self._turn == 2 and fresh:
-                return max(fresh, key=lambda each: each.asked)
-        raise AssertionError("what is due is fresh or has failed")
+        fresh = [each for each in due if not each.failures]
+        self._failed_last = bool(failed) and not (fresh and self._failed_last)
+        if self._failed_last:
+            return nsmallest(1 if self._outages else AT_ONCE, failed, key=lambda each: each.due_s)
+        if self._outages:
+            return fresh[:1]
+        most_wanted = nlargest(AT_ONCE, fresh, key=lambda each: each.asked)
+        return [*dict.fromkeys((*fresh[:_OLDEST], *fresh[-_NEWEST:], *most_wanted))][:AT_ONCE]
 
     def next_s(self) -> float | None:
         """When to ask `next` again; None if nothing is wanted."""
-        due_s = min((each.due_s for each in self._wanted.values()), default=None)
+        due_s = min(map(self._due_s, self._wanted.values()), default=None)
         return None if due_s is None else max(due_s, self.free_s)
 
-    def answered(self, now_s: float, *, found: bool) -> None:
-        """Note that a request was answered, whether with a schema or not."""
-        self._failures = 0
-        self.free_s = now_s if found else now_s + INTERVAL_S
+    # ---- what became of requests
 
-    def postponed(self, wanted: Wanted, now_s: float) -> None:
-        """Note that the registry does not know it, for the first time."""
-        wanted.unknown = True
-        wanted.due_s = now_s + CONFIRM_S
+    def answered(self, now_s: float, *, found: bool) -> None:
+        """Note that the registry answered, whether with a schema or not."""
+        self._outages, self._away_until_s = 0, 0.0
+        self.free_s = max(self.free_s, now_s) + (0.0 if found else INTERVAL_S)
+
+    def found(self, wanted: Wanted) -> None:
+        """Note that the schema is here, and want it no longer."""
+        self._unknown_in_a_row = 0
+        self._refused.pop(wanted.reference, None)
+        self._recovered(wanted)
+        self.drop([wanted.reference])
+
+    def is_refused(self, wanted: Wanted, now_s: float, *, unknown: bool) -> bool:
+        """Note that there is no such schema (`unknown`) or that it cannot be used; True if that is final.
+
+        False: ask again, as a follower in a cluster of registries may lag behind its leader.
+        """
+        wait_s = self._patience.unknown_wait_s if unknown else CONFIRM_S
+        self._recovered(wanted)
+        if wanted.refused_since_s is None:
+            wanted.refused_since_s = now_s
+            if unknown and self._one_of_many(wanted, now_s):
+                return True
+        observed_s = now_s - wanted.refused_since_s
+        wanted.due_s = min(wanted.refused_since_s + wait_s, now_s + max(CONFIRM_S, observed_s))
+        return observed_s >= wait_s
+
+    def refused(self, wanted: Wanted, now_s: float) -> float:
+        """Want it no longer, since its articles are refused. Returns for how many seconds the reason was observed."""
+        reference, since = wanted.reference, (wanted.refused_since_s, wanted.blamed_since_s)
+        self._refused.pop(reference, None)
+        self._refused[reference] = _Refused(*since, now_s)
+        if len(self._refused) > MAX_REMEMBERED:
+            self._refused.popitem(last=False)
+        self.drop([reference])
+        return now_s - min((each for each in since if each is not None), default=now_s)
 
     def failed(self, wanted: Wanted, now_s: float) -> None:
-        """Note that a request for it failed: pause with everything, and with this one."""
-        self._failures += 1
+        """Note a request without an answer: pause with this id."""
         wanted.failures += 1
-        self.free_s = now_s + self._pause_s(self._failures)
         wanted.due_s = now_s + self._pause_s(wanted.failures)
+        if self._wanted.get(wanted.reference) is wanted:  # else nobody waits for it any more
+            self._failing.add(wanted.reference)
+        self.free_s = max(self.free_s, now_s) + INTERVAL_S
+
+    def is_given_up(self, wanted: Wanted, status: int | None, now_s: float) -> bool:
+        """Blame the id for its failure, since the registry answers about others; True if it has failed for too long.
+
+        So have ids that fail like others that have failed for as long: a stream of them must not take that time for each.
+        """
+        limit_s = self._patience.give_up_s
+        wanted.blamed += 1
+        since_s = wanted.blamed_since_s = now_s if wanted.blamed_since_s is None else wanted.blamed_since_s
+        wanted.trouble = wanted.reference.kind, status
+        trouble = self._troubles.setdefault(wanted.trouble, _Trouble(since_s, now_s))
+        if now_s - trouble.last_s > max(limit_s, 2 * self._patience.retry_max_s):
+            trouble.since_s = since_s
+        trouble.last_s = now_s
+        return 0 < limit_s <= now_s - min(since_s, trouble.since_s) and wanted.blamed >= FEWEST_FAILURES
+
+    def away(self, now_s: float) -> None:
+        """Note that the registry answers nothing: pause with everything, and blame no id."""
+        self._outages += 1
+        pause_s = self._pause_s(self._outages)
+        self._away_until_s, self.free_s = now_s + pause_s, now_s + min(pause_s, AWAY_INTERVAL_S)
+        self._troubles.clear()
+        for wanted in self._wanted.values():
+            wanted.blamed, wanted.blamed_since_s, wanted.trouble = 0, None, None
+
+    # ---- inside
+
+    def _due_s(self, wanted: Wanted) -> float:
+        never_asked = not wanted.failures and wanted.refused_since_s is None
+        return wanted.due_s if never_asked else max(wanted.due_s, self._away_until_s)
+
+    def _recovered(self, wanted: Wanted) -> None:
+        """If it failed before, waiting has helped: ids that fail as it did get all the time again."""
+        if wanted.trouble:
+            self._troubles.pop(wanted.trouble, None)
+        self._failing.discard(wanted.reference)
+        wanted.failures, wanted.blamed, wanted.blamed_since_s, wanted.trouble = 0, 0, None, None
+
+    def _one_of_many(self, wanted: Wanted, now_s: float) -> bool:
+        self._unknown_in_a_row = 1 if now_s - self._last_unknown_s > ROW_S else self._unknown_in_a_row + 1
+        self._last_unknown_s = now_s
+        return self._unknown_in_a_row > MANY_UNKNOWN and wanted.asked == 1
 
     def _pause_s(self, failures: int) -> float:
         # Capped at 2^20, far above the longest pause, so that the float cannot overflow.
-        return min(self._retry_max_s, FIRST_PAUSE_S * 2.0 ** min(failures - 1, 20))
+        return min(self._patience.retry_max_s, FIRST_PAUSE_S * 2.0 ** min(failures - 1, 20))

@@ -50,6 +50,23 @@ class RegistrySettings(Group):
         le=600,
         description="Longest pause in seconds between two tries while the registry does not answer; the first is 0.5 s.",
     )
+    unknown_wait_s: float = Field(
+        1.0,
+        ge=0,
+        le=600,
+        description="Seconds that the articles of an id wait if the registry does not know it, before they become dead "
+        "letters: it may be registered late, or a replica of the registry may lag behind. The id is asked for again "
+        "meanwhile, and afterwards at the latest after the time for which it has been unknown, at most 30 s. Many "
+        "unknown ids in a row, each of a single article, do not wait.",
+    )
+    give_up_s: float = Field(
+        300.0,
+        ge=0,
+        le=86_400,
+        description="Seconds for which requests for an id must fail (HTTP 403 or 500, for instance), at least five "
+        "times, while the registry answers about others, before its articles become dead letters. While it answers about "
+        "none, as in an outage, articles wait for ever. 0: they always do.",
+    )
     max_schema_bytes: int = Field(
         1_000_000,
         ge=1_000,

@@ -82,6 +82,8 @@ class Registry:
     behaviour: Behaviour | None = None
     only: str | None = None
     """Behave so only for this id."""
+    only_path: str = ""
+    """Behave so only for paths that begin so."""
     requests: list[tuple[float, str, str]] = field(default_factory=list)
     """Time, method, path."""
     authorizations: list[str | None] = field(default_factory=list)
@@ -157,7 +159,8 @@ class Handler(BaseHTTPRequestHandler):
         registry.authorizations.append(self.headers.get("Authorization"))
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         behaviour = registry.behaviour
-        if behaviour and (registry.only is None or self.path.endswith(f"/{registry.only}")):
+        concerned = self.path.startswith(registry.only_path)
+        if behaviour and concerned and (registry.only is None or self.path.endswith(f"/{registry.only}")):
             answer = behaviour(self)
         else:
             answer = registry.answer(self.command, self.path, body)

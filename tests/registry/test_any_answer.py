@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
@@ -39,6 +39,10 @@ class Says:
         """The answer."""
         return self._answer
 
+    def get_each(self, paths: Sequence[str]) -> list[Any]:
+        """The answer, for each."""
+        return [self._answer for _ in paths]
+
     def post(self, _path: str, _body: object) -> Any:  # noqa: ANN401  any JSON
         """The answer."""
         return self._answer
@@ -48,6 +52,7 @@ class Says:
 
 QUESTIONS: list[tuple[Callable[[RegistryClient], object], tuple[type, ...]]] = [
     (lambda asks: asks.schema(SchemaRef("id", "7")), (Schema,)),
+    (lambda asks: asks.answers_about_ids(), (bool,)),
     (lambda asks: asks.lookup("s", OURS), (Registered,)),
     (lambda asks: asks.latest("s"), (Registered,)),
     (lambda asks: asks.register("s", OURS), (int,)),

@@ -7,10 +7,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
+from uuid import UUID
 
 import pytest
-from registry.server import Behaviour, Handler, Registry, drip, endless, hang_up, serving, silent, status
+from registry.server import Behaviour, Handler, Registry, drip, endless, hang_up, serving, silent, status, told
 
 from enricher.codec.schemas import Decoder, Schema, SchemaRef
 from enricher.errors import InvalidArticle, SchemaPending, TransactionTrouble
@@ -22,6 +24,7 @@ from enricher.registry.decoders import RegistryDecoders
 from enricher.registry.fetcher import Fetcher
 from enricher.registry.glue import GlueFolder
 from enricher.registry.origins import Origins
+from enricher.registry.queue import Patience
 from enricher.registry.store import SchemaStore
 from enricher.registry.subjects import SubjectIds
 
@@ -33,6 +36,7 @@ TEXT: dict[str, object] = {"schema": '"string"'}
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queue_module, "CONFIRM_S", 0.05)
+    monkeypatch.setattr(queue_module, "AWAY_INTERVAL_S", 0.05)
     monkeypatch.setattr(queue_module, "FIRST_PAUSE_S", 0.05)
 
 
@@ -58,16 +62,27 @@ def compiled(schema: Schema, *, glue: bool) -> Decoder:
     return lambda _payload: schema.text
 
 
+PATIENCE = Patience(retry_max_s=0.1, unknown_wait_s=0.05, give_up_s=LONG_S)
+
+
 class Desk:
     """The loop's side: asks for decoders, waits for the wakeup, counts it."""
 
-    def __init__(self, url: str, folder: Path, *, glue: Path | None = None, timeout_s: float = 0.3) -> None:
+    def __init__(
+        self,
+        url: str,
+        folder: Path,
+        *,
+        glue: Path | None = None,
+        timeout_s: float = 0.3,
+        patience: Patience = PATIENCE,
+    ) -> None:
         config = registry_config(url, {}, timeout_s=timeout_s, max_schema_bytes=10_000)
         store = SchemaStore(folder, config.name, max_schema_bytes=10_000)
         origins = Origins(RegistryClient(config), store, GlueFolder(glue, max_schema_bytes=10_000) if glue else None)
         self.woken = threading.Event()
         self.now_s = 0.0
-        self.fetcher = Fetcher(origins, compiled, wake=self.woken.set, retry_max_s=0.1)
+        self.fetcher = Fetcher(origins, compiled, wake=self.woken.set, patience=patience)
         self.decoders = RegistryDecoders(self.fetcher, clock=lambda: self.now_s)
 
     def try_(self, reference: SchemaRef) -> object:
@@ -104,9 +119,11 @@ class Desk:
 
 
 @contextmanager
-def desk(registry: Registry, folder: Path, *, glue: Path | None = None) -> Iterator[Desk]:
+def desk(
+    registry: Registry, folder: Path, *, glue: Path | None = None, patience: Patience = PATIENCE
+) -> Iterator[Desk]:
     """A desk, closed afterwards."""
-    opened = Desk(registry.url, folder, glue=glue)
+    opened = Desk(registry.url, folder, glue=glue, patience=patience)
     try:
         yield opened
     finally:
@@ -299,8 +316,95 @@ def test_a_stream_of_unknown_ids_starves_no_good_one_and_is_asked_for_at_a_bound
         assert '"string"' == at.get(ref("a1"))
         assert len(registry.asked) < 1_000
         sent_s = [at_s for at_s, _, _ in registry.requests]
-        least_s = (len(sent_s) - 1) * queue_module.INTERVAL_S
+        least_s = (len(sent_s) - queue_module.AT_ONCE) * queue_module.INTERVAL_S
         assert sent_s[-1] - sent_s[0] >= 0.9 * least_s
+
+
+def test_a_schema_that_is_registered_late_costs_no_article_that_was_published_long_after(tmp_path: Path) -> None:
+    """A refusal counts no longer than the id was seen to be unknown, so half a minute of articles is not lost to it."""
+    with serving() as registry, desk(registry, tmp_path) as at:
+        assert "unknown" in str(at.get(ref(404)))
+        began_s = time.monotonic()
+        assert "unknown" in str(at.get(ref(404)))
+        registry.schemas["404"] = TEXT
+        at.now_s += decoders_module.REFUSED_LEAST_S + time.monotonic() - began_s
+        assert '"string"' == at.get(ref(404))
+
+
+def test_an_id_that_stays_unknown_is_refused_for_longer_each_time(tmp_path: Path) -> None:
+    """Up to a limit: a topic full of such articles makes few requests."""
+    with serving() as registry, desk(registry, tmp_path) as at:
+        at.get(ref(404))
+        at.fetcher._queue._refused[ref(404)] = replace(at.fetcher._queue._refused[ref(404)], refused_since_s=-1e9)
+        at.now_s += decoders_module.REFUSED_LEAST_S
+        before = len(registry.asked)
+        at.get(ref(404))
+        assert before + 1 == len(registry.asked), "the first answer counts"
+        at.now_s += decoders_module.REFUSED_S - 0.001
+        assert "unknown" in str(at.try_(ref(404)))
+        at.now_s += 0.001
+        assert ... is at.try_(ref(404))
+
+
+def test_how_long_an_unknown_id_may_wait_is_a_setting(tmp_path: Path) -> None:
+    """Its articles wait until it is registered."""
+    patience = Patience(retry_max_s=0.1, unknown_wait_s=LONG_S, give_up_s=LONG_S)
+    with serving() as registry, desk(registry, tmp_path, patience=patience) as at:
+        assert ... is at.try_(ref(404))
+        at.until(lambda: len(registry.asked) > 1)
+        assert ... is at.try_(ref(404))
+        registry.schemas["404"] = TEXT
+        assert '"string"' == at.get(ref(404))
+
+
+FORBIDDEN = told(403, 40301, "User is denied operation Read on Subject")
+
+
+@pytest.mark.parametrize("behaviour", [lambda _: FORBIDDEN, status(400), status(401), status(403), status(500)])
+@pytest.mark.parametrize("reference", [ref(5), SchemaRef("guid", "89791762-2336-4186-9674-299b90a802e2")])
+def test_an_id_that_is_forbidden_while_others_are_answered_is_given_up(
+    tmp_path: Path, behaviour: Behaviour, reference: SchemaRef, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also if nobody asks for another one: then the registry is asked whether it answers at all."""
+    registry = Registry(behaviour=behaviour, only=reference.name)
+    patience = replace(PATIENCE, retry_max_s=0.05, give_up_s=0.1)
+    with serving(registry), desk(registry, tmp_path, patience=patience) as at:
+        reason = str(at.get(reference))
+        assert "although the registry answers about other ids" in reason
+        assert "registry.give_up_s" in reason
+        if behaviour(None) == FORBIDDEN:  # type: ignore[arg-type]
+            assert "40301 User is denied operation Read on Subject" in reason
+        assert 1 == at.decoders.state().requests["given_up"]
+        assert (0, 0.0) == (at.decoders.state().wanted, at.decoders.state().away_s)
+        assert len(registry.asked) >= queue_module.FEWEST_FAILURES
+    assert "articles become dead letters" in caplog.text
+
+
+@pytest.mark.parametrize("behaviour", [status(403), status(500), status(404), hang_up])
+def test_while_the_registry_answers_about_no_id_none_is_given_up(tmp_path: Path, behaviour: Behaviour) -> None:
+    """Not even if it answers other questions, as one does that has lost its storage."""
+    registry = Registry({"7": TEXT}, behaviour=behaviour, only_path="/schemas/ids/")
+    patience = replace(PATIENCE, retry_max_s=0.05, give_up_s=0.01)
+    with serving(registry), desk(registry, tmp_path, patience=patience) as at:
+        assert ... is at.try_(ref(7))
+        at.until(lambda: at.decoders.state().requests.get("unavailable", 0) >= 2 * queue_module.FEWEST_FAILURES)
+        assert [] == list(at.decoders.settled())
+        registry.behaviour = None
+        assert '"string"' == at.get(ref(7))
+
+
+def test_ids_that_are_forbidden_make_no_pause_for_others(tmp_path: Path) -> None:
+    """They wait for each other alone."""
+    patience = replace(PATIENCE, retry_max_s=LONG_S)
+    forbidden = Registry({str(n): TEXT for n in range(20)}, behaviour=lambda _: FORBIDDEN, only_path="/schemas/guids/")
+    with serving(forbidden) as registry, desk(registry, tmp_path, patience=patience) as at:
+        for number in range(200):
+            at.try_(SchemaRef("guid", str(UUID(int=number))))
+        at.until(lambda: at.decoders.state().requests.get("unavailable", 0) >= 200)
+        began_s = time.monotonic()
+        for number in range(20):
+            assert '"string"' == at.get(ref(number))
+        assert time.monotonic() - began_s < LONG_S / 2
 
 
 def test_what_is_remembered_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
