@@ -47,6 +47,8 @@ class Outcome:
     """CPU cores used by the busiest worker, from the fault to the recovery."""
     unexpected: dict[str, list[int]] = field(default_factory=dict)
     """The exit codes that this kind of fault does not explain."""
+    broken: Sequence[str] = ()
+    """What the fault demanded of the group while it lasted, and did not get."""
 
     @property
     def in_time(self) -> bool:
@@ -100,6 +102,7 @@ class Campaign:
             exits,
             self._busiest(cpu, time.monotonic() - began_s),
             _unexpected(exits, fault.exit_codes),
+            fault.broken,
         )
         self._tell(outcome)
         return outcome
@@ -134,6 +137,7 @@ class Campaign:
         recovered = "NOT" if outcome.recovered_s is None else f"{outcome.recovered_s:.1f} s"
         late = "" if outcome.in_time else f" (limit {outcome.limit_s:.0f} s)"
         surprise = f", UNEXPECTED {outcome.unexpected}" if outcome.unexpected else ""
+        surprise += "".join(f", BROKEN: {each}" for each in outcome.broken)
         self._say(
             f"{outcome.healed_s:6.0f} s  {outcome.number:3d}  {outcome.name}: {outcome.about}; "
             f"publishes again: {recovered}{late}; exits {outcome.exits or 'none'}{surprise}; {timeline.total} published"

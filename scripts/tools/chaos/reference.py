@@ -18,7 +18,7 @@ Kind = Literal["record", "tombstone", "decode", "inference"]
 
 _KINDS = {1: "PER", 2: "ORG", 3: "LOC"}
 _CLASSES, _BAD_WORD, _CONTENT_TOKENS, _OVERLAP_TOKENS = 16, "unbearable", 32, 8
-_UNKNOWN_ID = b"\x7f\xff\xff\xff"
+_FIRST_UNKNOWN_ID = 2**30
 _MODEL = {"name": "stub", "digest": "0" * 64, "precision": "fp32"}
 _RATING_MODEL = {"name": "rating stub", "digest": "1" * 64, "precision": "fp32"}
 _RATINGS, _BAD_HASH, _BAD_EVERY, _RATING_CONTENT, _RATING_OVERLAP = 5, 7, 997, 18, 4
@@ -57,8 +57,8 @@ def expected(value: bytes | None, *, two_tasks: bool = False) -> Expected:
 
 
 def _avro(value: bytes) -> dict[str, str]:
-    """Id, title and body behind Confluent's prefix; LookupError for the id that no registry has given."""
-    if value[1:5] == _UNKNOWN_ID:
+    """Id, title and body behind Confluent's prefix; LookupError for ids that no registry has given."""
+    if int.from_bytes(value[1:5], "big") >= _FIRST_UNKNOWN_ID:
         raise LookupError
     texts, at = [], 5
     for _ in range(3):

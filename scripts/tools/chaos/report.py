@@ -128,10 +128,11 @@ def _html(run: Run) -> str:
     wrong = [f"{what}: {count}, such as {found.wrong[what][0]}" for what, count in found.counts.items()]
     late = [f"{each.name} at {each.applied_s:.0f} s: {each.about}" for each in run.late]
     surprising = [f"{each.name} at {each.applied_s:.0f} s: exit codes {each.unexpected}" for each in run.surprising]
+    broken = [f"{each.name} at {each.applied_s:.0f} s: {'; '.join(each.broken)}" for each in run.broken]
     parts = [
         cards(figures),
         section("Published per second", "Records that became visible to a read_committed consumer.", _picture()),
-        section("Violations", "", bullets([*wrong, *late, *surprising] or ["None."])),
+        section("Violations", "", bullets([*wrong, *late, *surprising, *broken] or ["None."])),
         section(
             "By kind",
             "Seconds from healing until every partition published again.",

@@ -92,6 +92,11 @@ class Run:
         return [outcome for outcome in self.outcomes if outcome.unexpected]
 
     @property
+    def broken(self) -> Sequence[Outcome]:
+        """Faults that got less than they demand of the group while they last."""
+        return [outcome for outcome in self.outcomes if outcome.broken]
+
+    @property
     def exactly_once(self) -> bool:
         """Whether both verifiers find nothing wrong."""
         return self.caught_up and self.findings.good and self.verified["exit_code"] == 0
@@ -99,7 +104,7 @@ class Run:
     @property
     def good(self) -> bool:
         """Whether every check passed."""
-        return self.exactly_once and not self.late and not self.spinning and not self.surprising
+        return self.exactly_once and not (self.late or self.spinning or self.surprising or self.broken)
 
     @property
     def kinds(self) -> int:
@@ -123,6 +128,7 @@ class Run:
                 f"{len(self.late)} recoveries over the limit",
                 f"{len(self.spinning)} times a worker was in a busy loop",
                 f"{len(self.surprising)} times a worker ended with an exit code that the fault does not explain",
+                f"{len(self.broken)} times other partitions did not go on",
                 "caught up" if self.caught_up else "NOT caught up",
             ]
         )

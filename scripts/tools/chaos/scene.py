@@ -162,6 +162,15 @@ class Scene:
         """Whether the group has committed an offset for each input partition."""
         return all(committed >= 0 for committed, _ in self._reader.committed_and_ends(self.names.input).values())
 
+    def ends(self) -> Mapping[int, int]:
+        """The end of each input partition."""
+        return {number: end for number, (_, end) in self._reader.committed_and_ends(self.names.input).items()}
+
+    def behind(self, ends: Mapping[int, int]) -> list[int]:
+        """The input partitions of which the group has not committed these ends yet."""
+        standing = self._reader.committed_and_ends(self.names.input)
+        return sorted(number for number, end in ends.items() if standing[number][0] < end)
+
     def backlog(self) -> int:
         """How many input offsets the group has not committed yet."""
         offsets = self._reader.committed_and_ends(self.names.input).values()

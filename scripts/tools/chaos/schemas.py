@@ -18,8 +18,8 @@ from tools.registry import FaultProxy, Registry, RegistryError
 if TYPE_CHECKING:
     from types import TracebackType
 
-UNKNOWN_ID = 2**31 - 1
-"""A schema id that the registry has never given."""
+UNKNOWN_IDS = range(2**30, 2**31)
+"""Schema ids that the registry has never given."""
 _FIELDS = ("id", "title", "body")
 _TIMEOUT_S = 10.0
 
@@ -32,7 +32,8 @@ class Schemas:
         self._registry = self._closing.enter_context(Registry())
         self.proxy = self._closing.enter_context(FaultProxy(self._registry.url))
         self._numbers = count()
-        self._id = 0
+        self._ids: set[int] = set()
+        self._id = self._forbidden_id = 0
         self.renew()
 
     @property
@@ -42,8 +43,29 @@ class Schemas:
 
     def renew(self) -> None:
         """From now on articles are written with a schema that no worker has met."""
+        self._id = self._register()
+
+    def forbid(self) -> None:
+        """Have the registry refuse an id, with which only `framed_by_forbidden` writes, until `allow`."""
+        self._forbidden_id = self._register()
+        self.proxy.forbidden.add(f"/schemas/ids/{self._forbidden_id}")
+
+    def allow(self) -> None:
+        """End that."""
+        self.proxy.forbidden.clear()
+
+    def framed(self, *texts: str) -> bytes:
+        """An article's id, title and body in Avro, behind the id of the present schema."""
+        return frame(self._id, *texts)
+
+    def framed_by_forbidden(self, *texts: str) -> bytes:
+        """The same behind the id that was forbidden last."""
+        return frame(self._forbidden_id, *texts)
+
+    def _register(self) -> int:
         fields = [{"name": name, "type": "string"} for name in _FIELDS]
-        schema = {"type": "record", "name": "Article", "doc": f"number {next(self._numbers)}", "fields": fields}
+        # Apicurio gives schemas that differ in their documentation only one id.
+        schema = {"type": "record", "name": f"Article{next(self._numbers)}", "fields": fields}
         target = urlsplit(self._registry.url)
         connection = HTTPConnection(target.hostname or "", target.port, timeout=_TIMEOUT_S)
         try:
@@ -56,11 +78,11 @@ class Schemas:
             connection.close()
         if response.status != HTTPStatus.OK:
             raise RegistryError(f"the registry refused the workload's schema: {answer.decode(errors='replace')}")
-        self._id = int(json.loads(answer)["id"])
-
-    def framed(self, *texts: str) -> bytes:
-        """An article's id, title and body in Avro, behind the id of the present schema."""
-        return frame(self._id, *texts)
+        schema_id = int(json.loads(answer)["id"])
+        if schema_id in self._ids:
+            raise RegistryError(f"the registry has given the id {schema_id} before: workers have met it")
+        self._ids.add(schema_id)
+        return schema_id
 
     def __enter__(self) -> Self:
         return self

@@ -64,6 +64,18 @@ class Workload:
         for _ in range(count):
             self._send(self._producer, self._articles.poison(self._next()))
 
+    def unknown(self, count: int, partition: int) -> None:
+        """Publish `count` inputs whose schemas nobody knows to one partition. Blocks until the brokers have them."""
+        for _ in range(count):
+            self._send(self._producer, self._articles.unknown(self._next()), partition)
+        self.settle()
+
+    def forbidden(self, count: int, partition: int) -> None:
+        """Publish `count` articles whose schema the registry refuses to one partition. Blocks as `unknown` does."""
+        for _ in range(count):
+            self._send(self._producer, self._articles.forbidden(self._next()), partition)
+        self.settle()
+
     def large_poison(self, sizes_bytes: Sequence[int]) -> None:
         """Publish invalid inputs of these sizes."""
         for size_bytes in sizes_bytes:

@@ -66,7 +66,9 @@ class Handler(BaseHTTPRequestHandler):
         path = self.path.removeprefix(proxy.target.path)
         proxy.requests[f"{self.command} {path}"] += 1
         content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        if fault in ANSWERS:
+        if path in proxy.forbidden:
+            self._send(ANSWERS[Fault.FORBIDDEN])
+        elif fault in ANSWERS:
             self._send(ANSWERS[fault])
         elif fault is Fault.REDIRECT_LOOP:
             self._send(Answer(302, "text/html", b"", headers=(("Location", self.path),)))

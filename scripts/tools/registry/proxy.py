@@ -41,6 +41,8 @@ class FaultProxy:
         self.requests: Counter[str] = Counter()
         """Requests by method and path, those that met a fault included; connections refused are not seen."""
         self.current: Fault | None = None
+        self.forbidden: set[str] = set()
+        """Paths that are answered with `Fault.FORBIDDEN`, whatever else happens."""
         self.changed = threading.Event()
         """Set when the fault that is on ends; what hangs waits for it."""
         self._port = free_ports(1)[0]

@@ -13,7 +13,7 @@ from tools.chaos.articles import Articles
 from tools.chaos.faults import KINDS, Fault, plan
 from tools.chaos.reference import Expected, expected
 from tools.chaos.scene import java_hash
-from tools.chaos.schemas import UNKNOWN_ID, frame
+from tools.chaos.schemas import UNKNOWN_IDS, frame
 
 
 def first(seed: int, count: int) -> list[tuple[type[Fault], float]]:
@@ -98,5 +98,8 @@ def test_with_two_tasks_the_same_articles_have_ratings_or_fail_alone() -> None:
 
 def test_an_article_whose_schema_nobody_knows_is_expected_as_a_dead_letter() -> None:
     """With its value unchanged."""
-    value = frame(UNKNOWN_ID, "no", "such", "schema")
+    value = frame(UNKNOWN_IDS[-1], "no", "such", "schema")
     assert Expected("decode", value) == expected(value)
+    flood = [Articles("run").unknown(number).value or b"" for number in range(100)]
+    assert [(6, Expected("decode", each)) for each in flood] == [(len(each), expected(each)) for each in flood]
+    assert len(flood) == len({each[:5] for each in flood})

@@ -24,7 +24,14 @@ from tools.chaos.faults.inputs import (
     TransactionalInput,
 )
 from tools.chaos.faults.network import ConnectionsCut, ConnectionsDelayed, OneWay, RecordsDamaged
-from tools.chaos.faults.registry import RegistryAwayAtStart, RegistryDown, RegistrySlow, RegistryWrong
+from tools.chaos.faults.registry import (
+    IdForbidden,
+    RegistryAwayAtStart,
+    RegistryDown,
+    RegistrySlow,
+    RegistryWrong,
+    UnknownIds,
+)
 from tools.chaos.faults.requests import (
     EndTxnReplyDropped,
     EndTxnReplyUnread,
@@ -93,6 +100,8 @@ KINDS: tuple[type[Fault], ...] = (
     RegistryAwayAtStart,
     TopicMadeAgainAfterEnd,
     PartitionsAddedAfterEnd,
+    IdForbidden,
+    UnknownIds,
 )
 
 

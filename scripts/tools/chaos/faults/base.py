@@ -46,6 +46,8 @@ class Fault(ABC):
         self.chosen = chosen
         self.lasts_s = 0.0
         self.about = ""
+        self.broken: list[str] = []
+        """What the fault demands of the group while it lasts, and did not get; complete after `heal`."""
         self.choose()
 
     @classmethod

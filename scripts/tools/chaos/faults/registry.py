@@ -1,15 +1,19 @@
 """Faults of the schema registry, injected by the proxy in front of it.
 
 Each begins with a schema that no worker has met, so that articles must wait for it. No fault excuses the end of a worker.
+Those that concern one partition alone demand that the others go on meanwhile.
 """
 
 from __future__ import annotations
 
 import signal
+import time
+from abc import abstractmethod
 from typing import TYPE_CHECKING
 
 from tools.chaos.faults.base import Fault
 from tools.registry import Fault as Wrong
+from tools.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,16 +24,28 @@ _LONG_S = 25.0
 """Longer than a worker may stand still (`stall_timeout_s`), which counts only if the worker is to blame."""
 
 
+_FEW, _HONEST = 3, 20
+_OTHERS_S = 20.0
+"""Within this time the other partitions must have processed what was published to them with a new schema."""
+
+_THROUGH_S = 90.0
+
+
 class _RegistryFault(Fault):
-    """One way of going wrong, of several."""
+    """A fault of the registry, or of records that name schemas."""
 
     exit_codes = frozenset[int]()
-    ways: Sequence[Wrong]
 
     @classmethod
     def possible(cls, scene: Scene) -> bool:
         """Only if articles come in Avro."""
         return scene.schemas is not None
+
+
+class _RegistryAway(_RegistryFault):
+    """One way of going wrong, of several."""
+
+    ways: Sequence[Wrong]
 
     def choose(self) -> None:
         """Draw the way, and for how long: now and then for a long time."""
@@ -50,21 +66,21 @@ class _RegistryFault(Fault):
         self.scene.schemas.proxy.end()
 
 
-class RegistryDown(_RegistryFault):
+class RegistryDown(_RegistryAway):
     """Refuses connections, and cuts those that are open."""
 
     name = "registry down"
     ways = (Wrong.DOWN,)
 
 
-class RegistrySlow(_RegistryFault):
+class RegistrySlow(_RegistryAway):
     """Answers late, in drips, not to the end, or never."""
 
     name = "registry slow"
     ways = (Wrong.SLOW, Wrong.HANGS, Wrong.DRIPS, Wrong.CUT_OFF)
 
 
-class RegistryWrong(_RegistryFault):
+class RegistryWrong(_RegistryAway):
     """Answers, but not as a registry that knows or does not know a schema."""
 
     name = "registry wrong answers"
@@ -85,7 +101,7 @@ class RegistryWrong(_RegistryFault):
     )
 
 
-class RegistryAwayAtStart(_RegistryFault):
+class RegistryAwayAtStart(_RegistryAway):
     """`kill -9`, and the next process of that worker starts without a registry: it has the schemas on its disk."""
 
     name = "registry away at the start of a worker"
@@ -103,3 +119,76 @@ class RegistryAwayAtStart(_RegistryFault):
         """Kill the worker while the registry is away."""
         super().apply()
         self.slot(self.worker).send(signal.SIGKILL)
+
+
+class _OnePartition(_RegistryFault):
+    """Concerns the articles of one partition; the others get an honest schema that no worker has met, and must go on."""
+
+    def choose(self) -> None:
+        """Draw the partition, and for how long."""
+        self.partition = self.chosen.randrange(self.scene.partitions)
+        self.lasts_s = self.chosen.uniform(3.0, 10.0)
+
+    def apply(self) -> None:
+        """Publish to the partition, then an honest schema to the others."""
+        scene = self.scene
+        assert scene.schemas is not None, "it is not possible without"
+        self.disturb()
+        scene.schemas.renew()
+        others = [number for number in range(scene.partitions) if number != self.partition]
+        for number in others:
+            scene.workload.burst(_HONEST, number)
+        ends = scene.ends()
+        wanted = {number: ends[number] for number in others}
+        if not wait_until(lambda: not scene.behind(wanted), _OTHERS_S, 0.2):
+            self.broken.append(f"partitions {scene.behind(wanted)} did not go on within {_OTHERS_S:.0f} s")
+        waits = self.partition in scene.behind({self.partition: ends[self.partition]})
+        self.about += f" in partition {self.partition}, which {'waits' if waits else 'is through'}"
+
+    @abstractmethod
+    def disturb(self) -> None:
+        """Publish to the partition."""
+
+
+class IdForbidden(_OnePartition):
+    """Refuses one id with 403, in its own words; all other ids are answered."""
+
+    name = "registry forbids one id"
+
+    def disturb(self) -> None:
+        """Publish a few articles with that id, while the usual ones go on behind them."""
+        assert self.scene.schemas is not None, "it is not possible without"
+        self.scene.schemas.forbid()
+        self.about = f"{_FEW} articles"
+        self.scene.workload.forbidden(_FEW, self.partition)
+
+    def heal(self) -> None:
+        """Allow it: the articles were good."""
+        assert self.scene.schemas is not None, "as above"
+        self.scene.schemas.allow()
+
+
+class UnknownIds(_OnePartition):
+    """Thousands of records of six bytes, each with another id that nobody knows."""
+
+    name = "flood of unknown ids"
+    _count = 3_000
+
+    def shorten(self) -> None:
+        """Fewer of them."""
+        super().shorten()
+        self._count = 1_000
+
+    def disturb(self) -> None:
+        """Publish them."""
+        self.about = f"{self._count} records"
+        self.scene.workload.unknown(self._count, self.partition)
+        self._end = self.scene.ends()[self.partition]
+
+    def heal(self) -> None:
+        """Wait until they are through."""
+        began_s = time.monotonic()
+        if wait_until(lambda: not self.scene.behind({self.partition: self._end}), _THROUGH_S, 0.2):
+            self.about += f", through {self.lasts_s + time.monotonic() - began_s:.0f} s after that"
+        else:
+            self.broken.append(f"the flood is not through within {_THROUGH_S:.0f} s")
