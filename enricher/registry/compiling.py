@@ -18,8 +18,8 @@ _MAX_SLOW = 1_000
 class Answer:
     """What became of a schema: its decoder, or why there is none.
 
-    `size_bytes`: the most memory of the decoder. `observed_s`: for how long the reason against it was observed; infinite if it
-    cannot change.
+    `size_bytes`: the most memory of the decoder. `observed_s`: for how long the reason against it was observed; infinite if
+    it cannot change.
     """
 
     reference: SchemaRef
