@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import Consumer, IsolationLevel, KafkaException
+from confluent_kafka.admin import OffsetSpec
 
 from enricher.errors import MissingTopic, TransactionTrouble
 from enricher.kafka.client_errors import ClientErrors
-from enricher.kafka.metadata import foreign, ours
+from enricher.kafka.metadata import Deadline, answer_to, foreign, listed_offsets, ours
 from enricher.kafka.topicwatch import TopicReplaced, TopicWatch
 from enricher.records import Partition
 
@@ -21,6 +22,8 @@ log = logging.getLogger(__name__)
 
 _CHECK_S = 0.1  # each check is one request to the broker
 _CHECK_TOPIC_S = 1.0
+_EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+_LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 
 class CatchingUp:
@@ -39,10 +42,14 @@ class CatchingUp:
         self._next_check_s = self._next_topic_check_s = 0.0
 
     def note(self) -> None:
-        """Note the current ends of the topic that `watch` knows. Raises TransactionTrouble without an answer."""
+        """Note the current ends of the topic that `watch` knows. Raises the client's errors.
+
+        Waits for leaders, which a new topic does not have at once, for the request timeout at most.
+        """
         topic_id = self._watch.topic_id
         partitions = [Partition(self._topic, number) for number in range(self._watch.partitions[self._topic])]
-        lows, ends = self._watch.beginnings(partitions), self._watch.last_offsets(partitions)
+        deadline = Deadline(self._timeout_s)
+        lows, ends = (self._listed(partitions, spec, deadline) for spec in (_EARLIEST, _LATEST))
         self._ends = {partition: end for partition, end in ends.items() if end > lows[partition]}
         self._topic_id = topic_id
         records = sum(ends[partition] - lows[partition] for partition in partitions)
@@ -79,6 +86,14 @@ class CatchingUp:
         finally:
             self._next_check_s = time.monotonic() + _CHECK_S
         return False
+
+    def _listed(self, partitions: Sequence[Partition], spec: OffsetSpec, deadline: Deadline) -> Mapping[Partition, int]:
+        wanted = {foreign(partition): spec for partition in partitions}
+
+        def ask(left_s: float) -> Mapping[Partition, int]:
+            return listed_offsets(self._watch.client, wanted, IsolationLevel.READ_COMMITTED, left_s)
+
+        return answer_to(ask, deadline)
 
     def _is_committed(self) -> bool:
         if not self._ends:

@@ -76,7 +76,8 @@ class KafkaSource:
         with connecting(self.watch.client_errors):
             self.watch.open()
             if self._catching_up:
-                self._catching_up.note()
+                with mapping_errors("asking for offsets", self.watch.client_errors, self.watch.client):
+                    self._catching_up.note()
         self._join(listener)
 
     def poll(self, limit: int, timeout_s: float) -> Sequence[RawRecord]:
