@@ -13,6 +13,9 @@ from enricher.codec.schemas import Decoder, Decoders, SchemaRef
 from enricher.errors import SchemaPending
 from enricher.settings import Settings
 
+_MAX_LATE = 10_000
+"""A schema beyond these is waited for again."""
+
 
 class Settling(Decoders, Protocol):
     """What is needed of `RegistryDecoders`."""
@@ -43,6 +46,8 @@ class WaitingDecoders:
                 return self._decoders.decoder(reference)
             except SchemaPending:
                 if not self._arrived.wait(max(0.0, give_up_s - time.monotonic())):
+                    if len(self._late) >= _MAX_LATE:
+                        self._late.pop()
                     self._late.add(reference)
                     raise
 

@@ -175,8 +175,7 @@ class Assignment:
     def hold(self, partitions: Collection[Partition]) -> None:
         """Deliver nothing of these. Read those on that were held before, from the first record that was not delivered.
 
-        The client drops the prefetched records of a partition that it pauses. Raises TransactionTrouble if
-        it cannot go back.
+        The client drops what it prefetched of a partition that it pauses. Raises TransactionTrouble if it cannot go back.
         """
         held = {*self.positions}.intersection(partitions)
         stopped, released = held - self._held, self._held - held
