@@ -131,6 +131,15 @@ def test_paused_source_gives_nothing_until_it_is_resumed(tmp_path: Path) -> None
     assert lines_of(source.poll(1, LONG_S)) == [(0, b"a")]
 
 
+def test_held_file_gives_nothing_until_its_hold_ends(tmp_path: Path) -> None:
+    """Nothing is skipped meanwhile."""
+    source = opened(tmp_path / "a.jsonl", b"a\n")
+    source.hold([source.partition])
+    assert source.poll(1, 0.0) == ()
+    source.hold([])
+    assert lines_of(source.poll(1, LONG_S)) == [(0, b"a")]
+
+
 def test_caught_up_needs_the_end_and_every_line_written(tmp_path: Path) -> None:
     """The end alone is not enough, nor is everything so far."""
     source = opened(tmp_path / "a.jsonl", b"a\nb\n\n")

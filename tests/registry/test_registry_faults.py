@@ -48,6 +48,9 @@ def test_whatever_goes_wrong_says_nothing_about_the_schema(
     for reference in (known, SchemaRef("id", "2147483647")):
         with registry_proxy.fault(fault), pytest.raises(RegistryUnavailable):
             client.schema(reference)
+    with registry_proxy.fault(fault):
+        assert not client.answers_about_ids()
+    assert client.answers_about_ids()
     assert TEXT == client.schema(known).text
     with pytest.raises(UnknownToRegistry) as caught:
         client.schema(SchemaRef("id", "2147483647"))
@@ -86,3 +89,18 @@ def test_credentials_are_sent_and_wrong_ones_are_an_outage(registry: Registry, k
                 client_of(guarded, **wrong).schema(known)
             assert 401 == caught.value.status
             assert "other" not in str(caught.value)
+
+
+def test_an_id_that_is_forbidden_says_so_and_the_registry_still_answers_about_others(
+    registry_proxy: FaultProxy, known: SchemaRef
+) -> None:
+    """So the id alone is to blame."""
+    client = client_of(registry_proxy)
+    registry_proxy.forbidden.add(f"/schemas/ids/{known.name}")
+    try:
+        with pytest.raises(RegistryUnavailable, match="HTTP 403; in its own words: 40301 User is denied"):
+            client.schema(known)
+        assert client.answers_about_ids()
+    finally:
+        registry_proxy.forbidden.clear()
+    assert TEXT == client.schema(known).text
