@@ -103,7 +103,12 @@ class WorkerSettings(Group):
     max_in_flight_articles: int = Field(
         10_000, ge=1, description="Articles read and not yet committed: the work that a crash or a rebalance repeats."
     )
-    max_in_flight_bytes: int = Field(256_000_000, ge=1_000_000, description="Bytes of those articles.")
+    max_in_flight_bytes: int = Field(
+        256_000_000,
+        ge=1_000_000,
+        description="Bytes of those articles. What they take beyond their records, such as `articles.metadata`, may be as "
+        "much again.",
+    )
     waiting_share: float = Field(
         0.5,
         gt=0,

@@ -5,7 +5,9 @@ Payloads and schemas are written by others. Each hostile one ends in one Invalid
 | | Avro | Protobuf | JSON |
 |---|---|---|---|
 | length of a payload | `articles.max_value_bytes` | the same | the same |
-| values of a document | `MAX_VALUES` | `MAX_VALUES` | about one for every two bytes |
+| values of a document | `MAX_VALUES`, fewer for a short payload (`limits`) | the same | about one for every two bytes |
+| names of fields and symbols in it | 32 bytes for each value, on average | the same | are part of the payload |
+| unknown fields | there are none | with known ones `MAX_VALUES`, where they have to be counted | part of the payload |
 | levels of a document | 100 of types by name | 100 | 1024 |
 | memory before values are counted | none is reserved by a length that is only claimed | `MAX_PARSED_BYTES` | none |
 | items without bytes | are counted before they are made | take two bytes each | there are none |
@@ -13,7 +15,9 @@ Payloads and schemas are written by others. Each hostile one ends in one Invalid
 | text that is not UTF-8 | refused | refused | refused |
 | decimals | 64 bytes | 64 bytes | as a double |
 | schema: length | `registry.max_schema_bytes` | the same | not parsed |
-| schema: levels, size | 100 levels | 100 levels, 50,000 declarations | not parsed |
+| schema: levels, size | 100 levels | 100 levels, 50,000 declarations, 5,000 messages | not parsed |
+| schema: names | 256 characters of a type's name or namespace | 500 characters of a full name | not parsed |
+| schema: memory of its decoder | `Schema.decoder_bytes` | the same | nothing |
 | schema: time and memory of its compiler | it only parses JSON | 30 s, 1 GiB, in a process of its own | not parsed |
 | names that are paths | are only names | refused, except relative paths to .proto files | not parsed |
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from base64 import b64encode
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import orjson
+from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
 
 Headers = Sequence[tuple[str, bytes]]
 MB = 1_000_000
@@ -15,20 +18,28 @@ MB = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """`count` records of one kind. `codec`: the publisher's compression; `topic`: changed settings of the input topic."""
+    """`count` records of one kind. `codec`: the publisher's compression; `topic`: changed settings of the input topic.
+
+    `settings`: environment variables of the worker, without their prefix. `registered`: the schema that a registry has under
+    the id 1, as it answers. `good`: ordinary articles that are published after these, to another partition.
+    """
 
     name: str
     what: str
     count: int
-    value: bytes
+    value: bytes | Callable[[int], bytes]
+    """The same value for all, or the value of each by its number."""
     codec: str = "none"
     headers: Headers = ()
     topic: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+    registered: Mapping[str, str] | None = None
+    good: int = 0
 
     def values(self, share: float) -> Iterator[bytes]:
         """The values of this share of the records."""
-        for _ in range(max(1, round(self.count * share))):
-            yield self.value
+        for number in range(max(1, round(self.count * share))):
+            yield self.value if isinstance(self.value, bytes) else self.value(number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +87,96 @@ def attacks() -> list[Attack]:
         Attack("word", "100 articles of 1 MB that is one word", 100, article("w" * (MB - 100))),
         Attack("100MB", "one record of 100 MB, zstd", 1, b"a" * 100 * MB, "zstd"),
     ]
-    return made + [_kept(attack) for attack in made if attack.codec != "none"]
+    return made + [_kept(attack) for attack in made if attack.codec != "none"] + schema_attacks()
+
+
+MORE = {"ARTICLES__METADATA": '{"more": "/more"}'}
+"""The field that is large belongs to the record."""
+REGISTRY = {"ARTICLES__FORMAT": "registry", **MORE}
+FRAME = b"\0\0\0\0\1"
+"""Confluent's prefix with the schema id 1."""
+ARRAYS = b'{"id":"m","body":"Oslo","more":[' + b"[]," * 32_600 + b"[]]}"
+
+
+def schema_attacks() -> list[Attack]:
+    """Attacks that need settings of their own: tasks by language, metadata, a schema of the publisher's."""
+    tag = orjson.dumps({"id": "l", "body": "Anna met Bob in Paris.", "language": "e-" * 200_000})
+    tasks = {"TASKS": '{"names": {"source": "newswire-minilm", "languages": ["en"], "default": true}}'}
+    name = "n" * 300_000
+    avro_names = _avro({"type": "array", "items": {"type": "record", "name": "E", "fields": [_field(name, "null")]}})
+    count = 3_000
+    messages = " ".join(f"message M{n} {{ {_TEXTS} M{(n + 1) % count} more = 3; }}" for n in range(count))
+    recursive = _protobuf(f"message A {{ {_TEXTS} A more = 3; }}")
+    rows = [
+        Attack("language", "20 articles with a language of 400 kB, tasks by language", 20, tag, settings=tasks),
+        Attack("metadata", "1,900 articles of 98 kB of arrays that `articles.metadata` names", 1_900, ARRAYS, settings=MORE),
+        _framed("avro-names", "5 Avro values of 16 bytes that repeat a name of 300 kB", 5, avro_names,
+                lambda _: _AVRO_TEXTS + _varint(200_000) + b"\0"),
+        _framed("avro-types", "200 Avro values of 24 kB that name 48 types within each other", 200, *_nested_types()),
+        _framed("protobuf-names", "5 Protobuf values of 200 kB that repeat a name of 300 kB", 5, _described(name),
+                lambda _: b"\2\2" + _PROTOBUF_TEXTS + b"\x1a\0" * 100_000),
+        _framed("protobuf-messages", "6,000 Protobuf values of 20 bytes, each of another type", 6_000, _protobuf(messages),
+                lambda n: b"\2" + _varint(2 * (1 + n % (count - 1))) + _PROTOBUF_TEXTS),
+        _framed("protobuf-unknown", "30 Protobuf values of 4 MB of unknown fields", 30, recursive,
+                lambda _: b"\0" + _PROTOBUF_TEXTS + b"\x22\0" * (2 * MB)),
+    ]  # fmt: skip
+    return [replace(attack, good=20) for attack in rows]
+
+
+_AVRO_TEXTS = b"\x02a\x08Oslo"
+_PROTOBUF_TEXTS = b"\x0a\x01a\x12\x04Oslo"
+_TEXTS = "string id = 1; string body = 2;"
+
+
+def _framed(name: str, what: str, count: int, registered: Mapping[str, str], payload: Callable[[int], bytes]) -> Attack:
+    return Attack(name, what, count, lambda number: FRAME + payload(number), settings=REGISTRY, registered=registered)
+
+
+def _field(name: str, kind: object) -> dict[str, object]:
+    return {"name": name, "type": kind}
+
+
+def _avro(kind: object) -> dict[str, str]:
+    fields = [_field("id", "string"), _field("body", "string"), _field("more", kind)]
+    # Not orjson, which writes fewer levels.
+    return {"schema": json.dumps({"type": "record", "name": "A", "fields": fields}, separators=(",", ":"))}
+
+
+def _nested_types() -> tuple[dict[str, str], Callable[[int], bytes]]:
+    """A schema with 48 records within each other, and what reads each of them by its name."""
+    levels, width = 48, 500
+    kind: object = "int"
+    for level in range(levels):
+        fields = [_field(f"f{number}", ["null", "int"]) for number in range(width)]
+        kind = {"type": "record", "name": f"N{level}", "fields": [_field("inner", ["null", kind]), *fields]}
+    named = [_field(f"n{level}", f"N{level}") for level in range(levels)]
+    schema = _avro({"type": "record", "name": "More", "fields": [_field("all", ["null", kind]), *named]})
+    return schema, lambda _: _AVRO_TEXTS + b"\0" * (1 + levels * (1 + width))
+
+
+def _protobuf(text: str) -> dict[str, str]:
+    return {"schema": f'syntax = "proto3"; {text}', "schemaType": "PROTOBUF"}
+
+
+def _described(name: str) -> dict[str, str]:
+    """A schema as Confluent's Python client registers it: protoc takes no such name in a text."""
+    file = FileDescriptorProto(syntax="proto3")
+    item = file.message_type.add(name="E").field.add(name=name, number=1)
+    item.type, item.label = FieldDescriptorProto.TYPE_INT32, FieldDescriptorProto.LABEL_OPTIONAL
+    message = file.message_type.add(name="A")
+    for number, text in enumerate(("id", "body"), 1):
+        message.field.add(name=text, number=number, type=FieldDescriptorProto.TYPE_STRING, label=item.label)
+    items = message.field.add(name="more", number=3, type_name=".E")
+    items.type, items.label = FieldDescriptorProto.TYPE_MESSAGE, FieldDescriptorProto.LABEL_REPEATED
+    return {"schema": b64encode(file.SerializeToString()).decode(), "schemaType": "PROTOBUF"}
+
+
+def _varint(number: int) -> bytes:
+    """A number as Protobuf writes it."""
+    encoded = b""
+    while number >= 0x80:
+        encoded, number = encoded + bytes([number & 0x7F | 0x80]), number >> 7
+    return encoded + bytes([number])
 
 
 def _kept(attack: Attack) -> Attack:

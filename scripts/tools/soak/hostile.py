@@ -10,9 +10,13 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import chain
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import orjson
@@ -23,7 +27,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from enricher.errors import NotEnriched
 from tools.bench.machine import describe
 from tools.kafka import Cluster
-from tools.soak.attacks import Attack, FileAttack, attacks, file_attacks
+from tools.soak.attacks import Attack, FileAttack, article, attacks, file_attacks
 
 LIMIT_BYTES = 1_500_000_000
 """The memory limit for every attack at default settings."""
@@ -52,11 +56,13 @@ class Row:
     peak_bytes: int
     seconds: float
     exit_code: int
+    good: int = 0
+    """Ordinary articles among the accepted records, all of which must be enriched."""
 
     @property
     def holds(self) -> bool:
         """Whether every accepted record came out, within the memory limit."""
-        came_out = self.enriched + self.dead_letters == self.accepted
+        came_out = self.enriched + self.dead_letters == self.accepted and self.enriched >= self.good
         return came_out and self.exit_code == 0 and self.peak_bytes <= LIMIT_BYTES
 
 
@@ -109,14 +115,42 @@ def _through_kafka(attack: Attack, bootstrap_servers: str, share: float) -> Row:
     topic = environment["ENRICHER_KAFKA__INPUT_TOPIC"]
     _configure(bootstrap_servers, topic, attack.topic)
     accepted, refused = _publish(bootstrap_servers, topic, attack, share)
-    code, peak_bytes, seconds = measured(environment, "run", "--until-caught-up")
+    with _registry(attack) as settings:
+        environment |= {f"ENRICHER_{name}": value for name, value in settings.items()}
+        code, peak_bytes, seconds = measured(environment, "run", "--until-caught-up")
     report = json.loads(_enricher(environment, "verify", "--json", may_fail=True) or "{}")
     facts: dict[str, int] = report.get("facts", {})
     doubled = [check for check in report.get("checks", ()) if check["state"] == "failed"]
     return Row(
         attack.name, attack.what, accepted, refused, facts.get("records", 0), facts.get("dead letters", 0),
-        peak_bytes, seconds, code or (8 if doubled else 0),
+        peak_bytes, seconds, code or (8 if doubled else 0), attack.good,
     )  # fmt: skip
+
+
+@contextmanager
+def _registry(attack: Attack) -> Iterator[Mapping[str, str]]:
+    """The settings of the attack, with the URL of a registry that has its schema if it needs one."""
+    if attack.registered is None:
+        yield attack.settings
+        return
+    answer = orjson.dumps(attack.registered)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server, tempfile.TemporaryDirectory() as cache:
+        Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_address[1]}"
+        yield {**attack.settings, "REGISTRY__URL": url, "REGISTRY__CACHE_DIR": cache}
+        server.shutdown()
 
 
 def _through_a_file(attack: FileAttack, share: float) -> Row:
@@ -199,12 +233,13 @@ def _publish(bootstrap_servers: str, topic: str, attack: Attack, share: float) -
         "log_level": 0,
     }
     producer = Producer(properties)
-    for number, value in enumerate(attack.values(share)):
+    good = ((article("Anna met Bob in Paris."), 1) for _ in range(attack.good))
+    for number, (value, partition) in enumerate(chain(((value, 0) for value in attack.values(share)), good)):
         producer.produce(
             topic,
             value,
             b"%d" % number,
-            partition=0,
+            partition=partition,
             headers=list(attack.headers) or None,
             on_delivery=lambda error, _message: answers.append(error is None),
         )
