@@ -16,7 +16,7 @@ from enricher.app import building, kafka
 from enricher.errors import TransactionTrouble
 from enricher.kafka.client import KafkaConfig
 from enricher.kafka.sink import TransactionalSink
-from enricher.runtime.watchdog import Watchdog
+from enricher.runtime.watchdog import ProcessTimer, Watchdog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -112,7 +112,7 @@ _CLASSES: dict[str, tuple[ModuleType, str, type]] = {
 
 def watchdog_without(names: Sequence[str]) -> Watchdog:
     """The watchdog of a worker that is made without these defences."""
-    return BlindWatchdog() if NO_WATCHDOG in names else Watchdog()
+    return BlindWatchdog() if NO_WATCHDOG in names else Watchdog(timer=ProcessTimer())
 
 
 @contextmanager

@@ -128,7 +128,7 @@ class Run:
                 f"{len(self.late)} recoveries over the limit",
                 f"{len(self.spinning)} times a worker was in a busy loop",
                 f"{len(self.surprising)} times a worker ended with an exit code that the fault does not explain",
-                f"{len(self.broken)} times other partitions did not go on",
+                f"{len(self.broken)} times a fault got less than it demands",
                 "caught up" if self.caught_up else "NOT caught up",
             ]
         )

@@ -1,6 +1,7 @@
 """One worker of the fault matrix; everything in it is real except the model (`stub`).
 
     python -m tools.chaos.worker [two-tasks] [FLAW ...]    # settings as one line of JSON, then commands, one a line
+    python -m tools.chaos.worker two-processes [...]       # the parent of two such workers, as with --processes 2
 
 Commands: `hang SECONDS` makes the next run of the model take that much longer; `lose` makes it lose a window. End of input
 stops the worker gracefully, so that no worker outlives its parent. A flaw is a defence that is switched off (`flaws`).
@@ -14,24 +15,34 @@ import os
 import signal
 import sys
 import threading
+from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 import orjson
 
 from enricher.app.building import kafka_worker
 from enricher.app.tasks import Tasks
+from enricher.commands.run import parent
+from enricher.commands.run.share import Share
 from enricher.commands.signals import stopped_by_signals
 from enricher.errors import FatalError
+from enricher.processes import ParentLink, ProcessState
 from enricher.settings import Settings
 from tools.chaos.flaws import switched_off, watchdog_without
 from tools.chaos.stub import StubEngine, stub_model
 from tools.chaos.stub_rating import RatingEngine, two_tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 TWO_TASKS = "two-tasks"
 """Among the arguments: the worker also rates articles."""
+TWO_PROCESSES = "two-processes"
+"""Among the arguments: two workers under a parent, which takes no commands."""
+_CHILD = "child"
+"""The first argument of such a worker, before its share and its settings."""
 _LEAVE_S = 20.0
 """A worker whose parent has died and that has not stopped after this time is killed."""
 
@@ -45,33 +56,62 @@ def _obey(engine: StubEngine, rating: RatingEngine) -> None:
             engine.lose.set()
 
 
-def _obey_until_orphaned(engine: StubEngine, rating: RatingEngine) -> None:
+def _until_orphaned(obey: Callable[[], object]) -> None:
     try:
-        _obey(engine, rating)
+        obey()
     finally:
         threading.Timer(_LEAVE_S, os._exit, (1,)).start()
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _run(settings: Settings, flaws: Sequence[str]) -> None:
+def _run(settings: Settings, flaws: Sequence[str], link: ParentLink | None = None) -> None:
     engine, rating = StubEngine(), RatingEngine()
     both = TWO_TASKS in flaws
     flaws = [flaw for flaw in flaws if flaw != TWO_TASKS]
     tasks = two_tasks(settings, engine, rating) if both else Tasks.of(settings, stub_model(engine))
     with stopped_by_signals() as signals, watchdog_without(flaws) as watchdog:
-        threading.Thread(target=_obey_until_orphaned, args=(engine, rating), name="orders", daemon=True).start()
+        if link:
+            link.end_with_parent()
+        else:
+            _start_orders(lambda: _obey(engine, rating))
         with switched_off(flaws):
             worker = kafka_worker(settings, tasks, guard=watchdog.guard)
         signals.stop = worker.stop
-        worker.run()
+        worker.run(partial(link.tell, ProcessState.READY) if link else lambda: None)
+
+
+def _start_orders(obey: Callable[[], object]) -> None:
+    threading.Thread(target=_until_orphaned, args=[obey], name="orders", daemon=True).start()
+
+
+def _run_parent(settings: bytes, arguments: Sequence[str]) -> int:
+    """The parent of `enricher run --processes 2`; only the command line of its children is another one."""
+
+    def command_of(share: Share, _options: parent.RunOptions) -> Sequence[str]:
+        return [sys.executable, "-m", "tools.chaos.worker", _CHILD, str(share), settings.decode(), *arguments]
+
+    options = parent.RunOptions(until_caught_up=False, summary=None, report_every_s=10.0)
+    with stopped_by_signals() as signals, patch.object(parent, "command_of", command_of):
+        supervisor = parent.supervisor(Settings(**orjson.loads(settings)), 2, options)
+        _start_orders(lambda: deque(sys.stdin, maxlen=0))
+        signals.stop = supervisor.stop
+        return supervisor.run()
 
 
 def main() -> None:
     """Run the worker until it is stopped; exit as `enricher run` does."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s")
     logging.getLogger("librdkafka").setLevel(logging.ERROR)
+    arguments = sys.argv[1:]
     try:
-        _run(Settings(**orjson.loads(sys.stdin.readline())), sys.argv[1:])
+        if arguments[:1] == [_CHILD]:
+            settings = Settings(**orjson.loads(arguments[2]))
+            _run(Share.parse(arguments[1]).of(settings), arguments[3:], ParentLink())
+        elif TWO_PROCESSES in arguments:
+            arguments.remove(TWO_PROCESSES)
+            sys.exit(_run_parent(sys.stdin.readline().strip().encode(), arguments))
+        else:
+            _run(Settings(**orjson.loads(sys.stdin.readline())), arguments)
     except FatalError as error:
         sys.stderr.write(f"enricher: {error}\n")
         sys.exit(error.exit_code)

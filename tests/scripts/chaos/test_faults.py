@@ -88,3 +88,4 @@ def test_group_publishes_again_and_every_record_is_there_once_after(
     if outcome is None:
         pytest.skip("not on this system")
     assert outcome.unexpected == {}
+    assert list(outcome.broken) == []

@@ -45,6 +45,7 @@ from tools.chaos.faults.requests import (
 from tools.chaos.faults.topics import OffsetsDeleted, TopicMadeAgain, TopicMadeAgainAfterEnd
 from tools.chaos.faults.workers import (
     BrokerAwayAtStart,
+    ChildFrozen,
     ItemLost,
     ModelHangs,
     RebalanceStorm,
@@ -63,6 +64,7 @@ KINDS: tuple[type[Fault], ...] = (
     WorkerKilled,
     WorkerPaused,
     WorkerStopped,
+    ChildFrozen,
     RebalanceStorm,
     ModelHangs,
     ItemLost,

@@ -6,12 +6,14 @@ import signal
 import time
 from typing import ClassVar
 
+import psutil
 from confluent_kafka import Producer
 
 from tools.chaos.faults.base import Fault
 from tools.chaos.frames import Api
-from tools.chaos.rules import Cut, Watch
-from tools.chaos.scene import ENGINE_S, POLL_INTERVAL_S, TRANSACTION_S
+from tools.chaos.rules import Cut, Match, Watch
+from tools.chaos.scene import ENGINE_S, POLL_INTERVAL_S, SESSION_S, TRANSACTION_S
+from tools.chaos.worker import TWO_PROCESSES
 from tools.waiting import wait_until
 
 _PHASES = (
@@ -143,6 +145,82 @@ class RebalanceStorm(Fault):
             self.scene.crew.add(self._guest)
             time.sleep(seconds)
             self.scene.crew.remove(self._guest, number)
+
+
+class ChildFrozen(Fault):
+    """SIGSTOP for one or both workers of a guest with two processes, which their parent must kill and replace.
+
+    Sometimes they continue before, when the group has expelled them. Either way their partitions must go on within the
+    session timeout and 5 s.
+    """
+
+    name = "child frozen (--processes)"
+    _guest = "guest"
+    _start_s = 60.0
+    _replaced_s = 60.0
+    """Twice what the parent takes: the stall timeout and 10 s."""
+
+    def choose(self) -> None:
+        """Draw who is frozen, and whether and when they continue."""
+        self.frozen = self.chosen.choice([["guest-0"], ["guest-1"], ["guest-0", "guest-1"]])
+        self.continue_s = self.chosen.choice([None, None, self.chosen.uniform(SESSION_S, 25.0)])
+        self.about = " and ".join(self.frozen)
+
+    def shorten(self) -> None:
+        """Let them be killed: that is what the parent is for."""
+        self.continue_s = None
+
+    def apply(self) -> None:
+        """Add the guest, freeze its processes, and wait until others have their partitions and the parent has acted."""
+        self.slot_of_guest = self.scene.crew.add(self._guest, [TWO_PROCESSES])
+        if not self._publishes("guest-0", "guest-1"):
+            self.broken.append("the guest did not publish")
+            return
+        frozen = [child for child in self._children() if self._name_of(child) in self.frozen]
+        moving = self.scene.timeline.moving_from_now()
+        for child in frozen:
+            child.suspend()
+        wait_until(lambda: len(moving.first_s) >= self.scene.partitions, SESSION_S + 5.0, 0.05)
+        if len(moving.first_s) < self.scene.partitions:
+            self.broken.append("partitions of frozen processes stood still for too long")
+        if self.continue_s is None:
+            self._await_replacement(frozen, moving.since_s)
+        else:
+            time.sleep(max(0.0, moving.since_s + self.continue_s - time.time()))
+            for child in frozen:
+                child.resume()
+            self.about += f", continued after {self.continue_s:.0f} s"
+
+    def heal(self) -> None:
+        """Wait until the guest publishes with both processes again; then it leaves."""
+        if not self.broken and not self._publishes("guest-0", "guest-1"):
+            self.broken.append("the guest did not publish again")
+        self.scene.crew.remove(self._guest)
+
+    def _await_replacement(self, frozen: list[psutil.Process], since_s: float) -> None:
+        gone = wait_until(lambda: not any(child.is_running() for child in frozen), self._replaced_s)
+        self.about += f", killed after {time.time() - since_s:.0f} s" if gone else ""
+        if not gone:
+            self.broken.append("the parent did not kill the frozen processes")
+
+    def _children(self) -> list[psutil.Process]:
+        assert self.slot_of_guest.pid
+        return psutil.Process(self.slot_of_guest.pid).children()
+
+    @staticmethod
+    def _name_of(child: psutil.Process) -> str:
+        """The instance name, from the share in its command line (`child 0/2`)."""
+        line = child.cmdline()
+        return f"guest-{line[line.index('child') + 1][0]}"
+
+    def _publishes(self, *names: str) -> bool:
+        """Wait until each of these processes commits a transaction."""
+        watches = [Watch(Match({Api.END_TXN}, f"enricher-{name}")) for name in names]
+        for watch in watches:
+            self.scene.proxy.apply(watch)
+        seen = wait_until(lambda: all(watch.caught.is_set() for watch in watches), self._start_s)
+        self.scene.proxy.lift(*watches)
+        return seen
 
 
 class ModelHangs(Fault):
