@@ -18,7 +18,8 @@ class Child:
     """A running child process. Its threads call `write` with its lines, numbered.
 
     For its events they call `on_state`, `on_health_port` (of the loopback address), and at last `on_end` with the exit code,
-    or minus the number of the signal that killed it. `heard_s`: when it last reported, by `clock`; at first its start.
+    or minus the number of the signal that killed it. `heard_s`: when it last reported, by `clock`; its start until it has
+    `reported`.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class Child:
         self._write = write
         self._clock = clock
         self.heard_s = clock()
+        self.reported = False
         self._process = subprocess.Popen(  # noqa: S603  this program again
             command,
             stdin=subprocess.PIPE,
@@ -77,7 +79,7 @@ class Child:
     def _listen(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            self.heard_s = self._clock()
+            self.heard_s, self.reported = self._clock(), True
             if line.strip() == ALIVE:
                 continue
             if state := state_of(line):

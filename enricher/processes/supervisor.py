@@ -103,11 +103,18 @@ class Supervisor:
 
     def states(self) -> Mapping[int, ProcessState]:
         """The present state of each process."""
-        silent = {index for index, age_s in self.report_ages_s().items() if age_s > self._silence.unready_s}
-        return {index: ProcessState.SILENT if index in silent else slot.state for index, slot in enumerate(self._slots)}
+        now_s = self._clock()
+        return {
+            index: ProcessState.SILENT if self._is_silent(slot.child, now_s) else slot.state
+            for index, slot in enumerate(self._slots)
+        }
+
+    def _is_silent(self, child: Child | None, now_s: float) -> bool:
+        """Whether a child that has reported does so no more; before its first report it imports its modules."""
+        return child is not None and child.reported and now_s - child.heard_s > self._silence.unready_s
 
     def report_ages_s(self) -> Mapping[int, float]:
-        """Seconds since each running child last reported."""
+        """Seconds since each running child last reported, or was started."""
         now_s = self._clock()
         children = [slot.child for slot in self._slots]
         return {child.index: max(0.0, now_s - child.heard_s) for child in children if child}
@@ -251,10 +258,11 @@ class Supervisor:
             if slot.child and stood_still:
                 slot.child.heard_s = now_s
             if slot.child and not slot.killed:
-                self._watch_silence_of(slot, slot.child, now_s - slot.child.heard_s)
+                self._watch_silence_of(slot, slot.child, now_s)
 
-    def _watch_silence_of(self, slot: _Slot, child: Child, silent_s: float) -> None:
-        if slot.silent != (silent_s > self._silence.unready_s):
+    def _watch_silence_of(self, slot: _Slot, child: Child, now_s: float) -> None:
+        silent_s = now_s - child.heard_s
+        if slot.silent != self._is_silent(child, now_s):
             slot.silent = not slot.silent
             if slot.silent:
                 log.warning("process %d has not reported for %.0f s and is not ready", child.index, silent_s)

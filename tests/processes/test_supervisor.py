@@ -340,7 +340,10 @@ def test_a_child_whose_c_code_holds_the_interpreters_lock_is_killed_and_started_
 def test_a_child_that_freezes_while_it_starts_has_the_time_of_a_start() -> None:
     """A library may hold the lock for long while it is loaded, but not for ever."""
     silence = SilenceLimits(unready_s=1.0, kill_s=2.0, starting_s=6.0)
-    with supervised("threading.Event().wait()", FREEZABLE, silence=silence, then=[FREEZABLE]) as run:
+    program = "from enricher.processes import ParentLink; ParentLink(); threading.Event().wait(1.5); "
+    with supervised(
+        f"{program}import ctypes; ctypes.PyDLL(None).sleep(600)", FREEZABLE, silence=silence, then=[FREEZABLE]
+    ) as run:
         run.until(lambda: run.supervisor.states()[0] is SILENT and run.supervisor.report_ages_s()[0] > 3.0)
         assert 1 == run.started[0]
         run.until(lambda: run.started[0] == 2 and run.supervisor.ready)
@@ -427,6 +430,32 @@ def test_a_child_never_blocks_on_a_parent_that_reads_nothing() -> None:
         lines = [process.stdout.readline() for _ in range(20_000)]
         assert {"alive\n", "ready\n", "draining\n"} == set(lines)
         process.stdin.close()
+
+
+def test_a_parent_whose_log_nobody_reads_ends() -> None:
+    """Its own watchdog bounds each turn: a parent that hangs would restart nobody."""
+    program = """
+import logging
+from enricher.processes import *
+from enricher.runtime.watchdog import Watchdog
+logging.basicConfig()
+os.set_blocking(2, False)
+try:
+    while os.write(2, b"x" * 1_000):
+        pass
+except BlockingIOError:
+    os.set_blocking(2, True)
+silence = SilenceLimits(600.0, 600.0, 600.0)
+command = [sys.executable, "-c", "pass"]
+parent = Supervisor(lambda _: command, 1, RestartLimits(5, 0.0, 60.0), silence, grace_s=30.0, until_done=False)
+with Watchdog(check_every_s=0.01) as watchdog:
+    parent.run(lambda: watchdog.guard("one turn of the parent", 3.0))
+"""
+    with subprocess.Popen(child(program), stderr=subprocess.PIPE) as parent:
+        try:
+            assert 7 == parent.wait(60)
+        finally:
+            parent.kill()
 
 
 @pytest.mark.parametrize(
