@@ -413,6 +413,13 @@ def test_the_compiler_runs_nothing_from_the_working_folder(
     assert {} == compile_schema(proto("message A {}"))(b"\x00")
 
 
+def test_a_compiler_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That is trouble of this machine, not of the schema, which is tried again."""
+    monkeypatch.setattr("enricher.codec.formats.protobuf_protoc._TIMEOUT_S", 0.001)
+    with pytest.raises(TimeoutError, match="protoc took more than"):
+        compile_schema(proto("message A {}"))
+
+
 def test_a_schema_may_declare_googles_types_in_its_own_way() -> None:
     """What we would ask of a real timestamp is not there: the message is refused, not the process ended."""
     other = NamedSchema(

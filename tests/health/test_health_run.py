@@ -212,6 +212,13 @@ def test_a_model_that_cannot_be_loaded_never_started(tmp_path: Path) -> None:
         assert worker.process.wait(60) == 3
 
 
+def test_a_start_that_hangs_ends_within_its_bound(tmp_path: Path) -> None:
+    """A model's folder on a disk that does not answer, for example: the watchdog ends the process."""
+    with running(tmp_path, {"ENRICHER_WORKER__START_TIMEOUT_S": "8"}, gates=["loading"]) as worker:
+        assert 7 == worker.process.wait(60)
+    assert "no progress in 'starting' for 8 s" in (tmp_path / "log").read_text()
+
+
 def test_a_port_that_is_taken_is_a_mistake_in_the_settings(tmp_path: Path) -> None:
     """If the port was set explicitly, it ends with exit code 2, names the setting, and loads nothing."""
     with running(tmp_path, {}, gates=["loading"]) as first:

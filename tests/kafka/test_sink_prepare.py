@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 from confluent_kafka import Producer
 from kafka.clients import config_for, encoder_of, unguarded
@@ -44,3 +46,20 @@ def test_nothing_is_connected_before_the_sink_is_prepared(error: Exception) -> N
         with pytest.raises(type(error)):
             sink.open()
     assert ["prepared", "prepared"] == attempts
+
+
+def test_a_producer_that_does_not_close_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Closing may block for as long as the call that failed; the end of the process waits a bounded time for it."""
+    monkeypatch.setattr("enricher.kafka.sink.CLOSE_WAIT_S", 0.1)
+    config, closing, never = config_for(NOWHERE), threading.Event(), threading.Event()
+
+    class Hanging(TransactionalSink):
+        """A sink whose producer does not close."""
+
+        def _close(self) -> None:
+            closing.set()
+            never.wait()
+
+    Hanging(config, encoder_of(), source=KafkaSource(config), guard=unguarded, counters=Counters()).close()
+    assert closing.is_set()
+    never.set()

@@ -143,6 +143,21 @@ def test_it_ends_such_a_process_although_nobody_reads_its_log() -> None:
             hanging.kill()
 
 
+def test_it_ends_an_interpreter_that_does_not_end() -> None:
+    """A library whose clean-up hangs does not keep the process."""
+    script = (
+        "import atexit, threading\n"
+        "from enricher.runtime import watchdog\n"
+        "watchdog._EXIT_S = 0.5\n"
+        "atexit.register(threading.Event().wait)\n"
+        "with watchdog.Watchdog(timer=watchdog.ProcessTimer()):\n"
+        "    pass\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=60, check=False, cwd=_ROOT)
+    assert 1 == ended.returncode
+    assert b"Timeout (0:00:00.5" in ended.stderr
+
+
 def test_the_timer_leaves_a_process_alone_whose_watchdog_looks() -> None:
     """It is set again at each look, also to a longer inner bound, and once more for the interpreter's end."""
     timer = Timer()

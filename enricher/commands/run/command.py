@@ -34,8 +34,8 @@ from enricher.telemetry.otlp import exported_metrics, exported_spans
 
 log = logging.getLogger("enricher.commands.run")
 
-_AROUND, _AROUND_S = "opening or closing health and telemetry", 90.0
-"""The guard around all others, which are closed meanwhile. The last export of metrics and of spans may take 30 s each."""
+_AROUND_S = 90.0
+"""The bound of what is done around a worker, outside all other guards: the last export of spans may take 30 s."""
 
 
 def run(
@@ -117,7 +117,7 @@ def _run_parent(count: int, options: RunOptions, watchdog: Watchdog) -> None:
     parent = supervisor(settings, count, options)
     with (
         watchdog,
-        watchdog.guard(_AROUND, _AROUND_S),
+        watchdog.guard("opening or closing health and telemetry", _AROUND_S),
         stopped_by_signals() as signals,
         parent_health(settings, parent),
     ):
@@ -141,7 +141,7 @@ def _work(
     """Build a worker and run it. Until it has connected, health reports it as starting."""
     with (
         watchdog,
-        watchdog.guard(_AROUND, _AROUND_S),
+        watchdog.guard("opening or closing health and telemetry", _AROUND_S),
         exported_spans(worker_facts(settings)) as spans,
         ExitStack() as exports,
         worker_health(settings, link) as health,
