@@ -5,6 +5,7 @@
     ├── SchemaPending           keep the record in flight until its schema is here
     ├── TransactionTrouble      forget what is in flight, recover with a new producer, rewind
     │   ├── RefusedOutput       the same, and dead-letter the outputs that the broker refuses
+    │   ├── RefusedBatch        the same, and write smaller batches
     │   ├── MissingTopic        the same; fatal at the start if the topic stays missing
     │   └── ProducerFenced      the same, unless a newer process with our name is alive: then Fenced
     └── FatalError              log the message and exit with `exit_code`; a restart begins at the committed offsets
@@ -65,6 +66,17 @@ class RefusedOutput(TransactionTrouble):
         self.outcomes = outcomes
 
 
+class RefusedBatch(TransactionTrouble):
+    """The broker refused a batch of several records for its size, which says nothing about any one of them.
+
+    `size_bytes`: upper bound of the batch's size.
+    """
+
+    def __init__(self, message: str, size_bytes: int) -> None:
+        super().__init__(message)
+        self.size_bytes = size_bytes
+
+
 class MissingTopic(TransactionTrouble):
     """The broker does not know the topic. A broker that has just started knows none for a while."""
 
@@ -107,15 +119,29 @@ class Fenced(FatalError):
 
 
 class RecoveryExhausted(FatalError):
-    """Recovery did not succeed within its bound."""
+    """Recovery did not succeed within its bound.
+
+    `settles`: recoveries succeed, but no transaction after them, and no other process has fenced us.
+    """
 
     exit_code = 6
 
+    def __init__(self, message: str, *, settles: bool = False) -> None:
+        super().__init__(message)
+        self.settles = settles
+
 
 class Stalled(FatalError):
-    """No progress within a bound, or work was lost inside the worker."""
+    """No progress within a bound, or work was lost inside the worker.
+
+    `undelivered`: a partition has records and delivers none of them, not even to a new client.
+    """
 
     exit_code = 7
+
+    def __init__(self, message: str, *, undelivered: bool = False) -> None:
+        super().__init__(message)
+        self.undelivered = undelivered
 
 
 class NotEnriched(FatalError):

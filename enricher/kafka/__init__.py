@@ -16,7 +16,7 @@ Writing
     sink               one transaction per release, a new producer after any trouble
     transaction        begin, produce, flush, send offsets, commit; which records the broker refused
     placement          the partition of each output
-    limits             max.message.bytes of the output topics
+    limits             max.message.bytes of the output topics; batch_size: smaller batches after a refused one
     closing            closing producers, only after a failed one was fenced
     membership         proof of membership, and when a refused transaction may be made again
     rivals             whether a newer process with our name fenced us

@@ -322,4 +322,7 @@ class Assignment:
         self._silent.update(partitions)
         self.distrusted = True
         message = f"{names_of(partitions)} delivered nothing for {self._config.partition_timeout_s:g} s: {why}"
-        raise Stalled(f"{message}; a new client has not helped") if again else TransactionTrouble(message)
+        if again:
+            message += "; a new client has not helped"
+            raise Stalled(message, undelivered=True)
+        raise TransactionTrouble(message)

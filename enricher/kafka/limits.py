@@ -1,12 +1,14 @@
-"""Asks the broker for `max.message.bytes` of the output topics.
+"""How large messages and batches may be: asks the broker for `max.message.bytes` of the output topics.
 
-Asked for each new producer, so a changed limit applies from the next one on. Never ends a worker: if the broker does not
-answer, the settings apply.
+Asked for each new producer, so a lowered limit applies from the next one on, at the latest when a batch is refused. A limit
+below the settings is asked for again before a transaction, once a minute: it may have been raised. Never ends a worker: if
+the broker does not answer, the settings apply.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,11 +16,13 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from enricher.codec import Encoder
+from enricher.kafka.batch_size import BatchSize
 from enricher.kafka.client import KafkaConfig
 
 log = logging.getLogger(__name__)
 
 _TIMEOUT_S = 3.0  # it delays a recovery
+_ASK_AGAIN_S = 60.0
 _SETTING = "max.message.bytes"
 _DENIED = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
 
@@ -26,7 +30,7 @@ _DENIED = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATI
 class TopicLimits:
     """The `max.message.bytes` of the topics that the worker writes, as far as the broker tells.
 
-    `client` returns the admin client that is in use now (`TopicWatch`).
+    `client` returns the admin client that is in use now (`TopicWatch`). `batches`: what refused batches have shown.
     """
 
     def __init__(self, config: KafkaConfig, client: Callable[[], AdminClient]) -> None:
@@ -34,6 +38,9 @@ class TopicLimits:
         self._client = client
         self._known: dict[str, int] = {}
         self._told = False
+        self._ask_again_s = math.inf
+        self._most_batch_bytes = 0
+        self.batches = BatchSize()
 
     def read(self) -> Mapping[str, int]:
         """Bytes by topic; unknown ones are left out. Blocks for at most 3 s, and raises nothing.
@@ -52,15 +59,30 @@ class TopicLimits:
                 log.debug("no answer about %s of '%s' from the client", _SETTING, resource.name)
         return dict(self._known)
 
-    def applied(self, properties: Mapping[str, Any], encoder: Encoder) -> dict[str, Any]:
-        """The producer's properties with the current limits applied. The encoder gets the limits as well."""
+    def applied(self, properties: Mapping[str, Any], encoder: Encoder, now_s: float) -> dict[str, Any]:
+        """The properties of a new producer with the current limits applied. The encoder gets the limits as well."""
+        self._most_batch_bytes = properties["batch.size"]
+        self._tell(encoder, now_s)
+        return {**properties, "batch.size": self.batches.limited(self._allowed_batch_bytes(encoder))}
+
+    def ask_again(self, encoder: Encoder, now_s: float) -> None:
+        """Ask again before a transaction, if a limit below the settings is old. Blocks as `read` does."""
+        if now_s >= self._ask_again_s:
+            self._tell(encoder, now_s)
+
+    def larger_batches(self, encoder: Encoder, now_s: float) -> bool:
+        """Whether a new producer may send larger batches than the present one. Call it after a transaction succeeded."""
+        return self.batches.grew(now_s) or self.batches.below(self._allowed_batch_bytes(encoder))
+
+    def _tell(self, encoder: Encoder, now_s: float) -> None:
         topics = self.read()
         output, dead_letters = self._config.output_topic, self._config.dead_letter_topic
         encoder.limit_to(record_bytes=topics.get(output), dead_letter_bytes=topics.get(dead_letters))
-        limits = encoder.limits
-        # The broker's limit applies to batches. With this size a refused batch holds one record, which is the cause.
-        batch_bytes = min(properties["batch.size"], limits.record_bytes, limits.dead_letter_bytes)
-        return {**properties, "batch.size": batch_bytes}
+        self._ask_again_s = now_s + _ASK_AGAIN_S if encoder.limited_by_topics else math.inf
+
+    def _allowed_batch_bytes(self, encoder: Encoder) -> int:
+        """The broker's limit applies to batches."""
+        return min(self._most_batch_bytes, encoder.limits.record_bytes, encoder.limits.dead_letter_bytes)
 
     def serve(self) -> None:
         """Let the client deliver its events. Does not block."""

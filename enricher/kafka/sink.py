@@ -18,7 +18,7 @@ from contextlib import suppress
 from confluent_kafka import KafkaException, Producer
 
 from enricher.codec import Encoder
-from enricher.errors import EnricherError, ProducerFenced, TransactionTrouble
+from enricher.errors import EnricherError, ProducerFenced, RefusedBatch, TransactionTrouble
 from enricher.kafka.client import KafkaConfig
 from enricher.kafka.client_errors import ClientErrors, new_client
 from enricher.kafka.closing import CLOSE_WAIT_S, UnfencedProducer, close_in_background
@@ -101,18 +101,23 @@ class TransactionalSink:
             ):
                 with self._guard("asking for partitions", 4 * self._config.request_timeout_s):
                     self._placement.check(producer, release.tickets)
+                    self._limits.ask_again(self._encoder, time.monotonic())
                 transaction = self._run(producer, release)
         except ProducerFenced:  # the newer producer has ended the transaction
             close_in_background(producer)
             raise
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, RefusedBatch):
+                self._limits.batches.refused(error.size_bytes, time.monotonic())
             self._unfenced.put(producer)
             raise
         self._producer = producer
         self._source.committed(release)
         log_dead_letters(release.tickets, transaction.substitutes)
         if transaction.slow:
-            self._renew(transaction.slow)
+            self._renew_after(transaction.slow)
+        elif self._limits.larger_batches(self._encoder, time.monotonic()):
+            self._grow_batches()
         return transaction.substitutes
 
     def recover(self) -> None:
@@ -152,7 +157,13 @@ class TransactionalSink:
 
     def _run_once(self, producer: Producer, release: Release) -> Transaction:
         transaction = Transaction(
-            self._config, self._encoder, self._placement, self._source, producer, self._client_errors
+            self._config,
+            self._encoder,
+            self._placement,
+            self._source,
+            producer,
+            self._client_errors,
+            one_by_one=self._limits.batches.one_record,
         )
         if not release.tickets:
             time.sleep(max(0.0, self._ended_s + _MARKERS_S - time.monotonic()))
@@ -164,7 +175,7 @@ class TransactionalSink:
 
     # ---- producers
 
-    def _renew(self, slow: str) -> None:
+    def _renew_after(self, slow: str) -> None:
         """Replace the producer after a transaction that succeeded slowly.
 
         A slow request may have been sent twice. If the repeat arrives late, in the next transaction, librdkafka has no
@@ -173,6 +184,15 @@ class TransactionalSink:
         """
         log.info("%s: continuing with a new producer, which fences a late repeat; no action is needed", slow)
         self._counters.producers_renewed += 1
+        self._renew()
+
+    def _grow_batches(self) -> None:
+        """Take a producer with larger batches; the limits of the topics are asked for again."""
+        log.info("writing larger batches again: the topics accept more, or it is a while since a batch was refused")
+        self._counters.producers_resized += 1
+        self._renew()
+
+    def _renew(self) -> None:
         try:
             self.recover()
         except TransactionTrouble as trouble:
@@ -180,7 +200,7 @@ class TransactionalSink:
             log.warning("no new producer yet: %s", trouble)
 
     def _connected(self) -> Producer:
-        properties = self._limits.applied(self._config.producer(), self._encoder)
+        properties = self._limits.applied(self._config.producer(), self._encoder, time.monotonic())
         producer = new_client(self._producer_class, properties, self._client_errors)
         try:
             with mapping_errors("opening a transactional producer", self._client_errors, producer):

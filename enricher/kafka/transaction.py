@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from enricher.codec import Encoder, Outgoing
-from enricher.errors import RefusedOutput, TransactionTrouble
+from enricher.errors import EnricherError, RefusedBatch, RefusedOutput, TransactionTrouble
 from enricher.kafka.client import KafkaConfig
 from enricher.kafka.client_errors import ClientErrors
 from enricher.kafka.errors import mapped
@@ -19,13 +21,16 @@ from enricher.kafka.source import KafkaSource
 from enricher.records import DeadLetter, Outcome, Release, Ticket
 
 _QUEUE_FULL_WAIT_S = 0.05
+_FLUSH_S = 0.5
+"""Between two looks at the delivery reports while records wait for their acknowledgement."""
 _TOO_LARGE = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE}
 
 
 class Transaction:
     """Runs once. What it raises leaves the producer in an unknown state.
 
-    `substitutes`: the dead letters that were written instead of outcomes that are too large for their topic.
+    `one_by_one`: each batch of the producer holds one record. `substitutes`: the dead letters that were written instead of
+    outcomes that are too large for their topic.
     """
 
     def __init__(
@@ -36,6 +41,8 @@ class Transaction:
         source: KafkaSource,
         producer: Producer,
         client_errors: ClientErrors,
+        *,
+        one_by_one: bool,
     ) -> None:
         self._config = config
         self._encoder = encoder
@@ -43,6 +50,7 @@ class Transaction:
         self._source = source
         self._producer = producer
         self._client_errors = client_errors
+        self._one_by_one = one_by_one
         self._reports = DeliveryReports()
         self._steps = Stopwatch(config.retry_pause_s)
         self.substitutes: dict[Ticket, DeadLetter] = {}
@@ -136,30 +144,69 @@ class Transaction:
                 return
 
     def _flushed(self) -> int:
-        """Wait for the acknowledgements; returns how many records have none."""
+        """Wait for the acknowledgements; returns how many records have none.
+
+        Once a record has failed, those that were not sent yet are dropped: the client would keep them until the transaction
+        ends.
+        """
+        deadline_s = time.monotonic() + self._config.transaction_timeout_s
         try:
-            return self._producer.flush(self._config.transaction_timeout_s)
+            while left := self._producer.flush(min(_FLUSH_S, max(0.0, deadline_s - time.monotonic()))):
+                if time.monotonic() >= deadline_s:
+                    break
+                if self._reports.failed:
+                    self._producer.purge(in_queue=True, in_flight=False)
         except SystemError as error:
             # Seen with a producer that was fenced meanwhile: the client loses the reason. Its next call raises it.
             self._producer.begin_transaction()
             raise TransactionTrouble("the client lost the reason why it could not write") from error
+        return left
 
     def _failure(self) -> Exception:
         """What the delivery reports mean together: refused records, or trouble."""
-        refused, error = self._reports.refused(lambda ticket: self._encoder.outgoing(ticket).size_bytes)
-        if refused:
-            return RefusedOutput(
-                self._client_errors.explain(error), {ticket: self._written(ticket) for ticket in refused}
-            )
+        reports = self._reports
+        if too_large := reports.too_large():
+            return self._refusal_for_size(too_large)
+        if keyless := reports.refused_without_key():
+            return self._refusal(keyless)
+        error = reports.failed[0].error
         if error.code() == KafkaError._PURGE_QUEUE:  # noqa: SLF001  the client's name
             # Purged because the transaction had failed before. Only the next call says why.
             self._producer.begin_transaction()
-        return mapped(error, f"{len(self._reports.failed)} records were not written", self._client_errors)
+        return mapped(error, f"{len(reports.failed)} records were not written", self._client_errors)
+
+    def _refusal_for_size(self, too_large: Sequence[Sequence[Failure]]) -> EnricherError:
+        """Blames records that were certainly alone in their batch, if there are any."""
+        alone = [failure for failures in too_large if self._one_by_one or len(failures) == 1 for failure in failures]
+        if alone:
+            return self._refusal(alone)
+        sizes_bytes = [
+            sum(self._encoder.outgoing(each.ticket).size_bytes for each in failures) for failures in too_large
+        ]
+        topic, _ = too_large[0][0].place
+        message = (
+            f"the broker refuses a batch of several records of the topic '{topic}', which is larger than its "
+            "max.message.bytes; writing smaller batches for a while. If this repeats, allow the worker DESCRIBE_CONFIGS on "
+            "the topic, or set articles.max_record_bytes and articles.max_dead_letter_bytes to the limits of their topics"
+        )
+        return RefusedBatch(message, min(sizes_bytes))
+
+    def _refusal(self, failures: Sequence[Failure]) -> RefusedOutput:
+        reason = self._client_errors.explain(failures[0].error)
+        return RefusedOutput(reason, {failure.ticket: self._written(failure.ticket) for failure in failures})
 
     def _written(self, ticket: Ticket) -> Outcome:
         outcome = self.substitutes.get(ticket) or ticket.outcome
         assert outcome is not None, "only finished tickets are written"
         return outcome
+
+
+class Failure(NamedTuple):
+    """A record that was not written. `place`: topic and partition."""
+
+    ticket: Ticket
+    error: KafkaError
+    place: tuple[str | None, int | None]
 
 
 class DeliveryReports:
@@ -169,29 +216,32 @@ class DeliveryReports:
     """
 
     def __init__(self) -> None:
-        self.failed: list[tuple[Ticket, KafkaError]] = []
+        self.failed: list[Failure] = []
 
     def callback_for(self, ticket: Ticket) -> Callable[[KafkaError | None, Message], None]:
         """The `on_delivery` of this ticket's record."""
         return partial(self._note, ticket)
 
-    def refused(self, size_bytes: Callable[[Ticket], int]) -> tuple[list[Ticket], KafkaError]:
-        """The records that the broker will never take, perhaps none, and the error; `size_bytes` is that of an output.
+    def too_large(self) -> list[list[Failure]]:
+        """The failures of records whose batch was too large, by partition.
 
-        The broker refuses whole requests, so the records that caused it have to be found. A compacted topic takes no record
-        without a key. Of records that are too large only the largest is named; the others are tried again.
+        A batch holds records of one partition, and all of them fail together. So a record without another one in its list
+        was alone in its batch; which of the others shared one is unknown.
         """
-        for ticket, error in self.failed:
-            if error.code() in _TOO_LARGE:
-                oversized = [ticket for ticket, error in self.failed if error.code() in _TOO_LARGE]
-                return [max(oversized, key=size_bytes)], error
-            if error.code() == KafkaError.INVALID_RECORD and ticket.raw.key is None:
-                return [t for t, e in self.failed if e.code() == error.code() and t.raw.key is None], error
-        return [], self.failed[0][1]
+        by_place: dict[tuple[str | None, int | None], list[Failure]] = defaultdict(list)
+        for failure in self.failed:
+            if failure.error.code() in _TOO_LARGE:
+                by_place[failure.place].append(failure)
+        return list(by_place.values())
 
-    def _note(self, ticket: Ticket, error: KafkaError | None, _message: Message) -> None:
+    def refused_without_key(self) -> list[Failure]:
+        """The failures of records that a compacted topic refused, because they have no key."""
+        code = KafkaError.INVALID_RECORD
+        return [each for each in self.failed if each.error.code() == code and each.ticket.raw.key is None]
+
+    def _note(self, ticket: Ticket, error: KafkaError | None, message: Message) -> None:
         if error is not None:
-            self.failed.append((ticket, error))
+            self.failed.append(Failure(ticket, error, (message.topic(), message.partition())))
 
 
 class Stopwatch:

@@ -55,6 +55,8 @@ class Counters:
     recoveries: int = 0
     forgotten: int = 0
     producers_renewed: int = 0
+    producers_resized: int = 0
+    """Replaced to try larger batches: the topics accept more, or it is a while since the broker refused one."""
     transactions_repeated: int = 0
     """Aborted because the group's generation had changed, and made once more."""
     rebalances: Counter[str] = field(default_factory=Counter)

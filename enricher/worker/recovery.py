@@ -16,6 +16,7 @@ from enricher.errors import (
     MissingTopic,
     ProducerFenced,
     RecoveryExhausted,
+    RefusedBatch,
     RefusedOutput,
     TransactionTrouble,
 )
@@ -80,15 +81,16 @@ class Recovery:
         self._guard = guard
         self._rivals = rivals
         self._in_a_row = 0
-        self._refusals: dict[tuple[Partition, int], DeadLetter] = {}
+        self._refusals: dict[tuple[Partition, int, str | None], DeadLetter] = {}
+        """By partition, offset and the topic's id: a topic that was created again has other records."""
         self.noted: deque[RecoveryNote] = deque(maxlen=_NOTED)
         """The last recoveries, oldest first. Safe to read in any thread."""
 
     def succeeded(self, committable: Mapping[Partition, int]) -> None:
         """Note a successful transaction, which ends a row of recoveries and settles refusals below these offsets."""
         self._in_a_row = 0
-        for partition, offset in [at for at in self._refusals if at[1] < committable.get(at[0], 0)]:
-            del self._refusals[partition, offset]
+        for at in [at for at in self._refusals if at[1] < committable.get(at[0], 0)]:
+            del self._refusals[at]
 
     def refusal_of(self, raw: RawRecord) -> DeadLetter | None:
         """The dead letter of a record whose output the broker refused; else None.
@@ -96,7 +98,7 @@ class Recovery:
         Kept until the record's offset is committed. If it were dropped on reading, two such records in one transaction
         could be refused alternately forever.
         """
-        return self._refusals.get((raw.partition, raw.offset)) if self._refusals else None
+        return self._refusals.get(_identity(raw)) if self._refusals else None
 
     def connect(self, listener: PartitionListener, stopping: StopEvent) -> bool:
         """Open sink and source and return True; return False if the worker is asked to stop meanwhile. Blocks.
@@ -129,8 +131,7 @@ class Recovery:
             with self._guard("recovering", self._limits.attempt_timeout_s):
                 if self._rivals and isinstance(trouble, ProducerFenced):
                     self._rivals.settle(began_s, stopping)
-                self._sink.recover()
-                self._source.rewind()
+                self._settle()
 
         try:
             self._count(trouble)
@@ -140,6 +141,15 @@ class Recovery:
         if settled:
             log.info("recovered: reading on from the committed offsets")
         return settled
+
+    def settle(self) -> None:
+        """Recover once more before the process ends. Blocks within the bound of an attempt. Raises what `run` raises."""
+        with self._guard("recovering", self._limits.attempt_timeout_s):
+            self._settle()
+
+    def _settle(self) -> None:
+        self._sink.recover()
+        self._source.rewind()
 
     def _open(self, listener: PartitionListener) -> None:
         with self._guard("connecting", self._limits.attempt_timeout_s):
@@ -174,15 +184,24 @@ class Recovery:
         return False
 
     def _count(self, trouble: TransactionTrouble) -> None:
-        """Remember refusals, each of which is progress; count all other trouble."""
+        """Remember refusals, and count all trouble that is no progress.
+
+        A refusal is: the record has another outcome then, or the next batches are smaller, down to one record each.
+        """
         if isinstance(trouble, RefusedOutput):
             for ticket, outcome in trouble.outcomes.items():
-                self._refusals[ticket.raw.partition, ticket.raw.offset] = _refusal(ticket.raw, outcome, trouble)
+                self._refusals[_identity(ticket.raw)] = _refusal(ticket.raw, outcome, trouble)
+            return
+        if isinstance(trouble, RefusedBatch):
             return
         if self._in_a_row >= self._limits.max_in_a_row:
             message = f"{self._in_a_row} recoveries in a row without a successful transaction, last: {trouble}"
-            raise RecoveryExhausted(message) from trouble
+            raise RecoveryExhausted(message, settles=not isinstance(trouble, ProducerFenced)) from trouble
         self._in_a_row += 1
+
+
+def _identity(raw: RawRecord) -> tuple[Partition, int, str | None]:
+    return raw.partition, raw.offset, raw.topic_id
 
 
 def _refusal(raw: RawRecord, outcome: Outcome, trouble: RefusedOutput) -> DeadLetter:

@@ -37,7 +37,6 @@ from enricher.errors import (
     TransactionTrouble,
 )
 from enricher.kafka.client import KafkaConfig
-from enricher.kafka.limits import TopicLimits
 
 pytestmark = pytest.mark.broker
 
@@ -55,19 +54,6 @@ def set_topic(topics: Topics, topic: str, name: str, value: str) -> None:
     while admin.describe_configs([asked])[asked].result(timeout=20)[name].value != value:
         assert time.monotonic() < deadline_s, f"{topic} has no {name} of {value}"
         time.sleep(0.05)
-
-
-def test_a_record_that_the_broker_finds_too_large_is_named(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The topic takes less than the settings say: the one large record is refused, by its ticket."""
-    set_topic(topics, topics.output, "max.message.bytes", "2000")
-    config = config_for(topics, properties={"producer.compression.type": "none"})
-    publish(topics.bootstrap_servers, topics.input, [*inputs(3), Sent(b"large" * 500, b"x" * 10)])
-    source, _ = opened(config)
-    monkeypatch.setattr(TopicLimits, "read", lambda _self: {})
-    sink, _ = sink_for(source, config)
-    with pytest.raises(RefusedOutput) as refused:
-        sink.publish(release_of(records_of(source, 4)))
-    assert [ticket.raw.key for ticket in refused.value.outcomes] == [b"large" * 500]
 
 
 def test_a_record_without_key_is_refused_by_a_compacted_topic(topics: Topics) -> None:

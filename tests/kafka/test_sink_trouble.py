@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import cast
 
 import pytest
-from confluent_kafka import KafkaError, Producer
+from confluent_kafka import KafkaError, Message, Producer
 from kafka.clients import config_for, dead, finished, inputs, opened, records_of, release_of, sink_for
 from kafka.harness import Sent, publish, read_all
 from kafka.test_sink import set_topic
@@ -14,9 +14,8 @@ from support.topics import Topics
 
 from enricher.errors import ProducerFenced, RefusedOutput, TransactionTrouble
 from enricher.kafka.client import KafkaConfig
-from enricher.kafka.limits import TopicLimits
-from enricher.kafka.transaction import DeliveryReports
-from enricher.records import Article, Coverage, EnrichedRecord, Partition, RawRecord, Ticket
+from enricher.kafka.transaction import DeliveryReports, Failure
+from enricher.records import Partition, RawRecord, Ticket
 
 pytestmark = pytest.mark.broker
 
@@ -56,10 +55,10 @@ def test_a_record_without_key_that_was_not_even_sent_is_not_to_blame() -> None:
     reports = DeliveryReports()
     article, bad = (RawRecord(Partition("articles", 0), offset, None, b"bad") for offset in range(2))
     reports.failed = [
-        (finished(article), KafkaError(KafkaError.INVALID_RECORD)),
-        (dead_if_bad(bad), KafkaError(KafkaError._PURGE_QUEUE)),
+        Failure(finished(article), KafkaError(KafkaError.INVALID_RECORD), ("entities", 0)),
+        Failure(dead_if_bad(bad), KafkaError(KafkaError._PURGE_QUEUE), ("dead-letters", 0)),
     ]
-    assert [article] == [ticket.raw for ticket in reports.refused(lambda _ticket: 1)[0]]
+    assert [article] == [failure.ticket.raw for failure in reports.refused_without_key()]
 
 
 def reporting_late() -> type[Producer]:
@@ -68,8 +67,8 @@ def reporting_late() -> type[Producer]:
 
     class ReportsLate(Producer):
         def produce(self, *arguments: object, **named: object) -> None:
-            on_delivery = cast("Callable[[KafkaError, None], None]", named["on_delivery"])
-            late.append(lambda: on_delivery(KafkaError(KafkaError._PURGE_INFLIGHT), None))
+            on_delivery = cast("Callable[[KafkaError, Message], None]", named["on_delivery"])
+            late.append(lambda: on_delivery(KafkaError(KafkaError._PURGE_INFLIGHT), Message(topic="entities")))
             super().produce(*arguments, **named)  # type: ignore[arg-type]  # whatever the sink gave
 
         def flush(self, *arguments: float) -> int:
@@ -111,28 +110,6 @@ def test_a_fenced_worker_that_has_much_to_write_does_not_fight(topics: Topics) -
     sink_for(source, config)
     with pytest.raises(ProducerFenced):
         older.publish(release_of(records_of(source, 8_000)))
-
-
-def test_of_refused_records_the_one_with_the_largest_output_is_named(
-    topics: Topics, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A long article may give a short record, and the other way round: what the broker refuses is the record."""
-    set_topic(topics, topics.output, "max.message.bytes", "2000")
-    config = config_for(topics, properties={"producer.compression.type": "none"})
-    publish(topics.bootstrap_servers, topics.input, [Sent(b"same", b"long input" * 150), Sent(b"same", b"short")])
-    source, _ = opened(config)
-    monkeypatch.setattr(TopicLimits, "read", lambda _self: {})
-    sink, _ = sink_for(source, config)
-
-    def enriched(raw: RawRecord) -> Ticket:
-        ticket = Ticket(raw, arrived_s=0.0)
-        article = Article("x" * 3_000 if raw.value == b"short" else "a", "", "b")
-        ticket.finish(EnrichedRecord(article, (), Coverage(1, 1, truncated=False)))
-        return ticket
-
-    with pytest.raises(RefusedOutput) as refused:
-        sink.publish(release_of(records_of(source, 2), enriched))
-    assert [ticket.raw.value for ticket in refused.value.outcomes] == [b"short"]
 
 
 def test_what_was_published_counts_though_no_new_producer_follows(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from worker.fake_clock import TICK_S
 from worker.fake_sink import DEAD_LETTERS, Output
 from worker.faults import Faults, Late
-from worker.world import INPUT, INVALID, LONG, SHORT, World
+from worker.world import INPUT, INVALID, LONG, RECOVERY, SHORT, World
 
-from enricher.errors import BrokerError, EnricherError, Fenced, RecoveryExhausted, TransactionTrouble
-from enricher.records import LetterForm, Partition
+from enricher.errors import BrokerError, EnricherError, Fenced, RecoveryExhausted, RefusedBatch, TransactionTrouble
+from enricher.records import LetterForm, Partition, RawRecord
 from enricher.runtime.wakeup import StopEvent
 from enricher.worker.recovery import RecoveryLimits
 
@@ -116,6 +118,31 @@ def test_many_refused_outputs_that_are_named_one_at_a_time_all_become_dead_lette
     assert world.violations(refuses_every_list) == []
     assert len(world.outputs(DEAD_LETTERS)) == 20
     assert process.worker.recovery._refusals == {}
+
+
+def test_refused_batches_are_no_recoveries_in_a_row() -> None:
+    """Each makes the next batches smaller, so more of them than the bound of other trouble dead-letter nothing."""
+    world = World()
+    refused = RefusedBatch("a batch is too large", size_bytes=10_000)
+    process = world.start(fault=Faults("produce", refused, *range(1, 3 * RECOVERY.max_in_a_row)))
+    process.source.open(process.worker)
+    world.put(*[SHORT] * 3)
+    world.steps(process, until=world.done)
+    assert 3 * RECOVERY.max_in_a_row - 1 == process.counters.recoveries
+    assert world.outputs(DEAD_LETTERS) == []
+
+
+def test_a_record_of_a_topic_that_was_made_again_inherits_no_refusal() -> None:
+    """The same partition and offset, and the id of another topic."""
+    world = World(partitions=1)
+    process = world.start(refuses=refuses_offset_3)
+    process.source.open(process.worker)
+    world.put(*[SHORT] * 4)
+    while not process.counters.recoveries:
+        process.worker.step()
+    refused = RawRecord(Partition(INPUT, 0), 3, b"key", SHORT)
+    assert process.worker.recovery.refusal_of(refused) is not None
+    assert process.worker.recovery.refusal_of(replace(refused, topic_id="bmV3IHRvcGljLCBuZXcgaQ")) is None
 
 
 @pytest.mark.parametrize("taken", LetterForm)
