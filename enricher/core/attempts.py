@@ -7,6 +7,13 @@ is taken back: a record that waits cannot kill. After `max_deaths` attempts the 
 partition is assigned, the worker has at most one record in flight, and counts each record before it takes it alone. A
 record with which `ALONE_DEATHS` processes ended, alone, becomes a dead letter.
 
+A process counts from its attempt on, whatever ends it, because what kills it leaves no time to say so. A process that ends
+for a reason that no record can be takes its attempt back, as one that is stopped does: the brokers refuse it (exit code 4),
+take none of its transactions (6), or deliver nothing (7). A record may be the cause of the other ends, so they count: a
+signal, a lack of memory, a bug, a device that fails, a model or a turn of the loop that hangs. A process can take nothing
+back while no broker answers (6), or once a newer process has its transactional id (5). Such an end counts, but it blames a
+record only if it comes twice in a row while that record is alone in flight.
+
 Only the rule is here; `worker/isolation.py` applies it.
 """
 
@@ -56,6 +63,12 @@ class Attempts:
     def quiet(self) -> bool:
         """True if the next records need no examination."""
         return not self._due and not self._alone_left
+
+    @property
+    def counted_here(self) -> bool:
+        """True if this process may have counted an attempt that is still committed."""
+        standings = [*self._standings.values(), *self._past.values()]
+        return any(standing.written != standing.found for standing in standings)
 
     @property
     def suspects(self) -> Collection[Partition]:
@@ -144,7 +157,7 @@ class Attempts:
     def sealed(self, release: Release, leaving: Collection[Partition] = ()) -> Release:
         """Add marks to a release. Partitions in `leaving` without progress get back the mark that they came with.
 
-        They are given up in order, or all their records wait.
+        They are given up in order, all their records wait, or the process ends for a reason that no record can be.
         """
         committable, marks = dict(release.committable), {}
         for partition in leaving:

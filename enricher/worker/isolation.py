@@ -73,6 +73,16 @@ class Isolation:
         self._begin(release.committable)
         return self.attempts.sealed(release, {*leaving, *self._pacing.only_waiting()})
 
+    def take_back(self, partitions: Collection[Partition]) -> None:
+        """Take back the attempts of this process, which ends for a reason that no record can be.
+
+        Call it after a recovery: where an offset or a mark is not the one that was counted here, nothing is written. Blocks
+        for one transaction, and raises what that raises; then the end of the process counts.
+        """
+        self.attempts.expect(partitions)
+        self._begin(partitions)
+        self._publish(self.attempts.sealed(Release((), {}), partitions))
+
     # ---- inside
 
     def _begin(self, partitions: Collection[Partition]) -> None:

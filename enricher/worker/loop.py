@@ -19,7 +19,7 @@ from contextlib import ExitStack
 from enricher.codec import write_found
 from enricher.core.assembly import settle
 from enricher.core.offsets import names_of
-from enricher.errors import TransactionTrouble
+from enricher.errors import BrokerError, EnricherError, FatalError, RecoveryExhausted, Stalled, TransactionTrouble
 from enricher.records import Batch, Partition, Ticket
 from enricher.runtime.wakeup import StopEvent
 from enricher.worker.budget import Budget
@@ -74,6 +74,10 @@ class Worker:
                     self.step()
             with self._guard("draining", self._limits.drain_timeout_s + self._limits.stall_timeout_s):
                 self._drain()
+        except FatalError as end:
+            if _is_no_records_doing(end):
+                self._take_back_attempts()
+            raise
         finally:
             self._close()
 
@@ -250,9 +254,29 @@ class Worker:
             log.warning("the last transaction failed (%s): its articles will be read again", trouble)
         self.counters.forgotten += self._tracker.forget()
 
+    def _take_back_attempts(self) -> None:
+        """Let the end of this process count for no record: none is the cause."""
+        if not self._attempts.counted_here:
+            return
+        self._tracker.forget()
+        try:
+            self.recovery.settle()
+            self._isolation.take_back(self._tracker.partitions)
+        except EnricherError as error:
+            log.warning("the end of this process counts as an attempt at its next records: %s", error)
+
     def _close(self) -> None:
         """Close everything, even if closing one of them raises."""
         self._stopping.set()  # leaving the group revokes all partitions: nothing may be published then
         with self._guard("closing", self._limits.stall_timeout_s), ExitStack() as closing:
             for close in (self._source.close, self._sink.close, self._intake.close, self._engine.close):
                 closing.callback(close)
+
+
+def _is_no_records_doing(end: FatalError) -> bool:
+    """Whether no record can be the cause of this end, and the process may still be able to commit offsets."""
+    if isinstance(end, RecoveryExhausted):
+        return end.settles
+    if isinstance(end, Stalled):
+        return end.undelivered
+    return isinstance(end, BrokerError)

@@ -10,6 +10,7 @@ from itertools import cycle
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 from kafka.harness import (
     as_sent,
     assert_exactly_once,
@@ -20,7 +21,12 @@ from kafka.harness import (
     short_articles,
 )
 from kafka.killing_worker import KILLING_WORD
-from support.topics import Topics
+from kafka.test_bad_input import run_worker
+from support.topics import PARTITIONS, Topics
+
+from enricher.errors import RecoveryExhausted, TransactionTrouble
+from enricher.kafka.transaction import Transaction
+from tools.chaos.stub import StubEngine, stub_model
 
 QUICK = {
     "ENRICHER_KAFKA__SESSION_TIMEOUT_S": "6",
@@ -70,3 +76,36 @@ def test_records_that_kill_are_dead_lettered_and_all_others_enriched(topics: Top
     assert_exactly_once([*read_all(topics.bootstrap_servers, topics.output), *letters], places)
     ends = committed_and_ends(topics.bootstrap_servers, topics.group, topics.input).values()
     assert all(committed in (end, -1001) for committed, end in ends)
+
+
+@pytest.mark.broker
+def test_an_end_because_nothing_can_be_written_is_no_death_of_the_articles(
+    topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No broker takes outputs, while offsets can be committed: exit code 6, and no attempt stays counted."""
+
+    def too_few_replicas(_transaction: Transaction, _tickets: object) -> None:
+        attempts.append(bool([text for text in metadata_of(topics) if "attempts=1" in text]))
+        raise TransactionTrouble("too few replicas")
+
+    attempts: list[bool] = []
+    monkeypatch.setattr(Transaction, "_produce", too_few_replicas)
+    publish(topics.bootstrap_servers, topics.input, map(as_sent, short_articles(4)))
+    few = QUICK | {"ENRICHER_WORKER__MAX_RECOVERIES_IN_A_ROW": "1"}
+    with pytest.raises(RecoveryExhausted, match="in a row"):
+        run_worker(topics, monkeypatch, stub_model(StubEngine()), **few)
+    assert {True} == {*attempts}, "they are counted while they are tried"
+    assert [] == [text for text in metadata_of(topics) if "attempts" in text]
+    assert [] == read_all(topics.bootstrap_servers, topics.dead_letters)
+
+
+def metadata_of(topics: Topics) -> list[str]:
+    """What is committed beside the group's offsets."""
+    consumer = Consumer({"bootstrap.servers": topics.bootstrap_servers, "group.id": topics.group, "log_level": 0})
+    try:
+        committed = consumer.committed(
+            [TopicPartition(topics.input, number) for number in range(PARTITIONS)], timeout=20
+        )
+        return [each.metadata for each in committed if each.metadata]
+    finally:
+        consumer.close()
