@@ -33,7 +33,9 @@ _SPANS = """
 
 The trace context is read from a record's headers `traceparent` and `tracestate` (W3C Trace Context)
 and written to the output record. If the worker exports no traces, it copies the publisher's context
-to the output unchanged. A dead letter keeps the headers of its input.
+to the output: a `traceparent` of 55 characters with valid ids, and with it a `tracestate` of at
+most 512. Of several headers of one name the last one counts; anything else is left out. A dead
+letter keeps the headers of its input.
 """
 
 

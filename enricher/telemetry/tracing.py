@@ -7,6 +7,7 @@ that publishes it in the end creates one.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,12 +22,16 @@ from enricher.records import Batch, DeadLetter, EnrichedRecord, Headers, Outcome
 from enricher.telemetry.instruments import DESTINATION, ERROR_TYPE, GROUP, OPERATION, OUTCOME, SYSTEM
 from enricher.telemetry.observed import WorkerFacts
 
-TRACE_HEADERS = frozenset({"traceparent", "tracestate"})
+_PARENT, _STATE = "traceparent", "tracestate"
+_PARENT_BYTES, _MAX_STATE_BYTES = 55, 512
+"""The length of a traceparent, and that of a tracestate which W3C Trace Context asks everybody to pass on."""
+_VALID_PARENT = re.compile(rb"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+_VALID_STATE = re.compile(rb"[\x20-\x7e\t]+")
 MESSAGES = "messaging.batch.message_count"
 WINDOWS = "enricher.windows"
 TOKENS = "enricher.tokens"
-_FLAGS_AT, _EVEN = 54, b"02468aceACE"
-"""Index of the last hex digit of a traceparent's flags, and the digits whose lowest bit, "sampled", is 0."""
+_EVEN = b"02468ace"
+"""The last hex digits of a traceparent's flags whose lowest bit, "sampled", is 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +53,21 @@ SPANS: tuple[SpanName, ...] = (
 
 
 def trace_of(raw: RawRecord) -> Headers:
-    """The headers of a record that carry its trace context."""
-    return tuple(header for header in raw.headers if header[0] in TRACE_HEADERS) if raw.headers else ()
+    """The headers of a record that carry its trace context, at most one of each; empty if there is no valid traceparent.
+
+    Of several headers of a name the last one counts. A tracestate that is longer than 512 bytes is left out.
+    """
+    parent = state = None
+    for name, value in raw.headers:
+        if name == _PARENT:
+            parent = value
+        elif name == _STATE:
+            state = value
+    if parent is None or len(parent) != _PARENT_BYTES or not _VALID_PARENT.fullmatch(parent):
+        return ()
+    if state is None or len(state) > _MAX_STATE_BYTES or not _VALID_STATE.fullmatch(state):
+        return ((_PARENT, parent),)
+    return (_PARENT, parent), (_STATE, state)
 
 
 class PassingOn:
@@ -170,11 +188,11 @@ def _spans_of(batch: Batch) -> list[Span]:
 
 
 def _unsampled(trace: Headers) -> bool:
-    """Whether the publisher's span is not sampled. A header that is too short is left to the propagator, which drops it."""
-    value = dict(trace).get("traceparent") or b""
-    return len(value) > _FLAGS_AT and value[_FLAGS_AT] in _EVEN
+    """Whether the publisher's span is not sampled."""
+    _, parent = trace[0]
+    return parent is not None and parent[-1] in _EVEN
 
 
 def _text(trace: Headers) -> Mapping[str, str]:
-    """The headers as text for the propagator, which rejects values that are not ASCII."""
-    return {name: value.decode("ascii", "replace") for name, value in trace if value is not None}
+    """The headers as text for the propagator."""
+    return {name: value.decode("ascii") for name, value in trace if value is not None}

@@ -20,7 +20,7 @@ from enricher.worker.ports import Tracing
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = "b7ad6b7169203331"
-SAMPLED: Headers = (("traceparent", f"00-{TRACE}-{PARENT}-01".encode()), ("tracestate", b"shop=1"))
+SAMPLED = (("traceparent", f"00-{TRACE}-{PARENT}-01".encode()), ("tracestate", b"shop=1"))
 UNSAMPLED: Headers = (("traceparent", f"00-{TRACE}-{PARENT}-00".encode()),)
 UNSAMPLED_BUT_RANDOM: Headers = (("traceparent", f"00-{TRACE}-{PARENT}-02".encode()),)
 """The second flag marks a random trace id (W3C Trace Context, level 2)."""
@@ -124,6 +124,46 @@ def test_what_is_not_sampled_is_passed_on_as_it_came(headers: Headers, sampler: 
     assert headers == untraced.trace
     assert untraced.span is None
     assert {} == finished()
+
+
+PARENT_HEADER = SAMPLED[0]
+STATE = b"a=1," * 127 + b"b=23"
+
+
+@pytest.mark.parametrize(
+    ("headers", "kept"),
+    [
+        ((("traceparent", b"x" * 100_000), SAMPLED[1]), ()),
+        ((("traceparent", PARENT_HEADER[1] + b"-more"), SAMPLED[1]), ()),
+        ((("traceparent", b"ff" + PARENT_HEADER[1][2:]),), ()),
+        ((("traceparent", PARENT_HEADER[1].upper()),), ()),
+        ((("traceparent", f"00-{'0' * 32}-{PARENT}-01".encode()),), ()),
+        ((("traceparent", None), ("tracestate", None)), ()),
+        ((SAMPLED[1],), ()),
+        ((PARENT_HEADER, ("tracestate", STATE)), (PARENT_HEADER, ("tracestate", STATE))),
+        ((PARENT_HEADER, ("tracestate", STATE + b"4")), (PARENT_HEADER,)),
+        ((PARENT_HEADER, ("tracestate", b"a=\xff")), (PARENT_HEADER,)),
+        ((*UNSAMPLED, *[PARENT_HEADER] * 1_000, *[SAMPLED[1]] * 1_000), SAMPLED),
+    ],
+    ids=[
+        "100 kB",
+        "too long",
+        "version ff",
+        "upper case",
+        "no trace id",
+        "null",
+        "a state without a parent",
+        "512 bytes of state",
+        "513 bytes of state",
+        "a state that is no text",
+        "many of each",
+    ],
+)
+def test_what_a_publisher_sends_as_its_context_is_bounded(headers: Headers, kept: Headers) -> None:
+    """By the lengths of W3C Trace Context: whatever else comes is not copied to outputs."""
+    passed = ticket(headers)
+    PassingOn().arrived([passed])
+    assert kept == passed.trace
 
 
 def test_without_a_publisher_the_trace_begins_here() -> None:
