@@ -6,6 +6,7 @@ topic is known, else version 1. All values that we add are UTF-8 text, which any
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from functools import lru_cache
 from hashlib import sha1
@@ -23,6 +24,9 @@ RECORD_NAMESPACE = UUID("039dac1f-0581-5e81-9377-388d5ac680c4")
 MAX_REASON_BYTES = 1024
 """Bound of `enricher.dlq.error.type` and `.error.message`, so that a dead letter is little larger than its input."""
 
+_ESCAPE = "input."
+_OURS = re.compile(rf"(?:{re.escape(_ESCAPE)})*enricher\.")
+"""Names of input headers that would be taken for ours, or for escaped ones."""
 _RECORD = "enricher"
 _DEAD_LETTER = "enricher.dlq"
 _RECORD_OFFSET, _RECORD_ID = f"{_RECORD}.source.offset", f"{_RECORD}.record.id"
@@ -44,16 +48,18 @@ def record_headers(raw: RawRecord, *, tombstone: bool, content_type: bytes = _JS
 def dead_letter_headers(
     raw: RawRecord, letter: DeadLetter, *, version: str, time_s: float, omitted_bytes: int | None
 ) -> list[tuple[str, bytes | None]]:
-    """The input's headers, unchanged (order, duplicates, None), followed by ours: the last one of a name counts.
+    """The input's headers (order, duplicates and None kept), followed by ours.
 
-    `version` is this worker's, `time_s` seconds since the epoch, `omitted_bytes` the size of an omitted value.
+    A name of the input that begins with `enricher.` gets `input.` before it, once more if it has that already: it came from
+    outside, or from an earlier worker, and says nothing about this dead letter. `version` is this worker's, `time_s` seconds
+    since the epoch, `omitted_bytes` the size of an omitted value.
     """
     time = datetime.fromtimestamp(time_s, UTC)
     omitted = [] if omitted_bytes is None else [omitted_header("value", omitted_bytes)]
     if raw.unreadable is not None:
         omitted.append((f"{_DEAD_LETTER}.batch.offset", b"%d" % raw.unreadable.batch_offset))
     return [
-        *raw.headers,
+        *((_ESCAPE + name if _OURS.match(name) else name, value) for name, value in raw.headers),
         (f"{_DEAD_LETTER}.stage", letter.stage.encode()),
         (f"{_DEAD_LETTER}.error.type", clipped(letter.error_type)),
         (f"{_DEAD_LETTER}.error.message", clipped(letter.message)),

@@ -20,20 +20,31 @@ _DEAD_LETTER_TEXTS = tuple(
 )
 _EVENT_TYPE = b"enricher.entities.v1"
 _STAGES = frozenset({b"decode", b"tokenize", b"inference", b"publish"})
-_OMITTED = (
-    *(f"enricher.dlq.{part}.omitted_bytes" for part in ("value", "headers", "key")),
-    "enricher.dlq.batch.offset",
-)
+_STAGE = "enricher.dlq.stage"
+"""The first of the headers that a worker adds to a dead letter."""
+_VALUE_OMITTED, _KEY_OMITTED = (f"enricher.dlq.{part}.omitted_bytes" for part in ("value", "key"))
+_NUMBERS = (_VALUE_OMITTED, _KEY_OMITTED, "enricher.dlq.headers.omitted_bytes", "enricher.dlq.batch.offset")
 
 HeaderValues = Mapping[str, bytes | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Omitted:
+    """What a dead letter declares to have left out of its input: the sizes of value and key; None for what it has.
+
+    `unreadable`: the worker could not read the input, so nothing of it is known.
+    """
+
+    value_bytes: int | None = None
+    key_bytes: int | None = None
+    unreadable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
     """The input record that an output names. `topic_id`: that of its topic, if it was known.
 
-    `record_id`: the one in its header; None for dead letters, which have none. `shortened`: the dead letter declares that
-    parts of its input are left out.
+    `record_id`: the one in its header; None for dead letters, which have none. `omitted`: only of dead letters.
     """
 
     topic: str
@@ -41,12 +52,19 @@ class Source:
     offset: int
     topic_id: str | None = None
     record_id: str | None = None
-    shortened: bool = False
+    omitted: Omitted = Omitted()
 
 
 def headers_by_name(message: Message) -> HeaderValues:
     """The headers of an output. If a name occurs more than once, the last one counts."""
     return dict(headers_of(message))
+
+
+def dead_letter_headers_by_name(message: Message) -> HeaderValues:
+    """The headers that a worker added to a dead letter: they follow those of the input, whatever names these have."""
+    headers = headers_of(message)
+    first = max((index for index, (name, _) in enumerate(headers) if name == _STAGE), default=0)
+    return dict(headers[first:])
 
 
 def record_id(topic: str, partition: int, offset: int, topic_id: str | None = None) -> str:
@@ -88,11 +106,18 @@ def source_of_dead_letter(headers: HeaderValues) -> Source | None:
     source = _source(headers, "enricher.dlq")
     if (
         source is None
-        or headers.get("enricher.dlq.stage") not in _STAGES
+        or headers.get(_STAGE) not in _STAGES
         or any(headers.get(name) is None for name in _DEAD_LETTER_TEXTS)
+        or not all(_DECIMAL.fullmatch(headers[name] or b"") for name in _NUMBERS if name in headers)
     ):
         return None
-    return replace(source, shortened=any(name in headers for name in _OMITTED))
+    value_bytes, key_bytes = headers.get(_VALUE_OMITTED), headers.get(_KEY_OMITTED)
+    omitted = Omitted(
+        None if value_bytes is None else int(value_bytes),
+        None if key_bytes is None else int(key_bytes),
+        unreadable="enricher.dlq.batch.offset" in headers,
+    )
+    return replace(source, omitted=omitted)
 
 
 def _source(headers: HeaderValues, prefix: str) -> Source | None:

@@ -12,7 +12,11 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
-_COPIES, _TOMBSTONE, _DEAD, _SHORTENED, _INPUT = 0b11, 0b100, 0b1000, 0b1_0000, 0b10_0000
+from enricher.verify.headers import Omitted
+
+_COPIES, _TOMBSTONE, _DEAD, _INPUT = 0b11, 0b100, 0b1000, 0b1_0000
+_WITHOUT_VALUE, _WITHOUT_KEY, _UNREADABLE = 0b10_0000, 0b100_0000, 0b1000_0000
+_SHORTENED = _WITHOUT_VALUE | _WITHOUT_KEY | _UNREADABLE
 
 Offsets = npt.NDArray[np.int64]
 
@@ -21,6 +25,11 @@ def mark_of(key: bytes | None, value: bytes | None = None) -> int:
     """A 16-bit hash of key and value: a difference goes unnoticed once in 65,536 times."""
     mark = 1 if key is None else crc32(key, 2)
     return (mark if value is None else crc32(value, mark ^ 0xFFFF)) & 0xFFFF
+
+
+def _size_mark(size_bytes: int) -> bytes:
+    """Stands for a key or a value of which only the size is known."""
+    return b"%d bytes" % size_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,29 +53,49 @@ class PartitionLedger:
         """True for an offset of this ledger."""
         return self.low <= offset < self.end
 
-    def note_output(self, offset: int, mark: int, *, tombstone: bool, dead_letter: bool, shortened: bool) -> bool:
-        """Note an output of the input at `offset`; returns whether there was one before."""
+    def note_record(self, offset: int, key: bytes | None, *, tombstone: bool) -> bool:
+        """Note a record, or a tombstone, of the input at `offset`; returns whether there was an output before."""
+        return self._note_output(offset, mark_of(key), tombstone * _TOMBSTONE)
+
+    def note_dead_letter(self, offset: int, key: bytes | None, value: bytes | None, omitted: Omitted) -> bool:
+        """Note a dead letter of the input at `offset`; returns whether there was an output before."""
+        kind = _DEAD | omitted.unreadable * _UNREADABLE
+        if omitted.key_bytes is not None:
+            kind |= _WITHOUT_KEY
+            key = _size_mark(omitted.key_bytes) if key is None else key
+        if omitted.value_bytes is not None:
+            kind |= _WITHOUT_VALUE
+            value = _size_mark(omitted.value_bytes) if value is None else value
+        return self._note_output(offset, mark_of(key, value), kind)
+
+    def _note_output(self, offset: int, mark: int, kind: int) -> bool:
         index = offset - self.low
         before = self._states[index]
         copies = min(before & _COPIES, 2) + 1
-        kind = tombstone * _TOMBSTONE | dead_letter * _DEAD | shortened * _SHORTENED
         self._states[index] = copies | kind | before & _INPUT
         self._marks[index] = mark
         return bool(before & _COPIES)
 
     def note_input(self, offset: int, key: bytes | None, value: bytes | None) -> Differences | None:
-        """Note a committed input; None if it has no output."""
+        """Note a committed input; None if it has no output.
+
+        Of what a dead letter has left out, the declared size is compared.
+        """
         index = offset - self.low
         state = self._states[index] = self._states[index] | _INPUT
         if not state & _COPIES:
             return None
         dead = bool(state & _DEAD)
-        wanted = mark_of(key, value) if dead else mark_of(key)
-        return Differences(
-            dead_letter=dead,
-            tombstone=not dead and bool(state & _TOMBSTONE) != (value is None),
-            content=not state & _SHORTENED and self._marks[index] != wanted,
-        )
+        if dead and state & _WITHOUT_KEY:
+            key = _size_mark(len(key or b""))
+        tombstone = not dead and bool(state & _TOMBSTONE) != (value is None)
+        if not dead:
+            value = None
+        elif state & _WITHOUT_VALUE:
+            value = _size_mark(len(value or b""))
+        # What the worker could not read, a client with larger limits may: then there is nothing to compare.
+        content = not state & _UNREADABLE and self._marks[index] != mark_of(key, value)
+        return Differences(dead, tombstone, content)
 
     def note_unread(self, offset: int) -> Differences | None:
         """Note an input that cannot be read; None if it has no output. Its dead letter must say that it is shortened."""

@@ -13,12 +13,13 @@ from enricher.verify.findings import EARLIER, Checks, Place
 from enricher.verify.headers import (
     HeaderValues,
     Source,
+    dead_letter_headers_by_name,
     headers_by_name,
     record_id,
     source_of_dead_letter,
     source_of_record,
 )
-from enricher.verify.ledger import PartitionLedger, mark_of
+from enricher.verify.ledger import PartitionLedger
 from enricher.verify.order import ByKey, ByPartition
 from enricher.verify.tasks import is_consistent
 from enricher.verify.values import document_of
@@ -50,7 +51,8 @@ class Outputs:
 
     def take(self, message: Message) -> None:
         """Note one committed output."""
-        place, headers = Place.of(message), headers_by_name(message)
+        place = Place.of(message)
+        headers = dead_letter_headers_by_name(message) if self.dead_letters else headers_by_name(message)
         source = self._source(message, headers)
         self.checks.headers.note(place, ok=source is not None)
         self.total += 1
@@ -112,10 +114,10 @@ class Outputs:
         key, value = message.key(), message.value()
         tombstone = value is None and not self.dead_letters
         self.counts["dead letters" if self.dead_letters else "tombstones" if tombstone else "records"] += 1
-        mark = mark_of(key, value) if self.dead_letters else mark_of(key)
-        repeat = ledger.note_output(
-            source.offset, mark, tombstone=tombstone, dead_letter=self.dead_letters, shortened=source.shortened
-        )
+        if self.dead_letters:
+            repeat = ledger.note_dead_letter(source.offset, key, value, source.omitted)
+        else:
+            repeat = ledger.note_record(source.offset, key, tombstone=tombstone)
         self.checks.doubled.note(Place(source.topic, source.partition, source.offset), ok=not repeat)
         return repeat
 

@@ -107,6 +107,27 @@ def test_dead_letter_has_these_headers(raw: RawRecord) -> None:
     assert expected == dead_letter_headers(raw, LETTER, version="0.1.0", time_s=1773482400.25, omitted_bytes=None)
 
 
+def test_headers_of_the_input_cannot_be_taken_for_ours(raw: RawRecord) -> None:
+    """They keep their values and their order under names from which the input's can be restored."""
+    names = [
+        "enricher.dlq.value.omitted_bytes",
+        "input.enricher.x",
+        "input.input.enricher.x",
+        "enricherless",
+        "input.x",
+    ]
+    forged = replace(raw, headers=tuple((name, b"%d" % index) for index, name in enumerate(names)))
+    headers = dead_letter_headers(forged, LETTER, version="0.1.0", time_s=0.0, omitted_bytes=None)
+    assert [
+        ("input.enricher.dlq.value.omitted_bytes", b"0"),
+        ("input.input.enricher.x", b"1"),
+        ("input.input.input.enricher.x", b"2"),
+        ("enricherless", b"3"),
+        ("input.x", b"4"),
+    ] == headers[: len(names)]
+    assert headers[len(names)][0] == "enricher.dlq.stage"
+
+
 def test_dead_letter_of_a_topic_whose_id_is_known_names_it(raw: RawRecord) -> None:
     """Nothing else differs."""
     without = dead_letter_headers(raw, LETTER, version="0.1.0", time_s=0.0, omitted_bytes=None)

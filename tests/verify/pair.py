@@ -56,13 +56,7 @@ def output_of(topics: Topics, source: Message, *, dead: bool = False, topic_id: 
     """The output of an input that the schemas require, with the id of its topic if one is given."""
     partition, offset = source.partition() or 0, source.offset() or 0
     value, prefix = source.value(), "enricher.dlq" if dead else "enricher"
-    headers = {
-        f"{prefix}.source.topic": topics.input.encode(),
-        f"{prefix}.source.partition": b"%d" % partition,
-        f"{prefix}.source.offset": b"%d" % offset,
-    }
-    if topic_id is not None:
-        headers[f"{prefix}.source.topic.id"] = topic_id.encode()
+    told = {}
     if dead:
         told = {
             "stage": "decode",
@@ -72,7 +66,15 @@ def output_of(topics: Topics, source: Message, *, dead: bool = False, topic_id: 
             "version": "1",
             "time": "now",
         }
-        headers |= {f"{prefix}.{name}": text.encode() for name, text in told.items()}
+    headers = {
+        **{f"{prefix}.{name}": text.encode() for name, text in told.items()},
+        f"{prefix}.source.topic": topics.input.encode(),
+        f"{prefix}.source.partition": b"%d" % partition,
+        f"{prefix}.source.offset": b"%d" % offset,
+    }
+    if topic_id is not None:
+        headers[f"{prefix}.source.topic.id"] = topic_id.encode()
+    if dead:
         return Output(topics.dead_letters, partition, source.key(), value, headers)
     text = [topics.input, *([topic_id] if topic_id else []), str(partition), str(offset)]
     headers["enricher.record.id"] = str(uuid5(NAMESPACE, "/".join(text))).encode()

@@ -10,7 +10,7 @@ from enricher.core.commit_metadata import CommitMetadata
 from enricher.records import Mark, Partition, RawRecord
 from enricher.verify.committed import CommittedOffset, committed_of, of_topic, same_topic, topic_id_in
 from enricher.verify.findings import Checks
-from enricher.verify.headers import record_id, source_of_dead_letter, source_of_record
+from enricher.verify.headers import Omitted, record_id, source_of_dead_letter, source_of_record
 from enricher.verify.inputs import Doubts, Judge, JudgedRange
 from enricher.verify.ledger import PartitionLedger, mark_of
 from enricher.verify.order import ByKey, ByPartition
@@ -23,7 +23,7 @@ TOPIC_ID, OTHER_ID = "kz7-Q2mNTXS0b_1d0wY3sA", "9KcV2hYVQnCmO2yN8uV4Qg"
 def filled(ledger: PartitionLedger, outputs: range, inputs: range) -> PartitionLedger:
     """The ledger, after these outputs and inputs were noted."""
     for offset in outputs:
-        ledger.note_output(offset, mark_of(b"k"), tombstone=False, dead_letter=False, shortened=False)
+        ledger.note_record(offset, b"k", tombstone=False)
     for offset in inputs:
         ledger.note_input(offset, b"k", b"v")
     return ledger
@@ -87,18 +87,40 @@ def test_at_most_ten_places_are_kept() -> None:
 def test_copies_are_counted_without_overflow() -> None:
     """Of ten outputs of one input, nine have a predecessor."""
     ledger = PartitionLedger(0, 1)
-    seen = [ledger.note_output(0, 1, tombstone=False, dead_letter=True, shortened=False) for _ in range(10)]
+    seen = [ledger.note_dead_letter(0, b"k", b"v", Omitted()) for _ in range(10)]
     assert [False] + [True] * 9 == seen
 
 
 def test_keys_and_dead_letters_are_compared_by_their_marks() -> None:
-    """No key differs from an empty key; a dead letter's value counts too, unless it says that it was left out."""
+    """No key differs from an empty key; a dead letter's value counts too."""
     assert len({mark_of(None), mark_of(b""), mark_of(b"a"), mark_of(b"a", b""), mark_of(b"a", b"b")}) == 5
-    ledger = PartitionLedger(0, 2)
-    for offset, shortened in enumerate((False, True)):
-        ledger.note_output(offset, mark_of(b"k", b"v"), tombstone=False, dead_letter=True, shortened=shortened)
-    differences = [ledger.note_input(offset, b"k", b"w") for offset in range(2)]
-    assert [True, False] == [difference is not None and difference.content for difference in differences]
+    assert not differs((b"k", b"v"), (b"k", b"v"))
+    assert differs((b"k", b"v"), (b"k", b"w"))
+    assert differs((b"k", b"v"), (b"l", b"v"))
+
+
+def test_of_what_a_dead_letter_leaves_out_the_size_is_compared_and_the_rest_as_always() -> None:
+    """A key that is still there must be the input's, and a value that is there though it was declared as left out too."""
+    five = Omitted(value_bytes=5)
+    assert not differs((b"k", None), (b"k", b"12345"), five)
+    assert differs((b"k", None), (b"k", b"1234"), five)
+    assert differs((b"k", None), (b"l", b"12345"), five)
+    assert differs((b"k", b"other"), (b"k", b"12345"), five)
+    neither = Omitted(value_bytes=5, key_bytes=1)
+    assert not differs((None, None), (b"k", b"12345"), neither)
+    assert differs((None, None), (b"kk", b"12345"), neither)
+    assert differs((b"l", None), (b"k", b"12345"), neither)
+    assert not differs((None, None), (b"k", b"12345"), Omitted(unreadable=True))
+
+
+def differs(
+    letter: tuple[bytes | None, bytes | None], source: tuple[bytes, bytes], omitted: Omitted | None = None
+) -> bool:
+    """Whether a dead letter with this key and value is wrong for the input with that key and value."""
+    ledger = PartitionLedger(0, 1)
+    ledger.note_dead_letter(0, *letter, omitted or Omitted())
+    differences = ledger.note_input(0, *source)
+    return differences is not None and differences.content
 
 
 def test_order_by_key_never_invents_a_violation_when_its_table_is_too_small() -> None:

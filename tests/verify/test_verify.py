@@ -122,6 +122,20 @@ def test_a_lost_and_a_doubled_record_are_named_by_their_place_in_the_input(topic
     assert [place] == check_of(topics, "lost").examples
 
 
+@pytest.mark.parametrize("name", ["value.omitted_bytes", "key.omitted_bytes", "batch.offset"])
+def test_a_wrong_dead_letter_is_found_though_its_input_claims_that_something_is_left_out(
+    topics: Topics, name: str
+) -> None:
+    """The header came with the input and stands before those of the worker, as workers before 0.1.0 left it there."""
+
+    def forge(outputs: list[Output]) -> None:
+        _cut(outputs)
+        outputs[5].headers = {f"enricher.dlq.{name}": b"3", **outputs[5].headers}
+
+    complete(topics, forge)
+    assert 1 == check_of(topics, "dead letters").failed
+
+
 def test_a_damaged_header_is_found_and_its_input_has_no_output_then(topics: Topics) -> None:
     """The output cannot be assigned to an input, so two checks fail."""
 
