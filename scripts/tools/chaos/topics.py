@@ -83,9 +83,16 @@ class TopicKeeper:
 
     def limit_dead_letters(self, size_bytes: int | None) -> None:
         """Limit the message size of the dead-letter topic; None restores the broker's default."""
+        self._limit(self._names.dead_letters, size_bytes)
+
+    def limit_outputs(self, size_bytes: int | None) -> None:
+        """Limit the message size of the output topic; None restores the broker's default."""
+        self._limit(self._names.output, size_bytes)
+
+    def _limit(self, topic: str, size_bytes: int | None) -> None:
         kind = AlterConfigOpType.DELETE if size_bytes is None else AlterConfigOpType.SET
         entry = ConfigEntry("max.message.bytes", str(size_bytes or ""), incremental_operation=kind)
-        resource = ConfigResource(ResourceType.TOPIC, self._names.dead_letters, incremental_configs=[entry])
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
         self._admin.incremental_alter_configs([resource])[resource].result(_ASK_S)
 
     def remember_input(self) -> Incarnation:

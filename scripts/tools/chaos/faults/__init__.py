@@ -16,6 +16,7 @@ from tools.chaos.faults.brokers import (
     TransactionCoordinatorKilled,
 )
 from tools.chaos.faults.inputs import (
+    OutputLimitLowered,
     OutputPartitionsAdded,
     PartitionsAdded,
     PartitionsAddedAfterEnd,
@@ -95,6 +96,7 @@ KINDS: tuple[type[Fault], ...] = (
     OutputPartitionsAdded,
     RecordsDamaged,
     RefusedLetter,
+    OutputLimitLowered,
     BrokerAwayAtStart,
     RegistryDown,
     RegistrySlow,

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 _MOST_PARTITIONS = 10
 _LETTER_LIMIT_BYTES = 2 * LARGE_BYTES
+_OUTPUT_LIMIT_BYTES = 4_096
+"""Above every output of the workload: with their headers they take up to 3,500 bytes."""
 
 
 class PartitionsAdded(Fault):
@@ -117,6 +119,38 @@ class RefusedLetter(Fault):
     def heal(self) -> None:
         """Remove the limit."""
         self.scene.topics.limit_dead_letters(None)
+
+
+class OutputLimitLowered(Fault):
+    """The output topic accepts less while articles arrive: each output fits, and many in one batch do not.
+
+    So no article may become a dead letter.
+    """
+
+    name = "max.message.bytes lowered"
+    _burst = 600
+
+    def choose(self) -> None:
+        """Draw the limit, how long it stays, and which partition gets the articles: their outputs share batches."""
+        self.limit_bytes = self.chosen.randrange(_OUTPUT_LIMIT_BYTES, 2 * _OUTPUT_LIMIT_BYTES)
+        self.lasts_s = self.chosen.uniform(5.0, 10.0)
+        self.filled = self.chosen.randrange(self.scene.partitions)
+        self.about = (
+            f"to {self.limit_bytes} bytes, {self.lasts_s:.1f} s, {self._burst} articles in partition {self.filled}"
+        )
+
+    def shorten(self) -> None:
+        """Keep it long enough for a refused batch and what follows."""
+        self.lasts_s = 4.0
+
+    def apply(self) -> None:
+        """Limit the topic's message size and publish many articles at once."""
+        self.scene.topics.limit_outputs(self.limit_bytes)
+        self.scene.workload.burst(self._burst, self.filled)
+
+    def heal(self) -> None:
+        """Remove the limit."""
+        self.scene.topics.limit_outputs(None)
 
 
 class PoisonMessages(Fault):
