@@ -115,7 +115,7 @@ class TransactionalSink:
         self._source.committed(release)
         log_dead_letters(release.tickets, transaction.substitutes)
         if transaction.slow:
-            self._renew_after(transaction.slow)
+            self._renew(transaction.slow)
         elif self._limits.larger_batches(self._encoder, time.monotonic()):
             self._grow_batches()
         return transaction.substitutes
@@ -175,7 +175,7 @@ class TransactionalSink:
 
     # ---- producers
 
-    def _renew_after(self, slow: str) -> None:
+    def _renew(self, slow: str) -> None:
         """Replace the producer after a transaction that succeeded slowly.
 
         A slow request may have been sent twice. If the repeat arrives late, in the next transaction, librdkafka has no
@@ -184,15 +184,15 @@ class TransactionalSink:
         """
         log.info("%s: continuing with a new producer, which fences a late repeat; no action is needed", slow)
         self._counters.producers_renewed += 1
-        self._renew()
+        self._replace_producer()
 
     def _grow_batches(self) -> None:
         """Take a producer with larger batches; the limits of the topics are asked for again."""
         log.info("writing larger batches again: the topics accept more, or it is a while since a batch was refused")
         self._counters.producers_resized += 1
-        self._renew()
+        self._replace_producer()
 
-    def _renew(self) -> None:
+    def _replace_producer(self) -> None:
         try:
             self.recover()
         except TransactionTrouble as trouble:
