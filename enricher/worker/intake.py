@@ -150,9 +150,8 @@ class Intake:
             self._tokenizer_moved_s = now_s
             if ticket.live:
                 self._queue(ticket, tokens, now_s)
-        moved |= self._begin_long(
-            may_decode
-        )  # after results were taken back: other articles may use all capacity at once
+        # After results were taken back: other articles may use all capacity at once.
+        moved |= self._begin_long(may_decode)
         return self._continue_long(now_s) or moved
 
     def take_unpacked_bytes(self) -> int:
