@@ -95,7 +95,7 @@ class Requests:
     async def _results(self, method: str, paths: Sequence[str], body: bytes | None) -> list[Json | RegistryError]:
         try:
             client = self._client()
-        except (ValueError, self._http.InvalidURL) as error:
+        except (ValueError, ImportError, self._http.InvalidURL) as error:
             # Our own URLs were checked at the start. The message may contain the proxy's password.
             message = f"cannot be asked: {type(error).__name__}; is the URL in HTTPS_PROXY right?"
             return [RegistryUnavailable(message) for _ in paths]
@@ -139,7 +139,7 @@ class Requests:
             raise RegistryUnavailable(f"cannot be reached: {_reason(error)}") from None
         except OSError as error:
             raise RegistryUnavailable(f"cannot be asked: {_reason(error)}") from None
-        except (ValueError, self._http.InvalidURL) as error:
+        except (ValueError, ImportError, self._http.InvalidURL) as error:
             raise RegistryUnavailable(f"cannot be asked: {type(error).__name__}") from None
 
     async def _exchange(self, client: Client, index: int, method: str, path: str, body: bytes | None) -> _Answer:

@@ -136,7 +136,12 @@ def test_a_host_in_NO_PROXY_is_asked_directly(  # noqa: N802
 
 @pytest.mark.parametrize(
     "url",
-    [f"http://user:{PASSWORD}@host:port", f"gopher://user:{PASSWORD}@host", f"http://user:{PASSWORD}@127.0.0.1:1"],
+    [
+        f"http://user:{PASSWORD}@host:port",
+        f"gopher://user:{PASSWORD}@host",
+        f"socks5://user:{PASSWORD}@host:1",
+        f"http://user:{PASSWORD}@127.0.0.1:1",
+    ],
 )
 def test_a_proxy_that_cannot_be_used_is_told_without_its_password(
     url: str, secure: tuple[ssl.SSLContext, Path], monkeypatch: pytest.MonkeyPatch
