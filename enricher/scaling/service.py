@@ -40,6 +40,8 @@ _MESSAGE_S = 5.0
 """How long a call may take to send its message."""
 _MAX_AWAITED = 128
 """Calls that have not sent their message. Of more, the oldest is given up: KEDA and probes send it at once."""
+_MAX_RPCS = 1_000
+"""Calls of any kind, also those whose answers the caller does not take, which no time bounds."""
 _MAX_MESSAGE_BYTES = 32_768
 """KEDA sends a ScaledObject's metadata, which may include certificates."""
 _MAX_CONNECTIONS = 1_000
@@ -317,7 +319,7 @@ async def _serve(
     listening: Future[tuple[int, asyncio.AbstractEventLoop]],
 ) -> None:
     """Serve until `scaler.stopping` is set. Raises RuntimeError before `listening` has a result, if it cannot."""
-    server = grpc.aio.server(options=_OPTIONS)
+    server = grpc.aio.server(options=_OPTIONS, maximum_concurrent_rpcs=_MAX_RPCS)
     server.add_generic_rpc_handlers((scaler.handler(), health_handler(scaler.stopping, scaler.messages)))
     port = server.add_secure_port(address, credentials) if credentials else server.add_insecure_port(address)
     await server.start()
