@@ -6,6 +6,7 @@ Decides where and when the client assigns, seeks, pauses and resumes. Runs in th
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
@@ -20,7 +21,7 @@ from enricher.kafka.errors import mapping_errors
 from enricher.kafka.metadata import foreign, ours
 from enricher.kafka.positions import Positions
 from enricher.kafka.start_offsets import StartFinder, StartOffset, assigned_at
-from enricher.kafka.tails import StillSearching
+from enricher.kafka.tails import StillSearching, UnsettledOutputs
 from enricher.kafka.topicwatch import TopicReplaced, TopicWatch
 from enricher.records import Partition
 
@@ -31,6 +32,9 @@ _FIRST_LOOKUP_S = 0.5
 _LOOKUP_PAUSE_S = 0.25
 _PAUSE_SHARE = 3.0
 """The pause while outputs are searched, as a multiple of one look: other partitions have most of the loop's time."""
+_UNSETTLED_PAUSE_S = 1.0
+"""Between two looks at outputs that a transaction hides; each look is a few requests."""
+_WARN_EVERY_S = 30.0
 _GATHER_S = 1.0
 """How long after an assignment the first records are read together, see `gathers`."""
 _ENDS_PER_TIMEOUT = 16
@@ -60,6 +64,9 @@ class Assignment:
         """True once the client is being closed: callbacks come still, and may only give up partitions."""
         self._silent: set[Partition] = set()
         """Partitions that delivered nothing within the timeout, and nothing since."""
+        self._unsettled: dict[Partition, float] = {}
+        """Partitions whose outputs an open transaction hides, and since when."""
+        self._warned_s = -math.inf
         self._held: set[Partition] = set()
         self._held_ends: dict[Partition, int] = {}
         """The last known ends of partitions that are held."""
@@ -100,9 +107,8 @@ class Assignment:
 
     def remove(self, partitions: Sequence[Partition]) -> None:
         """These are no longer assigned; the client unassigns them itself."""
-        self.positions.remove(partitions)
+        self._forget(partitions)
         self._starts.stop_searching()
-        self._silence.end(partitions)
         self._silent.difference_update(partitions)
         self._held.difference_update(partitions)
 
@@ -140,8 +146,12 @@ class Assignment:
         return now_s < self._gather_until_s and self.positions.unheard
 
     def silent_s(self, now_s: float) -> float:
-        """The longest time for which a partition behind its end has delivered nothing. May be called from any thread."""
-        return self._silence.silent_s(now_s)
+        """The longest time for which a partition behind its end has delivered nothing. May be called from any thread.
+
+        A partition that waits for the end of a transaction in an output topic counts, too.
+        """
+        waited_s = (now_s - since_s for since_s in list(self._unsettled.values()))
+        return max(self._silence.silent_s(now_s), *waited_s, 0.0)
 
     def fetch_again(self) -> None:
         """Have the client fetch what a rebalance paused. Only when all that it gave was delivered.
@@ -228,8 +238,7 @@ class Assignment:
     def abandon(self) -> Sequence[Partition]:
         """The client is given up. Returns the partitions that were assigned."""
         partitions = list(self.positions)
-        self.positions.remove(partitions)
-        self._silence.end(partitions)
+        self._forget(partitions)
         self._held.clear()
         return partitions
 
@@ -272,7 +281,7 @@ class Assignment:
         try:
             found = self._found(waiting)
             if missing := [partition for partition in waiting if partition not in found]:
-                found = {**found, **self._starts.determine(missing)}
+                found = {**found, **self._determined(missing)}
         except TopicReplaced:
             raise
         except TransactionTrouble as trouble:
@@ -280,8 +289,29 @@ class Assignment:
             if isinstance(trouble, StillSearching):
                 pause_s = _PAUSE_SHARE * (time.monotonic() - began_s)
                 self._expect(waiting)  # the search has its own bound
-        self._next_lookup_s = time.monotonic() + pause_s
+        self._next_lookup_s = time.monotonic() + max(pause_s, _UNSETTLED_PAUSE_S if self._unsettled else 0.0)
         self._begin(found)
+
+    def _determined(self, missing: Sequence[Partition]) -> Mapping[Partition, StartOffset]:
+        """As `StartFinder.determine`, without partitions whose outputs an open transaction hides: those wait."""
+        try:
+            return self._starts.determine(missing)
+        except UnsettledOutputs as unsettled:
+            now_s = time.monotonic()
+            if now_s >= self._warned_s + _WARN_EVERY_S:
+                self._warned_s = now_s
+                log.warning("%s", unsettled)
+            for partition in unsettled.partitions:
+                self._unsettled.setdefault(partition, now_s)
+            self._silence.begin(unsettled.partitions, now_s)  # it is known why they deliver nothing
+            rest = [partition for partition in missing if partition not in unsettled.partitions]
+        return self._starts.determine(rest) if rest else {}
+
+    def _forget(self, partitions: Sequence[Partition]) -> None:
+        self.positions.remove(partitions)
+        self._silence.end(partitions)
+        for partition in partitions:
+            self._unsettled.pop(partition, None)
 
     def _found(self, partitions: Sequence[Partition]) -> Mapping[Partition, StartOffset]:
         self._watch.ask()
@@ -297,6 +327,7 @@ class Assignment:
             begun = [at for at, each in found.items() if not each.uncommitted and self._sought(each.at(at))]
             for partition in begun:
                 self.positions.begin(partition, found[partition].start, found[partition].leader_epoch)
+                self._unsettled.pop(partition, None)
             self._expect(begun)
             if not self._paused:
                 self._consumer.resume([foreign(partition) for partition in begun])

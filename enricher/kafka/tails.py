@@ -2,22 +2,28 @@
 
 Every output names its input's partition and offset and was committed with it, and the outputs of one partition are in the
 order of these offsets. So the newest output of a partition (or dead letter, if that is newer) shows where to resume.
+
+Two things hide newer outputs. A transaction that is open, whoever's it is, hides every record behind its first one until it
+ends: that is waited for. Compaction removes outputs, deletions of articles above all: where it may have removed the newest
+ones, what is left is only a lower bound.
 """
 
 from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Collection, Generator, Iterator, Mapping
 from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
+from enricher.core.offsets import names_of
 from enricher.errors import BrokerError, SettingsError, TransactionTrouble
 from enricher.kafka.client import KafkaConfig
 from enricher.kafka.client_errors import ClientErrors, new_client
 from enricher.kafka.errors import mapping_errors
-from enricher.kafka.metadata import headers_of
+from enricher.kafka.metadata import headers_of, settings_of
 from enricher.kafka.topicwatch import TopicWatch
 from enricher.records import Headers, Partition
 
@@ -27,6 +33,12 @@ _FIRST_LOOK = 64  # offsets from the end; nearly always the very last record is 
 _WIDEN = 16
 _SEARCH_S = 20.0
 """How long one topic is read, for all partitions together. A topic that others write to may hold any number of records."""
+OPEN_S = 960.0
+"""How long an open transaction in an output topic is waited for. Brokers abort one after `transaction.max.timeout.ms` at the
+latest, 15 minutes by default."""
+_MARKER = 1
+"""Offsets without a record behind our newest output that are no sign of a missing one: a missing output would leave two, its
+own and that of the marker which ended its transaction."""
 _END = KafkaError._PARTITION_EOF  # noqa: SLF001  the client's name
 _SOURCES = ("enricher.source", "enricher.dlq.source")
 
@@ -37,6 +49,32 @@ class _Source:
 
     offset: int
     topic_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Newest:
+    """What the end of one partition of an output topic shows."""
+
+    source: _Source | None
+    """The input of our newest output; None if there is no output of ours."""
+    recordless: int
+    """Offsets behind that output at which there is no record: markers of transactions, aborted records, removed ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    """The end of an output partition, open transactions included, when it was asked for first, and when that was."""
+
+    end: int
+    since_s: float
+
+
+class UnsettledOutputs(TransactionTrouble):
+    """The outputs of these input partitions cannot all be seen yet, because a transaction is open in an output topic."""
+
+    def __init__(self, message: str, partitions: frozenset[Partition]) -> None:
+        super().__init__(message)
+        self.partitions = partitions
 
 
 class StillSearching(TransactionTrouble):
@@ -51,22 +89,36 @@ class OutputTails:
         self._watch = watch
         self._searches: dict[str, _Search] = {}
         """Searches that are not over, by topic."""
+        self._marks: dict[Partition, _Mark] = {}
+        """Ends that the last stable offset has to reach. What others write later is not waited for: it is not ours, since
+        nobody writes outputs of a partition whose start is unknown."""
 
     def next_offsets(self, partitions: Collection[Partition], look_s: float = _SEARCH_S) -> Mapping[Partition, int]:
         """The offset after the newest input with an output, for each partition that has outputs.
 
-        Reads each topic for `look_s` at most; raises StillSearching if that is not enough. Raises SettingsError if the
-        outputs cannot tell, BrokerError if they may not be read, TransactionTrouble if no broker answers.
+        Reads each topic for `look_s` at most; raises StillSearching if that is not enough. Raises UnsettledOutputs while a
+        transaction is open, SettingsError if the outputs cannot tell, BrokerError if they may not be read,
+        TransactionTrouble if no broker answers.
         """
         found: dict[Partition, int] = {}
-        for topic in (self._config.output_topic, self._config.dead_letter_topic):
-            for partition, source in self._newest(topic, partitions, look_s).items():
-                if source.topic_id in {None, self._watch.topic_id}:
+        doubtful: dict[Partition, str] = {}
+        topics = (self._config.output_topic, self._config.dead_letter_topic)
+        # These partitions exist in the output topics, so outputs are in the partition of their input.
+        bounds = self._bounds([Partition(topic, partition.number) for topic in topics for partition in partitions])
+        for topic in topics:
+            of_topic = {place: bound for place, bound in bounds.items() if place.topic == topic}
+            for number, newest in self._newest(topic, of_topic, look_s).items():
+                partition, source = Partition(self._config.input_topic, number), newest.source
+                if source and source.topic_id in {None, self._watch.topic_id}:
                     found[partition] = max(found.get(partition, 0), source.offset + 1)
+                if newest.recordless > _MARKER:
+                    doubtful.setdefault(partition, topic)
         # The result holds for the topic as it was at the start: it may have been created again meanwhile.
         self._watch.ask()
         self._watch.confirm()
-        self._check(found)
+        self._check(found, doubtful)
+        for place in bounds:
+            self._marks.pop(place, None)
         return found
 
     def close(self) -> None:
@@ -74,22 +126,20 @@ class OutputTails:
         while self._searches:
             self._searches.popitem()[1].tail.close()
 
-    def _newest(self, topic: str, partitions: Collection[Partition], look_s: float) -> Mapping[Partition, _Source]:
-        """The newest output of each partition in one topic."""
-        # These partitions exist in the output topic, so outputs are in the partition of their input.
-        bounds = self._bounds([Partition(topic, partition.number) for partition in partitions])
+    def _newest(self, topic: str, bounds: Mapping[Partition, tuple[int, int]], look_s: float) -> Mapping[int, _Newest]:
+        """The newest output in each partition of one topic, by its number."""
         # A partition with end 0 has never been written, not even with a transaction marker.
         written = {place: (low, end) for place, (low, end) in bounds.items() if end > 0}
         if not written:
             return {}
-        found = self._look(topic, written, look_s)
+        newest = self._look(topic, written, look_s)
         for place, (low, _end) in written.items():
-            if place.number not in found and low > 0:
+            if newest[place.number].source is None and low > 0:
                 partition = Partition(self._config.input_topic, place.number)
                 raise cannot_tell(self._config, partition, f"its records in '{topic}' were deleted")
-        return {partition: found[partition.number] for partition in partitions if partition.number in found}
+        return newest
 
-    def _look(self, topic: str, written: Mapping[Partition, tuple[int, int]], look_s: float) -> Mapping[int, _Source]:
+    def _look(self, topic: str, written: Mapping[Partition, tuple[int, int]], look_s: float) -> Mapping[int, _Newest]:
         """Search for this long, where the last look stopped if it was for the same partitions."""
         if topic not in self._searches or self._searches[topic].places != written.keys():
             self.close()
@@ -102,8 +152,8 @@ class OutputTails:
         except StopIteration as result:
             del self._searches[topic]
             search.tail.close()
-            found: Mapping[int, _Source] = result.value
-            return found
+            newest: Mapping[int, _Newest] = result.value
+            return newest
         except BaseException:
             self.close()
             raise
@@ -122,18 +172,67 @@ class OutputTails:
         raise cannot_tell(self._config, partition, reason)
 
     def _bounds(self, places: Collection[Partition]) -> Mapping[Partition, tuple[int, int]]:
+        """The first offset of each place and the end of what can be read, which holds all that was there at first."""
         if not places:
             return {}
-        lows, ends = self._watch.beginnings(places), self._watch.last_offsets(places)
-        return {place: (lows[place], ends[place]) for place in places}
+        now_s = time.monotonic()
+        new = [place for place in places if place not in self._marks]
+        if new:
+            ends = self._watch.high_watermarks(new)
+            self._marks.update((place, _Mark(ends[place], now_s)) for place in new)
+        lows, stable = self._watch.beginnings(places), self._watch.last_offsets(places)
+        if unsettled := [place for place in places if stable[place] < self._marks[place].end]:
+            raise self._unsettled(unsettled, now_s)
+        return {place: (lows[place], stable[place]) for place in places}
 
-    def _check(self, found: Mapping[Partition, int]) -> None:
-        """An output of an offset beyond the end of the input belongs to an earlier topic; nothing else shows it."""
-        ends = self._watch.last_offsets(list(found)) if found else {}
+    def _unsettled(self, places: Collection[Partition], now_s: float) -> UnsettledOutputs:
+        """The error while transactions are open. Raises SettingsError if one of them has been for too long."""
+        oldest = min(places, key=lambda place: self._marks[place].since_s)
+        open_s = now_s - self._marks[oldest].since_s
+        partitions = frozenset(Partition(self._config.input_topic, place.number) for place in places)
+        if open_s > OPEN_S:
+            reason = (
+                f"a transaction of another producer in '{oldest.topic}', partition {oldest.number}, has been open for more "
+                f"than {open_s:.0f} s and hides what is behind it (kafka-transactions find-hanging, abort)"
+            )
+            raise cannot_tell(self._config, Partition(self._config.input_topic, oldest.number), reason)
+        message = (
+            f"a transaction is open in {names_of(sorted(places))} and hides newer outputs: {names_of(sorted(partitions))} "
+            f"cannot resume before it ends ({open_s:.0f} of {OPEN_S:g} s)"
+        )
+        return UnsettledOutputs(message, partitions)
+
+    def _check(self, found: Mapping[Partition, int], doubtful: Mapping[Partition, str]) -> None:
+        """Raise SettingsError for an output of an earlier topic, or if compaction may have removed the newest output."""
+        ends = self._watch.last_offsets([*found.keys() | doubtful.keys()]) if found or doubtful else {}
         for partition, offset in found.items():
+            # Nothing else shows it to a worker that knows no topic ids.
             if offset > ends[partition]:
                 reason = f"its newest output is of offset {offset - 1}, and the topic ends at {ends[partition]}"
                 raise cannot_tell(self._config, partition, reason)
+        # At the end of the input there is nothing left that could have an output.
+        doubtful = {
+            partition: topic for partition, topic in doubtful.items() if found.get(partition, 0) < ends[partition]
+        }
+        compacted = {topic: self._is_compacted(topic) for topic in sorted(set(doubtful.values()))}
+        for partition, topic in doubtful.items():
+            if compacted[topic]:
+                reason = f"'{topic}' is compacted, and behind its newest output are offsets without a record"
+                raise cannot_tell(self._config, partition, reason)
+
+    def _is_compacted(self, topic: str) -> bool:
+        """Whether the broker removes single records of the topic. Raises BrokerError if it may not be asked."""
+        with mapping_errors(f"asking for the settings of '{topic}'", self._watch.client_errors, self._watch.client):
+            settings = settings_of(self._watch.client, topic, self._config.request_timeout_s)
+        if settings is None:
+            message = (
+                f"the group '{self._config.group_id}' has no committed offsets, and behind its newest output in '{topic}' "
+                "are offsets without a record, which mean nothing unless the topic is compacted: allow this worker "
+                f"DESCRIBE_CONFIGS on the topic '{topic}', or say where to begin with kafka.start=beginning or "
+                "kafka.start=end"
+            )
+            raise BrokerError(message)
+        return "compact" in settings.get("cleanup.policy", "")
 
 
 def cannot_tell(config: KafkaConfig, partition: Partition, reason: str) -> SettingsError:
@@ -147,7 +246,7 @@ def cannot_tell(config: KafkaConfig, partition: Partition, reason: str) -> Setti
     )
 
 
-_Steps = Generator[None, None, Mapping[int, _Source]]
+_Steps = Generator[None, None, Mapping[int, _Newest]]
 
 
 class _Tail:
@@ -171,25 +270,36 @@ class _Tail:
 
         A generator: it yields whenever `look_until_s` has passed, and returns the result.
         """
-        found: dict[int, _Source] = {}
+        found: dict[int, tuple[int, _Source]] = {}
+        records: Counter[int] = Counter()
+        """Behind the newest output; while it is not found, all that were read."""
         until, look = {place: end for place, (_low, end) in bounds.items()}, _FIRST_LOOK
         while until:
             starts = {place: max(bounds[place][0], end - look) for place, end in until.items()}
+            later = records.copy()
             for message in self._records(starts, until):
                 if message is None:
                     yield
                     continue
                 self.records += 1
-                number = message.partition() or 0
+                number, offset = message.partition() or 0, message.offset() or 0
+                if offset >= until[Partition(self._topic, number)]:
+                    continue
                 if source := _source_of(headers_of(message), Partition(input_topic, number)):
-                    found[number] = source
+                    found[number], records[number] = (offset, source), later[number]
+                else:
+                    records[number] += 1
             until = {
                 place: start
                 for place, start in starts.items()
                 if place.number not in found and start > bounds[place][0]
             }
             look *= _WIDEN
-        return found
+        newest: dict[int, _Newest] = {}
+        for place, (low, end) in bounds.items():
+            at, of = found.get(place.number, (low - 1, None))
+            newest[place.number] = _Newest(of, end - at - 1 - records[place.number])
+        return newest
 
     def _records(self, starts: Mapping[Partition, int], until: Mapping[Partition, int]) -> Iterator[Message | None]:
         """The records from `starts` on, each partition in order; may include a few beyond `until`. None: pause here."""

@@ -123,12 +123,21 @@ class TopicWatch:
         """The last stable offsets. Blocks for the request timeout at most; raises TransactionTrouble."""
         return self._listed(partitions, _LATEST)
 
+    def high_watermarks(self, partitions: Collection[Partition]) -> Mapping[Partition, int]:
+        """The ends with the records of open transactions. Blocks for the request timeout; raises TransactionTrouble."""
+        return self._listed(partitions, _LATEST, IsolationLevel.READ_UNCOMMITTED)
+
     # ---- inside
 
-    def _listed(self, partitions: Collection[Partition], spec: OffsetSpec) -> Mapping[Partition, int]:
+    def _listed(
+        self,
+        partitions: Collection[Partition],
+        spec: OffsetSpec,
+        isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
+    ) -> Mapping[Partition, int]:
         wanted = {foreign(partition): spec for partition in partitions}
         with mapping_errors("asking for offsets", self.client_errors, self.client):
-            return listed_offsets(self.client, wanted, IsolationLevel.READ_COMMITTED, self._config.request_timeout_s)
+            return listed_offsets(self.client, wanted, isolation, self._config.request_timeout_s)
 
     def _connected(self) -> AdminClient:
         # Questions go to the controller that the client knows: it must soon forget one that is gone.

@@ -96,11 +96,17 @@ CLOSING = ExitStack()
 """Closes what `opened` and `sink_for` have opened; the fixture `_closed` does so after each test."""
 
 
-def opened(config: KafkaConfig, *, until_caught_up: bool = False) -> tuple[KafkaSource, Diary]:
-    """A source that has joined its group and knows where each of its partitions begins. Closed with the test."""
+def joined(config: KafkaConfig, *, until_caught_up: bool = False) -> tuple[KafkaSource, Diary]:
+    """A source that joins its group when it is polled. Closed with the test."""
     source, diary = KafkaSource(config, until_caught_up=until_caught_up), Diary()
     CLOSING.callback(source.close)
     source.open(diary)
+    return source, diary
+
+
+def opened(config: KafkaConfig, *, until_caught_up: bool = False) -> tuple[KafkaSource, Diary]:
+    """A source that has joined its group and knows where each of its partitions begins. Closed with the test."""
+    source, diary = joined(config, until_caught_up=until_caught_up)
     source.pause()  # else records may come with the assignment, and nobody here would take them
     poll_until(source, lambda: bool(diary.owned) and all(source.start_of(place) for place in diary.owned))
     source.resume()
