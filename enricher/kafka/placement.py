@@ -1,7 +1,8 @@
-"""Chooses the partition of each output: the one with its input's number, if the output topic has it, else by the key.
+"""Chooses the partition of each output: the one with its input's number.
 
-So order per key is kept when partitions are added later. Brokers learn of added partitions one after another, so a count
-that seems too small is requested again before an output is placed by its key.
+So order per key is kept when partitions are added later. Where the output topic lacks that partition, the key decides if
+`allow_fewer_partitions` says so; else the worker ends, as it would not have started. Brokers learn of added partitions one
+after another, so a count that seems too small is requested again first.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from confluent_kafka import Producer
 from enricher.errors import TransactionTrouble
 from enricher.kafka.client import KafkaConfig
 from enricher.kafka.metadata import partitions_of
-from enricher.kafka.topicwatch import TopicWatch
+from enricher.kafka.topicwatch import TopicWatch, require_enough_partitions
 from enricher.records import Ticket
 
 _ANY_PARTITION = -1  # librdkafka's RD_KAFKA_PARTITION_UA: the partitioner decides, by the key
@@ -43,26 +44,29 @@ class Placement:
         return number if number < self._counts[topic] else _ANY_PARTITION
 
     def check(self, producer: Producer, tickets: Sequence[Ticket]) -> None:
-        """Before the tickets' outputs are placed: ask again where one of them would be placed by its key.
+        """Before the tickets' outputs are placed: ask again where an output topic seems to lack a partition of theirs.
 
-        Blocks for four request timeouts at most. Raises TransactionTrouble if the brokers that are asked have not all heard
-        of the input's partitions by then.
+        Blocks for four request timeouts at most; an administrator who adds partitions has the first one for it. Raises
+        TransactionTrouble if the brokers that are asked have not all heard of the input's partitions by then, SettingsError
+        if an output topic has fewer and the settings do not allow it.
         """
         highest = max((ticket.raw.partition.number for ticket in tickets), default=-1)
-        if highest < min(self._counts.values()):
-            return
         watch, give_up_s = self._watch(), time.monotonic() + self._config.request_timeout_s
-        while watch.partitions != self._fewer or not self._agrees_with(watch.partitions, highest):
+        while highest >= min(self._counts.values()):
+            if watch.partitions == self._fewer and self._agrees_with(watch.partitions, highest):
+                return
+            if time.monotonic() > give_up_s:
+                if self._agrees_with(watch.partitions, highest):
+                    require_enough_partitions(self._config, watch.partitions)
+                message = f"not all brokers have heard of partition {highest} yet: the topics have {watch.partitions}"
+                raise TransactionTrouble(message)
             watch.ask()
             watch.confirm()
             self.learn(producer)
-            if self._agrees_with(watch.partitions, highest):
+            if self._config.allow_fewer_partitions and self._agrees_with(watch.partitions, highest):
                 self._fewer = watch.partitions
-                return
-            if time.monotonic() > give_up_s:
-                message = f"not all brokers have heard of partition {highest} yet: the topics have {watch.partitions}"
-                raise TransactionTrouble(message)
-            time.sleep(_RETRY_S)
+            else:
+                time.sleep(_RETRY_S)
 
     def _agrees_with(self, told: Mapping[str, int], highest: int) -> bool:
         """Whether the broker that told of all topics knows the input's partition, and the producer knows as much."""

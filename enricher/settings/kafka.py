@@ -77,8 +77,8 @@ class KafkaSettings(Group):
     )
     allow_fewer_partitions: bool = Field(
         default=False,
-        description="Start although an output topic has fewer partitions than the input topic. Outputs of the missing "
-        "partitions are placed by key, and `start=resume` is impossible for them.",
+        description="Start, and go on, although an output topic has fewer partitions than the input topic. Outputs of the "
+        "missing partitions are placed by key, and `start=resume` is impossible for them.",
     )
     partition_timeout_s: float = Field(
         60.0,

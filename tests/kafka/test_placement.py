@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -9,15 +10,28 @@ from typing import Any, cast
 
 import pytest
 from confluent_kafka import Producer
-from kafka.clients import config_for, finished, grow, opened, poll_until, records_of, release_of, sink_for
-from kafka.harness import read_all, source_of
+from kafka.clients import (
+    config_for,
+    ends_for,
+    finished,
+    grow,
+    inputs,
+    opened,
+    poll_until,
+    records_of,
+    release_of,
+    sink_for,
+)
+from kafka.harness import publish, read_all, source_of
+from support.made_again import make_again
 from support.topics import Topics
 
-from enricher.errors import TransactionTrouble
+from enricher.errors import SettingsError, TransactionTrouble
 from enricher.kafka.client import KafkaConfig
 from enricher.kafka.placement import Placement
+from enricher.kafka.sink import TransactionalSink
 from enricher.kafka.topicwatch import TopicWatch
-from enricher.records import Partition, RawRecord, Ticket
+from enricher.records import Partition, RawRecord, Release, Ticket
 
 INPUT, OUTPUT, LETTERS = "articles", "entities", "dead-letters"
 ANY = -1
@@ -52,16 +66,16 @@ def ticket(number: int) -> Ticket:
     return finished(RawRecord(Partition(INPUT, number), 0, b"key", b"value", (), None))
 
 
-def config() -> KafkaConfig:
+def config(*, allow_fewer: bool = False) -> KafkaConfig:
     """A configuration with a short request timeout."""
     names = Topics("", INPUT, OUTPUT, LETTERS, "group", {})
-    return config_for(names, request_timeout_s=0.5)
+    return config_for(names, request_timeout_s=0.5, allow_fewer_partitions=allow_fewer)
 
 
-def placed(brokers: Brokers, number: int) -> Iterator[int]:
+def placed(brokers: Brokers, number: int, *, allow_fewer: bool = False) -> Iterator[int]:
     """Where one output after the other of an input partition goes, with a count that was learnt before."""
     brokers.partitions = OLD
-    placement = Placement(config(), lambda: cast("TopicWatch", brokers))
+    placement = Placement(config(allow_fewer=allow_fewer), lambda: cast("TopicWatch", brokers))
     producer = cast("Producer", brokers)
     placement.learn(producer)
     while True:
@@ -84,9 +98,9 @@ def test_a_count_that_is_too_small_is_asked_for_until_the_brokers_have_heard_of_
 
 
 def test_an_output_is_placed_by_its_key_where_there_are_really_fewer_partitions() -> None:
-    """The broker that says so knows the input's partition. It is asked once."""
+    """If the settings allow it. The broker that says so knows the input's partition. It is asked once."""
     brokers = Brokers([GREW_ALONE])
-    places = placed(brokers, 6)
+    places = placed(brokers, 6, allow_fewer=True)
     assert [ANY, ANY] == [next(places), next(places)]
     assert brokers.asked == 1
 
@@ -94,7 +108,7 @@ def test_an_output_is_placed_by_its_key_where_there_are_really_fewer_partitions(
 def test_partitions_that_are_added_later_are_used() -> None:
     """Every transaction hears the counts."""
     brokers = Brokers([GREW_ALONE])
-    places = placed(brokers, 6)
+    places = placed(brokers, 6, allow_fewer=True)
     assert next(places) == ANY
     brokers.answers = [NEW]
     brokers.confirm()
@@ -105,7 +119,8 @@ def test_a_new_producer_whose_broker_has_not_heard_asks_again() -> None:
     """What another producer knew says nothing about this one."""
     brokers = Brokers([GREW_ALONE])
     brokers.partitions = OLD
-    placement, producer = Placement(config(), lambda: cast("TopicWatch", brokers)), cast("Producer", brokers)
+    placement = Placement(config(allow_fewer=True), lambda: cast("TopicWatch", brokers))
+    producer = cast("Producer", brokers)
     placement.learn(producer)
     placement.check(producer, [ticket(6)])
     brokers.partitions = GREW_ALONE | {OUTPUT: 5}
@@ -120,6 +135,43 @@ def test_nothing_is_placed_by_its_key_while_the_brokers_have_not_heard() -> None
     """After the request timeout it is trouble: order per key is not given up."""
     with pytest.raises(TransactionTrouble, match="not all brokers have heard of partition 6"):
         next(placed(Brokers([OLD]), 6))
+
+
+def test_an_output_that_would_change_its_partition_is_refused() -> None:
+    """As at the start: order per key would be given up, and the outputs could not show where to resume."""
+    with pytest.raises(SettingsError, match=r"has 7 partitions.*entities 6.*allow_fewer_partitions"):
+        next(placed(Brokers([GREW_ALONE]), 6))
+
+
+def test_the_output_may_grow_a_moment_after_the_input() -> None:
+    """The two are two requests of an administrator."""
+    brokers = Brokers([GREW_ALONE, GREW_ALONE, NEW])
+    assert next(placed(brokers, 6)) == 6
+
+
+def publish_at_last(sink: TransactionalSink, release: Release) -> None:
+    """Publish it as a worker does that recovers: at first the producer still knows the old topic."""
+    give_up_s = time.monotonic() + 60
+    while time.monotonic() < give_up_s:
+        try:
+            sink.publish(release)
+        except TransactionTrouble:
+            sink.recover()
+        else:
+            return
+
+
+@pytest.mark.broker
+def test_a_worker_whose_output_topic_is_made_again_with_fewer_partitions_refuses(topics: Topics) -> None:
+    """It writes nothing to other partitions, and its offsets stay, so a worker of better settings goes on there."""
+    config = config_for(topics, request_timeout_s=3)
+    publish(topics.bootstrap_servers, topics.input, inputs(100))
+    source, sink = ends_for(config)
+    records = records_of(source, 100)
+    make_again(topics.bootstrap_servers, topics.output, 2)
+    with pytest.raises(SettingsError, match=r"has 4 partitions.*entities 2"):
+        publish_at_last(sink, release_of(records))
+    assert [] == read_all(topics.bootstrap_servers, topics.output)
 
 
 @pytest.mark.broker
