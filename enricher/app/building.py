@@ -56,7 +56,7 @@ def kafka_worker(
     """
     config, counters = kafka_config(settings), Counters()
     source = KafkaSource(config, until_caught_up=until_caught_up)
-    rivals = Rivals(config, source.member_id, source.member_ids)
+    rivals = Rivals(config, source.member_id, source.member_ids, generation=source.generation)
     writer, prepare = writer_of(settings)
     encoder = _encoder(settings, tasks.card, writer)
     sink = TransactionalSink(config, encoder, source=source, guard=guard, counters=counters, prepare=prepare)

@@ -138,7 +138,10 @@ class KafkaConfig:
         general = {name: value for name, value in self.properties.items() if not name.startswith(CLIENTS)}
         prefix = f"{kind}."
         own = {name.removeprefix(prefix): value for name, value in self.properties.items() if name.startswith(prefix)}
-        return general | own
+        chosen = general | own
+        if "client.id" in chosen:  # members of the group are told apart by it (`rivals`)
+            chosen["client.id"] = f"{chosen['client.id']}-{self.instance}"
+        return chosen
 
 
 def transactional_id(*parts: str) -> str:

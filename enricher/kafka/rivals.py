@@ -5,11 +5,15 @@ does, and the client reports one error for all three (`errors`). So the consumer
 and its client id holds its instance name. Before a worker joins, it notes which members have its name already. Those are
 older: dead, or fenced by this start. All others are newer, and this process must stop. Two live processes never take each
 other for the older one, so they do not fence each other in turns.
+
+A worker that publishes nothing does not notice that it was fenced. So an idle one asks as well, once in each generation of
+the group: a newer process joins the group after it has fenced.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Collection, Mapping
 
@@ -27,6 +31,9 @@ LOOK_S = 5.0
 """How long to look for a newer process, which fences first and joins the group later, after 0.1 s on an idle machine. Half
 of the shortest `kafka.max_poll_interval_s`, since the consumer is not polled meanwhile."""
 _PAUSE_S = 0.25
+_IDLE_PAUSE_S = 1.0
+_UNKNOWN_PAUSE_S = 30.0
+"""Until an idle worker asks again whose question had no answer."""
 _REQUEST_S = 2.0  # a coordinator that is up answers in milliseconds
 
 
@@ -34,7 +41,8 @@ class Rivals:
     """Looks for other members of the group with the same instance name.
 
     `member_id`: this worker's member id now, empty if it is not a member. `past_ids`: its ids so far, a growing collection:
-    after an expulsion a member gets a new id, and the old one may stay in the group for a session timeout.
+    after an expulsion a member gets a new id, and the old one may stay in the group for a session timeout. `generation`: the
+    group's, None while it is unknown.
     """
 
     def __init__(
@@ -43,6 +51,7 @@ class Rivals:
         member_id: Callable[[], str],
         past_ids: Collection[str] = (),
         *,
+        generation: Callable[[], int | None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._config = config
@@ -52,6 +61,12 @@ class Rivals:
         self._client_errors = ClientErrors(config)
         self._older: frozenset[str] | None = None
         self._past_ids = past_ids
+        self._generation = generation
+        self._cleared: int | None = None
+        """The generation in which an idle worker has found no newer process."""
+        self._suspects: Mapping[str, float] = {}
+        """Newer members, and since when an idle worker has seen them."""
+        self._next_look_s = -math.inf
 
     def begin(self) -> None:
         """Note the members with our name: a predecessor whose session has not ended yet, or a live one that we fence."""
@@ -91,6 +106,34 @@ class Rivals:
             if stopping.wait(_PAUSE_S):
                 message = "fenced, and this worker was asked to stop"
                 raise TransactionTrouble(message)
+
+    def look(self) -> None:
+        """While the worker is idle: look for a newer process when the group has changed. Blocks for one request.
+
+        Raises Fenced if a newer member stays for longer than a session timeout: by then the group has expelled dead ones, a
+        former member of this very process among them.
+        """
+        now_s = self._clock()
+        if now_s < self._next_look_s:
+            return
+        self._next_look_s = now_s + _IDLE_PAUSE_S
+        generation = self._generation()
+        if generation in {None, self._cleared}:
+            return
+        newer = self._newer()
+        if newer is None:
+            self._next_look_s = now_s + _UNKNOWN_PAUSE_S
+            return
+        self._suspects = {member: self._suspects.get(member, now_s) for member in newer}
+        if not newer:
+            self._cleared = generation
+            return
+        self._next_look_s = now_s + LOOK_S
+        patience_s = self._config.session_timeout_s + LOOK_S
+        if self._member_id() > min(newer):
+            patience_s += 2 * LOOK_S  # of two that take each other for newer, the one with the smaller id leaves
+        if now_s - min(self._suspects.values()) >= patience_s:
+            raise Fenced(self._rival(newer))
 
     def _newer(self) -> Mapping[str, str] | None:
         """The hosts of newer members, by member id; None if the answer is of no use."""

@@ -168,6 +168,13 @@ class KafkaSource:
         """This worker's member id; empty while it is not a member. For the loop's thread only."""
         return self._consumer.memberid() or ""
 
+    def generation(self) -> int | None:
+        """The group's generation that this member knows; None while it is not a member. For the loop's thread only."""
+        try:
+            return self.membership().generation
+        except TransactionTrouble:
+            return None
+
     def caught_up(self) -> bool:
         """True once the group has committed the ends that partitions had at `open`, or those of a topic created again."""
         try:

@@ -92,7 +92,8 @@ class KafkaSettings(Group):
         repr=False,
         description="Any librdkafka property, as a JSON object, e.g. `{\"security.protocol\": \"SSL\"}`; with the prefix "
         "`consumer.` or `producer.` for one client only. Properties that exactly-once needs, or that load code or run "
-        "commands, are refused. A secret may be read from a file: `{\"sasl.password\": {\"file\": "
+        "commands, are refused. To `client.id` the instance is appended. A secret may be read from a file: "
+        "`{\"sasl.password\": {\"file\": "
         "\"/run/secrets/password\"}}`.",
     )  # fmt: skip
 

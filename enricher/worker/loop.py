@@ -97,6 +97,8 @@ class Worker:
             self._recover(trouble)
         else:
             self.pacing.check_progress()
+            if not worked:
+                self.recovery.idle()
             if not worked and not self.pacing.waits_in_poll:
                 with self.pacing.waiting():
                     self._wakeup.wait(self.pacing.wait_s())

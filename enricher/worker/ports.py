@@ -174,6 +174,9 @@ class Rivals(Protocol):
         Raises Fenced if one has, TransactionTrouble if that is not known yet or the worker is asked to stop.
         """
 
+    def look(self) -> None:
+        """In a turn without work: an idle worker is fenced without noticing it. May block for a request; raises Fenced."""
+
 
 class Tracing(Protocol):
     """Spans of articles, batches and transactions. Nothing here blocks or raises."""

@@ -100,6 +100,11 @@ class Recovery:
         """
         return self._refusals.get(_identity(raw)) if self._refusals else None
 
+    def idle(self) -> None:
+        """Note a turn without work. Raises Fenced if a newer process has our name, which only transactions would show."""
+        if self._rivals:
+            self._rivals.look()
+
     def connect(self, listener: PartitionListener, stopping: StopEvent) -> bool:
         """Open sink and source and return True; return False if the worker is asked to stop meanwhile. Blocks.
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer
 from kafka.clients import config_for
+from kafka.harness import worker
 from support.topics import Topics, make_topics
 
 from enricher.errors import Fenced, TransactionTrouble
@@ -143,6 +145,90 @@ def test_of_two_that_started_together_and_were_fenced_one_leaves_at_once_and_the
     assert time.monotonic() - fenced_s < LOOK_S
     members[goes].close()
     asked[stays].settle(fenced_s, StopEvent())
+
+
+class Idle:
+    """An idle worker that looks for rivals, by a clock that the test moves."""
+
+    def __init__(self, config: KafkaConfig, members: list[Member], own: int) -> None:
+        self.now_s, self.generation = 0.0, 1
+        self.rivals = Rivals(
+            config, lambda: members[own].id, generation=lambda: self.generation, clock=lambda: self.now_s
+        )
+
+    def look(self, times: int = 1, apart_s: float = LOOK_S) -> None:
+        """Look so many times."""
+        for _ in range(times):
+            self.now_s += apart_s
+            self.rivals.look()
+
+
+def test_an_idle_worker_finds_a_newer_one_of_its_name(config: KafkaConfig, members: list[Member]) -> None:
+    """Its producer was fenced, but it publishes nothing. It asks after a rebalance, and believes what lasts."""
+    idle = Idle(config, members, own=0)
+    idle.rivals.begin()
+    members += [Member(config), Member(replace(config, instance="worker-00"))]
+    idle.look(20)
+    members.append(Member(config))
+    idle.look(20)  # nothing has changed in the group, as far as this worker knows
+    idle.generation = 2
+    idle.look(12)  # a dead process would be in the group for so long
+    with pytest.raises(Fenced, match=rf"'worker-0': {members[2].id}"):
+        idle.look(5)
+
+
+def test_of_two_idle_workers_that_take_each_other_for_newer_one_stays(
+    config: KafkaConfig, members: list[Member]
+) -> None:
+    """The one with the smaller id leaves first, and is gone when the other one would."""
+    workers = [Idle(config, members, own=0), Idle(config, members, own=1)]
+    for each in workers:
+        each.rivals.begin()
+    members += [Member(config), Member(config)]
+    goes, stays = (0, 1) if members[0].id < members[1].id else (1, 0)
+    workers[stays].look(14)
+    workers[goes].look(13)
+    with pytest.raises(Fenced):
+        workers[goes].look()
+    members[goes].close()
+    workers[stays].look(5)
+
+
+def test_a_member_that_leaves_meanwhile_was_no_rival(config: KafkaConfig, members: list[Member]) -> None:
+    """A former member of this process, for instance, or one that its own lookup has ended."""
+    members.append(Member(config))
+    idle, ghost = Idle(config, members, own=0), Member(config)
+    idle.look(10)
+    ghost.close()
+    idle.look(10)
+
+
+def test_workers_with_one_client_id_are_told_apart(config: KafkaConfig, members: list[Member]) -> None:
+    """`client.id` may be set for all of them together: the instance is appended, so another worker is no rival."""
+    shared = replace(config, properties={"client.id": "news", "producer.client.id": "writers"})
+    other = replace(shared, instance="worker-1")
+    members.append(Member(shared))
+    asked = Rivals(shared, lambda: members[0].id)
+    asked.begin()
+    members.append(Member(other))
+    assert settled_s(asked) >= LOOK_S
+    assert ("news-worker-1", "writers-worker-1") == (other.consumer()["client.id"], other.producer()["client.id"])
+    members.append(Member(shared))
+    with pytest.raises(Fenced):
+        asked.settle(time.monotonic(), StopEvent())
+
+
+def test_two_idle_workers_of_one_name_do_not_both_stay(topics: Topics, tmp_path: Path) -> None:
+    """Without any traffic the older one ends with code 5."""
+    environment = topics.environment | {
+        "ENRICHER_KAFKA__SESSION_TIMEOUT_S": "6",
+        "ENRICHER_KAFKA__TRANSACTION_TIMEOUT_S": "5",
+    }
+    with worker(environment, log=tmp_path / "older") as older:
+        wait_until(lambda: "partitions assigned" in (tmp_path / "older").read_text(), 120)
+        with worker(environment, log=tmp_path / "newer") as newer:
+            assert older.wait(180) == 5, (tmp_path / "older").read_text()
+            assert newer.poll() is None, (tmp_path / "newer").read_text()
 
 
 def test_a_group_that_does_not_know_us_tells_nothing(config: KafkaConfig) -> None:

@@ -249,6 +249,10 @@ class FakeRivals:
     def settle(self, since_s: float, stopping: StopEvent) -> None:
         """Raise Fenced where a newer process is a member."""
         del since_s, stopping
+        self.look()
+
+    def look(self) -> None:
+        """The same, in a turn without work."""
         if newer := self._source.same_name() - self._older:
             raise Fenced(f"newer: {newer}")
 

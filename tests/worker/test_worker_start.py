@@ -43,6 +43,9 @@ class Ends:
         self.asked.append("settle")
         self._fail()
 
+    def look(self) -> None:
+        """The rivals'."""
+
     def recover(self) -> None:
         """The sink's."""
         self.asked.append("recover")

@@ -58,7 +58,7 @@ class World:
     def settings(self, worker: str) -> Mapping[str, Any]:
         """A worker's settings, with client ids that tell its two clients apart."""
         settings = settings_of(self.proxy.addresses, self.names[worker], worker)
-        clients = {f"{kind}.client.id": f"{kind}-{worker}" for kind in ("consumer", "producer")}
+        clients = {f"{kind}.client.id": kind for kind in ("consumer", "producer")}
         # The longest there is: a member that is thrown out meanwhile gets a new producer before there is work.
         kafka = {**settings["kafka"], "session_timeout_s": POLL_INTERVAL_S, "properties": clients}
         return {**settings, "kafka": kafka}
