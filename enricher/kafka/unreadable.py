@@ -3,6 +3,9 @@
 Any publisher can write one (seen: one record of 100 MB in 3 KB of zstd; the client decompresses no zstd batch beyond its
 `receive.message.max.bytes`). The client stays in front of it and reports only the offset at which it begins. Its end is
 found by fetching from later offsets: as long as they are inside, the broker sends the same batch.
+
+In record format 2 the client reports the first offset of such a batch. In the older formats it reports the last one, and
+nothing tells where the batch begins. Brokers write format 2 alone since Kafka 3.0.
 """
 
 from __future__ import annotations
@@ -13,11 +16,13 @@ from collections.abc import Iterator
 from typing import Self
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from enricher.errors import BrokerError, TransactionTrouble
 from enricher.kafka.client import KafkaConfig
 from enricher.kafka.client_errors import ClientErrors, new_client
 from enricher.kafka.errors import mapping_errors, passing
+from enricher.kafka.metadata import foreign
 from enricher.records import Partition, RawRecord, Unreadable
 
 log = logging.getLogger(__name__)
@@ -25,7 +30,7 @@ log = logging.getLogger(__name__)
 UNREADABLE = KafkaError._BAD_COMPRESSION  # noqa: SLF001  the client's name
 """The checksum was valid, since `check.crcs` cannot be switched off, so another fetch has the same result."""
 _ZSTD = "(codec 0x4)"
-"""In the client's message. Only record format 2 has this codec."""
+"""In the client's message. Only format 2 has this codec."""
 _END = KafkaError._PARTITION_EOF  # noqa: SLF001
 _OUTSIDE = {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}  # noqa: SLF001
 _LOOKUP_S = 10.0
@@ -67,8 +72,8 @@ class UnreadableBatches:
         return [RawRecord(partition, each, None, None, topic_id=topic_id, unreadable=why) for each in offsets]
 
     def _looked_up(self, partition: Partition, expected: int, error: KafkaError, begins: int) -> range:
-        # In older formats the client reports the last offset of a batch, and nothing tells where it begins.
-        if begins > expected and _ZSTD not in error.str():
+        # Between the two are markers and what was aborted or compacted away, unless `begins` is the last offset.
+        if begins > expected and _ZSTD not in error.str() and first_leader_epoch(self._config, partition) is None:
             raise _undetermined(partition, expected, begins, error)
         first = max(expected, begins)
         with _BatchEndFinder(self._config, partition, begins) as looker:
@@ -78,6 +83,22 @@ class UnreadableBatches:
             *partition, found.start, found.stop - 1, error.str(),
         )  # fmt: skip
         return found
+
+
+def first_leader_epoch(config: KafkaConfig, partition: Partition) -> int | None:
+    """The leader epoch of the first offset, which the broker knows only if the whole log is in format 2.
+
+    Older formats have no epochs, and a log does not go back to them. Blocks for the request timeout at most; raises
+    TransactionTrouble.
+    """
+    client_errors = ClientErrors(config)
+    admin = new_client(AdminClient, config.client("admin"), client_errors)
+    doing = f"asking for the first offset of {partition.topic}[{partition.number}]"
+    question = {foreign(partition): OffsetSpec.earliest()}  # type: ignore[no-untyped-call]
+    with mapping_errors(doing, client_errors, admin):
+        [answer] = admin.list_offsets(question, request_timeout=config.request_timeout_s).values()
+        epoch: int | None = answer.result().leader_epoch
+    return None if epoch is None or epoch < 0 else epoch
 
 
 class _BatchEndFinder:

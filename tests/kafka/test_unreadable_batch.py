@@ -24,8 +24,10 @@ from kafka.harness import (
     publish,
     read_all,
     short_articles,
+    transaction,
     wait_until,
 )
+from support.batches import broken_snappy, produce
 from support.topics import Topics
 
 from enricher.codec import Encoder
@@ -90,8 +92,10 @@ def test_the_rest_of_a_batch_that_was_given_up_needs_no_more_looks() -> None:
     assert not watch.is_unreadable(UNREADABLE, PLACE)
 
 
-def test_where_it_cannot_be_told_which_offsets_are_lost_the_end_is_loud(topics: Topics) -> None:
+def test_where_it_cannot_be_told_which_offsets_are_lost_the_end_is_loud(monkeypatch: pytest.MonkeyPatch) -> None:
     """The older formats name the last offset of a batch: it may hold the records before that, or they may be a gap."""
+    topics = Topics("127.0.0.1:1", "articles", "entities", "dead-letters", "group", {})
+    monkeypatch.setattr(unreadable, "first_leader_epoch", lambda *_: None)
     with pytest.raises(BrokerError, match=r"articles\[3\] at offset 9 .* from 7 on.*--reset-offsets"):
         UnreadableBatches(config_for(topics)).span(PLACE, 7, GZIP, 9)
 
@@ -181,6 +185,24 @@ def test_one_record_stands_in_for_each_offset_of_the_batch(topics: Topics) -> No
         (record.offset, record.unreadable is not None) for record in records
     ]
     assert [1] * 7 + [9] == [record.unreadable.batch_offset for record in records if record.unreadable]
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("values", [[b"one"], [b"one", b"two", b"three"]], ids=["a record", "three records"])
+def test_a_batch_of_another_codec_behind_the_end_of_a_transaction_is_passed_as_well(
+    topics: Topics, values: Sequence[bytes]
+) -> None:
+    """Its format is known from the first offset of the partition, so the marker before it is no record of it."""
+    with transaction(topics.bootstrap_servers, f"{topics.group}.publisher") as producer:
+        producer.produce(topics.input, b"before", b"k", partition=0)
+    with transaction(topics.bootstrap_servers, f"{topics.group}.publisher", commit=False) as producer:
+        producer.produce(topics.input, b"aborted", b"k", partition=0)
+    begins = produce(topics.bootstrap_servers, topics.input, 0, broken_snappy(values))
+    write_batch(topics, [b"after"])
+    source, _ = opened(small(topics))
+    records = records_of(source, len(values) + 2)
+    assert [0, *range(begins, begins + len(values))] == [record.offset for record in records[:-1]]
+    assert [b"before", *[None] * len(values), b"after"] == [record.value for record in records]
 
 
 @pytest.mark.broker
