@@ -67,6 +67,8 @@ class Assignment:
         self._unsettled: dict[Partition, float] = {}
         """Partitions whose outputs an open transaction hides, and since when."""
         self._warned_s = -math.inf
+        self._aside: set[Partition] = set()
+        """Partitions that are paused while others have their turn."""
         self._held: set[Partition] = set()
         self._held_ends: dict[Partition, int] = {}
         """The last known ends of partitions that are held."""
@@ -128,12 +130,13 @@ class Assignment:
             self._give_up_on(late, "its committed offset is unknown")
         if asked := [*self._silence.to_ask(now_s), *self._held]:
             self._ask_for_ends(asked, now_s)
-        if stalled := self._silence.stalled(now_s):
+        if stalled := self._silence.stalled():
             self._give_up_on(stalled, "it has more records")
+        self._take_turns(now_s)
 
-    def delivered(self, partition: Partition, now_s: float, size_bytes: int = 0) -> None:
-        """The partition delivered a record of this size, or its end."""
-        self._silence.heard(partition, now_s, size_bytes)
+    def delivered(self, partition: Partition, now_s: float) -> None:
+        """The partition delivered a record, or its end."""
+        self._silence.heard(partition, now_s)
         if self._silent:
             self._silent.discard(partition)
 
@@ -170,6 +173,7 @@ class Assignment:
         """Deliver nothing until `resume`. Drops prefetched records, so not for short waits."""
         if not self._paused:
             self._paused = True
+            self._aside.clear()
             self._silence.end(self.positions)
             with mapping_errors("pausing", self._client_errors):
                 self._consumer.pause(self._consumer.assignment())
@@ -199,10 +203,7 @@ class Assignment:
         if released:
             self._held -= released
             self.read_again(released)
-            self._expect(released)
-            if not self._paused:
-                with mapping_errors("resuming", self._client_errors):
-                    self._consumer.resume([foreign(partition) for partition in released])
+            self._read_on(released - self._aside)
 
     def read_again(self, partitions: Collection[Partition]) -> None:
         """Seek to the first record that was not delivered. Raises TransactionTrouble if the client cannot."""
@@ -228,6 +229,7 @@ class Assignment:
             partitions = [ours(tp) for tp in self._consumer.assignment()]
         self.positions.add(partitions)
         self._held.clear()
+        self._aside.clear()
         self._expect(partitions)
         if partitions:
             found = self._starts.find(partitions, self._config.request_timeout_s)
@@ -310,8 +312,39 @@ class Assignment:
     def _forget(self, partitions: Sequence[Partition]) -> None:
         self.positions.remove(partitions)
         self._silence.end(partitions)
+        self._aside.difference_update(partitions)
         for partition in partitions:
             self._unsettled.pop(partition, None)
+
+    def _read_on(self, partitions: Collection[Partition]) -> None:
+        """Read these again, which were paused alone."""
+        self._expect(partitions)
+        if not self._paused:
+            with mapping_errors("resuming", self._client_errors):
+                self._consumer.resume([foreign(partition) for partition in partitions])
+
+    def _take_turns(self, now_s: float) -> None:
+        """While partitions are overdue, let the client fetch only those: then they deliver, or have stopped for good.
+
+        Prefetched records of the others are dropped and fetched again. A partition that has delivered is set aside as well
+        until none is overdue: with a backlog of its own it would hide that another one delivers nothing.
+        """
+        if overdue := self._silence.overdue(now_s):
+            reading = self.positions.next_offsets().keys() - self._held - self._aside
+            aside = reading - {*overdue}
+            self._silence.give_turn(overdue, now_s, renewed=bool(aside))
+            if aside:
+                log.info(
+                    "reading %s alone for a moment: nothing came of it beside a backlog", names_of(sorted(overdue))
+                )
+                self._aside |= aside
+                self._silence.end(aside)
+                with mapping_errors("pausing", self._client_errors):
+                    self._consumer.pause([foreign(partition) for partition in aside])
+        elif self._aside:
+            back, self._aside = self._aside - self._held, set()
+            self.read_again(back)
+            self._read_on(back)
 
     def _found(self, partitions: Sequence[Partition]) -> Mapping[Partition, StartOffset]:
         self._watch.ask()

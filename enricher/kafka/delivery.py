@@ -89,7 +89,7 @@ class Delivery:
             record = raw_record(message, self._watch.topic_id, max_headers=self._config.max_headers)
             if not self._positions.delivered(record):
                 return None
-            self._assignment.delivered(record.partition, now_s, record.size_bytes)
+            self._assignment.delivered(record.partition, now_s)
             self._damage.whole(record.partition)
             return record
         if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001  the client's name

@@ -84,8 +84,9 @@ class KafkaSettings(Group):
         60.0,
         ge=4,
         le=3600,
-        description="Seconds for which a partition may deliver nothing although there is more to read. Then a new client "
-        "reads it from its committed offset; if that does not help, the process ends (exit code 7).",
+        description="Seconds for which a partition may deliver nothing although there is more to read. Then it is read "
+        "alone for a moment; if it still delivers nothing, a new client reads it from its committed offset; if that does "
+        "not help, the process ends (exit code 7).",
     )
     properties: dict[str, str | int | float | bool | FromFile] = Field(
         default_factory=dict,

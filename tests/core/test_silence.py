@@ -32,12 +32,12 @@ def test_a_partition_that_speaks_is_never_asked_about(watch: SilenceWatch) -> No
     assert [ONE, OTHER] == watch.to_ask(55.0)
 
 
-def test_one_that_is_behind_and_gives_nothing_is_stalled_after_the_bound(watch: SilenceWatch) -> None:
-    """Half the bound until it is asked, half until it is judged, and the client's queue was empty in between."""
+def test_one_that_is_behind_and_gives_nothing_is_overdue_after_the_bound(watch: SilenceWatch) -> None:
+    """Half the bound until it is asked, half until it is judged."""
     behind(watch, 30.0)
     watch.drained(40.0)
-    assert [] == watch.stalled(59.0)
-    assert [ONE] == watch.stalled(60.0)
+    assert [] == watch.overdue(59.0)
+    assert [ONE] == watch.overdue(60.0)
 
 
 def test_one_at_its_end_is_left_alone(watch: SilenceWatch) -> None:
@@ -45,7 +45,7 @@ def test_one_at_its_end_is_left_alone(watch: SilenceWatch) -> None:
     for now_s in range(30, 600, 30):
         watch.told({ONE: 5, OTHER: 5}, {ONE: 5, OTHER: 5}, float(now_s))
         watch.drained(float(now_s))
-    assert [] == watch.stalled(600.0)
+    assert [] == watch.overdue(600.0)
 
 
 def test_one_whose_leader_is_away_is_left_alone(watch: SilenceWatch) -> None:
@@ -53,33 +53,45 @@ def test_one_whose_leader_is_away_is_left_alone(watch: SilenceWatch) -> None:
     behind(watch, 30.0)
     watch.told({OTHER: 5}, {ONE: 5, OTHER: 5}, 50.0)
     watch.drained(80.0)
-    assert [] == watch.stalled(90.0)
+    assert [] == watch.overdue(90.0)
     behind(watch, 100.0)
     watch.drained(110.0)
-    assert [] == watch.stalled(129.0)
-    assert [ONE] == watch.stalled(130.0)
+    assert [] == watch.overdue(129.0)
+    assert [ONE] == watch.overdue(130.0)
 
 
-def test_one_behind_a_long_queue_of_others_is_left_alone(watch: SilenceWatch) -> None:
-    """The loop takes slowly what the client has: while its queue is not empty, the record may be in it."""
+def test_one_beside_a_backlog_is_left_alone_until_it_has_had_its_turn(watch: SilenceWatch) -> None:
+    """Its record may stand in the client's queue, or not be fetched before others, however long that lasts."""
     behind(watch, 30.0)
-    watch.heard(OTHER, 400.0, size_bytes=64_000_000)
-    assert [] == watch.stalled(400.0)
+    watch.heard(OTHER, 400.0)
+    assert ([ONE], []) == (watch.overdue(400.0), watch.stalled())
+    watch.give_turn([ONE], 400.0, renewed=True)
+    watch.drained(401.0)
+    assert [] == watch.stalled(), "the client may just be fetching"
+    watch.drained(402.0)
+    assert [ONE] == watch.stalled()
 
 
-def test_more_than_a_queue_can_hold_is_proof_as_well(watch: SilenceWatch) -> None:
-    """Under a backlog the queue is never empty; what came of others since cannot have stood in it."""
+def test_a_turn_lasts_until_the_partition_delivers(watch: SilenceWatch) -> None:
+    """Then others have their records again, and the next turn is a new one."""
     behind(watch, 30.0)
-    watch.heard(OTHER, 400.0, size_bytes=200_000_000)
-    assert [ONE] == watch.stalled(400.0)
+    watch.give_turn([ONE], 60.0, renewed=True)
+    watch.give_turn([ONE], 61.0, renewed=False)
+    watch.heard(ONE, 61.0)
+    watch.drained(90.0)
+    assert ([], []) == (watch.overdue(90.0), watch.stalled())
+    behind(watch, 95.0)
+    watch.give_turn([ONE], 130.0, renewed=False)
+    assert [] == watch.stalled()
 
 
-def test_an_empty_queue_just_after_the_question_is_no_proof(watch: SilenceWatch) -> None:
-    """The client may be fetching what was published a moment ago."""
-    watch.drained(29.0)
+def test_a_turn_that_others_shared_begins_again(watch: SilenceWatch) -> None:
+    """One that has delivered is held, and what it has in the queue is no opportunity for the other one."""
     behind(watch, 30.0)
-    watch.drained(30.5)
-    assert [] == watch.stalled(100.0)
+    watch.give_turn([ONE], 60.0, renewed=True)
+    watch.give_turn([ONE], 70.0, renewed=True)
+    watch.drained(71.0)
+    assert [] == watch.stalled()
 
 
 def test_a_record_makes_all_well_again(watch: SilenceWatch) -> None:
@@ -87,7 +99,7 @@ def test_a_record_makes_all_well_again(watch: SilenceWatch) -> None:
     behind(watch, 30.0)
     watch.drained(40.0)
     watch.heard(ONE, 59.0)
-    assert [] == watch.stalled(90.0)
+    assert [] == watch.overdue(90.0)
     assert 0.0 == watch.silent_s(90.0)
 
 
@@ -103,7 +115,7 @@ def test_a_partition_that_is_paused_or_gone_owes_nothing(watch: SilenceWatch) ->
     behind(watch, 30.0)
     watch.end([ONE])
     watch.drained(60.0)
-    assert [] == watch.stalled(100.0)
+    assert [] == watch.overdue(100.0)
     watch.begin([ONE], 100.0)
     assert [] == watch.silent([ONE], 159.0)
     assert [ONE] == watch.silent([ONE], 160.0)
@@ -113,4 +125,4 @@ def test_an_end_before_our_position_is_that_of_another_log(watch: SilenceWatch) 
     """The topic was made again, and a client that has lost its leader does not notice (seen: silent for two minutes)."""
     watch.told({ONE: 3, OTHER: 5}, {ONE: 5, OTHER: 5}, 30.0)
     watch.drained(40.0)
-    assert [ONE] == watch.stalled(60.0)
+    assert [ONE] == watch.overdue(60.0)

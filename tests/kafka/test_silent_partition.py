@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import logging
+from threading import Event
+
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import Producer, TopicPartition
 from kafka.clients import config_for, opened, poll_until, records_of
 from kafka.harness import Sent, publish
 from support.topics import Topics
 
 from enricher.errors import Stalled, TransactionTrouble
 from enricher.kafka.source import KafkaSource
-from enricher.records import Partition
+from enricher.records import Partition, RawRecord
 
 pytestmark = pytest.mark.broker
 
@@ -35,6 +38,50 @@ def test_a_lost_partition_is_noticed_and_read_by_a_new_client(topics: Topics) ->
     source.rewind()
     assert 20 == len(records_of(source, 20))
     assert 0.0 == source.connection().silent_s
+
+
+def backlog(topics: Topics, count: int) -> None:
+    """So many small records, in large batches on all four partitions."""
+    producer = Producer({"bootstrap.servers": topics.bootstrap_servers, "queue.buffering.max.messages": count})
+    for number in range(count):
+        producer.produce(topics.input, b"v" * 20, b"k", partition=number % 4)
+    assert producer.flush(60) == 0
+
+
+def read_slowly(source: KafkaSource, count: int, per_poll: int) -> list[RawRecord]:
+    """The next `count` records, at a pace at which the client's queue is never empty."""
+    records: list[RawRecord] = []
+    pace = Event()
+    while len(records) < count:
+        pace.wait(0.02)
+        records += source.poll(per_poll, 0.0)
+    return records
+
+
+@pytest.mark.timeout(180)
+def test_a_lost_partition_beside_a_backlog_is_noticed(topics: Topics) -> None:
+    """The client's queue is never empty, but in its turn the partition has nothing before it."""
+    count = 120_000
+    source, _ = opened(config_for(topics, partition_timeout_s=6))
+    lose(source, topics)
+    source._consumer.resume([TopicPartition(topics.input, number) for number in range(1, 4)])
+    backlog(topics, count)
+    with pytest.raises(TransactionTrouble, match=r"articles 0 delivered nothing for 6 s: it has more records"):
+        read_slowly(source, 3 * count // 4, 20)
+
+
+@pytest.mark.timeout(180)
+def test_partitions_that_a_backlog_keeps_waiting_are_read_in_their_turns(
+    topics: Topics, caplog: pytest.LogCaptureFixture
+) -> None:
+    """None is taken for lost, and each delivers all its records once and in order, whatever was dropped from the queue."""
+    source, count = opened(config_for(topics, partition_timeout_s=4))[0], 40_000
+    backlog(topics, count)
+    caplog.set_level(logging.INFO, "enricher.kafka.assignment")
+    records = read_slowly(source, count, 40)
+    assert "alone for a moment" in caplog.text
+    for number in range(4):
+        assert list(range(count // 4)) == [record.offset for record in records if record.partition.number == number]
 
 
 def test_a_partition_that_a_new_client_does_not_bring_back_ends_the_process(topics: Topics) -> None:
