@@ -43,7 +43,12 @@ from tools.chaos.faults.requests import (
     LateTxnOffsetCommit,
     OffsetFetchWrong,
 )
-from tools.chaos.faults.topics import OffsetsDeleted, TopicMadeAgain, TopicMadeAgainAfterEnd
+from tools.chaos.faults.topics import (
+    ForeignTransactionOpen,
+    OffsetsDeleted,
+    TopicMadeAgain,
+    TopicMadeAgainAfterEnd,
+)
 from tools.chaos.faults.workers import (
     BrokerAwayAtStart,
     ChildFrozen,
@@ -93,6 +98,7 @@ KINDS: tuple[type[Fault], ...] = (
     OffsetFetchWrong,
     TopicMadeAgain,
     OffsetsDeleted,
+    ForeignTransactionOpen,
     OutputPartitionsAdded,
     RecordsDamaged,
     RefusedLetter,

@@ -1,8 +1,10 @@
-"""Faults of the topic and the group: the topic is recreated, the committed offsets are deleted."""
+"""Faults of the topics and the group: the input is recreated, the committed offsets are deleted, outputs are hidden."""
 
 from __future__ import annotations
 
 import time
+
+from confluent_kafka import Producer
 
 from tools.chaos.faults.base import EXIT_CODES, Fault
 
@@ -74,6 +76,53 @@ class TopicMadeAgainAfterEnd(TopicMadeAgain):
         """Restart the workers with the setting first."""
         self.restart_with("end")
         super().apply()
+
+
+class ForeignTransactionOpen(Fault):
+    """Deletes the group's offsets while another producer's open transaction hides its newest outputs.
+
+    The transaction begins while the workers run, so outputs follow in the same partitions. A reader of committed records
+    sees none of them: who resumes behind those that it sees writes the others twice.
+    """
+
+    name = "foreign open transaction in the output topic"
+    _until_outputs_s = 3.0
+
+    def choose(self) -> None:
+        """Draw which output topic, and for how long the transaction stays open once the workers have started again."""
+        names = self.scene.names
+        self.topic = self.chosen.choice([names.output, names.output, names.dead_letters])
+        self.lasts_s = self.chosen.uniform(5.0, 12.0)
+        self.about = f"in '{self.topic}', {self.lasts_s:.1f} s"
+
+    def shorten(self) -> None:
+        """The output topic, and for long enough that the workers look."""
+        self.topic, self.lasts_s = self.scene.names.output, 6.0
+
+    def apply(self) -> None:
+        """Open the transaction, let outputs follow, and restart the workers without their offsets."""
+        self.producer = Producer(
+            {
+                "bootstrap.servers": self.scene.cluster.bootstrap_servers,
+                "transactional.id": f"{self.scene.names.group}-foreign",
+                "transaction.timeout.ms": 120_000,
+                "log_level": 0,
+            }
+        )
+        self.producer.init_transactions(30)
+        self.producer.begin_transaction()
+        for partition in range(self.scene.partitions):
+            self.producer.produce(self.topic, b"another producer's", b"foreign", partition)
+        self.producer.flush(30)
+        time.sleep(self._until_outputs_s)
+        self.scene.crew.rest()
+        self.scene.topics.forget_offsets()
+        self.scene.crew.wake()
+
+    def heal(self) -> None:
+        """Abort the transaction: the check knows no outputs of others."""
+        self.producer.abort_transaction(30)
+        self.producer.close()
 
 
 class OffsetsDeleted(Fault):
