@@ -179,6 +179,10 @@ class Handler(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 128  # with the default of 5, some of eight connections at once are made a second later
+
+
 @contextmanager
 def serving(
     registry: Registry | None = None, *, port: int = 0, tls: ssl.SSLContext | None = None
@@ -186,7 +190,7 @@ def serving(
     """Serve a registry while the body runs."""
     registry = registry or Registry()
     registry.closing.clear()
-    server = ThreadingHTTPServer(("127.0.0.1", port), type("Bound", (Handler,), {"registry": registry}))
+    server = _Server(("127.0.0.1", port), type("Bound", (Handler,), {"registry": registry}))
     server.daemon_threads = True
     if tls:
         server.socket = tls.wrap_socket(server.socket, server_side=True)
