@@ -151,11 +151,12 @@ class ExternalScaler:
         return self._default.changed_by(dict(request.scalerMetadata))
 
     async def _seen(self, request: messages.ScaledObjectRef, context: Any) -> Seen:  # noqa: ANN401
-        """What the watches see, asked in a thread. On an error KEDA keeps the number of workers, or takes its fallback."""
+        """What the watches see; a thread looks if that is old. After an error KEDA keeps the number of workers."""
         try:
             trigger = self._trigger(request)
-            seen = self._threads.submit(self._watches.see, trigger, context.time_remaining())
-            return await _ended(seen)
+            if (seen := self._watches.fresh(trigger)) is not None:
+                return seen
+            return await _ended(self._threads.submit(self._watches.see, trigger, context.time_remaining()))
         except tuple(_CODES) as error:
             await _refuse(context, error)
 

@@ -90,6 +90,14 @@ class Watch:
         self.used_s = clock()
         """When a call last named this pair."""
 
+    def fresh(self, rules: Rules) -> Seen | None:
+        """What `see` would return without a look; None if it would look. Never blocks."""
+        load = self._load
+        if load is None or self._clock() - self._looked_s >= _FRESH_S:
+            return None
+        self.used_s = self._clock()
+        return Seen(load, wanted_workers(load, rules))
+
     def see(self, rules: Rules, timeout_s: float) -> Seen:
         """The load, and what `rules` derive from it. Raises BrokerError if it cannot be read in time."""
         until_s = self._clock() + timeout_s
@@ -166,6 +174,11 @@ class Watches:
             raise
         self._log(trigger, seen.wanted, logging.INFO, str(seen))
         return seen
+
+    def fresh(self, trigger: Trigger) -> Seen | None:
+        """What was seen within the last two seconds; None if nothing was. Never blocks."""
+        watch = self._watches.get((trigger.group, trigger.topic))
+        return watch.fresh(trigger.rules) if watch else None
 
     def close(self) -> None:
         """Close all connections."""

@@ -165,6 +165,19 @@ def test_invented_groups_leave_the_configured_one_its_place() -> None:
     assert 10 == watches.see(trigger(CONFIG.group_id)).load.waiting
 
 
+def test_what_was_just_seen_is_answered_without_a_look() -> None:
+    """So a flood of calls takes no threads; nothing is answered that is older than two seconds, or was never seen."""
+    readers, clock = Readers(), Clock()
+    watches = Watches(CONFIG, make_reader=readers, clock=clock)
+    assert watches.fresh(trigger("group")) is None
+    seen = watches.see(trigger("group"))
+    assert watches.fresh(trigger("other")) is None
+    clock.now_s += 1.9
+    assert seen == watches.fresh(trigger("group"))
+    clock.now_s += 0.2
+    assert watches.fresh(trigger("group")) is None
+
+
 def test_an_idle_group_is_replaced_by_a_new_one() -> None:
     """The least recently used one is dropped with its connections; the others and the configured one stay."""
     readers, clock = Readers(), Clock()

@@ -24,7 +24,7 @@ from tools.bench.drawing import save_png
 from tools.bench.load import articles
 from tools.bench.machine import describe
 from tools.bench.outcome import Plot, Series
-from tools.soak import hostile
+from tools.soak import hostile, scaler
 from tools.soak.samples import LIMIT, Growth, Sample
 
 BAD = b'{"id": 1}'
@@ -55,10 +55,10 @@ def main(
     logging.basicConfig(level=logging.ERROR)
     console = Console(stderr=True, highlight=False)
     if attacked:
-        rows = hostile.run(only or (), share, console.print)
-        print(hostile.table(rows))
-        hostile.write(out or HOSTILE, rows, share)
-        sys.exit(0 if all(row.holds for row in rows) else 1)
+        rows, scaler_rows = hostile.run(only or (), share, console.print)
+        print(hostile.table(rows), scaler.table(scaler_rows), sep="\n\n")
+        hostile.write(out or HOSTILE, rows, scaler_rows, share)
+        sys.exit(0 if all([row.holds for row in rows] + [row.holds for row in scaler_rows]) else 1)
     bench = Bench(1, quick=False, say=console.print)
     with bench.closing, bench.topics(articles("headlines", 1)) as topics, _worker(bench, topics) as worker:
         group = Group(bench.cluster.bootstrap_servers, topics.name, topics.input)

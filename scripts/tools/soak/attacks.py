@@ -95,6 +95,7 @@ MORE = {"ARTICLES__METADATA": '{"more": "/more"}'}
 REGISTRY = {"ARTICLES__FORMAT": "registry", **MORE}
 FRAME = b"\0\0\0\0\1"
 """Confluent's prefix with the schema id 1."""
+_TEXTS = "string id = 1; string body = 2;"
 ARRAYS = b'{"id":"m","body":"Oslo","more":[' + b"[]," * 32_600 + b"[]]}"
 
 
@@ -119,13 +120,26 @@ def schema_attacks() -> list[Attack]:
                 lambda n: b"\2" + _varint(2 * (1 + n % (count - 1))) + _PROTOBUF_TEXTS),
         _framed("protobuf-unknown", "30 Protobuf values of 4 MB of unknown fields", 30, recursive,
                 lambda _: b"\0" + _PROTOBUF_TEXTS + b"\x22\0" * (2 * MB)),
+        _framed("protoc-many", "20 values by a schema of 0.9 MB with 53,000 messages", 20, _protobuf(_MANY),
+                lambda _: b"\0"),
+        _framed("protoc-enum", "20 values by a schema of 0.8 MB with 49,000 values of an enum", 20, _protobuf(_ENUM),
+                lambda _: b"\0" + _PROTOBUF_TEXTS),
+        _framed("protoc-deep", "20 values by a schema of 1 MB that crashes protoc", 20, _protobuf(_DEEP),
+                lambda _: b"\0"),
     ]  # fmt: skip
     return [replace(attack, good=20) for attack in rows]
 
 
+_MANY = " ".join(f"message M{number} {{}}" for number in range(53_000))
+_ENUM = (
+    f"message A {{ {_TEXTS} }} enum E {{ A = 0; {' '.join(f'B{number} = {number};' for number in range(1, 49_000))} }}"
+)
+_DEEP = f"""import "google/protobuf/descriptor.proto"; message O {{ O o = 1; }}
+    extend google.protobuf.FileOptions {{ O o = 50000; }} option (o) = {"{o " * 240_000}{"}" * 240_000};"""
+
+
 _AVRO_TEXTS = b"\x02a\x08Oslo"
 _PROTOBUF_TEXTS = b"\x0a\x01a\x12\x04Oslo"
-_TEXTS = "string id = 1; string body = 2;"
 
 
 def _framed(name: str, what: str, count: int, registered: Mapping[str, str], payload: Callable[[int], bytes]) -> Attack:

@@ -27,7 +27,9 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from enricher.errors import NotEnriched
 from tools.bench.machine import describe
 from tools.kafka import Cluster
+from tools.soak import scaler
 from tools.soak.attacks import Attack, FileAttack, article, attacks, file_attacks
+from tools.soak.scaler import ScalerRow
 
 LIMIT_BYTES = 1_500_000_000
 """The memory limit for every attack at default settings."""
@@ -66,19 +68,22 @@ class Row:
         return came_out and self.exit_code == 0 and self.peak_bytes <= LIMIT_BYTES
 
 
-def run(names: Sequence[str], share: float, say: Say) -> list[Row]:
-    """Run all attacks, or those with these names, each with `share` of its records."""
+def run(names: Sequence[str], share: float, say: Say) -> tuple[list[Row], list[ScalerRow]]:
+    """Run all attacks, or those with these names, each with `share` of its records: on workers, and on the scaler."""
     rows = []
     with Cluster(nodes=1) as cluster:
         for attack in attacks():
             if not names or attack.name in names:
                 rows.append(_through_kafka(attack, cluster.bootstrap_servers, share))
                 say(_line(rows[-1]))
+        environment = _environment(cluster.bootstrap_servers)
+        _enricher(environment, "topics", "create", "--partitions", "2")
+        scaler_rows = list(scaler.run(names, environment, say))
     for attack_on_file in file_attacks():
         if not names or attack_on_file.name in names:
             rows.append(_through_a_file(attack_on_file, share))
             say(_line(rows[-1]))
-    return rows
+    return rows, scaler_rows
 
 
 def table(rows: Sequence[Row]) -> str:
@@ -92,11 +97,18 @@ def table(rows: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
-def write(folder: Path, rows: Sequence[Row], share: float) -> None:
-    """Write the table, and the figures as JSON."""
+def write(folder: Path, rows: Sequence[Row], scaler_rows: Sequence[ScalerRow], share: float) -> None:
+    """Write the tables, and the figures as JSON."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "hostile.md").write_text(table(rows) + "\n", "utf-8")
-    figures = {"machine": describe(), "share": share, "limit_bytes": LIMIT_BYTES, "rows": [asdict(row) for row in rows]}
+    (folder / "hostile.md").write_text(f"{table(rows)}\n\n{scaler.table(scaler_rows)}\n", "utf-8")
+    figures = {
+        "machine": describe(),
+        "share": share,
+        "limit_bytes": LIMIT_BYTES,
+        "rows": [asdict(row) for row in rows],
+        "scaler_limit_bytes": scaler.LIMIT_BYTES,
+        "scaler_rows": [asdict(row) for row in scaler_rows],
+    }
     (folder / "hostile.json").write_bytes(orjson.dumps(figures, option=orjson.OPT_INDENT_2))
 
 
@@ -106,24 +118,29 @@ def _line(row: Row) -> str:
     )
 
 
-def _through_kafka(attack: Attack, bootstrap_servers: str, share: float) -> Row:
+def _environment(bootstrap_servers: str) -> dict[str, str]:
+    """Settings with topics and a group that nobody else has."""
     name = f"hostile-{uuid.uuid4().hex[:8]}"
     own = {"INPUT_TOPIC": "in", "OUTPUT_TOPIC": "out", "DEAD_LETTER_TOPIC": "dead", "GROUP_ID": "group"}
     environment = {f"ENRICHER_KAFKA__{setting}": f"{name}.{suffix}" for setting, suffix in own.items()}
-    environment |= {"ENRICHER_KAFKA__BOOTSTRAP_SERVERS": bootstrap_servers, "ENRICHER_KAFKA__INSTANCE": "hostile"}
+    return environment | {"ENRICHER_KAFKA__BOOTSTRAP_SERVERS": bootstrap_servers, "ENRICHER_KAFKA__INSTANCE": "hostile"}
+
+
+def _through_kafka(attack: Attack, bootstrap_servers: str, share: float) -> Row:
+    environment = _environment(bootstrap_servers)
     _enricher(environment, "topics", "create", "--partitions", "2")
     topic = environment["ENRICHER_KAFKA__INPUT_TOPIC"]
     _configure(bootstrap_servers, topic, attack.topic)
     accepted, refused = _publish(bootstrap_servers, topic, attack, share)
     with _registry(attack) as settings:
         environment |= {f"ENRICHER_{name}": value for name, value in settings.items()}
-        code, peak_bytes, seconds = measured(environment, "run", "--until-caught-up")
+        code, peak, seconds = measured(environment, "run", "--until-caught-up")
     report = json.loads(_enricher(environment, "verify", "--json", may_fail=True) or "{}")
     facts: dict[str, int] = report.get("facts", {})
     doubled = [check for check in report.get("checks", ()) if check["state"] == "failed"]
     return Row(
         attack.name, attack.what, accepted, refused, facts.get("records", 0), facts.get("dead letters", 0),
-        peak_bytes, seconds, code or (8 if doubled else 0), attack.good,
+        peak, seconds, code or (8 if doubled else 0), attack.good,
     )  # fmt: skip
 
 
@@ -158,10 +175,10 @@ def _through_a_file(attack: FileAttack, share: float) -> Row:
         path, lines = attack.write(Path(folder), share)
         output, letters = Path(folder) / "out.jsonl", Path(folder) / "dead.jsonl"
         arguments = ("enrich", str(path), "-o", str(output), "--dead-letters", str(letters))
-        code, peak_bytes, seconds = measured({}, *arguments)
+        code, peak, seconds = measured({}, *arguments)
         enriched, dead = (_lines(each) for each in (output, letters))
     as_said = code == NotEnriched.exit_code and not enriched
-    return Row(attack.name, attack.what, lines, 0, enriched, dead, peak_bytes, seconds, 0 if as_said else code)
+    return Row(attack.name, attack.what, lines, 0, enriched, dead, peak, seconds, 0 if as_said else code)
 
 
 def _lines(path: Path) -> int:
@@ -172,8 +189,11 @@ def _lines(path: Path) -> int:
 
 
 def measured(environment: Mapping[str, str], *arguments: str) -> tuple[int, int, float]:
-    """Exit code, peak resident bytes as the system counted them, and seconds, of one command."""
-    began_s, peak_bytes = time.monotonic(), 0
+    """Exit code, peak resident bytes as the system counted them, and seconds, of one command.
+
+    The peak is the process's own and that of its largest child, which compiles schemas.
+    """
+    began_s, own_bytes, child_bytes = time.monotonic(), 0, 0
     process = subprocess.Popen(
         [*ENRICHER, *arguments],
         env=os.environ | environment,
@@ -182,15 +202,26 @@ def measured(environment: Mapping[str, str], *arguments: str) -> tuple[int, int,
     )
     psutil.Process(process.pid).rlimit(psutil.RLIMIT_DATA, (CEILING_BYTES, CEILING_BYTES))
     while process.poll() is None:
-        peak_bytes = max(peak_bytes, _peak_bytes(process.pid))
+        own_bytes = max(own_bytes, peak_bytes(process.pid))
+        child_bytes = max([child_bytes, *map(peak_bytes, _children(process.pid))])
         if time.monotonic() - began_s > TIMEOUT_S:
             process.kill()
         time.sleep(_LOOK_EVERY_S)
-    return process.returncode, peak_bytes, time.monotonic() - began_s
+    return process.returncode, own_bytes + child_bytes, time.monotonic() - began_s
 
 
-def _peak_bytes(pid: int) -> int:
-    """Not from `wait4`: that counts what the process was before it became this program, a copy of ourselves."""
+def _children(pid: int) -> list[int]:
+    try:
+        return [child.pid for child in psutil.Process(pid).children()]
+    except psutil.Error:  # it has just ended
+        return []
+
+
+def peak_bytes(pid: int) -> int:
+    """The peak of a process so far; 0 if it has ended.
+
+    Not from `wait4`: that counts what the process was before it became this program, a copy of ourselves.
+    """
     try:
         status = Path(f"/proc/{pid}/status").read_text("ascii", "replace")
     except OSError:  # it has just ended
