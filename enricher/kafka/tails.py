@@ -88,7 +88,7 @@ class OutputTails:
         self._config = config
         self._watch = watch
         self._searches: dict[str, _Search] = {}
-        """Searches that are not over, by topic."""
+        """By topic: those that are not over, and the results of those that wait for another topic's."""
         self._marks: dict[Partition, _Mark] = {}
         """Ends that the last stable offset has to reach. What others write later is not waited for: it is not ours, since
         nobody writes outputs of a partition whose start is unknown."""
@@ -117,14 +117,15 @@ class OutputTails:
         self._watch.ask()
         self._watch.confirm()
         self._check(found, doubtful)
+        self.close()
         for place in bounds:
             self._marks.pop(place, None)
         return found
 
     def close(self) -> None:
-        """Give up searches that are not over."""
+        """Give up searches that are not over, and forget what the others have found."""
         while self._searches:
-            self._searches.popitem()[1].tail.close()
+            self._searches.popitem()[1].close()
 
     def _newest(self, topic: str, bounds: Mapping[Partition, tuple[int, int]], look_s: float) -> Mapping[int, _Newest]:
         """The newest output in each partition of one topic, by its number."""
@@ -141,18 +142,21 @@ class OutputTails:
 
     def _look(self, topic: str, written: Mapping[Partition, tuple[int, int]], look_s: float) -> Mapping[int, _Newest]:
         """Search for this long, where the last look stopped if it was for the same partitions."""
-        if topic not in self._searches or self._searches[topic].places != written.keys():
+        if topic in self._searches and self._searches[topic].places != written.keys():
             self.close()
+        if topic not in self._searches:
             tail = _Tail(self._config, topic)
             self._searches[topic] = _Search(tail, tail.newest(written, self._config.input_topic), frozenset(written))
         search = self._searches[topic]
+        if search.newest is not None:
+            return search.newest
         try:
             search.tail.look_until_s = time.monotonic() + look_s
             next(search.steps)
         except StopIteration as result:
-            del self._searches[topic]
-            search.tail.close()
             newest: Mapping[int, _Newest] = result.value
+            search.newest = newest
+            search.tail.close()
             return newest
         except BaseException:
             self.close()
@@ -331,12 +335,18 @@ class _Tail:
 
 @dataclass(slots=True)
 class _Search:
-    """A search in one topic. `looked_s`: how long it has read so far."""
+    """A search in one topic. `looked_s`: how long it has read so far. `newest`: its result, once it is over."""
 
     tail: _Tail
     steps: _Steps
     places: frozenset[Partition]
     looked_s: float = 0.0
+    newest: Mapping[int, _Newest] | None = None
+
+    def close(self) -> None:
+        """Close its client, unless the search is over."""
+        if self.newest is None:
+            self.tail.close()
 
 
 def _source_of(headers: Headers, partition: Partition) -> _Source | None:

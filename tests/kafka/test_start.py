@@ -347,21 +347,26 @@ def test_a_partition_without_an_offset_is_not_taken_for_an_added_one(
     assert expected == {number: start.offset for number, start in starts.items() if start}
 
 
-def add_foreign(topics: Topics, count: int) -> None:
-    """Records of another pipeline behind our outputs."""
+def add_foreign(topics: Topics, count: int, topic: str | None = None) -> None:
+    """Records of another pipeline behind our outputs, in the output topic or in another one."""
     for number in range(4):
-        publish_to(topics, number, count, topics.output)
+        publish_to(topics, number, count, topic or topics.output)
 
 
+@pytest.mark.parametrize("shared", [["output"], ["dead_letters"], ["output", "dead_letters"]])
 def test_a_search_goes_on_where_the_last_look_stopped(
-    topics: Topics, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    topics: Topics, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, shared: list[str]
 ) -> None:
-    """The loop does not wait for the whole search, which reads all that another pipeline has written since."""
+    """The loop does not wait for the whole search, which reads all that another pipeline has written since.
+
+    What the search in one topic has found is kept during the search in the other.
+    """
     caplog.set_level("INFO")
     monkeypatch.setattr(start_offsets, "_LOOK_S", 0.0)
     publish(topics.bootstrap_servers, topics.input, inputs(40))
-    records = enrich(config_for(topics), 40)
-    add_foreign(topics, 3_000)
+    records = enrich(config_for(topics), 40, dead_letters=2)
+    for name in shared:
+        add_foreign(topics, 3_000, getattr(topics, name))
     delete_group(topics)
     source, _ = opened(config_for(topics))
     expected = {number: len(in_partition(records, number)) for number in range(4)}
