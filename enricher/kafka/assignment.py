@@ -384,9 +384,9 @@ class Assignment:
         """Ask for a new client; if that has not helped before, end the process."""
         again = self._silent.intersection(partitions)
         self._silent.update(partitions)
-        self.distrusted = True
         message = f"{names_of(partitions)} delivered nothing for {self._config.partition_timeout_s:g} s: {why}"
         if again:
             message += "; a new client has not helped"
-            raise Stalled(message, undelivered=True)
+            raise Stalled(message, undelivered=True)  # the partitions stay: attempts at them are taken back
+        self.distrusted = True
         raise TransactionTrouble(message)

@@ -85,8 +85,8 @@ def test_partitions_that_a_backlog_keeps_waiting_are_read_in_their_turns(
 
 
 def test_a_partition_that_a_new_client_does_not_bring_back_ends_the_process(topics: Topics) -> None:
-    """A new process has a client that knows nothing of it."""
-    source, _ = opened(config_for(topics, partition_timeout_s=6))
+    """A new process has a client that knows nothing of it. Before that, attempts can be taken back: nothing was given up."""
+    source, diary = opened(config_for(topics, partition_timeout_s=6))
     lose(source, topics)
     publish(topics.bootstrap_servers, topics.input, [Sent(b"k", b"v")] * 20)
     with pytest.raises(TransactionTrouble):
@@ -95,6 +95,9 @@ def test_a_partition_that_a_new_client_does_not_bring_back_ends_the_process(topi
     lose(source, topics)
     with pytest.raises(Stalled, match="a new client has not helped"):
         poll_until(source, lambda: False, timeout_s=60)
+    diary.events.clear()
+    source.rewind()
+    assert [] == diary.events
 
 
 def test_idle_partitions_are_no_trouble(topics: Topics) -> None:
