@@ -114,9 +114,11 @@ class TransactionalSink:
         self._producer = producer
         self._source.committed(release)
         log_dead_letters(release.tickets, transaction.substitutes)
+        # Asked for in any case: while every batch holds one record, all transactions may be slow.
+        larger_batches = self._limits.larger_batches(self._encoder, time.monotonic())
         if transaction.slow:
             self._renew(transaction.slow)
-        elif self._limits.larger_batches(self._encoder, time.monotonic()):
+        elif larger_batches:
             self._grow_batches()
         return transaction.substitutes
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from logging import Logger
+from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from kafka.clients import config_for, opened, records_of, release_of, sink_for
 from kafka.harness import Sent, as_sent, assert_exactly_once, headers_of, publish, read_all
 from kafka.test_bad_input import run_worker
@@ -13,6 +16,7 @@ from kafka.test_sink import set_topic
 from support.topics import Topics
 
 from enricher.errors import RefusedBatch, RefusedOutput
+from enricher.kafka.client import KafkaConfig
 from enricher.kafka.limits import TopicLimits
 from enricher.kafka.sink import TransactionalSink
 from enricher.records import Article, Coverage, EnrichedRecord, RawRecord, Ticket
@@ -128,3 +132,32 @@ def test_batches_shrink_to_one_record_and_grow_again(topics: Topics, monkeypatch
     set_topic(topics, topics.output, "max.message.bytes", "1000000")
     sink.publish(release_of(others, enriched))
     assert 19 == len(read_all(topics.bootstrap_servers, topics.output))
+
+
+def test_batches_grow_again_where_every_transaction_is_slow(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many small batches make transactions slow; the new producer that follows each of those may send larger ones."""
+    sizes_bytes: list[int] = []
+
+    class Noting(Producer):
+        """A producer that notes how large its batches may be."""
+
+        def __init__(self, properties: dict[str, Any], *, logger: Logger) -> None:
+            sizes_bytes.append(properties["batch.size"])
+            super().__init__(properties, logger=logger)
+
+    monkeypatch.setattr(TopicLimits, "read", lambda _self: {})
+    monkeypatch.setattr("enricher.kafka.batch_size._FIRST_PAUSE_S", 0.0)
+    monkeypatch.setattr(KafkaConfig, "retry_pause_s", 0.0)
+    set_topic(topics, topics.output, "max.message.bytes", str(LIMIT_BYTES))
+    config = config_for(topics, properties={"producer.compression.type": "none"})
+    publish(topics.bootstrap_servers, topics.input, [Sent(b"same", b"%d" % n) for n in range(60)])
+    source, _ = opened(config)
+    sink, _ = sink_for(source, config, producer_class=Noting)
+    records = records_of(source, 60)
+    with pytest.raises(RefusedBatch):
+        sink.publish(release_of(records))
+    sink.recover()
+    assert sizes_bytes[-1] < sizes_bytes[0]
+    for record in records[:_STEPS]:
+        sink.publish(release_of([record]))
+    assert sizes_bytes[-1] == sizes_bytes[0]
