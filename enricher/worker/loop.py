@@ -19,7 +19,15 @@ from contextlib import ExitStack
 from enricher.codec import write_found
 from enricher.core.assembly import settle
 from enricher.core.offsets import names_of
-from enricher.errors import BrokerError, EnricherError, FatalError, RecoveryExhausted, Stalled, TransactionTrouble
+from enricher.errors import (
+    BrokerError,
+    EnricherError,
+    FatalError,
+    RecoveryExhausted,
+    SettingsError,
+    Stalled,
+    TransactionTrouble,
+)
 from enricher.records import Batch, Partition, Ticket
 from enricher.runtime.wakeup import StopEvent
 from enricher.worker.budget import Budget
@@ -281,4 +289,4 @@ def _is_no_records_doing(end: FatalError) -> bool:
         return end.settles
     if isinstance(end, Stalled):
         return end.undelivered
-    return isinstance(end, BrokerError)
+    return isinstance(end, BrokerError | SettingsError)

@@ -9,7 +9,15 @@ from worker.faults import Fault, Faults
 from worker.test_worker_killing_record import FIRST, MAX_DEATHS, killed, lives_until_done
 from worker.world import RECOVERY, SHORT, World
 
-from enricher.errors import BrokerError, EnricherError, Fenced, RecoveryExhausted, Stalled, TransactionTrouble
+from enricher.errors import (
+    BrokerError,
+    EnricherError,
+    Fenced,
+    RecoveryExhausted,
+    SettingsError,
+    Stalled,
+    TransactionTrouble,
+)
 from enricher.records import Mark
 
 
@@ -34,8 +42,9 @@ def ends(world: World, fault: Fault, error: type[EnricherError]) -> None:
         ("produce", TransactionTrouble("too few replicas"), RecoveryExhausted),
         ("produce", BrokerError("no right to write"), BrokerError),
         ("commit", BrokerError("no right to write"), BrokerError),
+        ("produce", SettingsError("fewer partitions"), SettingsError),
     ],
-    ids=["exit 6", "exit 4", "exit 4 at the commit"],
+    ids=["exit 6", "exit 4", "exit 4 at the commit", "exit 2"],
 )
 @pytest.mark.parametrize(
     "before", [Mark(), Mark(MAX_DEATHS), Mark(MAX_DEATHS + 1, 1)], ids=["first", "suspect", "alone"]
