@@ -193,7 +193,10 @@ class StartFinder:
 
     def _resumed(self, partitions: Sequence[Partition]) -> Mapping[Partition, StartOffset]:
         fewest = min(self._watch.partitions.values())
-        if beyond := [partition for partition in partitions if partition.number >= fewest]:
+        beyond = [partition for partition in partitions if partition.number >= fewest]
+        if beyond and self._tails.unwritten():
+            return {}
+        if beyond:
             reason = f"an output topic has only {fewest} partitions, so outputs of it may be in any of them"
             raise cannot_tell(self._config, beyond[0], reason)
         resumed = self._tails.next_offsets(partitions, _LOOK_S)

@@ -122,6 +122,15 @@ class OutputTails:
             self._marks.pop(place, None)
         return found
 
+    def unwritten(self) -> bool:
+        """Whether nothing was ever written to the output topics, not even in a transaction that is open or was aborted.
+
+        Blocks for the request timeout at most; raises TransactionTrouble.
+        """
+        topics = (self._config.output_topic, self._config.dead_letter_topic)
+        places = [Partition(topic, number) for topic in topics for number in range(self._watch.partitions[topic])]
+        return not any(self._watch.high_watermarks(places).values())
+
     def close(self) -> None:
         """Give up searches that are not over, and forget what the others have found."""
         while self._searches:

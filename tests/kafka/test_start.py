@@ -224,6 +224,20 @@ def test_fewer_output_partitions_are_refused_at_the_start(topics: Topics) -> Non
         opened(config_for(topics))
 
 
+def test_fewer_output_partitions_refuse_no_first_start(topics: Topics) -> None:
+    """Outputs that are not there hide nothing. Once there is one, it may be that of any partition beyond the fewest."""
+    grow(topics, 6, topics.input)
+    publish(topics.bootstrap_servers, topics.input, inputs(40))
+    config = config_for(topics, allow_fewer_partitions=True)
+    source, diary = opened(config)
+    assert {0} == {start.offset for start in map(source.start_of, diary.owned) if start}
+    assert 6 == len(diary.owned)
+    source.close()
+    publish_to(topics, 0, 1, topics.dead_letters)
+    with pytest.raises(SettingsError, match="has only 4 partitions"):
+        opened(config)
+
+
 def test_output_partitions_that_are_added_change_nothing(topics: Topics) -> None:
     """Outputs go to the input's partition, with any producer: a key stays where it was."""
     config = config_for(topics)
