@@ -71,6 +71,8 @@ class Pacing:
         self._paused = False
         self.held: frozenset[Partition] = frozenset()
         """Partitions that are not read, because articles that wait for schemas fill their part of what may be in flight."""
+        self._unpacked: frozenset[Partition] = frozenset()
+        """Partitions with waiting articles, behind which others have been unpacked to half of that part."""
         self._full_since_s: float | None = None
         self._engine_moved_s = clock()
         self.engine_waits_s = 0.0
@@ -110,11 +112,18 @@ class Pacing:
         """
         waiting = self._intake.waiting_tickets()
         self.held = frozenset(partition for partition in waiting if self._exceeds_its_part(partition))
+        most_bytes = 0.5 * self._part * self._limits.max_in_flight_bytes
+        self._unpacked = frozenset(each for each in waiting if self._tracker.unpacked_bytes_of(each) >= most_bytes)
         return self.held
+
+    @property
+    def _part(self) -> float:
+        """The share of what may be in flight that a partition with waiting articles has."""
+        return self._limits.waiting_share / max(1, len(self._tracker.partitions))
 
     def _exceeds_its_part(self, partition: Partition) -> bool:
         limits, tracker = self._limits, self._tracker
-        part = limits.waiting_share / len(tracker.partitions) * (0.5 if partition in self.held else 1.0)
+        part = self._part * (0.5 if partition in self.held else 1.0)
         if tracker.articles_of(partition) >= max(1.0, part * limits.max_in_flight):
             return True
         return tracker.bytes_of(partition) >= part * limits.max_in_flight_bytes
@@ -123,9 +132,13 @@ class Pacing:
         """Whether a record may be decoded now.
 
         While articles take more than `max_in_flight_bytes` beyond their records, only the oldest record of a partition
-        may: a small record can be a large article, and nothing is released before the oldest one is finished.
+        may: a small record can be a large article, and nothing is released before the oldest one is finished. The same
+        counts for a partition with waiting articles, before those behind them take the room of other partitions.
         """
-        return self._tracker.unpacked_bytes < self._limits.max_in_flight_bytes or self._tracker.is_next(ticket)
+        may_unpack = self._tracker.unpacked_bytes < self._limits.max_in_flight_bytes
+        if may_unpack and ticket.raw.partition not in self._unpacked:
+            return True
+        return self._tracker.is_next(ticket)
 
     def budget_tokens(self, batch: Batch) -> int:
         """The budget of a batch of the same pass."""

@@ -13,7 +13,7 @@ from worker.world import INPUT, LIMITS, LONG, SHORT, Process, World
 
 from enricher.core import long_articles
 from enricher.errors import Stalled
-from enricher.records import Mark, Partition
+from enricher.records import Article, Mark, Partition, RawRecord
 from enricher.worker.pacing import LoopLimits
 
 NEEDY = with_schema("a", SHORT)
@@ -130,6 +130,29 @@ def test_large_records_that_wait_leave_room_too() -> None:
     assert {FIRST} == process.source.held
     world.put(*[SHORT] * 100, partition=1)
     world.steps(process, until=lambda: len(world.outputs(partition=1)) == 100)
+
+
+def test_small_records_that_become_large_articles_leave_room_too() -> None:
+    """They may all be here when the first of them is unpacked, so holding their partition comes too late."""
+    world = World(partitions=2)
+    world.put(NEEDY, *[SHORT] * 30)
+    limits = replace(LIMITS, max_in_flight_bytes=8_000_000)
+    process = started(world, limits)
+    process.intake._usual_chars = 10.0  # one poll takes all
+    read = process.schemas.read
+
+    def unpacking(raw: RawRecord) -> Article:
+        article = read(raw)
+        return replace(article, further=b"x" * 500_000) if raw.partition == FIRST else article
+
+    process.intake.read = unpacking
+    wait(world, process, 5)
+    assert (31, {FIRST}) == (process.tracker.in_flight, process.source.held)
+    assert process.tracker.in_flight_bytes < limits.max_in_flight_bytes / 2
+    world.put(*[SHORT] * 20, partition=1)
+    world.steps(process, until=lambda: len(world.outputs(partition=1)) == 20)
+    world.registry.away = False
+    world.steps(process, until=world.done)
 
 
 def test_a_partition_that_waits_shows_its_lag_and_its_age() -> None:
