@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import logging
 import math
+import time
+from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from enricher.codec.schemas import Compile, Decoder, Schema, SchemaRef
@@ -12,6 +15,9 @@ from enricher.errors import InvalidArticle
 log = logging.getLogger(__name__)
 
 _MAX_SLOW = 1_000
+_MAX_REFUSED = 10_000
+SLOW_AGAIN_S = 600.0
+"""A schema that took too long twice is tried again after this time: perhaps the machine was busy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +40,16 @@ def refusal(reference: SchemaRef, why: object) -> Answer:
 
 
 class Compiler:
-    """Compiles schemas, whatever strangers wrote. For one thread."""
+    """Compiles schemas, whatever strangers wrote. For one thread.
 
-    def __init__(self, compile_schema: Compile) -> None:
+    A schema that cannot be used is not compiled each time that a record names it: that may take half a minute.
+    """
+
+    def __init__(self, compile_schema: Compile, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._compile = compile_schema
+        self._clock = clock
+        self._refused: OrderedDict[tuple[SchemaRef, int], tuple[Answer, float]] = OrderedDict()
+        """With the hash of the schema, and until when it counts. The oldest first."""
         self._slow: set[SchemaRef] = set()
         """Those that took too long once, and were not tried again yet."""
 
@@ -45,16 +57,31 @@ class Compiler:
         """The decoder, or why the schema cannot be used. Blocks.
 
         Raises OSError or MemoryError if this machine is the reason, as far as one can tell: then it may succeed later. A
-        schema that takes too long is tried twice.
+        schema that takes too long is tried twice, and again after `SLOW_AGAIN_S`.
         """
+        key = reference, hash(schema)
+        answer, until_s = self._refused.get(key, (None, 0.0))
+        if answer is not None and self._clock() < until_s:
+            return answer
+        answer, counts_s = self._compiled(reference, schema)
+        if isinstance(answer.result, InvalidArticle):
+            self._refused.pop(key, None)
+            self._refused[key] = answer, self._clock() + counts_s
+            if len(self._refused) > _MAX_REFUSED:
+                self._refused.popitem(last=False)
+        return answer
+
+    def _compiled(self, reference: SchemaRef, schema: Schema) -> tuple[Answer, float]:
+        """The answer, and for how many seconds it counts if it is a refusal."""
         try:
-            return Answer(reference, self._compile(schema, glue=reference.kind == "glue"), schema.decoder_bytes)
+            decoder = self._compile(schema, glue=reference.kind == "glue")
+            return Answer(reference, decoder, schema.decoder_bytes), math.inf
         except InvalidArticle as error:
-            return refusal(reference, error)
+            return refusal(reference, error), math.inf
         except TimeoutError as error:
             if reference in self._slow:
                 self._slow.discard(reference)
-                return refusal(reference, error)
+                return refusal(reference, error), SLOW_AGAIN_S
             if len(self._slow) >= _MAX_SLOW:
                 self._slow.pop()
             self._slow.add(reference)
@@ -64,4 +91,4 @@ class Compiler:
         except Exception as error:
             # Whatever a stranger's schema does to a compiler, only the records that name it suffer.
             log.exception("schema %s cannot be compiled", reference)
-            return refusal(reference, type(error).__name__)
+            return refusal(reference, type(error).__name__), math.inf
