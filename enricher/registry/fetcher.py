@@ -38,6 +38,9 @@ _MAX_COMPARED = 10_000
 _ANSWERS_S = 1.0
 """A registry that has answered within this time is not asked whether it answers at all."""
 
+_TOO_MANY_REQUESTS = 429
+"""HTTP's status that says nothing about the id: a gateway counts our requests, of which strangers' records cause some."""
+
 
 class Fetcher:
     """Owns the thread. `ask`, `drop`, `answers`, `close` are for one thread, `state` for any.
@@ -223,7 +226,7 @@ class Fetcher:
         answers = from_registry and self._answers_now()
         for wanted, error in failures:
             status = error.status if isinstance(error, RegistryUnavailable | RefusedByRegistry) else None
-            blamed = answers and wanted.reference.kind != "glue"
+            blamed = answers and wanted.reference.kind != "glue" and status != _TOO_MANY_REQUESTS
             now_s = self._clock()
             with self._changed:
                 is_given_up = blamed and self._queue.is_given_up(wanted, status, now_s)

@@ -393,6 +393,19 @@ def test_while_the_registry_answers_about_no_id_none_is_given_up(tmp_path: Path,
         assert '"string"' == at.get(ref(7))
 
 
+def test_an_id_is_not_given_up_for_a_limit_of_requests(tmp_path: Path) -> None:
+    """A gateway that refuses most requests refuses some ids each time that they are asked for, while others get through."""
+    registry = Registry({"7": TEXT, "8": TEXT}, behaviour=status(429), only="7")
+    patience = replace(PATIENCE, retry_max_s=0.05, give_up_s=0.01)
+    with serving(registry), desk(registry, tmp_path, patience=patience) as at:
+        assert ... is at.try_(ref(7))
+        at.until(lambda: at.decoders.state().requests.get("unavailable", 0) >= 2 * queue_module.FEWEST_FAILURES)
+        assert '"string"' == at.get(ref(8))
+        assert [] == list(at.decoders.settled())
+        registry.behaviour = None
+        assert '"string"' == at.get(ref(7))
+
+
 def test_ids_that_are_forbidden_make_no_pause_for_others(tmp_path: Path) -> None:
     """They wait for each other alone."""
     patience = replace(PATIENCE, retry_max_s=LONG_S)
