@@ -145,6 +145,7 @@ def test_there_are_as_many_kinds_of_places_as_were_found() -> None:
         ("https://registry/?token=x", "https://registry/***"),
         ("broker-1:9092,broker-2:9092", "broker-1:9092,broker-2:9092"),
         ("user:p@broker-1:9092", "***@broker-1:9092"),
+        ("SASL_SSL://broker-1:9093,SASL_SSL://broker-2:9093", "SASL_SSL://broker-1:9093,SASL_SSL://broker-2:9093"),
         ("kafka/host@REALM", "kafka/host@REALM"),
         ("/@id", "/@id"),
         ("", ""),

@@ -33,8 +33,9 @@ _SHOWN_GROUPS = frozenset(_OTHER_GROUPS.split())
 _SECRET = re.compile(r"pass|secret|token|credential|private|key|auth|jaas|pem|sasl|ssl|user|cookie|pw", re.IGNORECASE)
 """In the name of another property: not one of librdkafka's in this group, so perhaps a mistyped one."""
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,99}")
-_SCHEME = re.compile(r"\s*[A-Za-z][A-Za-z0-9+.-]*")
-_NEXT_URL = re.compile(r",(?=\s*[A-Za-z][A-Za-z0-9+.-]*://)")
+_SCHEME = re.compile(r"\s*[A-Za-z][A-Za-z0-9+._-]*")
+"""Kafka's have an underscore: `SASL_SSL://broker:9093`."""
+_NEXT_URL = re.compile(r",(?=\s*[A-Za-z][A-Za-z0-9+._-]*://)")
 
 
 def shown_text(text: str) -> str:
