@@ -7,6 +7,8 @@ import time
 from confluent_kafka import Producer
 
 from tools.chaos.faults.base import EXIT_CODES, Fault
+from tools.chaos.frames import Api
+from tools.chaos.rules import Watch
 
 _REFUSED = 4
 """Exit code 4: a worker that starts while there is no input topic may report that and exit."""
@@ -86,18 +88,18 @@ class ForeignTransactionOpen(Fault):
     """
 
     name = "foreign open transaction in the output topic"
-    _until_outputs_s = 3.0
+    _until_outputs_s, _start_s = 3.0, 60.0
 
     def choose(self) -> None:
-        """Draw which output topic, and for how long the transaction stays open once the workers have started again."""
+        """Draw which output topic, and for how long the transaction stays open once the workers look for offsets."""
         names = self.scene.names
         self.topic = self.chosen.choice([names.output, names.output, names.dead_letters])
         self.lasts_s = self.chosen.uniform(5.0, 12.0)
         self.about = f"in '{self.topic}', {self.lasts_s:.1f} s"
 
     def shorten(self) -> None:
-        """The output topic, and for long enough that the workers look."""
-        self.topic, self.lasts_s = self.scene.names.output, 6.0
+        """The output topic, which has most outputs."""
+        self.topic, self.lasts_s = self.scene.names.output, 4.0
 
     def apply(self) -> None:
         """Open the transaction, let outputs follow, and restart the workers without their offsets."""
@@ -117,7 +119,15 @@ class ForeignTransactionOpen(Fault):
         time.sleep(self._until_outputs_s)
         self.scene.crew.rest()
         self.scene.topics.forget_offsets()
+        looks = [Watch(self.of_worker(name, Api.OFFSET_FETCH)) for name in sorted(self.scene.crew.slots)]
+        for look in looks:
+            self.scene.proxy.apply(look)
         self.scene.crew.wake()
+        looked = [look.caught.wait(self._start_s) for look in looks]
+        for look in looks:
+            self.scene.proxy.lift(look)
+        if not all(looked):
+            self.about += ", before all workers looked"
 
     def heal(self) -> None:
         """Abort the transaction: the check knows no outputs of others."""
