@@ -37,7 +37,8 @@ _MAX_COMPARED = 10_000
 """Of schemas from disk."""
 _ANSWERS_S = 1.0
 """A registry that has answered within this time is not asked whether it answers at all."""
-
+_PROBES = 8
+"""Asked before an id is given up. If half of all requests fail, they are all answered once in 256 times."""
 _TOO_MANY_REQUESTS = 429
 """HTTP's status that says nothing about the id: a gateway counts our requests, of which strangers' records cause some."""
 
@@ -230,8 +231,11 @@ class Fetcher:
             now_s = self._clock()
             with self._changed:
                 is_given_up = blamed and self._queue.is_given_up(wanted, status, now_s)
-                observed_s = self._queue.refused(wanted, now_s) if is_given_up else 0.0
+            if is_given_up and not self._answers_each_time():
+                is_given_up = answers = False
             if is_given_up:
+                with self._changed:
+                    observed_s = self._queue.refused(wanted, now_s)
                 self._give_up(wanted, error, observed_s)
             else:
                 self._failed(wanted, error)
@@ -243,6 +247,10 @@ class Fetcher:
         if self._clock() - self._answered_s > _ANSWERS_S and self._origins.answers_about_ids():
             self._answered_s = self._clock()
         return self._clock() - self._answered_s <= _ANSWERS_S
+
+    def _answers_each_time(self) -> bool:
+        """Whether the registry answers several times in a row: one that often fails fails some ids each time by bad luck."""
+        return all(self._origins.answers_about_ids() for _ in range(_PROBES))
 
     def _give_up(self, wanted: Wanted, error: RegistryError, observed_s: float) -> None:
         self._outcomes["given_up"] += 1

@@ -8,11 +8,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from itertools import cycle
 from pathlib import Path
 from uuid import UUID
 
 import pytest
-from registry.server import Behaviour, Handler, Registry, drip, endless, hang_up, serving, silent, status, told
+from registry.server import Answer, Behaviour, Handler, Registry, drip, endless, hang_up, serving, silent, status, told
 
 from enricher.codec.schemas import Decoder, Schema, SchemaRef
 from enricher.errors import InvalidArticle, SchemaPending, TransactionTrouble
@@ -401,6 +402,25 @@ def test_an_id_is_not_given_up_for_a_limit_of_requests(tmp_path: Path) -> None:
         assert ... is at.try_(ref(7))
         at.until(lambda: at.decoders.state().requests.get("unavailable", 0) >= 2 * queue_module.FEWEST_FAILURES)
         assert '"string"' == at.get(ref(8))
+        assert [] == list(at.decoders.settled())
+        registry.behaviour = None
+        assert '"string"' == at.get(ref(7))
+
+
+def test_a_registry_that_answers_now_and_then_makes_no_id_be_given_up(tmp_path: Path) -> None:
+    """Every other request fails, so an id may fail each time by bad luck alone."""
+    fails = cycle((True, False))
+
+    def flapping(handler: Handler) -> Answer:
+        if handler.path.endswith("/7") or next(fails):
+            return 503, b"<html>overloaded</html>"
+        return told(404, 40403, "Schema not found")
+
+    registry = Registry({"7": TEXT}, behaviour=flapping, only_path="/schemas/ids/")
+    patience = replace(PATIENCE, retry_max_s=0.05, give_up_s=0.01)
+    with serving(registry), desk(registry, tmp_path, patience=patience) as at:
+        assert ... is at.try_(ref(7))
+        at.until(lambda: at.decoders.state().requests.get("unavailable", 0) >= 4 * queue_module.FEWEST_FAILURES)
         assert [] == list(at.decoders.settled())
         registry.behaviour = None
         assert '"string"' == at.get(ref(7))
