@@ -9,6 +9,7 @@ from enricher.errors import BrokerError, EnricherError
 from enricher.kafka import rights
 from enricher.kafka.admin import Admin
 from enricher.kafka.client import KafkaConfig
+from enricher.kafka.tails import UnsettledOutputs
 from enricher.kafka.topicwatch import TopicWatch
 from enricher.scaling.reading import resume_points
 
@@ -86,6 +87,9 @@ def _resume(config: KafkaConfig, missing: Sequence[int]) -> Finding:
     check, of = "start without offsets", f"{len(missing)} partitions have no committed offset"
     try:
         found = resume_points(config, TopicWatch(config), missing)
+    except UnsettledOutputs as unsettled:
+        advice = "A worker waits for its end. If it stays open: kafka-transactions find-hanging, then abort."
+        return _report.warn(check, f"{of}: {unsettled}", advice)
     except EnricherError as error:
         advice = "A worker would not start. Set kafka.start, or provide what is missing."
         return _report.fail(check, f"{of}: {error}", advice)
