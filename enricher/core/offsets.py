@@ -44,7 +44,7 @@ class OffsetTracker:
         self.in_flight_bytes = 0
         """Of records, and of what their articles take beyond them."""
         self.unpacked_bytes = 0
-        """What the articles in flight take beyond their records."""
+        """Bytes that the articles in flight take beyond their records."""
 
     @property
     def partitions(self) -> Collection[Partition]:
@@ -190,11 +190,11 @@ class OffsetTracker:
         return len(self._queues[partition].tickets)
 
     def bytes_of(self, partition: Partition) -> int:
-        """What these count for in `in_flight_bytes`. Takes time linear in the tickets."""
+        """Bytes for which these count in `in_flight_bytes`. Takes time linear in the tickets."""
         return sum([each.raw.size_bytes + each.unpacked_bytes for each in self._queues[partition].tickets])
 
     def unpacked_bytes_of(self, partition: Partition) -> int:
-        """What the articles of these tickets take beyond their records. Takes time linear in the tickets."""
+        """Bytes that the articles of these tickets take beyond their records. Takes time linear in the tickets."""
         return sum([each.unpacked_bytes for each in self._queues[partition].tickets])
 
     def unfinished(self, partitions: Iterable[Partition] | None = None) -> int:

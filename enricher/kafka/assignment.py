@@ -266,7 +266,7 @@ class Assignment:
             self._next_ends_s = now_s + self._config.partition_timeout_s / _ENDS_PER_TIMEOUT
 
     def _committed_starts(self, partitions: Sequence[Partition]) -> Mapping[Partition, StartOffset]:
-        """Where partitions with a committed offset begin, as far as that is known quickly: inside a callback."""
+        """The starts of partitions with a committed offset, as far as they are known quickly: inside a callback."""
         self._next_lookup_s = 0.0
         try:
             return self._found(partitions)
@@ -295,7 +295,7 @@ class Assignment:
         self._begin(found)
 
     def _determined(self, missing: Sequence[Partition]) -> Mapping[Partition, StartOffset]:
-        """As `StartFinder.determine`, without partitions whose outputs an open transaction hides: those wait."""
+        """Calls `StartFinder.determine`; leaves out partitions whose outputs an open transaction hides: those wait."""
         try:
             return self._starts.determine(missing)
         except UnsettledOutputs as unsettled:

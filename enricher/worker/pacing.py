@@ -99,9 +99,8 @@ class Pacing:
         if self._scheduler.queued_tokens >= limits.max_queued_tokens:
             return 0
         room = limits.max_in_flight - tracker.in_flight
-        if (
-            self._intake.schemas
-        ):  # what comes may have to wait, so one poll must not take all that other partitions need
+        if self._intake.schemas:
+            # What comes may have to wait, so one poll must not take all that other partitions need.
             room = ceil(room / 2)
         return max(0, min(room, self._intake.capacity))
 

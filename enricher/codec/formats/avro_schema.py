@@ -11,7 +11,7 @@ from enricher.codec.formats.limits import MAX_LEVELS, unusable
 from enricher.errors import InvalidArticle
 
 MAX_NAME_CHARS = 256
-"""Of a type's name, and of a namespace, which becomes part of every name within it."""
+"""Bounds a type's name, and a namespace, which becomes part of every name within it."""
 
 AvroSchema = Any
 """As JSON: a name, a list (union) or a dictionary."""

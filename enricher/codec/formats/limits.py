@@ -42,7 +42,7 @@ _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  the zone is a suffix of the text
 
 
 class Budget:
-    """What one document may still have: counts values and names down, and levels up where a format needs that."""
+    """Counts down the values and names that one document may still have, and levels up where a format needs that."""
 
     __slots__ = ("_left", "_max_values", "_name_bytes_left", "levels")
 

@@ -62,13 +62,13 @@ class MessageTypes:
         self._enums: dict[str, _Convert] = {}
 
     def message(self, descriptor: Foreign) -> MessageType:
-        """What makes documents of these messages."""
+        """A function that makes documents of these messages."""
         return self._messages.get(descriptor.full_name) or self._messages.setdefault(
             descriptor.full_name, MessageType(descriptor, self)
         )
 
     def enum(self, descriptor: Foreign) -> _Convert:
-        """What makes names of an enum's numbers."""
+        """A function that maps an enum's numbers to names."""
         return self._enums.get(descriptor.full_name) or self._enums.setdefault(descriptor.full_name, _enum(descriptor))
 
 

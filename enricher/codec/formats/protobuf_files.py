@@ -21,7 +21,7 @@ _MAX_DECLARATIONS = 50_000
 """Messages, fields, enums and their values in all files of a schema; each takes about 200 bytes of memory."""
 
 _MAX_FULL_NAME_CHARS = 500
-"""Of a declaration with the package and all messages around it: a pool keeps this name for each."""
+"""Bounds the name of a declaration with the package and all messages around it, which a pool keeps for each."""
 
 _IMPORT = re.compile(r"""["']((?:google|confluent)/[a-z_/]+\.proto)["']""")
 _BASE64 = re.compile(r"[A-Za-z0-9+/\s]+={0,2}")
