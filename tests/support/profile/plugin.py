@@ -1,4 +1,4 @@
-"""Measures each file of a run, and at its end writes `profile.json` and a table into the folder that `--profile` names.
+"""Measures each file of a run, and at its end writes `profile.json` and a table into `.profile/`, which git ignores.
 
 A file's processor time is that of the test process and of all that it started, while its tests ran; brokers that several
 files share count where they did the work. Processes whose parent has ended are not seen.
@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import ParamSpec, TypeVar
 
 import pytest
 from support.profile.processes import Children, tree_s
@@ -22,29 +22,34 @@ from tools.kafka import Cluster
 from tools.kafka.node import Node
 from tools.registry import Registry
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 _FOLDER = "PYTEST_PROFILE_FOLDER"
 _CHILD = Path(__file__).with_name("child")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The folder for the figures."""
-    parser.addoption("--profile", type=Path, metavar="FOLDER", help="where the time goes, by file and by cause")
+    """Whether to measure."""
+    parser.addoption(
+        "--profile", action="store_true", help="write where the time goes, by file and by cause, to .profile/"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Measure in each process that runs tests; gather in the one that distributes them."""
-    folder: Path | None = config.getoption("--profile")
-    if folder is None:
+    if not config.getoption("--profile"):
         return
+    folder = config.rootpath / ".profile"
     is_distributor = not hasattr(config, "workerinput") and bool(config.getoption("numprocesses", None))
     if not hasattr(config, "workerinput"):
         folder.mkdir(parents=True, exist_ok=True)
         for old in folder.glob("*.json"):
             old.unlink()
     if not is_distributor:
-        config.pluginmanager.register(_Profile(folder.absolute()))
+        config.pluginmanager.register(_Profile(folder))
     if not hasattr(config, "workerinput"):
-        config.pluginmanager.register(_Report(folder.absolute()))
+        config.pluginmanager.register(_Report(folder))
 
 
 class _Profile:
@@ -52,7 +57,7 @@ class _Profile:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._causes: Counter[str] = Counter()
+        self._causes: defaultdict[str, float] = defaultdict(float)
         self._files: dict[str, dict[str, float]] = {}
         self._file, self._since = "collection", (time.monotonic(), 0.0)
         self._children = Children()
@@ -103,16 +108,16 @@ class _Profile:
         passed["processor"] += now[1] - self._since[1]
         self._file, self._since = file, now
 
-    def _then_java_answers(self, start: Callable[..., Any]) -> Callable[..., Any]:
-        def started(*arguments: Any, **named: Any) -> Any:
+    def _then_java_answers(self, start: Callable[P, R]) -> Callable[P, R]:
+        def started(*arguments: P.args, **named: P.kwargs) -> R:
             result = start(*arguments, **named)
             self._children.java_answers()
             return result
 
         return started
 
-    def _timed(self, cause: str, call: Callable[..., Any]) -> Callable[..., Any]:
-        def timed(*arguments: Any, **named: Any) -> Any:
+    def _timed(self, cause: str, call: Callable[P, R]) -> Callable[P, R]:
+        def timed(*arguments: P.args, **named: P.kwargs) -> R:
             started_s = time.process_time()
             try:
                 return call(*arguments, **named)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,6 @@ def _causes(processes: list[dict[str, Any]], children: list[dict[str, Any]], tot
     }
 
 
-def _table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def _table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     lines = [heads, ("---",) + ("---:",) * (len(heads) - 1), *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)

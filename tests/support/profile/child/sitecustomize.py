@@ -11,8 +11,13 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class _Imports(importlib.abc.MetaPathFinder):
@@ -29,14 +34,16 @@ class _Imports(importlib.abc.MetaPathFinder):
         self._depth = 0
         self._write()
 
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
         loader = spec.loader if spec else None
         if spec is None or not isinstance(loader, importlib.machinery.SourceFileLoader):
             return None
         run = loader.exec_module
 
-        def timed(module: Any) -> None:
+        def timed(module: ModuleType) -> None:
             started_s = time.process_time()
             self._depth += 1
             try:
@@ -46,13 +53,13 @@ class _Imports(importlib.abc.MetaPathFinder):
                 if self._depth == 0:
                     self._add("imports", started_s)
             if name == "enricher.app.model":
-                module.load_pass = self._timed_loading(module.load_pass)
+                vars(module)["load_pass"] = self._timed_loading(module.load_pass)
 
         loader.exec_module = timed  # type: ignore[method-assign]
         return spec
 
-    def _timed_loading(self, load: Any) -> Any:
-        def timed(*arguments: Any, **named: Any) -> Any:
+    def _timed_loading(self, load: Callable[P, R]) -> Callable[P, R]:
+        def timed(*arguments: P.args, **named: P.kwargs) -> R:
             started_s, imports_s = time.process_time(), self._figures["imports"]
             try:
                 return load(*arguments, **named)
