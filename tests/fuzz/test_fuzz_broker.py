@@ -6,7 +6,6 @@ The full form, with its figures, takes an hour or two, more than a test may:
 
 from __future__ import annotations
 
-import subprocess
 import time
 from collections import Counter
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 from confluent_kafka import Message
 from fuzz.hostile import Hostile, publish
 from kafka.harness import headers_of, read_all, source_of, worker
+from support.forked import Forked
 from support.topics import Topics
 
 pytestmark = pytest.mark.broker
@@ -59,7 +59,7 @@ def caught_up(topics: Topics, log: Path, limit_s: float) -> float:
     return peak_mb
 
 
-def peak_of(process: subprocess.Popen[bytes]) -> float:
+def peak_of(process: Forked) -> float:
     """The peak resident memory of a process, as Linux counts it; 0 if it has just ended."""
     try:
         lines = Path(f"/proc/{process.pid}/status").read_text("ascii").splitlines()

@@ -17,6 +17,7 @@ import pytest
 from health.looking import Answer, get, until
 from kafka.harness import Sent, as_sent, publish, short_articles
 from prometheus_client.parser import text_string_to_metric_families
+from support.forked import Forked
 from support.topics import Topics, make_topics
 
 from tools.kafka import Cluster
@@ -32,7 +33,7 @@ START_S, WORK_S = 120.0, 180.0
 class Running:
     """A process of `enricher run`. `folder` has its gates (see `hanging`) and its log."""
 
-    process: subprocess.Popen[bytes]
+    process: Forked
     folder: Path
 
     @property
@@ -70,12 +71,8 @@ def running(
     """Start it, and kill it at the end if it still runs."""
     for gate in gates:
         (folder / gate).touch()
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("hanging.py")), str(folder), "run", *arguments],
-            env={**os.environ, **environment},
-            stderr=log,
-        )
+    hanging = str(Path(__file__).with_name("hanging.py"))
+    process = Forked([hanging, str(folder), "run", *arguments], {**os.environ, **environment}, folder / "log")
     try:
         yield Running(process, folder)
     finally:

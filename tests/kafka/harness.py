@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import os
 import random
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,6 +17,7 @@ from typing import Any, cast
 
 import orjson
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from support.forked import Forked
 from support.topics import Topics
 
 CLIENTS, SILENCE_S = 3, 20.0
@@ -198,22 +197,15 @@ def transaction(bootstrap_servers: str, name: str, *, commit: bool = True, end: 
 @contextmanager
 def worker(
     environment: Mapping[str, str], *arguments: str, log: Path | None = None, crash_at: str | None = None
-) -> Iterator[subprocess.Popen[bytes]]:
+) -> Iterator[Forked]:
     """`enricher run` in its own process, killed at the end if it still runs. `crash_at`: see `crashing_worker.py`."""
-    output = log.open("ab") if log else None
     program = ["-m", "enricher", "run"] if crash_at is None else [CRASHING_WORKER, crash_at]
-    process = subprocess.Popen(
-        [sys.executable, *program, "--report-every-s", "1", *arguments],
-        env={**os.environ, **environment},
-        stderr=output,
-    )
+    process = Forked([*program, "--report-every-s", "1", *arguments], {**os.environ, **environment}, log)
     try:
         yield process
     finally:
         process.kill()
         process.wait()
-        if output:
-            output.close()
 
 
 def wait_until(condition: Callable[[], bool], timeout_s: float, what: str) -> None:

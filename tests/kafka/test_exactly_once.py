@@ -21,6 +21,7 @@ from kafka.harness import (
     wait_until,
     worker,
 )
+from support.forked import Forked
 from support.topics import Topics
 
 pytestmark = pytest.mark.broker
@@ -81,7 +82,7 @@ def test_every_article_is_there_once_while_a_worker_comes_and_goes(topics: Topic
     assert_all_is_there_once(topics, places)
 
 
-def wait_for(process: subprocess.Popen[bytes], seconds: float) -> None:
+def wait_for(process: Forked, seconds: float) -> None:
     """Let a process work for a while; it may end early."""
     try:
         process.wait(seconds)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import signal
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from kafka.harness import (
     wait_until,
     worker,
 )
+from support.forked import Forked
 from support.topics import Topics
 
 pytestmark = pytest.mark.broker
@@ -37,7 +37,7 @@ def published(topics: Topics) -> int:
     return len(read_all(topics.bootstrap_servers, topics.output))
 
 
-def children_of(process: subprocess.Popen[bytes]) -> Sequence[psutil.Process]:
+def children_of(process: Forked) -> Sequence[psutil.Process]:
     """The workers under a parent, by their number."""
     children = psutil.Process(process.pid).children()
     return sorted(children, key=lambda child: child.cmdline()[child.cmdline().index("--process") + 1])

@@ -10,6 +10,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 PARTITIONS = 4
 LARGE_MESSAGE_BYTES = 16 * 2**20
 
+QUICK_TO_START = {"ENRICHER_BATCHING__BUCKET_EDGES": "[128]", "ENRICHER_MODEL__CONCURRENCY": "1"}
+"""A worker warms its model up for each length of batches and each thread: 0.5 s of processor time instead of 2.5."""
+
 
 @dataclass(frozen=True, slots=True)
 class Topics:
@@ -38,6 +41,7 @@ def make_topics(bootstrap_servers: str, partitions: int = PARTITIONS) -> Topics:
     while not set(names.values()) <= admin.list_topics(timeout=10).topics.keys():
         admin.poll(0.05)
     environment = {
+        **QUICK_TO_START,
         "ENRICHER_KAFKA__BOOTSTRAP_SERVERS": bootstrap_servers,
         "ENRICHER_KAFKA__GROUP_ID": f"{name}.group",
         "ENRICHER_KAFKA__INSTANCE": "worker-0",

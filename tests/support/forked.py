@@ -1,0 +1,93 @@
+"""Programs of Python in processes that need not import the package again: they are forked from one that has.
+
+That process comes from `multiprocessing`, has one thread, and ends with the one that runs the tests.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import runpy
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+_PRELOADED = ("pytest", "support.preloaded")
+
+
+class Forked:
+    """A program started as `python ARGUMENTS` would be: `["-m", "enricher", "run"]`, or a path. Used like a `Popen`.
+
+    Its standard error goes to the end of `log`, or where that of the tests goes.
+    """
+
+    def __init__(self, arguments: Sequence[str], environment: Mapping[str, str], log: Path | None = None) -> None:
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(list(_PRELOADED))
+        self._process = context.Process(target=_run, args=(list(arguments), dict(environment), log), daemon=True)
+        with _one_thread():
+            self._process.start()
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        assert self._process.pid is not None
+        return self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        """Its exit status, negative for a signal; None while it runs."""
+        return self._process.exitcode
+
+    def poll(self) -> int | None:
+        """The same."""
+        return self._process.exitcode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end. Raises `subprocess.TimeoutExpired`."""
+        self._process.join(timeout)
+        if self._process.exitcode is None:
+            assert timeout is not None
+            raise subprocess.TimeoutExpired(self._process.name, timeout)
+        return self._process.exitcode
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, unless it has ended."""
+        if self._process.exitcode is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        """Send SIGTERM."""
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Send SIGKILL."""
+        self.send_signal(signal.SIGKILL)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """The environment of the process that forks: it finds its modules, and no library of it starts threads at import."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+        patch.setenv("OPENBLAS_NUM_THREADS", "1")
+        yield
+
+
+def _run(arguments: Sequence[str], environment: Mapping[str, str], log: Path | None) -> None:
+    if log is not None:
+        with log.open("ab") as file:
+            os.dup2(file.fileno(), 2)
+    os.environ.clear()
+    os.environ.update(environment)
+    if arguments[0] == "-m":
+        sys.argv = ["", *arguments[2:]]
+        runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+    else:
+        sys.argv = list(arguments)
+        runpy.run_path(arguments[0], run_name="__main__")

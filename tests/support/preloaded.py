@@ -1,0 +1,6 @@
+"""What a worker imports, sooner or later, but for what starts threads: forked processes would miss them."""
+
+import importlib
+
+for name in ("transformers.models.auto.tokenization_auto", "enricher.app.building", "enricher.commands.run"):
+    importlib.import_module(name)
