@@ -7,10 +7,11 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
-import pytest
 import yaml
+from support.offenders import assert_none
 
 ROOT = Path(__file__).parent.parent
 SKIPPED = {"node_modules", "build", "dist", "chaos-report"}
@@ -31,6 +32,7 @@ MADE_BY_A_RUN = ("deploy/monitoring/queries-seen.md", "scripts/locked/base-image
 """Files that a command writes where somebody runs it; they need not be in the repository."""
 
 
+@cache
 def pages() -> list[Path]:
     """Every Markdown page of the repository, hidden folders but `.github` left out."""
     found: list[Path] = []
@@ -50,6 +52,7 @@ def prose_of(page: Path) -> str:
     return CODE.sub(lambda block: "\n" * block[0].count("\n"), page.read_text("utf-8"))
 
 
+@cache
 def anchors_of(page: Path) -> set[str]:
     """The anchors of a page's headings, by GitHub's rule: lower case, punctuation dropped, spaces to hyphens."""
     headings = re.findall(r"^#+ (.+)$", prose_of(page), re.MULTILINE)
@@ -78,18 +81,14 @@ def long_lines(page: Path) -> Iterator[str]:
             yield f"{number}: {line}"
 
 
-WRITTEN_BY_PEOPLE = [page for page in pages() if name_of(page) not in WRITTEN_BY_PROGRAMS]
-
-
 def test_there_are_pages() -> None:
     """Guards the tests below against a search that finds nothing."""
     assert {"README.md", "CONTRIBUTING.md", "deploy/README.md", "enricher/README.md"} <= set(map(name_of, pages()))
 
 
-@pytest.mark.parametrize("page", pages(), ids=name_of)
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_lead_somewhere() -> None:
     """Every relative link leads to a file, and every anchor to a heading."""
-    assert list(dead_links(page)) == []
+    assert_none(f"{name_of(page)}: {link}" for page in pages() for link in dead_links(page))
 
 
 def test_a_dead_link_is_found(tmp_path: Path) -> None:
@@ -100,18 +99,24 @@ def test_a_dead_link_is_found(tmp_path: Path) -> None:
     assert list(dead_links(page)) == ["gone.md", "other.md#no", "no.png"]
 
 
-@pytest.mark.parametrize("page", [page for page in pages() if page.name != "CHANGELOG.md"], ids=name_of)
-def test_named_paths_exist(page: Path) -> None:
-    """A path of the repository in inline code is there. The change log also names what is gone."""
-    named = set(NAMED_PATH.findall(prose_of(page)))
-    gone = {path for path in named if not (ROOT / path).exists() and not (page.parent / path).exists()}
-    assert {path for path in gone if not path.startswith(MADE_BY_A_RUN)} == set()
+def dead_paths(page: Path) -> Iterator[str]:
+    """Paths of the repository in a page's inline code that lead nowhere."""
+    for path in sorted(set(NAMED_PATH.findall(prose_of(page)))):
+        made = path.startswith(MADE_BY_A_RUN)
+        if not made and not (ROOT / path).exists() and not (page.parent / path).exists():
+            yield path
 
 
-@pytest.mark.parametrize("page", WRITTEN_BY_PEOPLE, ids=name_of)
-def test_prose_is_wrapped(page: Path) -> None:
+def test_named_paths_exist() -> None:
+    """The change log also names what is gone."""
+    named = (page for page in pages() if page.name != "CHANGELOG.md")
+    assert_none(f"{name_of(page)}: {path}" for page in named for path in dead_paths(page))
+
+
+def test_prose_is_wrapped() -> None:
     """At 100 characters; tables, code and pictures may be wider."""
-    assert list(long_lines(page)) == []
+    written = (page for page in pages() if name_of(page) not in WRITTEN_BY_PROGRAMS)
+    assert_none(f"{name_of(page)}:{line}" for page in written for line in long_lines(page))
 
 
 def test_the_readme_is_short() -> None:
@@ -145,8 +150,8 @@ def test_the_calls_that_one_article_takes_are_in_the_code() -> None:
     owners = {owner for owner, _ in calls if owner[:1].isupper()} | {name for _, name in calls if name[:1].isupper()}
     names = {name for _, name in calls if not name[:1].isupper()}
     assert len(names) > 30
-    assert {owner for owner in owners if not re.search(rf"^class {owner}\b", code, re.MULTILINE)} == set()
-    assert {name for name in names if not re.search(rf"(?:\bdef |\.){name}\(", code)} == set()
+    assert set() == owners - set(re.findall(r"^class (\w+)\b", code, re.MULTILINE))
+    assert set() == names - set(re.findall(r"(?:\bdef |\.)(\w+)\(", code))
 
 
 def tools_of(lines: Iterable[str]) -> set[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,7 @@ def rows(page: str) -> list[list[str]]:
     return [[cell.strip() for cell in line] for line in lines if len(line) == COLUMNS and "---" not in line[0]]
 
 
+@cache
 def guarded() -> set[str]:
     """The label of every guard that the package opens. Each is a literal, so that this test can read it."""
     return {label for path in sorted((ROOT / "enricher").rglob("*.py")) for label in labels_in(path.read_text("utf-8"))}
