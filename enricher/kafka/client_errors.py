@@ -37,6 +37,9 @@ _HINTS = {
     # TLS has one word for each case; a broker in Java says `certificate unknown` in nearly all of them.
     r"alert (bad certificate|certificate \w+|unknown ca|handshake failure)": "the broker does not accept this client's "
     "certificate (ssl.certificate.location): it is missing, expired, or not from a CA that the broker trusts",
+    # The client says this itself, unless the handshake failed with its first packet.
+    r"certificate verify failed(?!.*could not be verified)": "the broker certificate could not be verified: is "
+    "ssl.ca.location the CA that signed it?",
     r"Disconnected.* in state SSL_HANDSHAKE": "this may be a listener without TLS, see security.protocol",
     r"^$": "no reason was given: is the address right, and is security.protocol what this listener speaks?",
 }

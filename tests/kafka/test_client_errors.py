@@ -68,6 +68,23 @@ def test_a_refusal_is_told_from_a_broker_that_is_away(code: int, text: str, *, r
     assert client_errors.refused is refused
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "certificate verify failed: broker certificate could not be verified, verify that ssl.ca.location is correctly ...",
+        "error:0A000086:SSL routines::certificate verify failed (after 2ms in state SSL_HANDSHAKE)",
+    ],
+)
+def test_a_certificate_of_another_ca_is_told_once_whichever_words_the_client_has(text: str) -> None:
+    """The client names the setting only if the handshake did not fail with its first packet."""
+    client_errors = ClientErrors()
+    client_errors(KafkaError(KafkaError._TRANSPORT, text))
+    assert client_errors.refused
+    explained = client_errors.explain(KafkaError(KafkaError._TIMED_OUT))
+    assert 1 == explained.count("broker certificate could not be verified")
+    assert 1 == explained.count("ssl.ca.location")
+
+
 def test_a_topic_that_is_refused_is_one_line_and_not_one_for_each_partition() -> None:
     """The client's own words for each partition are one line; another topic, or another reason, is another line."""
     line = (

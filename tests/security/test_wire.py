@@ -42,7 +42,7 @@ def wrong_papers(secured: Secured) -> dict[str, tuple[str, dict[str, Any], list[
 @pytest.mark.parametrize(
     ("wrong", "code", "words"),
     [
-        ("another CA", 4, ["_SSL", "broker certificate could not be verified", "ssl.ca.location"]),
+        ("another CA", 4, ["broker certificate could not be verified", "ssl.ca.location"]),
         # The broker hangs up without a word, as one that is starting does: waited for, as long as for any other.
         ("no TLS", 6, ["security.protocol"]),
         ("another password", 4, ["_AUTHENTICATION", "invalid credentials"]),
@@ -57,7 +57,8 @@ def test_wrong_papers_are_told_in_one_line(secured: Secured, wrong: str, code: i
     """One line says what is wrong; the exit code tells settings from broker; there is no traceback."""
     listener, changes, without = wrong_papers(secured)[wrong]
     place = place_at(secured, listener, rights=False).with_properties(changes, without=without)
-    place = replace(place, environment={**place.environment, "ENRICHER_WORKER__RECOVERY_TIMEOUT_S": "5"})
+    waits_s = "5" if code == 6 else "120"  # only what may pass is waited for, and a busy broker needs a while to refuse
+    place = replace(place, environment={**place.environment, "ENRICHER_WORKER__RECOVERY_TIMEOUT_S": waits_s})
     outcome = place.work()
     assert code == outcome.code, outcome.said
     assert [word for word in words if word not in outcome.message] == [], outcome.message
