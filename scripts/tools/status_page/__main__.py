@@ -20,7 +20,7 @@ from confluent_kafka import Producer
 
 from tools.bench.load import articles
 from tools.kafka import Cluster
-from tools.kafka.cluster import free_ports
+from tools.ports import free_ports
 from tools.status_page.browser import Browser, chromium
 
 NAME = "enricher-0"

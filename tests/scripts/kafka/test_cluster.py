@@ -17,7 +17,6 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from tools.kafka import Cluster, ClusterError
-from tools.kafka.cluster import free_ports
 from tools.kafka.keeper import processes_of, wait_until_gone
 from tools.kafka.node import quiet_admin
 from tools.kafka.properties import MAX_MESSAGE_BYTES, QUICK_TO_NOTICE
@@ -190,8 +189,3 @@ def test_three_brokers_with_zookeeper_go_on_without_one() -> None:
         folder = dead.folder.parent
         assert len(list(processes_of(folder))) == 4
     assert list(processes_of(folder)) == []
-
-
-def test_free_ports_are_distinct() -> None:
-    """No port is given out twice in one call."""
-    assert len(set(free_ports(6))) == 6

@@ -13,9 +13,9 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from tools.kafka.cluster import free_ports
 from tools.kafka.keeper import end, processes_of
 from tools.kafka.versions import DEFAULT, OLDEST
+from tools.ports import free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

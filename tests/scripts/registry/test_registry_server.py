@@ -17,8 +17,8 @@ from confluent_kafka.schema_registry import SchemaRegistryClient, header_schema_
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
-from tools.kafka.cluster import free_ports
 from tools.kafka.keeper import end, processes_of
+from tools.ports import free_ports
 from tools.registry import FaultProxy, Registry
 from tools.waiting import wait_until
 
