@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import time
 import urllib.error
 import urllib.request
@@ -16,6 +15,8 @@ import pytest
 from confluent_kafka import Producer
 from kafka.harness import as_sent, committed_and_ends, headers_of, read_all, source_of, worker
 from support.topics import Topics
+
+from tools.ports import free_ports
 
 pytestmark = pytest.mark.broker
 
@@ -66,9 +67,7 @@ def put(topics: Topics, records: Iterable[tuple[int, bytes | None, int]]) -> int
 
 def run(topics: Topics, log: Path, until: Callable[[Run], bool] = lambda _: False) -> Run:
     """Run a worker in its own process until it has caught up, or until `until`."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    [port] = free_ports(1)
     seen, give_up_s = Run(), time.monotonic() + LIMIT_S
     with worker({**topics.environment, "ENRICHER_HEALTH__PORT": str(port)}, "--until-caught-up", log=log) as process:
         while process.poll() is None and not until(seen):

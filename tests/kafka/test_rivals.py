@@ -224,11 +224,11 @@ def test_two_idle_workers_of_one_name_do_not_both_stay(topics: Topics, tmp_path:
         "ENRICHER_KAFKA__SESSION_TIMEOUT_S": "6",
         "ENRICHER_KAFKA__TRANSACTION_TIMEOUT_S": "5",
     }
-    with worker(environment, log=tmp_path / "older") as older:
-        wait_until(lambda: "partitions assigned" in (tmp_path / "older").read_text(), 120)
-        with worker(environment, log=tmp_path / "newer") as newer:
-            assert older.wait(180) == 5, (tmp_path / "older").read_text()
-            assert newer.poll() is None, (tmp_path / "newer").read_text()
+    with worker(environment, log=tmp_path / "older.log") as older:
+        wait_until(lambda: "partitions assigned" in (tmp_path / "older.log").read_text(), 120)
+        with worker(environment, log=tmp_path / "newer.log") as newer:
+            assert older.wait(180) == 5, (tmp_path / "older.log").read_text()
+            assert newer.poll() is None, (tmp_path / "newer.log").read_text()
 
 
 def test_a_group_that_does_not_know_us_tells_nothing(config: KafkaConfig) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import socket
 import urllib.request
 from pathlib import Path
 
@@ -29,6 +28,8 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from support.topics import Topics
 from telemetry.receiver import Received, http_receiver
 
+from tools.ports import free_ports
+
 pytestmark = pytest.mark.broker
 
 CANARY = "Zyxomma"
@@ -44,13 +45,6 @@ def environment_of(topics: Topics, received: Received, port: int) -> dict[str, s
         "ENRICHER_HEALTH__PORT": str(port),
         "ENRICHER_LOG__FORMAT": "json",
     }
-
-
-def free_port() -> int:
-    """One that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def get(port: int, path: str) -> bytes:
@@ -75,7 +69,7 @@ def test_a_trace_goes_from_publisher_to_indexer(topics: Topics) -> None:
     sent, trace_id, span_id = published_under_a_span()
     with http_receiver() as received:
         publish(topics.bootstrap_servers, topics.input, [sent])
-        with worker(environment_of(topics, received, free_port()), "--until-caught-up") as process:
+        with worker(environment_of(topics, received, free_ports(1)[0]), "--until-caught-up") as process:
             assert 0 == process.wait(DRAIN_S)
     (message,) = read_all(topics.bootstrap_servers, topics.output)
     (span,) = [span for span in received.spans() if span.name.startswith("process")]
@@ -115,7 +109,7 @@ def test_no_text_of_an_article_leaves_but_in_its_record(topics: Topics, tmp_path
     """Not in the log at any level, nor in metrics, traces, pages or the reasons of dead letters."""
     good = [article | {"title": f"{CANARY} visits {CANARY} City", "body": CANARY} for article in short_articles(40)]
     bad = some_bad_inputs()
-    log, port = tmp_path / "log", free_port()
+    log, port = tmp_path / "log", free_ports(1)[0]
     with http_receiver() as received:
         places = publish(topics.bootstrap_servers, topics.input, [*map(as_sent, good), *bad])
         with worker(environment_of(topics, received, port), log=log) as process:
@@ -145,7 +139,7 @@ def test_counts_by_otlp_agree_with_the_topics(topics: Topics) -> None:
     articles, bad = short_articles(60), some_bad_inputs()[:3]
     with http_receiver() as received:
         publish(topics.bootstrap_servers, topics.input, [*map(as_sent, articles), *bad])
-        with worker(environment_of(topics, received, free_port()), "--until-caught-up") as process:
+        with worker(environment_of(topics, received, free_ports(1)[0]), "--until-caught-up") as process:
             assert 0 == process.wait(DRAIN_S)
     metrics = received.latest()
     outcomes = {

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from support.logs import new_log
 
 _PRELOADED = ("pytest", "support.preloaded")
 
@@ -23,10 +24,12 @@ _PRELOADED = ("pytest", "support.preloaded")
 class Forked:
     """A program started as `python ARGUMENTS` would be: `["-m", "enricher", "run"]`, or a path. Used like a `Popen`.
 
-    Its standard error goes to the end of `log`, or where that of the tests goes.
+    Its standard error goes to the end of `log`, a new file in the folder of logs if there is none.
     """
 
     def __init__(self, arguments: Sequence[str], environment: Mapping[str, str], log: Path | None = None) -> None:
+        log = log or new_log("worker")
+        log.touch()  # so that it can be read at once
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(list(_PRELOADED))
         self._process = context.Process(target=_run, args=(list(arguments), dict(environment), log), daemon=True)
@@ -79,10 +82,9 @@ def _one_thread() -> Iterator[None]:
         yield
 
 
-def _run(arguments: Sequence[str], environment: Mapping[str, str], log: Path | None) -> None:
-    if log is not None:
-        with log.open("ab") as file:
-            os.dup2(file.fileno(), 2)
+def _run(arguments: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
+    with log.open("ab") as file:
+        os.dup2(file.fileno(), 2)
     os.environ.clear()
     os.environ.update(environment)
     if arguments[0] == "-m":

@@ -138,10 +138,11 @@ class Cluster:
             listeners = [Listener("PLAINTEXT", port), *self._further_listeners(index)]
             make = zookeeper_broker_properties if needs_zookeeper(self.version) else server_properties
             properties = make(node_id, controllers, listeners, home / "log")
-            made.append(Node(home, {**properties, **self._properties}, port, java))
+            log_path = self._folder.logs / f"node-{node_id}.log"
+            made.append(Node(home, {**properties, **self._properties}, port, java, log_path))
         self.nodes = tuple(made)
         if needs_zookeeper(self.version):
-            self._zookeeper = ZooKeeper(folder / ZOOKEEPER, controllers[1], java)
+            self._zookeeper = ZooKeeper(folder / ZOOKEEPER, controllers[1], java, self._folder.logs / "zookeeper.log")
 
     def _further_listeners(self, index: int) -> list[Listener]:
         """The further listeners of node number `index`, from 0."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from contextlib import ExitStack
@@ -9,9 +10,14 @@ from pathlib import Path
 
 from tools.kafka.keeper import Keeper
 
+LOGS = "SERVER_LOGS"
+"""The environment variable that names a folder for the logs of servers whose own folder is removed at the end."""
+
 
 class KeptFolder:
     """`data`: a folder that stays; without it a temporary one, whose name begins with `prefix`, removed at the end.
+
+    `logs`: where its servers write their logs, once it is open.
 
     A keeper ends the servers in it when this process has ended, however it ends, unless `detach` is called.
     """
@@ -21,6 +27,7 @@ class KeptFolder:
         self._prefix = prefix
         self._keeper: Keeper | None = None
         self._cleanup = ExitStack()
+        self.logs = data or Path()
 
     @property
     def temporary(self) -> bool:
@@ -30,10 +37,12 @@ class KeptFolder:
     def open(self) -> Path:
         """Create it, with a keeper that watches it before the first server starts."""
         folder = Path(tempfile.mkdtemp(prefix=self._prefix)) if self._data is None else self._data
-        folder = folder.resolve()
+        self.logs = folder = folder.resolve()
         folder.mkdir(parents=True, exist_ok=True)
         if self.temporary:
             self._cleanup.callback(shutil.rmtree, folder, ignore_errors=True)
+            self.logs = Path(os.environ.get(LOGS, folder.parent)) / folder.name
+            self.logs.mkdir(parents=True, exist_ok=True)
         self._keeper = Keeper(folder, remove=self.temporary)
         self._cleanup.callback(self._keeper.release)
         return folder

