@@ -16,7 +16,6 @@ LONGEST_FIRST = (
     "kafka/test_exactly_once.py",
     "scripts/kafka/test_service.py",
     "kafka/test_killing_record.py",
-    "worker/test_worker_simulation.py",
     "scripts/chaos/test_coordinator_gone.py",
     "verify/test_verify_command.py",
     "scaling/test_scaling_rights.py",
@@ -56,8 +55,6 @@ SLOW = (
     "scripts/bench/test_peers.py",
     "scripts/soak/test_hostile.py",
     "telemetry/test_otlp.py",
-    "worker/test_worker_killing_record.py",
     "worker/test_worker_long_articles.py",
-    "worker/test_worker_simulation.py",
 )
 """Tests without a broker that start processes, need built tools, or take many seconds: `scripts/test --quick` skips them."""

@@ -99,6 +99,7 @@ class Producer:
     def produce(self, partition: Partition, payload: object) -> None:
         """Append a record, which nobody sees until the commit."""
         transaction, log = self._open(), self._log.partitions[partition]
+        self._log.changes += 1
         if partition not in transaction.first_offsets:
             transaction.first_offsets[partition] = log.end
             log.open.add(transaction)
@@ -153,16 +154,20 @@ class FakeLog:
         """The transactions that were committed, in this order."""
         self.epochs: dict[str, int] = {}
         self.open_transactions: dict[str, Transaction] = {}
+        self.changes = 0
+        """How often anything has changed that a reader sees, or that the group has committed."""
 
     # ---- writing
 
     def append(self, partition: Partition, payload: object) -> int:
         """A plain record; returns its offset."""
+        self.changes += 1
         self.partitions[partition].entries.append(Entry(payload, None))
         return self.partitions[partition].end - 1
 
     def compact(self, partition: Partition, offset: int) -> None:
         """Remove a record, as compaction does: its offset stays empty for ever."""
+        self.changes += 1
         self.partitions[partition].entries[offset] = None
 
     def init_transactions(self, transactional_id: str, life: object = None) -> Producer:
@@ -176,6 +181,7 @@ class FakeLog:
     def end_transaction(self, transaction: Transaction, state: Literal["committed", "aborted"]) -> None:
         """Commit or abort: one marker in every partition that it wrote to, and its offsets count or do not."""
         assert transaction.state == "open"
+        self.changes += 1
         transaction.state = state
         del self.open_transactions[transaction.owner]
         for partition in transaction.first_offsets:

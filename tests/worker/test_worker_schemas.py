@@ -51,7 +51,7 @@ def test_a_registry_that_is_away_for_an_hour_is_no_stall_and_no_dead_letter() ->
     """The worker waits, and goes on by itself."""
     world = World()
     world.put(NEEDY)
-    process = started(world)
+    process = started(world, replace(LIMITS, idle_wait_s=8.0))
     wait(world, process, 3_600)
     assert (1, []) == (process.intake.waiting_articles, world.outputs(DEAD_LETTERS))
     world.registry.away = False

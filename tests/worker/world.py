@@ -94,6 +94,7 @@ class World:
         self.registry = FakeRegistry()
         self.started: list[Process] = []
         """Every process that there ever was."""
+        self._judged: tuple[object, list[str]] = None, []
         self.log = FakeLog({INPUT: partitions, OUTPUT: partitions, DEAD_LETTERS: partitions}, input=INPUT)
 
     def put(self, *values: bytes | None, partition: int = 0) -> list[int]:
@@ -180,8 +181,11 @@ class World:
         raise AssertionError(f"still not after {at_most} turns: {checker.unfinished(self.log)}")
 
     def violations(self, refuses: checker.Refuses = checker.accept_all) -> list[str]:
-        """What the judge finds wrong at this moment."""
-        return checker.violations(self.log, refuses, self.setup.expected)
+        """What the judge finds wrong at this moment. It reads the whole log, so only if that has changed."""
+        asked = (self.log.changes, refuses)
+        if asked != self._judged[0]:
+            self._judged = asked, checker.violations(self.log, refuses, self.setup.expected)
+        return self._judged[1]
 
     def done(self) -> bool:
         """True when everything is committed, up to the very end."""
