@@ -92,12 +92,25 @@ def registry_proxy(registry: Registry) -> Iterator[FaultProxy]:
         yield proxy
 
 
+@pytest.fixture(scope="session")
+def _empty_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("empty")
+
+
 @pytest.fixture(autouse=True)
-def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No setting of the developer's own environment, and no `.env` or TOML file of the current folder, reaches a test."""
+def _no_settings_from_outside(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, _empty_folder: Path
+) -> Iterator[None]:
+    """No setting of the developer's own environment, and no `.env` or TOML file of the current folder, reaches a test.
+
+    A test that has a folder runs in it. The others, thousands, share one in which they may not write.
+    """
     for name in [name for name in os.environ if name.startswith("ENRICHER_")]:
         monkeypatch.delenv(name)
-    monkeypatch.chdir(tmp_path)
+    has_folder = "tmp_path" in request.fixturenames
+    monkeypatch.chdir(request.getfixturevalue("tmp_path") if has_folder else _empty_folder)
+    yield
+    assert not any(_empty_folder.iterdir()), "a test that writes into the current folder asks for tmp_path"
 
 
 @pytest.fixture(autouse=True)
