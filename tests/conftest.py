@@ -21,6 +21,8 @@ pytest_plugins = ["support.logs", "support.profile.plugin"]
 
 # Our own threads share the tokenizing; read by the library when it is loaded.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+# The same for numpy's products: small ones cost less than the threads that would wait for each other. Read at its import.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # As the package itself does, for tests that load ONNX Runtime before it.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
