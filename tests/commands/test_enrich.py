@@ -16,6 +16,8 @@ from commands.support import article, json_lines, run
 
 from enricher.errors import FatalError, NotEnriched, SettingsError
 
+pytestmark = pytest.mark.usefixtures("shared_models")
+
 
 @pytest.fixture
 def articles(tmp_path: Path) -> Path:

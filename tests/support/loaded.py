@@ -1,0 +1,57 @@
+"""Models that several tests share: for tests about articles and records, and not about loading, warm-up or memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from support.topics import QUICK_TO_START
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from enricher.app.model import Model
+    from enricher.inference.checkpoint.folder import Checkpoint
+    from enricher.settings import Settings
+
+_DECIDING: dict[str, set[str] | bool] = {
+    "model": True,
+    "batching": True,
+    "articles": {"max_article_tokens", "too_long"},
+}
+"""The settings that decide what is loaded, and how it is warmed up."""
+
+
+class _Models:
+    """Loads a model unless this process has loaded it before with the same settings."""
+
+    def __init__(self) -> None:
+        # Not above: many test files need no model.
+        from enricher.app.model import load_pass  # noqa: PLC0415
+        from enricher.inference.run.model import open_model  # noqa: PLC0415
+
+        self._load, self._open = load_pass, open_model
+        self._loaded: dict[tuple[str, ...], Model] = {}
+
+    def load(self, settings: Settings, checkpoints: Sequence[Checkpoint] = ()) -> Model:
+        """As `load_pass`."""
+        opened = checkpoints or [self._open(settings.model.source)]
+        folders = (f"{each.folder} {each.digest}" for each in opened)
+        key = (settings.model_dump_json(include=_DECIDING), *folders)
+        if key not in self._loaded:
+            self._loaded[key] = self._load(settings, checkpoints)
+        return self._loaded[key]
+
+
+@pytest.fixture(scope="session")
+def _models() -> _Models:
+    return _Models()
+
+
+@pytest.fixture
+def shared_models(_models: _Models, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands that run in this process load a model once for all tests, with a short warm-up."""
+    for name, value in QUICK_TO_START.items():
+        monkeypatch.setenv(name, value)
+    for module in ("enricher.app.model", "enricher.app.tasks"):
+        monkeypatch.setattr(f"{module}.load_pass", _models.load)
