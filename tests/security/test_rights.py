@@ -43,23 +43,19 @@ def test_a_right_that_is_taken_away_is_named_and_nothing_is_lost(secured: Secure
     place = place_at(secured, "PASSWORDS")
     right = right_of(place, label)
     places = place.publish(0, 20)
-    running = place.start_worker()
-    try:
-        wait_until(lambda: len(place.outputs()) == len(places), 60, "the first articles are enriched")
+    with place.started("run") as worker:
+        wait_until(lambda: len(place.outputs()) == len(places), 180, "the first articles are enriched")
         take(secured, right)
         places |= place.publish(100, 20)
-        said, _ = running.communicate(timeout=60)
-    finally:
-        running.kill()
-        running.wait()
-    check_refusal(Outcome(running.returncode, said), place, right)
+        refused = worker.outcome()
+    check_refusal(refused, place, right)
     check_refusal(place.work(), place, right)
     give(secured, [right])
     outcome = place.work()
     assert outcome.code == 0, outcome.said
     place.check_exactly_once(places)
     # A sixth right, which nobody needs to give: without it the worker trusts its settings, and says so.
-    assert "DESCRIBE_CONFIGS" in said + outcome.said
+    assert "DESCRIBE_CONFIGS" in refused.said + outcome.said
 
 
 def delete_offsets(place: Place) -> None:

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from kafka.harness import Sent, as_sent, assert_exactly_once, publish, read_all, short_articles
 from security.rights import five_rights, give
 from security.secured import Secured
+from support.forked import Forked
+from support.logs import new_log
+from support.stub_worker import STUB_WORKER
 from support.topics import Topics, make_topics
 
-_TIMEOUT_S = 90
-# A client that gets no answer is given up soon, and what a dead worker left open is settled soon.
-_QUICK = {"ENRICHER_KAFKA__TRANSACTION_TIMEOUT_S": "5", "ENRICHER_KAFKA__REQUEST_TIMEOUT_S": "2"}
+_TIMEOUT_S = 180
+# A client that gets no answer is given up soon, and what a dead worker left behind is settled soon.
+_QUICK = {
+    "ENRICHER_KAFKA__SESSION_TIMEOUT_S": "6",
+    "ENRICHER_KAFKA__TRANSACTION_TIMEOUT_S": "5",
+    "ENRICHER_KAFKA__REQUEST_TIMEOUT_S": "2",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +49,19 @@ def _last_line(line: str) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
+class Command:
+    """A command that was started. `log` has its output on both streams."""
+
+    process: Forked
+    log: Path
+
+    def outcome(self) -> Outcome:
+        """Wait for its end."""
+        code = self.process.wait(_TIMEOUT_S)
+        return Outcome(code, self.log.read_text("utf-8"))
+
+
+@dataclass(frozen=True, slots=True)
 class Place:
     """The topics of one test, reached through a listener."""
 
@@ -57,31 +77,26 @@ class Place:
 
     def run(self, *arguments: str, stdin: str = "") -> Outcome:
         """Run a command to its end."""
-        done = subprocess.run(
-            self._command(*arguments),
-            env={**os.environ, **self.environment},
-            input=stdin,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=_TIMEOUT_S,
-            check=False,
-        )
-        return Outcome(done.returncode, done.stdout)
+        with self.started(*arguments, stdin=stdin) as command:
+            return command.outcome()
 
     def work(self) -> Outcome:
         """Run a worker until it has caught up or fails."""
         return self.run("run", "--until-caught-up")
 
-    def start_worker(self) -> subprocess.Popen[str]:
-        """Run a worker until something ends it."""
-        return subprocess.Popen(
-            self._command("run"),
-            env={**os.environ, **self.environment},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+    @contextmanager
+    def started(self, *arguments: str, stdin: str = "") -> Iterator[Command]:
+        """A command, killed at the end if it still runs."""
+        log = new_log("command")
+        given = log.with_suffix(".in")
+        given.write_text(stdin, "utf-8")
+        environment = {**os.environ, **self.environment}
+        process = Forked([STUB_WORKER, *arguments], environment, log, stdin=given, stdout=log)
+        try:
+            yield Command(process, log)
+        finally:
+            process.kill()
+            process.wait()
 
     def publish(self, first: int, count: int) -> dict[tuple[int, int], Sent]:
         """Publish articles with these numbers and one invalid input; returns their places."""
@@ -97,9 +112,6 @@ class Place:
     def check_exactly_once(self, places: Mapping[tuple[int, int], Sent]) -> None:
         """Every input has exactly one outcome."""
         assert_exactly_once(self.outputs(), places)
-
-    def _command(self, *arguments: str) -> list[str]:
-        return [sys.executable, "-m", "enricher", *arguments]
 
 
 def place_at(secured: Secured, listener: str, *, rights: bool = True) -> Place:

@@ -24,15 +24,25 @@ _PRELOADED = ("pytest", "support.preloaded")
 class Forked:
     """A program started as `python ARGUMENTS` would be: `["-m", "enricher", "run"]`, or a path. Used like a `Popen`.
 
-    Its standard error goes to the end of `log`, a new file in the folder of logs if there is none.
+    Its standard error goes to the end of `log`, a new file in the folder of logs if there is none. `stdin` and `stdout` are
+    files too.
     """
 
-    def __init__(self, arguments: Sequence[str], environment: Mapping[str, str], log: Path | None = None) -> None:
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        log: Path | None = None,
+        *,
+        stdin: Path | None = None,
+        stdout: Path | None = None,
+    ) -> None:
         log = log or new_log("worker")
         log.touch()  # so that it can be read at once
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(list(_PRELOADED))
-        self._process = context.Process(target=_run, args=(list(arguments), dict(environment), log), daemon=True)
+        started = list(arguments), dict(environment), (stdin, stdout, log)
+        self._process = context.Process(target=_run, args=started, daemon=True)
         with _one_thread():
             self._process.start()
 
@@ -82,9 +92,12 @@ def _one_thread() -> Iterator[None]:
         yield
 
 
-def _run(arguments: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
-    with log.open("ab") as file:
-        os.dup2(file.fileno(), 2)
+def _run(arguments: Sequence[str], environment: Mapping[str, str], streams: Sequence[Path | None]) -> None:
+    for number, path in enumerate(streams):
+        if path is not None:
+            with path.open("ab" if number else "rb") as file:
+                os.dup2(file.fileno(), number)
+    sys.stdin = open(0, closefd=False, encoding="utf-8")  # noqa: SIM115  what starts processes has replaced it
     os.environ.clear()
     os.environ.update(environment)
     if arguments[0] == "-m":

@@ -2,5 +2,10 @@
 
 import importlib
 
-for name in ("transformers.models.auto.tokenization_auto", "enricher.app.building", "enricher.commands.run"):
+for name in (
+    "transformers.models.auto.tokenization_auto",
+    "enricher.app.building",
+    "enricher.commands.run",
+    "tools.chaos.stub",
+):
     importlib.import_module(name)

@@ -90,6 +90,7 @@ class StubEngine:
 
     labels = LABELS
     card = CARD
+    provider = "stub"
 
     def __init__(self) -> None:
         self.hang_s = 0.0
