@@ -85,9 +85,12 @@ class Forked:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """The environment of the process that forks: it finds its modules, and no library of it starts threads at import."""
+    """The environment of the process that forks: it finds its modules, and no library of it starts threads at import.
+
+    A test folder, which pytest puts in front, may have a module that is called as a package of ours is.
+    """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+        patch.setenv("PYTHONPATH", os.pathsep.join((str(Path(__file__).parents[1]), *sys.path)))
         patch.setenv("OPENBLAS_NUM_THREADS", "1")
         yield
 
