@@ -33,6 +33,7 @@ from tools.waiting import wait_until
 if TYPE_CHECKING:
     from support.topics import Topics
 
+pytestmark = pytest.mark.usefixtures("shared_models")
 SIZES = ArticleSettings(max_record_bytes=1_000_000, max_dead_letter_bytes=16_000_000)
 
 

@@ -76,6 +76,7 @@ def test_a_topic_that_cannot_be_read_is_left_to_the_checks_of_the_broker(monkeyp
 
 
 @pytest.mark.broker
+@pytest.mark.usefixtures("shared_models")
 def test_the_doctor_reads_the_topic(topics: Topics) -> None:
     """Against the real broker, with one article of another layout."""
     records = [{"value": json.dumps(each).encode()} for each in (article("a"), ELSEWHERE)]

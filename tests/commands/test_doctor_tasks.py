@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from commands.model_app import run_model, tiny_model
 from support.heads import class_model, vector_model
+from support.topics import QUICK_TO_START
 
 from enricher.commands.doctor.findings import Finding
 from enricher.commands.doctor.models import model_findings
@@ -23,7 +24,8 @@ LABELS = ("economy", "politics", "sports")
 def found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
     """Folders of heads by task: two on one encoder. Graphs are cached in the test's folder."""
     monkeypatch.setenv("ENRICHER_MODEL__CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setenv("ENRICHER_MODEL__DEVICE", "cpu")
+    for name, value in {**QUICK_TO_START, "ENRICHER_MODEL__DEVICE": "cpu"}.items():
+        monkeypatch.setenv(name, value)
     ner = tiny_model(tmp_path / "ner")
     return {"topics": class_model(ner, tmp_path / "topics", LABELS), "vectors": vector_model(ner, tmp_path / "vectors")}
 

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from support.topics import QUICK_TO_START
+
 
 def test_a_command_writes_its_cache_and_nothing_else(tmp_path: Path) -> None:
     """ONNX Runtime on Linux would store a device id and events, and send them to Microsoft."""
@@ -16,7 +18,13 @@ def test_a_command_writes_its_cache_and_nothing_else(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "enricher", "enrich", "-"],
         input=b'{"id": "1", "body": "Angela Merkel met Emmanuel Macron in Paris."}\n',
-        env={**variables, "HOME": str(home), "XDG_CACHE_HOME": str(home / "cache"), "TMPDIR": str(home)},
+        env={
+            **variables,
+            **QUICK_TO_START,
+            "HOME": str(home),
+            "XDG_CACHE_HOME": str(home / "cache"),
+            "TMPDIR": str(home),
+        },
         stdout=subprocess.PIPE,
         timeout=120,
         check=True,

@@ -97,6 +97,7 @@ def test_a_partition_that_was_added_is_behind_from_its_beginning(topics: Topics)
 
 
 @pytest.mark.broker
+@pytest.mark.usefixtures("shared_models")
 def test_a_group_whose_offsets_are_gone_is_behind_from_where_a_worker_resumes(topics: Topics) -> None:
     """A worker resumes after the newest output, so the scaler must not ask for workers for what is done."""
     write(topics, 1, 3 * HOUR_S, 2 * HOUR_S, HOUR_S)

@@ -17,6 +17,7 @@ FIELDS = {"id": "key", "title": "/headline", "body": "/content/text"}
 
 
 @pytest.mark.broker
+@pytest.mark.usefixtures("shared_models")
 def test_all_commands_read_articles_where_the_settings_say(topics: Topics, tmp_path: Path) -> None:
     """Ids are keys, bodies are paragraphs, and `tail` finds the entities in the joined text."""
     environment = topics.environment | {

@@ -137,6 +137,7 @@ def test_options_that_need_each_other_say_so(arguments: list[str], reason: str, 
 
 
 @pytest.mark.broker
+@pytest.mark.usefixtures("shared_models")
 def test_articles_are_published_in_avro_and_the_doctor_names_their_schema(
     registry: Registry, topics: Topics, tmp_path: Path
 ) -> None:
