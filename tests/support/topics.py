@@ -29,10 +29,11 @@ class Topics:
 def make_topics(bootstrap_servers: str, partitions: int = PARTITIONS) -> Topics:
     """Create three topics with unique names."""
     name = f"t{uuid.uuid4().hex[:10]}"
-    settings = {"max.message.bytes": str(LARGE_MESSAGE_BYTES)}
+    kept = {"retention.ms": "-1"}  # else a record whose time is long past is deleted at any moment
+    large = kept | {"max.message.bytes": str(LARGE_MESSAGE_BYTES)}
     names = {"input": f"{name}.articles", "output": f"{name}.entities", "dead_letter": f"{name}.dead-letters"}
     new = [
-        NewTopic(topic, num_partitions=partitions, replication_factor=1, config={} if role == "output" else settings)
+        NewTopic(topic, num_partitions=partitions, replication_factor=1, config=kept if role == "output" else large)
         for role, topic in names.items()
     ]
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
