@@ -139,7 +139,10 @@ class TransactionalSink:
                 self._producer.poll(0)
 
     def close(self) -> None:
-        """Close the producer, within a bound. A failed transaction is ended, or readers would wait for its timeout."""
+        """Close the producer, within a bound; may be called twice.
+
+        A failed transaction is ended, or readers would wait for its timeout.
+        """
         closing = threading.Thread(target=self._close, name="close-sink", daemon=True)
         closing.start()
         closing.join(CLOSE_WAIT_S)
@@ -218,8 +221,9 @@ class TransactionalSink:
         if self._unfenced:
             with suppress(EnricherError):  # then the next process ends the transaction, or its timeout does
                 self.recover()
-        if self._producer is not None:
-            close_in_background(self._producer).join()
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            close_in_background(producer).join()
 
 
 def log_dead_letters(tickets: Sequence[Ticket], substitutes: Mapping[Ticket, DeadLetter]) -> None:

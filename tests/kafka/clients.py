@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
 from kafka.harness import Sent
+from support.closing import CLOSING
 from support.topics import Topics
 
 from enricher.codec import Encoder
@@ -90,10 +91,6 @@ class Diary:
         """Note lost partitions."""
         self.owned -= set(partitions)
         self.events.append(("lost", tuple(partitions)))
-
-
-CLOSING = ExitStack()
-"""Closes what `opened` and `sink_for` have opened; the fixture `_closed` does so after each test."""
 
 
 def joined(config: KafkaConfig, *, until_caught_up: bool = False) -> tuple[KafkaSource, Diary]:

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
-from kafka.clients import CLOSING, Diary, config_for, inputs, opened, poll_until, records_of, release_of, sink_for
+from kafka.clients import Diary, config_for, inputs, opened, poll_until, records_of, release_of, sink_for
 from kafka.harness import (
     Sent,
     assert_exactly_once,
@@ -20,6 +20,7 @@ from kafka.harness import (
     read_all,
     wait_until,
 )
+from support.closing import CLOSING
 from support.topics import Topics
 
 from enricher.errors import TransactionTrouble

@@ -9,7 +9,6 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from kafka.clients import (
-    CLOSING,
     Diary,
     begin,
     begun,
@@ -37,6 +36,7 @@ from kafka.harness import (
     wait_until,
     worker,
 )
+from support.closing import CLOSING
 from support.topics import Topics
 
 from enricher.core.commit_metadata import CommitMetadata

@@ -8,8 +8,9 @@ from random import Random
 from typing import Protocol
 
 from confluent_kafka import Producer
-from kafka.clients import CLOSING, Diary, config_for, encoder_of, finished, release_of, sink_for
+from kafka.clients import Diary, config_for, encoder_of, finished, release_of, sink_for
 from kafka.harness import committed_and_ends, headers_of, read_all, source_of, transaction
+from support.closing import CLOSING
 from support.topics import make_topics
 from worker.fake_sink import DEAD_LETTERS, OUTPUT, FakeSink, Output
 from worker.fake_source import FakeSource

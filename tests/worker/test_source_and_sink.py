@@ -5,11 +5,11 @@ Every proof on the fake log is worth as much as these tests.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 
 import pytest
-from kafka.clients import CLOSING, finished, release_of
+from kafka.clients import finished, release_of
 from worker.ends import PARTITIONS, Ends, FakeEnds, Member, RealEnds, large
 
 from enricher.errors import ProducerFenced, TransactionTrouble
@@ -17,13 +17,11 @@ from enricher.records import Mark, Partition, Release, Start
 
 
 @pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.broker)])
-def ends(request: pytest.FixtureRequest) -> Iterator[Ends]:
+def ends(request: pytest.FixtureRequest) -> Ends:
     """The fake log, and a real broker."""
     if request.param == "fake":
-        yield FakeEnds()
-        return
-    with CLOSING:
-        yield RealEnds(request.getfixturevalue("broker").bootstrap_servers)
+        return FakeEnds()
+    return RealEnds(request.getfixturevalue("broker").bootstrap_servers)
 
 
 def test_records_of_a_partition_come_once_and_in_order(ends: Ends) -> None:
