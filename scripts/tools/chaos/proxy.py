@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tools.chaos.rules import Rule
 
 HOST = "127.0.0.1"
-_CALL_S = 10.0
+_CALL_S = 60.0
 
 
 class Proxy:

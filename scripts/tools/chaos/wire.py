@@ -21,7 +21,7 @@ Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Frames = asyncio.Queue[tuple[float, bytes] | None]
 """Arrival time and frame; None marks the end of the stream."""
 
-ANSWER_S = 10.0
+ANSWER_S = 30.0
 """How long replies are read after the client has gone: the broker executes requests only as it can send replies."""
 _FRAMES = 1_000
 

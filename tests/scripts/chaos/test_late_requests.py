@@ -7,7 +7,6 @@ producer's next transaction commits it, or it stays open forever. Brokers before
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 from confluent_kafka import Producer
@@ -24,7 +23,7 @@ from enricher.records import RawRecord
 from tools.chaos.frames import Api
 from tools.chaos.proxy import Proxy
 from tools.chaos.reader import Reader
-from tools.chaos.rules import Answered, Hold, Match
+from tools.chaos.rules import Answered, Direction, Match, Silence
 from tools.kafka import Cluster
 from tools.kafka.versions import OLDEST
 from tools.waiting import wait_until
@@ -63,26 +62,24 @@ class AbortsFirst(UnfencedProducer):
         close_in_background(producer).join()
 
 
-@contextmanager
 def late(
     proxied: tuple[Proxy, Cluster], topics: Topics, match: Match, unfenced: UnfencedProducer, count: int
-) -> Iterator[tuple[TransactionalSink, list[RawRecord]]]:
+) -> tuple[TransactionalSink, list[RawRecord]]:
     """A request of a transaction with `count` records arrives after the abort, when a new producer exists."""
     proxy, _ = proxied
     source, _ = opened(config_for(topics))
     records = records_of(source, count)
     sink, _ = sink_for(source, config_for(topics, bootstrap_servers=proxy.addresses))
     sink._unfenced = unfenced
-    proxy.apply(late := Hold(match))
+    # All of them: the client sends one again when its connection times out, which may be before the sink gives up.
+    proxy.apply(late := Silence(match, {Direction.TO_BROKER}))
     with pytest.raises(TransactionTrouble):
         sink.publish(release_of(records))
     sink.recover()
     proxy.apply(answered := Answered(match))
     proxy.lift(late)
     assert answered.caught.wait(TIMEOUT_S)
-    yield sink, records
-    sink.close()
-    source.close()
+    return sink, records
 
 
 def is_stable(topics: Topics) -> bool:
@@ -101,11 +98,11 @@ def test_a_produce_request_behind_the_abort_is_refused_where_a_new_producer_abor
 ) -> None:
     """If the old producer aborted, the record stays open until the next transaction commits it."""
     publish(topics.bootstrap_servers, topics.input, [Sent(b"key", b"value")])
-    with late(proxied, topics, PRODUCE, unfenced(), 1) as (sink, records):
-        assert stable == is_stable(topics)
-        sink.publish(release_of(records))
-        assert outputs == len(read_all(topics.bootstrap_servers, topics.output))
-        assert is_stable(topics)
+    sink, records = late(proxied, topics, PRODUCE, unfenced(), 1)
+    assert stable == is_stable(topics)
+    sink.publish(release_of(records))
+    assert outputs == len(read_all(topics.bootstrap_servers, topics.output))
+    assert is_stable(topics)
 
 
 def test_a_transaction_that_failed_is_ended_when_its_worker_ends(
@@ -127,7 +124,6 @@ def test_a_transaction_that_failed_is_ended_when_its_worker_ends(
     assert not is_stable(topics)
     sink.close()
     assert is_stable(topics)
-    source.close()
 
 
 @pytest.mark.parametrize(("unfenced", "lost"), [(AbortsFirst, True), (UnfencedProducer, False)])
@@ -136,9 +132,9 @@ def test_late_offsets_behind_the_abort_are_refused_where_a_new_producer_aborted(
 ) -> None:
     """If the old producer aborted, the next transaction commits offsets of a partition without their outputs."""
     places = publish(topics.bootstrap_servers, topics.input, [Sent(b"%d" % key, b"value") for key in range(20)])
-    with late(proxied, topics, OFFSETS, unfenced(), len(places)) as (sink, records):
-        first = [record for record in records if record.partition.number == 0]
-        sink.publish(release_of(first))
-        committed = Reader(topics.bootstrap_servers, topics.group).committed_and_ends(topics.input)
-        assert committed[0] == (len(first), len(first))
-        assert lost == (committed[1][0] > 0)
+    sink, records = late(proxied, topics, OFFSETS, unfenced(), len(places))
+    first = [record for record in records if record.partition.number == 0]
+    sink.publish(release_of(first))
+    committed = Reader(topics.bootstrap_servers, topics.group).committed_and_ends(topics.input)
+    assert committed[0] == (len(first), len(first))
+    assert lost == (committed[1][0] > 0)
