@@ -1,7 +1,12 @@
-"""The five rights of `deploy/rights.md` are sufficient, and each is necessary and named when it is missing."""
+"""The rights that the pages name are sufficient, and each is necessary and named when it is missing.
+
+Those of a worker, of `enricher doctor --transactions` and of `enricher lag`.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 import pytest
@@ -12,7 +17,9 @@ from security.rights import Right, five_rights, give, take
 from security.secured import Secured
 from security.working import Outcome, Place, place_at
 
-PAGE = Path(__file__).parents[2] / "deploy" / "rights.md"
+from enricher.kafka.trials.promises import PROMISES
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
 LABELS = ["input", "group", "output", "dead letters", "transactional id"]
 
 
@@ -106,7 +113,11 @@ def test_a_right_on_another_resource_is_not_enough(secured: Secured) -> None:
 
 def test_the_page_names_the_rights() -> None:
     """Operation and resource type of each: the page and these tests agree."""
-    rows = [line for line in PAGE.read_text("utf-8").splitlines() if line.startswith(("| `READ", "| `WRITE"))]
+    rows = [
+        line
+        for line in (DEPLOY / "rights.md").read_text("utf-8").splitlines()
+        if line.startswith(("| `READ", "| `WRITE"))
+    ]
     found = {tuple(cell.strip(" `") for cell in row.strip("|").split("|")[:2]) for row in rows}
     assert found == {
         ("READ", "topic, the input"),
@@ -118,3 +129,107 @@ def test_the_page_names_the_rights() -> None:
         ("READ", "topic, the output"),
         ("READ", "topic, the dead letters"),
     }
+
+
+def rights_of(place: Place, *labels: str) -> list[Right]:
+    """Rights of the trials, by names like `CREATE topic`."""
+    kinds = {"topic": ResourceType.TOPIC, "group": ResourceType.GROUP}
+    prefix = f"{place.topics.group}-doctor-"
+    return [
+        Right(label, operation, kinds[kind], prefix, prefixed=True)
+        for label in labels
+        for operation, kind in [label.split()]
+    ]
+
+
+def tried(place: Place) -> tuple[Outcome, dict[str, dict[str, str]]]:
+    """The command's exit code, and its checks by name."""
+    outcome = place.run("doctor", "--transactions", "--json")
+    text = outcome.said[outcome.said.index("\n{") :]
+    report = json.JSONDecoder().raw_decode(text.strip())[0]
+    return outcome, {check["check"]: check for check in report["checks"]}
+
+
+def names_at(place: Place) -> list[str]:
+    """Topics of trials that exist."""
+    names = place.secured.admin.list_topics(timeout=10).topics
+    return [name for name in names if name.startswith(f"{place.topics.group}-doctor-")]
+
+
+@pytest.mark.broker
+def test_without_create_nothing_is_tried_and_the_right_is_named(secured: Secured) -> None:
+    """The five rights of a worker are not sufficient, and the advice names all that are needed."""
+    place = place_at(secured, "PASSWORDS")
+    outcome, checks = tried(place)
+    assert outcome.code == 4
+    found = checks["topics of the trials"]
+    assert f"Needed: CREATE on topics that begin with '{place.topics.group}-doctor-'" in found["seen"]
+    assert "READ and DELETE on groups" in found["advice"]
+    assert "clean-up" not in checks, "nothing was made, so nothing is left"
+    assert not checks.keys() & {promise.name for promise in PROMISES}
+
+
+@pytest.mark.broker
+def test_without_delete_one_topic_is_left_and_named(secured: Secured) -> None:
+    """Deleting is tried with the first topic, before anything else is created."""
+    place = place_at(secured, "PASSWORDS")
+    give(secured, rights_of(place, "CREATE topic", "READ topic", "WRITE topic"))
+    outcome, checks = tried(place)
+    assert outcome.code == 4
+    assert "Needed: DELETE on topics that begin with" in checks["topics of the trials"]["seen"]
+    [left] = names_at(place)
+    assert left in checks["clean-up"]["seen"]
+    assert not checks.keys() & {promise.name for promise in PROMISES}
+
+
+@pytest.mark.broker
+def test_a_right_that_only_some_trials_need_costs_only_those(secured: Secured) -> None:
+    """Without READ on groups, trials that need no group still run."""
+    place = place_at(secured, "PASSWORDS")
+    give(secured, rights_of(place, "CREATE topic", "DELETE topic", "READ topic", "WRITE topic"))
+    outcome, checks = tried(place)
+    assert outcome.code == 4
+    assert checks["commit and abort"]["verdict"] == "ok", checks
+    assert checks["offsets in the transaction"]["verdict"] == "FAIL"
+    assert "could not be tried" in checks["offsets in the transaction"]["seen"]
+    assert "AUTHORIZATION_FAILED" in checks["offsets in the transaction"]["seen"]
+    assert "clean-up" not in checks
+    assert names_at(place) == []
+
+
+@pytest.mark.broker
+def test_the_rights_of_the_page_are_enough(secured: Secured) -> None:
+    """The rights of the page's table, and the five of a worker, whose transactional ids are used."""
+    place = place_at(secured, "PASSWORDS")
+    rows = re.findall(
+        r"^\| `([A-Z`, ]+)` \| (topic|group)s that begin", (DEPLOY / "brokers.md").read_text("utf-8"), re.MULTILINE
+    )
+    labels = [f"{operation} {kind}" for operations, kind in rows for operation in operations.split("`, `")]
+    assert len(labels) == 6
+    give(secured, rights_of(place, *labels))
+    outcome, checks = tried(place)
+    assert outcome.code == 0, outcome.said
+    assert {checks[promise.name]["verdict"] for promise in PROMISES} == {"ok"}
+    assert "clean-up" not in checks
+    assert names_at(place) == []
+
+
+@pytest.mark.broker
+def test_two_rights_are_enough_for_lag_and_each_is_needed(secured: Secured) -> None:
+    """READ on the topic and DESCRIBE on the group are enough; a missing one is named, with exit code 4."""
+    place = place_at(secured, "PASSWORDS", rights=False)
+    place.publish(0, 0)
+    read_topic = Right("input", "READ", ResourceType.TOPIC, place.topics.input)
+    describe_group = Right("group", "DESCRIBE", ResourceType.GROUP, place.topics.group)
+
+    def says(code: int, words: str) -> bool:
+        outcome = place.run("lag", "--max-lag", "0")  # the client hides a missing right for the whole request timeout
+        return outcome.code == code and words in outcome.said
+
+    give(secured, [read_topic, describe_group])
+    wait_until(lambda: says(9, "1 behind in 1 of 4 partitions"), 120, "two rights are enough")
+    take(secured, describe_group)
+    wait_until(lambda: says(4, f"READ on the group '{place.topics.group}'"), 120, "the group's right is named")
+    give(secured, [describe_group])
+    take(secured, read_topic)
+    wait_until(lambda: says(4, f"READ on the topic '{place.topics.input}'"), 120, "the topic's right is named")

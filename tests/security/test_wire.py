@@ -1,14 +1,19 @@
-"""TLS, passwords and client certificates: valid ones work, and with invalid ones the message says what is wrong."""
+"""TLS, passwords and client certificates: valid ones work, and with invalid ones the message says what is wrong.
+
+No output shows them, at any log level, in any failure.
+"""
 
 from __future__ import annotations
 
+import base64
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
-from security.secured import LISTENERS, Secured
-from security.working import place_at
+from security.secured import KEY_PASSWORD, LISTENERS, PASSWORD, Secured
+from security.working import Outcome, place_at
 
 pytestmark = pytest.mark.broker
 
@@ -57,7 +62,7 @@ def test_wrong_papers_are_told_in_one_line(secured: Secured, wrong: str, code: i
     """One line says what is wrong; the exit code tells settings from broker; there is no traceback."""
     listener, changes, without = wrong_papers(secured)[wrong]
     place = place_at(secured, listener, rights=False).with_properties(changes, without=without)
-    waits_s = "5" if code == 6 else "120"  # only what may pass is waited for, and a busy broker needs a while to refuse
+    waits_s = "1" if code == 6 else "120"  # only what may pass is waited for, and a busy broker needs a while to refuse
     place = replace(place, environment={**place.environment, "ENRICHER_WORKER__RECOVERY_TIMEOUT_S": waits_s})
     outcome = place.work()
     assert code == outcome.code, outcome.said
@@ -89,3 +94,59 @@ def test_doctor_is_content_with_the_five_rights(secured: Secured, listener: str)
     rights = {check["check"]: check["verdict"] for check in checks if check["check"].startswith("right: ")}
     assert len(rights) == 5
     assert set(rights.values()) == {"ok"}
+
+
+CANARIES = (PASSWORD, KEY_PASSWORD)
+
+
+def check_silence(outcome: Outcome) -> None:
+    """No canary, in plain text or in base64."""
+    for canary in CANARIES:
+        assert canary not in outcome.said
+        assert base64.b64encode(canary.encode()).decode().rstrip("=") not in outcome.said
+
+
+COMMANDS = {
+    "run": ["--verbose", "run", "--until-caught-up"],
+    "doctor": ["--verbose", "doctor"],
+    "publish": ["--verbose", "publish", "-"],
+    "tail": ["--verbose", "tail", "--from-beginning", "--until-end"],
+    "topics": ["--verbose", "topics", "create"],
+    "settings": ["--verbose", "settings"],
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_command_shows_a_secret_when_it_fails(secured: Secured, command: str) -> None:
+    """Refused by the broker, with the client's full debug log."""
+    place = place_at(secured, "PASSWORDS", rights=False).with_properties(
+        {**secured.papers.certificate("client"), "sasl.username": "nobody", "debug": "all"}
+    )
+    outcome = place.run(*COMMANDS[command], stdin='{"id": "1", "body": "Oslo"}')
+    assert outcome.code == (0 if command == "settings" else 4), outcome.said
+    assert command == "settings" or "_AUTHENTICATION" in outcome.said, "it does say why"
+    check_silence(outcome)
+
+
+@pytest.mark.parametrize("changes", [{"no.such.property": "x"}, {"ssl.key.password": f"{KEY_PASSWORD}-not"}])
+def test_properties_that_the_client_does_not_take_are_not_shown(secured: Secured, changes: dict[str, str]) -> None:
+    """The client's reason names the property, never the value of a secret one."""
+    place = place_at(secured, "CERTIFICATES").with_properties({**changes, "sasl.password": PASSWORD, "debug": "all"})
+    outcome = place.run("--verbose", "run", "--until-caught-up")
+    assert outcome.code == 2, outcome.said
+    check_silence(outcome)
+
+
+def test_a_password_may_stand_in_a_file(secured: Secured, tmp_path: Path) -> None:
+    """As Kubernetes mounts it, with a trailing newline. The output does not contain it."""
+    (tmp_path / "password").write_text(f"{PASSWORD}\n")
+    place = place_at(secured, "PASSWORDS").with_properties({
+        **secured.papers.certificate("client"),
+        "sasl.password": {"file": str(tmp_path / "password")},
+        "debug": "all",
+    })  # fmt: skip
+    places = place.publish(0, 3)
+    outcome = place.run("--verbose", "run", "--until-caught-up")
+    assert outcome.code == 0, outcome.said
+    check_silence(outcome)
+    place.check_exactly_once(places)

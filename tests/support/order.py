@@ -18,7 +18,6 @@ LONGEST_FIRST = (
     "kafka/test_killing_record.py",
     "scripts/chaos/test_coordinator_gone.py",
     "verify/test_verify_command.py",
-    "scaling/test_scaling_rights.py",
     "scaling/test_scaler_service.py",
     "kafka/test_topic_made_again.py",
     "kafka/test_damaged_log.py",
