@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from commands.support import run
+from commands.cli_runner import run
 from hypothesis import given
 from hypothesis import strategies as st
 

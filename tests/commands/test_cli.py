@@ -10,7 +10,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 
 import pytest
-from commands.support import run
+from commands.cli_runner import run
 
 from enricher.commands import COMMANDS, help_of
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, cast
 
 import pytest
-from commands.support import read_all, run, unused_names, write
+from commands.cli_runner import read_all, run, unused_names, write
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import (
     AclBinding,

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import pytest
-from commands.support import article, run, write
+from commands.cli_runner import article, run, write
 
 from enricher.commands.doctor import articles as checks
 from enricher.commands.doctor.findings import Finding

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from commands.support import run
+from commands.cli_runner import run
 from kafka.test_transaction_trials import EveryReaderSeesAll, left_over
 
 from enricher.commands.doctor.transactions import finding_of

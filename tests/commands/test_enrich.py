@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from commands.support import article, json_lines, run
+from commands.cli_runner import article, json_lines, run
 
 from enricher.errors import FatalError, NotEnriched, SettingsError
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
-from commands.support import enriched_record, run, write
+from commands.cli_runner import enriched_record, run, write
 
 from enricher.commands.labels import Found, compared, labels_of
 from enricher.errors import SettingsError

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from commands.support import json_lines, read_all, run
+from commands.cli_runner import json_lines, read_all, run
 from kafka.harness import worker
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands.cli_runner import json_lines, run
 from commands.model_app import run_model, tiny_model
-from commands.support import json_lines, run
 from support.recipes import empty_recipe
 
 from enricher.commands.model import calibrating

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from commands.support import article, json_lines, read_all, run
+from commands.cli_runner import article, json_lines, read_all, run
 from confluent_kafka import Message
 
 from enricher.app.reading import line_mapping, line_reader

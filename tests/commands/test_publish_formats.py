@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from commands.support import article, json_lines, read_all, run
+from commands.cli_runner import article, json_lines, read_all, run
 from registry.server import Registry, serving
 
 from enricher.app.registry import registry_client

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from commands.support import run
+from commands.cli_runner import run
 
 from enricher.commands.run import share
 from enricher.commands.run.parent import RunOptions, command_of, summary_of

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from commands.support import run
+from commands.cli_runner import run
 from support.compatibility import SchemaType
 from support.schema_registry import FakeRegistry, fake_registry
 from typer.testing import Result

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 import pytest
-from commands.support import article, enriched_record, run, write
+from commands.cli_runner import article, enriched_record, run, write
 from confluent_kafka import Producer
 from support.made_again import make_again, topic_id
 from support.task_records import record_of_tasks

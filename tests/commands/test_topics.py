@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from commands.support import run, unused_names
+from commands.cli_runner import run, unused_names
 from confluent_kafka import Producer
 from confluent_kafka.admin import (
     AdminClient,

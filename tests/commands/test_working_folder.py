@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from commands.support import run
+from commands.cli_runner import run
 
 from enricher.errors import SettingsError
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Self
 
 import pytest
-from commands.support import run
+from commands.cli_runner import run
 from confluent_kafka import KafkaError, Producer
 from kafka.clients import config_for, finished, opened, records_of
 from kafka.harness import (

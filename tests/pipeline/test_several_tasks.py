@@ -9,8 +9,8 @@ from typing import Any
 
 import orjson
 import pytest
+from commands.cli_runner import json_lines, run
 from commands.model_app import tiny_model
-from commands.support import json_lines, run
 from kafka.harness import as_sent, assert_all_is_there_once, publish, read_all, sample_articles, worker
 from support.heads import class_model, vector_model
 from support.topics import Topics

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import orjson
 import pytest
-from commands.support import run
+from commands.cli_runner import run
 from confluent_kafka import Message
 from kafka.harness import Sent, header_list, headers_of, publish, read_all, worker
 from support.topics import Topics

@@ -6,7 +6,7 @@ import json
 import uuid
 
 import pytest
-from commands.support import run
+from commands.cli_runner import run
 from support.compatibility import SchemaType
 from support.schema_changes import FILES, Change, all_changes, changes, contract
 

@@ -16,7 +16,7 @@ from typing import Any
 import grpc
 import pytest
 import trustme
-from commands.support import run
+from commands.cli_runner import run
 from confluent_kafka import Consumer
 from google.protobuf.wrappers_pb2 import Int32Value, StringValue
 from scaling.topic_side import commit, write

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from commands.support import run
+from commands.cli_runner import run
 
 from enricher.app.kafka import kafka_config
 from enricher.errors import SettingsError

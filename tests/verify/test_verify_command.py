@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from commands.support import run
+from commands.cli_runner import run
 from kafka.harness import Sent, as_sent, publish, short_articles, transaction, wait_until, worker
 from rich.console import Console
 from support.topics import Topics

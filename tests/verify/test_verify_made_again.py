@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import orjson
 import pytest
-from commands.support import run
+from commands.cli_runner import run
 from confluent_kafka import Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from kafka.clients import config_for
