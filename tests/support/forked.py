@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
 from support.logs import new_log
 
 _PRELOADED = ("pytest", "support.preloaded")

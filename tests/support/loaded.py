@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+
 from support.topics import QUICK_TO_START
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import orjson
+
 from support.compatibility.findings import Finding, SchemaUnusable, Sides, Weight
 
 _PROMOTIONS = {

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import orjson
+
 from support.compatibility.findings import SchemaUnusable
 
 Node = dict[str, Any]

@@ -7,9 +7,8 @@ from enum import StrEnum
 from importlib import import_module
 from typing import Any
 
-from support.compatibility.findings import Finding, SchemaUnusable, Sides, Violation, Weight
-
 from enricher.contracts import SchemaType
+from support.compatibility.findings import Finding, SchemaUnusable, Sides, Violation, Weight
 
 _BACKWARD = Sides(writer="old", reader="new")
 _FORWARD = Sides(writer="new", reader="old")

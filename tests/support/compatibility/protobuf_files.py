@@ -6,11 +6,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from support.compatibility.findings import SchemaUnusable
-
 from enricher.codec.formats.protobuf_files import loaded
 from enricher.codec.schemas import Schema
 from enricher.errors import InvalidArticle
+from support.compatibility.findings import SchemaUnusable
 
 _REQUIRED, _REPEATED = 2, 3
 _GROUP, _MESSAGE, _ENUM = 10, 11, 14

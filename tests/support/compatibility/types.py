@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import orjson
-from support.compatibility.findings import SchemaUnusable
 
 from enricher.contracts import SchemaType
+from support.compatibility.findings import SchemaUnusable
 
 _NAMED = ("record", "error", "enum", "fixed")
 _SUFFIXES: dict[str, SchemaType] = {".avsc": "AVRO", ".proto": "PROTOBUF"}

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 import pytest
+
 from support.profile.processes import Children, tree_s
 from support.profile.table import write_tables
-
 from tools.kafka import Cluster
 from tools.kafka.node import Node
 from tools.registry import Registry
