@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -106,7 +107,7 @@ def mean_delta_interval(
     texts = len(reference[0]) if reference else 0
     if texts == 0:
         return Interval(0.0, 0.0)
-    drawn = np.random.default_rng(seed).multinomial(texts, np.full(texts, 1 / texts), size=draws)
+    drawn = _drawn(texts, draws, seed)
 
     def mean_f1(counts: Sequence[CountArray]) -> npt.NDArray[np.float64]:
         means: npt.NDArray[np.float64] = np.mean([_f1(drawn @ each) for each in counts], axis=0)
@@ -115,6 +116,12 @@ def mean_delta_interval(
     points = 100 * (mean_f1(other) - mean_f1(reference))
     low, high = np.quantile(points, [0.025, 0.975]).tolist()
     return Interval(low, high)
+
+
+@lru_cache(maxsize=1)
+def _drawn(texts: int, draws: int, seed: int) -> npt.NDArray[np.int64]:
+    """How often each draw has each text: `[draws, texts]`. Kept for the next class of the same texts."""
+    return np.random.default_rng(seed).multinomial(texts, np.full(texts, 1 / texts), size=draws)
 
 
 def labels_of(texts: Iterable[Spans]) -> tuple[str, ...]:

@@ -75,7 +75,6 @@ def recipe_in(folder: Path) -> Recipe:
     return recipe
 
 
-@pytest.mark.slow
 def test_a_prepared_folder_has_the_recipe_the_report_and_the_graph(
     source: Path, gold: Path, texts: Path, tmp_path: Path
 ) -> None:
@@ -104,7 +103,6 @@ def test_a_prepared_folder_has_the_recipe_the_report_and_the_graph(
     )
 
 
-@pytest.mark.slow
 def test_a_prepared_folder_runs_without_its_source_and_without_a_cache(
     source: Path, gold: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,7 +122,6 @@ def test_a_prepared_folder_runs_without_its_source_and_without_a_cache(
     assert [] == list(cache.glob("*-openvino-*"))
 
 
-@pytest.mark.slow
 def test_the_same_texts_and_seed_give_the_same_recipe(source: Path, gold: Path, texts: Path, tmp_path: Path) -> None:
     """To the byte; and the seed is in it."""
     for name, seed in (("a", "7"), ("b", "7"), ("c", "8")):
@@ -136,7 +133,6 @@ def test_the_same_texts_and_seed_give_the_same_recipe(source: Path, gold: Path, 
     assert recipe_in(tmp_path / "a").digest != recipe_in(tmp_path / "c").digest
 
 
-@pytest.mark.slow
 def test_a_valid_recipe_is_kept_unless_another_is_asked_for(
     source: Path, gold: Path, texts: Path, tmp_path: Path
 ) -> None:
@@ -152,7 +148,6 @@ def test_a_valid_recipe_is_kept_unless_another_is_asked_for(
     assert Checkpoint.open(source).digest == recipe_in(tmp_path / "replaced").model_digest
 
 
-@pytest.mark.slow
 def test_auto_calibrates_on_the_sample_articles_and_says_when_they_are_not_enough(
     source: Path, gold: Path, tmp_path: Path
 ) -> None:
@@ -232,7 +227,6 @@ def test_prepare_refuses_int8_that_was_calibrated_on_the_gold_set(source: Path, 
     assert "copying" not in result.stderr
 
 
-@pytest.mark.slow
 def test_auto_does_not_take_int8_that_missed_the_target(
     source: Path, gold: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

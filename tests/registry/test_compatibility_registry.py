@@ -19,6 +19,8 @@ from tools.registry import Registry
 
 FORMATS = {"AVRO": "avro", "PROTOBUF": "protobuf", "JSON": "json-schema"}
 
+pytestmark = pytest.mark.broker
+
 
 def client_of(registry: Registry) -> RegistryClient:
     """A client of our own."""

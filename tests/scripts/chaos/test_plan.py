@@ -59,9 +59,9 @@ def test_partition_of_a_group_is_found_as_java_does(text: str, value: int) -> No
 def test_articles_by_number_are_the_same_each_time_with_keys_of_their_own() -> None:
     """An input depends on its number alone, and the mix has all kinds."""
     articles, others = Articles("run"), Articles("run")
-    inputs = [articles.input(number) for number in range(2_000)]
-    assert inputs == [others.input(number) for number in reversed(range(2_000))][::-1]
-    assert len({each.key for each in inputs}) == 2_000
+    inputs = [articles.input(number) for number in range(200)]
+    assert inputs == [others.input(number) for number in reversed(range(200))][::-1]
+    assert len({each.key for each in inputs}) == 200
     assert {"record", "tombstone", "decode", "inference"} == {expected(each.value).kind for each in inputs}
     assert {"decode"} == {expected(articles.poison(number).value).kind for number in range(20)}
 
@@ -80,7 +80,7 @@ def test_an_article_in_avro_is_expected_as_the_same_article_in_json(length: int)
 
 def test_with_two_tasks_the_same_articles_have_ratings_or_fail_alone() -> None:
     """All else of their records stays as it is."""
-    values = [Articles("run").input(number).value for number in range(2_000)]
+    values = [Articles("run").input(number).value for number in range(200)]
     pairs = [(expected(value), expected(value, two_tasks=True)) for value in values]
     failed = [both for one, both in pairs if one.kind == "record" and both.kind == "inference"]
     assert 0 < len(failed) < len(pairs) / 4

@@ -34,7 +34,7 @@ _OPAQUE = (
 """Compared as they stand."""
 _ARRAY_KEYWORDS = {"items", "prefixItems", "additionalItems", "uniqueItems"}
 _OBJECT_KEYWORDS = {"properties", "required", "additionalProperties", "patternProperties", "dependentRequired"}
-_MAX_COMPARISONS = 100_000
+_MAX_COMPARISONS = 10_000
 
 
 def compare(writer: JsonSchema, reader: JsonSchema, sides: Sides) -> Iterator[Finding]:
