@@ -41,7 +41,7 @@ def read_all(bootstrap_servers: str, topic: str, *, isolation: str = "read_commi
         "enable.auto.commit": False,
     })  # fmt: skip
     try:
-        numbers = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+        numbers = consumer.list_topics(topic, timeout=60).topics[topic].partitions
         consumer.assign([TopicPartition(topic, number, 0) for number in numbers])
         return _until_ends(consumer, len(numbers))
     finally:
@@ -51,8 +51,8 @@ def read_all(bootstrap_servers: str, topic: str, *, isolation: str = "read_commi
 def _until_ends(consumer: Consumer, partitions: int) -> list[Message]:
     messages: list[Message] = []
     while partitions:
-        message = consumer.poll(10)
-        assert message is not None, "the broker answers within 10 s"
+        message = consumer.poll(60)
+        assert message is not None, "the broker answers within a minute"
         error = message.error()
         if error is None:
             messages.append(message)
@@ -67,7 +67,7 @@ def write(bootstrap_servers: str, topic: str, records: Sequence[Mapping[str, Any
     producer = Producer({"bootstrap.servers": bootstrap_servers})
     for record in records:
         producer.produce(topic, **record)
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
 
 
 def article(name: str, title: str = "Lisbon", body: str = "Ana Ribeiro lives in Lisbon.") -> dict[str, Any]:

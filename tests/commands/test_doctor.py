@@ -75,7 +75,7 @@ def test_the_trials_write_no_record(topics: Topics, monkeypatch: pytest.MonkeyPa
     assert failed(found) == []
     assert "committed on 1 of 4" in found[f"right: group {topics.group} READ"].seen
     partitions = [TopicPartition(topics.input, number) for number in range(4)]
-    assert [tp.offset for tp in consumer.committed(partitions, timeout=10)] == [-1001, -1001, 5, -1001]
+    assert [tp.offset for tp in consumer.committed(partitions, timeout=60)] == [-1001, -1001, 5, -1001]
     consumer.close()
     for topic in (topics.output, topics.dead_letters):
         assert read_all(topics.bootstrap_servers, topic, isolation="read_uncommitted") == []
@@ -86,11 +86,11 @@ def test_the_trials_write_no_record(topics: Topics, monkeypatch: pytest.MonkeyPa
 def test_a_worker_s_own_transactional_id_is_never_used(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker with the same settings can finish its transaction while doctor runs."""
     worker = Producer({"bootstrap.servers": topics.bootstrap_servers, "transactional.id": f"{topics.group}/worker-0"})
-    worker.init_transactions(20)
+    worker.init_transactions(60)
     worker.begin_transaction()
     worker.produce(topics.output, b"{}", b"k")
     assert failed(findings(topics.environment, monkeypatch)) == []
-    worker.commit_transaction(20)
+    worker.commit_transaction(60)
     assert [message.key() for message in read_all(topics.bootstrap_servers, topics.output)] == [b"k"]
 
 
@@ -268,8 +268,8 @@ def end_offsets(bootstrap_servers: str, topic: str) -> list[int]:
     """The end offset of each partition; the marker of a transaction takes an offset too."""
     consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": "looks"})
     try:
-        numbers = sorted(consumer.list_topics(topic, timeout=10).topics[topic].partitions)
-        return [consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=10)[1] for number in numbers]
+        numbers = sorted(consumer.list_topics(topic, timeout=60).topics[topic].partitions)
+        return [consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=60)[1] for number in numbers]
     finally:
         consumer.close()
 
@@ -281,9 +281,9 @@ def alter(bootstrap_servers: str, topic: str, settings: Mapping[str, str]) -> No
     ]
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-    admin.incremental_alter_configs([resource])[resource].result(20)
-    give_up_s = time.monotonic() + 10
-    while any(admin.describe_configs([resource])[resource].result(20)[n].value != v for n, v in settings.items()):
+    admin.incremental_alter_configs([resource])[resource].result(60)
+    give_up_s = time.monotonic() + 60
+    while any(admin.describe_configs([resource])[resource].result(60)[n].value != v for n, v in settings.items()):
         assert time.monotonic() < give_up_s, "the broker takes over changed settings"
 
 
@@ -296,7 +296,7 @@ def deny(cluster: Cluster, kind: ResourceType, name: str, operation: AclOperatio
         for operation_, permission in rules
     ]
     for future in admin.create_acls(bindings).values():
-        future.result(timeout=20)
+        future.result(timeout=60)
     # The controller has them; the broker's authorizer gets them a little later.
     of_resource = AclBindingFilter(
         kind,
@@ -307,4 +307,4 @@ def deny(cluster: Cluster, kind: ResourceType, name: str, operation: AclOperatio
         AclOperation.ANY,
         AclPermissionType.ANY,
     )
-    assert wait_until(lambda: len(admin.describe_acls(of_resource).result(timeout=20)) == len(bindings), 20)
+    assert wait_until(lambda: len(admin.describe_acls(of_resource).result(timeout=60)) == len(bindings), 60)

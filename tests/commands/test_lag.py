@@ -67,7 +67,7 @@ def test_an_open_transaction_is_remarked_and_does_not_wait(topics: Topics) -> No
     """Nobody can read its records yet."""
     with transaction(topics.bootstrap_servers, f"{topics.group}-upstream", end=False) as producer:
         producer.produce(topics.input, b"{}", partition=2)
-        assert producer.flush(20) == 0
+        assert producer.flush(60) == 0
         open_one = looked(topics)["partitions"][2]
         assert (open_one["behind"], open_one["hidden"]) == (0, 1)
         assert "still open" in open_one["remark"]

@@ -133,11 +133,11 @@ def test_aborted_records_are_never_shown_and_do_not_hold_up_the_end(topics: Topi
     """Only committed records count; the end after an aborted transaction is reached all the same."""
     fill(topics, "a")
     producer = Producer({"bootstrap.servers": topics.bootstrap_servers, "transactional.id": topics.group})
-    producer.init_transactions(20)
+    producer.init_transactions(60)
     producer.begin_transaction()
     producer.produce(topics.output, b"{}", b"never", partition=1)
-    producer.flush(10)
-    producer.abort_transaction(10)
+    producer.flush(60)
+    producer.abort_transaction(60)
     result = run(*FROM_ALL, "--json", env=topics.environment)
     assert [json.loads(line)["key"] for line in result.stdout.splitlines()] == ["a"]
 

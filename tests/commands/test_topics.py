@@ -24,7 +24,7 @@ WANTED = {"in": 2**24, "out": 2_000_000, "dead": 2**24}
 
 def partition_counts(broker: Cluster, environment: dict[str, str]) -> list[int | None]:
     """The number of partitions of each topic; None if it does not exist."""
-    found = AdminClient({"bootstrap.servers": broker.bootstrap_servers}).list_topics(timeout=10).topics
+    found = AdminClient({"bootstrap.servers": broker.bootstrap_servers}).list_topics(timeout=60).topics
     topics = [topic for name, topic in environment.items() if name.endswith("_TOPIC")]
     return [len(found[topic].partitions) if topic in found else None for topic in topics]
 
@@ -39,7 +39,7 @@ def test_three_topics_are_created_with_room_for_what_is_written(broker: Cluster)
     assert partition_counts(broker, environment) == [3, 3, 3]
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     resource = ConfigResource(ResourceType.TOPIC, environment["ENRICHER_KAFKA__OUTPUT_TOPIC"])
-    settings = admin.describe_configs([resource])[resource].result(timeout=10)
+    settings = admin.describe_configs([resource])[resource].result(timeout=60)
     assert settings["max.message.bytes"].value == "3000000"
 
 
