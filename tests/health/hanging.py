@@ -1,41 +1,67 @@
-"""`enricher` in a separate process, whose model waits while a file exists.
+"""`enricher` with a stub in the place of the model, in a process of its own, which waits while a file exists.
 
     python tests/health/hanging.py FOLDER run ...    # FOLDER/loading: it does not load; FOLDER/running: it does not run
                                                      # FOLDER/holding: a run never gives the interpreter's lock back
+                                                     # FOLDER/real: the model is the real one
 
-Everything else is unchanged: a hung device looks like a run that does not return.
+Everything else is unchanged, but that a parent of several such processes waits less long for a silent one: a hung device
+looks like a run that does not return.
 """
 
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from enricher import cli
-from enricher.commands.run import command
-from enricher.inference.run.engine import OnnxEngine
+from enricher.app.tasks import Tasks
+from enricher.commands.run import command, parent
+from enricher.commands.run.share import Share
+from enricher.records import Batch, BatchResult
+from enricher.settings import Settings
+from tools.chaos.stub import StubEngine, stub_model
+
+SILENT_S, LATER_S = 5.0, 4.0
+"""Half of what a parent has, and still many times what a busy machine delays a report."""
 
 
 def main(folder: Path) -> None:
     """Install the gates, and run the command line."""
-    load, run = command.load_tasks, OnnxEngine.run  # type: ignore[attr-defined]
+    load, command_of = command.load_tasks, parent.command_of  # type: ignore[attr-defined]
 
-    def slow_load(*arguments: Any, **named: Any) -> Any:  # noqa: ANN401  whatever it takes and gives
+    class HangingEngine(StubEngine):
+        """Waits before it runs."""
+
+        def run(self, batch: Batch) -> BatchResult:
+            """As the stub, behind the gates."""
+            _while_there(folder / "running")
+            if (folder / "holding").exists():
+                _hold_the_lock()
+            return super().run(batch)
+
+    def slow_load(settings: Settings) -> Tasks:
         _while_there(folder / "loading")
-        return load(*arguments, **named)
+        if (folder / "real").exists():
+            return load(settings)
+        return Tasks.of(settings, stub_model(HangingEngine()))
 
-    def slow_run(*arguments: Any, **named: Any) -> Any:  # noqa: ANN401  as above
-        _while_there(folder / "running")
-        if (folder / "holding").exists():
-            ctypes.PyDLL(None).sleep(3600)
-        return run(*arguments, **named)
+    def hanging_child(share: Share, options: parent.RunOptions) -> Sequence[str]:
+        python, _, _, *arguments = command_of(share, options)
+        return [python, __file__, str(folder), *arguments]
 
+    os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)  # children find what this process finds
     command.load_tasks = slow_load  # type: ignore[attr-defined]
-    OnnxEngine.run = slow_run  # type: ignore[method-assign]
+    parent.command_of = hanging_child
+    parent._SILENT_S, parent._LATER_S = SILENT_S, LATER_S
     cli.main()
+
+
+def _hold_the_lock() -> None:
+    ctypes.PyDLL(None).sleep(3600)
 
 
 def _while_there(gate: Path) -> None:

@@ -99,11 +99,11 @@ def serving(paths: Mapping[str, Route]) -> Iterator[int]:
 
 
 def until(holds: Callable[[], bool], what: str, timeout_s: float = 60.0) -> None:
-    """Check twenty times per second until the condition holds. A server that does not answer counts as False."""
+    """Check five times per second until the condition holds. A server that does not answer counts as False."""
     deadline_s = time.monotonic() + timeout_s
     while not _holds(holds):
         assert time.monotonic() < deadline_s, f"not within {timeout_s:g} s: {what}"
-        time.sleep(0.05)
+        time.sleep(0.2)
 
 
 def _holds(holds: Callable[[], bool]) -> bool:

@@ -6,8 +6,6 @@ import math
 import os
 import re
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -95,7 +93,6 @@ def everything_said(worker: Running) -> str:
 
 
 @pytest.mark.broker
-@pytest.mark.timeout(600)
 def test_under_load_it_becomes_ready_and_counts_what_was_published(topics: Topics, tmp_path: Path) -> None:
     """It is ready once it is a member; then its metrics are correct, and no text of an article appears anywhere."""
     bad = [Sent(CANARY.encode(), f'{{"body": "{CANARY}"}}'.encode()), Sent(CANARY.encode(), CANARY.encode())]
@@ -141,19 +138,18 @@ def test_while_it_drains_it_is_alive_and_not_ready(topics: Topics, tmp_path: Pat
 @pytest.mark.broker
 def test_a_model_that_hangs_turns_livez_false_before_the_process_ends(topics: Topics, tmp_path: Path) -> None:
     """This happens at half of the bound; it stays ready and started, and the reason is one line."""
-    environment = {**topics.environment, "ENRICHER_WORKER__ENGINE_TIMEOUT_S": "50"}
+    environment = {**topics.environment, "ENRICHER_WORKER__ENGINE_TIMEOUT_S": "20"}
     publish(topics.bootstrap_servers, topics.input, articles(20))
     with running(tmp_path, environment, gates=["running"]) as worker:
         until(lambda: worker.metric("enricher_batches_total") > 0, "a batch is on the device", START_S)
         until(lambda: worker.get("/livez").status == 503, "it is not alive")
-        assert re.fullmatch(r"the model has finished no batch for \d+ s, bound 25 s\n", worker.get("/livez").text)
+        assert re.fullmatch(r"the model has finished no batch for \d+ s, bound 10 s\n", worker.get("/livez").text)
         assert worker.process.poll() is None
         worker.gate("running").unlink()
         until(lambda: worker.probes() == (200, 200, 200), "it is alive again")
 
 
 @pytest.mark.broker
-@pytest.mark.timeout(900)
 def test_a_broker_that_goes_away_turns_no_probe_and_raises_the_age(tmp_path: Path) -> None:
     """A restart would not help, so the probes stay green and the age grows. When the broker is back, work continues."""
     with Cluster(nodes=1, properties=QUICK_TO_NOTICE) as cluster:
@@ -169,7 +165,7 @@ def test_a_broker_that_goes_away_turns_no_probe_and_raises_the_age(tmp_path: Pat
             def old() -> bool:
                 seen.add(worker.probes())
                 ages.append(worker.metric("enricher_oldest_age_seconds"))
-                return ages[-1] > 10
+                return ages[-1] > 5
 
             until(old, "the age grows", WORK_S)
             assert {(200, 200, 200)} == seen
@@ -182,7 +178,6 @@ def test_a_broker_that_goes_away_turns_no_probe_and_raises_the_age(tmp_path: Pat
 
 
 @pytest.mark.broker
-@pytest.mark.timeout(600)
 def test_several_processes_have_one_port(topics: Topics, tmp_path: Path) -> None:
     """The parent is ready when all processes are, merges their metrics, and serves each one's page."""
     publish(topics.bootstrap_servers, topics.input, articles(400))
@@ -203,7 +198,7 @@ def test_several_processes_have_one_port(topics: Topics, tmp_path: Path) -> None
 def test_a_model_that_cannot_be_loaded_never_started(tmp_path: Path) -> None:
     """The startup probe fails until the process ends with the model's exit code."""
     environment = {"ENRICHER_MODEL__SOURCE": str(tmp_path / "nothing")}
-    with running(tmp_path, environment, gates=["loading"]) as worker:
+    with running(tmp_path, environment, gates=["loading", "real"]) as worker:
         until(lambda: worker.probes() == (200, 503, 503), "it loads its model", START_S)
         worker.gate("loading").unlink()
         assert worker.process.wait(60) == 3
@@ -211,30 +206,24 @@ def test_a_model_that_cannot_be_loaded_never_started(tmp_path: Path) -> None:
 
 def test_a_start_that_hangs_ends_within_its_bound(tmp_path: Path) -> None:
     """A model's folder on a disk that does not answer, for example: the watchdog ends the process."""
-    with running(tmp_path, {"ENRICHER_WORKER__START_TIMEOUT_S": "8"}, gates=["loading"]) as worker:
+    with running(tmp_path, {"ENRICHER_WORKER__START_TIMEOUT_S": "4"}, gates=["loading"]) as worker:
         assert 7 == worker.process.wait(60)
-    assert "no progress in 'starting' for 8 s" in (tmp_path / "log").read_text()
+    assert "no progress in 'starting' for 4 s" in (tmp_path / "log").read_text()
 
 
 def test_a_port_that_is_taken_is_a_mistake_in_the_settings(tmp_path: Path) -> None:
     """If the port was set explicitly, it ends with exit code 2, names the setting, and loads nothing."""
     with running(tmp_path, {}, gates=["loading"]) as first:
         until(lambda: first.probes() == (200, 503, 503), "the first one has a port", START_S)
-        second = subprocess.run(
-            [sys.executable, "-m", "enricher", "run"],
-            env={**os.environ, "ENRICHER_HEALTH__PORT": str(first.port)},
-            stderr=subprocess.PIPE,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-    assert second.returncode == 2
-    assert "health.port" in second.stderr
+        log = tmp_path / "second.log"
+        second = Forked(["-m", "enricher", "run"], {**os.environ, "ENRICHER_HEALTH__PORT": str(first.port)}, log)
+        assert 2 == second.wait(60)
+    assert "health.port" in log.read_text()
 
 
 def test_health_can_be_switched_off(tmp_path: Path) -> None:
     """Nothing listens then."""
     environment = {"ENRICHER_HEALTH__ENABLED": "false", "ENRICHER_MODEL__SOURCE": str(tmp_path / "nothing")}
-    with running(tmp_path, environment) as worker:
+    with running(tmp_path, environment, gates=["real"]) as worker:
         assert worker.process.wait(60) == 3
     assert "status page" not in (tmp_path / "log").read_text()
