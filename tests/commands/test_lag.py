@@ -186,8 +186,9 @@ def test_people_get_a_table(topics: Topics) -> None:
 @pytest.mark.broker
 def test_group_and_topic_may_be_named(topics: Topics) -> None:
     """Options override the settings."""
-    seen = looked(topics, "--group", "somebody-else", "--input", topics.output)
-    assert (seen["group"], seen["topic"]) == ("somebody-else", topics.output)
+    elsewhere = replace(topics, environment={**topics.environment, "ENRICHER_KAFKA__INPUT_TOPIC": "elsewhere"})
+    seen = looked(elsewhere, "--group", "somebody-else", "--input", topics.input)
+    assert (seen["group"], seen["topic"]) == ("somebody-else", topics.input)
 
 
 @pytest.mark.broker

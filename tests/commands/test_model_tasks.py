@@ -195,6 +195,7 @@ def test_a_gold_set_of_another_kind_is_refused(folders: dict[str, Path], labelle
         assert message in str(error)
 
 
+@pytest.mark.usefixtures("brief_traffic")
 def test_tune_measures_a_pass_of_the_tasks(
     folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

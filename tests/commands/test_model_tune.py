@@ -21,6 +21,8 @@ from enricher.inference.run.tuning import Tuning, TuningRow
 from enricher.records import Batch
 from enricher.settings import Settings
 
+pytestmark = pytest.mark.usefixtures("brief_traffic")
+
 
 def measured(concurrency: int, length: int, batch: int, tokens_per_s: float) -> TuningRow:
     """A cell with its throughput; the batch takes as long as that says."""

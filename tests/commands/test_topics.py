@@ -102,11 +102,11 @@ def test_only_the_input_topic_is_unpacked_by_the_broker() -> None:
 
 @pytest.mark.broker
 def test_the_broker_refuses_what_would_be_too_large_when_it_is_unpacked(broker: Cluster) -> None:
-    """Neither 100 MB in 3 KB of zstd nor 45 MB in gzip gets into an input topic that `topics create` made."""
+    """Neither 40 MB in 2 KB of zstd nor 20 MB in gzip gets into an input topic that `topics create` made."""
     environment = unused_names(broker.bootstrap_servers)
     assert run("topics", "create", "--partitions", "1", env=environment).exit_code == 0
     refused: list[str] = []
-    for codec, size_bytes in (("zstd", 100_000_000), ("gzip", 45_000_000)):
+    for codec, size_bytes in (("zstd", 40_000_000), ("gzip", 20_000_000)):
         producer = Producer(
             {
                 "bootstrap.servers": broker.bootstrap_servers,
