@@ -224,6 +224,7 @@ def test_a_value_against_its_type_is_refused(kind: object, payload: bytes, said:
     assert said in refusal(lambda: decoder_of(kind)(payload))
 
 
+@pytest.mark.slow
 def test_bombs_end_in_one_refusal_within_192_mb() -> None:
     """Counts of 2^63, values that grow, and a million levels, each in a process with limited memory."""
     tree = Schema(
@@ -297,6 +298,7 @@ def test_what_many_types_contain_is_made_once() -> None:
     assert "read" in outcomes([payload], memory_bytes=100 << 20)["names"]
 
 
+@pytest.mark.slow
 def test_the_check_of_bombs_sees_what_takes_too_much() -> None:
     """A negative control: what may be read does not fit into a tenth of the memory."""
     kind = array_of("string")
@@ -335,6 +337,7 @@ def test_a_schema_that_cannot_be_used_is_refused(text: str, said: str) -> None:
     assert len(reason) < 300
 
 
+@pytest.mark.slow
 def test_a_large_schema_is_compiled_in_seconds() -> None:
     """A union of 20,000 records, an enum of 80,000 symbols, a default of half a megabyte: nobody looks at the last one."""
     union = [{"type": "record", "name": f"N{number}", "fields": []} for number in range(20_000)]

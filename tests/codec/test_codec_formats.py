@@ -86,6 +86,7 @@ def _described(file: FileDescriptorProto, messages: int) -> str:
     return b64encode(file.SerializeToString()).decode()
 
 
+@pytest.mark.slow
 def test_a_decoder_takes_no_more_memory_than_its_schema_says() -> None:
     """By that the decoders that a worker keeps are bounded."""
     schemas = list(_large_schemas())

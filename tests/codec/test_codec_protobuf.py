@@ -251,6 +251,7 @@ def test_text_of_proto2_that_is_not_utf_8_is_refused() -> None:
     assert "not UTF-8" in refusal(lambda: decode(b"\x00\x12\x02\xc3("))
 
 
+@pytest.mark.slow
 def test_bombs_end_in_one_refusal_within_192_mb() -> None:
     """Submessages of two bytes, lists, maps and levels, each of 4 MB in a process with limited memory."""
     strings = " ".join(f"string f{number} = {number + 1};" for number in range(1_000))

@@ -31,9 +31,9 @@ both = pytest.mark.parametrize("make", [LengthBucketScheduler, ArrivalScheduler]
 
 
 def articles_of(seed: int, gap: int, windows: int = 4) -> Articles:
-    """A hundred articles, on average so many ticks apart."""
+    """Fifty articles, on average so many ticks apart."""
     random, ticks, articles = Random(seed), 0, []
-    for _ in range(100):
+    for _ in range(50):
         ticks += random.randrange(2 * gap)
         ticket = Ticket(raw(0), ticks * TICK_S)
         lengths = random.choices(range(1, 65), k=random.randint(1, windows))

@@ -51,8 +51,9 @@ def _compared(pair: tuple[Path, Path]) -> str | None:
     return difference
 
 
-@pytest.mark.parametrize("head", HEADS)
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    ("family", "head"), [*(("bert", head) for head in HEADS), *((family, "single") for family in FAMILIES[1:])]
+)
 def test_heads_on_one_encoder_share_it(family: str, head: HeadName, tmp_path: Path) -> None:
     """Whatever the head, and whether or not names have the family's prefix."""
     assert _compared((REFERENCE / family, write_folder(family, head, tmp_path / head))) is None
@@ -66,7 +67,7 @@ def test_a_pooler_that_no_head_reads_does_not_count(tmp_path: Path) -> None:
     assert _compared((folders[0], folders[1])) is None
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", ["bert", "distilbert", "electra"])
 def test_one_flipped_bit_of_any_encoder_weight_is_named(family: str, tmp_path: Path) -> None:
     """The lowest bit of one number, in every tensor that the graph is built from."""
     folder = write_folder(family, "single", tmp_path / "topics")

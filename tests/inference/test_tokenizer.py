@@ -163,6 +163,7 @@ def test_a_tokenizer_of_another_model_is_refused(tmp_path: Path) -> None:
         ArticleTokenizer(Checkpoint.open(folder), max_article_tokens=5, too_long="truncate")
 
 
+@pytest.mark.slow
 def test_loading_opens_no_socket(tmp_path: Path) -> None:
     """In a fresh interpreter in which no socket connects, it loads, and the library's own threads are off."""
     script = f"""

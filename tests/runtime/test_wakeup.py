@@ -6,6 +6,8 @@ import subprocess
 import sys
 import threading
 
+import pytest
+
 from enricher.runtime.wakeup import StopEvent, Wakeup
 
 HAMMERED = """
@@ -67,6 +69,7 @@ def test_a_stop_event_is_set_for_good() -> None:
     assert event.wait()
 
 
+@pytest.mark.slow
 def test_a_signal_handler_may_ring_at_any_moment() -> None:
     """With `threading.Event` in their place this hangs within seconds: the handler waits for its own thread."""
     ran = subprocess.run([sys.executable, "-c", HAMMERED], capture_output=True, text=True, timeout=120, check=False)
