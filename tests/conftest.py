@@ -14,6 +14,8 @@ from hypothesis import HealthCheck, settings
 from support.order import LONGEST_FIRST, SLOW
 from support.topics import Topics, make_topics
 
+from tools.chaos.proxied import nodes_behind_a_proxy
+from tools.chaos.proxy import Proxy
 from tools.kafka import Cluster
 from tools.kafka.versions import DEFAULT, VERSIONS
 from tools.registry import ArchiveMissing, FaultProxy, Registry
@@ -68,10 +70,24 @@ def kafka_version(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="session")
-def broker(kafka_version: str) -> Iterator[Cluster]:
+def broker_and_proxy(kafka_version: str) -> Iterator[tuple[Proxy, Cluster]]:
+    """The broker, and a proxy that leads to it."""
+    with nodes_behind_a_proxy(1, version=kafka_version) as both:
+        yield both
+
+
+@pytest.fixture(scope="session")
+def broker(broker_and_proxy: tuple[Proxy, Cluster]) -> Cluster:
     """A real Apache Kafka of one node."""
-    with Cluster(nodes=1, version=kafka_version) as cluster:
-        yield cluster
+    return broker_and_proxy[1]
+
+
+@pytest.fixture
+def way_to_broker(broker_and_proxy: tuple[Proxy, Cluster]) -> Iterator[Proxy]:
+    """The proxy: for who connects through it, the broker can be away or silent. Its rules end with the test."""
+    proxy, _ = broker_and_proxy
+    yield proxy
+    proxy.lift_all()
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,7 @@
 
     python tests/kafka/crashing_worker.py POINT[:N] [arguments of `enricher run`]
 
-It is `enricher run` with three of its classes replaced, in a process of its own, by ones that call `CrashPoint.reached`.
+It is `enricher run` with a stub for the model, and with three classes replaced by ones that call `CrashPoint.reached`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any
 
 from confluent_kafka import Producer
+from support import stub_worker
 
 from enricher import cli
 from enricher.app import building, pools
@@ -146,6 +147,7 @@ def _dying_producer(point: CrashPoint) -> type[Producer]:
 
 
 if __name__ == "__main__":
+    stub_worker.install()
     arm(CrashPoint.parse(sys.argv.pop(1)))
     sys.argv.insert(1, "run")
     cli.main()

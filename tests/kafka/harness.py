@@ -18,6 +18,7 @@ from typing import Any, cast
 import orjson
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from support.forked import Forked
+from support.stub_worker import STUB_WORKER
 from support.topics import Topics
 
 CLIENTS, SILENCE_S = 3, 20.0
@@ -196,10 +197,18 @@ def transaction(bootstrap_servers: str, name: str, *, commit: bool = True, end: 
 
 @contextmanager
 def worker(
-    environment: Mapping[str, str], *arguments: str, log: Path | None = None, crash_at: str | None = None
+    environment: Mapping[str, str], *arguments: str, log: Path | None = None, stub: bool = False, crash_at: str = ""
 ) -> Iterator[Forked]:
-    """`enricher run` in its own process, killed at the end if it still runs. `crash_at`: see `crashing_worker.py`."""
-    program = ["-m", "enricher", "run"] if crash_at is None else [CRASHING_WORKER, crash_at]
+    """`enricher run` in its own process, killed at the end if it still runs.
+
+    `stub`: with a stub for the model, for tests of everything around it; see `support/stub_worker.py`. `crash_at`: with the
+    stub, too; see `crashing_worker.py`.
+    """
+    program = ["-m", "enricher", "run"]
+    if crash_at:
+        program = [CRASHING_WORKER, crash_at]
+    elif stub:
+        program = [STUB_WORKER, "run"]
     process = Forked([*program, "--report-every-s", "1", *arguments], {**os.environ, **environment}, log)
     try:
         yield process

@@ -5,38 +5,41 @@ from __future__ import annotations
 import re
 import signal
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from health.looking import until
-from health.test_health_run import articles, running
+from health.test_health_run import Running
 from kafka.clients import Diary, config_for, ends_for, sink_for, unguarded
 from kafka.harness import Sent, as_sent, assert_all_is_there_once, publish, read_all, short_articles, wait_until, worker
 from kafka.test_processes import QUICK_FAILOVER, TEXT, children_of, published
-from support.topics import Topics, make_topics
+from support.topics import Topics
 
 from enricher.errors import BrokerError, RecoveryExhausted, TransactionTrouble
 from enricher.kafka.placement import Placement
 from enricher.kafka.source import KafkaSource
 from enricher.runtime.wakeup import StopEvent
 from enricher.worker.recovery import Recovery, RecoveryLimits
-from tools.kafka import Cluster
+from tools.chaos.proxy import Proxy
+from tools.chaos.rules import Cut, Match
 
-pytestmark = [pytest.mark.broker, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.broker
 
 NOBODY = {"ENRICHER_KAFKA__BOOTSTRAP_SERVERS": "127.0.0.1:1", "ENRICHER_KAFKA__REQUEST_TIMEOUT_S": "1"}
 WORK_S = 180.0
+LONG_S = 10
+"""After so many seconds a worker repeats what it waits for."""
 SAYS = re.compile(r"not connected after (\d+) of (\d+) s")
 
 
 @pytest.fixture
-def cluster() -> Iterator[Cluster]:
-    """A broker of one test, which is stopped and started."""
-    with Cluster(nodes=1) as cluster:
-        yield cluster
+def beyond(way_to_broker: Proxy, topics: Topics) -> Topics:
+    """The topics of a worker whose way to the broker can be cut, by a rule of the proxy."""
+    addresses = way_to_broker.addresses
+    environment = topics.environment | {"ENRICHER_KAFKA__BOOTSTRAP_SERVERS": addresses} | TEXT
+    return replace(topics, environment=environment)
 
 
 def waited_s(log: Path) -> int:
@@ -44,28 +47,30 @@ def waited_s(log: Path) -> int:
     return max((int(waited) for waited, _ in SAYS.findall(log.read_text())), default=0)
 
 
-def test_a_broker_that_comes_up_after_the_worker_is_waited_for(cluster: Cluster, tmp_path: Path) -> None:
-    """For 20 s and longer it is alive and not ready, logs what it waits for, and then it works."""
-    topics = make_topics(cluster.bootstrap_servers)
-    cluster.nodes[0].kill()
-    with running(tmp_path, {**topics.environment, **TEXT}) as worker:
-        log = tmp_path / "log"
-        until(lambda: waited_s(log) >= 20, "it has waited for 20 s", WORK_S)
-        assert (200, 503, 503) == worker.probes()
-        assert "connecting with the brokers\n" == worker.get("/startupz").text
-        assert 1 == worker.metric("enricher_state", enricher_state="starting")
-        said = [line for line in log.read_text().splitlines() if cluster.nodes[0].address in line]
+def test_a_broker_that_comes_up_after_the_worker_is_waited_for(
+    beyond: Topics, way_to_broker: Proxy, tmp_path: Path
+) -> None:
+    """As long as it takes the worker is alive and not ready, logs what it waits for, and then it works."""
+    log = tmp_path / "log"
+    way_to_broker.apply(away := Cut(Match()))
+    with worker(beyond.environment, log=log, stub=True) as process:
+        seen = Running(process, tmp_path)
+        until(lambda: waited_s(log) >= LONG_S, "it has waited for long", WORK_S)
+        assert (200, 503, 503) == seen.probes()
+        assert "connecting with the brokers\n" == seen.get("/startupz").text
+        assert 1 == seen.metric("enricher_state", enricher_state="starting")
+        said = [line for line in log.read_text().splitlines() if way_to_broker.addresses in line]
         assert len(said) < 12, "a few lines, and not two a second"
-        cluster.nodes[0].start()
-        publish(topics.bootstrap_servers, topics.input, articles(20))
-        until(lambda: worker.probes() == (200, 200, 200), "it is ready", WORK_S)
-        until(lambda: worker.metric("enricher_articles_total") == 20, "all is published", WORK_S)
+        way_to_broker.lift(away)
+        publish(beyond.bootstrap_servers, beyond.input, map(as_sent, short_articles(20)))
+        until(lambda: seen.probes() == (200, 200, 200), "it is ready", WORK_S)
+        until(lambda: seen.metric("enricher_articles_total") == 20, "all is published", WORK_S)
 
 
 def test_a_broker_that_stays_away_ends_the_worker_with_6_after_the_bound_of_a_recovery(tmp_path: Path) -> None:
     """The exit code of a temporary problem, with the address that did not answer."""
     log = tmp_path / "log"
-    with worker({**NOBODY, **TEXT, "ENRICHER_WORKER__RECOVERY_TIMEOUT_S": "3"}, log=log) as process:
+    with worker({**NOBODY, **TEXT, "ENRICHER_WORKER__RECOVERY_TIMEOUT_S": "3"}, log=log, stub=True) as process:
         assert 6 == process.wait(120)
     assert re.search(r"^enricher: not connected within 3 s.*127\.0\.0\.1:1.*reachable", log.read_text(), re.MULTILINE)
 
@@ -73,37 +78,38 @@ def test_a_broker_that_stays_away_ends_the_worker_with_6_after_the_bound_of_a_re
 def test_a_worker_that_waits_for_its_brokers_ends_in_order_when_asked(tmp_path: Path) -> None:
     """SIGTERM takes effect within one attempt, and the exit code is 0."""
     log = tmp_path / "log"
-    with worker({**NOBODY, **TEXT}, log=log) as process:
+    with worker({**NOBODY, **TEXT}, log=log, stub=True) as process:
         wait_until(lambda: log.exists() and bool(SAYS.search(log.read_text())), 120, "it waits")
         process.send_signal(signal.SIGTERM)
         assert 0 == process.wait(60)
     assert "done: 0 published" in log.read_text()
 
 
-def test_a_child_that_dies_while_the_broker_is_away_does_not_end_the_others(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_child_that_dies_while_the_broker_is_away_does_not_end_the_others(
+    beyond: Topics, way_to_broker: Proxy, tmp_path: Path
+) -> None:
     """It is started again, waits for the broker like its sibling, and both work when it is back."""
-    topics = make_topics(cluster.bootstrap_servers)
-    places = publish(topics.bootstrap_servers, topics.input, map(as_sent, short_articles(100)))
+    places = publish(beyond.bootstrap_servers, beyond.input, map(as_sent, short_articles(100)))
     log = tmp_path / "log"
-    with worker({**topics.environment, **TEXT, **QUICK_FAILOVER}, "--processes", "2", log=log) as parent:
-        wait_until(lambda: published(topics) == 100, WORK_S, "the first records")
-        cluster.nodes[0].kill()
+    with worker(beyond.environment | QUICK_FAILOVER, "--processes", "2", log=log, stub=True) as parent:
+        wait_until(lambda: published(beyond) == 100, WORK_S, "the first records")
+        way_to_broker.apply(away := Cut(Match()))
         children_of(parent)[0].kill()
-        wait_until(lambda: waited_s(log) >= 20, WORK_S, "the new child has waited for 20 s")
+        wait_until(lambda: waited_s(log) >= LONG_S, WORK_S, "the new child has waited for long")
         assert parent.poll() is None
-        cluster.nodes[0].start()
-        places |= publish(topics.bootstrap_servers, topics.input, map(as_sent, short_articles(100, seed=2)))
-        wait_until(lambda: published(topics) == 200, WORK_S, "the rest")
+        way_to_broker.lift(away)
+        places |= publish(beyond.bootstrap_servers, beyond.input, map(as_sent, short_articles(100, seed=2)))
+        wait_until(lambda: published(beyond) == 200, WORK_S, "the rest")
         parent.send_signal(signal.SIGTERM)
         assert 0 == parent.wait(60)
-    assert_all_is_there_once(topics, places)
+    assert_all_is_there_once(beyond, places)
 
 
 def test_a_topic_that_stays_missing_ends_the_worker_with_4_and_its_name(topics: Topics, tmp_path: Path) -> None:
     """A wrong name is waited for only as long as a broker takes to know its topics."""
     wrong = {"ENRICHER_KAFKA__OUTPUT_TOPIC": "nowhere", "ENRICHER_KAFKA__REQUEST_TIMEOUT_S": "2"}
     log = tmp_path / "log"
-    with worker({**topics.environment, **TEXT, **wrong}, log=log) as process:
+    with worker({**topics.environment, **TEXT, **wrong}, log=log, stub=True) as process:
         assert 4 == process.wait(60)
     assert "enricher: there is no topic 'nowhere': create it" in log.read_text()
 
@@ -113,7 +119,7 @@ def test_a_topic_that_the_broker_knows_a_moment_later_is_no_reason_to_end(topics
     publish(topics.bootstrap_servers, topics.input, [Sent(b"k", b"no JSON")])
     late, log = f"{topics.output}.late", tmp_path / "log"
     environment = {**topics.environment, **TEXT, "ENRICHER_KAFKA__OUTPUT_TOPIC": late}
-    with worker(environment, "--until-caught-up", log=log) as process:
+    with worker(environment, "--until-caught-up", log=log, stub=True) as process:
         wait_until(lambda: log.exists() and f"no topic '{late}'" in log.read_text(), 120, "it misses the topic")
         create(topics, late)
         assert 0 == process.wait(60)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -71,30 +70,27 @@ def test_other_errors_are_no_damage() -> None:
 
 
 @pytest.fixture(params=["none", "lz4"])
-def damaged(request: pytest.FixtureRequest) -> Iterator[Topics]:
+def damaged(request: pytest.FixtureRequest, broker: Cluster) -> Topics:
     """A topic of three batches of which the second has a wrong byte on the broker's disk."""
-    with Cluster(nodes=1) as cluster:
-        topics = make_topics(cluster.bootstrap_servers, partitions=1)
-        producer = Producer({"bootstrap.servers": topics.bootstrap_servers, "compression.type": request.param})
-        for _ in range(3):
-            for number in range(20):
-                producer.produce(topics.input, os.urandom(20) * 20, f"k{number}".encode())
-            producer.flush()
-        [node] = cluster.nodes
-        node.stop()
-        break_batch(next((node.folder / "log").glob(f"{topics.input}-0/*0000.log")), 1)
-        node.start()
-        yield topics
+    topics = make_topics(broker.bootstrap_servers, partitions=1)
+    producer = Producer({"bootstrap.servers": topics.bootstrap_servers, "compression.type": request.param})
+    for _ in range(3):
+        for number in range(20):
+            producer.produce(topics.input, os.urandom(20) * 20, f"k{number}".encode())
+        producer.flush()
+    break_batch(next((broker.nodes[0].folder / "log").glob(f"{topics.input}-0/*0000.log")), 1)
+    return topics
 
 
 def break_batch(segment: Path, number: int) -> None:
-    """Invert one byte of a batch."""
-    content, at = bytearray(segment.read_bytes()), 0
-    for _ in range(number):
-        at += 12 + struct.unpack_from(">qi", content, at)[1]
-    length = struct.unpack_from(">qi", content, at)[1]
-    content[at + length - 40] ^= 0xFF
-    segment.write_bytes(content)
+    """Invert one byte of a batch, under a broker that runs: it reads the file again for each fetch."""
+    with segment.open("r+b") as file:
+        content, at = file.read(), 0
+        for _ in range(number):
+            at += 12 + struct.unpack_from(">qi", content, at)[1]
+        length = struct.unpack_from(">qi", content, at)[1]
+        file.seek(at + length - 40)
+        file.write(bytes([content[at + length - 40] ^ 0xFF]))
 
 
 @pytest.mark.broker

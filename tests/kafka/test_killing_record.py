@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from itertools import cycle
 from pathlib import Path
 
@@ -22,6 +20,7 @@ from kafka.harness import (
 )
 from kafka.killing_worker import KILLING_WORD
 from kafka.test_bad_input import run_worker
+from support.forked import Forked
 from support.topics import PARTITIONS, Topics
 
 from enricher.errors import RecoveryExhausted, TransactionTrouble
@@ -33,23 +32,15 @@ QUICK = {
     "ENRICHER_KAFKA__TRANSACTION_TIMEOUT_S": "5",
     "ENRICHER_WORKER__PUBLISH_INTERVAL_MS": "50",
 }
-PROGRAM = Path(__file__).with_name("killing_worker.py")
-SCRIPTS = PROGRAM.parents[2] / "scripts"
-MAX_DEATHS, KILLERS = 2, 2
+KILLING_WORKER = str(Path(__file__).with_name("killing_worker.py"))
+MAX_DEATHS, KILLERS = 1, 2
 
 
 def life(topics: Topics, instance: str, log: Path) -> int:
     """Run one process to its end; returns its exit code."""
     settings = topics.environment | QUICK | {"ENRICHER_WORKER__MAX_DEATHS_AT_OFFSET": str(MAX_DEATHS)}
-    path = os.pathsep.join([str(SCRIPTS), *filter(None, [os.environ.get("PYTHONPATH")])])
-    with log.open("ab") as output:
-        return subprocess.run(
-            [sys.executable, PROGRAM],
-            env=os.environ | settings | {"ENRICHER_KAFKA__INSTANCE": instance, "PYTHONPATH": path},
-            stderr=output,
-            timeout=120,
-            check=False,
-        ).returncode
+    environment = os.environ | settings | {"ENRICHER_KAFKA__INSTANCE": instance}
+    return Forked([KILLING_WORKER, "run", "--until-caught-up"], environment, log).wait(120)
 
 
 @pytest.mark.broker

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaException, Producer
+from kafka.test_crash_points import killed_and_continued
+from support.topics import make_topics
 
 from tools.chaos.campaign import Campaign
 from tools.chaos.check import check
 from tools.chaos.frames import Api
+from tools.chaos.proxied import nodes_behind_a_proxy
 from tools.chaos.rules import Answered, Hold, Match, Watch
 from tools.chaos.run import catch_up, verified
 from tools.chaos.scene import Scene
+from tools.kafka import Cluster
 from tools.kafka.versions import OLDEST
 
 pytestmark = pytest.mark.broker
@@ -23,26 +28,29 @@ GUEST = "guest"
 
 
 @pytest.fixture(scope="module")
-def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+def oldest() -> Iterator[Cluster]:
+    """One broker."""
+    with Cluster(version=OLDEST) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Scene]:
     """One broker behind a proxy, two workers, and a publisher that never pauses."""
-    folder = tmp_path_factory.mktemp("workers")
-    with Scene(folder, nodes=1, workers=2, rate_per_s=40.0, kafka=OLDEST) as scene:
+    with (
+        nodes_behind_a_proxy(1, version=OLDEST) as brokers,
+        Scene(tmp_path, brokers, workers=2, rate_per_s=40.0) as scene,
+    ):
         scene.workload.resume()
         assert Campaign(scene).wait_until_whole() is not None
         yield scene
 
 
-def rival_of(scene: Scene, worker: str) -> Producer:
-    """A second producer with a worker's transactional id; it has fenced the worker when this returns."""
-    rival = Producer(
-        {
-            "bootstrap.servers": scene.cluster.bootstrap_servers,
-            "transactional.id": scene.transactional_id(worker),
-            "log_level": 0,
-        }
-    )
-    rival.init_transactions(TIMEOUT_S)
-    return rival
+def producer_of(bootstrap_servers: str, transactional_id: str) -> Producer:
+    """A producer with this id; any other one with it is fenced when this returns."""
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "transactional.id": transactional_id, "log_level": 0})
+    producer.init_transactions(TIMEOUT_S)
+    return producer
 
 
 def killed_in_a_transaction(scene: Scene, worker: str) -> None:
@@ -56,17 +64,24 @@ def killed_in_a_transaction(scene: Scene, worker: str) -> None:
     scene.proxy.lift(ending, succeeded)
 
 
-def test_second_producer_fences_the_first(scene: Scene) -> None:
+def test_second_producer_fences_the_first(oldest: Cluster) -> None:
     """The first of two producers with one id cannot commit any more: the broker refuses it as fenced."""
-    first = rival_of(scene, "nobody")
+    topics = make_topics(oldest.bootstrap_servers)
+    first = producer_of(topics.bootstrap_servers, "nobody")
     first.begin_transaction()
-    first.produce(scene.names.input, b"{}")
+    first.produce(topics.input, b"{}")
     first.flush(TIMEOUT_S)
-    rival_of(scene, "nobody")
+    producer_of(topics.bootstrap_servers, "nobody")
     with pytest.raises(KafkaException, match="fenced"):
         first.commit_transaction(TIMEOUT_S)
 
 
+def test_a_worker_killed_in_a_transaction_is_continued_by_its_successor(oldest: Cluster) -> None:
+    """When its offsets were sent, and when its records were with the broker: every article has one output."""
+    killed_and_continued(oldest, ["offsets-sent:1", "flushed:3"])
+
+
+@pytest.mark.long
 def test_every_article_is_there_once_after_a_kill_a_rebalance_and_a_fenced_transaction(scene: Scene) -> None:
     """One worker dies in a transaction, one comes and goes, a rival takes an id: nothing is lost, doubled or different."""
     killed_in_a_transaction(scene, "worker-0")
@@ -79,7 +94,7 @@ def test_every_article_is_there_once_after_a_kill_a_rebalance_and_a_fenced_trans
 
     scene.proxy.apply(ending := Hold(Match({Api.END_TXN}, scene.crew.slots["worker-1"].client_id)))
     assert ending.caught.wait(TIMEOUT_S)
-    rival_of(scene, "worker-1")
+    producer_of(scene.cluster.bootstrap_servers, scene.transactional_id("worker-1"))
     scene.proxy.lift(ending)
     assert Campaign(scene).wait_until_whole() is not None, "both workers commit again"
 

@@ -11,14 +11,14 @@ import pytest
 from confluent_kafka import Consumer
 from kafka.clients import config_for
 from kafka.harness import worker
-from support.topics import Topics, make_topics
+from support.topics import Topics
 
 from enricher.errors import Fenced, TransactionTrouble
-from enricher.kafka import rivals
 from enricher.kafka.client import KafkaConfig
 from enricher.kafka.rivals import LOOK_S, Rivals
 from enricher.runtime.wakeup import StopEvent
-from tools.kafka import Cluster
+from tools.chaos.proxy import Proxy
+from tools.chaos.rules import Direction, Match, Silence
 from tools.waiting import wait_until
 
 pytestmark = pytest.mark.broker
@@ -57,56 +57,71 @@ def members() -> Iterator[list[Member]]:
         member.close()
 
 
-def settled_s(asked: Rivals, since_s: float | None = None) -> float:
-    """How long it took to find no newer process."""
-    began_s = time.monotonic()
-    asked.settle(began_s if since_s is None else since_s, StopEvent())
-    return time.monotonic() - began_s
+class Clock(StopEvent):
+    """A clock, and a stop event that nobody sets: a wait moves the clock, `faster` times as far, and takes no time."""
+
+    def __init__(self, faster: float = 1.0) -> None:
+        super().__init__()
+        self._faster = faster
+        self._now_s = 0.0
+
+    def __call__(self) -> float:
+        """The time."""
+        return self._now_s
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Move the clock."""
+        assert timeout_s is not None
+        self._now_s += self._faster * timeout_s
+        return False
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """The time in a test begins with 0."""
+    return Clock()
 
 
 def test_without_anybody_of_our_name_nobody_fenced_us_once_a_look_is_over(
-    config: KafkaConfig, members: list[Member]
+    config: KafkaConfig, members: list[Member], clock: Clock
 ) -> None:
     """Our own member does not count, nor does a worker with another name; a second lookup is short."""
     own = Member(config)
     members += [own, Member(replace(config, instance="worker-00"))]
-    asked = Rivals(config, lambda: own.id)
-    began_s = time.monotonic()
-    assert settled_s(asked, began_s) >= LOOK_S
-    assert settled_s(asked, began_s) < LOOK_S
+    asked = Rivals(config, lambda: own.id, clock=clock)
+    asked.settle(0.0, clock)
+    ended_s = clock()
+    assert LOOK_S <= ended_s
+    asked.settle(0.0, clock)
+    assert ended_s == clock()
 
 
-def test_who_joined_after_us_is_a_rival_and_is_named(config: KafkaConfig, members: list[Member]) -> None:
+def test_who_joined_after_us_is_a_rival_and_is_named(config: KafkaConfig, members: list[Member], clock: Clock) -> None:
     """The message has its member id and host, and what to do."""
-    asked = Rivals(config, lambda: members[0].id)
+    asked = Rivals(config, lambda: members[0].id, clock=clock)
     asked.begin()
     members += [Member(config), Member(config)]
     with pytest.raises(Fenced, match=rf"'worker-0': {members[1].id} at 127\.0\.0\.1.*kafka\.instance"):
-        asked.settle(time.monotonic(), StopEvent())
+        asked.settle(0.0, clock)
 
 
-def test_who_was_there_before_us_is_no_rival(config: KafkaConfig, members: list[Member]) -> None:
+def test_who_was_there_before_us_is_no_rival(config: KafkaConfig, members: list[Member], clock: Clock) -> None:
     """A killed predecessor stays a member until its session ends; a live one was fenced by us and must exit."""
     ghost = Member(config)
-    asked = Rivals(config, lambda: members[1].id)
+    asked = Rivals(config, lambda: members[1].id, clock=clock)
     asked.begin()
     members += [ghost, Member(config)]
     asked.begin()  # of a second attempt to start: who came in between stays newer
-    assert settled_s(asked) >= LOOK_S
+    asked.settle(0.0, clock)
     with pytest.raises(Fenced):
-        Rivals(config, lambda: ghost.id).settle(time.monotonic(), StopEvent())
+        Rivals(config, lambda: ghost.id, clock=clock).settle(clock(), clock)
 
 
-def test_a_rival_that_joins_a_moment_after_it_fenced_us_is_found(
-    config: KafkaConfig, members: list[Member], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_rival_that_joins_a_moment_after_it_fenced_us_is_found(config: KafkaConfig, members: list[Member]) -> None:
     """A process fences first and joins later; the lookup lasts long enough for it."""
-    members.append(Member(config))
-    asked = Rivals(config, lambda: members[0].id)
-    asked.begin()
     looks = 0
 
-    class Slow(StopEvent):
+    class Slow(Clock):
         def wait(self, timeout_s: float | None = None) -> bool:
             nonlocal looks
             looks += 1
@@ -114,37 +129,40 @@ def test_a_rival_that_joins_a_moment_after_it_fenced_us_is_found(
                 members.append(Member(config))
             return super().wait(timeout_s)
 
-    # However long the machine takes for the other one to join.
-    monkeypatch.setattr(rivals, "LOOK_S", 60.0)
+    clock = Slow()
+    members.append(Member(config))
+    asked = Rivals(config, lambda: members[0].id, clock=clock)
+    asked.begin()
     with pytest.raises(Fenced):
-        asked.settle(time.monotonic() - 55.0, Slow())
+        asked.settle(0.0, clock)
     assert looks >= 2
 
 
-def test_what_the_group_called_us_before_is_not_another_process(config: KafkaConfig, members: list[Member]) -> None:
+def test_what_the_group_called_us_before_is_not_another_process(
+    config: KafkaConfig, members: list[Member], clock: Clock
+) -> None:
     """A member that was expelled without leaving is in the group twice for a while."""
     before = Member(config)
     members.append(before)
-    asked = Rivals(config, lambda: members[-1].id, {before.id})
+    asked = Rivals(config, lambda: members[-1].id, {before.id}, clock=clock)
     members.append(Member(config))
-    assert settled_s(asked) >= LOOK_S
+    asked.settle(0.0, clock)
 
 
 def test_of_two_that_started_together_and_were_fenced_one_leaves_at_once_and_the_other_stays(
-    config: KafkaConfig, members: list[Member]
+    config: KafkaConfig, members: list[Member], clock: Clock
 ) -> None:
     """Each takes the other for newer; the one with the smaller id exits, and the other sees that."""
-    asked = [Rivals(config, lambda: members[0].id), Rivals(config, lambda: members[1].id)]
+    asked = [Rivals(config, lambda: members[0].id, clock=clock), Rivals(config, lambda: members[1].id, clock=clock)]
     for each in asked:
         each.begin()
     members += [Member(config), Member(config)]
     goes, stays = (0, 1) if members[0].id < members[1].id else (1, 0)
-    fenced_s = time.monotonic()
     with pytest.raises(Fenced):
-        asked[goes].settle(fenced_s, StopEvent())
-    assert time.monotonic() - fenced_s < LOOK_S
+        asked[goes].settle(0.0, clock)
+    assert clock() < LOOK_S
     members[goes].close()
-    asked[stays].settle(fenced_s, StopEvent())
+    asked[stays].settle(0.0, clock)
 
 
 class Idle:
@@ -203,19 +221,19 @@ def test_a_member_that_leaves_meanwhile_was_no_rival(config: KafkaConfig, member
     idle.look(10)
 
 
-def test_workers_with_one_client_id_are_told_apart(config: KafkaConfig, members: list[Member]) -> None:
+def test_workers_with_one_client_id_are_told_apart(config: KafkaConfig, members: list[Member], clock: Clock) -> None:
     """`client.id` may be set for all of them together: the instance is appended, so another worker is no rival."""
     shared = replace(config, properties={"client.id": "news", "producer.client.id": "writers"})
     other = replace(shared, instance="worker-1")
     members.append(Member(shared))
-    asked = Rivals(shared, lambda: members[0].id)
+    asked = Rivals(shared, lambda: members[0].id, clock=clock)
     asked.begin()
     members.append(Member(other))
-    assert settled_s(asked) >= LOOK_S
+    asked.settle(0.0, clock)
     assert ("news-worker-1", "writers-worker-1") == (other.consumer()["client.id"], other.producer()["client.id"])
     members.append(Member(shared))
     with pytest.raises(Fenced):
-        asked.settle(time.monotonic(), StopEvent())
+        asked.settle(clock(), clock)
 
 
 def test_two_idle_workers_of_one_name_do_not_both_stay(topics: Topics, tmp_path: Path) -> None:
@@ -224,29 +242,29 @@ def test_two_idle_workers_of_one_name_do_not_both_stay(topics: Topics, tmp_path:
         "ENRICHER_KAFKA__SESSION_TIMEOUT_S": "6",
         "ENRICHER_KAFKA__TRANSACTION_TIMEOUT_S": "5",
     }
-    with worker(environment, log=tmp_path / "older.log") as older:
+    with worker(environment, log=tmp_path / "older.log", stub=True) as older:
         wait_until(lambda: "partitions assigned" in (tmp_path / "older.log").read_text(), 120)
-        with worker(environment, log=tmp_path / "newer.log") as newer:
+        with worker(environment, log=tmp_path / "newer.log", stub=True) as newer:
             assert older.wait(180) == 5, (tmp_path / "older.log").read_text()
             assert newer.poll() is None, (tmp_path / "newer.log").read_text()
 
 
-def test_a_group_that_does_not_know_us_tells_nothing(config: KafkaConfig) -> None:
+def test_a_group_that_does_not_know_us_tells_nothing(config: KafkaConfig, clock: Clock) -> None:
     """Its coordinator may be loading, and not know other members either: try again, within the bound of a recovery."""
-    asked = Rivals(replace(config, request_timeout_s=1), lambda: "enricher-worker-0-0123")
+    asked = Rivals(replace(config, request_timeout_s=1), lambda: "enricher-worker-0-0123", clock=clock)
     with pytest.raises(TransactionTrouble, match="it is unknown whether"):
-        asked.settle(time.monotonic() - LOOK_S, StopEvent())
+        asked.settle(-LOOK_S, clock)
 
 
-def test_while_no_broker_answers_nobody_knows() -> None:
+def test_while_no_broker_answers_nobody_knows(config: KafkaConfig, way_to_broker: Proxy) -> None:
     """Neither at the start, which goes on, nor after fencing, which is trouble like any other."""
-    with Cluster(nodes=1) as cluster:
-        config = config_for(make_topics(cluster.bootstrap_servers), request_timeout_s=1)
-        cluster.nodes[0].suspend()
-        asked = Rivals(config, str)
-        asked.begin()
-        with pytest.raises(TransactionTrouble, match="it is unknown whether"):
-            asked.settle(time.monotonic() - LOOK_S, StopEvent())
+    beyond = replace(config, bootstrap_servers=way_to_broker.addresses, request_timeout_s=1)
+    way_to_broker.apply(Silence(Match(), set(Direction)))
+    clock = Clock(faster=20)
+    asked = Rivals(beyond, str, clock=clock)
+    asked.begin()
+    with pytest.raises(TransactionTrouble, match="it is unknown whether"):
+        asked.settle(-LOOK_S, clock)
 
 
 def test_a_worker_that_is_asked_to_stop_does_not_look_on(config: KafkaConfig) -> None:

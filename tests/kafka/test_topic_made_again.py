@@ -60,6 +60,7 @@ def test_records_of_a_topic_made_again_are_not_committed_as_those_of_the_old_one
     assert all(committed == end for committed, end in ends.values())
 
 
+@pytest.mark.long
 def test_a_topic_made_again_on_another_broker_is_read_from_there() -> None:
     """The client has seen higher leader epochs of the old topic, and never accepts those of the new one."""
     with Cluster(nodes=3) as cluster:

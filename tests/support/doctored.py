@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from support.topics import Topics
 
+from support.topics import Topics
 from tools.chaos.articles import Articles, Input
 from tools.chaos.check import Findings, check
 from tools.chaos.headers import InputId
@@ -61,7 +61,7 @@ def right_answers(topics: Topics, name: str = "check", topic_id: str | None = No
 
 def publish(topics: Topics, inputs: Sequence[Input], topic_id: str | None = None) -> list[Answer]:
     """Publish these inputs to partition 0; returns the correct outputs."""
-    producer = Producer({"bootstrap.servers": topics.bootstrap_servers, "enable.idempotence": True})
+    producer = Producer({"bootstrap.servers": topics.bootstrap_servers})
     for each in inputs:
         producer.produce(topics.input, each.value, each.key, partition=0)
     assert producer.flush(20) == 0
@@ -72,7 +72,7 @@ def verdict(
     topics: Topics, answers: Sequence[Answer], *, committed: int = COUNT, past: Sequence[Incarnation] = ()
 ) -> Findings:
     """Write the outputs, commit the offset, run the check."""
-    producer = Producer({"bootstrap.servers": topics.bootstrap_servers, "enable.idempotence": True})
+    producer = Producer({"bootstrap.servers": topics.bootstrap_servers})
     for each in answers:
         topic = topics.output if each.stage is None else topics.dead_letters
         producer.produce(topic, each.value, each.key, headers=each.headers, partition=each.partition)

@@ -11,8 +11,10 @@ import runpy
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
 import pytest
@@ -20,13 +22,15 @@ import pytest
 from support.logs import new_log
 
 _PRELOADED = ("pytest", "support.preloaded")
+_LOCK = threading.RLock()
+"""`multiprocessing` reads an exit status once, and takes a second reader's failure for one; a start reads them all."""
 
 
 class Forked:
     """A program started as `python ARGUMENTS` would be: `["-m", "enricher", "run"]`, or a path. Used like a `Popen`.
 
     Its standard error goes to the end of `log`, a new file in the folder of logs if there is none. `stdin` and `stdout` are
-    files too.
+    files too; without the first, its standard input is the attribute `stdin`. May be used from several threads.
     """
 
     def __init__(
@@ -42,10 +46,13 @@ class Forked:
         log.touch()  # so that it can be read at once
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(list(_PRELOADED))
-        started = list(arguments), dict(environment), (stdin, stdout, log)
-        self._process = context.Process(target=_run, args=started, daemon=True)
-        with _one_thread():
-            self._process.start()
+        reader, writer = context.Pipe(duplex=False)
+        with reader, writer:
+            self.stdin = os.fdopen(os.dup(writer.fileno()), "wb")
+            started = list(arguments), dict(environment), (stdin, stdout, log), reader
+            self._process = context.Process(target=_run, args=started, daemon=True)
+            with _LOCK, _one_thread():
+                self._process.start()
 
     @property
     def pid(self) -> int:
@@ -56,23 +63,25 @@ class Forked:
     @property
     def returncode(self) -> int | None:
         """Its exit status, negative for a signal; None while it runs."""
-        return self._process.exitcode
+        with _LOCK:
+            return self._process.exitcode
 
     def poll(self) -> int | None:
         """The same."""
-        return self._process.exitcode
+        return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
         """Wait for its end. Raises `subprocess.TimeoutExpired`."""
-        self._process.join(timeout)
-        if self._process.exitcode is None:
+        wait([self._process.sentinel], timeout)
+        code = self.returncode
+        if code is None:
             assert timeout is not None
             raise subprocess.TimeoutExpired(self._process.name, timeout)
-        return self._process.exitcode
+        return code
 
     def send_signal(self, number: int) -> None:
         """Send a signal, unless it has ended."""
-        if self._process.exitcode is None:
+        if self.returncode is None:
             os.kill(self.pid, number)
 
     def terminate(self) -> None:
@@ -96,7 +105,10 @@ def _one_thread() -> Iterator[None]:
         yield
 
 
-def _run(arguments: Sequence[str], environment: Mapping[str, str], streams: Sequence[Path | None]) -> None:
+def _run(
+    arguments: Sequence[str], environment: Mapping[str, str], streams: Sequence[Path | None], stdin: Connection
+) -> None:
+    os.dup2(stdin.fileno(), 0)
     for number, path in enumerate(streams):
         if path is not None:
             with path.open("ab" if number else "rb") as file:

@@ -5,7 +5,7 @@ import importlib
 for name in (
     "transformers.models.auto.tokenization_auto",
     "enricher.app.building",
-    "enricher.commands.run",
+    "enricher.commands.run.command",
     "tools.chaos.stub",
 ):
     importlib.import_module(name)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
+    Launch = Callable[[Sequence[str], Path], subprocess.Popen[bytes]]
+
 _RESTART_S = 0.5
 """Kubernetes restarts a container at once the first time, and waits longer than this from then on."""
 _LEAVE_S = 30.0
@@ -37,10 +39,30 @@ class Exit:
     code: int
 
 
+def environment_of_workers() -> dict[str, str]:
+    """Ours without the settings of a worker: those come by its standard input."""
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("ENRICHER_")}
+    return {**ours, "PYTHONPATH": os.pathsep.join([str(SCRIPTS), *filter(None, [ours.get("PYTHONPATH")])])}
+
+
+def launched(arguments: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+    """Start `tools.chaos.worker`; its output is appended to `log`."""
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            [sys.executable, "-m", "tools.chaos.worker", *arguments],
+            stdin=subprocess.PIPE,
+            stderr=output,
+            stdout=output,
+            env=environment_of_workers(),
+            cwd=log.parent,
+            start_new_session=True,
+        )
+
+
 class Slot:
     """The slot of one worker. A restart replaces its process. `note` is called with each exit.
 
-    `settings`: called before each start.
+    `settings`: called before each start. `launch`: as `launched`, which starts a process with these arguments and this log.
     """
 
     def __init__(
@@ -49,11 +71,13 @@ class Slot:
         settings: Callable[[], Mapping[str, Any]],
         log: Path,
         note: Callable[[Exit], None],
-        flaws: Sequence[str] = (),
+        arguments: Sequence[str],
+        launch: Launch,
     ) -> None:
         self.name = name
         self._settings = settings
-        self._flaws = flaws
+        self._arguments = arguments
+        self._launch = launch
         self._log = log
         self._note = note
         self._over = threading.Event()
@@ -121,18 +145,7 @@ class Slot:
         self._thread.join()
 
     def _spawn(self) -> None:
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("ENRICHER_")}
-        environment["PYTHONPATH"] = os.pathsep.join([str(SCRIPTS), *filter(None, [os.environ.get("PYTHONPATH")])])
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "tools.chaos.worker", *self._flaws],
-                stdin=subprocess.PIPE,
-                stderr=log,
-                stdout=log,
-                env=environment,
-                cwd=self._log.parent,
-                start_new_session=True,
-            )
+        self._process = self._launch(self._arguments, self._log)
         assert self._process.stdin
         self._process.stdin.write(orjson.dumps(self._settings()) + b"\n")
         self._process.stdin.flush()
@@ -166,7 +179,10 @@ class Slot:
 
 
 class Crew:
-    """Worker slots by name. `settings_of` returns the settings of a worker; logs go to `folder`; all get `arguments`."""
+    """Worker slots by name. `settings_of` returns the settings of a worker; logs go to `folder`; all get `arguments`.
+
+    `launch`: starts a worker's process, as `launched` does.
+    """
 
     def __init__(
         self,
@@ -174,8 +190,10 @@ class Crew:
         settings_of: Callable[[str], Mapping[str, Any]],
         folder: Path,
         arguments: Sequence[str] = (),
+        launch: Launch = launched,
     ) -> None:
         self._arguments = arguments
+        self._launch = launch
         self._settings_of = settings_of
         self._folder = folder
         self.start = "resume"
@@ -188,7 +206,7 @@ class Crew:
     def add(self, name: str, flaws: Sequence[str] = ()) -> Slot:
         """Add a worker, without the defences that `flaws` names (see `tools.chaos.flaws`)."""
         log, arguments = self._folder / f"{name}.log", [*self._arguments, *flaws]
-        slot = Slot(name, lambda: self._settings_now(name), log, self.exits.append, arguments)
+        slot = Slot(name, lambda: self._settings_now(name), log, self.exits.append, arguments, self._launch)
         self.slots[name] = slot
         return slot
 

@@ -51,6 +51,9 @@ class Reader:
         """
         consumer = Consumer({**self._common, "isolation.level": isolation})
         try:
+            self._partitions(
+                consumer, topic
+            )  # a client that knows the leaders begins at once, another after half a second
             consumer.assign([TopicPartition(topic, number, offset) for number, offset in nexts.items()])
             # consume() waits until it has as many messages as asked for, so with a timeout it is asked for one.
             while nexts and (messages := consumer.consume(_AT_ONCE, 0) or consumer.consume(1, _SILENCE_S)):

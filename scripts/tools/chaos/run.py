@@ -17,7 +17,9 @@ from enricher.verify import watching
 from tools.chaos.campaign import Campaign
 from tools.chaos.check import check
 from tools.chaos.faults import plan
+from tools.chaos.proxied import nodes_behind_a_proxy
 from tools.chaos.scene import Scene, settings_of
+from tools.kafka.properties import QUICK_TO_NOTICE
 from tools.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -137,7 +139,10 @@ class Run:
 def play(asked: Plan, folder: Path, say: Callable[[str], None]) -> Run:
     """Start brokers and workers, run the faults, verify, stop everything; the workers' logs go to `folder`."""
     say("starting three brokers, a schema registry and three workers ...")
-    with Scene(folder, rate_per_s=asked.rate_per_s, kafka=asked.kafka, two_tasks=asked.two_tasks) as scene:
+    with (
+        nodes_behind_a_proxy(3, version=asked.kafka, properties=QUICK_TO_NOTICE) as brokers,
+        Scene(folder, brokers, rate_per_s=asked.rate_per_s, two_tasks=asked.two_tasks) as scene,
+    ):
         config = kafka_config(Settings(**settings_of(scene.cluster.bootstrap_servers, scene.names, "chaos")))
         with watching(config, every_s=_SAMPLE_S) as went_back:
             campaign = Campaign(scene, say)
@@ -176,7 +181,7 @@ def catch_up(scene: Scene) -> bool:
     scene.workload.finish()
     caught_up = wait_until(lambda: scene.backlog() == 0, _CATCH_UP_S, 0.5)
     # The timeline's reader is a moment behind the commit.
-    return wait_until(scene.all_is_seen, 10.0, 0.5) and caught_up
+    return wait_until(scene.all_is_seen, _CATCH_UP_S, 0.5) and caught_up
 
 
 def verified(bootstrap_servers: str, names: Names) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Everything that a fault may touch, started and stopped together: brokers, registry, workers, publisher, timeline."""
+"""Everything that a fault may touch: brokers, and a registry, workers, publisher and timeline that end with the scene."""
 
 from __future__ import annotations
 
@@ -10,18 +10,15 @@ from typing import TYPE_CHECKING, Any, Self
 from confluent_kafka.admin import AdminClient
 
 from tools.chaos.articles import Articles
-from tools.chaos.crew import Crew
+from tools.chaos.crew import Crew, launched
 from tools.chaos.frames import Api
-from tools.chaos.proxy import Proxy
 from tools.chaos.reader import Reader
 from tools.chaos.rules import Match, Watch
 from tools.chaos.schemas import Schemas
 from tools.chaos.timeline import Timeline
 from tools.chaos.topics import Names, TopicKeeper
+from tools.chaos.worker import TWO_TASKS
 from tools.chaos.workload import Workload
-from tools.kafka import Cluster
-from tools.kafka.properties import QUICK_TO_NOTICE
-from tools.kafka.versions import DEFAULT
 from tools.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -29,72 +26,53 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-    from tools.kafka import Node
+    from tools.chaos.crew import Launch
+    from tools.chaos.proxy import Proxy
+    from tools.kafka import Cluster, Node
 
 PARTITIONS = 6
 SESSION_S, TRANSACTION_S, POLL_INTERVAL_S, ENGINE_S = 6.0, 5.0, 10.0, 15.0
 """The workers' timeouts: the shortest that their settings allow, so that many faults fit into a run."""
 _ASK_S = 10.0
 _REGISTRY_LIMITS = {"timeout_s": 3.0, "retry_max_s": 2.0}
-_LISTENER = "PROXIED"
 
 
 class Scene:
     """Running brokers and workers; `rate_per_s` articles per second are published once `workload` is resumed.
 
-    `kafka`: the version of the brokers, as `Cluster` takes it. `registry`: with articles in Avro among the others.
-    `two_tasks`: workers also rate articles, with another model.
+    `brokers`: as `nodes_behind_a_proxy` yields them. `registry`: with articles in Avro among the others.
+    `two_tasks`: workers also rate articles, with another model. `launch`: as `Crew` takes it.
     """
 
     def __init__(
         self,
         folder: Path,
+        brokers: tuple[Proxy, Cluster],
         *,
-        nodes: int = 3,
         workers: int = 3,
         rate_per_s: float = 100.0,
-        kafka: str = DEFAULT,
         registry: bool = True,
         two_tasks: bool = False,
+        launch: Launch = launched,
     ) -> None:
+        self.proxy, self.cluster = brokers
+        servers = self.cluster.bootstrap_servers
         name = f"c{uuid.uuid4().hex[:6]}"
         self.names = Names(f"{name}.articles", f"{name}.entities", f"{name}.dead-letters", f"{name}.group", two_tasks)
-        self._closing = ExitStack()
-        try:
-            self.schemas = self._closing.enter_context(Schemas()) if registry else None
-            self._set_up(folder, nodes, workers, rate_per_s, name, kafka)
-        except BaseException:
-            self._closing.close()
-            raise
-
-    def _set_up(self, folder: Path, nodes: int, workers: int, rate_per_s: float, name: str, kafka: str) -> None:
-        enter = self._closing.enter_context
-        self.proxy = enter(Proxy(nodes))
-        advertised = {_LISTENER: self.proxy.ports}
-        listeners = {_LISTENER: "PLAINTEXT"}
-        quick = QUICK_TO_NOTICE
-        self.cluster = enter(
-            Cluster(nodes, version=kafka, properties=quick, listeners=listeners, advertised=advertised)
-        )
-        self.proxy.pass_on_to(self.cluster.ports_of(_LISTENER))
-        self.cluster.warm_up()
-        self._reader = Reader(self.cluster.bootstrap_servers, self.names.group)
-        self._admin = AdminClient({"bootstrap.servers": self.cluster.bootstrap_servers, "log_level": 0})
-        self.topics = TopicKeeper(self.cluster.bootstrap_servers, self.names, PARTITIONS, replicas=nodes)
+        self._reader = Reader(servers, self.names.group)
+        self._admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
+        self.topics = TopicKeeper(servers, self.names, PARTITIONS, replicas=len(self.cluster.nodes))
         self.topics.make_all()
-        outputs = [self.names.output, self.names.dead_letters]
-        self.timeline = enter(Timeline(self.cluster.bootstrap_servers, outputs))
-        settings = partial(self._settings_of, folder)
-        self.crew = enter(
-            Crew(
-                [f"worker-{number}" for number in range(workers)],
-                settings,
-                folder,
-                ["two-tasks"] if self.names.two_tasks else [],
-            )
-        )
-        articles = Articles(name, self.schemas)
-        self.workload = enter(Workload(self.cluster.bootstrap_servers, self.names.input, articles, rate_per_s))
+        with ExitStack() as stack:
+            self.schemas = stack.enter_context(Schemas()) if registry else None
+            self.timeline = stack.enter_context(Timeline(servers, [self.names.output, self.names.dead_letters]))
+            instances = [f"worker-{number}" for number in range(workers)]
+            arguments = [TWO_TASKS] if two_tasks else []
+            settings = partial(self._settings_of, folder)
+            self.crew = stack.enter_context(Crew(instances, settings, folder, arguments, launch))
+            articles = Articles(name, self.schemas)
+            self.workload = stack.enter_context(Workload(servers, self.names.input, articles, rate_per_s))
+            self._closing = stack.pop_all()
 
     def _settings_of(self, folder: Path, instance: str) -> Mapping[str, Any]:
         """A worker's settings: each has its own folder of schemas, as each pod has."""

@@ -89,8 +89,8 @@ class StubEngine:
     """Labels by hash. `hang_s` and `lose` may be set from any thread (by the commands of `worker`)."""
 
     labels = LABELS
-    card = CARD
     provider = "stub"
+    card = CARD
 
     def __init__(self) -> None:
         self.hang_s = 0.0

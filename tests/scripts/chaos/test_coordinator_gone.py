@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka.harness import as_sent, committed_and_ends, publish, short_articles
-from support.proxied import nodes_behind_a_proxy
+from support.crews import forked
 
 from enricher.app.kafka import kafka_config
 from enricher.errors import Stalled
@@ -28,6 +28,7 @@ from enricher.verify import verify
 from tools.chaos.crew import Crew
 from tools.chaos.flaws import CLIENT_DEFAULTS, NO_WATCHDOG
 from tools.chaos.frames import Api
+from tools.chaos.proxied import nodes_behind_a_proxy
 from tools.chaos.proxy import Proxy
 from tools.chaos.rules import Answered, Cut, Match, Rule, Watch
 from tools.chaos.scene import POLL_INTERVAL_S, java_hash, settings_of
@@ -190,7 +191,7 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outcome]:
     """The scenario for all three workers in parallel: most of it is waiting for the watchdog."""
     with nodes_behind_a_proxy(3, properties=QUICK_TO_NOTICE) as (proxy, cluster):
         world = World(proxy, cluster)
-        with Crew([], world.settings, tmp_path_factory.mktemp("workers")) as crew:
+        with Crew([], world.settings, tmp_path_factory.mktemp("workers"), launch=forked) as crew:
             rest_with_the_coordinator_cached(world, crew)
             let_the_coordinator_go(world)
             yield worked(world, crew)

@@ -6,6 +6,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from support.crews import forked
 from support.topics import Topics
 
 from tools.chaos.crew import Crew
@@ -34,7 +35,7 @@ def test_worker_that_cannot_work_says_so_each_time_it_is_started(direct: Topics,
 def test_killed_worker_is_another_process_and_a_removed_one_is_gone(direct: Topics, tmp_path: Path) -> None:
     """SIGKILL is recorded as a signal, and closing the crew leaves no process."""
     names = names_of(direct)
-    with Crew(["w"], lambda name: settings_of(direct.bootstrap_servers, names, name), tmp_path) as crew:
+    with Crew(["w"], lambda name: settings_of(direct.bootstrap_servers, names, name), tmp_path, launch=forked) as crew:
         slot = crew.slots["w"]
         first = slot.pid
         slot.send(signal.SIGKILL)

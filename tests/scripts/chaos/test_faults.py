@@ -12,14 +12,17 @@ from random import Random
 from typing import cast
 
 import pytest
+from support.crews import forked
 
 from tools.chaos.campaign import Campaign, Outcome
 from tools.chaos.check import check
 from tools.chaos.faults import KINDS, Fault
+from tools.chaos.proxied import nodes_behind_a_proxy
 from tools.chaos.scene import Scene
+from tools.kafka.properties import QUICK_TO_NOTICE
 from tools.waiting import wait_until
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.long]
 
 WORLDS = 2
 RATE_PER_S = 60.0
@@ -66,7 +69,9 @@ def outcomes(
     kinds, futures = wanted(request), {}
     with ExitStack() as closing:
         for number in range(min(WORLDS, len(kinds))):
-            scene = closing.enter_context(Scene(tmp_path_factory.mktemp("workers"), rate_per_s=RATE_PER_S))
+            brokers = closing.enter_context(nodes_behind_a_proxy(3, properties=QUICK_TO_NOTICE))
+            folder = tmp_path_factory.mktemp("workers")
+            scene = closing.enter_context(Scene(folder, brokers, rate_per_s=RATE_PER_S, launch=forked))
             pool = ThreadPoolExecutor(1)
             closing.callback(pool.shutdown, cancel_futures=True)
             ready = pool.submit(begun, scene)

@@ -12,7 +12,6 @@ import pytest
 from confluent_kafka import Producer
 from kafka.clients import config_for, opened, records_of, release_of, sink_for
 from kafka.harness import Sent, publish, read_all
-from support.proxied import nodes_behind_a_proxy
 from support.topics import Topics, make_topics
 
 from enricher.errors import TransactionTrouble
@@ -21,6 +20,7 @@ from enricher.kafka.membership import Member
 from enricher.kafka.sink import TransactionalSink
 from enricher.records import RawRecord
 from tools.chaos.frames import Api
+from tools.chaos.proxied import nodes_behind_a_proxy
 from tools.chaos.proxy import Proxy
 from tools.chaos.reader import Reader
 from tools.chaos.rules import Answered, Direction, Match, Silence

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from kafka.harness import as_sent, committed_and_ends, publish, read_all, short_articles
+from support.crews import forked
 from support.topics import make_topics
 
 from enricher.app.kafka import kafka_config
@@ -121,7 +122,7 @@ def driven(
     # All articles of a scenario's step go into one batch and one transaction, however low the load is.
     settings["worker"] = {**settings["worker"], "publish_share": 0}
     settings["batching"] = {**settings.get("batching", {}), "early_overhead": 0}
-    with Crew([], lambda _: settings, folder) as crew:
+    with Crew([], lambda _: settings, folder, launch=forked) as crew:
         crew.add(worker, flaws)
         drive.publish(1)
         drive.wait_until_committed()

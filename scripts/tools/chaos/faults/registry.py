@@ -177,7 +177,7 @@ class UnknownIds(_OnePartition):
     def shorten(self) -> None:
         """Fewer of them."""
         super().shorten()
-        self._count = 500
+        self._count = 150
 
     def disturb(self) -> None:
         """Publish them."""

@@ -30,6 +30,11 @@ class _LateRequest(Fault):
         self.hang_up = self.chosen.random() < 0.75
         self.lasts_s = self.chosen.uniform(0.5, 3.0) if self.hang_up else self.chosen.uniform(6.0, 9.0)
 
+    def shorten(self) -> None:
+        """Close the connection, so that the request is repeated at once."""
+        super().shorten()
+        self.hang_up = True
+
     def apply(self) -> None:
         """Hold the request."""
         how = "sent again meanwhile" if self.hang_up else "no connection lost"
@@ -78,6 +83,9 @@ class LateProduce(_LateRequest):
         super().choose()
         self.hang_up, self.lasts_s = False, self.chosen.uniform(0.5, 2.0)
 
+    def shorten(self) -> None:
+        """It is short already."""
+
     def apply(self) -> None:
         """Hold the request, and also what the new producer writes."""
         super().apply()
@@ -109,11 +117,6 @@ class LateInitProducerId(_LateRequest):
         """Take the first request; there may be no second one."""
         super().choose()
         self.nth = 1
-
-    def shorten(self) -> None:
-        """Close the connection: only a repeated request takes the id away."""
-        super().shorten()
-        self.hang_up = True
 
     def apply(self) -> None:
         """Hold the request."""

@@ -73,7 +73,10 @@ class _Imports(importlib.abc.MetaPathFinder):
         self._write()
 
     def _write(self) -> None:
-        self._path.write_text(json.dumps(self._figures))
+        """Replaces the file at once: the process may be killed at any moment."""
+        new = self._path.with_suffix(".new")
+        new.write_text(json.dumps(self._figures))
+        new.replace(self._path)
 
 
 if folder := os.environ.get("PYTEST_PROFILE_FOLDER"):

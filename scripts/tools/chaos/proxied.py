@@ -1,13 +1,16 @@
-"""Real nodes behind a proxy of the fault matrix."""
+"""Real nodes behind a proxy."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from tools.chaos.proxy import Proxy
 from tools.kafka import Cluster
 from tools.kafka.versions import DEFAULT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
 
 @contextmanager

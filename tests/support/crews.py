@@ -1,0 +1,16 @@
+"""Workers of the fault matrix in processes that are forked, and so start in a quarter of the time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from subprocess import Popen
+from typing import cast
+
+from support.forked import Forked
+from tools.chaos.crew import environment_of_workers
+
+
+def forked(arguments: Sequence[str], log: Path) -> Popen[bytes]:
+    """Start `tools.chaos.worker` as `tools.chaos.crew.launched` does."""
+    return cast("Popen[bytes]", Forked(["-m", "tools.chaos.worker", *arguments], environment_of_workers(), log))

@@ -1,0 +1,134 @@
+"""Processes of one worker that are not started again, with what they work on."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+from confluent_kafka import KafkaException
+from kafka.harness import as_sent, committed_and_ends, publish, short_articles
+
+from enricher.app.kafka import kafka_config
+from enricher.settings import Settings
+from enricher.verify import verify
+from support.crews import forked
+from tools.chaos.frames import Api
+from tools.chaos.proxy import Proxy
+from tools.chaos.rules import Answered, Hold, Match
+from tools.chaos.scene import settings_of
+from tools.chaos.topics import Names
+from tools.waiting import wait_until
+
+NAME = "worker-0"
+TIMEOUT_S = 60.0
+
+
+class Life:
+    """One process of a worker, without restarts."""
+
+    def __init__(self, settings: Mapping[str, Any], log: Path) -> None:
+        self.log = log
+        log.touch()
+        self._process = forked([], log)
+        assert self._process.stdin
+        self._process.stdin.write(orjson.dumps(settings) + b"\n")
+        self._process.stdin.flush()
+
+    @property
+    def code(self) -> int | None:
+        """Its exit code; None while it runs."""
+        return self._process.poll()
+
+    def says(self, words: str) -> int:
+        """How often its log contains this."""
+        return self.log.read_text().count(words)
+
+    def close(self) -> None:
+        """End the process if it still runs."""
+        self._process.terminate()
+        try:
+            self._process.wait(TIMEOUT_S)
+        finally:
+            self._process.kill()
+
+
+@dataclass(slots=True)
+class Field:
+    """Fresh topics on the broker, and processes that enrich what is published there."""
+
+    proxy: Proxy
+    servers: str
+    names: Names
+    folder: Path
+    lives: list[Life]
+    published: int = 0
+
+    def start(self, *, proxied: bool) -> Life:
+        """Start a process named `NAME`; only a proxied one's requests can be held."""
+        servers = self.proxy.addresses if proxied else self.servers
+        life = Life(settings_of(servers, self.names, NAME), self.folder / f"{len(self.lives)}.log")
+        self.lives.append(life)
+        return life
+
+    def publish(self, count: int) -> None:
+        """Publish so many articles."""
+        publish(self.servers, self.names.input, map(as_sent, short_articles(count, seed=self.published)))
+        self.published += count
+
+    def committed(self) -> int:
+        """How many articles the group has committed; -1 while a fresh topic has no leader."""
+        try:
+            offsets = committed_and_ends(self.servers, self.names.group, self.names.input)
+        except KafkaException:
+            return -1
+        return sum(max(0, committed) for committed, _ in offsets.values())
+
+    def work(self, count: int) -> None:
+        """Publish so many articles and wait until all are committed."""
+        self.publish(count)
+        self.wait_until_committed()
+
+    def wait_until_committed(self) -> None:
+        """Wait until the group has committed everything published."""
+        assert wait_until(lambda: self.committed() == self.published, TIMEOUT_S), self.logs()
+
+    def match(self, *apis: Api) -> Match:
+        """Match requests of these kinds by proxied processes."""
+        return Match(apis, f"enricher-{NAME}")
+
+    def failed(self) -> Sequence[str]:
+        """The checks of the verifier that fail."""
+        return verify(kafka_config(Settings(**settings_of(self.servers, self.names, NAME)))).failed
+
+    def logs(self) -> str:
+        """The logs of all processes."""
+        return "\n----\n".join(life.log.read_text() for life in self.lives)
+
+    @contextmanager
+    def load(self) -> Iterator[None]:
+        """Publish continuously."""
+        over = threading.Event()
+
+        def feed() -> None:
+            while not over.wait(0.3):
+                self.publish(8)
+
+        thread = threading.Thread(target=feed, name="load", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
+
+def let_go(field: Field, held: Hold) -> None:
+    """Release the late request, and wait until the broker has answered it."""
+    field.proxy.apply(answered := Answered(field.match(Api.INIT_PRODUCER_ID)))
+    field.proxy.lift(held)
+    assert answered.caught.wait(TIMEOUT_S)

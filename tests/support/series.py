@@ -1,0 +1,74 @@
+"""Faults in their short form, one after another on one scene; every record is checked at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from support.crews import forked
+from tools.chaos.campaign import Campaign
+from tools.chaos.check import check
+from tools.chaos.faults import KINDS, Fault, base
+from tools.chaos.faults import registry as registry_faults
+from tools.chaos.proxy import Proxy
+from tools.chaos.run import catch_up
+from tools.chaos.scene import Scene
+from tools.kafka import Cluster
+
+RATE_PER_S = 30.0
+PATIENCE_S = 60.0
+LONG = {
+    "ChildFrozen",  # tests/health/test_health_frozen.py has the parent
+    "TransactionCoordinatorKilled",  # the only broker has all roles
+    "GroupCoordinatorKilled",
+    "CoordinatorGoneWhileIdle",  # test_coordinator_gone.py has it
+    "RollingRestart",  # needs several brokers
+}
+"""Kinds that only `test_faults.py` has, which is long."""
+
+
+def kinds_of(*modules: str) -> Sequence[type[Fault]]:
+    """The kinds of these modules of `tools.chaos.faults`."""
+    return [each for each in KINDS if each.__module__.rpartition(".")[2] in modules and each.__name__ not in LONG]
+
+
+def name_of(kind: type[Fault]) -> str:
+    """The id of a test."""
+    return kind.__name__
+
+
+@contextmanager
+def running(folder: Path, brokers: tuple[Proxy, Cluster], *, registry: bool = False) -> Iterator[Scene]:
+    """Two workers that both publish."""
+    with Scene(folder, brokers, workers=2, rate_per_s=RATE_PER_S, registry=registry, launch=forked) as scene:
+        scene.workload.resume()
+        assert Campaign(scene).wait_until_whole()
+        yield scene
+
+
+def survive(scene: Scene, kind: type[Fault]) -> None:
+    """One fault of a kind takes effect; every partition publishes again, and no worker ends without a reason."""
+    if not kind.possible(scene):
+        pytest.skip("not on this system")
+    fault = kind(scene, Random(1))
+    fault.shorten()
+    with pytest.MonkeyPatch.context() as patch:  # the machine may be busy
+        patch.setattr(base, "CATCH_S", PATIENCE_S)
+        patch.setattr(registry_faults, "_OTHERS_S", PATIENCE_S)
+        outcome = Campaign(scene, print).run_one(fault)
+    assert "did not come" not in outcome.about
+    assert outcome.recovered_s is not None
+    assert outcome.unexpected == {}
+    assert list(outcome.broken) == []
+
+
+def assert_exactly_once(scene: Scene) -> None:
+    """Every input has its one output, the right one and in order."""
+    assert catch_up(scene)
+    findings = check(scene.cluster.bootstrap_servers, scene.names, scene.timeline.seen, scene.topics.past)
+    assert findings.inputs > 0
+    assert findings.wrong == {}
