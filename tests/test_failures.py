@@ -33,32 +33,82 @@ def test_fails(tmp_path, ended_before):
     (tmp_path / "worker.log").write_text("".join(f"line {number} of the worker\\n" for number in range(100)))
     assert False
 """
+HANGS = """
+import ctypes
+
+def test_hangs(): # as a mutex that is locked twice: no signal ends it
+    mutex = ctypes.create_string_buffer(64)
+    for _ in range(2):
+        ctypes.PyDLL(None).pthread_mutex_lock(mutex)
+
+def test_goes_on():
+    pass
+"""
+ASKS = """
+import faulthandler, pytest
+
+faulthandler.dump_traceback_later = lambda limit_s, **_: print(f"ends after {limit_s:g} s")
+
+@pytest.mark.long
+@pytest.mark.timeout(1000)
+def test_is_long():
+    print("a long one")
+"""
+ASKS_IN_A_PLAIN_RUN = (
+    ASKS
+    + """
+@pytest.mark.timeout(1000)
+def test_asks(): pass
+"""
+)
+
+
+def run(folder: Path, code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A pytest of its own, with the plugins of this one that such a failure concerns."""
+    (folder / "test_tiny.py").write_text(code)
+    command = [sys.executable, "-m", "pytest", "-c", str(TESTS.parent / "pyproject.toml"), "--rootdir=.", *arguments]
+    plugins = ["-p", "support.logs", "-p", "support.limits", "-p", "no:cacheprovider"]
+    return subprocess.run(
+        [*command, *plugins, f"--basetemp={folder / 'base'}", "test_tiny.py"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 def test_a_failure_shows_the_ends_of_the_logs_and_keeps_them(tmp_path: Path) -> None:
     """A worker's and a broker's, whose own folder is gone; nothing of those that had ended before."""
-    (tmp_path / "test_tiny.py").write_text(FAILS)
-    base = tmp_path / "base"
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-p",
-        "support.logs",
-        f"--basetemp={base}",
-        "--rootdir=.",
-        "test_tiny.py",
-    ]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])}
-    ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    ran = run(tmp_path, FAILS)
     assert 1 == ran.returncode, ran.stdout + ran.stderr
     assert f"line {100 - LINES} of the worker" in ran.stdout
     assert "line 99 of the worker" in ran.stdout
     assert f"line {99 - LINES} of the worker" not in ran.stdout
     assert "the broker's last line" in ran.stdout
     assert "nothing of this" not in ran.stdout
-    [kept] = base.rglob("node-1.log")
+    [kept] = (tmp_path / "base").rglob("node-1.log")
     assert str(kept) in ran.stdout
+
+
+@pytest.mark.long
+def test_a_test_that_hangs_in_c_is_named_with_its_stack_and_the_others_run(tmp_path: Path) -> None:
+    """No signal reaches it, so its process is ended."""
+    ran = run(tmp_path, HANGS, "--numprocesses", "1", "-o", "timeout=1", "-o", "faulthandler_timeout=15", "-r", "fEp")
+    assert 1 == ran.returncode, ran.stdout + ran.stderr
+    assert "in test_hangs" in ran.stderr
+    assert "worker 'gw0' crashed while running 'test_tiny.py::test_hangs'" in ran.stdout
+    assert "PASSED test_tiny.py::test_goes_on" in ran.stdout
+
+
+def test_only_a_long_test_has_more_time(tmp_path: Path) -> None:
+    """Its process is ended a minute after its own limit; if another test asks for more, the run ends before its first."""
+    ran = run(tmp_path, ASKS, "-s")
+    assert 0 == ran.returncode, ran.stdout + ran.stderr
+    assert "ends after 1060 s\na long one" in ran.stdout
+    refused = run(tmp_path, ASKS_IN_A_PLAIN_RUN)
+    assert pytest.ExitCode.USAGE_ERROR == refused.returncode, refused.stdout + refused.stderr
+    assert "is marked as long: test_tiny.py::test_asks\n" in refused.stderr
 
 
 @pytest.mark.slow

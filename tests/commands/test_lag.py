@@ -21,7 +21,6 @@ from enricher.commands.lag import age_text, limits_exceeded, summary
 from enricher.core.commit_metadata import CommitMetadata
 from enricher.scaling.backlog import Backlog, PartitionBacklog
 
-pytestmark = pytest.mark.timeout(120)
 HOUR_S = 3600.0
 _SLACK_S = 600.0
 """The longest that a test may take; the ages below differ by more."""

@@ -20,7 +20,6 @@ from tools.kafka import Cluster
 pytestmark = [
     pytest.mark.broker,
     pytest.mark.skipif(found(PROGRAM) is None, reason=missing(PROGRAM)),
-    pytest.mark.timeout(600),
 ]
 WAIT_S = 120.0
 AGE = "job:enricher_oldest_age_seconds:max"

@@ -191,7 +191,6 @@ while True:
 """
 
 
-@pytest.mark.timeout(60)
 def test_process_ends_quietly_when_its_output_is_closed() -> None:
     """What `enricher enrich FILE | head` does: no traceback, no complaint of the interpreter at exit."""
     command = [sys.executable, "-c", WRITES_FOR_EVER]

@@ -268,7 +268,6 @@ def test_rewind_is_refused(tmp_path: Path) -> None:
         LineSource(tmp_path / "a.jsonl").rewind()
 
 
-@pytest.mark.timeout(60)
 def test_silent_pipe_does_not_hold_up_the_worker(pipe: BinaryIO) -> None:
     """A poll comes back without a record, then with one as soon as it is there, then with the end."""
     source = LineSource(Path("-"))
@@ -302,7 +301,6 @@ source.close()
 """
 
 
-@pytest.mark.timeout(60)
 def test_process_ends_while_its_reader_waits_for_stdin() -> None:
     """The interpreter must not abort over the lock of a stream that a thread still reads."""
     command = [sys.executable, "-c", WAITS_FOR_STDIN]

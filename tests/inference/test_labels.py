@@ -108,7 +108,6 @@ def test_names_without_an_o_are_refused(names: list[str]) -> None:
         _read(*names)
 
 
-@pytest.mark.timeout(120)  # compared with one another, the names of the first would take a quarter of an hour
 @pytest.mark.parametrize(
     ("read", "names"),
     [

@@ -58,7 +58,6 @@ def read_slowly(source: KafkaSource, count: int, per_poll: int) -> list[RawRecor
     return records
 
 
-@pytest.mark.timeout(180)
 def test_a_lost_partition_beside_a_backlog_is_noticed(topics: Topics) -> None:
     """The client's queue is never empty, but in its turn the partition has nothing before it."""
     count = 120_000
@@ -70,7 +69,6 @@ def test_a_lost_partition_beside_a_backlog_is_noticed(topics: Topics) -> None:
         read_slowly(source, 3 * count // 4, 20)
 
 
-@pytest.mark.timeout(180)
 def test_partitions_that_a_backlog_keeps_waiting_are_read_in_their_turns(
     topics: Topics, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -171,7 +171,6 @@ def quick_cleaner(broker: Cluster, topics: Topics) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("quick_cleaner")
-@pytest.mark.timeout(180)
 def test_outputs_that_compaction_removed_are_not_written_again(topics: Topics) -> None:
     """The last outputs were deletions, which the cleaner removes in the end: the newest one left is only a lower bound."""
     switch_on(

@@ -226,7 +226,6 @@ def bombed(topics: Topics) -> tuple[Topics, dict[tuple[int, int], Sent]]:
 
 
 @pytest.mark.broker
-@pytest.mark.timeout(300)
 def test_a_worker_goes_past_it_exactly_once_and_the_verifier_agrees(
     bombed: tuple[Topics, dict[tuple[int, int], Sent]], tmp_path: Path
 ) -> None:

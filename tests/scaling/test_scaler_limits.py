@@ -23,7 +23,6 @@ from enricher.scaling.trigger import Trigger
 from enricher.scaling.watching import Watches
 from enricher.settings import load_settings
 
-pytestmark = pytest.mark.timeout(120)
 CALL_S = 60.0
 METRICS, STREAM, HEALTH = f"/{SERVICE}/GetMetrics", f"/{SERVICE}/StreamIsActive", "/grpc.health.v1.Health/Check"
 

@@ -31,7 +31,6 @@ from enricher.scaling.trigger import Trigger
 from enricher.scaling.watching import MAX_OTHERS, Watches
 from enricher.settings import load_settings
 
-pytestmark = pytest.mark.timeout(180)
 CALL_S = 60.0
 PROTOCOL = Path(messages.__file__).with_name("externalscaler.proto")
 Connect = Callable[[int], Any]

@@ -37,7 +37,7 @@ from tools.kafka import Cluster, Node
 from tools.kafka.properties import QUICK_TO_NOTICE
 from tools.waiting import wait_until
 
-pytestmark = [pytest.mark.broker, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.broker
 
 TIMEOUT_S = 90.0
 FIRST, REST = 1, 3
