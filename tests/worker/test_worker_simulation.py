@@ -42,7 +42,7 @@ class Simulation:
     setup = ONE_PASS
 
     def __init__(self, seed: int, tracker: Callable[[], OffsetTracker] = OffsetTracker) -> None:
-        self.random = Random(seed)
+        self._seed, self.random = seed, Random(seed)
         self.world = World(seed, partitions=self.random.randint(1, 3), setup=self.setup)
         self._tracker = tracker
         self._running: dict[str, list[Process]] = {f"worker-{index}": [] for index in range(self.random.randint(1, 3))}
@@ -56,13 +56,17 @@ class Simulation:
             self.world.clock.after(self.random.randrange(int(CALM_S / TICK_S)) * TICK_S, self._publish)
 
     def run(self) -> Simulation:
-        """Let it happen; `found` then holds what the judge found."""
-        for turn in range(4_000):
-            self._turn()
-            if turn % 16 == 0:
-                self.found.update(self.world.violations())
-            if self._calm and self.world.done():
-                break
+        """Let it happen; `found` then holds what the judge found. What ends it before says in which world."""
+        try:
+            for turn in range(4_000):
+                self._turn()
+                if turn % 16 == 0:
+                    self.found.update(self.world.violations())
+                if self._calm and self.world.done():
+                    break
+        except BaseException as error:
+            error.add_note(f"seed {self._seed}")
+            raise
         self.found.update(self.world.violations(), unfinished(self.world.log))
         return self
 
