@@ -39,7 +39,7 @@ def unguarded(_what: str, _limit_s: float) -> AbstractContextManager[None]:
 
 
 def config_for(topics: Topics, **changes: object) -> KafkaConfig:
-    """A configuration for a test's topics, with quick timeouts."""
+    """A configuration for a test's topics. A test in which something must expire asks for short timeouts itself."""
     config = KafkaConfig(
         bootstrap_servers=topics.bootstrap_servers,
         group_id=topics.group,
@@ -47,10 +47,10 @@ def config_for(topics: Topics, **changes: object) -> KafkaConfig:
         input_topic=topics.input,
         output_topic=topics.output,
         dead_letter_topic=topics.dead_letters,
-        session_timeout_s=6,
-        max_poll_interval_s=30,
-        transaction_timeout_s=5,
-        request_timeout_s=10,
+        session_timeout_s=30,
+        max_poll_interval_s=120,
+        transaction_timeout_s=20,
+        request_timeout_s=30,
         max_record_bytes=1_000_000,
         max_message_bytes=17_000_000,
     )

@@ -132,7 +132,7 @@ def test_offsets_alone_are_sent_once_more_too(topics: Topics) -> None:
 @pytest.mark.usefixtures("patient")
 def test_a_member_that_is_expelled_while_it_publishes_does_not_try_again(topics: Topics) -> None:
     """Its id is refused: the partitions may be another one's, and nothing becomes visible."""
-    config = config_for(topics, max_poll_interval_s=6, transaction_timeout_s=20)
+    config = config_for(topics, session_timeout_s=6, max_poll_interval_s=6, transaction_timeout_s=20)
     publish(topics.bootstrap_servers, topics.input, inputs(5))
     source, _ = opened(config)
     meets = meeting(lambda: wait_until(lambda: not source.member_id(), 30, "it has polled too seldom"))

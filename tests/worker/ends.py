@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from random import Random
 from typing import Protocol
 
 from confluent_kafka import Producer
 from kafka.clients import Diary, config_for, encoder_of, finished, release_of, sink_for
-from kafka.harness import committed_and_ends, headers_of, read_all, source_of, transaction
+from kafka.harness import committed_and_ends, headers_of, read_all, source_of, transaction, wait_until
 from support.closing import CLOSING
 from support.topics import make_topics
 from worker.fake_sink import DEAD_LETTERS, OUTPUT, FakeSink, Output
@@ -21,9 +21,9 @@ from enricher.records import Article, Coverage, EnrichedRecord, Outcome, Partiti
 from enricher.worker.ports import Sink, Source
 
 PARTITIONS = 2
-POLL_S, POLLS = 0.05, 600
-POLL_INTERVAL_S = 6
-"""A real member that polls no more is expelled after this; the client allows no less than its session's timeout."""
+POLL_S, POLLS = 0.05, 2_400
+SOON_S = 6
+"""Brokers allow no shorter session, and clients no shorter time between two polls than that."""
 LARGE_CHARS, LIMIT_BYTES = 5_000, 4_096
 
 
@@ -39,14 +39,14 @@ class Ends(Protocol):
     def put_transaction(self, count: int, *, commit: bool) -> None:
         """Append records in a transaction, whose marker takes an offset, to partition 0."""
 
-    def source(self) -> Source:
-        """A source that has not been opened."""
+    def source(self, *, expires_soon: bool = False) -> Source:
+        """A source that has not been opened; with `expires_soon` the group expels it soon once nobody polls it."""
 
     def sink(self, source: Source) -> Sink:
         """A sink that commits for `source`, opened. All have one transactional id."""
 
     def expel(self, source: Source) -> None:
-        """Have the group expel its only member."""
+        """Have the group expel its only member, which expires soon."""
 
     def outputs(self, *, dead: bool = False) -> Mapping[int, list[int]]:
         """By partition, the input offsets of the outputs that readers of committed records see, in their order."""
@@ -73,7 +73,7 @@ class FakeEnds:
         """Append records, and a marker."""
         self.world.put_transaction(*[b"v"] * count, commit=commit)
 
-    def source(self) -> FakeSource:
+    def source(self, *, expires_soon: bool = False) -> FakeSource:  # noqa: ARG002  it is expelled at once
         """Not open yet."""
         return FakeSource(self.world.log, self.world.clock, "worker-0", random=Random(1))
 
@@ -91,7 +91,7 @@ class FakeEnds:
         return sink
 
     def expel(self, source: Source) -> None:
-        """Now, or once nobody has polled for long enough."""
+        """At once."""
         assert isinstance(source, FakeSource)
         source.expel()
 
@@ -115,7 +115,7 @@ class RealEnds:
 
     def __init__(self, bootstrap_servers: str) -> None:
         self.topics = make_topics(bootstrap_servers, PARTITIONS)
-        self.config = config_for(self.topics, max_poll_interval_s=POLL_INTERVAL_S)
+        self.config = config_for(self.topics)
 
     def partition(self, number: int) -> Partition:
         """An input partition."""
@@ -131,9 +131,10 @@ class RealEnds:
         with transaction(self.topics.bootstrap_servers, self.topics.input, commit=commit) as producer:
             self._write(producer, count, 0)
 
-    def source(self) -> KafkaSource:
+    def source(self, *, expires_soon: bool = False) -> KafkaSource:
         """Not open yet; closed with the test."""
-        source = KafkaSource(self.config)
+        soon = replace(self.config, session_timeout_s=SOON_S, max_poll_interval_s=SOON_S)
+        source = KafkaSource(soon if expires_soon else self.config)
         CLOSING.callback(source.close)
         return source
 
@@ -144,9 +145,9 @@ class RealEnds:
         return sink
 
     def expel(self, source: Source) -> None:
-        """Now, or once nobody has polled for long enough."""
-        del source  # whichever: nobody polls meanwhile
-        time.sleep(POLL_INTERVAL_S + 1)
+        """Wait until it notices that nobody has polled it for long enough."""
+        assert isinstance(source, KafkaSource)
+        wait_until(lambda: not source.member_id(), 120, "it is expelled")
 
     def outputs(self, *, dead: bool = False) -> Mapping[int, list[int]]:
         """What readers of committed records see."""
@@ -172,8 +173,8 @@ class RealEnds:
 class Member:
     """A source that has joined the group, its sink, and the records that came and are not published."""
 
-    def __init__(self, ends: Ends, *, partitions: int = PARTITIONS) -> None:
-        self.source = ends.source()
+    def __init__(self, ends: Ends, *, partitions: int = PARTITIONS, expires_soon: bool = False) -> None:
+        self.source = ends.source(expires_soon=expires_soon)
         self.sink = ends.sink(self.source)
         self.diary = Diary()
         self.records: list[RawRecord] = []

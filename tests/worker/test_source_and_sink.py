@@ -147,7 +147,7 @@ def test_what_a_revoked_partition_publishes_is_not_read_by_its_next_owner(ends: 
 def test_an_expelled_member_loses_its_partitions_and_publishes_nothing(ends: Ends) -> None:
     """It is told that they are lost, not revoked: somebody else may own them."""
     ends.put(3)
-    member = Member(ends)
+    member = Member(ends, expires_soon=True)
     member.read(3)
     ends.expel(member.source)
     with pytest.raises(TransactionTrouble):

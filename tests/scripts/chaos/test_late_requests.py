@@ -69,7 +69,7 @@ def late(
     proxy, _ = proxied
     source, _ = opened(config_for(topics))
     records = records_of(source, count)
-    sink, _ = sink_for(source, config_for(topics, bootstrap_servers=proxy.addresses))
+    sink, _ = sink_for(source, config_for(topics, bootstrap_servers=proxy.addresses, transaction_timeout_s=5))
     sink._unfenced = unfenced
     # All of them: the client sends one again when its connection times out, which may be before the sink gives up.
     proxy.apply(late := Silence(match, {Direction.TO_BROKER}))
