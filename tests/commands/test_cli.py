@@ -11,6 +11,7 @@ from pkgutil import resolve_name
 
 import pytest
 from commands.cli_runner import run
+from support.patience import PATIENCE_S
 from support.topics import QUICK_TO_START
 
 from enricher.commands import COMMANDS, help_of
@@ -24,7 +25,7 @@ posix = pytest.mark.skipif(sys.platform == "win32", reason="as a POSIX shell doe
 def shell(command: str) -> subprocess.CompletedProcess[str]:
     """Run `command`, in which "$0" "$@" is the program."""
     return subprocess.run(
-        ["/bin/sh", "-c", command, *ENRICHER], capture_output=True, text=True, timeout=120, check=False
+        ["/bin/sh", "-c", command, *ENRICHER], capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
 
 
@@ -76,7 +77,7 @@ def test_ctrl_c_while_it_loads_ends_it_silently(tmp_path: Path) -> None:
         "import signal, time\nsignal.raise_signal(signal.SIGINT)\ntime.sleep(60)\n", "utf-8"
     )
     program = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import enricher.cli"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=PATIENCE_S, check=False)
     assert (130, b"", b"") == (done.returncode, done.stdout, done.stderr)
 
 
@@ -86,7 +87,9 @@ def test_ctrl_c_while_a_command_loads_ends_it_silently(tmp_path: Path) -> None:
         "import signal, time\nsignal.raise_signal(signal.SIGINT)\ntime.sleep(60)\n", "utf-8"
     )
     program = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from enricher.cli import main; main()"
-    done = subprocess.run([sys.executable, "-c", program, "settings"], capture_output=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program, "settings"], capture_output=True, timeout=PATIENCE_S, check=False
+    )
     assert (130, b"", b"") == (done.returncode, done.stdout, done.stderr)
 
 
@@ -115,7 +118,9 @@ def test_help_loads_no_command_and_no_slow_library() -> None:
         "import sys; from enricher.cli import app; app(['--help'], standalone_mode=False); "
         "sys.stderr.write(' '.join(sys.modules))"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE_S, check=True
+    )
     loaded = set(done.stderr.split())
     assert set() == {"confluent_kafka", "numpy", "onnxruntime", "pydantic", "transformers"} & loaded
     assert {"enricher.commands"} == {module for module in loaded if module.startswith("enricher.commands")}
@@ -135,7 +140,7 @@ def test_a_command_without_a_model_loads_no_model_library() -> None:
     """ONNX Runtime alone takes most of a second, which the help and every call of such a command would wait for."""
     lines = [" ".join(words) for words in WORDS if words[0] in WITHOUT_A_MODEL]
     done = subprocess.run(
-        [sys.executable, "-c", _HELP_OF_EACH, *lines], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", _HELP_OF_EACH, *lines], capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
     assert ("", 0) == (done.stderr, done.returncode)
     assert len(lines) == done.stdout.count("Usage: ")
@@ -154,7 +159,7 @@ def test_the_shell_completes_commands_and_their_options(line: str, completed: st
         env=os.environ | completion,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert [completed] == done.stdout.split()

@@ -22,6 +22,7 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
+from support.patience import PATIENCE_S
 
 from enricher.app.kafka import kafka_config
 from enricher.commands.doctor.broker import broker_findings
@@ -75,7 +76,7 @@ def test_the_trials_write_no_record(topics: Topics, monkeypatch: pytest.MonkeyPa
     assert failed(found) == []
     assert "committed on 1 of 4" in found[f"right: group {topics.group} READ"].seen
     partitions = [TopicPartition(topics.input, number) for number in range(4)]
-    assert [tp.offset for tp in consumer.committed(partitions, timeout=60)] == [-1001, -1001, 5, -1001]
+    assert [tp.offset for tp in consumer.committed(partitions, timeout=PATIENCE_S)] == [-1001, -1001, 5, -1001]
     consumer.close()
     for topic in (topics.output, topics.dead_letters):
         assert read_all(topics.bootstrap_servers, topic, isolation="read_uncommitted") == []
@@ -86,11 +87,11 @@ def test_the_trials_write_no_record(topics: Topics, monkeypatch: pytest.MonkeyPa
 def test_a_worker_s_own_transactional_id_is_never_used(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker with the same settings can finish its transaction while doctor runs."""
     worker = Producer({"bootstrap.servers": topics.bootstrap_servers, "transactional.id": f"{topics.group}/worker-0"})
-    worker.init_transactions(60)
+    worker.init_transactions(PATIENCE_S)
     worker.begin_transaction()
     worker.produce(topics.output, b"{}", b"k")
     assert failed(findings(topics.environment, monkeypatch)) == []
-    worker.commit_transaction(60)
+    worker.commit_transaction(PATIENCE_S)
     assert [message.key() for message in read_all(topics.bootstrap_servers, topics.output)] == [b"k"]
 
 
@@ -268,8 +269,10 @@ def end_offsets(bootstrap_servers: str, topic: str) -> list[int]:
     """The end offset of each partition; the marker of a transaction takes an offset too."""
     consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": "looks"})
     try:
-        numbers = sorted(consumer.list_topics(topic, timeout=60).topics[topic].partitions)
-        return [consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=60)[1] for number in numbers]
+        numbers = sorted(consumer.list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions)
+        return [
+            consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=PATIENCE_S)[1] for number in numbers
+        ]
     finally:
         consumer.close()
 
@@ -281,9 +284,11 @@ def alter(bootstrap_servers: str, topic: str, settings: Mapping[str, str]) -> No
     ]
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-    admin.incremental_alter_configs([resource])[resource].result(60)
-    give_up_s = time.monotonic() + 60
-    while any(admin.describe_configs([resource])[resource].result(60)[n].value != v for n, v in settings.items()):
+    admin.incremental_alter_configs([resource])[resource].result(PATIENCE_S)
+    give_up_s = time.monotonic() + PATIENCE_S
+    while any(
+        admin.describe_configs([resource])[resource].result(PATIENCE_S)[n].value != v for n, v in settings.items()
+    ):
         assert time.monotonic() < give_up_s, "the broker takes over changed settings"
 
 
@@ -296,7 +301,7 @@ def deny(cluster: Cluster, kind: ResourceType, name: str, operation: AclOperatio
         for operation_, permission in rules
     ]
     for future in admin.create_acls(bindings).values():
-        future.result(timeout=60)
+        future.result(timeout=PATIENCE_S)
     # The controller has them; the broker's authorizer gets them a little later.
     of_resource = AclBindingFilter(
         kind,
@@ -307,4 +312,6 @@ def deny(cluster: Cluster, kind: ResourceType, name: str, operation: AclOperatio
         AclOperation.ANY,
         AclPermissionType.ANY,
     )
-    assert wait_until(lambda: len(admin.describe_acls(of_resource).result(timeout=60)) == len(bindings), 60)
+    assert wait_until(
+        lambda: len(admin.describe_acls(of_resource).result(timeout=PATIENCE_S)) == len(bindings), PATIENCE_S
+    )

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from commands.cli_runner import article, json_lines, run
+from support.patience import PATIENCE_S
 
 from enricher.errors import FatalError, NotEnriched, SettingsError
 
@@ -146,12 +147,12 @@ def test_an_interrupted_run_says_so_and_leaves_no_torso(tmp_path: Path, number: 
         assert process.stdin is not None
         process.stdin.write(json_lines(article("a"), article("b")).encode())
         process.stdin.flush()
-        give_up_s = time.monotonic() + 60
+        give_up_s = time.monotonic() + PATIENCE_S
         while not partial.exists() or partial.read_bytes().count(b"\n") < 2:
             assert time.monotonic() < give_up_s, "the articles are enriched"
             time.sleep(0.05)
         process.send_signal(number)
-        process.wait(60)  # before the input ends: then the run would be whole
+        process.wait(PATIENCE_S)  # before the input ends: then the run would be whole
         _, said = process.communicate()
     assert code == process.returncode, said
     assert "of yesterday" == output.read_text("utf-8")

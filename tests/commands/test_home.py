@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from support.patience import PATIENCE_S
 from support.topics import QUICK_TO_START
 
 
@@ -26,7 +27,7 @@ def test_a_command_writes_its_cache_and_nothing_else(tmp_path: Path) -> None:
             "TMPDIR": str(home),
         },
         stdout=subprocess.PIPE,
-        timeout=120,
+        timeout=PATIENCE_S,
         check=True,
     )
     assert b"Emmanuel Macron" in done.stdout

@@ -15,6 +15,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from kafka.harness import transaction
 from scaling.topic_side import commit, write
+from support.patience import PATIENCE_S
 from support.topics import Topics
 
 from enricher.commands.lag import age_text, limits_exceeded, summary
@@ -66,7 +67,7 @@ def test_an_open_transaction_is_remarked_and_does_not_wait(topics: Topics) -> No
     """Nobody can read its records yet."""
     with transaction(topics.bootstrap_servers, f"{topics.group}-upstream", end=False) as producer:
         producer.produce(topics.input, b"{}", partition=2)
-        assert producer.flush(60) == 0
+        assert producer.flush(PATIENCE_S) == 0
         open_one = looked(topics)["partitions"][2]
         assert (open_one["behind"], open_one["hidden"]) == (0, 1)
         assert "still open" in open_one["remark"]
@@ -124,7 +125,7 @@ def test_if_retention_deleted_the_committed_offset_the_oldest_record_left_counts
     commit(topics, {3: 1})
     admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
     for future in admin.delete_records([TopicPartition(topics.input, 3, 3)]).values():
-        future.result(30)
+        future.result(PATIENCE_S)
     last = looked(topics)["partitions"][3]
     assert (last["committed"], last["start"], last["behind"]) == (1, 3, 2)
     assert HOUR_S <= last["age_s"] < HOUR_S + _SLACK_S
@@ -206,7 +207,7 @@ def test_watching_goes_on_until_it_is_interrupted(topics: Topics) -> None:
         assert process.stdout is not None
         looks = [json.loads(process.stdout.readline()) for _ in range(2)]
         process.send_signal(2)
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=PATIENCE_S)
     assert [look["behind"] for look in looks] == [0, 0]
     assert process.returncode == 0, said
 

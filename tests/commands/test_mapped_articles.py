@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from commands.cli_runner import json_lines, read_all, run
 from kafka.harness import worker
+from support.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from support.topics import Topics
@@ -35,7 +36,7 @@ def test_all_commands_read_articles_where_the_settings_say(topics: Topics, tmp_p
     assert "line 10: body is missing at /content/text. Nothing was published" in str(refused.exception)
     assert 0 == run("publish", str(file), env=environment).exit_code
     with worker(environment, "--until-caught-up") as process:
-        assert 0 == process.wait(120)
+        assert 0 == process.wait(PATIENCE_S)
     records = read_all(topics.bootstrap_servers, topics.output)
     assert {f"a{number}".encode(): f"a{number}" for number in range(9)} == {
         record.key(): json.loads(record.value() or b"")["id"] for record in records

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from commands.cli_runner import run
+from support.patience import PATIENCE_S
 
 from enricher.commands.run import share
 from enricher.commands.run.parent import RunOptions, command_of, summary_of
@@ -122,7 +123,7 @@ def ended(**environment: str) -> subprocess.CompletedProcess[str]:
     """Run a worker that cannot start, with its log in a pipe."""
     command = [sys.executable, "-m", "enricher", "run"]
     return subprocess.run(
-        command, env=os.environ | environment, capture_output=True, text=True, timeout=120, check=False
+        command, env=os.environ | environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
 
 

@@ -11,6 +11,7 @@ import pytest
 from commands.cli_runner import article, enriched_record, run, write
 from confluent_kafka import Producer
 from support.made_again import make_again, topic_id
+from support.patience import PATIENCE_S
 from support.task_records import record_of_tasks
 
 from enricher.codec import RecordFormat, encode_record, record_writer
@@ -133,11 +134,11 @@ def test_aborted_records_are_never_shown_and_do_not_hold_up_the_end(topics: Topi
     """Only committed records count; the end after an aborted transaction is reached all the same."""
     fill(topics, "a")
     producer = Producer({"bootstrap.servers": topics.bootstrap_servers, "transactional.id": topics.group})
-    producer.init_transactions(60)
+    producer.init_transactions(PATIENCE_S)
     producer.begin_transaction()
     producer.produce(topics.output, b"{}", b"never", partition=1)
-    producer.flush(60)
-    producer.abort_transaction(60)
+    producer.flush(PATIENCE_S)
+    producer.abort_transaction(PATIENCE_S)
     result = run(*FROM_ALL, "--json", env=topics.environment)
     assert [json.loads(line)["key"] for line in result.stdout.splitlines()] == ["a"]
 

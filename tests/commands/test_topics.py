@@ -12,6 +12,7 @@ from confluent_kafka.admin import (
     ConfigResource,
     ResourceType,
 )
+from support.patience import PATIENCE_S
 
 from enricher.commands.topics import plan_topics
 from enricher.kafka.admin import TopicView
@@ -24,7 +25,7 @@ WANTED = {"in": 2**24, "out": 2_000_000, "dead": 2**24}
 
 def partition_counts(broker: Cluster, environment: dict[str, str]) -> list[int | None]:
     """The number of partitions of each topic; None if it does not exist."""
-    found = AdminClient({"bootstrap.servers": broker.bootstrap_servers}).list_topics(timeout=60).topics
+    found = AdminClient({"bootstrap.servers": broker.bootstrap_servers}).list_topics(timeout=PATIENCE_S).topics
     topics = [topic for name, topic in environment.items() if name.endswith("_TOPIC")]
     return [len(found[topic].partitions) if topic in found else None for topic in topics]
 
@@ -39,7 +40,7 @@ def test_three_topics_are_created_with_room_for_what_is_written(broker: Cluster)
     assert partition_counts(broker, environment) == [3, 3, 3]
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     resource = ConfigResource(ResourceType.TOPIC, environment["ENRICHER_KAFKA__OUTPUT_TOPIC"])
-    settings = admin.describe_configs([resource])[resource].result(timeout=60)
+    settings = admin.describe_configs([resource])[resource].result(timeout=PATIENCE_S)
     assert settings["max.message.bytes"].value == "3000000"
 
 
@@ -119,7 +120,7 @@ def test_the_broker_refuses_what_would_be_too_large_when_it_is_unpacked(broker: 
             b"a" * size_bytes,
             on_delivery=lambda error, _message: refused.append(error.name() if error else "taken"),
         )
-        assert producer.flush(60) == 0
+        assert producer.flush(PATIENCE_S) == 0
     assert refused == ["MSG_SIZE_TOO_LARGE"] * 2
 
 

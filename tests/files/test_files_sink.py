@@ -13,6 +13,7 @@ from typing import BinaryIO
 import numpy as np
 import orjson
 import pytest
+from support.patience import PATIENCE_S
 
 from enricher.codec import decode_article, encode_record
 from enricher.errors import FatalError, OutputClosed
@@ -201,7 +202,7 @@ def test_process_ends_quietly_when_its_output_is_closed() -> None:
         assert line.startswith(b'{"schema_version":1'), process.stderr.read()
         process.stdout.close()
         assert process.stderr.read() == b""
-        assert process.wait(30) == 0
+        assert process.wait(PATIENCE_S) == 0
 
 
 class Partitions:

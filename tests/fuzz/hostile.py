@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import orjson
 from confluent_kafka import Message, Producer
 from fuzz.test_fuzz_codec import KINDS as BROKEN
+from support.patience import PATIENCE_S
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 TIMESTAMPS_MS = (0, 0, 0, 1, 1_790_000_000)
@@ -126,7 +127,7 @@ def publish(bootstrap_servers: str, topic: str, count: int, seed: int) -> dict[t
                 topic, each.value, each.key, headers=each.headers, timestamp=each.timestamp_ms, on_delivery=delivered
             )
             producer.poll(0)
-        assert producer.flush(120) == 0
+        assert producer.flush(PATIENCE_S) == 0
     return places
 
 

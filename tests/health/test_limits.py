@@ -10,6 +10,7 @@ from http import HTTPStatus
 
 import pytest
 from health.looking import LOCALHOST, serving
+from support.patience import PATIENCE_S
 
 from enricher.health import limits
 from enricher.health.limits import Waiting
@@ -64,7 +65,7 @@ def test_a_head_may_come_in_parts() -> None:
     """The request is complete at the first empty line, and all of its parts count."""
     with (
         serving({"/": lambda request: line(HTTPStatus.OK, request.accept)}) as port,
-        socket.create_connection((LOCALHOST, port), timeout=30) as connection,
+        socket.create_connection((LOCALHOST, port), timeout=PATIENCE_S) as connection,
     ):
         for part in (b"GET / HTTP/1.1\r\n", b"Acc", b"ept: b\r\n", b"\r\n"):
             connection.sendall(part)
@@ -79,7 +80,7 @@ def test_the_end_does_not_wait_for_an_answer_that_hangs() -> None:
 
     def held(_request: Request) -> Reply:
         asked.set()
-        assert hold.wait(60)
+        assert hold.wait(PATIENCE_S)
         return line(HTTPStatus.OK, "too late")
 
     with socket.socket() as client:
@@ -87,7 +88,7 @@ def test_the_end_does_not_wait_for_an_answer_that_hangs() -> None:
             client.settimeout(30)
             client.connect((LOCALHOST, port))
             client.sendall(b"GET / HTTP/1.1\r\n\r\n")
-            assert asked.wait(60)
+            assert asked.wait(PATIENCE_S)
         assert not hold.is_set()
         assert b"" == client.recv(1)
     hold.set()

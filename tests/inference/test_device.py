@@ -11,6 +11,7 @@ import onnxruntime as ort
 import pytest
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail
 from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NotImplemented_
+from support.patience import PATIENCE_S
 from typer.testing import CliRunner
 
 from enricher.cli import app
@@ -162,7 +163,7 @@ def test_the_first_run_on_cuda_is_alone_and_later_ones_are_not(two_gpus: Opened)
         return []
 
     def later_runs(_outputs: Sequence[str], _feeds: object) -> list[object]:
-        return [together.wait(10)]
+        return [together.wait(PATIENCE_S)]
 
     with ThreadPoolExecutor(3) as pool:
         two_gpus.run = first_runs  # type: ignore[method-assign]

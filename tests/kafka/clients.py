@@ -11,6 +11,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
 from kafka.harness import Sent
 from support.closing import CLOSING
+from support.patience import PATIENCE_S
 from support.topics import Topics
 
 from enricher.codec import Encoder
@@ -212,8 +213,8 @@ def grow(topics: Topics, partitions: int, *names: str) -> None:
     """Add partitions to these topics. What the broker has answered is not yet what its metadata says."""
     admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
     for name in names:
-        admin.create_partitions([NewPartitions(name, partitions)])[name].result(timeout=20)
-        while len(admin.list_topics(name, timeout=10).topics[name].partitions) < partitions:
+        admin.create_partitions([NewPartitions(name, partitions)])[name].result(timeout=PATIENCE_S)
+        while len(admin.list_topics(name, timeout=PATIENCE_S).topics[name].partitions) < partitions:
             admin.poll(0.05)
 
 

@@ -10,6 +10,7 @@ import orjson
 import pytest
 from kafka.harness import Sent, as_sent, assert_exactly_once, header_list, headers_of, publish, read_all, worker
 from safetensors.numpy import load_file
+from support.patience import PATIENCE_S
 from support.topics import Topics
 
 from enricher.app.building import kafka_worker
@@ -173,7 +174,7 @@ def test_a_worker_with_a_letter_too_large_for_its_topic_ends_well(topics: Topics
     bad = Sent(b"large", random.Random(1).randbytes(1_048_400))
     places = publish(topics.bootstrap_servers, topics.input, [as_sent(GOOD), bad, as_sent(GOOD)])
     with worker(topics.environment, "--until-caught-up") as process:
-        assert process.wait(90) == 0
+        assert process.wait(PATIENCE_S) == 0
     dead = read_all(topics.bootstrap_servers, topics.dead_letters)
     assert_exactly_once([*read_all(topics.bootstrap_servers, topics.output), *dead], places)
     assert len(dead) == 1

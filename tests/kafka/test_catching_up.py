@@ -8,6 +8,7 @@ import pytest
 from kafka.clients import config_for, opened, records_of, release_of, sink_for
 from kafka.harness import Sent, publish
 from support.made_again import make_again
+from support.patience import PATIENCE_S
 from support.topics import Topics
 
 from enricher.errors import TransactionTrouble
@@ -26,7 +27,7 @@ def fill(topics: Topics, count: int) -> int:
 def turns_until_caught_up(source: KafkaSource) -> list[RawRecord]:
     """Poll, and recover from trouble as the loop does, until the source has caught up; returns what was read."""
     records: list[RawRecord] = []
-    give_up_s = time.monotonic() + 60
+    give_up_s = time.monotonic() + PATIENCE_S
     while not source.caught_up():
         assert time.monotonic() < give_up_s, "it never caught up"
         try:
@@ -50,7 +51,7 @@ def test_it_ends_after_the_topic_was_made_again_shorter(topics: Topics) -> None:
     sink.recover()
     source.rewind()
     assert not source.caught_up()
-    sink.publish(release_of(records_of(source, after, timeout_s=60)))
+    sink.publish(release_of(records_of(source, after, timeout_s=PATIENCE_S)))
     assert [] == turns_until_caught_up(source)
 
 

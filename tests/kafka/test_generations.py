@@ -21,6 +21,7 @@ from kafka.harness import (
     wait_until,
 )
 from support.closing import CLOSING
+from support.patience import PATIENCE_S
 from support.topics import Topics
 
 from enricher.errors import TransactionTrouble
@@ -73,7 +74,7 @@ def moved(source: KafkaSource, config: KafkaConfig) -> Callable[[], object]:
     def happens() -> None:
         before = source.membership().generation
         CLOSING.enter_context(polled(replace(config, instance=f"worker-{next(numbers)}")))
-        wait_until(lambda: source.membership().generation != before, 30, "a newer generation")
+        wait_until(lambda: source.membership().generation != before, PATIENCE_S, "a newer generation")
 
     return happens
 
@@ -135,7 +136,7 @@ def test_a_member_that_is_expelled_while_it_publishes_does_not_try_again(topics:
     config = config_for(topics, session_timeout_s=6, max_poll_interval_s=6, transaction_timeout_s=20)
     publish(topics.bootstrap_servers, topics.input, inputs(5))
     source, _ = opened(config)
-    meets = meeting(lambda: wait_until(lambda: not source.member_id(), 30, "it has polled too seldom"))
+    meets = meeting(lambda: wait_until(lambda: not source.member_id(), PATIENCE_S, "it has polled too seldom"))
     sink, counters = sink_for(source, config, producer_class=meets)
     records = records_of(source, 5)
     with pytest.raises(TransactionTrouble, match="UNKNOWN_MEMBER_ID"):
@@ -185,7 +186,7 @@ def test_transactions_run_on_while_members_come_and_go(topics: Topics) -> None:
     def come_and_go() -> None:
         for number in range(1, 5):
             with polled(replace(config, instance=f"worker-{number}")) as other:
-                wait_until(lambda: len(other.owned) == 2, 30, "its partitions")
+                wait_until(lambda: len(other.owned) == 2, PATIENCE_S, "its partitions")
         over.set()
 
     visitors = threading.Thread(target=come_and_go)

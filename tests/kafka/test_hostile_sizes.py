@@ -14,6 +14,7 @@ import orjson
 import pytest
 from confluent_kafka import Producer
 from kafka.harness import as_sent, committed_and_ends, headers_of, read_all, source_of, worker
+from support.patience import PATIENCE_S
 from support.topics import Topics
 
 from tools.ports import free_ports
@@ -60,8 +61,8 @@ def put(topics: Topics, records: Iterable[tuple[int, bytes | None, int]]) -> int
             topics.input, value, b"k", partition=partition, headers=[("a", b"")] * headers,
             on_delivery=lambda error, _: failed.append(error) if error else None,
         )  # fmt: skip
-        producer.flush(60) if len(value or b"") > 1_000_000 else producer.poll(0)
-    assert (producer.flush(60), failed) == (0, [])
+        producer.flush(PATIENCE_S) if len(value or b"") > 1_000_000 else producer.poll(0)
+    assert (producer.flush(PATIENCE_S), failed) == (0, [])
     return count
 
 
@@ -93,7 +94,7 @@ def peak_mb(pid: int) -> float:
 def alive(port: int) -> int:
     """What `/livez` answers; 0 for nothing."""
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/livez", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/livez", timeout=PATIENCE_S) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as error:
         return error.code

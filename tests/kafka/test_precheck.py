@@ -11,6 +11,7 @@ from commands.test_doctor import deny
 from confluent_kafka.admin import AclOperation, AdminClient, NewTopic, ResourceType
 from kafka.clients import config_for
 from kafka.harness import wait_until
+from support.patience import PATIENCE_S
 from support.topics import Topics, make_topics
 
 from enricher.errors import BrokerError, SettingsError
@@ -55,7 +56,7 @@ def test_a_right_that_is_missing_is_named(
     topics = make_topics(strict_broker.bootstrap_servers)
     name = getattr(topics, resource)
     deny(strict_broker, kind, name, AclOperation[operation])
-    wait_until(lambda: refusal(topics) is not None, 30, "the broker has taken the rule over")
+    wait_until(lambda: refusal(topics) is not None, PATIENCE_S, "the broker has taken the rule over")
     assert (refusal(topics) or "").endswith(f"Needed: {wanted.format(name)}")
 
 
@@ -78,8 +79,8 @@ def test_a_missing_topic_ends_it_within_the_request_timeout(topics: Topics) -> N
 
     def create(_pause_s: float) -> None:
         admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
-        if late not in admin.list_topics(timeout=10).topics:
-            admin.create_topics([NewTopic(late, num_partitions=4, replication_factor=1)])[late].result(30)
+        if late not in admin.list_topics(timeout=PATIENCE_S).topics:
+            admin.create_topics([NewTopic(late, num_partitions=4, replication_factor=1)])[late].result(PATIENCE_S)
         time.sleep(0.1)
 
     check_start(config_for(topics, output_topic=late, request_timeout_s=30.0), pause=create)
@@ -90,7 +91,7 @@ def test_too_few_partitions_end_it(topics: Topics) -> None:
     """As when the source is opened, with the same message and the same setting."""
     few = f"{topics.output}.few"
     admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
-    admin.create_topics([NewTopic(few, num_partitions=1, replication_factor=1)])[few].result(30)
+    admin.create_topics([NewTopic(few, num_partitions=1, replication_factor=1)])[few].result(PATIENCE_S)
     config = config_for(topics, output_topic=few)
     with pytest.raises(SettingsError, match="fewer"):
         check_start(config)

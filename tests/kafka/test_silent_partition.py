@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from kafka.clients import config_for, opened, poll_until, records_of
 from kafka.harness import Sent, publish
+from support.patience import PATIENCE_S
 from support.topics import Topics
 
 from enricher.errors import Stalled, TransactionTrouble
@@ -33,7 +34,7 @@ def test_a_lost_partition_is_noticed_and_read_by_a_new_client(topics: Topics) ->
     lose(source, topics)
     publish(topics.bootstrap_servers, topics.input, [Sent(f"k{number}".encode(), b"v") for number in range(20)])
     with pytest.raises(TransactionTrouble, match="it has more records"):
-        poll_until(source, lambda: False, timeout_s=60)
+        poll_until(source, lambda: False, timeout_s=PATIENCE_S)
     assert source.connection().silent_s > 0
     source.rewind()
     assert 20 == len(records_of(source, 20))
@@ -45,7 +46,7 @@ def backlog(topics: Topics, count: int) -> None:
     producer = Producer({"bootstrap.servers": topics.bootstrap_servers, "queue.buffering.max.messages": count})
     for number in range(count):
         producer.produce(topics.input, b"v" * 20, b"k", partition=number % 4)
-    assert producer.flush(60) == 0
+    assert producer.flush(PATIENCE_S) == 0
 
 
 def read_slowly(source: KafkaSource, count: int, per_poll: int) -> list[RawRecord]:
@@ -88,11 +89,11 @@ def test_a_partition_that_a_new_client_does_not_bring_back_ends_the_process(topi
     lose(source, topics)
     publish(topics.bootstrap_servers, topics.input, [Sent(b"k", b"v")] * 20)
     with pytest.raises(TransactionTrouble):
-        poll_until(source, lambda: False, timeout_s=60)
+        poll_until(source, lambda: False, timeout_s=PATIENCE_S)
     source.rewind()
     lose(source, topics)
     with pytest.raises(Stalled, match="a new client has not helped"):
-        poll_until(source, lambda: False, timeout_s=60)
+        poll_until(source, lambda: False, timeout_s=PATIENCE_S)
     diary.events.clear()
     source.rewind()
     assert [] == diary.events

@@ -27,6 +27,7 @@ from kafka.clients import (
     sink_for,
 )
 from kafka.harness import Sent, committed_and_ends, header_list, headers_of, publish, read_all
+from support.patience import PATIENCE_S
 from support.topics import Topics
 
 from enricher.errors import (
@@ -48,10 +49,10 @@ def set_topic(topics: Topics, topic: str, name: str, value: str) -> None:
     for future in admin.incremental_alter_configs(
         [ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])]
     ).values():
-        future.result(timeout=20)
+        future.result(timeout=PATIENCE_S)
     asked = ConfigResource(ResourceType.TOPIC, topic)
-    deadline_s = time.monotonic() + 20
-    while admin.describe_configs([asked])[asked].result(timeout=20)[name].value != value:
+    deadline_s = time.monotonic() + PATIENCE_S
+    while admin.describe_configs([asked])[asked].result(timeout=PATIENCE_S)[name].value != value:
         assert time.monotonic() < deadline_s, f"{topic} has no {name} of {value}"
         time.sleep(0.05)
 

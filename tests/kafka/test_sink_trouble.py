@@ -10,6 +10,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from kafka.clients import config_for, dead, finished, inputs, opened, records_of, release_of, sink_for
 from kafka.harness import Sent, publish, read_all
 from kafka.test_sink import set_topic
+from support.patience import PATIENCE_S
 from support.topics import Topics
 
 from enricher.errors import ProducerFenced, RefusedOutput, TransactionTrouble
@@ -26,7 +27,7 @@ class _OneByOne(Producer):
     def produce(self, *arguments: object, **named: object) -> None:
         """Hand one record over and wait for its delivery report."""
         super().produce(*arguments, **named)  # type: ignore[arg-type]  # whatever the sink gave
-        self.flush(20)
+        self.flush(PATIENCE_S)
 
 
 def dead_if_bad(raw: RawRecord) -> Ticket:

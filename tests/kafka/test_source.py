@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import Message, TopicPartition
 from kafka.clients import Diary, config_for, opened, partitions_of, poll_until, records_of, release_of, sink_for
 from kafka.harness import Sent, committed_and_ends, publish, read_all, transaction, wait_until
+from support.patience import PATIENCE_S
 from support.topics import Topics
 
 from enricher.errors import Fenced, MissingTopic, TransactionTrouble
@@ -160,7 +161,7 @@ def test_caught_up_means_that_the_group_committed_the_ends_seen_at_open(topics: 
     """It is not enough that they were read: they must be committed, markers included; later records do not count."""
     config = config_for(topics)
     publish_in_a_transaction(topics, 0, commit=True)
-    wait_until(lambda: len(read_all(topics.bootstrap_servers, topics.input)) == 3, 20, "the commit is visible")
+    wait_until(lambda: len(read_all(topics.bootstrap_servers, topics.input)) == 3, PATIENCE_S, "the commit is visible")
     source, _ = opened(config, until_caught_up=True)
     sink, _ = sink_for(source, config)
     records = records_of(source, 3)

@@ -37,6 +37,7 @@ from kafka.harness import (
     worker,
 )
 from support.closing import CLOSING
+from support.patience import PATIENCE_S
 from support.topics import Topics
 
 from enricher.core.commit_metadata import CommitMetadata
@@ -75,11 +76,11 @@ def in_partition(records: Sequence[RawRecord], number: int) -> list[RawRecord]:
 
 def delete_group(topics: Topics) -> None:
     """As retention does to the offsets of a group without members for a week."""
-    admin, give_up_s = admin_of(topics), time.monotonic() + 30
+    admin, give_up_s = admin_of(topics), time.monotonic() + PATIENCE_S
     while True:
         [future] = admin.delete_consumer_groups([topics.group]).values()
         try:
-            future.result(timeout=20)
+            future.result(timeout=PATIENCE_S)
         except KafkaException:  # the member that has left is not forgotten yet
             assert time.monotonic() < give_up_s
         else:
@@ -192,7 +193,7 @@ def test_what_stands_beside_an_offset_is_read_back(topics: Topics) -> None:
     record = records_of(source, 5)[0]
     sink.publish(Release([finished(record)], {record.partition: 1}, {record.partition: Mark(2, 1)}))
     number = record.partition.number
-    [committed] = source._consumer.committed([TopicPartition(topics.input, number)], timeout=10)
+    [committed] = source._consumer.committed([TopicPartition(topics.input, number)], timeout=PATIENCE_S)
     assert CommitMetadata(source.watch.topic_id, Mark(2, 1), began_with=4) == CommitMetadata.decode(committed.metadata)
     assert 0 == committed.leader_epoch
     source.rewind()
@@ -260,7 +261,7 @@ def publish_to(topics: Topics, number: int, count: int, topic: str | None = None
     producer = Producer({"bootstrap.servers": topics.bootstrap_servers})
     for _ in range(count):
         producer.produce(topic or topics.input, b"v", b"k", partition=number)
-    assert producer.flush(20) == 0
+    assert producer.flush(PATIENCE_S) == 0
 
 
 def commit_first(topics: Topics, metadata: str) -> None:
@@ -303,10 +304,10 @@ def test_a_worker_that_dies_before_its_first_record_loses_none(topics: Topics) -
     publish(topics.bootstrap_servers, topics.input, map(as_sent, short_articles(40)))
     rarely = {"ENRICHER_KAFKA__START": "end", "ENRICHER_WORKER__PUBLISH_INTERVAL_MS": "60000"}
     with worker({**topics.environment, **rarely}):
-        wait_until(lambda: is_all_committed(topics), 45, "the ends are committed")
+        wait_until(lambda: is_all_committed(topics), PATIENCE_S, "the ends are committed")
     places = publish(topics.bootstrap_servers, topics.input, map(as_sent, short_articles(20, seed=2)))
     with worker({**topics.environment, "ENRICHER_KAFKA__START": "end"}, "--until-caught-up") as process:
-        assert 0 == process.wait(90)
+        assert 0 == process.wait(PATIENCE_S)
     assert_all_is_there_once(topics, places)
 
 
@@ -324,7 +325,7 @@ def test_what_came_into_an_added_partition_before_its_discovery_is_read(topics: 
     records = records_of(source, 20)
     assert [(4, offset) for offset in range(20)] == [(record.partition.number, record.offset) for record in records]
     sink.publish(release_of(records))
-    [committed] = source._consumer.committed([TopicPartition(topics.input, 4)], timeout=10)
+    [committed] = source._consumer.committed([TopicPartition(topics.input, 4)], timeout=PATIENCE_S)
     assert 4 == CommitMetadata.decode(committed.metadata).began_with
 
 
@@ -337,7 +338,7 @@ def test_an_added_partition_needs_no_outputs_to_tell(topics: Topics) -> None:
     publish_to(topics, 4, 10, topics.output)
     admin = admin_of(topics)
     [deleted] = admin.delete_records([TopicPartition(topics.output, 4, 5)]).values()
-    deleted.result(timeout=20)
+    deleted.result(timeout=PATIENCE_S)
     publish_to(topics, 4, 3)
     source, _ = opened(config)
     assert [(4, 0), (4, 1), (4, 2)] == first_of(source, 3)

@@ -22,6 +22,7 @@ from kafka.clients import (
 )
 from kafka.harness import Sent, publish, read_all, transaction, wait_until
 from kafka.test_start import delete_group, enrich
+from support.patience import PATIENCE_S
 from support.topics import Topics
 
 from enricher.errors import BrokerError, SettingsError
@@ -49,7 +50,7 @@ def left_open(topics: Topics, topic: str, name: str, partitions: Sequence[int] =
     with transaction(topics.bootstrap_servers, f"{topics.group}.{name}", commit=False) as producer:
         for number in partitions:
             producer.produce(topic, b"another producer's", b"k", partition=number)
-        assert producer.flush(20) == 0
+        assert producer.flush(PATIENCE_S) == 0
         yield producer
 
 
@@ -149,7 +150,7 @@ def alter(topics: Topics, resource: ConfigResource, **settings: object) -> None:
         entry = ConfigEntry(name.replace("_", "."), str(value), incremental_operation=kind)
         resource.add_incremental_config(entry)
     admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
-    admin.incremental_alter_configs([resource])[resource].result(20)
+    admin.incremental_alter_configs([resource])[resource].result(PATIENCE_S)
 
 
 def deleted(raw: RawRecord) -> Ticket:
@@ -189,12 +190,12 @@ def test_outputs_that_compaction_removed_are_not_written_again(topics: Topics) -
     def cleaned() -> bool:
         for number in range(4):  # a segment ends with the next record
             producer.produce(topics.output, b"another producer's", b"other", partition=number)
-        producer.flush(20)
+        producer.flush(PATIENCE_S)
         return not {*keys[:10]}.intersection(
             message.key() for message in read_all(topics.bootstrap_servers, topics.output)
         )
 
-    wait_until(cleaned, 90, "the cleaner has removed the deletions")
+    wait_until(cleaned, PATIENCE_S, "the cleaner has removed the deletions")
     delete_group(topics)
     with pytest.raises(SettingsError, match=r"compact.*--reset-offsets.*kafka\.start"):
         opened(config)
@@ -210,7 +211,7 @@ def test_a_compacted_topic_shows_where_to_resume_if_no_offset_is_missing_behind_
     for number in range(4):
         for _ in range(100):
             producer.produce(topics.output, b"another producer's", b"k", partition=number)
-    assert producer.flush(20) == 0
+    assert producer.flush(PATIENCE_S) == 0
     delete_group(topics)
     publish(topics.bootstrap_servers, topics.input, inputs(COUNT))
     source, _ = opened(config)

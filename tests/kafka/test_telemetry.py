@@ -25,6 +25,7 @@ from kafka.harness import (
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import set_span_in_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+from support.patience import PATIENCE_S
 from support.topics import Topics
 from telemetry.receiver import Received, http_receiver
 
@@ -49,7 +50,7 @@ def environment_of(topics: Topics, received: Received, port: int) -> dict[str, s
 
 def get(port: int, path: str) -> bytes:
     """A page of the worker."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=20) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=PATIENCE_S) as answer:
         return bytes(answer.read())
 
 

@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from kafka.clients import config_for
 from kafka.harness import committed_and_ends
+from support.patience import PATIENCE_S
 from support.topics import Topics
 
 from enricher.errors import BrokerError
@@ -42,10 +43,10 @@ def tried(topics: Topics, *names: str) -> dict[str, Result]:
 def left_over(bootstrap_servers: str, prefix: str) -> list[str]:
     """Topics and groups of trials that still exist; waits a while for them to go."""
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-    give_up_s = time.monotonic() + 10
+    give_up_s = time.monotonic() + PATIENCE_S
     while True:
-        names = [*admin.list_topics(timeout=10).topics]
-        names += [group.group_id for group in admin.list_consumer_groups().result(10).valid]
+        names = [*admin.list_topics(timeout=PATIENCE_S).topics]
+        names += [group.group_id for group in admin.list_consumer_groups().result(PATIENCE_S).valid]
         found = [name for name in names if name.startswith(prefix)]
         if not found or time.monotonic() > give_up_s:
             return found

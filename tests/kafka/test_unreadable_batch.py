@@ -28,6 +28,7 @@ from kafka.harness import (
     wait_until,
 )
 from support.batches import broken_snappy, produce
+from support.patience import PATIENCE_S
 from support.topics import Topics
 
 from enricher.codec import Encoder
@@ -60,13 +61,13 @@ def write_batch(topics: Topics, values: Sequence[bytes], *, transactional_id: st
         }
     )
     if own:
-        producer.init_transactions(20)
+        producer.init_transactions(PATIENCE_S)
         producer.begin_transaction()
     for value in values:
         producer.produce(topics.input, value, b"k", partition=0)
     if own:
-        producer.commit_transaction(20)
-    assert producer.flush(30) == 0
+        producer.commit_transaction(PATIENCE_S)
+    assert producer.flush(PATIENCE_S) == 0
 
 
 def test_a_batch_that_cannot_be_unpacked_is_no_damaged_log() -> None:
@@ -174,7 +175,9 @@ def test_one_record_stands_in_for_each_offset_of_the_batch(topics: Topics) -> No
     """No more, even if a transaction marker follows, and none is left out if it comes in parts."""
     write_batch(topics, [b"before"])
     write_batch(topics, [b"a" * 1_000_000] * 7, transactional_id=f"{topics.group}.publisher")
-    wait_until(lambda: committed_and_ends(topics.bootstrap_servers, "x", topics.input)[0][1] == 9, 20, "the marker")
+    wait_until(
+        lambda: committed_and_ends(topics.bootstrap_servers, "x", topics.input)[0][1] == 9, PATIENCE_S, "the marker"
+    )
     write_batch(topics, [b"b" * 3_000_000])
     write_batch(topics, [b"after"])
     source, _ = opened(small(topics))

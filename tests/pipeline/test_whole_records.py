@@ -10,6 +10,7 @@ import pytest
 from commands.cli_runner import run
 from confluent_kafka import Message
 from kafka.harness import Sent, header_list, headers_of, publish, read_all, worker
+from support.patience import PATIENCE_S
 from support.topics import Topics
 
 from enricher.codec.cloudevents import unwrap
@@ -61,7 +62,7 @@ def test_whole_articles_and_events_arrive_as_they_were_written(topics: Topics) -
     environment = topics.environment | SETTINGS
     publish(topics.bootstrap_servers, topics.input, INPUTS)
     with worker(environment, "--until-caught-up") as process:
-        assert process.wait(120) == 0
+        assert process.wait(PATIENCE_S) == 0
     outputs = {message.key(): message for message in read_all(topics.bootstrap_servers, topics.output)}
     letters = {message.key(): message for message in read_all(topics.bootstrap_servers, topics.dead_letters)}
     assert {b"numbers", b"registered", b"event", b"gone"} == set(outputs)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from support.patience import PATIENCE_S
 
 from enricher.processes import ProcessState, RestartLimits, SilenceLimits, Supervisor
 from enricher.processes.child import Child
@@ -72,7 +73,7 @@ class Run:
 
     def code(self) -> int:
         """How it ended."""
-        self.thread.join(30)
+        self.thread.join(PATIENCE_S)
         assert self.codes, f"it does not end: {self.supervisor.states()}"
         return self.codes[0]
 
@@ -99,7 +100,7 @@ def supervised(
     finally:
         pids = list(run.supervisor.pids().values())
         run.supervisor.stop()
-        run.thread.join(30)
+        run.thread.join(PATIENCE_S)
         assert not [pid for pid in pids if psutil.pid_exists(pid) and psutil.Process(pid).ppid() == os.getpid()]
 
 
@@ -229,7 +230,7 @@ def test_a_child_goes_on_though_nobody_takes_its_lines() -> None:
     codes: list[int] = []
     thread = threading.Thread(target=lambda: codes.append(supervisor.run()), daemon=True)
     thread.start()
-    thread.join(30)
+    thread.join(PATIENCE_S)
     supervisor.stop()
     assert [0] == codes
 
@@ -256,7 +257,7 @@ print("ready", flush=True)
         assert process.stdout.readline() == b"ready\n"
         children = [psutil.Process(int(pid)) for pid in pids.read_text().split()]
         process.kill()
-        gone, alive = psutil.wait_procs(children, timeout=30)
+        gone, alive = psutil.wait_procs(children, timeout=PATIENCE_S)
         assert (2, []) == (len(gone), alive)
     finally:
         process.kill()
@@ -380,14 +381,14 @@ def test_a_parent_that_stood_still_kills_nobody() -> None:
     codes: list[int] = []
     thread = threading.Thread(target=lambda: codes.append(supervisor.run()), daemon=True)
     thread.start()
-    assert heard.wait(30)
+    assert heard.wait(PATIENCE_S)
     for _ in range(5):
         now_s += 60.0
         before_s = supervisor._looked_s
         while supervisor._looked_s == before_s:
             threading.Event().wait(0.005)
     supervisor.stop()
-    thread.join(30)
+    thread.join(PATIENCE_S)
     assert ([0], [0]) == (codes, started)
 
 
@@ -453,7 +454,7 @@ with Watchdog(check_every_s=0.01) as watchdog:
 """
     with subprocess.Popen(child(program), stderr=subprocess.PIPE) as parent:
         try:
-            assert 7 == parent.wait(60)
+            assert 7 == parent.wait(PATIENCE_S)
         finally:
             parent.kill()
 

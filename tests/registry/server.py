@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote, urlsplit
 
+from support.patience import PATIENCE_S
+
 Answer = tuple[int, bytes]
 Behaviour = Callable[["Handler"], Answer | None]
 """Answers instead of the registry; None if it has written its answer itself."""
@@ -57,7 +59,7 @@ def endless(handler: Handler) -> None:
 
 def silent(handler: Handler) -> None:
     """No answer until the end."""
-    handler.registry.closing.wait(60)
+    handler.registry.closing.wait(PATIENCE_S)
 
 
 def babble(handler: Handler) -> None:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from support.patience import PATIENCE_S
 
 from enricher.registry.client import RegistryClient
 from enricher.registry.config import registry_config
@@ -27,7 +28,9 @@ except RegistryUnavailable as error:
 
 def test_a_resolver_that_hangs_does_not_keep_the_process() -> None:
     """The request is given up in its time, and the look-up with it."""
-    done = subprocess.run([sys.executable, "-c", _PROGRAM], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", _PROGRAM], capture_output=True, text=True, timeout=PATIENCE_S, check=True
+    )
     assert "has not answered within 0.2 s" in done.stdout
 
 

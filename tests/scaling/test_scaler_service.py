@@ -20,6 +20,7 @@ from commands.cli_runner import run
 from confluent_kafka import Consumer
 from google.protobuf.wrappers_pb2 import Int32Value, StringValue
 from scaling.topic_side import commit, write
+from support.patience import PATIENCE_S
 from support.topics import Topics
 
 from enricher.app.kafka import kafka_config
@@ -71,7 +72,7 @@ def is_active(client: Any, **metadata: str) -> bool:  # noqa: ANN401  the stub h
 
 def eventually(question: Callable[[], Any], wanted: object) -> None:
     """Repeat until it is true: an answer may be up to 2 s old."""
-    give_up_s = time.monotonic() + 60
+    give_up_s = time.monotonic() + PATIENCE_S
     while (got := question()) != wanted:
         assert time.monotonic() < give_up_s, got
 
@@ -129,7 +130,7 @@ def member_of(topics: Topics) -> Iterator[None]:
         "bootstrap.servers": topics.bootstrap_servers, "group.id": topics.group, "enable.auto.commit": False,
     })  # fmt: skip
     member.subscribe([topics.input])
-    give_up_s = time.monotonic() + 60
+    give_up_s = time.monotonic() + PATIENCE_S
     while len(member.assignment()) < 4:
         assert time.monotonic() < give_up_s
         member.poll(0.1)
@@ -282,7 +283,7 @@ def test_the_command_runs_until_it_is_told_to_end(topics: Topics, client: Connec
             stream = keda.StreamIsActive(scaled_object(), timeout=CALL_S)
             assert not next(stream).result
             process.send_signal(signal.SIGTERM)
-            _, said = process.communicate(timeout=60)
+            _, said = process.communicate(timeout=PATIENCE_S)
         finally:
             process.kill()
     assert process.returncode == 0, said

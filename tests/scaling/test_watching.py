@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 from scaling.building import backlog
+from support.patience import PATIENCE_S
 
 from enricher.app.kafka import kafka_config
 from enricher.errors import BrokerError
@@ -36,7 +37,7 @@ class FakeReader:
         assert timeout_s is not None
         if self.hold:
             self.holding.set()
-            assert self.hold.wait(60)
+            assert self.hold.wait(PATIENCE_S)
         if isinstance(self.seen, BrokerError):
             raise self.seen
         return self.seen
@@ -108,7 +109,7 @@ def test_a_call_does_not_wait_for_another_ones_look_beyond_its_time() -> None:
     first = threading.Thread(target=watch.see, args=(Rules(), 60.0))
     first.start()
     try:
-        assert reader.holding.wait(60)
+        assert reader.holding.wait(PATIENCE_S)
         with pytest.raises(BrokerError, match="another call"):
             watch.see(Rules(), 0.01)
     finally:
@@ -202,7 +203,7 @@ def test_questions_about_others_leave_threads_for_the_configured_one(monkeypatch
     first = threading.Thread(target=watches.see, args=(trigger("slow"),))
     first.start()
     try:
-        assert slow.holding.wait(60)
+        assert slow.holding.wait(PATIENCE_S)
         with pytest.raises(TooMany, match="at once"):
             watches.see(trigger("other"))
         assert 10 == watches.see(trigger(CONFIG.group_id)).load.waiting

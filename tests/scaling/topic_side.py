@@ -6,6 +6,7 @@ import time
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from kafka.harness import transaction
+from support.patience import PATIENCE_S
 from support.topics import Topics
 
 
@@ -21,7 +22,7 @@ def commit(topics: Topics, offsets: dict[int, int]) -> None:
     """Commit offsets for the group."""
     consumer = Consumer({"bootstrap.servers": topics.bootstrap_servers, "group.id": topics.group})
     tps = [TopicPartition(topics.input, partition, offset) for partition, offset in offsets.items()]
-    give_up_s = time.monotonic() + 60
+    give_up_s = time.monotonic() + PATIENCE_S
     while True:
         try:
             consumer.commit(offsets=tps, asynchronous=False)

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from support.patience import PATIENCE_S
+
 PARTITIONS = 4
 LARGE_MESSAGE_BYTES = 16 * 2**20
 
@@ -38,8 +40,8 @@ def make_topics(bootstrap_servers: str, partitions: int = PARTITIONS) -> Topics:
     ]
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     for future in admin.create_topics(new).values():
-        future.result(timeout=30)
-    while not set(names.values()) <= admin.list_topics(timeout=10).topics.keys():
+        future.result(timeout=PATIENCE_S)
+    while not set(names.values()) <= admin.list_topics(timeout=PATIENCE_S).topics.keys():
         admin.poll(0.05)
     environment = {
         **QUICK_TO_START,

@@ -12,6 +12,7 @@ import orjson
 from confluent_kafka import Consumer, Message, TopicPartition
 from kafka.clients import config_for
 from kafka.harness import read_all, transaction
+from support.patience import PATIENCE_S
 from support.topics import PARTITIONS, Topics
 
 from enricher.verify import Report, VerifyOptions, verify
@@ -101,7 +102,10 @@ def write(topics: Topics, outputs: Sequence[Output], *, commit: bool = True) -> 
 def ends_of(topics: Topics, topic: str) -> dict[int, int]:
     """The end of each partition."""
     with _group(topics) as consumer:
-        return {n: consumer.get_watermark_offsets(TopicPartition(topic, n), timeout=10)[1] for n in range(PARTITIONS)}
+        return {
+            n: consumer.get_watermark_offsets(TopicPartition(topic, n), timeout=PATIENCE_S)[1]
+            for n in range(PARTITIONS)
+        }
 
 
 def commit_offsets(topics: Topics, offsets: Mapping[int, int], topic_id: str | None = None) -> None:

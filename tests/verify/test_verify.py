@@ -10,6 +10,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from kafka.clients import config_for
 from kafka.harness import transaction, wait_until
+from support.patience import PATIENCE_S
 from support.topics import Topics, make_topics
 from verify.pair import (
     QUICK,
@@ -187,7 +188,7 @@ def test_an_open_transaction_is_found(topics: Topics) -> None:
     with transaction(topics.bootstrap_servers, f"{topics.group}.hangs", commit=False) as producer:
         again = output_of(topics, inputs[30])
         producer.produce(topics.output, again.value, again.key, partition=1, headers=list(again.headers.items()))
-        producer.flush(10)
+        producer.flush(PATIENCE_S)
         assert [(topics.output, 1, end)] == check_of(topics, "open transactions").examples
 
 
@@ -213,7 +214,7 @@ def test_a_committed_offset_that_goes_back_is_seen(topics: Topics) -> None:
     """It is sampled while it happens."""
     complete(topics)
     with watching(config_for(topics), every_s=0.05) as check:
-        wait_until(lambda: check.checked > 0, 10, "two samples")
+        wait_until(lambda: check.checked > 0, PATIENCE_S, "two samples")
         assert check.state == "ok"
         commit_offsets(topics, {0: 1})
     assert [(topics.input, 0, 1)] == check.examples
@@ -260,7 +261,7 @@ def test_outputs_that_were_deleted_are_unknown_and_deleted_inputs_are_gaps(topic
 def _delete_before(topics: Topics, topic: str, offsets: dict[int, int]) -> None:
     admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
     for future in admin.delete_records([TopicPartition(topic, *place) for place in offsets.items()]).values():
-        future.result(timeout=10)
+        future.result(timeout=PATIENCE_S)
 
 
 def test_a_missing_topic_is_a_broker_error(topics: Topics) -> None:

@@ -8,6 +8,7 @@ import pytest
 from commands.cli_runner import run
 from kafka.harness import Sent, as_sent, publish, short_articles, transaction, wait_until, worker
 from rich.console import Console
+from support.patience import PATIENCE_S
 from support.topics import Topics
 from verify.pair import complete
 
@@ -32,7 +33,7 @@ def test_what_a_real_worker_wrote_holds(topics: Topics) -> None:
             producer.produce(topics.input, b'{"id": "never", "body": "Rome"}', b"k", partition=partition)
     publish(topics.bootstrap_servers, topics.input, inputs[30:])
     with worker(topics.environment, "--until-caught-up") as process:
-        assert process.wait(120) == 0
+        assert process.wait(PATIENCE_S) == 0
     result = run("verify", "--wait", "10", "--recompute", "1000", "--json", env=topics.environment)
     assert result.exit_code == 0, result.output
     report = json.loads(result.stdout)
@@ -52,7 +53,7 @@ def test_verifying_while_workers_run_complains_about_nothing(topics: Topics) -> 
     }
     looks: list[int] = []
     with worker(environment) as first:
-        wait_until(lambda: _look(environment, looks) > 0, 60, "something is committed")
+        wait_until(lambda: _look(environment, looks) > 0, PATIENCE_S, "something is committed")
         first.kill()
     with worker(environment | {"ENRICHER_KAFKA__INSTANCE": "worker-1"}):
         wait_until(lambda: _look(environment, looks) == 3_000, 200, "all is committed")

@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 from kafka.clients import config_for
 from kafka.harness import read_all, wait_until
 from support.made_again import make_again, topic_id
+from support.patience import PATIENCE_S
 from support.topics import PARTITIONS, Topics
 from verify.pair import QUICK, commit_offsets, ends_of, enriched, outputs_of, verified, write
 
@@ -30,7 +31,7 @@ def fill(topics: Topics, end: int) -> list[Message]:
         for partition in range(PARTITIONS):
             value = orjson.dumps({"id": f"{partition}-{offset}", "body": f"text {offset}"})
             producer.produce(topics.input, value, f"{partition}-{offset}".encode(), partition=partition)
-    assert producer.flush(10) == 0
+    assert producer.flush(PATIENCE_S) == 0
     return sorted(read_all(topics.bootstrap_servers, topics.input), key=lambda m: (m.partition(), m.offset()))
 
 
@@ -99,7 +100,7 @@ def test_retention_of_the_outputs_is_no_excuse_while_outputs_of_the_old_topic_ar
     admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
     cut = [TopicPartition(topic, n, 1) for topic in (topics.output, topics.dead_letters) for n in range(PARTITIONS)]
     for future in admin.delete_records(cut).values():
-        future.result(timeout=10)
+        future.result(timeout=PATIENCE_S)
     report = verified(topics)
     assert ["lost"] == report.failed
     assert PARTITIONS * OLD_END == check_of(report, "lost").failed
@@ -125,7 +126,7 @@ def test_records_of_the_old_topic_are_not_recomputed_from_articles_of_the_new_on
     producer = Producer({"bootstrap.servers": topics.bootstrap_servers, "log_level": 0})
     for partition in range(PARTITIONS):
         producer.produce(topics.input, other, b"k", partition=partition)
-    assert producer.flush(10) == 0
+    assert producer.flush(PATIENCE_S) == 0
     enrich(topics, read_all(topics.bootstrap_servers, topics.input), identity)
     options = VerifyOptions(settle_s=1.0, recompute=lambda inputs: [enriched(each.value or b"") for each in inputs])
     report = verified(topics, options)
@@ -138,14 +139,14 @@ def test_committed_offsets_of_the_new_topic_begin_at_its_beginning_while_watched
     old = topic_id(topics.bootstrap_servers, topics.input)
     commit_offsets(topics, {0: 25, 1: 25}, old)
     with watching(config_for(topics), every_s=0.05) as check:
-        wait_until(lambda: check.checked > 0, 30, "two samples")
+        wait_until(lambda: check.checked > 0, PATIENCE_S, "two samples")
         new = make_again(topics.bootstrap_servers, topics.input)
         commit_offsets(topics, {0: 3}, new)
         before = check.checked
-        wait_until(lambda: check.checked > before, 30, "one more sample")
+        wait_until(lambda: check.checked > before, PATIENCE_S, "one more sample")
     assert "ok" == check.state
     with watching(config_for(topics), every_s=0.05) as check:
-        wait_until(lambda: check.checked > 0, 30, "two samples")
+        wait_until(lambda: check.checked > 0, PATIENCE_S, "two samples")
         commit_offsets(topics, {0: 2}, new)
     assert [(topics.input, 0, 2)] == check.examples
 

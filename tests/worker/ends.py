@@ -11,6 +11,7 @@ from confluent_kafka import Producer
 from kafka.clients import Diary, config_for, encoder_of, finished, release_of, sink_for
 from kafka.harness import committed_and_ends, headers_of, read_all, source_of, transaction, wait_until
 from support.closing import CLOSING
+from support.patience import PATIENCE_S
 from support.topics import make_topics
 from worker.fake_sink import DEAD_LETTERS, OUTPUT, FakeSink, Output
 from worker.fake_source import FakeSource
@@ -147,7 +148,7 @@ class RealEnds:
     def expel(self, source: Source) -> None:
         """Wait until it notices that nobody has polled it for long enough."""
         assert isinstance(source, KafkaSource)
-        wait_until(lambda: not source.member_id(), 120, "it is expelled")
+        wait_until(lambda: not source.member_id(), PATIENCE_S, "it is expelled")
 
     def outputs(self, *, dead: bool = False) -> Mapping[int, list[int]]:
         """What readers of committed records see."""
@@ -167,7 +168,7 @@ class RealEnds:
     def _write(self, producer: Producer, count: int, partition: int) -> None:
         for _ in range(count):
             producer.produce(self.topics.input, b"v", b"k", partition=partition)
-        assert producer.flush(20) == 0
+        assert producer.flush(PATIENCE_S) == 0
 
 
 class Member:

@@ -6,6 +6,7 @@ import threading
 import time
 
 import pytest
+from support.patience import PATIENCE_S
 
 from enricher.worker.pool import WorkerPool
 
@@ -13,7 +14,7 @@ from enricher.worker.pool import WorkerPool
 def _gather(pool: WorkerPool[int, int], wakeup: threading.Semaphore, count: int) -> list[int]:
     results: list[int] = []
     for _ in range(count):
-        assert wakeup.acquire(timeout=10)
+        assert wakeup.acquire(timeout=PATIENCE_S)
         results += pool.completed()
     return results
 
@@ -48,8 +49,8 @@ def test_room_shrinks_with_each_item_and_grows_only_when_results_are_taken() -> 
     assert (pool.capacity, pool.busy) == (3, 0)
     pool.submit(1)
     pool.submit(2)
-    assert wakeup.acquire(timeout=10)
-    assert wakeup.acquire(timeout=10)
+    assert wakeup.acquire(timeout=PATIENCE_S)
+    assert wakeup.acquire(timeout=PATIENCE_S)
     assert (pool.capacity, pool.busy) == (1, 2)
     assert sorted(pool.completed()) == [1, 2]
     assert (pool.capacity, pool.busy) == (3, 0)
@@ -82,7 +83,7 @@ def test_each_thread_begins_once_before_its_first_item() -> None:
     )
     for item in range(12):
         pool.submit(item)
-    assert all(wakeup.acquire(timeout=10) for _ in range(12))
+    assert all(wakeup.acquire(timeout=PATIENCE_S) for _ in range(12))
     assert [None] * 12 == pool.completed()
     pool.close()
     assert len(begun) == len(set(begun)) == 3
@@ -96,11 +97,11 @@ def test_what_run_raises_is_raised_again_by_completed() -> None:
         lambda item: 10 // item, threads=1, waiting=1, wake=wakeup.release, name="test"
     )
     pool.submit(0)
-    assert wakeup.acquire(timeout=10)
+    assert wakeup.acquire(timeout=PATIENCE_S)
     with pytest.raises(ZeroDivisionError):
         pool.completed()
     pool.submit(5)
-    assert wakeup.acquire(timeout=10)
+    assert wakeup.acquire(timeout=PATIENCE_S)
     assert pool.completed() == [2]
     pool.close()
 
@@ -117,7 +118,7 @@ def test_close_drops_what_waits_and_ends_the_threads() -> None:
     pool: WorkerPool[int, object] = WorkerPool(run, threads=1, waiting=5, wake=lambda: None, name="closing")
     for item in range(6):
         pool.submit(item)
-    assert started.wait(timeout=10)
+    assert started.wait(timeout=PATIENCE_S)
     threading.Timer(0.05, go.set).start()
     pool.close()
     assert seen == [0]
@@ -134,7 +135,7 @@ def test_a_hung_run_does_not_block_close() -> None:
 
     pool: WorkerPool[int, object] = WorkerPool(hang, threads=2, waiting=0, wake=lambda: None, name="hung")
     pool.submit(0)
-    assert started.wait(timeout=10)
+    assert started.wait(timeout=PATIENCE_S)
     before_s = time.monotonic()
     pool.close(timeout_s=0.05)
     assert time.monotonic() - before_s < 5

@@ -11,6 +11,7 @@ import numpy as np
 import orjson
 import pytest
 from confluent_kafka import Producer
+from support.patience import PATIENCE_S
 from support.topics import Topics
 
 from enricher.core.scoring import EntitySpan
@@ -113,7 +114,7 @@ def test_the_peers_write_one_record_per_article(
     producer = Producer({"bootstrap.servers": topics.bootstrap_servers})
     for value in values:
         producer.produce(topics.input, value)
-    producer.flush(30)
+    producer.flush(PATIENCE_S)
     route = asdict(Route(topics.bootstrap_servers, topics.group, topics.input, topics.output))
     with (
         PeerProcess("tools.bench.peers.onnx_worker", folder, 128, 16) as in_process,
@@ -123,7 +124,7 @@ def test_the_peers_write_one_record_per_article(
         done = in_process.ask({"route": route, "options": way, "articles": len(values)})
         assert (len(values), True) == (done["articles"], done["working_s"] > 0)
         producer.produce(topics.input, orjson.dumps(ARTICLE))
-        producer.flush(30)
+        producer.flush(PATIENCE_S)
         done = over_http.ask({"route": route, "options": {"url": server, "requests_at_once": 2}, "articles": 1})
         assert (1, 1) == (done["articles"], done["transactions"])
     for name, setting in topics.environment.items():

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from support.doctored import COUNT, publish, right_answers, verdict
+from support.patience import PATIENCE_S
 from support.topics import Topics
 
 from tools.chaos.articles import Articles, Input
@@ -123,9 +124,9 @@ def test_open_transaction_is_found(direct: Topics) -> None:
     """An open transaction blocks read_committed consumers."""
     answers = right_answers(direct)
     producer = Producer({"bootstrap.servers": direct.bootstrap_servers, "transactional.id": direct.output})
-    producer.init_transactions(20)
+    producer.init_transactions(PATIENCE_S)
     producer.begin_transaction()
     producer.produce(direct.output, b"open", partition=3)
-    assert producer.flush(20) == 0
+    assert producer.flush(PATIENCE_S) == 0
     assert {"partitions with an open transaction": 1} == verdict(direct, answers).counts
-    producer.abort_transaction(20)
+    producer.abort_transaction(PATIENCE_S)

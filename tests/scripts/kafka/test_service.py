@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from support.patience import PATIENCE_S
 
 from tools.kafka.keeper import end, processes_of
 from tools.kafka.versions import DEFAULT, OLDEST
@@ -37,7 +38,7 @@ def kafka(tmp_path: Path) -> Iterator[Kafka]:
         data = () if arguments[0] in {"fetch", "--version"} else ("--data", str(tmp_path))
         command = [sys.executable, "-m", "tools.kafka", *arguments, *data]
         environment = {**os.environ, "PYTHONPATH": str(SCRIPTS)}
-        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
 
     yield run
     end(tmp_path.resolve())
@@ -50,7 +51,7 @@ def test_a_day_with_kafka(kafka: Kafka, tmp_path: Path) -> None:
     first = kafka("start", "--port", port)
     assert (0, f"{EXPORT}{address}\n") == (first.returncode, first.stdout)
     client = AdminClient({"bootstrap.servers": address})
-    client.create_topics([NewTopic("kept", 1)])["kept"].result(20)
+    client.create_topics([NewTopic("kept", 1)])["kept"].result(PATIENCE_S)
 
     again = kafka("start", "--port", port)
     assert (0, first.stdout) == (again.returncode, again.stdout)
@@ -67,7 +68,7 @@ def test_a_day_with_kafka(kafka: Kafka, tmp_path: Path) -> None:
 
     assert kafka("start", "--port", port).returncode == 0
     client = AdminClient({"bootstrap.servers": address})
-    assert "kept" in client.list_topics(timeout=10).topics
+    assert "kept" in client.list_topics(timeout=PATIENCE_S).topics
 
     (process,) = processes_of(tmp_path.resolve())
     process.suspend()
@@ -82,7 +83,7 @@ def test_a_day_with_the_oldest_kafka(kafka: Kafka, tmp_path: Path) -> None:
     port = str(free_ports(1)[0])
     assert kafka("start", "--version", OLDEST, "--port", port).returncode == 0
     client = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}"})
-    client.create_topics([NewTopic("kept", 1)])["kept"].result(20)
+    client.create_topics([NewTopic("kept", 1)])["kept"].result(PATIENCE_S)
     other = kafka("start", "--port", port)
     assert other.returncode == 1
     assert f"it is {OLDEST}, not {DEFAULT}" in other.stderr
@@ -92,7 +93,7 @@ def test_a_day_with_the_oldest_kafka(kafka: Kafka, tmp_path: Path) -> None:
 
     assert kafka("start", "--version", "oldest", "--port", port).returncode == 0
     client = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}"})
-    assert "kept" in client.list_topics(timeout=10).topics
+    assert "kept" in client.list_topics(timeout=PATIENCE_S).topics
     assert kafka("stop", "--erase").returncode == 0
     assert list(tmp_path.iterdir()) == []
 

@@ -8,6 +8,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import httpx2
 import pytest
+from support.patience import PATIENCE_S
 
 from tools.registry import Fault, FaultProxy
 from tools.registry.faults import ANSWERS, HUGE_BYTES
@@ -74,7 +75,7 @@ def test_what_hangs_ends_with_the_fault(proxy: FaultProxy, fault: Fault) -> None
 
     def ask() -> None:
         try:
-            httpx2.get(f"{proxy.url}/schemas/ids/1", timeout=60)
+            httpx2.get(f"{proxy.url}/schemas/ids/1", timeout=PATIENCE_S)
         except httpx2.HTTPError as error:
             outcome.append(error)
 
@@ -83,7 +84,7 @@ def test_what_hangs_ends_with_the_fault(proxy: FaultProxy, fault: Fault) -> None
         asking.start()
         asking.join(0.5)
         assert asking.is_alive()
-    asking.join(30)
+    asking.join(PATIENCE_S)
     assert 1 == len(outcome)
 
 
@@ -97,7 +98,7 @@ def test_a_redirect_loop_and_a_cut_off_answer(proxy: FaultProxy, client: httpx2.
 
 def test_a_huge_answer_is_as_large_as_it_says(proxy: FaultProxy) -> None:
     """Read piece by piece, so that the test itself needs no memory for it."""
-    with proxy.fault(Fault.HUGE), httpx2.stream("GET", f"{proxy.url}/schemas/ids/1", timeout=60) as answer:
+    with proxy.fault(Fault.HUGE), httpx2.stream("GET", f"{proxy.url}/schemas/ids/1", timeout=PATIENCE_S) as answer:
         assert HUGE_BYTES == sum(len(piece) for piece in answer.iter_bytes())
 
 

@@ -16,6 +16,7 @@ import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient, header_schema_id_serializer
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
+from support.patience import PATIENCE_S
 
 from tools.kafka.keeper import end, processes_of
 from tools.ports import free_ports
@@ -43,7 +44,7 @@ def registered(client: httpx2.Client, subject: str, schema: str, **further: obje
 @pytest.fixture
 def client(registry: Registry) -> httpx2.Client:
     """Plain HTTP to the registry."""
-    return httpx2.Client(base_url=registry.url, timeout=30)
+    return httpx2.Client(base_url=registry.url, timeout=PATIENCE_S)
 
 
 def test_a_schema_comes_back_with_its_references(client: httpx2.Client) -> None:
@@ -108,7 +109,7 @@ def test_a_parent_that_is_killed_leaves_no_server(tmp_path: Path) -> None:
         assert b"up\n" == parent.stdout.readline()
         assert any(processes_of(tmp_path.resolve()))
         parent.send_signal(signal.SIGKILL)
-        assert wait_until(lambda: not any(processes_of(tmp_path.resolve())), 30)
+        assert wait_until(lambda: not any(processes_of(tmp_path.resolve())), PATIENCE_S)
 
 
 def test_a_day_with_the_registry(tmp_path: Path) -> None:
@@ -117,7 +118,7 @@ def test_a_day_with_the_registry(tmp_path: Path) -> None:
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "tools.registry", *arguments, "--data", str(tmp_path)]
         environment = {**os.environ, "PYTHONPATH": str(SCRIPTS)}
-        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
 
     port = str(free_ports(1)[0])
     try:
