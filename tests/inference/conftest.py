@@ -35,7 +35,7 @@ def embedded(cache_dir: Path) -> PreparedModel:
 @pytest.fixture(scope="session")
 def engine(embedded: PreparedModel) -> OnnxEngine:
     """An engine over the embedded model."""
-    return OnnxEngine(embedded, threads_per_run=2, pad_id=0)
+    return OnnxEngine(embedded, threads_per_run=1, pad_id=0)
 
 
 @pytest.fixture(scope="session")

@@ -16,8 +16,8 @@ from enricher.inference.tokenizer.articles import ArticleTokenizer
 from enricher.inference.tokenizer.beginnings import encode_beginning, is_long
 from enricher.records import Article, TokenizedArticle
 
-LIMIT_TOKENS = 400
-CHARS = 20_000
+LIMIT_TOKENS = 100
+CHARS = 5_000
 NEWS = "Angela Merkel met Emmanuel Macron in São Paulo. "
 TEXTS = {
     "marks": "!" * CHARS,
@@ -28,7 +28,7 @@ TEXTS = {
     "one word, then marks": "a" * (CHARS // 2) + "!" * (CHARS // 2),
     "accents apart": "e\u0301" * (CHARS // 2),
     "emoji": "\U0001f469\u200d\U0001f680" * (CHARS // 3),
-    "control characters, then words": "\x00" * (CHARS // 2) + NEWS * 200,
+    "control characters, then words": "\x00" * (CHARS // 2) + NEWS * (CHARS // 100),
     "one character that is four words": "\ufdfa" * CHARS,
     "such a one in each word": "Anna\ufdfaParis " * (CHARS // 11),
     "accents behind spaces": "a \u0301" * (CHARS // 3),

@@ -89,6 +89,6 @@ def ragged(family: str, window: MakeWindow) -> tuple[list[Window], Float32Array]
 def answers(family: str, variant: Variant, windows: list[Window], cache_dir: Path) -> list[Float32Array]:
     """Logits, labels and scores of all tokens of one batch."""
     model = prepare_variant(Checkpoint.open(REFERENCE / family), variant, "cpu", cache_dir=cache_dir)
-    session = open_session(model.onnx_path, variant.runtime, threads_per_run=2)
+    session = open_session(model.onnx_path, variant.runtime, threads_per_run=1)
     outputs = session.run(["logits", "labels", "scores"], variant.feeds(windows, pad_id=0))
     return [np.concatenate(rows_of(variant, output, windows)) for output in outputs]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -107,9 +108,14 @@ def prepared(checkpoints: Sequence[Checkpoint], variant: Variant, cache_dir: Pat
     return prepare_variant(checkpoints[0], variant, "cpu", cache_dir=cache_dir, others=checkpoints[1:])
 
 
+_ENGINES: dict[Path, OnnxEngine] = {}
+
+
 def engine_of(model: PreparedModel) -> OnnxEngine:
-    """An engine for two threads."""
-    return OnnxEngine(model, threads_per_run=1, pad_id=0, concurrency=2)
+    """An engine for two threads. Others of the same graph run the same session, unless they are given another."""
+    if model.onnx_path not in _ENGINES:
+        _ENGINES[model.onnx_path] = OnnxEngine(model, threads_per_run=1, pad_id=0, concurrency=2)
+    return copy(_ENGINES[model.onnx_path])
 
 
 def answered(engine: OnnxEngine, batches: Sequence[Sequence[Window]]) -> list[Answers]:

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 REFERENCE = Path(__file__).parent.parent / "data" / "reference"
 GOLD = Path(__file__).parents[2] / "enricher" / "models" / "gold"
-TEXTS = int(os.environ.get("ENRICHER_DECODING_TEXTS", "360"))  # read here: no setting from outside reaches a test
+TEXTS = int(os.environ.get("ENRICHER_DECODING_TEXTS", "180"))  # read here: no setting from outside reaches a test
 PER_FAMILY = -(-TEXTS // len(FAMILIES))
 GIVEN_SCORE = 1.01e-4
 
