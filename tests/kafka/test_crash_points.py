@@ -44,8 +44,11 @@ IN_A_ROW = [
 
 
 @pytest.mark.broker
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("rows", [IN_A_ROW, pytest.param(ALONE, marks=pytest.mark.long)], ids=["in a row", "alone"])
+@pytest.mark.parametrize(
+    "rows",
+    [IN_A_ROW, pytest.param(ALONE, marks=[pytest.mark.long, pytest.mark.timeout(600)])],
+    ids=["in a row", "alone"],
+)
 def test_a_worker_killed_there_is_continued_by_its_successor(broker: Cluster, rows: Sequence[Sequence[str]]) -> None:
     """Whatever was under way, every article has one output, and offsets are committed to the end."""
     with ThreadPoolExecutor(4) as pool:  # most of the time they wait for the session of a dead worker to end

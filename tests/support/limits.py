@@ -25,18 +25,13 @@ def may_take_longer(item: pytest.Item) -> bool:
     return any(item.get_closest_marker(name) for name in ("long", "cluster"))
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Refuse tests of the plain run that ask for more time than the others."""
-    most_s = float(config.getini("timeout"))
-    longer = sorted({item.nodeid for item in items if limit_s(item) > most_s and not may_take_longer(item)})
-    if longer:
-        raise pytest.UsageError(f"a test that may take more than {most_s:g} s is marked as long: {', '.join(longer)}")
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Give a test that may take longer the time that it asks for, instead of `faulthandler_timeout`."""
-    is_on = float(item.config.getini("faulthandler_timeout") or 0) > 0
-    if is_on and limit_s(item) > float(item.config.getini("timeout")):
+    """Give a long test the time that it asks for, instead of `faulthandler_timeout`; refuse it to others."""
+    most_s = float(item.config.getini("timeout"))
+    if limit_s(item) <= most_s:
+        return
+    assert may_take_longer(item), f"a test that may take more than {most_s:g} s is marked as long"
+    if float(item.config.getini("faulthandler_timeout") or 0) > 0:
         stderr = item.config.stash[fault_handler_stderr_fd_key]
         faulthandler.dump_traceback_later(limit_s(item) + _GRACE_S, file=stderr, exit=True)
