@@ -13,6 +13,7 @@ from kafka.clients import config_for, opened, poll_until
 from support.topics import Topics, make_topics
 
 from enricher.errors import BrokerError, TransactionTrouble
+from enricher.kafka import damage
 from enricher.kafka.assignment import Assignment
 from enricher.kafka.client_errors import ClientErrors
 from enricher.kafka.damage import DamageWatch
@@ -94,8 +95,9 @@ def break_batch(segment: Path, number: int) -> None:
 
 
 @pytest.mark.broker
-def test_a_damaged_batch_ends_the_worker_with_its_place(damaged: Topics) -> None:
+def test_a_damaged_batch_ends_the_worker_with_its_place(damaged: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is neither read as data nor fetched for ever, compressed or not."""
+    monkeypatch.setattr(damage, "_LASTS_S", 1.0)
     source, _ = opened(config_for(damaged))
     with pytest.raises(BrokerError, match=r"offset 20 of .*articles\[0\]"):
         poll_until(source, lambda: False, timeout_s=60)

@@ -120,12 +120,13 @@ def test_a_signal_ends_all_in_good_order(topics: Topics, tmp_path: Path, number:
 def test_children_end_with_a_parent_that_was_killed(topics: Topics) -> None:
     """They are not left behind to fence a successor; nothing is lost or doubled."""
     places = publish(topics.bootstrap_servers, topics.input, map(as_sent, short_articles(600, seed=7)))
-    with worker(topics.environment | SLOW, "--processes", "2", stub=True) as parent:
+    environment = topics.environment | QUICK_FAILOVER
+    with worker(environment | SLOW, "--processes", "2", stub=True) as parent:
         wait_until(lambda: published(topics) > 20, WORK_S, "the first records")
         children = children_of(parent)
         parent.kill()
         assert_gone(children)
-    with worker(topics.environment, "--processes", "2", "--until-caught-up", stub=True) as successor:
+    with worker(environment, "--processes", "2", "--until-caught-up", stub=True) as successor:
         assert successor.wait(WORK_S) == 0
     assert_all_is_there_once(topics, places)
 

@@ -25,7 +25,6 @@ def may_take_longer(item: pytest.Item) -> bool:
     return any(item.get_closest_marker(name) for name in ("long", "cluster"))
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Give a long test the time that it asks for, instead of `faulthandler_timeout`; refuse it to others."""
     most_s = float(item.config.getini("timeout"))
