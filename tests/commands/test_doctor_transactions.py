@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 from commands.cli_runner import run
 from kafka.test_transaction_trials import EveryReaderSeesAll, left_over
+from support.patience import PATIENCE_S
 
 from enricher.commands.doctor.transactions import finding_of
 from enricher.kafka.trials import running
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from support.topics import Topics
 
 PAGE = Path(__file__).parents[2] / "deploy" / "brokers.md"
-TIMEOUT_S = 60.0
 
 
 @pytest.mark.broker
@@ -108,7 +108,7 @@ def test_an_interrupted_trial_leaves_no_topic(topics: Topics, number: signal.Sig
             if "topics of the trials" in line:
                 break
         process.send_signal(number)
-        _, said = process.communicate(timeout=TIMEOUT_S)
+        _, said = process.communicate(timeout=PATIENCE_S)
     finally:
         process.kill()
     assert process.returncode == 130, said

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 import pytest
+from support.patience import PATIENCE_S
 
 from enricher.errors import FatalError
 from enricher.files import LineSource
@@ -20,8 +21,6 @@ from enricher.records import Partition, RawRecord
 from enricher.worker.ports import Source
 
 ROOT = Path(__file__).parents[2]
-LONG_S = 30.0
-"""Longer than any of these reads takes: a poll comes back as soon as it has something to say."""
 
 
 class Partitions:
@@ -53,7 +52,7 @@ def read_all(source: LineSource, limit: int = 100) -> list[RawRecord]:
     """Poll until the end of the input was seen."""
     records: list[RawRecord] = []
     while not source._ended:
-        found = source.poll(limit, LONG_S)
+        found = source.poll(limit, PATIENCE_S)
         assert len(found) <= limit
         records += found
     return records
@@ -98,7 +97,7 @@ def test_blank_lines_are_gaps(tmp_path: Path) -> None:
 def test_poll_gives_at_most_the_limit(tmp_path: Path) -> None:
     """What is left waits for the next poll, in order."""
     source = opened(tmp_path / "a.jsonl", b"a\nb\nc\n")
-    first = source.poll(1, LONG_S)
+    first = source.poll(1, PATIENCE_S)
     assert lines_of([*first, *read_all(source, limit=1)]) == [(0, b"a"), (1, b"b"), (2, b"c")]
 
 
@@ -108,8 +107,8 @@ def test_listener_hears_of_the_partition_in_the_first_poll(tmp_path: Path) -> No
     source, listener = LineSource(tmp_path / "a.jsonl"), Partitions()
     source.open(listener)
     assert listener.seen == []
-    source.poll(1, LONG_S)
-    source.poll(1, LONG_S)
+    source.poll(1, PATIENCE_S)
+    source.poll(1, PATIENCE_S)
     assert listener.seen == [source.partition]
 
 
@@ -117,7 +116,7 @@ def test_position_follows_what_was_delivered(tmp_path: Path) -> None:
     """Not what was read ahead; other partitions are unknown here."""
     source = opened(tmp_path / "a.jsonl", b"a\nb\nc\n")
     assert source.positions([source.partition]) == {source.partition: 0}
-    source.poll(1, LONG_S)
+    source.poll(1, PATIENCE_S)
     assert source.positions([source.partition, Partition("other", 0)]) == {source.partition: 1}
     assert source.positions([Partition("other", 0)]) == {}
 
@@ -128,7 +127,7 @@ def test_paused_source_gives_nothing_until_it_is_resumed(tmp_path: Path) -> None
     source.pause()
     assert source.poll(1, 0.0) == ()
     source.resume()
-    assert lines_of(source.poll(1, LONG_S)) == [(0, b"a")]
+    assert lines_of(source.poll(1, PATIENCE_S)) == [(0, b"a")]
 
 
 def test_held_file_gives_nothing_until_its_hold_ends(tmp_path: Path) -> None:
@@ -137,13 +136,13 @@ def test_held_file_gives_nothing_until_its_hold_ends(tmp_path: Path) -> None:
     source.hold([source.partition])
     assert source.poll(1, 0.0) == ()
     source.hold([])
-    assert lines_of(source.poll(1, LONG_S)) == [(0, b"a")]
+    assert lines_of(source.poll(1, PATIENCE_S)) == [(0, b"a")]
 
 
 def test_caught_up_needs_the_end_and_every_line_written(tmp_path: Path) -> None:
     """The end alone is not enough, nor is everything so far."""
     source = opened(tmp_path / "a.jsonl", b"a\nb\n\n")
-    assert len(source.poll(1, LONG_S)) == 1
+    assert len(source.poll(1, PATIENCE_S)) == 1
     source.note_committed({source.partition: 1})
     assert not source.caught_up(), "there is more"
     read_all(source)
@@ -156,7 +155,7 @@ def test_empty_file_is_caught_up_once_its_end_is_seen(tmp_path: Path) -> None:
     """Nothing to read is not nothing known."""
     source = opened(tmp_path / "a.jsonl", b"")
     assert not source.caught_up()
-    assert source.poll(1, LONG_S) == []
+    assert source.poll(1, PATIENCE_S) == []
     assert source.caught_up()
 
 
@@ -164,7 +163,7 @@ def test_progress_counts_bytes_of_what_was_delivered(tmp_path: Path) -> None:
     """From nothing to all, whatever was read ahead."""
     source = opened(tmp_path / "a.jsonl", b"a\nbcd\n\n")
     assert (source.bytes_read, source.total_bytes) == (0, 7)
-    source.poll(1, LONG_S)
+    source.poll(1, PATIENCE_S)
     assert source.bytes_read == 2
     read_all(source)
     assert source.bytes_read == 7
@@ -222,12 +221,12 @@ def test_input_that_cannot_be_opened_ends_the_run(tmp_path: Path, name: str) -> 
 def test_reader_stays_within_its_bound_and_ends_when_closed(tmp_path: Path) -> None:
     """It waits while nobody polls, and closing lets it go."""
     source = opened(tmp_path / "a.jsonl", b"a\n" * 10_000, queue_lines=4)
-    source.poll(1, LONG_S)
+    source.poll(1, PATIENCE_S)
     reader = source._reader
     assert reader is not None
     assert len(reader._items) <= 4
     source.close()
-    reader._thread.join(LONG_S)
+    reader._thread.join(PATIENCE_S)
     assert not reader._thread.is_alive()
     assert reader._stream.closed
 
@@ -243,7 +242,7 @@ def test_lines_that_wait_are_bounded_in_bytes(tmp_path: Path) -> None:
         source.open(Partitions())
         read = 0
         while not source.caught_up():
-            records = source.poll(count, LONG_S)
+            records = source.poll(count, PATIENCE_S)
             assert sum(len(record.value or b"") for record in records) <= bound + size
             read += len(records)
             source.note_committed({source.partition: read})
@@ -278,10 +277,10 @@ def test_silent_pipe_does_not_hold_up_the_worker(pipe: BinaryIO) -> None:
     pipe.write(b'{"id":')
     assert source.poll(1, 0.001) == [], "half a line is no record"
     pipe.write(b"1}\n")
-    assert lines_of(source.poll(1, LONG_S)) == [(0, b'{"id":1}')]
+    assert lines_of(source.poll(1, PATIENCE_S)) == [(0, b'{"id":1}')]
     assert not source.caught_up()
     pipe.close()
-    assert source.poll(1, LONG_S) == []
+    assert source.poll(1, PATIENCE_S) == []
     source.note_committed({source.partition: 1})
     assert source.caught_up()
 
@@ -312,5 +311,5 @@ def test_process_ends_while_its_reader_waits_for_stdin() -> None:
         process.stdin.write(b"a\n")
         process.stdin.flush()
         assert process.stdout.read() == b"a\n"
-        assert process.wait(LONG_S) == 0
+        assert process.wait(PATIENCE_S) == 0
         assert process.stderr.read() == b""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
+from support.patience import PATIENCE_S
 from worker.fake_clock import FakeClock
 from worker.world import Process
 
@@ -98,7 +99,7 @@ def serving(paths: Mapping[str, Route]) -> Iterator[int]:
         yield server.port
 
 
-def until(holds: Callable[[], bool], what: str, timeout_s: float = 60.0) -> None:
+def until(holds: Callable[[], bool], what: str, timeout_s: float = PATIENCE_S) -> None:
     """Check five times per second until the condition holds. A server that does not answer counts as False."""
     deadline_s = time.monotonic() + timeout_s
     while not _holds(holds):

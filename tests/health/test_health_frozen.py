@@ -14,6 +14,7 @@ from health.hanging import SILENT_S
 from health.looking import Answer, get, until
 from health.test_health_run import START_S, WORK_S, Running, articles, running
 from kafka.harness import assert_all_is_there_once, is_all_committed, publish
+from support.patience import PATIENCE_S
 from support.topics import Topics
 
 pytestmark = pytest.mark.broker
@@ -74,7 +75,7 @@ def test_frozen_processes_are_seen_killed_and_replaced(topics: Topics, tmp_path:
         assert not pids(parent).items() & before.items()
         until(lambda: is_all_committed(topics), "all is published", WORK_S)
         parent.process.terminate()
-        assert 0 == parent.process.wait(120)
+        assert 0 == parent.process.wait(PATIENCE_S)
     assert_all_is_there_once(topics, places)
     log = (tmp_path / "log").read_text()
     assert 3 == len(re.findall(r"has not reported for \d+ s: killing it", log))
@@ -92,7 +93,7 @@ def test_a_worker_that_stands_still_answers_no_probe_and_ends_by_itself(topics: 
         worker.gate("holding").touch()
         publish(topics.bootstrap_servers, topics.input, articles(5))
         until(lambda: not answers(worker), "it answers no more", START_S)
-        assert 1 == worker.process.wait(60)
+        assert 1 == worker.process.wait(PATIENCE_S)
     log = (tmp_path / "log").read_text()
     assert "Timeout (0:00:" in log
     assert "in _hold_the_lock" in log, "the stack of the thread that holds the lock"

@@ -16,6 +16,7 @@ from health.looking import Answer, get, until
 from kafka.harness import Sent, as_sent, publish, short_articles
 from prometheus_client.parser import text_string_to_metric_families
 from support.forked import Forked
+from support.patience import PATIENCE_S
 from support.topics import Topics, make_topics
 
 from tools.kafka import Cluster
@@ -117,7 +118,7 @@ def test_under_load_it_becomes_ready_and_counts_what_was_published(topics: Topic
         )
         assert CANARY not in everything_said(worker)
         worker.process.terminate()
-        assert worker.process.wait(60) == 0
+        assert worker.process.wait(PATIENCE_S) == 0
 
 
 @pytest.mark.broker
@@ -132,7 +133,7 @@ def test_while_it_drains_it_is_alive_and_not_ready(topics: Topics, tmp_path: Pat
         until(lambda: worker.probes() == (200, 503, 200), "it drains")
         assert "draining\n" == worker.get("/readyz").text
         worker.gate("running").unlink()
-        assert worker.process.wait(120) == 0
+        assert worker.process.wait(PATIENCE_S) == 0
 
 
 @pytest.mark.broker
@@ -192,7 +193,7 @@ def test_several_processes_have_one_port(topics: Topics, tmp_path: Path) -> None
             own = parent.get(f"/process/{number}/status.json").json
             assert (f"worker-0-{number}", by_process[number]) == (own["worker"]["instance"], own["totals"]["published"])
         parent.process.terminate()
-        assert parent.process.wait(120) == 0
+        assert parent.process.wait(PATIENCE_S) == 0
 
 
 def test_a_model_that_cannot_be_loaded_never_started(tmp_path: Path) -> None:
@@ -201,13 +202,13 @@ def test_a_model_that_cannot_be_loaded_never_started(tmp_path: Path) -> None:
     with running(tmp_path, environment, gates=["loading", "real"]) as worker:
         until(lambda: worker.probes() == (200, 503, 503), "it loads its model", START_S)
         worker.gate("loading").unlink()
-        assert worker.process.wait(60) == 3
+        assert worker.process.wait(PATIENCE_S) == 3
 
 
 def test_a_start_that_hangs_ends_within_its_bound(tmp_path: Path) -> None:
     """A model's folder on a disk that does not answer, for example: the watchdog ends the process."""
     with running(tmp_path, {"ENRICHER_WORKER__START_TIMEOUT_S": "4"}, gates=["loading"]) as worker:
-        assert 7 == worker.process.wait(60)
+        assert 7 == worker.process.wait(PATIENCE_S)
     assert "no progress in 'starting' for 4 s" in (tmp_path / "log").read_text()
 
 
@@ -217,7 +218,7 @@ def test_a_port_that_is_taken_is_a_mistake_in_the_settings(tmp_path: Path) -> No
         until(lambda: first.probes() == (200, 503, 503), "the first one has a port", START_S)
         log = tmp_path / "second.log"
         second = Forked(["-m", "enricher", "run"], {**os.environ, "ENRICHER_HEALTH__PORT": str(first.port)}, log)
-        assert 2 == second.wait(60)
+        assert 2 == second.wait(PATIENCE_S)
     assert "health.port" in log.read_text()
 
 
@@ -225,5 +226,5 @@ def test_health_can_be_switched_off(tmp_path: Path) -> None:
     """Nothing listens then."""
     environment = {"ENRICHER_HEALTH__ENABLED": "false", "ENRICHER_MODEL__SOURCE": str(tmp_path / "nothing")}
     with running(tmp_path, environment, gates=["real"]) as worker:
-        assert worker.process.wait(60) == 3
+        assert worker.process.wait(PATIENCE_S) == 3
     assert "status page" not in (tmp_path / "log").read_text()

@@ -12,6 +12,7 @@ from http import HTTPStatus
 
 import pytest
 from health.looking import LOCALHOST, get, health_of, served, serving, until, view_of
+from support.patience import PATIENCE_S
 from worker.world import World
 
 from enricher.errors import SettingsError
@@ -39,7 +40,7 @@ def port(health: WorkerHealth) -> Iterator[int]:
 
 def raw(port: int, request: bytes) -> bytes:
     """The server's answer to these bytes, until it closes the connection."""
-    with socket.create_connection((LOCALHOST, port), timeout=30) as connection:
+    with socket.create_connection((LOCALHOST, port), timeout=PATIENCE_S) as connection:
         connection.sendall(request)
         answer = b""
         while part := connection.recv(65_536):
@@ -155,7 +156,7 @@ def test_who_dribbles_or_says_nothing_is_cut_off(
 ) -> None:
     """The time is measured from accepting the connection to the end of its headers."""
     monkeypatch.setattr(server_module, "HEAD_S", 0.5)
-    with served(health) as port, socket.create_connection((LOCALHOST, port), timeout=30) as slow:
+    with served(health) as port, socket.create_connection((LOCALHOST, port), timeout=PATIENCE_S) as slow:
         slow.sendall(b"GET /livez HT")
         assert 200 == get(port, "/livez").status
         while True:
@@ -170,7 +171,7 @@ def test_who_dribbles_or_says_nothing_is_cut_off(
 
 def test_a_head_that_does_not_end_is_cut_off_by_its_size(port: int) -> None:
     """The limit is far below what would fill the memory."""
-    with socket.create_connection((LOCALHOST, port), timeout=30) as endless:
+    with socket.create_connection((LOCALHOST, port), timeout=PATIENCE_S) as endless:
         endless.sendall(b"GET / HTTP/1.1\r\nX: ")
         with pytest.raises(ConnectionError):
             endless.sendall(b"a" * 50_000_000)
@@ -182,7 +183,7 @@ def connected(port: int, count: int, said: bytes = b"") -> Iterator[list[socket.
     with ExitStack() as open_ones:
         connections = []
         for _ in range(count):
-            connection = open_ones.enter_context(socket.create_connection((LOCALHOST, port), timeout=30))
+            connection = open_ones.enter_context(socket.create_connection((LOCALHOST, port), timeout=PATIENCE_S))
             with suppress(ConnectionError):  # turned away already
                 connection.sendall(said)
             connections.append(connection)
@@ -225,7 +226,7 @@ def test_too_many_at_once_are_turned_away_and_served_later(monkeypatch: pytest.M
     hold = threading.Event()
 
     def held(_request: Request) -> Reply:
-        assert hold.wait(60)
+        assert hold.wait(PATIENCE_S)
         return line(HTTPStatus.OK, "done")
 
     with serving({"/": held, "/livez": lambda _asked: line(HTTPStatus.OK, "alive")}) as port:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from onnxruntime.capi.onnxruntime_pybind11_state import EPFail, Fail, InvalidArgument, RuntimeException
 from support.answers import WindowLabels, by_window
+from support.patience import PATIENCE_S
 from support.sessions import short_of_memory
 
 from enricher.errors import ModelError
@@ -135,7 +136,7 @@ def test_a_window_that_ran_out_of_memory_is_tried_again_without_the_other_thread
         def run(self, outputs: Sequence[str], feeds: dict[str, Any]) -> list[npt.NDArray[Any]]:
             if feeds["input_ids"].size > 10:
                 first_runs.set()
-                assert second_failed.wait(10)
+                assert second_failed.wait(PATIENCE_S)
             elif not second_failed.is_set():
                 second_failed.set()
                 raise MemoryError
@@ -145,9 +146,9 @@ def test_a_window_that_ran_out_of_memory_is_tried_again_without_the_other_thread
     engine._session = Shared()
     with ThreadPoolExecutor(2) as pool:
         large = pool.submit(engine.run, Batch((window([101, *[1000] * 28, 102]),)))
-        assert first_runs.wait(10)
+        assert first_runs.wait(PATIENCE_S)
         small = pool.submit(engine.run, Batch((window([101, 102]),)))
-        assert [1, 1] == [len(labels_of(each.result(20))) for each in (large, small)]
+        assert [1, 1] == [len(labels_of(each.result(PATIENCE_S))) for each in (large, small)]
 
 
 def test_whoever_runs_alone_waits_for_the_others_and_is_waited_for() -> None:
@@ -156,8 +157,8 @@ def test_whoever_runs_alone_waits_for_the_others_and_is_waited_for() -> None:
 
     def beside() -> None:
         with turns.shared():
-            inside.wait(10)
-            go.wait(10)
+            inside.wait(PATIENCE_S)
+            go.wait(PATIENCE_S)
             log.append("beside")
 
     def by_itself() -> None:
@@ -166,11 +167,11 @@ def test_whoever_runs_alone_waits_for_the_others_and_is_waited_for() -> None:
 
     with ThreadPoolExecutor(3) as pool:
         done = [pool.submit(beside), pool.submit(beside)]
-        inside.wait(10)
+        inside.wait(PATIENCE_S)
         done.append(pool.submit(by_itself))
         go.set()
         for each in done:
-            each.result(10)
+            each.result(PATIENCE_S)
     assert log == ["beside", "beside", "alone"]
     assert (turns._running, turns._alone) == (0, 0)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from support.patience import PATIENCE_S
 
 from enricher.errors import InvalidArticle, ModelError
 from enricher.inference.checkpoint.folder import Checkpoint
@@ -183,6 +184,6 @@ assert os.environ["TOKENIZERS_PARALLELISM"] == "false"
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

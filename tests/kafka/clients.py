@@ -111,7 +111,7 @@ def opened(config: KafkaConfig, *, until_caught_up: bool = False) -> tuple[Kafka
     return source, diary
 
 
-def poll_until(source: KafkaSource, done: Callable[[], bool], timeout_s: float = 20.0) -> list[RawRecord]:
+def poll_until(source: KafkaSource, done: Callable[[], bool], timeout_s: float = PATIENCE_S) -> list[RawRecord]:
     """Poll until `done`; returns the records that came meanwhile."""
     records: list[RawRecord] = []
     deadline_s = time.monotonic() + timeout_s
@@ -121,7 +121,7 @@ def poll_until(source: KafkaSource, done: Callable[[], bool], timeout_s: float =
     return records
 
 
-def records_of(source: KafkaSource, count: int, timeout_s: float = 20.0) -> list[RawRecord]:
+def records_of(source: KafkaSource, count: int, timeout_s: float = PATIENCE_S) -> list[RawRecord]:
     """The next `count` records."""
     records: list[RawRecord] = []
     deadline_s = time.monotonic() + timeout_s

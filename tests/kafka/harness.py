@@ -18,6 +18,7 @@ from typing import Any, cast
 import orjson
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from support.forked import Forked
+from support.patience import PATIENCE_S
 from support.stub_worker import STUB_WORKER
 from support.topics import Topics
 
@@ -72,7 +73,7 @@ def publish(bootstrap_servers: str, topic: str, inputs: Iterable[Sent]) -> dict[
 
         producer.produce(topic, sent.value, sent.key, headers=list(sent.headers), on_delivery=delivered)
         producer.poll(0)
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE_S) == 0
     return places
 
 
@@ -99,7 +100,7 @@ def _read_once(bootstrap_servers: str, topic: str, isolation: str) -> list[Messa
         }
     )
     try:
-        numbers = list(consumer.list_topics(topic, timeout=10).topics[topic].partitions)
+        numbers = list(consumer.list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions)
         consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in numbers])
         messages: list[Message] = []
         ended: set[int | None] = set()
@@ -118,9 +119,9 @@ def committed_and_ends(bootstrap_servers: str, group: str, topic: str) -> dict[i
     """Per partition the group's committed offset and the topic's end."""
     consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": group, "log_level": 0})
     try:
-        numbers = list(consumer.list_topics(topic, timeout=10).topics[topic].partitions)
+        numbers = list(consumer.list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions)
         committed = committed_of(consumer, [TopicPartition(topic, number) for number in numbers])
-        ends = {n: consumer.get_watermark_offsets(TopicPartition(topic, n), timeout=10)[1] for n in numbers}
+        ends = {n: consumer.get_watermark_offsets(TopicPartition(topic, n), timeout=PATIENCE_S)[1] for n in numbers}
         return {tp.partition: (tp.offset, ends[tp.partition]) for tp in committed}
     finally:
         consumer.close()
@@ -128,10 +129,10 @@ def committed_and_ends(bootstrap_servers: str, group: str, topic: str) -> dict[i
 
 def committed_of(consumer: Consumer, partitions: list[TopicPartition]) -> list[TopicPartition]:
     """The group's offsets; waits for its coordinator, which a fresh broker has to find first."""
-    give_up_s = time.monotonic() + 20
+    give_up_s = time.monotonic() + PATIENCE_S
     while True:
         try:
-            return consumer.committed(partitions, timeout=10)
+            return consumer.committed(partitions, timeout=PATIENCE_S)
         except KafkaException as exception:
             error = exception.args[0]
             later = error.retriable() or error.code() == KafkaError.NOT_COORDINATOR
@@ -187,10 +188,10 @@ def assert_all_is_there_once(topics: Topics, places: Mapping[tuple[int, int], Se
 def transaction(bootstrap_servers: str, name: str, *, commit: bool = True, end: bool = True) -> Iterator[Producer]:
     """A transaction, committed or aborted at the end; with `end` false it stays open, until the id is used again."""
     producer = Producer({"bootstrap.servers": bootstrap_servers, "transactional.id": name, "log_level": 0})
-    producer.init_transactions(30)
+    producer.init_transactions(PATIENCE_S)
     producer.begin_transaction()
     yield producer
-    assert producer.flush(20) == 0
+    assert producer.flush(PATIENCE_S) == 0
     if end:
         (producer.commit_transaction if commit else producer.abort_transaction)(30)
 

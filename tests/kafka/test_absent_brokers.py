@@ -15,6 +15,7 @@ from health.test_health_run import Running
 from kafka.clients import Diary, config_for, ends_for, sink_for, unguarded
 from kafka.harness import Sent, as_sent, assert_all_is_there_once, publish, read_all, short_articles, wait_until, worker
 from kafka.test_processes import QUICK_FAILOVER, TEXT, children_of, published
+from support.patience import PATIENCE_S
 from support.topics import Topics
 
 from enricher.errors import BrokerError, RecoveryExhausted, TransactionTrouble
@@ -71,7 +72,7 @@ def test_a_broker_that_stays_away_ends_the_worker_with_6_after_the_bound_of_a_re
     """The exit code of a temporary problem, with the address that did not answer."""
     log = tmp_path / "log"
     with worker({**NOBODY, **TEXT, "ENRICHER_WORKER__RECOVERY_TIMEOUT_S": "3"}, log=log, stub=True) as process:
-        assert 6 == process.wait(120)
+        assert 6 == process.wait(PATIENCE_S)
     assert re.search(r"^enricher: not connected within 3 s.*127\.0\.0\.1:1.*reachable", log.read_text(), re.MULTILINE)
 
 
@@ -79,9 +80,9 @@ def test_a_worker_that_waits_for_its_brokers_ends_in_order_when_asked(tmp_path: 
     """SIGTERM takes effect within one attempt, and the exit code is 0."""
     log = tmp_path / "log"
     with worker({**NOBODY, **TEXT}, log=log, stub=True) as process:
-        wait_until(lambda: log.exists() and bool(SAYS.search(log.read_text())), 120, "it waits")
+        wait_until(lambda: log.exists() and bool(SAYS.search(log.read_text())), PATIENCE_S, "it waits")
         process.send_signal(signal.SIGTERM)
-        assert 0 == process.wait(60)
+        assert 0 == process.wait(PATIENCE_S)
     assert "done: 0 published" in log.read_text()
 
 
@@ -101,7 +102,7 @@ def test_a_child_that_dies_while_the_broker_is_away_does_not_end_the_others(
         places |= publish(beyond.bootstrap_servers, beyond.input, map(as_sent, short_articles(100, seed=2)))
         wait_until(lambda: published(beyond) == 200, WORK_S, "the rest")
         parent.send_signal(signal.SIGTERM)
-        assert 0 == parent.wait(60)
+        assert 0 == parent.wait(PATIENCE_S)
     assert_all_is_there_once(beyond, places)
 
 
@@ -110,7 +111,7 @@ def test_a_topic_that_stays_missing_ends_the_worker_with_4_and_its_name(topics: 
     wrong = {"ENRICHER_KAFKA__OUTPUT_TOPIC": "nowhere", "ENRICHER_KAFKA__REQUEST_TIMEOUT_S": "2"}
     log = tmp_path / "log"
     with worker({**topics.environment, **TEXT, **wrong}, log=log, stub=True) as process:
-        assert 4 == process.wait(60)
+        assert 4 == process.wait(PATIENCE_S)
     assert "enricher: there is no topic 'nowhere': create it" in log.read_text()
 
 
@@ -120,16 +121,16 @@ def test_a_topic_that_the_broker_knows_a_moment_later_is_no_reason_to_end(topics
     late, log = f"{topics.output}.late", tmp_path / "log"
     environment = {**topics.environment, **TEXT, "ENRICHER_KAFKA__OUTPUT_TOPIC": late}
     with worker(environment, "--until-caught-up", log=log, stub=True) as process:
-        wait_until(lambda: log.exists() and f"no topic '{late}'" in log.read_text(), 120, "it misses the topic")
+        wait_until(lambda: log.exists() and f"no topic '{late}'" in log.read_text(), PATIENCE_S, "it misses the topic")
         create(topics, late)
-        assert 0 == process.wait(60)
+        assert 0 == process.wait(PATIENCE_S)
     assert 1 == len(read_all(topics.bootstrap_servers, topics.dead_letters))
 
 
 def create(topics: Topics, name: str) -> None:
     """A topic like the others."""
     admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
-    admin.create_topics([NewTopic(name, num_partitions=4, replication_factor=1)])[name].result(30)
+    admin.create_topics([NewTopic(name, num_partitions=4, replication_factor=1)])[name].result(PATIENCE_S)
 
 
 class _After(StopEvent):

@@ -51,7 +51,7 @@ def test_it_ends_after_the_topic_was_made_again_shorter(topics: Topics) -> None:
     sink.recover()
     source.rewind()
     assert not source.caught_up()
-    sink.publish(release_of(records_of(source, after, timeout_s=PATIENCE_S)))
+    sink.publish(release_of(records_of(source, after)))
     assert [] == turns_until_caught_up(source)
 
 

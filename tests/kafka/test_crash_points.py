@@ -19,6 +19,7 @@ from kafka.harness import (
     wait_until,
     worker,
 )
+from support.patience import PATIENCE_S
 from support.topics import Topics, make_topics
 
 from tools.kafka import Cluster
@@ -61,10 +62,10 @@ def killed_and_continued(broker: Cluster, points: Sequence[str]) -> None:
     places = publish(topics.bootstrap_servers, topics.input, map(as_sent, short_articles(ARTICLES)))
     for point in points:
         with worker(topics.environment | QUICK, "--until-caught-up", crash_at=point) as process:
-            assert -signal.SIGKILL == process.wait(120), point
+            assert -signal.SIGKILL == process.wait(PATIENCE_S), point
         assert len(read_all(topics.bootstrap_servers, topics.output)) < ARTICLES, "it died too late to prove anything"
     with worker(topics.environment | QUICK, "--until-caught-up", stub=True) as process:
-        assert 0 == process.wait(120), points
+        assert 0 == process.wait(PATIENCE_S), points
     assert_all_is_there_once(topics, places)
 
 
@@ -74,12 +75,12 @@ def test_a_worker_killed_while_its_partitions_are_taken_is_continued(topics: Top
     places = publish(topics.bootstrap_servers, topics.input, map(as_sent, short_articles(600)))
     environment = topics.environment | QUICK | {"ENRICHER_WORKER__MAX_IN_FLIGHT_ARTICLES": "4"}
     with worker(environment, crash_at="revoking") as first:
-        wait_until(lambda: bool(read_all(topics.bootstrap_servers, topics.output)), 60, "the first records")
+        wait_until(lambda: bool(read_all(topics.bootstrap_servers, topics.output)), PATIENCE_S, "the first records")
         with worker(environment | {"ENRICHER_KAFKA__INSTANCE": "worker-1"}, stub=True) as second:
-            assert first.wait(60) == -signal.SIGKILL
-            wait_until(lambda: is_all_committed(topics), 90, "everything committed")
+            assert first.wait(PATIENCE_S) == -signal.SIGKILL
+            wait_until(lambda: is_all_committed(topics), PATIENCE_S, "everything committed")
             second.terminate()
-            assert second.wait(30) == 0
+            assert second.wait(PATIENCE_S) == 0
     assert_all_is_there_once(topics, places)
 
 

@@ -21,6 +21,7 @@ from kafka.harness import (
 from kafka.killing_worker import KILLING_WORD
 from kafka.test_bad_input import run_worker
 from support.forked import Forked
+from support.patience import PATIENCE_S
 from support.topics import PARTITIONS, Topics
 
 from enricher.errors import RecoveryExhausted, TransactionTrouble
@@ -40,7 +41,7 @@ def life(topics: Topics, instance: str, log: Path) -> int:
     """Run one process to its end; returns its exit code."""
     settings = topics.environment | QUICK | {"ENRICHER_WORKER__MAX_DEATHS_AT_OFFSET": str(MAX_DEATHS)}
     environment = os.environ | settings | {"ENRICHER_KAFKA__INSTANCE": instance}
-    return Forked([KILLING_WORKER, "run", "--until-caught-up"], environment, log).wait(120)
+    return Forked([KILLING_WORKER, "run", "--until-caught-up"], environment, log).wait(PATIENCE_S)
 
 
 @pytest.mark.broker

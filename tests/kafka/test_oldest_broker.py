@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaException, Producer
 from kafka.test_crash_points import killed_and_continued
+from support.patience import PATIENCE_S
 from support.topics import make_topics
 
 from tools.chaos.campaign import Campaign
@@ -23,7 +24,6 @@ from tools.kafka.versions import OLDEST
 
 pytestmark = pytest.mark.broker
 
-TIMEOUT_S = 60.0
 GUEST = "guest"
 
 
@@ -49,7 +49,7 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
 def producer_of(bootstrap_servers: str, transactional_id: str) -> Producer:
     """A producer with this id; any other one with it is fenced when this returns."""
     producer = Producer({"bootstrap.servers": bootstrap_servers, "transactional.id": transactional_id, "log_level": 0})
-    producer.init_transactions(TIMEOUT_S)
+    producer.init_transactions(PATIENCE_S)
     return producer
 
 
@@ -57,10 +57,10 @@ def killed_in_a_transaction(scene: Scene, worker: str) -> None:
     """SIGKILL when records and offsets of a transaction are written; its end reaches the broker after the successor."""
     slot = scene.crew.slots[worker]
     scene.proxy.apply(ending := Hold(Match({Api.END_TXN}, slot.client_id)))
-    assert ending.caught.wait(TIMEOUT_S)
+    assert ending.caught.wait(PATIENCE_S)
     scene.proxy.apply(succeeded := Answered(Match({Api.INIT_PRODUCER_ID}, slot.client_id)))
     slot.send(signal.SIGKILL)
-    assert succeeded.caught.wait(TIMEOUT_S)
+    assert succeeded.caught.wait(PATIENCE_S)
     scene.proxy.lift(ending, succeeded)
 
 
@@ -70,10 +70,10 @@ def test_second_producer_fences_the_first(oldest: Cluster) -> None:
     first = producer_of(topics.bootstrap_servers, "nobody")
     first.begin_transaction()
     first.produce(topics.input, b"{}")
-    first.flush(TIMEOUT_S)
+    first.flush(PATIENCE_S)
     producer_of(topics.bootstrap_servers, "nobody")
     with pytest.raises(KafkaException, match="fenced"):
-        first.commit_transaction(TIMEOUT_S)
+        first.commit_transaction(PATIENCE_S)
 
 
 def test_a_worker_killed_in_a_transaction_is_continued_by_its_successor(oldest: Cluster) -> None:
@@ -88,12 +88,12 @@ def test_every_article_is_there_once_after_a_kill_a_rebalance_and_a_fenced_trans
     scene.crew.add(GUEST)
     joined = Watch(Match({Api.END_TXN}, scene.crew.slots[GUEST].client_id))
     scene.proxy.apply(joined)
-    assert joined.caught.wait(TIMEOUT_S), "the third worker has work of its own"
+    assert joined.caught.wait(PATIENCE_S), "the third worker has work of its own"
     scene.proxy.lift(joined)
     scene.crew.remove(GUEST)
 
     scene.proxy.apply(ending := Hold(Match({Api.END_TXN}, scene.crew.slots["worker-1"].client_id)))
-    assert ending.caught.wait(TIMEOUT_S)
+    assert ending.caught.wait(PATIENCE_S)
     producer_of(scene.cluster.bootstrap_servers, scene.transactional_id("worker-1"))
     scene.proxy.lift(ending)
     assert Campaign(scene).wait_until_whole() is not None, "both workers commit again"

@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import Consumer
 from kafka.clients import config_for
 from kafka.harness import worker
+from support.patience import PATIENCE_S
 from support.topics import Topics
 
 from enricher.errors import Fenced, TransactionTrouble
@@ -30,7 +31,7 @@ class Member:
     def __init__(self, config: KafkaConfig) -> None:
         self._consumer = Consumer(config.consumer() | {"log_level": 0})
         self._consumer.subscribe([config.input_topic])
-        assert wait_until(lambda: self._consumer.poll(0.05) is None and bool(self.id), 20)
+        assert wait_until(lambda: self._consumer.poll(0.05) is None and bool(self.id), PATIENCE_S)
 
     @property
     def id(self) -> str:
@@ -243,9 +244,9 @@ def test_two_idle_workers_of_one_name_do_not_both_stay(topics: Topics, tmp_path:
         "ENRICHER_KAFKA__TRANSACTION_TIMEOUT_S": "5",
     }
     with worker(environment, log=tmp_path / "older.log", stub=True) as older:
-        wait_until(lambda: "partitions assigned" in (tmp_path / "older.log").read_text(), 120)
+        assert wait_until(lambda: "partitions assigned" in (tmp_path / "older.log").read_text(), PATIENCE_S)
         with worker(environment, log=tmp_path / "newer.log", stub=True) as newer:
-            assert older.wait(180) == 5, (tmp_path / "older.log").read_text()
+            assert older.wait(PATIENCE_S) == 5, (tmp_path / "older.log").read_text()
             assert newer.poll() is None, (tmp_path / "newer.log").read_text()
 
 

@@ -34,7 +34,7 @@ def test_a_lost_partition_is_noticed_and_read_by_a_new_client(topics: Topics) ->
     lose(source, topics)
     publish(topics.bootstrap_servers, topics.input, [Sent(f"k{number}".encode(), b"v") for number in range(20)])
     with pytest.raises(TransactionTrouble, match="it has more records"):
-        poll_until(source, lambda: False, timeout_s=PATIENCE_S)
+        poll_until(source, lambda: False)
     assert source.connection().silent_s > 0
     source.rewind()
     assert 20 == len(records_of(source, 20))
@@ -89,11 +89,11 @@ def test_a_partition_that_a_new_client_does_not_bring_back_ends_the_process(topi
     lose(source, topics)
     publish(topics.bootstrap_servers, topics.input, [Sent(b"k", b"v")] * 20)
     with pytest.raises(TransactionTrouble):
-        poll_until(source, lambda: False, timeout_s=PATIENCE_S)
+        poll_until(source, lambda: False)
     source.rewind()
     lose(source, topics)
     with pytest.raises(Stalled, match="a new client has not helped"):
-        poll_until(source, lambda: False, timeout_s=PATIENCE_S)
+        poll_until(source, lambda: False)
     diary.events.clear()
     source.rewind()
     assert [] == diary.events

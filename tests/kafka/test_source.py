@@ -178,7 +178,7 @@ def test_caught_up_means_that_the_group_committed_the_ends_seen_at_open(topics: 
 def test_an_empty_topic_is_caught_up_at_once(topics: Topics) -> None:
     """Nothing to read is nothing to wait for."""
     source, _ = opened(config_for(topics), until_caught_up=True)
-    poll_until(source, source.caught_up, timeout_s=2)
+    poll_until(source, source.caught_up)
 
 
 def test_membership_is_refused_before_the_group_was_joined(topics: Topics) -> None:

@@ -35,7 +35,6 @@ pytestmark = pytest.mark.broker
 
 CANARY = "Zyxomma"
 """A word that no program says by itself."""
-DRAIN_S = 60.0
 
 
 def environment_of(topics: Topics, received: Received, port: int) -> dict[str, str]:
@@ -71,7 +70,7 @@ def test_a_trace_goes_from_publisher_to_indexer(topics: Topics) -> None:
     with http_receiver() as received:
         publish(topics.bootstrap_servers, topics.input, [sent])
         with worker(environment_of(topics, received, free_ports(1)[0]), "--until-caught-up") as process:
-            assert 0 == process.wait(DRAIN_S)
+            assert 0 == process.wait(PATIENCE_S)
     (message,) = read_all(topics.bootstrap_servers, topics.output)
     (span,) = [span for span in received.spans() if span.name.startswith("process")]
     assert (trace_id.to_bytes(16), span_id.to_bytes(8)) == (span.trace_id, span.parent_span_id)
@@ -119,10 +118,10 @@ def test_no_text_of_an_article_leaves_but_in_its_record(topics: Topics, tmp_path
                 committed = committed_and_ends(topics.bootstrap_servers, topics.group, topics.input)
                 return all(offset == end for offset, end in committed.values() if end)
 
-            wait_until(done, DRAIN_S, "everything is published")
+            wait_until(done, PATIENCE_S, "everything is published")
             pages = b"".join(get(port, path) for path in ("/", "/status.json", "/metrics", "/livez", "/readyz"))
             process.send_signal(signal.SIGTERM)
-            assert 0 == process.wait(DRAIN_S)
+            assert 0 == process.wait(PATIENCE_S)
     records = read_all(topics.bootstrap_servers, topics.output)
     letters = read_all(topics.bootstrap_servers, topics.dead_letters)
     assert_exactly_once([*records, *letters], places)
@@ -141,7 +140,7 @@ def test_counts_by_otlp_agree_with_the_topics(topics: Topics) -> None:
     with http_receiver() as received:
         publish(topics.bootstrap_servers, topics.input, [*map(as_sent, articles), *bad])
         with worker(environment_of(topics, received, free_ports(1)[0]), "--until-caught-up") as process:
-            assert 0 == process.wait(DRAIN_S)
+            assert 0 == process.wait(PATIENCE_S)
     metrics = received.latest()
     outcomes = {
         point.attributes[0].value.string_value: point.as_double or point.as_int

@@ -10,6 +10,7 @@ from confluent_kafka.admin import AdminClient
 from kafka.clients import begun, config_for, ends_for, opened, poll_until, records_of, release_of
 from kafka.harness import Sent, committed_and_ends, publish
 from support.made_again import make_again
+from support.patience import PATIENCE_S
 from support.topics import Topics, make_topics
 
 from enricher.core.commit_metadata import CommitMetadata
@@ -28,7 +29,7 @@ def fill(topics: Topics, partition_records: int) -> int:
 
 def recover_until(source: KafkaSource) -> None:
     """As the recovery does: retry while the topic is missing, or not known to every broker."""
-    give_up_s = time.monotonic() + 60
+    give_up_s = time.monotonic() + PATIENCE_S
     while True:
         try:
             source.rewind()
@@ -48,10 +49,10 @@ def test_records_of_a_topic_made_again_are_not_committed_as_those_of_the_old_one
     make_again(topics.bootstrap_servers, topics.input)
     after = fill(topics, 40)
     with pytest.raises(TransactionTrouble, match="created again"):
-        sink.publish(release_of(records_of(source, 1, timeout_s=60)))
+        sink.publish(release_of(records_of(source, 1)))
     sink.recover()
     recover_until(source)
-    records = records_of(source, after, timeout_s=60)
+    records = records_of(source, after)
     assert {0} == {min(r.offset for r in records if r.partition.number == number) for number in range(4)}
     assert {source.watch.topic_id} == {record.topic_id for record in records}
     assert source.watch.topic_id != old_id
@@ -70,11 +71,11 @@ def test_a_topic_made_again_on_another_broker_is_read_from_there() -> None:
         cluster.nodes[1].start()  # which makes its epoch a higher one
         before = fill(topics, 5)
         source, _ = opened(config_for(topics, partition_timeout_s=6))
-        records_of(source, before, timeout_s=60)
+        records_of(source, before)
         make_again(topics.bootstrap_servers, topics.input, leader=1)
         after = fill(topics, 3)
         recover_until(source)
-        assert after == len(records_of(source, after, timeout_s=60))
+        assert after == len(records_of(source, after))
         source.close()
 
 
@@ -100,8 +101,8 @@ def test_a_topic_that_is_there_no_more_is_trouble_not_the_end(topics: Topics) ->
     records = records_of(source, before)
     admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
     [deleted] = admin.delete_topics([topics.input]).values()
-    deleted.result(timeout=20)
-    poll_until(source, lambda: topics.input not in admin.list_topics(timeout=10).topics)
+    deleted.result(timeout=PATIENCE_S)
+    poll_until(source, lambda: topics.input not in admin.list_topics(timeout=PATIENCE_S).topics)
     with pytest.raises(TransactionTrouble):
         sink.publish(release_of(records))
     with pytest.raises(TransactionTrouble, match=r"no topic|asking"):
@@ -116,10 +117,10 @@ def test_a_topic_made_again_is_read_from_its_beginning_by_a_group_that_began_at_
     after = fill(topics, 20)
     recover_until(source)
     poll_until(source, lambda: len(diary.owned) == 4)
-    records = records_of(source, after, timeout_s=60)
+    records = records_of(source, after)
     assert {0} == {min(r.offset for r in records if r.partition.number == number) for number in range(4)}
     sink.publish(release_of(records[:1]))
-    [committed] = source._consumer.committed([TopicPartition(*records[0].partition)], timeout=10)
+    [committed] = source._consumer.committed([TopicPartition(*records[0].partition)], timeout=PATIENCE_S)
     assert 0 == CommitMetadata.decode(committed.metadata).began_with
 
 
@@ -130,7 +131,7 @@ def test_a_member_that_comes_later_reads_a_topic_made_again_from_its_beginning_t
     make_again(topics.bootstrap_servers, topics.input)
     after = fill(topics, 5)
     recover_until(old)
-    records = records_of(old, after, timeout_s=60)
+    records = records_of(old, after)
     first = [record for record in records if record.partition.number == 0]
     sink.publish(release_of(first))
     old.close()

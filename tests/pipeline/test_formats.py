@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from support.patience import PATIENCE_S
 
 from tools.kafka import Cluster
 from tools.registry import Fault, FaultProxy
@@ -25,7 +26,6 @@ from tools.waiting import wait_until
 pytestmark = pytest.mark.broker
 
 FORMS = 15
-PATIENCE_S = 120.0
 
 Staged = Callable[..., Stage]
 

@@ -7,6 +7,7 @@ import sys
 import threading
 
 import pytest
+from support.patience import PATIENCE_S
 
 from enricher.runtime.wakeup import StopEvent, Wakeup
 
@@ -55,7 +56,7 @@ def test_a_wakeup_wakes_another_thread() -> None:
     waiting = threading.Thread(target=wakeup.wait, daemon=True)
     waiting.start()
     wakeup.set()
-    waiting.join(60)
+    waiting.join(PATIENCE_S)
     assert not waiting.is_alive()
 
 
@@ -72,5 +73,7 @@ def test_a_stop_event_is_set_for_good() -> None:
 @pytest.mark.slow
 def test_a_signal_handler_may_ring_at_any_moment() -> None:
     """With `threading.Event` in their place this hangs within seconds: the handler waits for its own thread."""
-    ran = subprocess.run([sys.executable, "-c", HAMMERED], capture_output=True, text=True, timeout=120, check=False)
+    ran = subprocess.run(
+        [sys.executable, "-c", HAMMERED], capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
     assert "came through\n" == ran.stdout, ran.stderr

@@ -9,11 +9,10 @@ import time
 from collections.abc import Callable
 
 import pytest
+from support.patience import PATIENCE_S
 
 from enricher.errors import Stalled
 from enricher.runtime.watchdog import ProcessTimer, Watchdog
-
-PATIENCE_S = 120.0
 
 
 class Barks:

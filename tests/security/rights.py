@@ -14,9 +14,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 from security.secured import USER, Secured
+from support.patience import PATIENCE_S
 from support.topics import Topics
-
-_TIMEOUT_S = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,7 @@ def give(secured: Secured, rights: Iterable[Right]) -> None:
     """Grant rights; returns once the broker applies them."""
     wanted = list(rights)
     for future in secured.admin.create_acls([right.binding() for right in wanted]).values():
-        future.result(_TIMEOUT_S)
+        future.result(PATIENCE_S)
     for right in wanted:
         _wait_for(secured, right, rules=1)
 
@@ -67,11 +66,11 @@ def give(secured: Secured, rights: Iterable[Right]) -> None:
 def take(secured: Secured, right: Right) -> None:
     """Revoke a right; returns once the broker applies it."""
     for future in secured.admin.delete_acls([right.filter()]).values():
-        assert len(future.result(_TIMEOUT_S)) == 1, "it was there"
+        assert len(future.result(PATIENCE_S)) == 1, "it was there"
     _wait_for(secured, right, rules=0)
 
 
 def _wait_for(secured: Secured, right: Right, *, rules: int) -> None:
     """The ACLs that the broker applies now."""
-    while len(secured.admin.describe_acls(right.filter()).result(_TIMEOUT_S)) != rules:
+    while len(secured.admin.describe_acls(right.filter()).result(PATIENCE_S)) != rules:
         pass

@@ -20,6 +20,7 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 from cryptography.hazmat.primitives import serialization
+from support.patience import PATIENCE_S
 
 from tools.kafka import Cluster
 from tools.kafka.properties import HOST
@@ -29,7 +30,6 @@ USER, PASSWORD = "worker", "canary-password-c07d3e"
 """The user of the SCRAM listener. On the mutual TLS listener the certificate has the same name."""
 LISTENERS = {"TLS": "SSL", "PASSWORDS": "SASL_SSL", "CERTIFICATES": "SSL"}
 _SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
-_TIMEOUT_S = 20
 
 Properties = dict[str, str]
 
@@ -146,4 +146,4 @@ def _add_user(secured: Secured, name: str, password: str) -> None:
     credentials = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
     user = UserScramCredentialUpsertion(name, credentials, password.encode())
     for future in secured.admin.alter_user_scram_credentials([user]).values():
-        future.result(_TIMEOUT_S)
+        future.result(PATIENCE_S)

@@ -16,6 +16,7 @@ from kafka.harness import wait_until
 from security.rights import Right, five_rights, give, take
 from security.secured import Secured
 from security.working import Outcome, Place, place_at
+from support.patience import PATIENCE_S
 
 from enricher.kafka.trials.promises import PROMISES
 
@@ -51,7 +52,7 @@ def test_a_right_that_is_taken_away_is_named_and_nothing_is_lost(secured: Secure
     right = right_of(place, label)
     places = place.publish(0, 20)
     with place.started("run") as worker:
-        wait_until(lambda: len(place.outputs()) == len(places), 180, "the first articles are enriched")
+        wait_until(lambda: len(place.outputs()) == len(places), PATIENCE_S, "the first articles are enriched")
         take(secured, right)
         places |= place.publish(100, 20)
         refused = worker.outcome()
@@ -71,12 +72,12 @@ def delete_offsets(place: Place) -> None:
     def deleted() -> bool:
         [future] = place.secured.admin.delete_consumer_groups([place.topics.group]).values()
         try:
-            future.result(20)
+            future.result(PATIENCE_S)
         except KafkaException:  # the member that has left is not forgotten yet
             return False
         return True
 
-    wait_until(deleted, 60, "the group is deleted")
+    wait_until(deleted, PATIENCE_S, "the group is deleted")
 
 
 @pytest.mark.broker
@@ -152,7 +153,7 @@ def tried(place: Place) -> tuple[Outcome, dict[str, dict[str, str]]]:
 
 def names_at(place: Place) -> list[str]:
     """Topics of trials that exist."""
-    names = place.secured.admin.list_topics(timeout=10).topics
+    names = place.secured.admin.list_topics(timeout=PATIENCE_S).topics
     return [name for name in names if name.startswith(f"{place.topics.group}-doctor-")]
 
 
@@ -227,9 +228,9 @@ def test_two_rights_are_enough_for_lag_and_each_is_needed(secured: Secured) -> N
         return outcome.code == code and words in outcome.said
 
     give(secured, [read_topic, describe_group])
-    wait_until(lambda: says(9, "1 behind in 1 of 4 partitions"), 120, "two rights are enough")
+    wait_until(lambda: says(9, "1 behind in 1 of 4 partitions"), PATIENCE_S, "two rights are enough")
     take(secured, describe_group)
-    wait_until(lambda: says(4, f"READ on the group '{place.topics.group}'"), 120, "the group's right is named")
+    wait_until(lambda: says(4, f"READ on the group '{place.topics.group}'"), PATIENCE_S, "the group's right is named")
     give(secured, [describe_group])
     take(secured, read_topic)
-    wait_until(lambda: says(4, f"READ on the topic '{place.topics.input}'"), 120, "the topic's right is named")
+    wait_until(lambda: says(4, f"READ on the topic '{place.topics.input}'"), PATIENCE_S, "the topic's right is named")

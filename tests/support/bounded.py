@@ -12,11 +12,11 @@ from pathlib import Path
 
 from enricher.codec.schemas import Schema
 from enricher.records import Headers
+from support.patience import PATIENCE_S
 
 MEMORY_BYTES = 192 << 20
 """What one payload of 4 MB may take, beside what the process has. Hostile JSON of that length takes as much."""
 
-_TIMEOUT_S = 60
 _PROGRAM = """
 import json, pickle, sys, time
 from enricher.codec.formats import compile_schema
@@ -77,7 +77,7 @@ def outcomes(cases: Sequence[Hostile], *, memory_bytes: int = MEMORY_BYTES) -> d
         [sys.executable, "-c", _PROGRAM],
         input=pickle.dumps([(case, memory_bytes) for case in cases]),
         capture_output=True,
-        timeout=_TIMEOUT_S,
+        timeout=PATIENCE_S,
         check=False,
         # Not all of sys.path: in other folders of tests there is a module of our package's name.
         env={"PYTHONPATH": f"{_TESTS.parent}:{_TESTS}", "PATH": ""},

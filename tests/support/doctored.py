@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from support.patience import PATIENCE_S
 from support.topics import Topics
 from tools.chaos.articles import Articles, Input
 from tools.chaos.check import Findings, check
@@ -64,7 +65,7 @@ def publish(topics: Topics, inputs: Sequence[Input], topic_id: str | None = None
     producer = Producer({"bootstrap.servers": topics.bootstrap_servers})
     for each in inputs:
         producer.produce(topics.input, each.value, each.key, partition=0)
-    assert producer.flush(20) == 0
+    assert producer.flush(PATIENCE_S) == 0
     return [answer_to(each, InputId(topic_id, 0, number)) for number, each in enumerate(inputs)]
 
 
@@ -76,7 +77,7 @@ def verdict(
     for each in answers:
         topic = topics.output if each.stage is None else topics.dead_letters
         producer.produce(topic, each.value, each.key, headers=each.headers, partition=each.partition)
-    assert producer.flush(20) == 0
+    assert producer.flush(PATIENCE_S) == 0
     commit(topics, committed)
     return check(topics.bootstrap_servers, names_of(topics), Counter(each.input_id for each in answers), past)
 

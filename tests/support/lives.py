@@ -17,6 +17,7 @@ from enricher.app.kafka import kafka_config
 from enricher.settings import Settings
 from enricher.verify import verify
 from support.crews import forked
+from support.patience import PATIENCE_S
 from tools.chaos.frames import Api
 from tools.chaos.proxy import Proxy
 from tools.chaos.rules import Answered, Hold, Match
@@ -25,7 +26,6 @@ from tools.chaos.topics import Names
 from tools.waiting import wait_until
 
 NAME = "worker-0"
-TIMEOUT_S = 60.0
 
 
 class Life:
@@ -52,7 +52,7 @@ class Life:
         """End the process if it still runs."""
         self._process.terminate()
         try:
-            self._process.wait(TIMEOUT_S)
+            self._process.wait(PATIENCE_S)
         finally:
             self._process.kill()
 
@@ -95,7 +95,7 @@ class Field:
 
     def wait_until_committed(self) -> None:
         """Wait until the group has committed everything published."""
-        assert wait_until(lambda: self.committed() == self.published, TIMEOUT_S), self.logs()
+        assert wait_until(lambda: self.committed() == self.published, PATIENCE_S), self.logs()
 
     def match(self, *apis: Api) -> Match:
         """Match requests of these kinds by proxied processes."""
@@ -131,4 +131,4 @@ def let_go(field: Field, held: Hold) -> None:
     """Release the late request, and wait until the broker has answered it."""
     field.proxy.apply(answered := Answered(field.match(Api.INIT_PRODUCER_ID)))
     field.proxy.lift(held)
-    assert answered.caught.wait(TIMEOUT_S)
+    assert answered.caught.wait(PATIENCE_S)

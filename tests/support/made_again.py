@@ -6,18 +6,17 @@ import time
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
-from support.topics import PARTITIONS
 
 from enricher.kafka.metadata import topic_id_of
-
-TIMEOUT_S = 30.0
+from support.patience import PATIENCE_S
+from support.topics import PARTITIONS
 
 
 def topic_id(bootstrap_servers: str, topic: str) -> str | None:
     """The id of a topic as headers contain it; None if there is no such topic."""
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     try:
-        return topic_id_of(admin, topic, TIMEOUT_S)
+        return topic_id_of(admin, topic, PATIENCE_S)
     except KafkaException as exception:
         if exception.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
             raise
@@ -29,8 +28,8 @@ def make_again(bootstrap_servers: str, topic: str, partitions: int = PARTITIONS,
     placed = {"replication_factor": 1} if leader is None else {"replica_assignment": [[leader]] * partitions}
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     before = topic_id(bootstrap_servers, topic)
-    admin.delete_topics([topic])[topic].result(TIMEOUT_S)
-    deadline_s = time.monotonic() + TIMEOUT_S
+    admin.delete_topics([topic])[topic].result(PATIENCE_S)
+    deadline_s = time.monotonic() + PATIENCE_S
     while not _created(admin, NewTopic(topic, partitions, **placed)):
         assert time.monotonic() < deadline_s, "the topic is deleted in time"
     while (now := topic_id(bootstrap_servers, topic)) in (None, before):
@@ -42,7 +41,7 @@ def make_again(bootstrap_servers: str, topic: str, partitions: int = PARTITIONS,
 def _created(admin: AdminClient, topic: NewTopic) -> bool:
     """Whether the topic exists; a deletion takes a moment."""
     try:
-        admin.create_topics([topic])[topic.topic].result(TIMEOUT_S)
+        admin.create_topics([topic])[topic.topic].result(PATIENCE_S)
     except KafkaException as exception:
         if exception.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
             raise

@@ -10,6 +10,7 @@ from random import Random
 import pytest
 
 from support.crews import forked
+from support.patience import PATIENCE_S
 from tools.chaos.campaign import Campaign
 from tools.chaos.check import check
 from tools.chaos.faults import KINDS, Fault, base
@@ -20,7 +21,6 @@ from tools.chaos.scene import Scene
 from tools.kafka import Cluster
 
 RATE_PER_S = 30.0
-PATIENCE_S = 60.0
 LONG = {
     "ChildFrozen",  # tests/health/test_health_frozen.py has the parent
     "TransactionCoordinatorKilled",  # the only broker has all roles

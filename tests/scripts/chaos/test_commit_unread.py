@@ -16,6 +16,7 @@ from kafka.harness import (
     wait_until,
     worker,
 )
+from support.patience import PATIENCE_S
 from support.topics import Topics
 
 from enricher.verify import verify
@@ -34,7 +35,6 @@ SETTINGS = {
     "ENRICHER_MODEL__PRECISION": "fp32",
     "ENRICHER_WORKER__MAX_DEATHS_AT_OFFSET": "0",  # else the first transaction only counts the attempt
 }
-TIMEOUT_S = 60.0
 
 
 def published(topics: Topics) -> tuple[int, int]:
@@ -51,14 +51,14 @@ def test_worker_killed_before_it_reads_that_it_committed_is_continued(proxy: Pro
     with worker(environment) as process:
         match = Match({Api.END_TXN}, "enricher-worker-0")
         proxy.apply(unread := DropReply(match, instead=lambda: process.send_signal(signal.SIGKILL)))
-        assert unread.caught.wait(TIMEOUT_S)
-        assert process.wait(TIMEOUT_S) == -signal.SIGKILL
+        assert unread.caught.wait(PATIENCE_S)
+        assert process.wait(PATIENCE_S) == -signal.SIGKILL
     # The reply precedes the transaction's markers. Nobody else writes, so what appears is the unconfirmed transaction.
-    wait_until(lambda: published(direct)[0] > 0, TIMEOUT_S, "the unconfirmed transaction")
+    wait_until(lambda: published(direct)[0] > 0, PATIENCE_S, "the unconfirmed transaction")
     records, committed = published(direct)
     assert 0 < records == committed <= AT_ONCE
     with worker(environment, "--until-caught-up") as process:
-        assert process.wait(2 * TIMEOUT_S) == 0
+        assert process.wait(2 * PATIENCE_S) == 0
     assert [] == verify(config_for(direct)).failed
     outputs = [
         *read_all(direct.bootstrap_servers, direct.output),

@@ -20,6 +20,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka.harness import as_sent, committed_and_ends, publish, short_articles
 from support.crews import forked
+from support.patience import PATIENCE_S
 
 from enricher.app.kafka import kafka_config
 from enricher.errors import Stalled
@@ -39,7 +40,6 @@ from tools.waiting import wait_until
 
 pytestmark = pytest.mark.broker
 
-TIMEOUT_S = 90.0
 FIRST, REST = 1, 3
 """How many articles each worker gets before the coordinator goes, and afterwards."""
 HANGS, WATCHED, AS_IT_IS = "hangs", "watched", "as-it-is"
@@ -75,7 +75,7 @@ class World:
 
     def wait_until_committed(self, worker: str, articles: int) -> None:
         """Wait until the group has committed so many."""
-        assert wait_until(lambda: self.committed(worker) == articles, TIMEOUT_S), worker
+        assert wait_until(lambda: self.committed(worker) == articles, PATIENCE_S), worker
 
     def watched(self, *rules: Rule) -> Sequence[Rule]:
         """Apply the rules and return them."""
@@ -90,7 +90,7 @@ class World:
     def knows_the_gone(self, node: Node) -> bool:
         """Whether that node's metadata still contains the stopped broker."""
         admin = AdminClient({"bootstrap.servers": node.address, "log_level": 0})
-        return self.gone.node_id in admin.list_topics(timeout=TIMEOUT_S).brokers
+        return self.gone.node_id in admin.list_topics(timeout=PATIENCE_S).brokers
 
     def failed(self, worker: str) -> Sequence[str]:
         """The checks of the verifier that fail."""
@@ -105,7 +105,7 @@ class World:
         topics = (names.input, names.output, names.dead_letters)
         new = [NewTopic(topic, num_partitions=1, replica_assignment=replicas) for topic in topics]
         for future in self._admin.create_topics(new).values():
-            future.result(TIMEOUT_S)
+            future.result(PATIENCE_S)
         return names
 
     def _suits(self, group: str, worker: str) -> bool:
@@ -113,7 +113,7 @@ class World:
         return jobs == (self.gone.node_id, self.transactions.node_id)
 
     def _leads(self, topic: str, key: str) -> int:
-        partitions = self._admin.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions
+        partitions = self._admin.list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions
         return int(partitions[java_hash(key) % len(partitions)].leader)
 
 
@@ -135,17 +135,17 @@ def let_the_coordinator_go(world: World) -> None:
     That is the one to the transactions' coordinator, which they keep up themselves: it is back before there is work.
     """
     world.gone.stop()
-    assert wait_until(lambda: not any(map(world.knows_the_gone, (world.leader, world.transactions))), TIMEOUT_S)
+    assert wait_until(lambda: not any(map(world.knows_the_gone, (world.leader, world.transactions))), PATIENCE_S)
     defaults = (HANGS, WATCHED)
     asked_metadata = [Answered(world.match(f"producer-{name}", Api.METADATA, world.leader)) for name in defaults]
     back = [Answered(world.match(f"producer-{name}", Api.API_VERSIONS, world.transactions)) for name in defaults]
     world.watched(*asked_metadata)
     world.proxy.apply(cut := Cut(Match(None, "producer-", {world.cluster.nodes.index(world.transactions)})))
-    assert all(rule.caught.wait(TIMEOUT_S) for rule in asked_metadata)
+    assert all(rule.caught.wait(PATIENCE_S) for rule in asked_metadata)
     world.watched(*back)
     world.proxy.lift(cut)
     members = [Answered(world.match(f"consumer-{name}", Api.HEARTBEAT), nth=2) for name in FLAWS]
-    assert all(rule.caught.wait(TIMEOUT_S) for rule in (*back, *world.watched(*members)))
+    assert all(rule.caught.wait(PATIENCE_S) for rule in (*back, *world.watched(*members)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,10 +172,10 @@ def worked(world: World, crew: Crew) -> Outcome:
     world.watched(*added, *offsets.values())
     for name in FLAWS:
         world.publish(name, REST)
-    assert all(rule.caught.wait(TIMEOUT_S) for rule in added)
+    assert all(rule.caught.wait(PATIENCE_S) for rule in added)
     crew.slots[HANGS].send(signal.SIGTERM)  # it could still stop gracefully until the kill below
     world.wait_until_committed(AS_IT_IS, FIRST + REST)
-    assert wait_until(lambda: bool(exits_of(crew)[WATCHED]), TIMEOUT_S), "the watchdog ended nobody"
+    assert wait_until(lambda: bool(exits_of(crew)[WATCHED]), PATIENCE_S), "the watchdog ended nobody"
     world.gone.start()
     world.wait_until_committed(WATCHED, FIRST + REST)
     exits_then, committed_then = exits_of(crew), {name: world.committed(name) for name in FLAWS}

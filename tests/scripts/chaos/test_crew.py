@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.crews import forked
+from support.patience import PATIENCE_S
 from support.topics import Topics
 
 from tools.chaos.crew import Crew
@@ -15,8 +16,6 @@ from tools.chaos.topics import Names
 from tools.waiting import wait_until
 
 pytestmark = pytest.mark.broker
-
-TIMEOUT_S = 60.0
 
 
 def names_of(topics: Topics) -> Names:
@@ -28,7 +27,7 @@ def test_worker_that_cannot_work_says_so_each_time_it_is_started(direct: Topics,
     """Without the topic the worker exits with code 4, again and again."""
     names = Names("nowhere", direct.output, direct.dead_letters, direct.group)
     with Crew(["w"], lambda name: settings_of(direct.bootstrap_servers, names, name), tmp_path) as crew:
-        assert wait_until(lambda: len(crew.exits) >= 2, TIMEOUT_S)
+        assert wait_until(lambda: len(crew.exits) >= 2, PATIENCE_S)
     assert {4} >= {end.code for end in crew.exits[:2]}
 
 
@@ -39,6 +38,6 @@ def test_killed_worker_is_another_process_and_a_removed_one_is_gone(direct: Topi
         slot = crew.slots["w"]
         first = slot.pid
         slot.send(signal.SIGKILL)
-        assert wait_until(lambda: slot.pid not in {first, None}, TIMEOUT_S)
+        assert wait_until(lambda: slot.pid not in {first, None}, PATIENCE_S)
         assert [-signal.SIGKILL] == [end.code for end in crew.exits]
     assert slot.pid is None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 from confluent_kafka import Producer
-from support.lives import NAME, TIMEOUT_S, Field, Life, let_go
+from support.lives import NAME, Field, Life, let_go
+from support.patience import PATIENCE_S
 
 from tools.chaos.frames import Api
 from tools.chaos.rules import Delay, Hold
@@ -43,7 +44,7 @@ def test_a_transaction_that_the_broker_gave_up_fences_and_the_worker_goes_on(fie
     apis = (Api.PRODUCE, Api.ADD_OFFSETS_TO_TXN, Api.TXN_OFFSET_COMMIT, Api.END_TXN)
     field.proxy.apply(slow := Delay(field.match(*apis), SLOW_S))
     field.publish(5)
-    assert wait_until(lambda: life.says("recovering: ") > 0, TIMEOUT_S)
+    assert wait_until(lambda: life.says("recovering: ") > 0, PATIENCE_S)
     field.proxy.lift(slow)
     field.wait_until_committed()
     check_goes_on(field, life)
@@ -54,7 +55,7 @@ def test_a_stranger_with_the_worker_s_id_that_is_no_member_fences_and_the_worker
     life = field.start(proxied=False)
     field.work(5)
     stranger = Producer({"bootstrap.servers": field.servers, "transactional.id": f"{field.names.group}/{NAME}"})
-    stranger.init_transactions(TIMEOUT_S)
+    stranger.init_transactions(PATIENCE_S)
     stranger.close()
     field.work(5)
     check_goes_on(field, life)

@@ -6,6 +6,7 @@ import time
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from support.patience import PATIENCE_S
 from support.topics import Topics
 
 from tools.chaos.forgeries import DamagedRecords, OffsetsError, WrongOffsets, offsets_refused
@@ -13,7 +14,6 @@ from tools.chaos.frames import Api, Request
 from tools.chaos.proxy import Proxy
 from tools.chaos.rules import Match
 
-TIMEOUT_S = 20.0
 VALUE = b'{"id":"Athens"}'
 DAMAGED = VALUE.replace(b"Athens", b"@thens")
 
@@ -75,10 +75,10 @@ def test_client_hears_the_error_once_and_the_offset_then(proxy: Proxy, direct: T
     consumer.commit(offsets=[TopicPartition(direct.input, 0, 5)], asynchronous=False)
     proxy.apply(wrong := WrongOffsets(Match({Api.OFFSET_FETCH}, "fetching-offsets"), OffsetsError.UNKNOWN_SERVER_ERROR))
     with pytest.raises(KafkaException) as caught:
-        consumer.committed([TopicPartition(direct.input, 0)], timeout=TIMEOUT_S)
+        consumer.committed([TopicPartition(direct.input, 0)], timeout=PATIENCE_S)
     assert KafkaError.UNKNOWN == caught.value.args[0].code()
     assert wrong.caught.is_set()
-    assert [5] == [each.offset for each in consumer.committed([TopicPartition(direct.input, 0)], timeout=TIMEOUT_S)]
+    assert [5] == [each.offset for each in consumer.committed([TopicPartition(direct.input, 0)], timeout=PATIENCE_S)]
     consumer.close()
 
 
@@ -99,7 +99,7 @@ def test_damaged_record_passes_as_data_unless_checksums_are_checked(
     """Negative control: only a client that checks the batch's checksum notices, and it fetches again."""
     producer = Producer({"bootstrap.servers": direct.bootstrap_servers, "log_level": 0})
     producer.produce(direct.input, VALUE, partition=0)
-    assert producer.flush(TIMEOUT_S) == 0
+    assert producer.flush(PATIENCE_S) == 0
     name = f"checked-{checked}"
     proxy.apply(damage := DamagedRecords(Match({Api.FETCH}, name)))
     consumer = consumer_of(proxy, direct, name, check_crcs=checked)
@@ -111,7 +111,7 @@ def test_damaged_record_passes_as_data_unless_checksums_are_checked(
 
 def first_value(consumer: Consumer) -> bytes | None:
     """The value of the first record; errors are skipped."""
-    deadline_s = time.monotonic() + TIMEOUT_S
+    deadline_s = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline_s:
         message = consumer.poll(0.5)
         if message is not None and message.error() is None:

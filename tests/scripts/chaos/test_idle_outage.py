@@ -8,6 +8,7 @@ from typing import cast
 import pytest
 from confluent_kafka import Producer
 from kafka.clients import config_for, encoder_of, unguarded
+from support.patience import PATIENCE_S
 from support.topics import Topics
 
 from enricher.kafka.sink import TransactionalSink
@@ -20,7 +21,6 @@ from tools.waiting import wait_until
 pytestmark = pytest.mark.broker
 
 EVENTS = 5
-TIMEOUT_S = 60.0
 
 
 class _Noted(Producer):
@@ -49,7 +49,7 @@ def test_events_of_an_idle_outage_are_delivered_as_they_come(proxy: Proxy, direc
     sink.open()
     (producer,) = _Noted.made
     proxy.apply(Cut(Match(None, "enricher-")))
-    assert wait_until(lambda: len(producer) >= EVENTS, TIMEOUT_S, 0.02)
+    assert wait_until(lambda: len(producer) >= EVENTS, PATIENCE_S, 0.02)
     sink.serve()
     assert len(producer) < EVENTS
 

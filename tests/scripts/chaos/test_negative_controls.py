@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from kafka.harness import as_sent, committed_and_ends, publish, read_all, short_articles
 from support.crews import forked
+from support.patience import PATIENCE_S
 from support.topics import make_topics
 
 from enricher.app.kafka import kafka_config
@@ -33,7 +34,7 @@ from tools.waiting import wait_until
 
 pytestmark = pytest.mark.broker
 
-TIMEOUT_S, LOOK_S = 40.0, 0.02
+LOOK_S = 0.02
 LATE_END, LATE_OFFSETS, LATE_END_CAPPED = "late-end", "late-offsets", "late-end-capped"
 CASES = [(late, kept) for late in (LATE_END, LATE_OFFSETS, LATE_END_CAPPED) for kept in (True, False)]
 """Which request is late, and whether the worker keeps its producer."""
@@ -78,17 +79,17 @@ class Drive:
         """Publish articles, and wait until the rule has caught a request of theirs."""
         self.apply(rule)
         self.publish(count)
-        assert rule.caught.wait(TIMEOUT_S)
+        assert rule.caught.wait(PATIENCE_S)
 
     def wait_until_committed(self) -> None:
         """Wait until the group has committed everything published."""
         asked = (self._servers, self.names.group, self.names.input)
-        assert wait_until(lambda: committed_and_ends(*asked)[0][0] == self._published, TIMEOUT_S, LOOK_S)
+        assert wait_until(lambda: committed_and_ends(*asked)[0][0] == self._published, PATIENCE_S, LOOK_S)
 
     def wait_until_written(self, count: int, isolation: str) -> None:
         """Wait until so many outputs are visible."""
         asked = (self._servers, self.names.output, isolation)
-        assert wait_until(lambda: len(read_all(*asked)) == count, TIMEOUT_S, LOOK_S)
+        assert wait_until(lambda: len(read_all(*asked)) == count, PATIENCE_S, LOOK_S)
 
     def match(self, api: Api) -> Match:
         """Match the worker's requests of that kind."""
@@ -105,7 +106,7 @@ class Drive:
         """Release the late request, and wait until the broker has answered it."""
         self.apply(answered := Answered(self.match(api)))
         self.proxy.lift(held)
-        assert answered.caught.wait(TIMEOUT_S)
+        assert answered.caught.wait(PATIENCE_S)
 
 
 @contextmanager
@@ -176,7 +177,7 @@ def offsets_late(drive: Drive, went_back: Check, *, kept: bool) -> Report:
     """Run the scenario. With the producer kept, the offset is seen to go back."""
     late_offsets(drive)
     if kept:
-        assert wait_until(lambda: went_back.failed > 0, TIMEOUT_S)
+        assert wait_until(lambda: went_back.failed > 0, PATIENCE_S)
     else:
         drive.wait_until_committed()
     return verify(drive.config)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from support.lives import TIMEOUT_S, Field, let_go
+from support.lives import Field, let_go
+from support.patience import PATIENCE_S
 
 from tools.chaos.frames import Api
 from tools.chaos.rules import Delay, Hold
@@ -45,7 +46,7 @@ def both_fenced(field: Field) -> None:
     field.work(20)
     field.proxy.apply(held := Hold(field.match(Api.INIT_PRODUCER_ID), hang_up=True))
     newer = field.start(proxied=True)
-    assert wait_until(lambda: newer.says("partitions assigned") > 0, TIMEOUT_S), field.logs()
+    assert wait_until(lambda: newer.says("partitions assigned") > 0, PATIENCE_S), field.logs()
     let_go(field, held)
 
 
@@ -54,9 +55,9 @@ def test_of_two_live_processes_of_one_name_one_goes_on(field: Field, meeting: Ca
     """One process exits with code 5 and names its rival; fencing stops, and everything is enriched once."""
     with field.load():
         meeting(field)
-        assert wait_until(lambda: any(life.code is not None for life in field.lives), TIMEOUT_S), field.logs()
+        assert wait_until(lambda: any(life.code is not None for life in field.lives), PATIENCE_S), field.logs()
         enough = field.committed() + MORE
-        assert wait_until(lambda: field.committed() >= enough, TIMEOUT_S, 0.5), field.logs()
+        assert wait_until(lambda: field.committed() >= enough, PATIENCE_S, 0.5), field.logs()
     field.wait_until_committed()
     ended = [life for life in field.lives if life.code is not None]
     assert [5] == [life.code for life in ended], field.logs()

@@ -7,6 +7,7 @@ import time
 import pytest
 from confluent_kafka.admin import AdminClient
 from kafka.clients import config_for
+from support.patience import PATIENCE_S
 from support.topics import Topics
 
 from enricher.kafka.trials.promises import PROMISES
@@ -32,5 +33,5 @@ def test_commits_without_an_answer_are_no_promise_kept(proxy: Proxy, direct: Top
     assert {name for name, outcome in outcomes.items() if outcome.holds} <= {"identity of a topic"}
     assert {outcomes[name].holds for name in ("commit and abort", "last stable offset", "stable offsets")} == {None}
     assert time.monotonic() - began_s < 6 * LIMIT_S
-    topics = AdminClient({"bootstrap.servers": direct.bootstrap_servers}).list_topics(timeout=10).topics
+    topics = AdminClient({"bootstrap.servers": direct.bootstrap_servers}).list_topics(timeout=PATIENCE_S).topics
     assert [name for name in topics if name.startswith(trials.topic)] == []

@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from support.patience import PATIENCE_S
 
 from tools.kafka import Cluster, ClusterError
 from tools.kafka.keeper import processes_of
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.broker
 
 SCRIPTS = Path(__file__).parents[3] / "scripts"
-TIMEOUT_S = 30.0
 PARENT = "from tools.kafka import Cluster; Cluster().start(); input()"
 
 
@@ -43,7 +43,7 @@ def make_topic(bootstrap_servers: str) -> str:
     """Create a topic with one partition and a unique name."""
     name = f"test-{uuid.uuid4().hex}"
     client = AdminClient({"bootstrap.servers": bootstrap_servers})
-    client.create_topics([NewTopic(name, 1)])[name].result(TIMEOUT_S)
+    client.create_topics([NewTopic(name, 1)])[name].result(PATIENCE_S)
     return name
 
 
@@ -53,7 +53,7 @@ def read(cluster: Cluster, topic: str, count: int) -> list[bytes]:
     consumer = Consumer(settings)
     consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])  # quicker than joining a group
     try:
-        return [message.value() or b"" for message in consumer.consume(count, TIMEOUT_S)]
+        return [message.value() or b"" for message in consumer.consume(count, PATIENCE_S)]
     finally:
         consumer.close()
 
@@ -63,7 +63,7 @@ def write(cluster: Cluster, topic: str, value: bytes) -> None:
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "message.max.bytes": MAX_MESSAGE_BYTES})
     errors: list[object] = []
     producer.produce(topic, value, on_delivery=lambda error, _message: errors.append(error))
-    producer.flush(TIMEOUT_S)
+    producer.flush(PATIENCE_S)
     assert errors == [None]
 
 
@@ -71,15 +71,15 @@ def test_aborted_transactions_stay_invisible(cluster: Cluster) -> None:
     """A read_committed consumer sees what was committed and nothing else."""
     topic = make_topic(cluster.bootstrap_servers)
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": topic})
-    producer.init_transactions(TIMEOUT_S)
+    producer.init_transactions(PATIENCE_S)
     for value, commit in ((b"first", True), (b"aborted", False), (b"second", True)):
         producer.begin_transaction()
         producer.produce(topic, value)
-        producer.flush(TIMEOUT_S)
+        producer.flush(PATIENCE_S)
         if commit:
-            producer.commit_transaction(TIMEOUT_S)
+            producer.commit_transaction(PATIENCE_S)
         else:
-            producer.abort_transaction(TIMEOUT_S)
+            producer.abort_transaction(PATIENCE_S)
     assert read(cluster, topic, 2) == [b"first", b"second"]
 
 
@@ -117,9 +117,9 @@ def test_suspended_node_is_silent_until_it_resumes(cluster: Cluster) -> None:
 def test_warm_up_leaves_nothing(cluster: Cluster) -> None:
     """It removes its topic; only Kafka's own may be there that were not before."""
     client = quiet_admin(cluster.bootstrap_servers)
-    before = client.list_topics(timeout=TIMEOUT_S).topics.keys()
+    before = client.list_topics(timeout=PATIENCE_S).topics.keys()
     cluster.warm_up()
-    after = client.list_topics(timeout=TIMEOUT_S).topics.keys()
+    after = client.list_topics(timeout=PATIENCE_S).topics.keys()
     assert {"__consumer_offsets", "__transaction_state"} <= after
     assert after - before <= {"__consumer_offsets", "__transaction_state"}
 
@@ -129,9 +129,9 @@ def test_cluster_dies_with_a_killed_parent(name: str, tmp_path: Path) -> None:
     """However the parent ends, and be it while they start, its nodes and their folder are gone soon afterwards."""
     environment = {**os.environ, "PYTHONPATH": str(SCRIPTS), "TMPDIR": str(tmp_path)}
     with subprocess.Popen([sys.executable, "-c", PARENT], env=environment) as parent:
-        assert wait_until(lambda: any(processes_of(tmp_path)), TIMEOUT_S)
+        assert wait_until(lambda: any(processes_of(tmp_path)), PATIENCE_S)
         parent.send_signal(getattr(signal, name))
-    assert wait_until(lambda: not any(tmp_path.iterdir()), TIMEOUT_S)
+    assert wait_until(lambda: not any(tmp_path.iterdir()), PATIENCE_S)
     assert list(processes_of(tmp_path)) == []
 
 
