@@ -38,11 +38,11 @@ def stub_class(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Any], Any]
 
 @pytest.fixture
 def client(stub_class: Callable[[Any], Any]) -> Iterator[Callable[[int], Any]]:
-    """Connects such a client to a local port."""
+    """Connects such a client to a local port, each by a connection of its own."""
     channels = []
 
     def connect(port: int) -> Any:  # noqa: ANN401  the stub has no types
-        channels.append(grpc.insecure_channel(f"127.0.0.1:{port}"))
+        channels.append(grpc.insecure_channel(f"127.0.0.1:{port}", [("grpc.use_local_subchannel_pool", 1)]))
         return stub_class(channels[-1])
 
     yield connect

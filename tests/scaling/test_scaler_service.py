@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import signal
+import re
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -20,11 +19,13 @@ from commands.cli_runner import run
 from confluent_kafka import Consumer
 from google.protobuf.wrappers_pb2 import Int32Value, StringValue
 from scaling.topic_side import commit, write
+from support.forked import Forked
 from support.patience import PATIENCE_S
-from support.topics import Topics
+from support.topics import Topics, make_topics
 
 from enricher.app.kafka import kafka_config
 from enricher.commands.scaler import address_of
+from enricher.scaling import watching
 from enricher.scaling.keda import externalscaler_pb2 as messages
 from enricher.scaling.policy import Rules
 from enricher.scaling.service import METRIC, SERVICE, ExternalScaler, Tls, serving
@@ -39,7 +40,8 @@ Connect = Callable[[int], Any]
 
 @contextmanager
 def scaler_for(topics: Topics, monkeypatch: pytest.MonkeyPatch, *, tls: Tls | None = None) -> Iterator[int]:
-    """Run the scaler as the command does; yields its port."""
+    """Run the scaler as the command does, but that it looks again after a moment; yields its port."""
+    monkeypatch.setattr(watching, "_FRESH_S", 0.05)
     for name, text in {"ENRICHER_KAFKA__REQUEST_TIMEOUT_S": "30", **topics.environment}.items():
         monkeypatch.setenv(name, text)
     config = kafka_config(load_settings())
@@ -71,7 +73,7 @@ def is_active(client: Any, **metadata: str) -> bool:  # noqa: ANN401  the stub h
 
 
 def eventually(question: Callable[[], Any], wanted: object) -> None:
-    """Repeat until it is true: an answer may be up to 2 s old."""
+    """Repeat until it is true: an answer may be a moment old."""
     give_up_s = time.monotonic() + PATIENCE_S
     while (got := question()) != wanted:
         assert time.monotonic() < give_up_s, got
@@ -113,6 +115,7 @@ def test_markers_alone_start_nobody(topics: Topics, monkeypatch: pytest.MonkeyPa
 @pytest.mark.broker
 def test_a_ScaledObject_may_name_its_own(topics: Topics, monkeypatch: pytest.MonkeyPatch, client: Connect) -> None:  # noqa: N802
     """It names another topic of the cluster, and a limit."""
+    other = make_topics(topics.bootstrap_servers)
     for partition in range(4):
         write(topics, partition, 7200.0, 7100.0)
     with member_of(topics), scaler_for(topics, monkeypatch) as port:
@@ -120,7 +123,7 @@ def test_a_ScaledObject_may_name_its_own(topics: Topics, monkeypatch: pytest.Mon
         assert value(keda) == 2  # one member, whose speed nobody knows, and an age far above the target: twice as many
         assert value(keda, maxReplicas="1") == 1
         assert value(keda, targetAgeSeconds="100000") == 1
-        assert value(keda, topic=topics.output) == 0
+        assert value(keda, topic=other.input) == 0
 
 
 @contextmanager
@@ -164,7 +167,7 @@ def test_invented_groups_and_streams_take_few_threads(
         answered = sum(_is_answered(keda, groupId=f"invented-{number}") for number in range(32))
         assert MAX_OTHERS == answered
         streams = [keda.StreamIsActive(scaled_object(), timeout=CALL_S) for _ in range(40)]
-        assert 0 == value(keda)
+        assert 0 == value(client(port)), "asked beside them, on another connection"
         threads = len(list(Path("/proc/self/task").iterdir())) - before
         assert threads < 250, "163 where this was written: the server's, and 11 of each watch"
         for stream in streams:
@@ -270,25 +273,23 @@ def test_with_tls_only_those_with_a_certificate_are_let_in(monkeypatch: pytest.M
 
 
 @pytest.mark.broker
-def test_the_command_runs_until_it_is_told_to_end(topics: Topics, client: Connect) -> None:
+def test_the_command_runs_until_it_is_told_to_end(topics: Topics, client: Connect, tmp_path: Path) -> None:
     """It logs its address and its answers; SIGTERM ends it with code 0, even while a stream is open."""
-    command = [sys.executable, "-m", "enricher", "scaler", "--port", "0"]
-    environment = {**os.environ, **topics.environment}
-    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stderr is not None
-            line = next(line for line in process.stderr if "answering KEDA on" in line)
-            keda = client(int(line.rpartition(":")[2]))
-            assert value(keda) == 0
-            stream = keda.StreamIsActive(scaled_object(), timeout=CALL_S)
-            assert not next(stream).result
-            process.send_signal(signal.SIGTERM)
-            _, said = process.communicate(timeout=PATIENCE_S)
-        finally:
-            process.kill()
-    assert process.returncode == 0, said
-    assert "0 workers wanted" in said
-    assert "ended" in said
+    log = tmp_path / "log"
+    process = Forked(["-m", "enricher", "scaler", "--port", "0"], {**os.environ, **topics.environment}, log)
+    try:
+        eventually(lambda: "answering KEDA on" in log.read_text(), wanted=True)
+        (port,) = re.findall(r"answering KEDA on \S+:(\d+)", log.read_text())
+        keda = client(int(port))
+        assert value(keda) == 0
+        stream = keda.StreamIsActive(scaled_object(), timeout=CALL_S)
+        assert not next(stream).result
+        process.terminate()
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+    assert "0 workers wanted" in log.read_text()
+    assert "ended" in log.read_text()
 
 
 def test_a_port_that_is_taken_is_told() -> None:
