@@ -14,8 +14,9 @@ from enricher.stats.snapshot import Unstable
 pytestmark = pytest.mark.broker
 
 
-def test_open_transaction_upstream_shows_as_offsets_and_age(topics: Topics) -> None:
+def test_open_transaction_upstream_shows_as_offsets_and_age(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
     """The records behind it are counted, other publishers' included; after its end the count is 0."""
+    monkeypatch.setattr("enricher.kafka.client.INTERVAL_MS", 500)
     zero, before, behind = Partition(topics.input, 0), 2, 3
     producer = Producer({"bootstrap.servers": topics.bootstrap_servers, "enable.idempotence": True})
     hanging = Producer({"bootstrap.servers": topics.bootstrap_servers, "transactional.id": topics.group})
@@ -36,7 +37,7 @@ def test_open_transaction_upstream_shows_as_offsets_and_age(topics: Topics) -> N
     hanging.begin_transaction()
     publish(1, hanging)
     publish(behind, producer)
-    # Told every five seconds: twice, so that an age can be seen.
+    # Told twice, so that an age can be seen.
     poll_until(source, lambda: (unstable() or Unstable()).age_s > 0, PATIENCE_S)
     held_back = unstable()
     assert held_back is not None

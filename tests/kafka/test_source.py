@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -14,7 +16,7 @@ from support.topics import Topics
 
 from enricher.errors import Fenced, MissingTopic, TransactionTrouble
 from enricher.kafka.source import KafkaSource
-from enricher.records import Partition, Release
+from enricher.records import Partition, RawRecord, Release
 
 pytestmark = pytest.mark.broker
 
@@ -26,11 +28,14 @@ def publish_in_a_transaction(topics: Topics, partition: int, *, commit: bool) ->
             upstream.produce(topics.input, b"{}", f"k{number}".encode(), partition=partition)
 
 
-def poll_both(first: KafkaSource, second: KafkaSource) -> None:
-    """Poll both members until their assignment is settled."""
-    for _ in range(100):
-        first.poll(10, 0.05)
-        second.poll(10, 0.05)
+def poll_both(first: KafkaSource, second: KafkaSource, done: Callable[[], bool]) -> list[RawRecord]:
+    """Poll both members until then; returns the records that came."""
+    came: list[RawRecord] = []
+    give_up_s = time.monotonic() + 60
+    while not done():
+        assert time.monotonic() < give_up_s, "it did not happen in time"
+        came += [*first.poll(10, 0.05), *second.poll(10, 0.05)]
+    return came
 
 
 def test_a_record_arrives_as_it_was_published(topics: Topics) -> None:
@@ -68,12 +73,7 @@ def test_pausing_stops_records_but_not_rebalances(topics: Topics) -> None:
     second, other = KafkaSource(replace(config, instance="worker-1")), Diary()
     second.open(other)
     second.pause()
-    came = []
-    for _ in range(200):
-        came += [*first.poll(10, 0.05), *second.poll(10, 0.05)]
-        if len(diary.owned) == len(other.owned) == 2:
-            break
-    assert len(diary.owned) == len(other.owned) == 2
+    came = poll_both(first, second, lambda: len(diary.owned) == len(other.owned) == 2)
     second.close()
     came += poll_until(first, lambda: len(diary.owned) == 4)
     assert came == []
@@ -88,8 +88,7 @@ def test_a_partition_that_left_while_paused_is_read_when_it_comes_back(topics: T
     first.pause()
     second, theirs = KafkaSource(replace(config, instance="worker-1")), Diary()
     second.open(theirs)
-    while len(theirs.owned) < 2:
-        poll_both(first, second)
+    poll_both(first, second, lambda: len(theirs.owned) == 2)
     left = next(iter(theirs.owned))
     assert left not in mine.owned
     first.resume()
@@ -105,9 +104,7 @@ def test_only_the_partitions_that_move_are_revoked(topics: Topics) -> None:
     first, diary = opened(config)
     second, other = KafkaSource(replace(config, instance="worker-1")), Diary()
     second.open(other)
-    while len(other.owned) < 2:
-        first.poll(10, 0.05)
-        second.poll(10, 0.05)
+    poll_both(first, second, lambda: len(other.owned) == 2)
     assert [len(partitions) for kind, partitions in diary.events if kind == "revoked"] == [2]
     assert diary.owned.isdisjoint(other.owned)
     first.close()
@@ -126,7 +123,7 @@ def test_what_a_listener_raises_comes_out_of_poll(topics: Topics) -> None:
     second = KafkaSource(replace(config, instance="worker-1"))
     second.open(Diary())
     with pytest.raises(TransactionTrouble, match="while revoking"):
-        poll_both(first, second)
+        poll_both(first, second, lambda: False)
     diary.on_revoked = lambda _partitions: None
     first.close()
     second.close()
