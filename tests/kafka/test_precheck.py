@@ -1,72 +1,23 @@
-"""What is sure to end a start ends it before the model is loaded; nothing else does."""
+"""What is sure to end a start ends it before the model is loaded; nothing else does. Rights: `tests/security`."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from commands.test_doctor import deny
-from confluent_kafka.admin import AclOperation, AdminClient, NewTopic, ResourceType
+from confluent_kafka.admin import AdminClient, NewTopic
 from kafka.clients import config_for
-from kafka.harness import wait_until
-from support.patience import PATIENCE_S
-from support.topics import Topics, make_topics
+from support.topics import Topics
 
 from enricher.errors import BrokerError, SettingsError
 from enricher.kafka.precheck import check_start
-from tools.kafka import Cluster
-
-AUTHORIZER = {
-    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "allow.everyone.if.no.acl.found": "true",
-    "super.users": "User:nobody",
-}
-
-
-@pytest.fixture(scope="module")
-def strict_broker() -> Iterator[Cluster]:
-    """A broker with an authorizer that allows everything that no ACL denies."""
-    with Cluster(nodes=1, properties=AUTHORIZER) as cluster:
-        yield cluster
 
 
 @pytest.mark.broker
 def test_a_start_that_can_go_on_is_let_through(topics: Topics) -> None:
     """With a broker without ACLs, and a group that does not exist yet."""
     check_start(config_for(topics))
-
-
-@pytest.mark.broker
-@pytest.mark.parametrize(
-    ("kind", "resource", "operation", "wanted"),
-    [
-        (ResourceType.TOPIC, "input", "READ", "READ on the topic '{}'"),
-        (ResourceType.TOPIC, "output", "WRITE", "WRITE on the topic '{}'"),
-        (ResourceType.TOPIC, "dead_letters", "ALL", "WRITE on the topic '{}'"),
-        (ResourceType.GROUP, "group", "READ", "READ on the group '{}'"),
-        (ResourceType.GROUP, "group", "ALL", "READ on the group '{}'"),
-    ],
-)
-def test_a_right_that_is_missing_is_named(
-    strict_broker: Cluster, kind: ResourceType, resource: str, operation: str, wanted: str
-) -> None:
-    """Whether the broker still shows the resource (a single operation is denied) or not (all are)."""
-    topics = make_topics(strict_broker.bootstrap_servers)
-    name = getattr(topics, resource)
-    deny(strict_broker, kind, name, AclOperation[operation])
-    wait_until(lambda: refusal(topics) is not None, PATIENCE_S, "the broker has taken the rule over")
-    assert (refusal(topics) or "").endswith(f"Needed: {wanted.format(name)}")
-
-
-def refusal(topics: Topics) -> str | None:
-    """Why a start would end; None if it would not."""
-    try:
-        check_start(config_for(topics))
-    except BrokerError as error:
-        return str(error)
-    return None
 
 
 @pytest.mark.broker

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,12 @@ from security.secured import Secured
 from security.working import Outcome, Place, place_at
 from support.patience import PATIENCE_S
 
+from enricher.app.kafka import kafka_config
+from enricher.errors import BrokerError
+from enricher.kafka.client import KafkaConfig
+from enricher.kafka.precheck import check_start
 from enricher.kafka.trials.promises import PROMISES
+from enricher.settings import load_settings
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 LABELS = ["input", "group", "output", "dead letters", "transactional id"]
@@ -64,6 +70,33 @@ def test_a_right_that_is_taken_away_is_named_and_nothing_is_lost(secured: Secure
     place.check_exactly_once(places)
     # A sixth right, which nobody needs to give: without it the worker trusts its settings, and says so.
     assert "DESCRIBE_CONFIGS" in refused.said + outcome.said
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("label", ["input", "output", "group"])
+def test_a_start_without_a_right_is_refused_though_the_broker_shows_the_resource(
+    secured: Secured, monkeypatch: pytest.MonkeyPatch, label: str
+) -> None:
+    """As one on which only DESCRIBE is allowed; a resource that is not shown is refused above. No model is loaded."""
+    place = place_at(secured, "PASSWORDS", rights=False)
+    missing = right_of(place, label)
+    others = [right for right in five_rights(place.topics) if right != missing]
+    give(secured, [*others, replace(missing, operation="DESCRIBE")])
+    for name, value in place.environment.items():
+        monkeypatch.setenv(name, value)
+    config, needed = kafka_config(load_settings()), f"Needed: {wanted_words(place, missing)}"
+    wait_until(
+        lambda: refusal_of(config).endswith(needed), 60, needed
+    )  # what a busy broker does not say is let through
+
+
+def refusal_of(config: KafkaConfig) -> str:
+    """Why a start would end; empty if it would not."""
+    try:
+        check_start(config)
+    except BrokerError as error:
+        return str(error)
+    return ""
 
 
 def delete_offsets(place: Place) -> None:
