@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka.clients import config_for
+from support.patience import PATIENCE_S
 from support.topics import Topics
 
 from enricher.errors import BrokerError, SettingsError

@@ -101,39 +101,43 @@ def test_it_ends_a_process_whose_log_nobody_reads() -> None:
             hanging.kill()
 
 
-HOLDS_THE_LOCK = "import ctypes, threading; threading.Event().wait(1.0); ctypes.PyDLL(None).sleep(600)\n"
+LOOKED_AT = (
+    "import ctypes, os, threading\n"
+    "from enricher.runtime import watchdog\n"
+    "watchdog.TIMER_MARGIN_S, looked = 0.5, threading.Event()\n"
+    "class Timer(watchdog.ProcessTimer):\n"
+    "    def set(self, limit_s):\n"
+    "        super().set(limit_s)\n"
+    "        if limit_s < 3:\n"
+    "            looked.set()\n"
+)
+HOLDS_THE_LOCK = (
+    "with watchdog.Watchdog(timer=Timer()) as dog, dog.guard('computing', 2.0):\n"
+    "    looked.wait()\n"
+    "    ctypes.PyDLL(None).sleep(600)\n"
+)
 """C code that does not give the interpreter's lock back, once the watchdog has looked."""
 
 
 def test_it_ends_a_process_whose_c_code_holds_the_interpreters_lock() -> None:
     """No thread of Python's can run, so a timer in C ends the process, with code 1 and the stack of the guilty call."""
-    script = (
-        "from enricher.runtime import watchdog\n"
-        "watchdog.TIMER_MARGIN_S = 0.5\n"
-        "with watchdog.Watchdog(timer=watchdog.ProcessTimer()) as dog, dog.guard('computing', 2.0):\n"
-        f"    {HOLDS_THE_LOCK}"
-    )
-    ended = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE_S, check=False, cwd=_ROOT
-    )
+    command = [sys.executable, "-c", LOOKED_AT + HOLDS_THE_LOCK]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False, cwd=_ROOT)
     assert 1 == ended.returncode
     assert ended.stderr.startswith("Timeout (0:00:0")
-    assert 'File "<string>", line 4 in <module>' in ended.stderr
+    assert 'File "<string>", line 11 in <module>' in ended.stderr
 
 
 def test_it_ends_such_a_process_although_nobody_reads_its_log() -> None:
     """The stacks do not fit into a full pipe, and are not waited for."""
     script = (
-        "import os\n"
-        "from enricher.runtime import watchdog\n"
-        "watchdog.TIMER_MARGIN_S = 0.5\n"
+        f"{LOOKED_AT}"
         "os.set_blocking(2, False)\n"
         "try:\n"
         "    while os.write(2, b'x' * 1000): pass\n"
         "except BlockingIOError:\n"
         "    os.set_blocking(2, True)\n"
-        "with watchdog.Watchdog(timer=watchdog.ProcessTimer()) as dog, dog.guard('computing', 2.0):\n"
-        f"    {HOLDS_THE_LOCK}"
+        f"{HOLDS_THE_LOCK}"
     )
     with subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE, cwd=_ROOT) as hanging:
         try:
