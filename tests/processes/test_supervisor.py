@@ -20,6 +20,7 @@ from support.patience import PATIENCE_S
 from enricher.processes import ProcessState, RestartLimits, SilenceLimits, Supervisor
 from enricher.processes.child import Child
 from enricher.processes.states import health_line, health_port_of
+from tools.waiting import wait_until
 
 LIMITS = RestartLimits(max_in_a_row=2, first_pause_s=0.0, stable_s=60.0)
 PATIENT = SilenceLimits(unready_s=600.0, kill_s=600.0, starting_s=600.0)
@@ -64,12 +65,7 @@ class Run:
 
     def until(self, holds: Callable[[], bool]) -> None:
         """Wait for something, looking all the time: states change in another thread, and nobody is told."""
-        waiting = threading.Event()
-        for _ in range(6_000):
-            if holds():
-                return
-            waiting.wait(0.005)
-        raise AssertionError(f"not within half a minute: {self.supervisor.states()} {self.lines}")
+        assert wait_until(holds, PATIENCE_S, 0.005), f"not in time: {self.supervisor.states()} {self.lines}"
 
     def code(self) -> int:
         """How it ended."""

@@ -28,6 +28,7 @@ from enricher.registry.origins import Origins
 from enricher.registry.queue import Patience
 from enricher.registry.store import SchemaStore
 from enricher.registry.subjects import SubjectIds
+from tools.ports import free_ports
 
 LONG_S = 60.0
 """Far above what anything here takes."""
@@ -75,7 +76,7 @@ class Desk:
         folder: Path,
         *,
         glue: Path | None = None,
-        timeout_s: float = 0.3,
+        timeout_s: float = LONG_S,
         patience: Patience = PATIENCE,
     ) -> None:
         config = registry_config(url, {}, timeout_s=timeout_s, max_schema_bytes=10_000)
@@ -121,10 +122,15 @@ class Desk:
 
 @contextmanager
 def desk(
-    registry: Registry, folder: Path, *, glue: Path | None = None, patience: Patience = PATIENCE
+    registry: Registry,
+    folder: Path,
+    *,
+    glue: Path | None = None,
+    timeout_s: float = LONG_S,
+    patience: Patience = PATIENCE,
 ) -> Iterator[Desk]:
     """A desk, closed afterwards."""
-    opened = Desk(registry.url, folder, glue=glue, patience=patience)
+    opened = Desk(registry.url, folder, glue=glue, timeout_s=timeout_s, patience=patience)
     try:
         yield opened
     finally:
@@ -169,7 +175,10 @@ def test_an_unknown_id_is_refused_by_name_after_two_answers_and_may_be_registere
 )
 def test_a_registry_that_gives_no_answer_is_asked_until_it_does(behaviour: Behaviour, tmp_path: Path) -> None:
     """Nothing settles meanwhile; the state says for how long; then everything goes on by itself."""
-    with serving(Registry({"7": TEXT}, behaviour=behaviour)) as registry, desk(registry, tmp_path) as at:
+    with (
+        serving(Registry({"7": TEXT}, behaviour=behaviour)) as registry,
+        desk(registry, tmp_path, timeout_s=0.3) as at,
+    ):
         assert ... is at.try_(ref(7))
         at.until(lambda: at.decoders.state().requests.get("unavailable", 0) >= 3)
         assert at.decoders.state().away_s > 0
@@ -195,9 +204,8 @@ def test_an_outage_is_one_line_when_it_begins_and_one_when_it_ends(
 
 def test_a_registry_that_was_down_at_the_start_and_comes_back_on_its_port(tmp_path: Path) -> None:
     """Nobody listened before."""
-    with serving() as before:
-        port = int(before.url.rpartition(":")[2])
-    with desk(before, tmp_path) as at:
+    [port] = free_ports(1)
+    with desk(Registry(url=f"http://127.0.0.1:{port}"), tmp_path) as at:
         assert ... is at.try_(ref(7))
         at.until(lambda: at.decoders.state().requests.get("unavailable", 0) >= 2)
         with serving(Registry({"7": TEXT}), port=port):
@@ -206,10 +214,9 @@ def test_a_registry_that_was_down_at_the_start_and_comes_back_on_its_port(tmp_pa
 
 def test_after_a_restart_without_a_registry_known_schemas_work_and_unknown_ones_wait(tmp_path: Path) -> None:
     """They come from disk, and the others when the registry is back."""
-    with serving(Registry({"7": TEXT, "8": TEXT})) as registry:
-        port = int(registry.url.rpartition(":")[2])
-        with desk(registry, tmp_path) as at:
-            at.get(ref(7))
+    [port] = free_ports(1)
+    with serving(Registry({"7": TEXT, "8": TEXT}), port=port) as registry, desk(registry, tmp_path) as at:
+        at.get(ref(7))
     with desk(registry, tmp_path) as at:
         assert ... is at.try_(ref(8))
         assert '"string"' == at.get(ref(7))
@@ -428,16 +435,14 @@ def test_a_registry_that_answers_now_and_then_makes_no_id_be_given_up(tmp_path: 
 
 def test_ids_that_are_forbidden_make_no_pause_for_others(tmp_path: Path) -> None:
     """They wait for each other alone."""
-    patience = replace(PATIENCE, retry_max_s=LONG_S)
+    patience = replace(PATIENCE, retry_max_s=10 * LONG_S)  # a pause for others would be longer than `get` waits
     forbidden = Registry({str(n): TEXT for n in range(20)}, behaviour=lambda _: FORBIDDEN, only_path="/schemas/guids/")
     with serving(forbidden) as registry, desk(registry, tmp_path, patience=patience) as at:
         for number in range(200):
             at.try_(SchemaRef("guid", str(UUID(int=number))))
         at.until(lambda: at.decoders.state().requests.get("unavailable", 0) >= 200)
-        began_s = time.monotonic()
         for number in range(20):
             assert '"string"' == at.get(ref(number))
-        assert time.monotonic() - began_s < LONG_S / 2
 
 
 def test_what_is_remembered_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -485,12 +490,10 @@ def test_what_is_abandoned_is_not_fetched_and_no_outage(tmp_path: Path) -> None:
 def test_closing_waits_for_no_network(tmp_path: Path) -> None:
     """A request that hangs is left to its thread, which is a daemon."""
     with serving(Registry(behaviour=silent)) as registry:
-        at = Desk(registry.url, tmp_path, timeout_s=LONG_S)
+        at = Desk(registry.url, tmp_path, timeout_s=10 * LONG_S)  # longer than this test may take
         at.try_(ref(7))
         at.until(lambda: registry.asked == ["7"])
-        began_s = time.monotonic()
         at.decoders.close()
-        assert time.monotonic() - began_s < LONG_S / 2
         assert at.fetcher._thread.daemon
 
 
