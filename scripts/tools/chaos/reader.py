@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -75,7 +76,7 @@ class Reader:
         """Committed offset (below 0 if none) and end offset, by partition."""
         with closing(Consumer(self._common)) as consumer:
             asked = [TopicPartition(topic, number) for number in self._partitions(consumer, topic)]
-            committed = consumer.committed(asked, timeout=_TIMEOUT_S)
+            committed = self._committed(consumer, asked)
             return {each.partition: (each.offset, self._end(consumer, each)) for each in committed}
 
     def stable_and_ends(self, topic: str) -> dict[int, tuple[int, int]]:
@@ -86,6 +87,17 @@ class Reader:
         ):
             asked = [TopicPartition(topic, number) for number in self._partitions(stable, topic)]
             return {each.partition: (self._end(stable, each), self._end(every, each)) for each in asked}
+
+    def _committed(self, consumer: Consumer, asked: list[TopicPartition]) -> list[TopicPartition]:
+        """The group's offsets; waits for its coordinator, which a fresh broker has to find first."""
+        give_up_s = time.monotonic() + _TIMEOUT_S
+        while True:
+            try:
+                return consumer.committed(asked, timeout=_TIMEOUT_S)
+            except KafkaException as exception:
+                if exception.args[0].code() != KafkaError.NOT_COORDINATOR or time.monotonic() > give_up_s:
+                    raise
+                time.sleep(0.2)
 
     def _end(self, consumer: Consumer, partition: TopicPartition) -> int:
         bounds = consumer.get_watermark_offsets(

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import uuid
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from tools.chaos.reader import Reader
 from tools.chaos.topics import Names, TopicKeeper
@@ -27,6 +27,26 @@ if TYPE_CHECKING:
 
 PARTITIONS = 4
 _END_S = 60.0
+
+
+class Process(Protocol):
+    """A running program, used like a `Popen`."""
+
+    @property
+    def returncode(self) -> int | None:
+        """None while it runs."""
+
+    def poll(self) -> int | None:
+        """The same, up to date."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end; raises `subprocess.TimeoutExpired`."""
+
+    def terminate(self) -> None:
+        """SIGTERM."""
+
+    def kill(self) -> None:
+        """SIGKILL."""
 
 
 class Stage:
@@ -65,12 +85,16 @@ class Stage:
         """Publish the next `count` inputs."""
         self.publisher.send(self.inputs.next(count))
 
-    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+    def start(self, *arguments: str) -> Process:
         """Start `enricher run`."""
-        with self.log.open("ab") as log:
-            process = subprocess.Popen([*_ENRICHER, "run", *arguments], env=self.environment, stderr=log)
+        process = self.launched("run", *arguments)
         self._cleanup.callback(_end, process)
         return process
+
+    def launched(self, *arguments: str) -> Process:
+        """Start the program, which logs to `log`."""
+        with self.log.open("ab") as log:
+            return subprocess.Popen([*_ENRICHER, *arguments], env=self.environment, stderr=log)
 
     def run_to_the_end(self) -> int:
         """Let a worker do everything that is there; returns its exit code."""
@@ -101,8 +125,14 @@ class Stage:
 
     def verify(self) -> tuple[int, str]:
         """Run `enricher verify`; returns its exit code and what it printed."""
-        done = self._command("verify", "--wait", "30")
-        return done.returncode, done.stdout + done.stderr
+        code, shown, said = self.called("verify", "--wait", "30")
+        return code, shown + said
+
+    def called(self, *arguments: str) -> tuple[int, str, str]:
+        """Run the program; returns its exit code and what it wrote to standard output and to standard error."""
+        command = [*_ENRICHER, "--quiet", *arguments]
+        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout, done.stderr
 
     def __enter__(self) -> Self:
         return self
@@ -113,15 +143,11 @@ class Stage:
         self._cleanup.close()
 
     def _json(self, *arguments: str) -> dict[str, Any]:
-        done = self._command(*arguments)
-        if done.returncode:
-            raise RuntimeError(f"enricher {' '.join(arguments)} ended with {done.returncode}: {done.stderr[-500:]}")
-        found: dict[str, Any] = json.loads(done.stdout)
+        code, shown, said = self.called(*arguments)
+        if code:
+            raise RuntimeError(f"enricher {' '.join(arguments)} ended with {code}: {said[-500:]}")
+        found: dict[str, Any] = json.loads(shown)
         return found
-
-    def _command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [*_ENRICHER, "--quiet", *arguments]
-        return subprocess.run(command, env=self.environment, capture_output=True, text=True, check=False)
 
     def _environment(self, layout: Layout, settings: Mapping[str, str]) -> dict[str, str]:
         outside = {name: value for name, value in os.environ.items() if not name.startswith("ENRICHER_")}
@@ -149,7 +175,7 @@ class Stage:
 _ENRICHER = (sys.executable, "-m", "enricher")
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: Process) -> None:
     """SIGTERM, then SIGKILL."""
     process.terminate()
     try:
