@@ -17,22 +17,22 @@ from enricher.runtime.watchdog import Watchdog
 from enricher.settings import BatchingSettings, Settings
 
 SAMPLES = Path(__file__).resolve().parents[2] / "enricher" / "models" / "articles" / "wikinews.jsonl"
-BODY_CHARS = 800  # two or three windows per article, and a run in a second
+ARTICLES, BODY_CHARS = 20, 800  # two or three windows per article, and a run in half a second
 WINDOW_TOKENS = 128
 EDGES = ((16, 32, 48, 64, 80, 96, 112, 128), (128,), (24, 100, 128), tuple(range(8, 129, 2)))
 
 
 @pytest.fixture(scope="module")
 def model() -> Model:
-    """The embedded model, loaded once."""
-    return load_model(Settings())
+    """The embedded model, loaded once, and warmed up for one length."""
+    return load_model(Settings(batching=BatchingSettings(bucket_edges=(WINDOW_TOKENS,))))
 
 
 @pytest.fixture(scope="module")
 def articles(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The beginnings of the 43 sample articles."""
+    """The beginnings of sample articles."""
     path = tmp_path_factory.mktemp("articles") / "beginnings.jsonl"
-    whole = (orjson.loads(line) for line in SAMPLES.read_bytes().splitlines())
+    whole = (orjson.loads(line) for line in SAMPLES.read_bytes().splitlines()[:ARTICLES])
     cut = (article | {"body": article["body"][:BODY_CHARS]} for article in whole)
     path.write_bytes(b"".join(orjson.dumps(article) + b"\n" for article in cut))
     return path
@@ -70,7 +70,11 @@ def one_by_one(model: Model, articles: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("batch_size", "edges"), [(size, EDGES[number % 4]) for number, size in enumerate([2, 3, 5, 8, 13, 21, 34, 64])]
+    ("batch_size", "edges"),
+    [
+        *zip([2, 5, 13, 64], EDGES, strict=True),
+        *(pytest.param(*each, marks=pytest.mark.long) for each in zip([34, 3, 8, 21], EDGES, strict=True)),
+    ],
 )
 def test_batches_of_any_size_and_any_buckets_give_the_same_entities(
     model: Model, articles: Path, one_by_one: list[dict[str, Any]], batch_size: int, edges: tuple[int, ...]
@@ -81,4 +85,4 @@ def test_batches_of_any_size_and_any_buckets_give_the_same_entities(
     expected = [entity["score"] for record in one_by_one for entity in record["entities"]]
     scores = [entity["score"] for record in records for entity in record["entities"]]
     assert expected == pytest.approx(scores, abs=1.01e-4)
-    assert len(scores) > 150
+    assert len(scores) > 75

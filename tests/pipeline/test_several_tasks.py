@@ -15,7 +15,7 @@ from kafka.harness import as_sent, assert_all_is_there_once, publish, read_all, 
 from support.heads import class_model, vector_model
 from support.topics import Topics
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.usefixtures("shared_models")]
 
 EMBEDDED = "newswire-minilm"
 LABELS = ("economy", "politics", "sports")
