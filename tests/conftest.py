@@ -20,7 +20,14 @@ from tools.kafka import Cluster
 from tools.kafka.versions import DEFAULT, VERSIONS
 from tools.registry import ArchiveMissing, FaultProxy, Registry
 
-pytest_plugins = ["support.closing", "support.limits", "support.loaded", "support.logs", "support.profile.plugin"]
+pytest_plugins = [
+    "support.budget",
+    "support.closing",
+    "support.limits",
+    "support.loaded",
+    "support.logs",
+    "support.profile.plugin",
+]
 
 # Our own threads share the tokenizing; read by the library when it is loaded.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
