@@ -19,15 +19,19 @@ _LEAVE_S = 60.0
 """A stopping worker finishes what is on the device and leaves its group; a busy machine needs time for that."""
 
 
+def launched(module: str) -> subprocess.Popen[bytes]:
+    """Start `python -m module`; its standard input and output are pipes."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(SCRIPTS), *filter(None, _search_path())])}
+    command = [sys.executable, "-m", module]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+
+
 class Child:
     """`python -m module`, started at once. Leaving the context asks it to end; after an error it is killed."""
 
     def __init__(self, module: str) -> None:
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(SCRIPTS), *filter(None, _search_path())])}
         self._module = module
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", module], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
-        )
+        self._process = launched(module)
 
     def say(self, message: object) -> None:
         """Send one message."""

@@ -9,8 +9,11 @@ from dataclasses import replace
 
 import pytest
 from kafka.harness import read_all
+from support.benched import forked
 
+from tools.bench import child
 from tools.bench.bench import Bench
+from tools.bench.legs.rebalance import joining
 from tools.bench.legs.rebalance.joining import Change, Span, join_and_leave, longest_gap
 from tools.bench.legs.rebalance.parts import JOINING, LEAVING, parts_of, still_s
 from tools.bench.legs.rebalance.report import outcome
@@ -93,8 +96,12 @@ def test_what_counts_is_the_longest_gap_beyond_the_usual() -> None:
 
 
 @pytest.mark.broker
-def test_a_worker_joins_and_leaves_under_light_load_without_loss(broker: Cluster) -> None:
+def test_a_worker_joins_and_leaves_under_light_load_without_loss(
+    broker: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Every headline is there once, and every part of both changes is measured."""
+    monkeypatch.setattr(child, "launched", forked)
+    monkeypatch.setattr(joining, "RATE_PER_S", 16.0)
     bench = Bench(1, quick=True, say=print)
     vars(bench)["cluster"] = broker
     with ExitStack() as closing:

@@ -6,9 +6,12 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from support.benched import forked
+from support.topics import QUICK_TO_START
 
 from enricher.app.tasks import load_tasks, plan_tasks
 from enricher.settings import Settings, load_settings
+from tools.bench import child
 from tools.bench.backlog import run_backlog
 from tools.bench.bench import Bench, Topics
 from tools.bench.legs.tasks.checkpoints import make_checkpoints
@@ -96,8 +99,13 @@ def test_two_passes_take_twice_the_windows_with_hardly_more_padding() -> None:
 
 
 @pytest.mark.broker
-def test_workers_of_one_task_each_do_the_whole_backlog(broker: Cluster, tmp_path: Path) -> None:
+def test_workers_of_one_task_each_do_the_whole_backlog(
+    broker: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In this process with two passes, and as two processes with a pass each: every article has its record."""
+    monkeypatch.setattr(child, "launched", forked)
+    for name, value in QUICK_TO_START.items():
+        monkeypatch.setenv(name, value)
     bench = Bench(1, quick=True, say=print)
     vars(bench)["cluster"] = broker
     sources = make_checkpoints(tmp_path)
