@@ -1,6 +1,7 @@
 # shellcheck shell=bash
 # Sourced by the other scripts. It finds the repository, and `set_up_environment` creates `.venv` there: exact versions
-# with hashes from scripts/locked/, then this project. Does nothing if .venv is up to date. Works with bash 3.2 (macOS).
+# with hashes from scripts/locked/, then this project. `set_up_demo_environment` installs only what the demo needs; the
+# former adds the rest. Both do nothing if .venv is up to date. Works with bash 3.2 (macOS).
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 venv=$root/.venv
@@ -11,10 +12,9 @@ esac
 python=$venv_bin/python
 export PYTHONPATH=$root/scripts:$root${PYTHONPATH:+:$PYTHONPATH}
 
-readonly environment_lock=$root/scripts/locked/development.txt
-readonly environment_stamp=$venv/.installed
+readonly locks=$root/scripts/locked
+readonly development_stamp=$venv/.installed demo_stamp=$venv/.installed-for-demo
 readonly environment_busy=$venv/.setting-up
-readonly needed_mb=1900 # .venv takes 1,300 MB, and pip's downloads 400 MB temporarily
 readonly python_rule='import sys; sys.exit(not (sys.version_info >= (3, 11) and sys.maxsize > 2**32))'
 
 say() { printf '%s\n' "$*" >&2; }
@@ -33,26 +33,33 @@ help_if_asked() {
   esac
 }
 
-# What .venv is made from; compared as text, so no checksum tool is needed.
-environment_wanted() { printf '%s\n' "$root" && cat "$environment_lock" "$root/pyproject.toml"; }
-environment_is_ready() {
-  [ -f "$environment_stamp" ] && environment_wanted | cmp -s - "$environment_stamp" && "$python" -c '' 2>/dev/null
-}
+# With a script's arguments, they answer --help before the environment exists.
+set_up_environment() { set_up development "$@"; }
+set_up_demo_environment() { set_up demo "$@"; }
 
-# With a script's arguments, it answers --help before the environment exists.
-set_up_environment() {
-  environment_is_ready && return
+set_up() { # development or demo, arguments of the script
+  local lock=$1
+  shift
+  environment_is_ready "$lock" && return
   help_if_asked "$@"
   check_platform
   base_python=$(find_python)
   check_python_modules
-  check_disk
+  check_disk "$lock"
   mkdir -p "$venv" || fail "cannot write to $root"
   (
     take_turn
-    environment_is_ready || install_environment
+    environment_is_ready "$lock" || install_environment "$lock"
   )
 }
+
+environment_is_ready() { # lock; the demo is content with everything
+  { is_made_from development "$development_stamp" || { [ "$1" = demo ] && is_made_from demo "$demo_stamp"; }; } &&
+    "$python" -c '' 2>/dev/null
+}
+is_made_from() { [ -f "$2" ] && ingredients "$1" | cmp -s - "$2"; } # lock, stamp
+# What .venv is made from, which its stamp repeats; compared as text, so no checksum tool is needed.
+ingredients() { printf '%s\n' "$root" && cat "$locks/$1.txt" "$root/pyproject.toml"; } # lock
 
 check_platform() {
   local system machine
@@ -106,8 +113,9 @@ how_to_get() {
   esac
 }
 
-check_disk() {
-  local free_mb
+check_disk() { # lock
+  local free_mb needed_mb=1600 # .venv takes 1,300 MB, and bytecode 200 MB in time
+  [ "$1" = development ] || needed_mb=800
   free_mb=$(df -Pk "$root" | awk 'NR == 2 { print int($4 / 1024) }')
   [ "$free_mb" -ge "$needed_mb" ] || fail "$needed_mb MB of free disk are needed for .venv in $root, and $free_mb MB are there."
 }
@@ -129,29 +137,80 @@ take_turn() {
   printf '%s' "$$" >"$environment_busy/pid"
 }
 
-install_environment() {
-  local started=$SECONDS
-  say "Setting up $venv with $("$base_python" --version) from scripts/locked/: about 400 MB to download once, 1 to 3 minutes."
-  find "$venv" -mindepth 1 -maxdepth 1 ! -path "$environment_busy" -exec rm -rf {} +
-  "$base_python" -m venv "$venv" || fail "python -m venv failed (see above)"
-  install_with_pip --require-hashes -r "$environment_lock"
-  # setuptools is in the lock, so the build needs no download and no isolation.
-  install_with_pip --no-deps --no-build-isolation -e "$root"
-  environment_wanted >"$environment_stamp"
+install_environment() { # lock
+  local lock=$1 size=190 started=$SECONDS
+  # A .venv with everything keeps everything, also when it is the demo that finds it out of date.
+  [ ! -f "$development_stamp" ] || lock=development
+  [ "$lock" = demo ] || size=530
+  say "Setting up $venv with $("$base_python" --version) from scripts/locked/$lock.txt: $size MB to download at most, once."
+  if environment_can_be_changed; then
+    rm -f "$development_stamp" "$demo_stamp"
+  else
+    make_empty_environment
+  fi
+  if ! install_with_uv "$lock"; then
+    say 'uv cannot install the locked packages here (see above). Trying with pip, which takes longer ...'
+    make_empty_environment
+    install_with_pip --no-deps --require-hashes -r "$locks/$lock.txt"
+    # setuptools is in the lock, so the build needs no download and no isolation.
+    install_with_pip --no-deps --no-build-isolation -e "$root"
+  fi
+  if [ "$lock" = demo ]; then ingredients demo >"$demo_stamp"; else ingredients development >"$development_stamp"; fi
   say "Set up in $((SECONDS - started)) s."
 }
 
+# Whether the last set-up of .venv ended, at this path and with a Python that still fits: uv then changes what differs.
+environment_can_be_changed() {
+  local stamp=$development_stamp installed_at
+  [ -f "$stamp" ] || stamp=$demo_stamp
+  [ -f "$stamp" ] && read -r installed_at <"$stamp" && [ "$installed_at" = "$root" ] || return
+  "$python" -c "$python_rule" 2>/dev/null || return
+  [ -z "${PYTHON:-}" ] || [ "$(which_python "$python")" = "$(which_python "$base_python")" ]
+}
+which_python() { "$1" -c 'import sys; print(sys.version, sys.base_prefix)'; }
+
+make_empty_environment() {
+  find "$venv" -mindepth 1 -maxdepth 1 ! -path "$environment_busy" -exec rm -rf {} +
+  "$base_python" -m venv "$venv" || fail "python -m venv failed (see above)"
+}
+
+# uv downloads and unpacks in parallel, in a fifth of pip's time. It also removes what is not in the lock, save pip and itself.
+install_with_uv() ( # lock
+  "$python" -m pip install --quiet --disable-pip-version-check --retries 2 --no-deps --require-hashes -r "$locks/uv.txt" || exit
+  tell_uv_what_pip_knows
+  cd "$root" || exit # uv heeds the settings of the project in which it is called
+  quietly "$venv_bin/uv" pip sync --python "$python" --require-hashes "$locks/$1.txt" &&
+    quietly "$venv_bin/uv" pip install --quiet --python "$python" --no-deps --no-build-isolation -e .
+)
+
+# uv does not read pip's variables and files: this hands on what leads to the package index.
+tell_uv_what_pip_knows() {
+  local known name value
+  known=$("$python" -m pip config list)
+  for name in UV_DEFAULT_INDEX=index-url UV_INDEX=extra-index-url UV_INSECURE_HOST=trusted-host SSL_CERT_FILE=cert HTTPS_PROXY=proxy; do
+    value=$(sed -nE "s/^(:env:|global|install)\.${name#*=}='(.*)'\$/\2/p" <<<"$known" | head -n 1)
+    [ -z "$value" ] || export "${name%%=*}=${value//\\n/ }"
+  done
+  # As pip does it: the newer ones trust the system's authorities too, and all search every index. The hashes make that safe.
+  export UV_SYSTEM_CERTS=true UV_INDEX_STRATEGY=unsafe-best-match
+}
+
+quietly() { # command ...: without a terminal, leave out the list of every package
+  if [ -t 2 ]; then "$@"; else "$@" 2> >(grep -v '^ [-+~] ' >&2); fi
+}
+
 install_with_pip() {
+  local pip=("$python" -m pip install --disable-pip-version-check --no-compile)
   if [ -t 1 ] && [ -t 2 ]; then
-    "$python" -m pip install --disable-pip-version-check "$@" || fail_install
+    "${pip[@]}" "$@" || fail_install
   else
     # Without a terminal there is no progress bar: one line for each large file instead of two for every package.
-    "$python" -m pip install --disable-pip-version-check --progress-bar off "$@" > >(large_downloads >&2) || fail_install
+    "${pip[@]}" --progress-bar off "$@" > >(large_downloads >&2) || fail_install
   fi
 }
 
 large_downloads() {
-  awk '/Downloading .* MB\)/ { split($2, part, "-"); print "  " part[1] "-" part[2], $(NF - 1), $NF; fflush() }'
+  awk '/Downloading .* MB\)/ { sub(".*/", "", $2); split($2, part, "-"); print "  " part[1] "-" part[2], $(NF - 1), $NF; fflush() }'
 }
 
 fail_install() {

@@ -67,6 +67,8 @@ SLOW = (
     "schemas/test_compatibility_protobuf.py",
     "scripts/bench/test_peers.py",
     "scripts/bench/test_tasks_leg.py",
+    "scripts/demo/test_demo_run.py",
+    "scripts/environment/test_set_up.py",
     "scripts/heads/test_demo_tasks.py",
     "scripts/heads/test_trained_heads.py",
     "scripts/registry/test_fault_proxy.py",
