@@ -134,7 +134,8 @@ take_turn() {
     sleep 1
   done
   trap 'rm -rf "$environment_busy"' EXIT
-  printf '%s' "$$" >"$environment_busy/pid"
+  # The pid of this subshell, which $$ is not: it goes on when a signal ends only the script.
+  sh -c 'echo "$PPID"' >"$environment_busy/pid"
 }
 
 install_environment() { # lock
