@@ -139,16 +139,13 @@ take_turn() {
 }
 
 install_environment() { # lock
-  local lock=$1 size=190 started=$SECONDS
+  local lock=$1 size=190 started=$SECONDS made_with=$base_python
   # A .venv with everything keeps everything, also when it is the demo that finds it out of date.
   [ ! -f "$development_stamp" ] || lock=development
   [ "$lock" = demo ] || size=530
-  say "Setting up $venv with $("$base_python" --version) from scripts/locked/$lock.txt: $size MB to download at most, once."
-  if environment_can_be_changed; then
-    rm -f "$development_stamp" "$demo_stamp"
-  else
-    make_empty_environment
-  fi
+  if environment_can_be_changed; then made_with=$python; fi
+  say "Setting up $venv with $("$made_with" --version) from scripts/locked/$lock.txt: $size MB to download at most, once."
+  if [ "$made_with" = "$python" ]; then rm -f "$development_stamp" "$demo_stamp"; else make_empty_environment; fi
   if ! install_with_uv "$lock"; then
     say 'uv cannot install the locked packages here (see above). Trying with pip, which takes longer ...'
     make_empty_environment
