@@ -198,7 +198,7 @@ def test_a_newcomer_that_is_stopped_before_its_first_callback_leaves(topics: Top
 @pytest.mark.broker
 def test_a_newcomer_that_is_stopped_right_after_its_first_callback_leaves(topics: Topics) -> None:
     """The client closes while it joins again."""
-    config = config_for(topics)
+    config = config_for(topics, session_timeout_s=6, max_poll_interval_s=10)  # if it does not leave, it expires
     owner, diary = opened(config)
     for number in range(3):
         newcomer, other = KafkaSource(replace(config, instance=f"worker-{number + 1}")), Diary()

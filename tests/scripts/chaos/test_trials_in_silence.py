@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from confluent_kafka.admin import AdminClient
 from kafka.clients import config_for
@@ -24,7 +22,6 @@ LIMIT_S = 10.0
 def test_commits_without_an_answer_are_no_promise_kept(proxy: Proxy, direct: Topics) -> None:
     """Every trial that ends a transaction reports within the limit that it was undecided, and its topics are deleted."""
     config = config_for(direct, bootstrap_servers=proxy.addresses)
-    began_s = time.monotonic()
     with Trials(config) as trials:
         proxy.apply(silence := Silence(Match({Api.END_TXN}), {Direction.TO_BROKER}))
         outcomes = {result.promise.name: result.outcome for result in trials.results(LIMIT_S)}
@@ -32,6 +29,5 @@ def test_commits_without_an_answer_are_no_promise_kept(proxy: Proxy, direct: Top
     assert outcomes.keys() == {promise.name for promise in PROMISES}
     assert {name for name, outcome in outcomes.items() if outcome.holds} <= {"identity of a topic"}
     assert {outcomes[name].holds for name in ("commit and abort", "last stable offset", "stable offsets")} == {None}
-    assert time.monotonic() - began_s < 6 * LIMIT_S
     topics = AdminClient({"bootstrap.servers": direct.bootstrap_servers}).list_topics(timeout=PATIENCE_S).topics
     assert [name for name in topics if name.startswith(trials.topic)] == []
