@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from pathlib import Path
 
 import orjson
 import pytest
 from kafka.harness import Sent, as_sent, assert_exactly_once, header_list, headers_of, publish, read_all, worker
-from safetensors.numpy import load_file
 from support.patience import PATIENCE_S
 from support.topics import Topics
 
 from enricher.app.building import kafka_worker
-from enricher.app.model import Model, load_model
+from enricher.app.model import Model
 from enricher.app.tasks import Tasks
-from enricher.inference.run.model import EMBEDDED_FOLDER, PreparedModel, prepare
 from enricher.kafka.limits import TopicLimits
 from enricher.runtime.watchdog import Watchdog
-from enricher.settings import Settings, load_settings
+from enricher.settings import load_settings
 from enricher.stats.counters import Counters
+from tools.chaos.stub import BAD_WORD, StubEngine, stub_model
 
 pytestmark = pytest.mark.broker
 
@@ -48,10 +46,10 @@ FINE = {
 }
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def model() -> Model:
-    """The embedded model, loaded once."""
-    return load_model(Settings())
+    """A stub."""
+    return stub_model(StubEngine())
 
 
 def run_worker(topics: Topics, monkeypatch: pytest.MonkeyPatch, model: Model, **more: str) -> Counters:
@@ -131,8 +129,7 @@ def test_an_output_that_the_broker_refuses_is_a_dead_letter(
     assert [headers_of(message)["enricher.dlq.error.type"] for message in dead] == [b"RefusedOutput"]
 
 
-@pytest.mark.parametrize("told", [True, False])
-@pytest.mark.parametrize("length_bytes", [1_048_400, 2_000_000])
+@pytest.mark.parametrize(("told", "length_bytes"), [(True, 1_048_400), (False, 1_048_400), (True, 2_000_000)])
 def test_a_dead_letter_that_is_too_large_for_its_topic_takes_a_smaller_form(
     topics: Topics,
     monkeypatch: pytest.MonkeyPatch,
@@ -173,7 +170,7 @@ def test_a_worker_with_a_letter_too_large_for_its_topic_ends_well(topics: Topics
     set_topic(topics, topics.dead_letters, "max.message.bytes", "1048588")
     bad = Sent(b"large", random.Random(1).randbytes(1_048_400))
     places = publish(topics.bootstrap_servers, topics.input, [as_sent(GOOD), bad, as_sent(GOOD)])
-    with worker(topics.environment, "--until-caught-up") as process:
+    with worker(topics.environment, "--until-caught-up", stub=True) as process:
         assert process.wait(PATIENCE_S) == 0
     dead = read_all(topics.bootstrap_servers, topics.dead_letters)
     assert_exactly_once([*read_all(topics.bootstrap_servers, topics.output), *dead], places)
@@ -181,33 +178,15 @@ def test_a_worker_with_a_letter_too_large_for_its_topic_ends_well(topics: Topics
 
 
 def test_a_model_that_fails_on_one_window_dead_letters_one_article(
-    topics: Topics, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    topics: Topics, monkeypatch: pytest.MonkeyPatch, model: Model
 ) -> None:
-    """One token makes the model say NaN: its article is dead-lettered, the others of the same batch are enriched."""
-    model = {"precision": "fp32", "cache_dir": tmp_path}
-    _poison(prepare(None, device="cpu", precision="fp32", cache_dir=tmp_path), CANARY[:5])
-    poisoned = load_model(Settings(model=model))
+    """Its article is dead-lettered, the others of the same batch are enriched."""
     articles: list[Mapping[str, str]] = [{"id": f"good-{n}", "body": "Angela Merkel in Paris."} for n in range(6)]
-    bad = {"id": "bad", "body": f"Angela {CANARY[:5]} in Paris."}
+    bad = {"id": "bad", "body": f"Angela {BAD_WORD} in Paris."}
     places = publish(topics.bootstrap_servers, topics.input, map(as_sent, [*articles[:3], bad, *articles[3:]]))
-    run_worker(topics, monkeypatch, poisoned)
+    run_worker(topics, monkeypatch, model)
     records = read_all(topics.bootstrap_servers, topics.output)
     dead = read_all(topics.bootstrap_servers, topics.dead_letters)
     assert_exactly_once([*records, *dead], places)
     assert [message.key() for message in dead] == [b"bad"]
     assert headers_of(dead[0])["enricher.dlq.stage"] == b"inference"
-
-
-def _poison(model: PreparedModel, word: str) -> None:
-    """Write NaN into the built graph, for one of the pieces that `word` is made of: no checkpoint with NaN is built."""
-    from transformers import AutoTokenizer  # noqa: PLC0415  slow to import, needed here only
-
-    tokenizer = AutoTokenizer.from_pretrained(EMBEDDED_FOLDER)
-    common = set(tokenizer("Angela Merkel in Paris.")["input_ids"])
-    piece = next(p for p in tokenizer(word)["input_ids"] if p not in common)
-    name = "bert.embeddings.word_embeddings.weight"
-    row = load_file(EMBEDDED_FOLDER / "model.safetensors")[name][piece].astype("float32")
-    weights = model.onnx_path.parent / "model.weights"
-    content = weights.read_bytes()
-    assert content.count(row.tobytes()) == 1
-    weights.write_bytes(content.replace(row.tobytes(), (row * float("nan")).tobytes()))

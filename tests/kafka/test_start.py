@@ -302,11 +302,12 @@ def test_nothing_is_read_before_the_end_is_committed(topics: Topics) -> None:
 def test_a_worker_that_dies_before_its_first_record_loses_none(topics: Topics) -> None:
     """The ends are committed as soon as they are known, however rarely the worker publishes; the next one goes on there."""
     publish(topics.bootstrap_servers, topics.input, map(as_sent, short_articles(40)))
-    rarely = {"ENRICHER_KAFKA__START": "end", "ENRICHER_WORKER__PUBLISH_INTERVAL_MS": "60000"}
-    with worker({**topics.environment, **rarely}):
+    quick = {"ENRICHER_KAFKA__SESSION_TIMEOUT_S": "6", "ENRICHER_KAFKA__TRANSACTION_TIMEOUT_S": "5"}
+    begins = topics.environment | quick | {"ENRICHER_KAFKA__START": "end"}
+    with worker(begins | {"ENRICHER_WORKER__PUBLISH_INTERVAL_MS": "60000"}, stub=True):
         wait_until(lambda: is_all_committed(topics), PATIENCE_S, "the ends are committed")
     places = publish(topics.bootstrap_servers, topics.input, map(as_sent, short_articles(20, seed=2)))
-    with worker({**topics.environment, "ENRICHER_KAFKA__START": "end"}, "--until-caught-up") as process:
+    with worker(begins, "--until-caught-up", stub=True) as process:
         assert 0 == process.wait(PATIENCE_S)
     assert_all_is_there_once(topics, places)
 
@@ -381,7 +382,7 @@ def test_a_search_goes_on_where_the_last_look_stopped(
     publish(topics.bootstrap_servers, topics.input, inputs(40))
     records = enrich(config_for(topics), 40, dead_letters=2)
     for name in shared:
-        add_foreign(topics, 3_000, getattr(topics, name))
+        add_foreign(topics, 1_000, getattr(topics, name))
     delete_group(topics)
     source, _ = opened(config_for(topics))
     expected = {number: len(in_partition(records, number)) for number in range(4)}
@@ -394,6 +395,6 @@ def test_a_search_that_takes_too_long_ends_in_words(topics: Topics, monkeypatch:
     """The log of another pipeline may have any length: the worker says that the outputs do not tell, instead of going on."""
     monkeypatch.setattr(start_offsets, "_LOOK_S", 0.0)
     monkeypatch.setattr(tails, "_SEARCH_S", 0.0)
-    add_foreign(topics, 3_000)
+    add_foreign(topics, 1_000)
     with pytest.raises(SettingsError, match=r"newest records.*kafka\.start"):
         opened(config_for(topics))

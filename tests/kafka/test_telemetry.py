@@ -69,7 +69,7 @@ def test_a_trace_goes_from_publisher_to_indexer(topics: Topics) -> None:
     sent, trace_id, span_id = published_under_a_span()
     with http_receiver() as received:
         publish(topics.bootstrap_servers, topics.input, [sent])
-        with worker(environment_of(topics, received, free_ports(1)[0]), "--until-caught-up") as process:
+        with worker(environment_of(topics, received, free_ports(1)[0]), "--until-caught-up", stub=True) as process:
             assert 0 == process.wait(PATIENCE_S)
     (message,) = read_all(topics.bootstrap_servers, topics.output)
     (span,) = [span for span in received.spans() if span.name.startswith("process")]
@@ -139,7 +139,7 @@ def test_counts_by_otlp_agree_with_the_topics(topics: Topics) -> None:
     articles, bad = short_articles(60), some_bad_inputs()[:3]
     with http_receiver() as received:
         publish(topics.bootstrap_servers, topics.input, [*map(as_sent, articles), *bad])
-        with worker(environment_of(topics, received, free_ports(1)[0]), "--until-caught-up") as process:
+        with worker(environment_of(topics, received, free_ports(1)[0]), "--until-caught-up", stub=True) as process:
             assert 0 == process.wait(PATIENCE_S)
     metrics = received.latest()
     outcomes = {
