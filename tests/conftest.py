@@ -53,7 +53,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Which Kafka the tests with the shared broker run against, and how many hostile records one of them writes."""
     listed = ", ".join(VERSIONS)
     parser.addoption(
-        "--fuzz-records", default=3_000, type=int, help="hostile records of tests/fuzz/test_fuzz_broker.py"
+        "--fuzz-records", default=1_000, type=int, help="hostile records of tests/fuzz/test_fuzz_broker.py"
     )
     parser.addoption("--fuzz-frames", default=20_000, type=int, help="hostile frames of tests/fuzz/test_fuzz_frames.py")
     parser.addoption("--kafka", default=DEFAULT, metavar="VERSION", help=f"version of the shared broker: {listed}")

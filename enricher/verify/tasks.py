@@ -16,6 +16,9 @@ SCORE_TOLERANCE = 0.002
 _VECTOR_TOLERANCE = 0.045
 """Length of the difference as a share of the length: about that of a cosine of 0.999, which the quality gate asks for."""
 
+_SMALLEST_FLOAT32 = 2.0**-149
+"""A number this small and its shortest text differ by up to half of it."""
+
 _LISTS = ("classifications", "embeddings", "tasks")
 _BEYOND_FLOAT32 = 2.0**128 - 2.0**103
 """From here on, a number is rounded to a float32 that is infinite."""
@@ -121,4 +124,5 @@ def _alike_vector(seen: Document, wanted: Document) -> bool:
         ours, theirs = vector_of(seen), vector_of(wanted)
     except (TypeError, ValueError):
         return False
-    return len(ours) == len(theirs) and dist(ours, theirs) <= _VECTOR_TOLERANCE * hypot(*theirs)
+    tolerance = _VECTOR_TOLERANCE * hypot(*theirs) + len(theirs) * _SMALLEST_FLOAT32
+    return len(ours) == len(theirs) and dist(ours, theirs) <= tolerance

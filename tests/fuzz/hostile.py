@@ -108,7 +108,7 @@ def hostile(dice: random.Random) -> Hostile:
 
 
 def publish(bootstrap_servers: str, topic: str, count: int, seed: int) -> dict[tuple[int, int], Hostile]:
-    """Write `count` of them, a thousand with each codec in turn; returns them by their place, without what is large."""
+    """Write `count` of them, two hundred with each codec in turn; returns them by their place, without what is large."""
     dice, places = random.Random(seed), dict[tuple[int, int], Hostile]()
     for codec, size in _rounds(count):
         producer = Producer({
@@ -132,5 +132,5 @@ def publish(bootstrap_servers: str, topic: str, count: int, seed: int) -> dict[t
 
 
 def _rounds(count: int) -> Iterator[tuple[str, int]]:
-    for number, start in enumerate(range(0, count, 1_000)):
-        yield CODECS[number % len(CODECS)], min(1_000, count - start)
+    for number, start in enumerate(range(0, count, 200)):
+        yield CODECS[number % len(CODECS)], min(200, count - start)

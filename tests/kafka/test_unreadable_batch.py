@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +25,9 @@ from kafka.harness import (
     transaction,
     wait_until,
 )
+from kafka.limited_worker import LIMIT, LIMITED_WORKER
 from support.batches import broken_snappy, produce
+from support.forked import Forked
 from support.patience import PATIENCE_S
 from support.topics import Topics
 
@@ -44,6 +44,7 @@ UNREADABLE = KafkaError(KafkaError._BAD_COMPRESSION, "Decompression (codec 0x4) 
 GZIP = KafkaError(KafkaError._BAD_COMPRESSION, "Decompression (codec 0x1) of message at 9 of 30 bytes failed")
 SMALL = {"consumer.receive.message.max.bytes": 2_000_000, "consumer.fetch.max.bytes": 1_000_000}
 """A client that decompresses at most 2 MB of zstd."""
+SMALL_IN_COMMANDS = {"ENRICHER_KAFKA__PROPERTIES": json.dumps(SMALL)}
 MEMORY_BYTES = 1_500_000_000
 
 
@@ -251,31 +252,16 @@ def test_a_worker_goes_past_it_exactly_once_and_the_verifier_agrees(
 
 def run_to_the_end(topics: Topics, log: Path) -> None:
     """`enricher run --until-caught-up`, with a limit on its data, and its peak within what is promised."""
-    code = (
-        "import re, resource, sys\n"
-        f"resource.setrlimit(resource.RLIMIT_DATA, ({2 * MEMORY_BYTES},) * 2)\n"
-        "from enricher.cli import main\n"
-        "try:\n    main()\nfinally:\n"
-        "    print('peak', re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1], file=sys.stderr)\n"
-    )
-    with log.open("wb") as output:
-        process = subprocess.run(
-            [sys.executable, "-c", code, "run", "--until-caught-up"],
-            env={**os.environ, **topics.environment},
-            stderr=output,
-            check=False,
-            timeout=200,
-        )
-    text = log.read_text()
-    assert process.returncode == 0, text
-    assert int(text.rsplit("peak ", 1)[1]) * 1024 < MEMORY_BYTES
+    environment = os.environ | topics.environment | {LIMIT: str(2 * MEMORY_BYTES)}
+    assert 0 == Forked([LIMITED_WORKER, "run", "--until-caught-up"], environment, log).wait(PATIENCE_S)
+    assert int(log.read_text().rsplit("peak ", 1)[1]) * 1024 < MEMORY_BYTES
 
 
 @pytest.mark.broker
 def test_a_group_in_front_of_it_is_behind_in_offsets_and_of_unknown_age(topics: Topics) -> None:
     """`lag` and the scaler count without reading records; an unknown age is not an age of 0."""
-    write_batch(topics, [b"a" * 100_000_000])
-    seen = run("lag", "--json", "--max-age-s", "3600", env=topics.environment)
+    write_batch(topics, [b"a" * 3_000_000])
+    seen = run("lag", "--json", "--max-age-s", "3600", env=topics.environment | SMALL_IN_COMMANDS)
     assert seen.exit_code == 9, seen.output
     backlog = json.loads(seen.stdout)
     assert (backlog["behind"], backlog["age_s"]) == (1, None)
@@ -284,6 +270,6 @@ def test_a_group_in_front_of_it_is_behind_in_offsets_and_of_unknown_age(topics: 
 @pytest.mark.broker
 def test_doctor_can_read_a_topic_that_holds_one(topics: Topics) -> None:
     """The right is there; the worker decides what happens to the record."""
-    write_batch(topics, [b"a" * 100_000_000])
-    found = json.loads(run("doctor", "--json", env=topics.environment).stdout)["checks"]
+    write_batch(topics, [b"a" * 3_000_000])
+    found = json.loads(run("doctor", "--json", env=topics.environment | SMALL_IN_COMMANDS).stdout)["checks"]
     assert ["ok"] == [each["verdict"] for each in found if each["check"] == f"right: {topics.input} READ"]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import orjson
 import pytest
 from hypothesis import given
@@ -41,6 +43,14 @@ def test_whatever_the_worker_writes_is_consistent_and_alike_in_every_format(
     assert is_consistent(read)
     assert alike(read, orjson.loads(encode_record(record, CARD)))
     assert same_model(read, orjson.loads(encode_record(record, CARD)))
+
+
+@pytest.mark.parametrize("output_format", ALL)
+def test_the_smallest_numbers_are_alike_in_every_format(output_format: RecordFormat) -> None:
+    """JSON has their shortest text, which as a double is another number."""
+    record = record_of_tasks()
+    record.embeddings[0] = replace(record.embeddings[0], vector=np.array([1e-45], np.float32))
+    assert alike(document(record, output_format), orjson.loads(encode_record(record, CARD)))
 
 
 MISTAKES: dict[str, Callable[[Any], object]] = {
