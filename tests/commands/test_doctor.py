@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, cast
 
 import pytest
-from commands.cli_runner import read_all, run, write
+from commands.cli_runner import read_all, run, unused_names, write
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
     AdminClient,
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
+    ResourcePatternType,
     ResourceType,
 )
 from support.patience import PATIENCE_S
@@ -23,6 +28,8 @@ from enricher.app.kafka import kafka_config
 from enricher.commands.doctor.broker import broker_findings
 from enricher.commands.doctor.findings import Finding, Reporter, as_json, exit_code
 from enricher.settings import ArticleSettings, load_settings
+from tools.kafka import Cluster
+from tools.waiting import wait_until
 
 if TYPE_CHECKING:
     from support.topics import Topics
@@ -201,6 +208,53 @@ def test_a_topic_that_can_not_be_written_fails(topics: Topics, monkeypatch: pyte
     assert f"replication of {topics.output}" in failed(found)
 
 
+@pytest.fixture(scope="module")
+def strict_broker() -> Iterator[Cluster]:
+    """A broker with an authorizer; clients may do everything that no rule denies."""
+    properties = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found": "true",
+        "super.users": "User:nobody",
+    }
+    with Cluster(nodes=1, properties=properties) as cluster:
+        yield cluster
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize(
+    ("resource", "operation", "check"),
+    [
+        ("input", "READ", "right: {input} READ"),
+        ("output", "WRITE", "right: {output} WRITE"),
+        ("dead_letters", "WRITE", "right: {dead_letters} WRITE"),
+        ("group", "READ", "right: group {group} READ"),
+        ("transactional_id", "WRITE", "right: transactional id WRITE"),
+        ("output", "DESCRIBE_CONFIGS", None),
+    ],
+)
+def test_each_missing_right_is_named(
+    strict_broker: Cluster, monkeypatch: pytest.MonkeyPatch, resource: str, operation: str, check: str | None
+) -> None:
+    """Exactly the check of the denied right fails; DescribeConfigs is not needed."""
+    environment = unused_names(strict_broker.bootstrap_servers) | {"ENRICHER_KAFKA__REQUEST_TIMEOUT_S": "60"}
+    assert run("topics", "create", "--partitions", "2", env=environment).exit_code == 0
+    roles = {"input": "INPUT_TOPIC", "output": "OUTPUT_TOPIC", "dead_letters": "DEAD_LETTER_TOPIC", "group": "GROUP_ID"}
+    names = {role: environment[f"ENRICHER_KAFKA__{setting}"] for role, setting in roles.items()}
+    name = names.get(resource, f"{names['group']}/worker-0/doctor")
+    kinds = {"group": ResourceType.GROUP, "transactional_id": ResourceType.TRANSACTIONAL_ID}
+    kind = kinds.get(resource, ResourceType.TOPIC)
+    deny(strict_broker, kind, name, AclOperation[operation])
+    found = findings(environment, monkeypatch)
+    assert failed(found) == ([check.format(**names)] if check else [])
+    if check is None:
+        assert found[f"settings of {names['output']}"].seen == "could not be read"
+    else:
+        refusal = (
+            "the broker would refuse it" if operation == "WRITE" and kind is ResourceType.TOPIC else "AUTHORIZATION"
+        )
+        assert refusal in found[check.format(**names)].seen
+
+
 def test_the_exit_code_is_that_of_the_worst_side() -> None:
     """Settings come before the broker, the broker before the model; warnings alone give 0."""
     broker, model, machine = (Reporter(side).fail("x", "", "") for side in ("broker", "model", "machine"))
@@ -236,3 +290,28 @@ def alter(bootstrap_servers: str, topic: str, settings: Mapping[str, str]) -> No
         admin.describe_configs([resource])[resource].result(PATIENCE_S)[n].value != v for n, v in settings.items()
     ):
         assert time.monotonic() < give_up_s, "the broker takes over changed settings"
+
+
+def deny(cluster: Cluster, kind: ResourceType, name: str, operation: AclOperation) -> None:
+    """Deny one right to all clients, which are anonymous here, and allow the others by name."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    rules = [(operation, AclPermissionType.DENY), (AclOperation.ALL, AclPermissionType.ALLOW)]
+    bindings = [
+        AclBinding(kind, name, ResourcePatternType.LITERAL, "User:ANONYMOUS", "*", operation_, permission)
+        for operation_, permission in rules
+    ]
+    for future in admin.create_acls(bindings).values():
+        future.result(timeout=PATIENCE_S)
+    # The controller has them; the broker's authorizer gets them a little later.
+    of_resource = AclBindingFilter(
+        kind,
+        name,
+        ResourcePatternType.LITERAL,
+        cast("str", None),
+        cast("str", None),
+        AclOperation.ANY,
+        AclPermissionType.ANY,
+    )
+    assert wait_until(
+        lambda: len(admin.describe_acls(of_resource).result(timeout=PATIENCE_S)) == len(bindings), PATIENCE_S
+    )

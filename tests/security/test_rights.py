@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from commands.test_doctor import failed, findings
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import ResourceType
 from kafka.harness import wait_until
@@ -89,31 +88,6 @@ def test_a_start_without_a_right_is_refused_though_the_broker_shows_the_resource
     wait_until(
         lambda: refusal_of(config).endswith(needed), 60, needed
     )  # what a busy broker does not say is let through
-
-
-@pytest.mark.broker
-@pytest.mark.parametrize(
-    ("label", "check"),
-    [
-        ("input", "right: {0.input} READ"),
-        ("output", "right: {0.output} WRITE"),
-        ("dead letters", "right: {0.dead_letters} WRITE"),
-        ("group", "right: group {0.group} READ"),
-        ("transactional id", "right: transactional id WRITE"),
-    ],
-)
-def test_the_doctor_names_the_right_that_is_missing(
-    secured: Secured, monkeypatch: pytest.MonkeyPatch, label: str, check: str
-) -> None:
-    """Exactly its check fails. DescribeConfigs is not needed: without it, settings of topics are not known."""
-    place = place_at(secured, "PASSWORDS", rights=False)
-    missing = right_of(place, label)
-    others = [right for right in five_rights(place.topics) if right != missing]
-    give(secured, [*others, replace(missing, operation="DESCRIBE")])
-    found = findings(place.environment, monkeypatch)
-    assert [check.format(place.topics)] == failed(found)
-    assert "AUTHORIZATION" in found[check.format(place.topics)].seen
-    assert "could not be read" == found[f"settings of {place.topics.output}"].seen
 
 
 def refusal_of(config: KafkaConfig) -> str:
