@@ -53,6 +53,14 @@ def test_the_smallest_numbers_are_alike_in_every_format(output_format: RecordFor
     assert alike(document(record, output_format), orjson.loads(encode_record(record, CARD)))
 
 
+@pytest.mark.parametrize("output_format", ALL)
+def test_the_smallest_numbers_are_alike_in_every_format(output_format: RecordFormat) -> None:
+    """JSON has their shortest text, which as a double is another number."""
+    record = record_of_tasks()
+    record.embeddings[0] = replace(record.embeddings[0], vector=np.array([1e-45], np.float32))
+    assert alike(document(record, output_format), orjson.loads(encode_record(record, CARD)))
+
+
 MISTAKES: dict[str, Callable[[Any], object]] = {
     "a class of an unknown task": lambda d: d["classifications"][0].update(task="other"),
     "a class of another kind of task": lambda d: d["classifications"][0].update(task="similar"),
