@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -39,9 +40,15 @@ FUZZ = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], pri
 
 
 @cache
+def folder() -> TemporaryDirectory[str]:
+    """Where the model is built; removed with this process, for the current folder is emptied after each test."""
+    return TemporaryDirectory()
+
+
+@cache
 def embedded() -> PreparedModel:
     """The model that comes with the package."""
-    return prepare(None, device="cpu", precision="fp32", cache_dir=Path.cwd())
+    return prepare(None, device="cpu", precision="fp32", cache_dir=Path(folder().name))
 
 
 @cache

@@ -18,7 +18,7 @@ from support.topics import PARTITIONS, Topics
 from enricher.verify import Report, VerifyOptions, verify
 
 NAMESPACE = UUID("039dac1f-0581-5e81-9377-388d5ac680c4")
-QUICK = VerifyOptions(settle_s=1.0)
+PATIENT = VerifyOptions(settle_s=PATIENCE_S)
 
 
 @dataclass(slots=True)
@@ -127,7 +127,7 @@ def complete(topics: Topics, change: Callable[[list[Output]], Any] = lambda _out
     return inputs
 
 
-def verified(topics: Topics, options: VerifyOptions = QUICK) -> Report:
+def verified(topics: Topics, options: VerifyOptions = PATIENT) -> Report:
     """Verify the test's topics."""
     return verify(config_for(topics), options)
 

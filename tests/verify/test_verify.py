@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import orjson
 import pytest
@@ -13,7 +14,7 @@ from kafka.harness import transaction, wait_until
 from support.patience import PATIENCE_S
 from support.topics import Topics, make_topics
 from verify.pair import (
-    QUICK,
+    PATIENT,
     Output,
     commit_offsets,
     complete,
@@ -48,7 +49,7 @@ def check_of(topics: Topics, name: str, options: VerifyOptions | None = None) ->
 def test_correct_topics_pass_and_aborted_records_are_counted(topics: Topics) -> None:
     """With tombstones, dead letters, transaction markers and aborted records on both sides, all checks are ok."""
     inputs = complete(topics)
-    report = verified(topics, VerifyOptions(settle_s=1.0, wait_s=5.0, recompute=recompute))
+    report = verified(topics, replace(PATIENT, wait_s=PATIENCE_S, recompute=recompute))
     assert {check.name: "ok" for check in report.checks} == {check.name: check.state for check in report.checks}
     assert report.facts["committed inputs"] == len(inputs) == 80
     assert report.facts["aborted outputs"] == 30
@@ -189,7 +190,7 @@ def test_an_open_transaction_is_found(topics: Topics) -> None:
         again = output_of(topics, inputs[30])
         producer.produce(topics.output, again.value, again.key, partition=1, headers=list(again.headers.items()))
         producer.flush(PATIENCE_S)
-        assert [(topics.output, 1, end)] == check_of(topics, "open transactions").examples
+        assert [(topics.output, 1, end)] == check_of(topics, "open transactions", VerifyOptions(settle_s=5.0)).examples
 
 
 def test_a_wrong_payload_is_found(topics: Topics) -> None:
@@ -200,14 +201,14 @@ def test_a_wrong_payload_is_found(topics: Topics) -> None:
         outputs[25].value = (outputs[25].value or b"").replace(b'"start":0', b'"start":1')
 
     complete(topics, change)
-    assert 1 == check_of(topics, "payload", VerifyOptions(settle_s=1.0, recompute=recompute)).failed
+    assert 1 == check_of(topics, "payload", replace(PATIENT, recompute=recompute)).failed
 
 
 def test_a_group_that_does_not_catch_up_is_found(topics: Topics) -> None:
     """Nothing is lost, because nothing is committed; but with `wait_s` it is reported that the group is not done."""
     publish_inputs(topics)
     assert verified(topics).holds
-    assert 4 == check_of(topics, "caught up", VerifyOptions(settle_s=1.0, wait_s=0.5)).failed
+    assert 4 == check_of(topics, "caught up", replace(PATIENT, wait_s=0.5)).failed
 
 
 def test_a_committed_offset_that_goes_back_is_seen(topics: Topics) -> None:
@@ -231,14 +232,14 @@ def test_outputs_on_other_partitions_keep_their_order_by_key(topics: Topics) -> 
     keys = [output.key for output in outputs]
     again = next(n for n in range(1, len(keys)) if keys[n] == keys[0])
     write(topics, outputs)
-    assert [] == verify(config, QUICK).failed
+    assert [] == verify(config, PATIENT).failed
     third = make_topics(topics.bootstrap_servers, partitions=2)
     outputs[0], outputs[again] = outputs[again], outputs[0]
     for output in outputs:
         output.topic = third.output
     write(topics, outputs)
     config = config_for(topics, output_topic=third.output, dead_letter_topic=third.dead_letters)
-    report = verify(config, QUICK)
+    report = verify(config, PATIENT)
     assert ["order"] == report.failed
     assert "partition" not in {check.name for check in report.checks}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import orjson
 import pytest
@@ -14,10 +15,10 @@ from kafka.harness import read_all, wait_until
 from support.made_again import make_again, topic_id
 from support.patience import PATIENCE_S
 from support.topics import PARTITIONS, Topics
-from verify.pair import QUICK, commit_offsets, ends_of, enriched, outputs_of, verified, write
+from verify.pair import PATIENT, commit_offsets, ends_of, enriched, outputs_of, verified, write
 
 from enricher.errors import BrokerError
-from enricher.verify import Check, Report, VerifyOptions, verify, watching
+from enricher.verify import Check, Report, verify, watching
 
 pytestmark = pytest.mark.broker
 
@@ -112,7 +113,7 @@ def test_an_offset_committed_for_the_old_topic_counts_as_none(topics: Topics) ->
     again = enriched_once(topics, with_ids=True)
     inputs = fill(topics, NEW_END)
     commit_offsets(topics, dict.fromkeys(range(PARTITIONS), 10 * NEW_END), old)
-    report = verified(topics, VerifyOptions(settle_s=1.0, wait_s=0.5))
+    report = verified(topics, replace(PATIENT, wait_s=0.5))
     assert ["caught up"] == report.failed
     assert 0 == check_of(report, "lost").checked
     write(topics, outputs_of(topics, inputs[:1], again))
@@ -128,7 +129,7 @@ def test_records_of_the_old_topic_are_not_recomputed_from_articles_of_the_new_on
         producer.produce(topics.input, other, b"k", partition=partition)
     assert producer.flush(PATIENCE_S) == 0
     enrich(topics, read_all(topics.bootstrap_servers, topics.input), identity)
-    options = VerifyOptions(settle_s=1.0, recompute=lambda inputs: [enriched(each.value or b"") for each in inputs])
+    options = replace(PATIENT, recompute=lambda inputs: [enriched(each.value or b"") for each in inputs])
     report = verified(topics, options)
     assert [] == report.failed
     assert PARTITIONS == check_of(report, "payload").checked
@@ -161,7 +162,7 @@ def test_a_topic_that_is_made_again_while_it_is_verified_gives_no_verdict(topics
             made.append(make_again(topics.bootstrap_servers, topics.input))
 
     with pytest.raises(BrokerError, match="created again while it was verified: verify once more"):
-        verify(config_for(topics), QUICK, progress)
+        verify(config_for(topics), PATIENT, progress)
     assert made
 
 
