@@ -22,7 +22,7 @@ from support.patience import PATIENCE_S
 from support.stub_worker import STUB_WORKER
 from support.topics import Topics
 
-CLIENTS, SILENCE_S = 3, 20.0
+CLIENTS, SILENCE_S = 3, 40.0
 SAMPLES = Path(__file__).resolve().parents[2] / "enricher" / "models" / "articles" / "wikinews.jsonl"
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from confluent_kafka import Message
 
-_TIMEOUT_S = 30.0
+_TIMEOUT_S = 120.0
 _SILENCE_S = 20.0
 """A client that delivers nothing for this long is replaced."""
 _CLIENTS = 4

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 PARTITIONS = 6
 SESSION_S, TRANSACTION_S, POLL_INTERVAL_S, ENGINE_S = 6.0, 5.0, 10.0, 15.0
 """The workers' timeouts: the shortest that their settings allow, so that many faults fit into a run."""
-_ASK_S = 10.0
+_ASK_S = 60.0
 _REGISTRY_LIMITS = {"timeout_s": 3.0, "retry_max_s": 2.0}
 
 

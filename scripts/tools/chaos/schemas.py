@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 UNKNOWN_IDS = range(2**30, 2**31)
 """Schema ids that the registry has never given."""
 _FIELDS = ("id", "title", "body")
-_TIMEOUT_S = 10.0
+_TIMEOUT_S = 60.0
 
 
 class Schemas:

@@ -19,8 +19,9 @@ from tools.chaos.incarnations import Incarnation, topic_id_of
 from tools.chaos.reader import Reader
 from tools.waiting import wait_until
 
-_ASK_S = 10.0
-_EMPTY_S = 30.0
+_ASK_S = 60.0
+_TRY_S = 5.0
+_EMPTY_S = 120.0
 """A killed worker stays a group member until its session ends, and only an empty group can be deleted."""
 
 
@@ -132,7 +133,7 @@ class TopicKeeper:
         # A new client: one that has cached the group's coordinator may wait for it after it is gone (librdkafka 5511).
         admin = AdminClient({"bootstrap.servers": self._servers, "log_level": 0})
         try:
-            admin.delete_consumer_groups([group], request_timeout=_ASK_S / 2)[group].result(_ASK_S / 2)
+            admin.delete_consumer_groups([group], request_timeout=_TRY_S)[group].result(_TRY_S)
         except KafkaException as exception:
             return bool(exception.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND)
         except TimeoutError:  # the coordinator may have just gone: try again

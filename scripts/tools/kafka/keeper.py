@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 SERVER_PROPERTIES = "server.properties"
 ZOOKEEPER = "zookeeper"
 """The folder of a cluster's ZooKeeper, if it has one."""
-KILL_TIMEOUT_S = 10.0
+KILL_TIMEOUT_S = 60.0
 _POLL_S = 0.05
 _DISMISSED = b"dismissed"
 

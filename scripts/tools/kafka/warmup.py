@@ -14,7 +14,7 @@ from confluent_kafka.cimpl import NewTopic
 from tools.kafka.errors import ClusterError
 from tools.kafka.node import quiet_admin
 
-_TIMEOUT_S = 30.0
+_TIMEOUT_S = 120.0
 
 
 def warm_up(bootstrap_servers: str) -> None:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from tools.kafka.java import Java
 
-_START_TIMEOUT_S = 60.0  # 1 s is usual
-_STOP_TIMEOUT_S = 10.0
+_START_TIMEOUT_S = 180.0  # 1 s is usual
+_STOP_TIMEOUT_S = 60.0
 _POLL_S = 0.05
 
 

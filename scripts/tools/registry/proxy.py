@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 HOST = "127.0.0.1"
-_END_S = 10.0
+_END_S = 60.0
 
 
 class FaultProxy:
