@@ -7,6 +7,7 @@ import which.
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from statistics import median, quantiles
 from support.offenders import assert_none
 from support.order import LONGEST_FIRST, SLOW
 
+TESTS = Path(__file__).parent
 PACKAGE = Path(__file__).parent.parent / "enricher"
 FILES = sorted(PACKAGE.rglob("*.py"))
 CORE = sorted((PACKAGE / "core").glob("*.py"))
@@ -74,6 +76,19 @@ def unexplained(node: ast.Module | ast.ClassDef, name: str) -> Iterator[str]:
                 yield from unexplained(child, f"{name}.{child.name}")
             elif not ast.get_docstring(child):
                 yield f"{name}.{child.name}"
+
+
+def test_tests_wait_patiently() -> None:
+    """A limit of seconds fails on a busy machine: what must happen has `PATIENCE_S`, what must not is short."""
+    own_limit = re.compile(
+        r"\btimeout=(?:[5-9]|\d{2,})[.\d]*[,)]|\.(?:result|wait|join|flush)\((?:[5-9]|\d{2,})[.\d]*\)"
+    )
+    assert_none(
+        f"{path.relative_to(TESTS)}: {found[0]}"
+        for path in sorted(TESTS.rglob("*.py"))
+        for found in own_limit.finditer(path.read_text("utf-8"))
+        if "cluster" not in path.parts
+    )
 
 
 def test_there_is_something_to_look_at() -> None:

@@ -13,6 +13,7 @@ from commands.cli_runner import json_lines, run
 from commands.model_app import tiny_model
 from kafka.harness import as_sent, assert_all_is_there_once, publish, read_all, sample_articles, worker
 from support.heads import class_model, vector_model
+from support.patience import PATIENCE_S
 from support.topics import Topics
 
 pytestmark = [pytest.mark.broker, pytest.mark.usefixtures("shared_models")]
@@ -52,7 +53,7 @@ def through_kafka(
     """The records of a worker between topics, by id; each article has exactly one."""
     places = publish(topics.bootstrap_servers, topics.input, map(as_sent, articles))
     with worker({**topics.environment, **environment}, "--until-caught-up", log=log) as process:
-        assert process.wait(240) == 0, log and log.read_text("utf-8")
+        assert process.wait(PATIENCE_S) == 0, log and log.read_text("utf-8")
     assert_all_is_there_once(topics, places)
     records = [orjson.loads(message.value() or b"") for message in read_all(topics.bootstrap_servers, topics.output)]
     return {record["id"]: record for record in records}

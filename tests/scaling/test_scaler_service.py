@@ -285,7 +285,7 @@ def test_the_command_runs_until_it_is_told_to_end(topics: Topics, client: Connec
         stream = keda.StreamIsActive(scaled_object(), timeout=CALL_S)
         assert not next(stream).result
         process.terminate()
-        assert process.wait(60) == 0
+        assert process.wait(PATIENCE_S) == 0
     finally:
         process.kill()
     assert "0 workers wanted" in log.read_text()
