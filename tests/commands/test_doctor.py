@@ -236,7 +236,8 @@ def test_each_missing_right_is_named(
     strict_broker: Cluster, monkeypatch: pytest.MonkeyPatch, resource: str, operation: str, check: str | None
 ) -> None:
     """Exactly the check of the denied right fails; DescribeConfigs is not needed."""
-    environment = unused_names(strict_broker.bootstrap_servers) | {"ENRICHER_KAFKA__REQUEST_TIMEOUT_S": "60"}
+    patience = {"ENRICHER_KAFKA__REQUEST_TIMEOUT_S": "60", "ENRICHER_WORKER__STALL_TIMEOUT_S": "120"}
+    environment = unused_names(strict_broker.bootstrap_servers) | patience
     assert run("topics", "create", "--partitions", "2", env=environment).exit_code == 0
     roles = {"input": "INPUT_TOPIC", "output": "OUTPUT_TOPIC", "dead_letters": "DEAD_LETTER_TOPIC", "group": "GROUP_ID"}
     names = {role: environment[f"ENRICHER_KAFKA__{setting}"] for role, setting in roles.items()}

@@ -1,4 +1,4 @@
-"""`enricher` with a stub in the place of the model, in a process of its own, which waits while a file exists.
+"""`enricher` in a separate process with a stub instead of the model, which waits while a file exists.
 
     python tests/health/hanging.py FOLDER run ...    # FOLDER/loading: it does not load; FOLDER/running: it does not run
                                                      # FOLDER/holding: a run never gives the interpreter's lock back
