@@ -1,11 +1,8 @@
-"""`scripts/kafka`, as a developer uses it: each command from its own process."""
+"""`scripts/kafka`, as a developer uses it."""
 
 from __future__ import annotations
 
-import os
 import socket
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,104 +10,92 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from support.patience import PATIENCE_S
+from support.scripted import Script
 
-from tools.kafka.keeper import end, processes_of
+from tools.kafka.__main__ import main
+from tools.kafka.keeper import brokers_of, end, processes_of
 from tools.kafka.versions import DEFAULT, OLDEST
 from tools.ports import free_ports
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    Kafka = Callable[..., subprocess.CompletedProcess[str]]
+    from collections.abc import Iterator
 
 pytestmark = pytest.mark.broker
 
 
-SCRIPTS = Path(__file__).parents[3] / "scripts"
 EXPORT = "export ENRICHER_KAFKA__BOOTSTRAP_SERVERS="
 
 
 @pytest.fixture
-def kafka(tmp_path: Path) -> Iterator[Kafka]:
-    """Run a command of `scripts/kafka` on a temporary folder; stops what a failed test left running."""
-
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        data = () if arguments[0] in {"fetch", "--version"} else ("--data", str(tmp_path))
-        command = [sys.executable, "-m", "tools.kafka", *arguments, *data]
-        environment = {**os.environ, "PYTHONPATH": str(SCRIPTS)}
-        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
-
-    yield run
+def kafka(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Iterator[Script]:
+    """The commands on a temporary folder; stops what a failed test left running."""
+    yield Script("tools.kafka", main, tmp_path, monkeypatch, capfd)
     end(tmp_path.resolve())
 
 
-def test_a_day_with_kafka(kafka: Kafka, tmp_path: Path) -> None:
-    """Start, start again, status, stop, stop again, status: each works, and topics survive."""
+@pytest.mark.parametrize("version", [DEFAULT, pytest.param(OLDEST, marks=pytest.mark.long)])
+def test_a_day_with_kafka(kafka: Script, tmp_path: Path, version: str) -> None:
+    """Start, start again, status, stop, stop again, status: each works, topics survive, and versions are not mixed."""
     port = str(free_ports(1)[0])
     address = f"127.0.0.1:{port}"
-    first = kafka("start", "--port", port)
-    assert (0, f"{EXPORT}{address}\n") == (first.returncode, first.stdout)
+    start = ("start", "--version", version, "--port", port)
+    first = kafka.process(*start)
+    assert (0, f"{EXPORT}{address}\n") == (first.code, first.out)
     client = AdminClient({"bootstrap.servers": address})
     client.create_topics([NewTopic("kept", 1)])["kept"].result(PATIENCE_S)
 
-    again = kafka("start", "--port", port)
-    assert (0, first.stdout) == (again.returncode, again.stdout)
-    assert "is already running" in again.stderr
-    assert len(list(processes_of(tmp_path.resolve()))) == 1
-    assert kafka("status").returncode == 0
+    again = kafka(*start)
+    assert (0, first.out) == (again.code, again.out)
+    assert "is already running" in again.err
+    assert len(list(brokers_of(tmp_path.resolve()))) == 1
+    status = kafka("status")
+    assert status.code == 0
+    assert f"Kafka {version}" in status.out
+    other = kafka("start", "--version", "3.9", "--port", port)
+    assert other.code == 1
+    assert f"it is {version}, not 3.9." in other.err
 
-    assert kafka("stop").returncode == 0
+    assert kafka.process("stop").code == 0
     assert list(processes_of(tmp_path.resolve())) == []
     nothing = kafka("stop")
-    assert nothing.returncode == 0
-    assert "nothing to do" in nothing.stderr
-    assert kafka("status").returncode == 3
+    assert nothing.code == 0
+    assert "nothing to do" in nothing.err
+    assert kafka("status").code == 3
 
-    assert kafka("start", "--port", port).returncode == 0
+    assert kafka.process(*start).code == 0
     client = AdminClient({"bootstrap.servers": address})
     assert "kept" in client.list_topics(timeout=PATIENCE_S).topics
 
-    (process,) = processes_of(tmp_path.resolve())
+    (process,) = brokers_of(tmp_path.resolve())
     process.suspend()
     frozen = kafka("status")
-    assert (frozen.returncode, frozen.stdout[:15]) == (3, "does not answer")
-    assert kafka("stop", "--erase").returncode == 0
+    assert (frozen.code, frozen.out[:15]) == (3, "does not answer")
+    assert kafka("stop", "--erase").code == 0
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_day_with_the_oldest_kafka(kafka: Kafka, tmp_path: Path) -> None:
-    """A chosen version is not mixed with another, and its ZooKeeper ends with its broker."""
-    port = str(free_ports(1)[0])
-    assert kafka("start", "--version", OLDEST, "--port", port).returncode == 0
-    client = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}"})
-    client.create_topics([NewTopic("kept", 1)])["kept"].result(PATIENCE_S)
-    other = kafka("start", "--port", port)
-    assert other.returncode == 1
-    assert f"it is {OLDEST}, not {DEFAULT}" in other.stderr
-    assert f"Kafka {OLDEST}" in kafka("status").stdout
-    assert kafka("stop").returncode == 0
+def test_the_oldest_kafka_is_stopped_with_its_zookeeper(kafka: Script, tmp_path: Path) -> None:
+    """The broker first; nothing is left of either."""
+    assert kafka.process("start", "--version", "oldest", "--port", str(free_ports(1)[0])).code == 0
+    assert len(list(processes_of(tmp_path.resolve()))) == 2
+    assert kafka("stop", "--erase").code == 0
     assert list(processes_of(tmp_path.resolve())) == []
-
-    assert kafka("start", "--version", "oldest", "--port", port).returncode == 0
-    client = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}"})
-    assert "kept" in client.list_topics(timeout=PATIENCE_S).topics
-    assert kafka("stop", "--erase").returncode == 0
     assert list(tmp_path.iterdir()) == []
 
 
-def test_unknown_version_is_refused_with_those_that_there_are(kafka: Kafka) -> None:
+def test_unknown_version_is_refused_with_those_that_there_are(kafka: Script) -> None:
     """A version without a lock is never started, wherever it is named."""
     for arguments in (("start", "--version", "9.9.9"), ("fetch", "--version", "9.9.9"), ("--version", "9.9.9")):
         refused = kafka(*arguments)
-        assert refused.returncode == 1
-        assert f"there is no lock for Kafka 9.9.9; choose one of {OLDEST}" in refused.stderr
+        assert refused.code == 1
+        assert f"there is no lock for Kafka 9.9.9; choose one of {OLDEST}" in refused.err
 
 
-def test_taken_port_is_refused_before_anything_starts(kafka: Kafka, tmp_path: Path) -> None:
+def test_taken_port_is_refused_before_anything_starts(kafka: Script, tmp_path: Path) -> None:
     """The message names a port that another program uses, and no process is left."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = str(other.getsockname()[1])
         refused = kafka("start", "--port", port)
-    assert refused.returncode == 1
-    assert f"port {port} is taken" in refused.stderr
+    assert refused.code == 1
+    assert f"port {port} is taken" in refused.err
     assert list(processes_of(tmp_path.resolve())) == []

@@ -17,15 +17,16 @@ from confluent_kafka.schema_registry import SchemaRegistryClient, header_schema_
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from support.patience import PATIENCE_S
+from support.scripted import SCRIPTS, Script
 
 from tools.kafka.keeper import end, processes_of
 from tools.ports import free_ports
 from tools.registry import FaultProxy, Registry
+from tools.registry.__main__ import main
 from tools.waiting import wait_until
 
 pytestmark = pytest.mark.broker
 
-SCRIPTS = Path(__file__).parents[3] / "scripts"
 ARTICLE = json.dumps({"type": "record", "name": "Article", "fields": [{"name": "id", "type": "string"}]})
 
 
@@ -100,37 +101,34 @@ def test_the_server_listens_on_loopback_only(registry: Registry) -> None:
 
 
 def test_a_parent_that_is_killed_leaves_no_server(tmp_path: Path) -> None:
-    """The keeper ends it, as it ends brokers."""
-    program = "import sys, pathlib; from tools.registry import Registry; r = Registry(data=pathlib.Path(sys.argv[1]))"
-    command = [sys.executable, "-c", f"{program}; r.start(); print('up', flush=True); input()", str(tmp_path)]
-    environment = {**os.environ, "PYTHONPATH": str(SCRIPTS)}
-    with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
-        assert parent.stdout is not None
-        assert b"up\n" == parent.stdout.readline()
-        assert any(processes_of(tmp_path.resolve()))
+    """The keeper ends it, as it ends brokers, even while it starts."""
+    program = (
+        "import sys, pathlib; from tools.registry import Registry; Registry(data=pathlib.Path(sys.argv[1])).start()"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(SCRIPTS)}) as parent:
+        assert wait_until(lambda: any(processes_of(tmp_path.resolve())), PATIENCE_S)
         parent.send_signal(signal.SIGKILL)
-        assert wait_until(lambda: not any(processes_of(tmp_path.resolve())), PATIENCE_S)
+    assert wait_until(lambda: not any(processes_of(tmp_path.resolve())), PATIENCE_S)
 
 
-def test_a_day_with_the_registry(tmp_path: Path) -> None:
-    """Start, start again, status, stop, stop again, status: each works from its own process."""
-
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "tools.registry", *arguments, "--data", str(tmp_path)]
-        environment = {**os.environ, "PYTHONPATH": str(SCRIPTS)}
-        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
-
+def test_a_day_with_the_registry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Start, start again, status, stop, stop again, status: each works."""
+    script = Script("tools.registry", main, tmp_path, monkeypatch, capfd)
     port = str(free_ports(1)[0])
     try:
         export = f"export ENRICHER_REGISTRY__URL=http://127.0.0.1:{port}/apis/ccompat/v7\n"
-        assert (0, export) == ((first := run("start", "--port", port)).returncode, first.stdout)
-        assert export == run("start").stdout
-        assert 0 == run("status").returncode
-        taken = run("start", "--port", "1")
-        assert 1 == taken.returncode
-        assert "scripts/registry stop" in taken.stderr
-        assert 0 == run("stop").returncode
-        assert "nothing to do" in run("stop").stderr
-        assert 3 == run("status").returncode
+        first = script.process("start", "--port", port)
+        assert (0, export) == (first.code, first.out)
+        assert export == script("start").out
+        assert 0 == script("status").code
+        taken = script("start", "--port", "1")
+        assert 1 == taken.code
+        assert "scripts/registry stop" in taken.err
+        assert 0 == script.process("stop").code
+        assert "nothing to do" in script("stop").err
+        assert 3 == script("status").code
     finally:
         end(tmp_path.resolve())
