@@ -1,4 +1,4 @@
-"""What several tests of commands share."""
+"""Fixtures that several tests of commands share."""
 
 from __future__ import annotations
 

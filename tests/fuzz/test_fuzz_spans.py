@@ -41,7 +41,7 @@ FUZZ = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], pri
 
 @cache
 def folder() -> TemporaryDirectory[str]:
-    """Where the model is built; removed with this process, for the current folder is emptied after each test."""
+    """The folder where the model is built; removed with this process, for the current folder is emptied after each test."""
     return TemporaryDirectory()
 
 

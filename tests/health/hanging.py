@@ -37,7 +37,7 @@ def main(folder: Path) -> None:
         """Waits before it runs."""
 
         def run(self, batch: Batch) -> BatchResult:
-            """As the stub, behind the gates."""
+            """Run the stub, behind the gates."""
             _while_there(folder / "running")
             if (folder / "holding").exists():
                 _hold_the_lock()

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 REFERENCE = Path(__file__).parent.parent / "data" / "reference"
 VARIANTS = [variant for variant in variants_for("cpu") if variant.problem() is None and not variant.quantised]
 PAIRS = [(family, each) for family in sorted(FAMILIES) for each in VARIANTS if "bert" == family or each == VARIANTS[-1]]
-"""What a variant does with an export does not depend on its family."""
+"""Families whose exports are tried: a variant treats those of all alike."""
 LIMITS = {"fp32": 1e-4, "bf16": 2e-2}
 
 

@@ -51,7 +51,7 @@ def waited_s(log: Path) -> int:
 def test_a_broker_that_comes_up_after_the_worker_is_waited_for(
     beyond: Topics, way_to_broker: Proxy, tmp_path: Path
 ) -> None:
-    """As long as it takes the worker is alive and not ready, logs what it waits for, and then it works."""
+    """The worker is alive and not ready as long as it takes, logs what it waits for, and then works."""
     log = tmp_path / "log"
     way_to_broker.apply(away := Cut(Match()))
     with worker(beyond.environment, log=log, stub=True) as process:

@@ -22,7 +22,7 @@ from tools.ports import free_ports
 pytestmark = pytest.mark.broker
 
 PEAK_MB = 720
-"""Of a worker with a stub for the model. One that kept all headers would take 920 MB."""
+"""The limit of a worker with a stub for the model. One that kept all headers would take 920 MB."""
 GOOD = as_sent({"id": "good", "body": "Angela Merkel met Emmanuel Macron in Paris."})
 LIMIT_S = 240.0
 """Against hanging; not a claim about speed."""

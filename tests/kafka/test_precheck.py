@@ -1,4 +1,4 @@
-"""What is sure to end a start ends it before the model is loaded; nothing else does. Rights: `tests/security`."""
+"""A start that is sure to end ends before the model is loaded; no other does. Rights: `tests/security`."""
 
 from __future__ import annotations
 

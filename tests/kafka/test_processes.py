@@ -53,7 +53,7 @@ def assert_gone(processes: Sequence[psutil.Process]) -> None:
 
 
 def test_two_processes_share_a_backlog(topics: Topics, tmp_path: Path) -> None:
-    """As shipped: both read and publish under their own names, every article comes out once, and the parent exits with 0."""
+    """Both, as shipped, read and publish under their own names, each article comes out once, and the parent exits with 0."""
     log, counts = tmp_path / "log", tmp_path / "counts.json"
     with worker({**topics.environment, **TEXT}, "--processes", "2", "--summary", str(counts), log=log) as parent:
 
@@ -132,7 +132,7 @@ def test_children_end_with_a_parent_that_was_killed(topics: Topics) -> None:
 
 
 def test_a_mistake_in_the_settings_ends_all_at_once_with_its_code(topics: Topics, tmp_path: Path) -> None:
-    """What only a child can find out, such as a file that cannot be read, is not tried again."""
+    """A mistake that only a child can find, such as a file that cannot be read, is not tried again."""
     log = tmp_path / "log"
     wrong = {**topics.environment, **TEXT, "ENRICHER_HEALTH__LABELS_BASELINE": str(tmp_path / "nothing")}
     with worker(wrong, "--processes", "2", log=log, stub=True) as parent:

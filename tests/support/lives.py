@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from confluent_kafka import KafkaException
 from kafka.harness import as_sent, committed_and_ends, publish, short_articles
 
 from enricher.app.kafka import kafka_config
+from enricher.commands.progress import repeated
 from enricher.settings import Settings
 from enricher.verify import verify
 from support.crews import forked
@@ -109,22 +110,9 @@ class Field:
         """The logs of all processes."""
         return "\n----\n".join(life.log.read_text() for life in self.lives)
 
-    @contextmanager
-    def load(self) -> Iterator[None]:
+    def load(self) -> AbstractContextManager[None]:
         """Publish continuously."""
-        over = threading.Event()
-
-        def feed() -> None:
-            while not over.wait(0.3):
-                self.publish(8)
-
-        thread = threading.Thread(target=feed, name="load", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            over.set()
-            thread.join()
+        return repeated(partial(self.publish, 8), 0.3)
 
 
 def let_go(field: Field, held: Hold) -> None:

@@ -34,7 +34,7 @@ class Process(Protocol):
 
     @property
     def returncode(self) -> int | None:
-        """None while it runs."""
+        """Return None while it runs, else the exit code."""
 
     def poll(self) -> int | None:
         """The same, up to date."""

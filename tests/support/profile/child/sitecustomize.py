@@ -23,14 +23,9 @@ R = TypeVar("R")
 class _Imports(importlib.abc.MetaPathFinder):
     """Times modules that are imported by no other module, and the loader of models once it is there."""
 
-    def __init__(self, folder: Path, test: str) -> None:
+    def __init__(self, folder: Path) -> None:
         self._path = folder / f"child-{os.getpid()}-{time.monotonic_ns()}.json"
-        self._figures: dict[str, Any] = {
-            "pid": os.getpid(),
-            "test": test,
-            "imports": time.process_time(),
-            "models": 0.0,
-        }
+        self._figures: dict[str, Any] = {"pid": os.getpid(), "imports": time.process_time(), "models": 0.0}
         self._depth = 0
         self._write()
 
@@ -80,4 +75,4 @@ class _Imports(importlib.abc.MetaPathFinder):
 
 
 if folder := os.environ.get("PYTEST_PROFILE_FOLDER"):
-    sys.meta_path.insert(0, _Imports(Path(folder), os.environ.get("PYTEST_CURRENT_TEST", "")))
+    sys.meta_path.insert(0, _Imports(Path(folder)))
