@@ -21,6 +21,8 @@ CALL_S = 15.0
 """Timeout of one call of a client."""
 _OPEN_S = 30.0
 """Timeout of transactions that a trial ends itself: long enough for it, and short if the process dies."""
+_SESSION_S = 10.0
+"""A member that is stopped while it joins does not leave, and its group is deleted when its session has expired."""
 _KEY = b"enricher-doctor"  # a cluster may refuse records without a key
 _REFUSED = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED}
 
@@ -36,6 +38,8 @@ class Outcome:
 @dataclass
 class Clients:
     """Creates clients and uses them. Raises the client's errors unmapped, and blocks for at most `CALL_S`.
+
+    After `stop` BrokerError is raised instead of anything that the broker would keep.
 
     `topic` to `ids`: a trial's own partition, group, and prefix of transactional ids. `stop`: set from outside when the
     trial's result is no longer needed.
@@ -53,6 +57,7 @@ class Clients:
     @contextmanager
     def producer(self, name: str = "first", timeout_s: float = _OPEN_S) -> Iterator[Producer]:
         """An initialised transactional producer. It fences the previous one of the same name."""
+        self._go_on()
         timeout_ms = int(timeout_s * 1000)
         properties = self.config.producer() | {
             "transactional.id": f"{self.ids}-{name}",
@@ -75,8 +80,10 @@ class Clients:
     @contextmanager
     def consumer(self, isolation: str = "read_committed") -> Iterator[Consumer]:
         """A consumer of the trial's group, which it joins only if it subscribes."""
+        self._go_on()
         properties = self.config.consumer() | {
             "group.id": self.group,
+            "session.timeout.ms": int(_SESSION_S * 1000),
             "isolation.level": isolation,
             "enable.partition.eof": True,
             "allow.auto.create.topics": False,
@@ -97,6 +104,7 @@ class Clients:
 
     def write(self, producer: Producer, *values: str) -> None:
         """Write records in the open transaction, and wait for the acknowledgements."""
+        self._go_on()
         failed: list[KafkaError] = []
 
         def delivered(error: KafkaError | None, _message: Message) -> None:
@@ -124,6 +132,7 @@ class Clients:
 
     def send_offset(self, producer: Producer, offset: int, membership: bytes | None = None) -> None:
         """Send an offset of the trial's group in the open transaction; without `membership`, not as a member."""
+        self._go_on()
         proof = self.no_member() if membership is None else membership
         producer.send_offsets_to_transaction([self.partition(offset)], proof, CALL_S)
 
@@ -146,8 +155,7 @@ class Clients:
         """Poll the consumers in turn until `done`; False after `timeout_s`."""
         give_up_s = time.monotonic() + timeout_s
         while not done():
-            if self.stop.is_set():
-                raise BrokerError("it was interrupted")
+            self._go_on()
             if time.monotonic() > give_up_s:
                 return False
             for consumer in consumers:
@@ -155,6 +163,10 @@ class Clients:
             if not consumers:
                 time.sleep(0.05)
         return True
+
+    def _go_on(self) -> None:
+        if self.stop.is_set():
+            raise BrokerError("it was interrupted")
 
 
 class Reader:
