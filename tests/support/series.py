@@ -23,10 +23,9 @@ from tools.kafka import Cluster
 RATE_PER_S = 30.0
 LONG = {
     "ChildFrozen",  # tests/health/test_health_frozen.py has the parent
-    "TransactionCoordinatorKilled",  # the only broker has all roles
+    "TransactionCoordinatorKilled",  # LeaderKilled ends a broker that has all roles for some partitions
     "GroupCoordinatorKilled",
     "CoordinatorGoneWhileIdle",  # test_coordinator_gone.py has it
-    "RollingRestart",  # needs several brokers
 }
 """Kinds that only `test_faults.py` has, which is long."""
 
@@ -71,4 +70,4 @@ def assert_exactly_once(scene: Scene) -> None:
     assert catch_up(scene)
     findings = check(scene.cluster.bootstrap_servers, scene.names, scene.timeline.seen, scene.topics.past)
     assert findings.inputs > 0
-    assert findings.wrong == {}
+    assert findings.wrong == {}, findings.wrong
