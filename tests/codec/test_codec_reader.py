@@ -53,7 +53,7 @@ def said(read: Callable[[], Article]) -> Article | str:
     try:
         return read()
     except InvalidArticle as error:
-        return str(error).removesuffix(" at /id")
+        return str(error).replace(" at /id", "", 1)
 
 
 class Registry:
