@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shutil
 import signal
 from collections.abc import Iterator
@@ -36,6 +37,9 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # As the package itself does, for tests that load ONNX Runtime before it.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
+_LEFT_OUT = re.compile(rb"^pytestmark = \[?pytest\.mark\.(?:broker|long|cluster)\b", re.MULTILINE)
+"""A file of which `--quick` runs nothing."""
+
 # Timings never decide a test: a machine that others use is slow at any moment.
 settings.register_profile("timeless", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("quick", settings.get_profile("timeless"), max_examples=20)
@@ -57,6 +61,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addoption("--fuzz-frames", default=20_000, type=int, help="hostile frames of tests/fuzz/test_fuzz_frames.py")
     parser.addoption("--kafka", default=DEFAULT, metavar="VERSION", help=f"version of the shared broker: {listed}")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """`--quick` does not import the files of which it runs nothing: that would take as long as its slowest tests."""
+    if "not slow" not in config.getoption("markexpr") or collection_path.suffix != ".py":
+        return None
+    slow = collection_path.relative_to(Path(__file__).parent).as_posix() in SLOW
+    return True if slow or _LEFT_OUT.search(collection_path.read_bytes()) else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
