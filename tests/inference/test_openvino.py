@@ -169,13 +169,12 @@ def test_a_graph_that_openvino_takes_only_in_part_is_refused() -> None:
 def test_threads_may_run_at_once_and_warm_up_covers_every_length(
     bf16_engine: OnnxEngine, pud_windows: list[Window]
 ) -> None:
-    """Two threads on one session, after warming up over the buckets, give what one thread gives; a probe says how fast."""
+    """Two threads on one session, after warming up over the buckets, give what one thread gives."""
     bf16_engine.warm_up([16, 32, 64], batch_tokens=128)
     groups = [Batch(tuple(pud_windows[first : first + 4])) for first in range(0, 32, 4)]
     expected = [_labels(bf16_engine, group) for group in groups]
     with ThreadPoolExecutor(2) as pool:
         assert expected == list(pool.map(lambda group: _labels(bf16_engine, group), groups))
-    assert bf16_engine.probe(64, batch_tokens=256) > 0
     assert bf16_engine.provider == "OpenVINO"
 
 

@@ -45,8 +45,6 @@ SHORT_TOKENS = 8
 """The length of a window for checks that any window can do."""
 LONG_TOKENS = 512
 """The longest warm-up window if the caller gives no lengths; longer windows are rare in news."""
-PROBE_RUNS = 3
-"""Runs of each thread in a timing probe. A single run would mostly measure other work on the machine."""
 LOG_EVERY_S = 2.0
 """How often the progress of a long warm-up is logged."""
 
@@ -112,10 +110,11 @@ class OnnxEngine:
         """
         batches = self._shapes(lengths_tokens, batch_tokens)
         began_s = logged_s = time.monotonic()
-        # One pool for all batches: ONNX Runtime keeps a CUDA stream for every thread that ever ran.
+        # One pool for all batches: on CUDA, ONNX Runtime makes a stream and handles of cuBLAS and cuDNN for each thread, and
+        # destroys them when the thread is gone.
         with ThreadPoolExecutor(self._concurrency) as pool:
             for done, batch in enumerate(batches, 1):
-                self._run_on_every_thread(pool, batch, times=1)
+                self._run_on_every_thread(pool, batch)
                 if time.monotonic() - logged_s > LOG_EVERY_S:
                     logged_s = time.monotonic()
                     _log.info("warming up: %d of %d shapes, %.0f s", done, len(batches), logged_s - began_s)
@@ -128,18 +127,6 @@ class OnnxEngine:
         with self._turns.shared():
             self._attempt(self._padding(SHORT_TOKENS))
 
-    def probe(self, length_tokens: int, *, batch_tokens: int) -> float:
-        """The device's tokens per second at the moment: full batches of one length, with every thread busy.
-
-        Blocks for a few runs. Raises ModelError if the model fails.
-        """
-        length_tokens = min(length_tokens, self._max_window_tokens)
-        batch = self._padding(length_tokens, max(1, batch_tokens // length_tokens))
-        began_s = time.monotonic()
-        with ThreadPoolExecutor(self._concurrency) as pool:
-            self._run_on_every_thread(pool, batch, times=PROBE_RUNS)
-        return PROBE_RUNS * self._concurrency * batch.real_tokens / (time.monotonic() - began_s)
-
     def _shapes(self, lengths_tokens: Sequence[int], batch_tokens: int) -> list[Batch]:
         """Batches of padding for the warm-up, the largest first, because it determines how much memory is taken."""
         longest = min(max(lengths_tokens, default=LONG_TOKENS), self._max_window_tokens)
@@ -149,8 +136,8 @@ class OnnxEngine:
         rows = {length: {1, max(1, batch_tokens // length)} for length in lengths}
         return [self._padding(length, count) for length in lengths for count in sorted(rows[length], reverse=True)]
 
-    def _run_on_every_thread(self, pool: ThreadPoolExecutor, batch: Batch, *, times: int) -> None:
-        for result in pool.map(partial(in_halves, self._attempt), repeat(batch, times * self._concurrency)):
+    def _run_on_every_thread(self, pool: ThreadPoolExecutor, batch: Batch) -> None:
+        for result in pool.map(partial(in_halves, self._attempt), repeat(batch, self._concurrency)):
             if result.failures:
                 failure = f"{result.failures[0].error_type}: {result.failures[0].message}"
                 raise ModelError(f"the model fails on a window of padding: {failure}")
