@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.metadata import version
 
 from enricher.app.tasks import Tasks
+from enricher.inference.device import driver
 from enricher.settings import Settings
 from enricher.telemetry.baseline import read_baseline
 from enricher.telemetry.gpu import gpu_meter
@@ -35,11 +36,12 @@ def observed(settings: Settings, tasks: Tasks, worker: Worker) -> Observed:
     """What telemetry and health read of a worker between two Kafka topics."""
     model, card = tasks.first, tasks.card
     device = model.prepared.device
+    gpu = driver.gpu(model.prepared.device_id) if device == "cuda" else None
     return Observed(
         worker=worker_facts(settings),
         model=ModelFacts(card.name, card.digest, card.precision, model.engine.provider, device),
         counters=worker.counters,
         snapshot=worker.snapshots.read,
-        gpus=gpu_meter(model.prepared.device_id if device == "cuda" else None),
+        gpus=gpu_meter(gpu.pci_bus_id, gpu.uuid) if gpu else tuple,
         baseline=label_baseline(settings),
     )

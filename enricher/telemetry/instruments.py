@@ -230,7 +230,7 @@ INSTRUMENTS: tuple[Instrument, ...] = (
            lambda _seen: one(resident_bytes())),
     # ---- the GPU, if NVML is available
     _gauge("hw.gpu.utilization", "1", "Share of time in which a kernel ran on the GPU.",
-           lambda seen: [(gpu.utilization, (gpu.name,)) for gpu in seen.gpus()], (GPU,)),
+           lambda seen: [each for gpu in seen.gpus() for each in one(gpu.utilization, gpu.name)], (GPU,)),
     _gauge("hw.gpu.memory.usage", "By", "Memory in use on the GPU, by all processes.",
            lambda seen: [(gpu.used_bytes, (gpu.name,)) for gpu in seen.gpus()], (GPU,)),
     _gauge("hw.gpu.memory.limit", "By", "Total memory of the GPU.",

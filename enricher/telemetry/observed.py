@@ -37,10 +37,11 @@ class ModelFacts(ModelCard):
 
 @dataclass(frozen=True, slots=True)
 class GpuUse:
-    """One GPU at this moment. `utilization`: share of NVML's last sample period in which a kernel ran, 0 to 1."""
+    """One GPU, or the MIG slice of one, at this moment."""
 
     name: str
-    utilization: float
+    utilization: float | None
+    """Share of NVML's last sample period in which a kernel ran, 0 to 1; None with MIG, which has no such number."""
     used_bytes: int
     total_bytes: int
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.gpu_driver import FakeDriver
 
 from enricher.inference.device.cores import available_cores
 from enricher.inference.device.processor import processor_name
@@ -64,6 +65,20 @@ def test_a_tuning_of_something_else_does_not_count(
     """Batches that suit another machine may be slow here."""
     write_tuning(tmp_path, _tuning(model, **change))
     assert tuning_for(model, 128, [tmp_path]) is None
+
+
+def test_a_tuning_of_a_gpu_counts_on_gpus_of_that_name(
+    model: PreparedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the driver's name for the GPU in use; none counts where the driver gives no name."""
+    gpus = FakeDriver(["NVIDIA L4", "NVIDIA H200"]).install(monkeypatch)
+    first, second = (replace(model, device="cuda", device_id=index) for index in range(2))
+    write_tuning(tmp_path, _tuning(first, device="cuda", processor=processor_name("cuda", 0)))
+    assert tuning_for(first, 128, [tmp_path]) is not None
+    assert tuning_for(second, 128, [tmp_path]) is None
+    gpus.lacks = {"cuDeviceGetName"}
+    write_tuning(tmp_path, _tuning(first, device="cuda", processor=processor_name("cuda", 0)))
+    assert tuning_for(first, 128, [tmp_path]) is None
 
 
 def test_a_tuning_that_cannot_be_read_is_left_out(

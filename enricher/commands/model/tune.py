@@ -182,7 +182,7 @@ def _tuning(model: PreparedModel, window_tokens: int, measurements: Sequence[Tun
         variant=model.variant.name,
         device=model.device,
         provider=model.provider,
-        processor=processor_name(model.device),
+        processor=processor_name(model.device, model.device_id),
         cores=available_cores(),
         load_before=load,
         onnxruntime=ort.__version__,

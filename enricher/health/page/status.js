@@ -44,7 +44,7 @@ function tables(status) {
 function gpus(status) {
   const entries = (status.gpus ?? []).flatMap(gpu => [
     made('dt', 'GPU'),
-    made('dd', `${gpu.name}, ${FORMATS.share(gpu.utilization)} in use, ${FORMATS.bytes(gpu.used_bytes)} of ${FORMATS.bytes(gpu.total_bytes)}`),
+    made('dd', `${gpu.name}, ${gpu.utilization === null ? '' : `${FORMATS.share(gpu.utilization)} in use, `}${FORMATS.bytes(gpu.used_bytes)} of ${FORMATS.bytes(gpu.total_bytes)}`),
   ]);
   byId('gpus').replaceChildren(...entries);
 }

@@ -7,6 +7,8 @@ import platform
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from enricher.inference.device import driver
+
 if TYPE_CHECKING:
     from enricher.inference.device.session import Device
 
@@ -26,13 +28,15 @@ FEATURES = (
 INT8_FEATURES = frozenset({"avx512_vnni", "avx_vnni", "amx_int8"})
 """Without one of these, sums of uint8 x int8 saturate in 16 bits: wrong answers, and no faster."""
 _CPU_INFO = Path("/proc/cpuinfo")
-_GPUS = Path("/proc/driver/nvidia/gpus")
+UNKNOWN_GPU = "an NVIDIA GPU"
+"""Its name where the driver does not give one."""
 
 
-def processor_name(device: Device) -> str:
-    """The system's name for the processor, or with `cuda` for the first GPU."""
+def processor_name(device: Device, index: int = 0) -> str:
+    """The system's name for the processor, or with `cuda` the driver's name for the GPU of that number (`NVIDIA L4`)."""
     if device == "cuda":
-        return _value("Model", *_GPUS.glob("*/information")) or "an NVIDIA GPU"
+        found = driver.gpu(index)
+        return found.name if found else UNKNOWN_GPU
     return _value("model name", _CPU_INFO) or platform.processor() or platform.machine()
 
 
@@ -50,12 +54,11 @@ def int8_problem() -> str | None:
     return None if INT8_FEATURES & set(features) else "the processor has neither VNNI nor AMX"
 
 
-def _value(key: str, *files: Path) -> str:
-    """The value of `key: value` in the first file that has the key; empty if none has it."""
-    for path in files:
-        with contextlib.suppress(OSError):
-            for line in path.read_text().splitlines():
-                name, colon, value = line.partition(":")
-                if colon and name.strip() == key:
-                    return value.strip()
+def _value(key: str, path: Path) -> str:
+    """The value of the first line `key: value`; empty if there is none."""
+    with contextlib.suppress(OSError):
+        for line in path.read_text().splitlines():
+            name, colon, value = line.partition(":")
+            if colon and name.strip() == key:
+                return value.strip()
     return ""

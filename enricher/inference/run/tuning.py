@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from enricher.inference.device.cores import available_cores
-from enricher.inference.device.processor import processor_name
+from enricher.inference.device.processor import UNKNOWN_GPU, processor_name
 
 if TYPE_CHECKING:
     from enricher.inference.run.model import PreparedModel
@@ -145,7 +145,7 @@ def _differences(tuning: Tuning, model: PreparedModel, window_tokens: int) -> li
     """What differs between the machine and model of the tuning and ours."""
     here = {
         "model": model.checkpoint.digest,
-        "processor": processor_name(model.device),
+        "processor": processor_name(model.device, model.device_id),
         "number of cores": available_cores(),
         "window length": window_tokens,
     }
@@ -155,7 +155,8 @@ def _differences(tuning: Tuning, model: PreparedModel, window_tokens: int) -> li
         "number of cores": tuning.cores,
         "window length": tuning.window_tokens,
     }
-    return [name for name, value in here.items() if tuned[name] != value]
+    # Two GPUs without a name may be different ones.
+    return [name for name, value in here.items() if tuned[name] != value or value == UNKNOWN_GPU]
 
 
 def _file_name(device: str, variant: str) -> str:

@@ -1,0 +1,127 @@
+"""What NVIDIA's driver says about a GPU, and how threads wait for it (CUDA driver API). Computes nothing there.
+
+A driver that is missing, lacks a function or refuses a call is no error here: the answer is then None.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import logging
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+_BLOCKING_SYNC = 4
+"""CU_CTX_SCHED_BLOCKING_SYNC (cuda.h)."""
+_NAME_BYTES = 256
+_BUS_ID_BYTES = 32
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """A GPU, or the MIG slice of one: that has its own name and UUID, and the bus id of the GPU."""
+
+    name: str
+    pci_bus_id: str
+    """Such as `0000:3B:00.0`."""
+    uuid: str | None
+    """Without the prefix `GPU-` or `MIG-`; None if the driver is older than 11.4."""
+
+
+def installed() -> bool:
+    """True if there is a driver, whether or not it works."""
+    return _library() is not None
+
+
+def gpu_count() -> int:
+    """How many GPUs the driver shows to this process; 0 if unknown."""
+    count = ctypes.c_int(0)
+    problem = _problem("cuInit", 0) or _problem("cuDeviceGetCount", ctypes.byref(count))
+    return 0 if problem else count.value
+
+
+def gpu(index: int) -> Gpu | None:
+    """The GPU of that number, as CUDA counts those that it shows to this process."""
+    device = _device(index)
+    name, bus_id = ctypes.create_string_buffer(_NAME_BYTES), ctypes.create_string_buffer(_BUS_ID_BYTES)
+    if (
+        device is None
+        or _problem("cuDeviceGetName", name, _NAME_BYTES, device)
+        or _problem("cuDeviceGetPCIBusId", bus_id, _BUS_ID_BYTES, device)
+    ):
+        return None
+    identity = (ctypes.c_ubyte * 16)()
+    unknown = _problem("cuDeviceGetUuid_v2", identity, device)
+    known = None if unknown else str(uuid.UUID(bytes=bytes(identity)))
+    return Gpu(name.value.decode(errors="replace"), bus_id.value.decode("ascii", "replace"), known)
+
+
+def free_bytes(index: int) -> int | None:
+    """The GPU's free memory; that of the slice with MIG. None also before this process has computed on it.
+
+    Asking would then create a context, which takes a third of a second and memory.
+    """
+    device = _device(index)
+    flags, active = ctypes.c_uint(), ctypes.c_int()
+    states = (ctypes.byref(flags), ctypes.byref(active))
+    if device is None or _problem("cuDevicePrimaryCtxGetState", device, *states) or not active.value:
+        return None
+    context = ctypes.c_void_p()
+    if _problem("cuDevicePrimaryCtxRetain", ctypes.byref(context), device):
+        return None
+    try:
+        return _free_bytes_of(context)
+    finally:
+        _problem("cuDevicePrimaryCtxRelease_v2", device)
+
+
+def _free_bytes_of(context: ctypes.c_void_p) -> int | None:
+    if _problem("cuCtxPushCurrent_v2", context):
+        return None
+    free, total, popped = ctypes.c_size_t(), ctypes.c_size_t(), ctypes.c_void_p()
+    problem = _problem("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
+    _problem("cuCtxPopCurrent_v2", ctypes.byref(popped))
+    return None if problem else free.value
+
+
+@functools.cache
+def block_while_waiting(index: int) -> None:
+    """Let threads sleep until the GPU is done. Call it before anything else creates a context on that GPU.
+
+    By default they poll, each on a whole core, if there are fewer GPUs in use than cores; ONNX Runtime leaves that alone.
+    """
+    device = _device(index)
+    if device is None:
+        return  # whoever opens a session there reports it
+    if problem := _problem("cuDevicePrimaryCtxSetFlags_v2", device, _BLOCKING_SYNC):
+        _log.warning("threads that wait for the GPU take a whole core each: %s", problem)
+
+
+def _device(index: int) -> ctypes.c_int | None:
+    """The driver's handle of a GPU."""
+    device = ctypes.c_int()
+    problem = _problem("cuInit", 0) or _problem("cuDeviceGet", ctypes.byref(device), index)
+    return None if problem else device
+
+
+def _problem(function: str, *arguments: Any) -> str | None:  # noqa: ANN401  as ctypes takes them
+    """Call a function of the driver. Returns why it did nothing; None if it succeeded."""
+    library = _library()
+    if library is None:
+        return "there is no NVIDIA driver"
+    try:
+        code: int = getattr(library, function)(*arguments)
+    except AttributeError:
+        return f"the driver has no {function}"
+    return f"{function} fails with CUDA error {code}" if code else None
+
+
+def _library() -> ctypes.CDLL | None:
+    for name in ("libcuda.so.1", "nvcuda.dll"):
+        with contextlib.suppress(OSError):
+            return ctypes.CDLL(name)
+    return None
