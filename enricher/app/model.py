@@ -81,6 +81,7 @@ def load_pass(settings: Settings, checkpoints: Sequence[Checkpoint] = ()) -> Mod
         device=wanted.device,
         precision=wanted.precision,
         cache_dir=wanted.cache_dir,
+        gpu_wait=wanted.gpu_wait,
     )
     tokenizer = ArticleTokenizer(
         prepared.checkpoint,

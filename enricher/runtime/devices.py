@@ -8,6 +8,8 @@ from typing import Literal
 
 from enricher.errors import SettingsError
 
+GpuWait = Literal["block", "spin"]
+"""How threads wait for a GPU: they sleep until it is done, or they poll, each on a whole core."""
 _NAME = re.compile(r"(auto|cpu|cuda)|cuda:(0|[1-9][0-9]{0,2})")
 
 

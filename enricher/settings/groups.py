@@ -9,7 +9,7 @@ from platformdirs import user_cache_path
 from pydantic import AfterValidator, Field
 
 from enricher.errors import SettingsError
-from enricher.runtime.devices import parse_device
+from enricher.runtime.devices import GpuWait, parse_device
 from enricher.settings.group import Group
 
 
@@ -42,6 +42,11 @@ class ModelSettings(Group):
         le=64,
         description="Runs of the model in progress at once on the device. Default: what was tuned, else one per CPU "
         "core, two on a GPU. The processes of `run --processes` share the cores.",
+    )
+    gpu_wait: GpuWait = Field(
+        "block",
+        description="How threads wait for a GPU. `block`: they sleep until it is done, and the tokenizer has their cores. "
+        "`spin`: each polls on a whole core, which may save some microseconds per run. Has no effect on a CPU.",
     )
     cache_dir: Path = Field(
         default_factory=lambda: user_cache_path("enricher"), description="Folder for graphs made from checkpoints."

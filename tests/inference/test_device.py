@@ -2,28 +2,43 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+import contextlib
+import shutil
 from pathlib import Path
-from threading import Barrier, Event, Lock
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
+import numpy as np
 import onnxruntime as ort
 import pytest
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail
 from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NotImplemented_
-from support.patience import PATIENCE_S
+from support.gpu_driver import FakeDriver
 from typer.testing import CliRunner
 
+from enricher.app.model import load_pass
 from enricher.cli import app
+from enricher.commands.model.targets import targets
+from enricher.commands.run.share import Share
 from enricher.errors import ModelError, SettingsError
-from enricher.inference.device import cuda
+from enricher.inference.checkpoint.folder import Checkpoint
+from enricher.inference.device import cuda, driver
 from enricher.inference.device.cuda import cuda_problem
-from enricher.inference.device.opening import open_session
+from enricher.inference.device.opening import arithmetic_of, open_session
 from enricher.inference.device.resolution import resolve_device
+from enricher.inference.run.engine import OnnxEngine
 from enricher.inference.run.model import prepare
+from enricher.settings import load_settings
+from tools.bench.model.plain import export
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+    from enricher.runtime.devices import GpuWait
+    from enricher.settings import Settings
+
+REFERENCE = Path(__file__).parent.parent / "data" / "reference"
+REAL_SESSION = ort.InferenceSession
+_CPU_FALLBACK = "session.disable_cpu_ep_fallback"
 
 
 class Opened:
@@ -33,13 +48,25 @@ class Opened:
 
     def __init__(self) -> None:
         self.providers = []
+        self.entries: list[dict[str, str]] = []
+        self.before_opening: Callable[[], object] = lambda: None
+        self.seen: list[object] = []
         self.broken: Exception | None = None
         self.cannot_run: Exception | None = None
 
     def __call__(
-        self, _model: object, _options: object, providers: list[tuple[str, dict[str, str]]], *, enable_fallback: bool
+        self,
+        _model: object,
+        options: ort.SessionOptions,
+        providers: list[tuple[str, dict[str, str]]],
+        *,
+        enable_fallback: bool,
     ) -> Opened:
         """Open, or raise; with its fallback ONNX Runtime would not raise."""
+        self.seen.append(self.before_opening())
+        with contextlib.suppress(RuntimeError):  # it raises for an entry that is not there
+            self.entries.append({})
+            self.entries[-1][_CPU_FALLBACK] = options.get_session_config_entry(_CPU_FALLBACK)
         self.providers += providers
         if self.broken is not None and not enable_fallback:
             raise self.broken
@@ -62,15 +89,21 @@ class Opened:
 
 
 @pytest.fixture
-def two_gpus(monkeypatch: pytest.MonkeyPatch) -> Opened:
+def gpu_driver(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
+    """A driver that shows two GPUs."""
+    return FakeDriver().install(monkeypatch)
+
+
+@pytest.fixture
+def two_gpus(monkeypatch: pytest.MonkeyPatch, gpu_driver: FakeDriver) -> Opened:
     """A machine with two GPUs on which CUDA seems to work."""
+    del gpu_driver
     opened = Opened()
     monkeypatch.setattr(cuda, "_working", set())
     monkeypatch.setattr(ort, "get_available_providers", lambda: ["CUDAExecutionProvider", "CPUExecutionProvider"])
     monkeypatch.setattr(ort, "InferenceSession", opened)
-    monkeypatch.setattr(cuda, "_driver", object)
     monkeypatch.setattr(cuda, "_preload_cuda_libraries", lambda: "")
-    monkeypatch.setattr(cuda, "gpu_count", lambda: 2)
+    monkeypatch.setattr(ort, "set_default_logger_severity", lambda _: None)
     return opened
 
 
@@ -78,7 +111,7 @@ def two_gpus(monkeypatch: pytest.MonkeyPatch) -> Opened:
 def no_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine without an NVIDIA driver."""
     monkeypatch.setattr(cuda, "_working", set())
-    monkeypatch.setattr(cuda, "_driver", lambda: None)
+    monkeypatch.setattr(driver, "_library", lambda: None)
 
 
 @pytest.mark.parametrize(("runtime", "device_id"), [("cuda", "0"), ("cuda", "1"), ("cpu", None)])
@@ -151,44 +184,126 @@ def test_cuda_that_opens_no_session_or_runs_nothing_is_refused_with_the_reason(
     assert resolve_device("auto") == "cpu"
 
 
-def test_the_first_run_on_cuda_is_alone_and_later_ones_are_not(two_gpus: Opened) -> None:
-    """While the first goes on, no other of three threads gets in; afterwards two are in at the same time."""
-    session = open_session(b"", "cuda", threads_per_run=1)
-    order, second, together = Lock(), Event(), Barrier(2)
-
-    def first_runs(_outputs: Sequence[str], _feeds: object) -> list[object]:
-        if order.acquire(blocking=False):
-            return [second.wait(0.3)]
-        second.set()
-        return []
-
-    def later_runs(_outputs: Sequence[str], _feeds: object) -> list[object]:
-        return [together.wait(PATIENCE_S)]
-
-    with ThreadPoolExecutor(3) as pool:
-        two_gpus.run = first_runs  # type: ignore[method-assign]
-        answers: list[Any] = list(pool.map(lambda _: session.run([], {}), range(3)))
-        assert [False] in answers
-        two_gpus.run = later_runs  # type: ignore[method-assign]
-        answers = list(pool.map(lambda _: session.run([], {}), range(2)))
-        assert [[0], [1]] == sorted(answers)
-
-
-def test_a_cpu_session_needs_no_first_run_alone(two_gpus: Opened) -> None:
-    """It is handed out as it is."""
-    session: object = open_session(b"", "cpu", threads_per_run=1)
-    assert session is two_gpus
-
-
-def test_a_first_run_that_fails_leaves_the_next_one_alone_too(two_gpus: Opened) -> None:
-    """Its kernel was not created; no later run waits for ever."""
-    session = open_session(b"", "cuda", threads_per_run=1)
-    two_gpus.cannot_run = OTHER_GPU
+@pytest.mark.parametrize(("wait", "flags"), [("block", {1: 4}), ("spin", {})])
+def test_threads_wait_as_told_from_the_first_session_on(
+    two_gpus: Opened, gpu_driver: FakeDriver, wait: GpuWait, flags: dict[int, int]
+) -> None:
+    """CU_CTX_SCHED_BLOCKING_SYNC on that GPU and no other, before a session makes its context; once."""
+    two_gpus.before_opening = lambda: dict(gpu_driver.flags)
     for _ in range(2):
-        with pytest.raises(Fail, match="no kernel image"):
-            session.run([], {})
-    two_gpus.cannot_run = None
-    assert session.run([], {}) == []
+        assert resolve_device("cuda:1", wait) == "cuda"
+    assert [flags] == two_gpus.seen
+    assert flags == gpu_driver.flags
+    assert gpu_driver.calls.count("cuDevicePrimaryCtxSetFlags_v2") == len(flags)
+
+
+def test_a_driver_that_cannot_block_is_used_nevertheless(two_gpus: Opened, gpu_driver: FakeDriver) -> None:
+    """It is an old one."""
+    gpu_driver.lacks = {"cuDevicePrimaryCtxSetFlags_v2"}
+    assert resolve_device("cuda") == "cuda"
+    assert ["0"] == two_gpus.device_ids
+
+
+@pytest.mark.usefixtures("two_gpus")
+def test_the_settings_say_how_every_process_waits(
+    gpu_driver: FakeDriver, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The worker, its share of several processes, and tuning; by default threads block."""
+    monkeypatch.setattr(OnnxEngine, "warm_up", lambda *_, **__: None)  # sessions of the stand-in answer nothing
+    settings = load_settings()
+    asked = settings.model.model_copy(update={"device": "cuda", "precision": "fp32", "cache_dir": tmp_path})
+    openings: list[Callable[[Settings], object]] = [
+        load_pass,
+        Share(0, 2).of,
+        lambda given: targets(None, None, "fp32", given)[0].prepared("cuda", given),
+    ]
+    for wait, flags in (("spin", {}), ("block", {0: 4})):
+        given = settings.model_copy(update={"model": asked.model_copy(update={"gpu_wait": wait})})
+        for opening in openings:
+            cuda._working.clear()
+            driver.block_while_waiting.cache_clear()
+            gpu_driver.flags.clear()
+            opening(given)
+            assert cuda._working == {0}
+            assert flags == gpu_driver.flags
+
+
+def test_attention_sums_in_float32_on_every_gpu(two_gpus: Opened) -> None:
+    """FlashAttention 1, CUTLASS 2 and unfused 16, and not TensorRT's kernels; a report of the gate names them."""
+    open_session(b"", "cuda", threads_per_run=1)
+    _, options = two_gpus.providers[-1]
+    assert ("19", "0") == (options["sdpa_kernel"], options["use_tf32"])
+    assert arithmetic_of("cuda") == "sdpa_kernel=19 use_tf32=0 ORT_CUDA_GEMM_OPTIONS=0"
+    assert arithmetic_of("cpu") is None
+
+
+def test_products_summed_in_float16_are_other_arithmetic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ONNX Runtime reads a variable for that."""
+    monkeypatch.setenv("ORT_CUDA_GEMM_OPTIONS", "1")
+    told = arithmetic_of("cuda")
+    assert told is not None
+    assert told.endswith("ORT_CUDA_GEMM_OPTIONS=1")
+
+
+@pytest.mark.parametrize(
+    ("free_mib", "limit_mib"), [(20_480, 19_968), (4_096, 3_584), (1_024, 896), (0, None)], ids=str
+)
+def test_a_session_leaves_memory_for_what_is_loaded_late(
+    two_gpus: Opened, gpu_driver: FakeDriver, free_mib: int, limit_mib: int | None
+) -> None:
+    """512 MiB of what is free, or an eighth where that is little. No limit where nothing would be left."""
+    gpu_driver.free_bytes = free_mib * 2**20
+    open_session(b"", "cuda", threads_per_run=1, device_id=1)
+    _, options = two_gpus.providers[-1]
+    assert options.get("gpu_mem_limit") == (None if limit_mib is None else str(limit_mib * 2**20))
+
+
+def test_without_knowing_what_is_free_there_is_no_limit(two_gpus: Opened, gpu_driver: FakeDriver) -> None:
+    """The first session of a process, which is the probe's, and a driver that does not say."""
+    gpu_driver.active = False
+    assert resolve_device("cuda") == "cuda"
+    gpu_driver.active, gpu_driver.refuses = True, {"cuMemGetInfo_v2"}
+    open_session(b"", "cuda", threads_per_run=1)
+    assert ["gpu_mem_limit" in options for _, options in two_gpus.providers] == [False, False]
+
+
+class TakesNoNode:
+    """A CUDA provider without a kernel for any node: the real ONNX Runtime places them on the CPU, if it may."""
+
+    def __init__(self, model: bytes, options: ort.SessionOptions, **_: object) -> None:
+        self._session = REAL_SESSION(model, options, providers=[], enable_fallback=False)
+        self.run = self._session.run
+
+    def get_providers(self) -> list[str]:
+        """As if CUDA had opened."""
+        return ["CUDAExecutionProvider", "CPUExecutionProvider"]
+
+
+def test_a_node_that_cuda_lacks_is_refused_rather_than_run_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By ONNX Runtime itself; only a model that says so may have such nodes, and it runs."""
+    monkeypatch.setattr(ort, "InferenceSession", TakesNoNode)
+    with pytest.raises(ModelError, match=r"opened on cuda: .*nodes that are assigned to the default CPU EP"):
+        open_session(cuda._probe_model(), "cuda", threads_per_run=1)
+    session = open_session(cuda._probe_model(), "cuda", threads_per_run=1, cpu_nodes=True)
+    assert [1.0] == session.run(["y"], {"x": np.zeros(2, np.float32)})[0].tolist()
+
+
+def test_a_provider_that_does_not_load_is_reported_as_that(two_gpus: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not as nodes on the CPU, by which ONNX Runtime would refuse it first; a provider without kernels passes no probe."""
+    monkeypatch.setattr(two_gpus, "get_providers", lambda: ["CPUExecutionProvider"])
+    with pytest.raises(ModelError, match="ONNX Runtime fell back to CPUExecutionProvider"):
+        resolve_device("cuda")
+    assert [{}] == two_gpus.entries
+
+
+def test_only_exported_models_may_have_nodes_on_the_cpu(two_gpus: Opened, tmp_path: Path) -> None:
+    """In graphs of our own there is none; an exporter's graph computes shapes there."""
+    shutil.copy(REFERENCE / "bert" / "config.json", tmp_path)
+    export(Checkpoint.open(REFERENCE / "bert"), tmp_path)
+    for source, may in ((None, False), (tmp_path, True)):
+        model = prepare(source, device="cuda", precision="fp32", cache_dir=tmp_path / "cache")
+        model.open_session(threads_per_run=1, concurrency=1)
+        assert may == (_CPU_FALLBACK not in two_gpus.entries[-1])
 
 
 @pytest.mark.usefixtures("no_cuda")

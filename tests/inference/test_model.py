@@ -167,7 +167,10 @@ def test_cuda_is_refused_where_it_does_not_work(tmp_path: Path) -> None:
 
 @pytest.mark.skipif("CUDAExecutionProvider" not in ort.get_available_providers(), reason="no CUDA build")
 @pytest.mark.skipif(cuda_problem() is None, reason="CUDA works here")
-def test_a_session_that_fell_back_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("cpu_nodes", "why"), [(True, "fell back to CPUExecutionProvider"), (False, "nodes that are assigned to .* CPU")]
+)
+def test_a_session_that_fell_back_is_refused(tmp_path: Path, why: str, *, cpu_nodes: bool) -> None:
     """ONNX Runtime itself falls back in silence; that is caught where the session is opened."""
-    with pytest.raises(ModelError, match="fell back to CPUExecutionProvider"):
-        open_session(_prepare(tmp_path).onnx_path, "cuda", threads_per_run=1)
+    with pytest.raises(ModelError, match=why):
+        open_session(_prepare(tmp_path).onnx_path, "cuda", threads_per_run=1, cpu_nodes=cpu_nodes)

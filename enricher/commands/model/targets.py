@@ -30,7 +30,11 @@ class Target:
     def prepared(self, device: str, settings: Settings) -> PreparedModel:
         """Its graph. Raises ModelError."""
         return prepare_pass(
-            self.checkpoints, device=device, precision=self.precision, cache_dir=settings.model.cache_dir
+            self.checkpoints,
+            device=device,
+            precision=self.precision,
+            cache_dir=settings.model.cache_dir,
+            gpu_wait=settings.model.gpu_wait,
         )
 
 

@@ -2,10 +2,10 @@
 
 resolution.py        the device to use, from the name in the settings
 cuda.py              whether CUDA works here, proved by running a tiny model
+driver.py            what NVIDIA's driver says about a GPU, and how threads wait for it
 cores.py             how many cores this process may use, and the concurrency that follows
-processor.py         the processor's name and the features that decide how it multiplies
+processor.py         the processor's or GPU's name and the features that decide how it multiplies
 session.py           what a session is: its Protocol, runtimes and errors
 opening.py           opens a session on ONNX Runtime or OpenVINO
-first_run.py         a session that is not thread-safe until it has run once
 openvino_session.py  a session on OpenVINO
 """

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import io
+from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
@@ -12,47 +12,43 @@ import onnxruntime as ort
 from onnx import TensorProto, helper
 
 from enricher.errors import ModelError
+from enricher.inference.device import driver
 from enricher.inference.device.opening import open_session
 from enricher.inference.device.session import PROVIDERS, SESSION_ERRORS
+
+if TYPE_CHECKING:
+    from enricher.runtime.devices import GpuWait
 
 _PROBE_ERRORS: tuple[type[Exception], ...] = (ModelError, *SESSION_ERRORS)
 _working: set[int] = set()
 """The GPUs on which a session has opened. A session on any other GPU would take its memory for nothing."""
 
 
-def cuda_problem(index: int | None = None) -> str | None:
+def cuda_problem(index: int | None = None, wait: GpuWait = "block") -> str | None:
     """Why the GPU of that number cannot be used; None if it can. Without a number, any GPU that has worked counts.
 
     Runs a tiny model, because a listed provider may not load, and a loaded one may lack cuDNN or kernels for this GPU.
+    It is the first thing that this process runs there, so `wait` holds for everything after it.
     """
     if index in _working or (index is None and _working):
         return None
     if PROVIDERS["cuda"] not in ort.get_available_providers():
         return "this ONNX Runtime was built without it"
-    if _driver() is None:
+    if not driver.installed():
         return "there is no NVIDIA driver"
     printed = _preload_cuda_libraries()
+    if wait == "block":
+        driver.block_while_waiting(index or 0)
     try:
-        session = open_session(_probe_model(), "cuda", threads_per_run=1, device_id=index or 0)
+        # A provider that does not load would be reported as nodes that are on the CPU, if that were refused.
+        session = open_session(_probe_model(), "cuda", threads_per_run=1, device_id=index or 0, cpu_nodes=True)
         session.run(["y"], {"x": np.zeros(2, np.float32)})
     except _PROBE_ERRORS as error:
         return f"{error} {printed}".strip()
     _working.add(index or 0)
-    return None
-
-
-def gpu_count() -> int:
-    """How many GPUs the driver shows to this process; 0 if unknown (`cuDeviceGetCount`, CUDA driver API)."""
-    driver, count = _driver(), ctypes.c_int(0)
-    if driver is None or driver.cuInit(0) != 0 or driver.cuDeviceGetCount(ctypes.byref(count)) != 0:
-        return 0
-    return count.value
-
-
-def _driver() -> ctypes.CDLL | None:
-    for name in ("libcuda.so.1", "nvcuda.dll"):
-        with contextlib.suppress(OSError):
-            return ctypes.CDLL(name)
+    # Errors of CUDA come back as exceptions, and are printed besides. Not before the provider has loaded: ONNX Runtime only
+    # prints why it did not.
+    ort.set_default_logger_severity(4)
     return None
 
 

@@ -6,11 +6,12 @@ import logging
 from typing import TYPE_CHECKING
 
 from enricher.errors import ModelError
-from enricher.inference.device import cuda
+from enricher.inference.device import cuda, driver
 from enricher.runtime.devices import DeviceName, parse_device
 
 if TYPE_CHECKING:
     from enricher.inference.device.session import Device
+    from enricher.runtime.devices import GpuWait
 
 _NO_CUDA = (
     "device {name} was asked for, and ONNX Runtime cannot use CUDA here: {why}. Install the driver, `onnxruntime-gpu` "
@@ -24,15 +25,16 @@ _NO_SUCH_GPU = (
 _log = logging.getLogger(__name__)
 
 
-def resolve_device(asked: str) -> Device:
+def resolve_device(asked: str, wait: GpuWait = "block") -> Device:
     """The kind of device to use: `auto` takes CUDA where it works, `cuda` raises ModelError where it does not.
 
-    The number of the GPU is `parse_device`'s. Raises SettingsError for an unknown name.
+    The number of the GPU is `parse_device`'s. `wait` holds for all threads of this process, and only if nothing ran on that
+    GPU before. Raises SettingsError for an unknown name.
     """
     device = parse_device(asked)
     if device.kind == "cpu":
         return "cpu"
-    why_not = cuda.cuda_problem(device.index)
+    why_not = cuda.cuda_problem(device.index, wait)
     if why_not is None:
         return "cuda"
     if device.kind == "cuda":
@@ -42,7 +44,7 @@ def resolve_device(asked: str) -> Device:
 
 
 def _no_cuda(device: DeviceName, why_not: str) -> str:
-    count = cuda.gpu_count()
+    count = driver.gpu_count()
     if not 0 < count <= device.index:
         return _NO_CUDA.format(name=device, why=why_not)
     return _NO_SUCH_GPU.format(name=device, count=count, seen=", ".join(f"cuda:{each}" for each in range(count)))

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from enricher.inference.device.session import Session
     from enricher.inference.graph.variants import Variant
     from enricher.inference.quantisation.recipe import Recipe
+    from enricher.runtime.devices import GpuWait
 
 EMBEDDED = "newswire-minilm"
 """The model that is built in."""
@@ -88,6 +89,8 @@ class PreparedModel:
             threads_per_run=threads_per_run,
             concurrency=concurrency,
             device_id=self.device_id,
+            # Exporters leave nodes that CUDA lacks, and in ours there are none.
+            cpu_nodes=isinstance(self.checkpoint, OnnxModel),
         )
 
 
@@ -122,9 +125,10 @@ def prepare_pass(
     device: str,
     precision: Precision,
     cache_dir: Path,
+    gpu_wait: GpuWait = "block",
 ) -> PreparedModel:
     """The same for checkpoints with one encoder, the first one's: one graph with every one's head."""
-    chosen = resolve_device(device)
+    chosen = resolve_device(device, gpu_wait)
     choice = choose_for(checkpoints, chosen, precision, cache_dir=cache_dir)
     rejected = tuple((variant.name, why) for variant, why in choice.rejected)
     missing = missing_reports(checkpoints, chosen, cache_dir)

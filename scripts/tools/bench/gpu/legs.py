@@ -58,7 +58,7 @@ def packed_leg(checkpoint: Checkpoint, scratch: Path, *, dry: bool) -> Leg:
 def stock_leg(checkpoint: Checkpoint, scratch: Path, *, dry: bool) -> Leg:
     """A plain export, fused and turned into float16 by ONNX Runtime's transformer optimizer. float32 in a dry run."""
     path = stock_graph(checkpoint, scratch, half=not dry)
-    session = open_session(path, "cpu" if dry else "cuda", threads_per_run=1)
+    session = open_session(path, "cpu" if dry else "cuda", threads_per_run=1, cpu_nodes=True)
     known = {each.name for each in onnx.load(path, load_external_data=False).graph.input}
 
     def feeds(windows: Sequence[Window]) -> Feeds:
