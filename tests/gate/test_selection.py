@@ -19,11 +19,12 @@ from enricher.inference.checkpoint.gate_report import GateReport, report_path, w
 from enricher.inference.graph import catalogue
 from enricher.inference.graph.builder import BUILDER_VERSION
 from enricher.inference.graph.openvino import OpenVinoBfloat16, OpenVinoInt8
+from enricher.inference.graph.packed_cuda import PackedFloat16
 from enricher.inference.graph.padded import PaddedFloat32
 from enricher.inference.quantisation.recipe import Recipe, read_recipe, write_recipe
 from enricher.inference.run import selection
 from enricher.inference.run.model import EMBEDDED_FOLDER
-from enricher.inference.run.selection import choose, missing_reports, report_folders
+from enricher.inference.run.selection import choose, missing_reports, report_folders, unproven
 
 if TYPE_CHECKING:
     from enricher.inference.graph.variants import Variant
@@ -112,6 +113,36 @@ def test_a_report_about_something_else_is_none(checkpoint: Checkpoint, bound_to:
     )
 
 
+@pytest.mark.parametrize(
+    ("measured", "counts"),
+    [
+        ("sdpa_kernel=19 use_tf32=0 ORT_CUDA_GEMM_OPTIONS=0", True),
+        ("sdpa_kernel=0 use_tf32=0 ORT_CUDA_GEMM_OPTIONS=0", False),
+        ("sdpa_kernel=19 use_tf32=0 ORT_CUDA_GEMM_OPTIONS=1", False),
+        (None, False),
+    ],
+)
+def test_a_report_of_a_gpu_is_about_its_arithmetic(
+    checkpoint: Checkpoint, measured: str | None, *, counts: bool
+) -> None:
+    """Other attention kernels, products summed in float16, and reports that do not say: none counts."""
+    # Another GPU and another version are information.
+    made = report(checkpoint, PackedFloat16(), arithmetic=measured, processor="NVIDIA H200", onnxruntime="1.0.0")
+    write_report(checkpoint.folder, made)
+    told = unproven(checkpoint, "cuda", PackedFloat16(), None)
+    assert counts == (told is None)
+    assert told is None or "no gate report of this model, builder and arithmetic for packed-fp16" in told
+
+
+def test_a_report_of_a_processor_names_no_arithmetic(checkpoint: Checkpoint) -> None:
+    """So those that were made before it was named stay valid; one of a GPU does not count there."""
+    write_report(checkpoint.folder, report(checkpoint, Twin()))
+    assert "arithmetic" not in SHIPPED["bound_to"]
+    assert choose(checkpoint, "cpu", "auto").variant == Twin()
+    write_report(checkpoint.folder, report(checkpoint, Twin(), arithmetic="sdpa_kernel=19"))
+    assert choose(checkpoint, "cpu", "auto").variant == PaddedFloat32()
+
+
 def test_a_variant_that_failed_its_gate_is_refused_with_the_reason(checkpoint: Checkpoint) -> None:
     """By auto, and by name."""
     write_report(checkpoint.folder, report(checkpoint, Twin(), passed=False))
@@ -172,7 +203,7 @@ def test_the_reports_that_ship_are_about_the_model_that_ships(variant: Variant, 
     """After a change of model, variant, builder or recipe, `enricher model check` must run again."""
     shipped = GateReport.model_validate_json(report_path(EMBEDDED_FOLDER, variant.name).read_bytes())
     digest = None if recipe is None else recipe.digest
-    assert shipped.counts_for(Checkpoint.open(EMBEDDED_FOLDER).digest, variant.name, BUILDER_VERSION, digest)
+    assert shipped.counts_for(Checkpoint.open(EMBEDDED_FOLDER).digest, variant.name, BUILDER_VERSION, digest, None)
     assert shipped.passed
     assert report_path(EMBEDDED_FOLDER, variant.name).with_suffix(".html").is_file()
 

@@ -3,8 +3,9 @@
 gate_figures.py has the figures. A report on entities has `comparisons` and `compositions`, others have
 `classes` or `vectors`.
 
-A report is valid for the model, the variant, the graph builder and the int8 recipe that it names. What else it names (ONNX
-Runtime, the processor) is information for people.
+A report is valid for the model, the variant, the graph builder, the int8 recipe and, on a GPU, the arithmetic that it
+names: which attention kernels run, and in which precision products are summed. What else it names is information for people,
+also the GPU and the version of ONNX Runtime: they change the order of sums, which the arithmetic keeps in float32.
 """
 
 from __future__ import annotations
@@ -22,13 +23,16 @@ if TYPE_CHECKING:
 
 
 class Binding(Part):
-    """What was measured. A report is valid for a worker if the first four fields are equal."""
+    """What was measured. A report is valid for a worker if the first five fields are equal."""
 
     model_digest: str = Field(description="sha256 (hex) of config, weights and tokenizer, as in every record.")
     variant: str = Field(description="Name of the variant, such as `openvino-int8`.")
     builder_version: int = Field(description="Version of the graph builder.")
     recipe_digest: str | None = Field(
         default=None, description="sha256 (hex) of the int8 recipe; null for variants that are not quantised."
+    )
+    arithmetic: str | None = Field(
+        default=None, description="What changes the results of a session on a GPU; null on processors."
     )
     model_name: str
     precision: str
@@ -63,11 +67,18 @@ class GateReport(Part):
             name: value for name, value in fields.items() if value is not None or name not in {"classes", "vectors"}
         }
 
-    def counts_for(self, model_digest: str, variant: str, builder_version: int, recipe_digest: str | None) -> bool:
-        """True if it was measured on this model, in this variant, built by this builder after this recipe."""
+    def counts_for(
+        self,
+        model_digest: str,
+        variant: str,
+        builder_version: int,
+        recipe_digest: str | None,
+        arithmetic: str | None,
+    ) -> bool:
+        """True if it was measured on this model, in this variant, built by this builder after this recipe, computed so."""
         bound = self.bound_to
-        measured = (bound.model_digest, bound.variant, bound.builder_version, bound.recipe_digest)
-        return measured == (model_digest, variant, builder_version, recipe_digest)
+        measured = (bound.model_digest, bound.variant, bound.builder_version, bound.recipe_digest, bound.arithmetic)
+        return measured == (model_digest, variant, builder_version, recipe_digest, arithmetic)
 
 
 def report_path(folder: Path, variant: str) -> Path:

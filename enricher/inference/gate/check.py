@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 import onnxruntime as ort
 
 from enricher.inference.checkpoint.gate_report import Binding, GateReport
+from enricher.inference.device.opening import arithmetic_of
 from enricher.inference.device.processor import processor_features, processor_name
 from enricher.inference.gate.batches import COMPOSITIONS, USUAL
 from enricher.inference.gate.gold import GoldSet, joined
@@ -132,13 +133,14 @@ def _binding(model: PreparedModel, gold: GoldSet) -> Binding:
         variant=model.variant.name,
         builder_version=BUILDER_VERSION,
         recipe_digest=model.recipe_digest,
+        arithmetic=arithmetic_of(model.variant.runtime),
         model_name=model.checkpoint.name,
         precision=model.variant.precision,
         gold_digest=gold.digest,
         gold_name=gold.name,
         onnxruntime=ort.__version__,
         provider=model.provider,
-        processor=processor_name(model.device),
+        processor=processor_name(model.device, model.device_id),
         processor_features=processor_features(),
         enricher=version("enricher"),
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),

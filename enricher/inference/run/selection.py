@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from enricher.errors import ModelError
 from enricher.inference.checkpoint.gate_report import read_reports
 from enricher.inference.checkpoint.onnx_folder import OnnxModel
+from enricher.inference.device.opening import arithmetic_of
 from enricher.inference.graph.builder import BUILDER_VERSION
 from enricher.inference.graph.catalogue import variant_named, variants_for
 from enricher.inference.graph.external import padded_variant
@@ -226,19 +227,22 @@ def _named(checkpoints: Sequence[Checkpoint], device: Device, precision: str, ca
 
 
 def newest_report(checkpoint: Checkpoint, variant: Variant, cache_dir: Path | None) -> GateReport | None:
-    """The newest report on this model, variant, builder and recipe."""
+    """The newest report on this model, variant, builder, recipe and arithmetic."""
     try:
         recipe = recipe_for(checkpoint, variant)
     except ModelError:
         return None
     found = read_reports(report_folders(checkpoint, cache_dir), variant.name)
-    bound = (checkpoint.digest, variant.name, BUILDER_VERSION, None if recipe is None else recipe.digest)
+    recipe_digest, arithmetic = None if recipe is None else recipe.digest, arithmetic_of(variant.runtime)
+    bound = (checkpoint.digest, variant.name, BUILDER_VERSION, recipe_digest, arithmetic)
     ours = (each for each in found if each.counts_for(*bound))
     return max(ours, key=lambda report: report.bound_to.created_at, default=None)
 
 
 def _what_is_bound(variant: Variant) -> str:
-    return "model, builder and recipe" if variant.quantised else "model and builder"
+    if variant.quantised:
+        return "model, builder and recipe"
+    return "model and builder" if arithmetic_of(variant.runtime) is None else "model, builder and arithmetic"
 
 
 def _reason(variant: Variant, rejected: list[tuple[Variant, str]]) -> str:

@@ -104,6 +104,7 @@ def _facts(report: GateReport) -> list[tuple[str, str]]:
         ("model", f"{bound.model_name}, sha256 {bound.model_digest}"),
         ("variant", f"{bound.variant} ({bound.precision}), graph builder {bound.builder_version}"),
         *([("int8 recipe", f"sha256 {bound.recipe_digest}")] if bound.recipe_digest else []),
+        *([("arithmetic", bound.arithmetic)] if bound.arithmetic else []),
         ("gold set", f"{bound.gold_name}, sha256 {bound.gold_digest}"),
         ("run by", f"{bound.provider}, ONNX Runtime {bound.onnxruntime}, enricher {bound.enricher}"),
         ("processor", f"{bound.processor} ({', '.join(bound.processor_features)})"),
