@@ -51,6 +51,7 @@ class Opened:
         self.entries: list[dict[str, str]] = []
         self.before_opening: Callable[[], object] = lambda: None
         self.seen: list[object] = []
+        self.severities: list[int] = []
         self.broken: Exception | None = None
         self.cannot_run: Exception | None = None
 
@@ -103,7 +104,7 @@ def two_gpus(monkeypatch: pytest.MonkeyPatch, gpu_driver: FakeDriver) -> Opened:
     monkeypatch.setattr(ort, "get_available_providers", lambda: ["CUDAExecutionProvider", "CPUExecutionProvider"])
     monkeypatch.setattr(ort, "InferenceSession", opened)
     monkeypatch.setattr(cuda, "_preload_cuda_libraries", lambda: "")
-    monkeypatch.setattr(ort, "set_default_logger_severity", lambda _: None)
+    monkeypatch.setattr(ort, "set_default_logger_severity", opened.severities.append)
     return opened
 
 
@@ -294,6 +295,16 @@ def test_a_provider_that_does_not_load_is_reported_as_that(two_gpus: Opened, mon
     with pytest.raises(ModelError, match="ONNX Runtime fell back to CPUExecutionProvider"):
         resolve_device("cuda")
     assert [{}] == two_gpus.entries
+
+
+def test_onnx_runtime_prints_errors_until_cuda_has_worked(two_gpus: Opened) -> None:
+    """Why a provider does not load is printed and raised nowhere; later every error is raised."""
+    two_gpus.broken = OLD_DRIVER
+    assert resolve_device("auto") == "cpu"
+    assert [] == two_gpus.severities
+    two_gpus.broken = None
+    assert resolve_device("auto") == "cuda"
+    assert [4] == two_gpus.severities
 
 
 def test_only_exported_models_may_have_nodes_on_the_cpu(two_gpus: Opened, tmp_path: Path) -> None:

@@ -5,7 +5,8 @@ gate_figures.py has the figures. A report on entities has `comparisons` and `com
 
 A report is valid for the model, the variant, the graph builder, the int8 recipe and, on a GPU, the arithmetic that it
 names: which attention kernels run, and in which precision products are summed. What else it names is information for people,
-also the GPU and the version of ONNX Runtime: they change the order of sums, which the arithmetic keeps in float32.
+also the GPU and the version of ONNX Runtime: they change the order of sums and how a product is divided among cores, and not
+the precision of sums.
 """
 
 from __future__ import annotations
