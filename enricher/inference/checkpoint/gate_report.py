@@ -15,12 +15,17 @@ import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, ValidationError, model_serializer
+from pydantic import Field, ValidationError
 
 from enricher.inference.checkpoint.gate_figures import ClassFigures, Comparison, Composition, Part, VectorFigures
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+def _is_absent(value: object) -> bool:
+    """For fields that came later: reports without them are the same bytes as before."""
+    return value is None
 
 
 class Binding(Part):
@@ -33,7 +38,9 @@ class Binding(Part):
         default=None, description="sha256 (hex) of the int8 recipe; null for variants that are not quantised."
     )
     arithmetic: str | None = Field(
-        default=None, description="What changes the results of a session on a GPU; null on processors."
+        default=None,
+        exclude_if=_is_absent,
+        description="What changes the results of a session on a GPU; absent on processors.",
     )
     model_name: str
     precision: str
@@ -57,16 +64,8 @@ class GateReport(Part):
     bound_to: Binding
     comparisons: tuple[Comparison, ...]
     compositions: tuple[Composition, ...]
-    classes: ClassFigures | None = Field(default=None, description="Only of classification.")
-    vectors: VectorFigures | None = Field(default=None, description="Only of embeddings.")
-
-    @model_serializer(mode="wrap")
-    def _without_absent_kinds(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
-        """Reports on entities are the same bytes as before there were other kinds."""
-        fields: dict[str, object] = handler(self)
-        return {
-            name: value for name, value in fields.items() if value is not None or name not in {"classes", "vectors"}
-        }
+    classes: ClassFigures | None = Field(default=None, exclude_if=_is_absent, description="Only of classification.")
+    vectors: VectorFigures | None = Field(default=None, exclude_if=_is_absent, description="Only of embeddings.")
 
     def counts_for(
         self,
