@@ -229,7 +229,7 @@ INSTRUMENTS: tuple[Instrument, ...] = (
     _gauge("process.memory.usage", "By", "Resident memory of the process (Linux only).",
            lambda _seen: one(resident_bytes())),
     # ---- the GPU, if NVML is available
-    _gauge("hw.gpu.utilization", "1", "Share of time in which a kernel ran on the GPU.",
+    _gauge("hw.gpu.utilization", "1", "Share of time in which a kernel ran on the GPU; none with MIG.",
            lambda seen: [each for gpu in seen.gpus() for each in one(gpu.utilization, gpu.name)], (GPU,)),
     _gauge("hw.gpu.memory.usage", "By", "Memory in use on the GPU, by all processes.",
            lambda seen: [(gpu.used_bytes, (gpu.name,)) for gpu in seen.gpus()], (GPU,)),
