@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from typing import cast
 
@@ -73,7 +74,8 @@ class Still:
 
 def most_in(arrived_s: list[float], seconds: float) -> int:
     """The most articles in any interval of this length."""
-    return max(sum(begin <= each < begin + seconds for each in arrived_s) for begin in set(arrived_s))
+    at_s = sorted(arrived_s)
+    return max(bisect_left(at_s, begin + seconds) - bisect_left(at_s, begin) for begin in set(at_s))
 
 
 @pytest.mark.parametrize("outage_s", [(0.0, 0.0), (110.0, 155.0)], ids=["none", "45 s"])
