@@ -40,11 +40,17 @@ def bake(checkpoint: Checkpoint, device: Device) -> list[Path]:
 def _eligible(checkpoint: Checkpoint, device: Device) -> list[Variant]:
     """Reduced variants with a passing report, and the first other one that runs: no later one is ever chosen.
 
-    The build knows whether OpenVINO is installed; what the processor can compute is known only where the image runs.
+    The build knows whether OpenVINO is installed; what the processor can compute is known only where the image runs, and
+    the build has no GPU.
     """
     variants = variants_for(device)
     reduced = takewhile(lambda variant: variant.reduced, variants)
-    plain = next(variant for variant in variants if not variant.reduced and variant.problem() is None)
+    runs = [
+        variant
+        for variant in variants
+        if variant.unsuited(checkpoint.config) is None and (device == "cuda" or variant.problem() is None)
+    ]
+    plain = next(variant for variant in runs if not variant.reduced)
     return [*(variant for variant in reduced if unproven(checkpoint, device, variant, None) is None), plain]
 
 

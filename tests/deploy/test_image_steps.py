@@ -112,3 +112,10 @@ def test_the_forms_that_may_serve_are_built_beside_the_model(tmp_path: Path) -> 
     cache = tmp_path / "cache"
     assert built[-1] / "model.onnx" == prepare_variant(checkpoint, variant, "cpu", cache_dir=cache).onnx_path
     assert not cache.exists()
+
+
+def test_without_a_gpu_an_image_gets_the_graph_that_one_serves() -> None:
+    """Packed fp32, as long as no report of fp16 is in the folder: a worker with a GPU then builds nothing."""
+    assert ["packed-cuda-fp32"] == [
+        each.name for each in module("bake_graphs")._eligible(open_model(EMBEDDED_FOLDER), "cuda")
+    ]

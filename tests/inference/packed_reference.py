@@ -9,7 +9,6 @@ graph's type too (skip_layer_norm_impl.cu).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -21,18 +20,8 @@ from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
 from enricher.inference.graph.onnx_file import MICROSOFT
-from enricher.inference.graph.packed_cuda import PackedFloat16
 
 Array = npt.NDArray[Any]
-
-
-@dataclass(frozen=True, slots=True)
-class PackedCudaFloat32(PackedFloat16):
-    """The same graph in float32, to compare with."""
-
-    name = "packed-cuda-fp32"
-    precision = "fp32"
-    reduced = False
 
 
 def run(path: Path, outputs: list[str], feeds: dict[str, Array], *, strict_norm: bool = True) -> list[Array]:

@@ -19,7 +19,7 @@ from enricher.inference.graph.builder import build
 from enricher.inference.graph.catalogue import variants_for
 from enricher.inference.graph.onnx_file import OnnxWriter
 from enricher.inference.graph.packed_cpu import PackedFloat32
-from enricher.inference.graph.packed_cuda import PackedFloat16
+from enricher.inference.graph.packed_cuda import PackedCudaFloat32, PackedFloat16
 from enricher.inference.graph.padded import PaddedFloat32
 from enricher.inference.run.model import open_model, prepare_variant
 from enricher.records import OwnedRow, Window
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     Run = Callable[[list[str], list[Window]], list[Any]]
 
 CPU = [variant for variant in variants_for("cpu") if variant.problem() is None and not variant.quantised]
-CUDA = [packed_reference.PackedCudaFloat32(), PackedFloat16()]
+CUDA = [PackedCudaFloat32(), PackedFloat16()]
 """On numpy: the same graphs."""
 LOGITS = {"fp32": 1e-4, "bf16": 5e-2, "fp16": 2e-2}
 VECTORS = {"fp32": 1e-5, "bf16": 8e-2, "fp16": 2e-2}

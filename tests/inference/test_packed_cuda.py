@@ -24,7 +24,7 @@ from enricher.inference.checkpoint.folder import Checkpoint
 from enricher.inference.device.opening import open_session
 from enricher.inference.device.session import SESSION_ERRORS
 from enricher.inference.graph.catalogue import variants_for
-from enricher.inference.graph.packed_cuda import LONGEST_STEP_TOKENS, PackedFloat16
+from enricher.inference.graph.packed_cuda import LONGEST_STEP_TOKENS, PackedCudaFloat32, PackedFloat16
 from enricher.inference.graph.padded import PaddedFloat32
 from enricher.inference.run.model import prepare_variant
 from tools.bench.gpu.checkpoints import Shape, write_checkpoint
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     MakeWindow = Callable[[Sequence[int]], Window]
 
 REFERENCE = Path(__file__).parent.parent / "data" / "reference"
-FP16, FP32 = PackedFloat16(), packed_reference.PackedCudaFloat32()
+FP16, FP32 = PackedFloat16(), PackedCudaFloat32()
 LIMITS = {"fp16": 2e-2, "fp32": 1e-4}
 """Largest difference of a logit allowed, relative to the largest one."""
 RAGGED_TOKENS = (1, 2, 63, 64, 65, 130, 7, 100)
@@ -63,7 +63,7 @@ SHAPES = {
 }
 
 
-def graph_of(folder: Path, variant: PackedFloat16, cache_dir: Path) -> Path:
+def graph_of(folder: Path, variant: PackedCudaFloat32, cache_dir: Path) -> Path:
     """The path of the graph of a checkpoint."""
     return prepare_variant(Checkpoint.open(folder), variant, "cuda", cache_dir=cache_dir).onnx_path
 
@@ -80,7 +80,7 @@ def ragged(family: str, window: MakeWindow) -> tuple[list[Window], np.ndarray]:
 @pytest.mark.parametrize("variant", [FP16, FP32], ids=lambda variant: variant.name)
 @pytest.mark.parametrize(("family", "strict_norm"), [*((family, True) for family in sorted(FAMILIES)), ("bert", False)])
 def test_the_packed_graph_gives_the_reference_logits_of_a_family(
-    family: str, variant: PackedFloat16, cache_dir: Path, window: MakeWindow, *, strict_norm: bool
+    family: str, variant: PackedCudaFloat32, cache_dir: Path, window: MakeWindow, *, strict_norm: bool
 ) -> None:
     """In one batch of lengths from 1 to the maximum; labels differ only where two logits are within the tolerance."""
     windows, expected = ragged(family, window)
@@ -250,7 +250,7 @@ def test_a_weight_beyond_float16_is_refused_by_name(tmp_path: Path, monkeypatch:
 
 def test_no_two_graphs_have_the_same_name() -> None:
     """Graphs and reports are found by it. Only the padded float32 graph runs on both devices."""
-    variants = [*variants_for("cpu"), *variants_for("cuda"), FP32]
+    variants = [*variants_for("cpu"), *variants_for("cuda")]
     assert len({type(variant) for variant in variants}) == len({variant.name for variant in variants})
 
 

@@ -14,6 +14,7 @@ from enricher.commands.doctor.reports import failing, missing_for
 from enricher.core.assembly import settle
 from enricher.errors import ModelError, SettingsError
 from enricher.inference.device.cuda import cuda_problem
+from enricher.inference.run.selection import lost_without_report
 from enricher.records import Article, Batch, EnrichedRecord, Partition, RawRecord, Ticket
 from enricher.settings import Settings
 
@@ -89,8 +90,10 @@ def _precision(each: Pass, check: str) -> Finding:
     if wanted.precision != "auto" or prepared.variant.reduced:
         return _report.ok(check, seen)
     if missing := missing_for(prepared.checkpoints, prepared.device, wanted.cache_dir):
-        lacking = "no gate report" if len(missing) == 1 else "no gate reports"
-        return _report.warn(check, seen, f"A faster precision would run here but has {lacking}: {'; '.join(missing)}")
+        report, them = ("report", "it") if len(missing) == 1 else ("reports", "them")
+        lost = lost_without_report(prepared.device)
+        advice = f"A faster precision would run here but lacks its gate {report}. {lost} To make {them}: "
+        return _report.warn(check, seen, f"{advice}{'; '.join(missing)}")
     unfit = failing(prepared.checkpoints, prepared.device, wanted.cache_dir)
     names = [name for name, fails in zip(each.names, unfit, strict=True) if fails]
     if names:

@@ -61,7 +61,10 @@ class Gate:
     """The number of the GPU."""
 
     def reference(self, checkpoint: Checkpoint, device: Device) -> Measured | MeasuredRows:
-        """The answers of fp32, which checks of several variants of one model can share."""
+        """The answers of fp32, which checks of several variants of one model can share.
+
+        Padded on a GPU too, where fp32 serves packed: a mistake in the packed layout would be in both otherwise.
+        """
         return self.measured(checkpoint, PaddedFloat32(runtime=device), device)
 
     def check(

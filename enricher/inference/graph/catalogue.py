@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from enricher.errors import ModelError
 from enricher.inference.graph.openvino import OpenVinoBfloat16, OpenVinoFloat32, OpenVinoInt8
 from enricher.inference.graph.packed_cpu import PackedFloat32
-from enricher.inference.graph.packed_cuda import PackedFloat16
+from enricher.inference.graph.packed_cuda import PackedCudaFloat32, PackedFloat16
 from enricher.inference.graph.padded import PaddedFloat32
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from enricher.inference.device.session import Device
     from enricher.inference.graph.variants import Variant
@@ -22,26 +22,23 @@ def variants_for(device: Device) -> Sequence[Variant]:
 
     Measured by `scripts/bench-model`, and int8 by `scripts/int8-table`; int8 is unmeasured on AMX.
     """
+    # The last is for models that are ONNX already, which only padded variants can run, and for what no packed one takes.
     if device == "cuda":
-        return (PackedFloat16(), PaddedFloat32(runtime="cuda"))
-    # The last is for models that are ONNX already, which only padded variants can run.
+        return (PackedFloat16(), PackedCudaFloat32(), PaddedFloat32(runtime="cuda"))
     return (OpenVinoInt8(), OpenVinoBfloat16(), OpenVinoFloat32(), PackedFloat32(), PaddedFloat32())
 
 
-def variant_named(device: Device, precision: str, *, padded: bool = False) -> Variant:
-    """The fastest variant for `device` of `precision` (fp32, fp16, bf16, int8) that runs here; else the fastest.
+def variant_named(
+    device: Device, precision: str, problem: Callable[[Variant], str | None] = lambda variant: variant.problem()
+) -> Variant:
+    """The fastest variant for `device` of `precision` (fp32, fp16, bf16, int8) without a `problem`; else the fastest.
 
-    `padded` leaves out the variants that cannot run a model that is ONNX already. Raises ModelError if none is left.
+    Raises ModelError if there is no variant of that precision.
     """
-    variants = [variant for variant in variants_for(device) if not padded or is_padded(variant)]
+    variants = variants_for(device)
     if suitable := [variant for variant in variants if variant.precision == precision]:
-        return next((variant for variant in suitable if variant.problem() is None), suitable[0])
+        return next((variant for variant in suitable if problem(variant) is None), suitable[0])
     known = ", ".join(dict.fromkeys(variant.precision for variant in variants))
     raise ModelError(
         f"precision {precision} has no variant on {device}; there are {known}. Choose one of them, or auto."
     )
-
-
-def is_padded(variant: Variant) -> bool:
-    """True if windows are laid out as `[batch, length]`, which is what exported models take."""
-    return tuple(variant.token_dimensions) == PaddedFloat32.token_dimensions

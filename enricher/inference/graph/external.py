@@ -40,15 +40,15 @@ def padded_variant(variant: Variant) -> Variant:
             f"{variant.precision} is made from the weights of a checkpoint, and this model is ONNX already. Choose "
             f"precision auto, bf16 or fp32, or prepare the checkpoint that it was exported from."
         )
+    if tuple(variant.token_dimensions) != PaddedFloat32.token_dimensions:
+        raise ModelError(
+            f"a model that is ONNX already runs padded, and {variant.name} is not. Choose precision auto or fp32, or the "
+            f"checkpoint that it was exported from."
+        )
     if variant.precision == "fp32":
         # Always by ONNX Runtime: float32 has no gate, and OpenVINO does not know every exporter's operators.
         return PaddedFloat32(runtime="cuda" if variant.runtime == "cuda" else "cpu")
-    if tuple(variant.token_dimensions) == PaddedFloat32.token_dimensions:
-        return variant
-    raise ModelError(
-        f"a model that is ONNX already runs padded, and {variant.name} is not. Choose precision auto or fp32, or the "
-        f"checkpoint that it was exported from."
-    )
+    return variant
 
 
 def write(checkpoint: OnnxModel, variant: Variant, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The float16 variant for CUDA: no padding anywhere, the tokens of all windows in a row.
+"""The variants for CUDA, float32 and float16: no padding anywhere, the tokens of all windows in a row.
 
 Inputs, all int32: `input_ids [tokens]`; `position_ids [tokens]`, counted from the window's first token; `cumulative_lengths
 [windows + 1]`; `token_offset [windows, longest]`: the position of each token if windows were padded to `longest` and laid
@@ -9,9 +9,14 @@ short windows beside a long one cost no memory. Inputs: `owned_tokens int32`, `o
 tokens of each piece; one over the number that its window owns), `owned_pieces int32`, `real_pieces float32 [windows, most]`
 (the pieces of each window; 1 for each). What fills up a row is the window's own, with weight 0.
 
-Attention is ONNX Runtime's PackedMultiHeadAttention over separate query, key and value without a bias. FlashAttention-2
-takes those as they are; a packed projection or a bias would be copied first. The operator reads the number of windows and
+Attention is ONNX Runtime's PackedMultiHeadAttention over separate query, key and value without a bias. Fused kernels take
+those as they are; a packed projection or a bias would be copied first. The operator reads the number of windows and
 `longest` from the *shape* of `token_offset`; only its unfused route reads the values (packed_multihead_attention.cc).
+
+Which kernel runs, in the source of ONNX Runtime 1.30 with `sdpa_kernel` = 19 (not seen on a GPU yet): float16 takes
+FlashAttention from sm80 on and CUTLASS's memory-efficient attention before; float32 takes the latter at every length (with
+that option its threshold of 256 tokens is 0). From sm80 on, it makes each float32 product of scores and values of three
+TF32 ones (OpMultiplyAddFastF32), whatever `use_tf32` says: nearly float32's accuracy. All other products are cuBLAS's.
 """
 
 from __future__ import annotations
@@ -31,12 +36,17 @@ from enricher.inference.graph.variants import owned_ranges, starts_in_a_row, wei
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from enricher.inference.checkpoint.configuration import EncoderConfig
     from enricher.inference.device.session import Feeds, Runtime
     from enricher.records import Window
 
 LONGEST_STEP_TOKENS = 64
-"""`longest` is rounded up to a multiple of this, so that few sizes of workspace are allocated. It costs nothing:
-FlashAttention splits windows into blocks of 64 or 128 queries, and a block beyond a window's end returns at once."""
+"""`longest` is rounded up to a multiple of this, so that few sizes of workspace are allocated. It costs nothing: fused
+kernels split windows into blocks of 32 to 128 queries, and a block beyond a window's end returns at once."""
+HEAD_STEP = 8
+"""Fused kernels take heads whose size is a multiple of this."""
+LARGEST_HEAD = 256
+"""FlashAttention takes no larger heads."""
 PIECE_TOKENS = 32
 """Headlines are about as long; a longer piece would mostly be filled up with zeros."""
 
@@ -48,12 +58,12 @@ _MEANS: tuple[tuple[str, str, Sequence[str | int]], ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class PackedFloat16:
+class PackedCudaFloat32:
     """See the module. Implements `variants.Variant`."""
 
-    name = "packed-fp16"
-    precision = "fp16"
-    reduced = True
+    name = "packed-cuda-fp32"
+    precision = "fp32"
+    reduced = False
     quantised = False
     runtime: Runtime = "cuda"
     packs = True
@@ -63,6 +73,20 @@ class PackedFloat16:
     def problem(self) -> str | None:
         """CUDA does not work here."""
         return _cuda_problem()
+
+    def unsuited(self, config: EncoderConfig) -> str | None:
+        """No fused kernel takes its heads.
+
+        The unfused one pads to `windows x longest`, and its scores take `windows x heads x longest^2` numbers twice, which
+        no budget of tokens bounds: a long window among 400 short ones needs 13 GB where padded windows need 1.
+        """
+        size = config.hidden_size // config.heads
+        if size % HEAD_STEP == 0 and size <= LARGEST_HEAD:
+            return None
+        return (
+            f"its attention heads have size {size}, and packed attention is fused for multiples of {HEAD_STEP} up to "
+            f"{LARGEST_HEAD} only"
+        )
 
     def declare_inputs(self, writer: OnnxWriter, reads: frozenset[Reads] = TOKENS) -> None:
         """The four inputs, and four more for means."""
@@ -126,6 +150,15 @@ class PackedFloat16:
         """Windows follow one another."""
         del shape
         return starts_in_a_row(windows)
+
+
+@dataclass(frozen=True, slots=True)
+class PackedFloat16(PackedCudaFloat32):
+    """The same in float16, with sums of products in float32. Implements `variants.Variant`."""
+
+    name = "packed-fp16"
+    precision = "fp16"
+    reduced = True
 
 
 @cache

@@ -20,6 +20,7 @@ from enricher.inference.graph.variants import owned_weights, weighted_sums
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from enricher.inference.checkpoint.configuration import EncoderConfig
     from enricher.inference.device.session import Feeds, Runtime
     from enricher.records import Window
 
@@ -40,6 +41,11 @@ class PaddedFloat32:
 
     def problem(self) -> str | None:
         """None: it runs wherever ONNX Runtime runs."""
+        return None
+
+    def unsuited(self, config: EncoderConfig) -> str | None:
+        """None: it runs every model that we build."""
+        del config
         return None
 
     def declare_inputs(self, writer: OnnxWriter, reads: frozenset[Reads] = TOKENS) -> None:

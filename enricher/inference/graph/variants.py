@@ -16,6 +16,7 @@ from enricher.inference.checkpoint.head import TOKENS, Reads
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from enricher.inference.checkpoint.configuration import EncoderConfig
     from enricher.inference.device.session import Feeds, Runtime
     from enricher.inference.graph.onnx_file import OnnxWriter
     from enricher.records import Float32Array, Int32Array, Window
@@ -51,6 +52,10 @@ class Variant(Protocol):
 
     def problem(self) -> str | None:
         """Why this machine cannot run it, as a clause for a message ("the processor has no VNNI"); None if it can."""
+        ...
+
+    def unsuited(self, config: EncoderConfig) -> str | None:
+        """Why it does not run a model of this architecture, as a clause for a message; None if it does."""
         ...
 
     @property

@@ -24,7 +24,14 @@ from enricher.inference.graph.builder import BUILDER_VERSION, build
 from enricher.inference.graph.cache import GRAPHS_FOLDER, MODEL_FILE, kept_graph
 from enricher.inference.graph.onnx_file import OnnxWriter
 from enricher.inference.quantisation.qdq import quantise
-from enricher.inference.run.selection import Precision, check_command, choose_for, missing_reports, recipe_for
+from enricher.inference.run.selection import (
+    Precision,
+    check_command,
+    choose_for,
+    lost_without_report,
+    missing_reports,
+    recipe_for,
+)
 from enricher.records import ModelCard
 from enricher.runtime.devices import parse_device
 
@@ -136,7 +143,8 @@ def prepare_pass(
         # A warning where fp32 serves only because a report or a recipe is missing: the operator can make both.
         commands = {check_command(checkpoint, chosen, variant) for checkpoint in checkpoints}
         unproven = not commands.isdisjoint(missing) and not choice.variant.reduced
-        _log.log(logging.WARNING if unproven else logging.INFO, "not %s: %s", variant.name, why)
+        level, lost = (logging.WARNING, f". {lost_without_report(chosen)}") if unproven else (logging.INFO, "")
+        _log.log(level, "not %s: %s%s", variant.name, why, lost)
     first, *others = checkpoints
     prepared = prepare_variant(first, choice.variant, chosen, cache_dir=cache_dir, others=others)
     return replace(prepared, reason=choice.reason, rejected=rejected, device_id=parse_device(device).index)
