@@ -128,13 +128,14 @@ class LengthBucketScheduler:
         """Remove the windows of forgotten tickets."""
         self._rebuild([window for window in self._waiting() if window.ticket.live])
 
-    def lower_budget(self, max_batch_tokens: int) -> None:
-        """Limit later batches to so many padded tokens, because the device ran out of memory.
-
-        A value above the present budget changes nothing: several batches of the old budget may fail one after another.
-        """
+    def limit_budget(self, max_batch_tokens: int) -> None:
+        """Limit later batches to so many padded tokens, at most those of the rules."""
         assert max_batch_tokens >= 1, "a budget is at least one token"
-        self.max_batch_tokens = min(self.max_batch_tokens, max_batch_tokens)
+        self.max_batch_tokens = min(max_batch_tokens, self._rules.max_batch_tokens)
+
+    def tokens_of(self, batch: Batch) -> int:
+        """What a batch takes of the budget."""
+        return batch.padded_tokens
 
     # ---- when
 

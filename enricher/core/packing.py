@@ -81,10 +81,14 @@ class ArrivalScheduler:
         self._windows = deque(window for window in self._windows if window.ticket.live)
         self.queued_tokens = sum(len(window.ids) for window in self._windows)
 
-    def lower_budget(self, max_batch_tokens: int) -> None:
-        """Limit later batches to so many tokens; a value above the present budget changes nothing."""
+    def limit_budget(self, max_batch_tokens: int) -> None:
+        """Limit later batches to so many tokens, at most those of the rules."""
         assert max_batch_tokens >= 1, "a budget is at least one token"
-        self.max_batch_tokens = min(self.max_batch_tokens, max_batch_tokens)
+        self.max_batch_tokens = min(max_batch_tokens, self._rules.max_batch_tokens)
+
+    def tokens_of(self, batch: Batch) -> int:
+        """What a batch takes of the budget."""
+        return batch.real_tokens
 
     @property
     def _full(self) -> bool:

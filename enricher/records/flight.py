@@ -190,7 +190,7 @@ class BatchResult:
     runs: Sequence[RunOutput]
     failures: Sequence[WindowFailure] = ()
     fits_tokens: int | None = None
-    """If the batch ran out of device memory: padded tokens of the largest part that fit. Else None."""
+    """If the batch ran out of device memory: tokens of the largest part that fit, as the budget counts them. Else None."""
     busy_s: float = 0.0
     """For how long a thread of the device worked on it."""
 

@@ -152,7 +152,7 @@ class Worker:
         results = self._engine.completed()
         for result in results:
             self._tracing.completed(result.batch)
-            self.counters.count_completed(result, out_of_memory=self._budget.note(result))
+            self.counters.count_completed(result, out_of_memory=self._budget.note(result, self._clock()))
             self._tracker.unpacked(settle(result, self._heads[result.batch.pass_index], write_found))
         if results:
             self.pacing.engine_moved()

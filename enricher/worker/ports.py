@@ -26,8 +26,11 @@ class PassQueue(Protocol):
     def max_batch_tokens(self) -> int:
         """The current budget of a batch."""
 
-    def lower_budget(self, max_batch_tokens: int) -> None:
-        """Limit later batches to this many tokens; a value above the present budget changes nothing."""
+    def limit_budget(self, max_batch_tokens: int) -> None:
+        """Limit later batches to this many tokens, at most the configured ones."""
+
+    def tokens_of(self, batch: Batch) -> int:
+        """What a batch takes of the budget."""
 
 
 class Scheduler(Protocol):

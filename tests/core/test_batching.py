@@ -154,7 +154,7 @@ def test_a_window_that_is_added_late_counts_from_its_own_arrival() -> None:
 def test_a_lower_budget_counts_for_windows_already_queued() -> None:
     """Eight of 16 would have been two batches of 64 tokens; with 32 they are four, and full ones at once."""
     scheduler = scheduler_with(*[window_of(16, 5.0)] * 8)
-    scheduler.lower_budget(32)
+    scheduler.limit_budget(32)
     assert [[16, 16]] * 4 == [lengths(scheduler.next_batch(5.0)) for _ in range(4)]
     assert scheduler.queued_windows == 0
 
@@ -163,22 +163,24 @@ def test_a_lower_budget_can_make_a_bucket_full() -> None:
     """Three of 16 wait for a fourth; if only two fit, there is nothing to wait for."""
     scheduler = scheduler_with(*[window_of(16, 5.0)] * 3)
     assert scheduler.next_due_s() == 5.1
-    scheduler.lower_budget(32)
+    scheduler.limit_budget(32)
     assert scheduler.next_due_s() == 5.0
 
 
-def test_a_budget_is_never_raised() -> None:
-    """Two batches of the old budget can fail, the second after the budget is below what its failure asks for."""
-    scheduler = scheduler_with()
-    scheduler.lower_budget(16)
-    scheduler.lower_budget(48)
-    assert scheduler.max_batch_tokens == 16
+def test_a_budget_rises_up_to_that_of_the_rules() -> None:
+    """What was full waits for more again; no caller gets past the rules."""
+    scheduler = scheduler_with(*[window_of(16, 5.0)] * 3)
+    scheduler.limit_budget(32)
+    assert scheduler.next_due_s() == 5.0
+    scheduler.limit_budget(1_000)
+    assert scheduler.max_batch_tokens == RULES.max_batch_tokens
+    assert scheduler.next_due_s() == 5.1
 
 
 def test_below_the_longest_window_the_budget_lets_it_go_alone() -> None:
     """A window is not cut any more: one that is above the budget is the smallest batch there is."""
     scheduler = scheduler_with(*[window_of(32, 0.0)] * 2)
-    scheduler.lower_budget(1)
+    scheduler.limit_budget(1)
     assert [[32], [32]] == [lengths(scheduler.next_batch(0.0)) for _ in range(2)]
 
 

@@ -28,6 +28,7 @@ class AnyTraffic(RuleBasedStateMachine):
         self.taken: list[Window] = []
         self.scheduler = LengthBucketScheduler(RULES)
         self.rules_ = RULES
+        self.configured_tokens = RULES.max_batch_tokens
 
     @initialize(
         tokens=st.integers(16, 200),
@@ -44,6 +45,7 @@ class AnyTraffic(RuleBasedStateMachine):
             run_overhead_tokens=overhead,
             early_overhead=early,
         )
+        self.configured_tokens = tokens
         self.scheduler = LengthBucketScheduler(self.rules_)
 
     @rule(sizes=st.lists(st.integers(1, 80), min_size=1, max_size=6), pause_s=st.floats(0, 0.3))
@@ -103,10 +105,10 @@ class AnyTraffic(RuleBasedStateMachine):
         assert self.waiting == {}
 
     @rule(tokens=st.integers(1, 220))
-    def lower_the_budget(self, tokens: int) -> None:
-        """The device's memory is smaller than thought."""
-        self.scheduler.lower_budget(tokens)
-        self.rules_ = replace(self.rules_, max_batch_tokens=min(tokens, self.rules_.max_batch_tokens))
+    def limit_the_budget(self, tokens: int) -> None:
+        """The device's memory is smaller than thought, or enough again."""
+        self.scheduler.limit_budget(tokens)
+        self.rules_ = replace(self.rules_, max_batch_tokens=min(tokens, self.configured_tokens))
 
     @precondition(lambda self: self.waiting)
     @rule(data=st.data())

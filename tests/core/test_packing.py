@@ -71,11 +71,12 @@ def test_forgotten_windows_are_dropped() -> None:
 
 
 def test_a_lower_budget_holds_for_what_waits_already() -> None:
-    """And is never raised again."""
+    """And a higher one, up to that of the rules."""
     scheduler = scheduler_with(*[window_of(8, 0.0)] * 4)
-    scheduler.lower_budget(16)
-    scheduler.lower_budget(32)
+    scheduler.limit_budget(16)
     assert [8, 8] == lengths(scheduler.next_batch(0.0))
+    scheduler.limit_budget(1_000)
+    assert scheduler.max_batch_tokens == RULES.max_batch_tokens
 
 
 @given(st.lists(st.tuples(st.integers(1, 90), st.floats(0, 0.05)), max_size=60))

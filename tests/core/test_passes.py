@@ -77,7 +77,7 @@ def test_it_is_due_when_its_first_pass_is() -> None:
 def test_a_lower_budget_is_that_of_one_pass() -> None:
     """The largest is that of the scheduler; what waits is counted over all passes."""
     scheduler = scheduler_of()
-    scheduler.of_pass(1).lower_budget(4)
+    scheduler.of_pass(1).limit_budget(4)
     assert (8, 4, 8) == (
         scheduler.of_pass(0).max_batch_tokens,
         scheduler.of_pass(1).max_batch_tokens,

@@ -39,6 +39,14 @@ ARENA = (
 OUT_OF_IT: list[Exception] = [
     RuntimeException(ARENA),
     Fail("CUDA failure 2: out of memory ; GPU=0 ; hostname=h ; expr=cudaMalloc((void**)&p, size);"),
+    Fail(
+        "CUBLAS failure 1: the library was not initialized ; GPU=0 ; hostname=h ; file=/onnxruntime_src/onnxruntime/core/"
+        "providers/cuda/cuda_stream_handle.cc ; line=79 ; expr=cublasCreate(&cublas_handle_); "
+    ),
+    Fail(
+        "CUDNN failure 1001: CUDNN_STATUS_NOT_INITIALIZED ; GPU=0 ; hostname=h ; file=/onnxruntime_src/onnxruntime/core/"
+        "providers/cuda/cuda_stream_handle.cc ; line=82 ; expr=cudnnCreate(&cudnn_handle_); "
+    ),
     Fail("CUBLAS failure 3: CUBLAS_STATUS_ALLOC_FAILED ; GPU=0 ; expr=cublasCreate(&cublas_handle_);"),
     Fail("CUBLAS failure 3: the resource allocation failed ; GPU=0 ; expr=cublasCreate(&cublas_handle_);"),
     Fail("Available memory of 1024 is smaller than requested bytes of 4096"),
@@ -50,6 +58,8 @@ OUT_OF_IT: list[Exception] = [
 OTHERWISE: list[Exception] = [
     Fail("CUDA error 700: an illegal memory access was encountered"),
     Fail("CUBLAS failure 13: the GPU program failed to execute ; GPU=0 ; expr=cublasGemmHelper("),
+    Fail("CUBLAS failure 14: an internal operation failed ; GPU=0 ; hostname=h ; expr=cublasGemmHelper("),
+    Fail("CUDNN failure 3000: CUDNN_STATUS_NOT_SUPPORTED ; GPU=0 ; hostname=h ; expr=cudnnReduceTensor("),
     InvalidArgument("indices element out of data bounds, idx=99999 must be within the inclusive range [-260,259]"),
     ValueError("a token id is outside the vocabulary"),
 ]
@@ -84,6 +94,17 @@ def test_other_errors_are_not_taken_for_a_lack_of_memory(error: Exception) -> No
 def test_a_batch_that_fits_says_nothing_about_memory(engine: OnnxEngine, window: MakeWindow) -> None:
     """Only a step down is reported."""
     assert engine.run(Batch((window([101, 102]),) * 4)).fits_tokens is None
+
+
+@pytest.mark.parametrize(("packs", "fits_tokens"), [(False, 20), (True, 12)])
+def test_what_fits_is_counted_as_the_budget_counts_it(
+    embedded: PreparedModel, window: MakeWindow, fits_tokens: int, *, packs: bool
+) -> None:
+    """A window of ten tokens beside one of two is 20 tokens of a padded budget, and 12 of one without padding."""
+    short, _ = short_of_memory(embedded, 22, MemoryError())
+    short._variant = type("Variant", (type(short._variant),), {"packs": packs})()
+    result = short.run(Batch((window([101, *[1000] * 8, 102]), window([101, 102])) * 2))
+    assert fits_tokens == result.fits_tokens
 
 
 def test_an_odd_number_of_windows_loses_none(embedded: PreparedModel, window: MakeWindow) -> None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 
 import numpy as np
 from support.answers import WindowLabels, WindowResult, batch_result
@@ -29,7 +30,7 @@ from enricher.worker.ports import Tokenized
 
 LABELS = ("O", "I-NAME")
 BEFORE, AFTER = (1,), (2,)
-_PLAIN, NAME_TOKEN, _POISON, DEADLY_TOKEN = 10, 11, 12, 13
+_PLAIN, NAME_TOKEN, POISON_TOKEN, DEADLY_TOKEN = 10, 11, 12, 13
 DEADLY = "deadly"
 """The word that kills the process whose model reads it, where the engine is `killed_by_deadly`."""
 
@@ -78,7 +79,7 @@ def _tokenized(article: Article) -> TokenizedArticle | InvalidArticle:
 
 
 def _ids(text: str) -> Int32Array:
-    special = {"poison": _POISON, DEADLY: DEADLY_TOKEN}
+    special = {"poison": POISON_TOKEN, DEADLY: DEADLY_TOKEN}
     ids = [special.get(word) or (NAME_TOKEN if word[0].isupper() else _PLAIN) for word in text.split()]
     return np.array(ids, dtype=np.int32)
 
@@ -98,7 +99,7 @@ def with_room_for(max_tokens: int, run: Callable[[Batch], BatchResult] = infer) 
             )
         return run(batch)
 
-    return partial(in_halves, attempt)
+    return partial(in_halves, attempt, tokens_of=attrgetter("padded_tokens"))
 
 
 def killed_by_deadly(
@@ -115,7 +116,7 @@ def killed_by_deadly(
 
 
 def _infer(window: Window) -> WindowResult:
-    if (window.ids == _POISON).any():
+    if (window.ids == POISON_TOKEN).any():
         return WindowFailure(window, "NotFinite", "poisoned")
     shift = window.specials_before - window.start
     labels = (window.ids != NAME_TOKEN).astype(np.int32)

@@ -11,8 +11,8 @@ import logging
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
 from itertools import repeat
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -47,6 +47,8 @@ LONG_TOKENS = 512
 """The longest warm-up window if the caller gives no lengths; longer windows are rare in news."""
 LOG_EVERY_S = 2.0
 """How often the progress of a long warm-up is logged."""
+
+_REAL_TOKENS, _PADDED_TOKENS = attrgetter("real_tokens"), attrgetter("padded_tokens")
 
 _log = logging.getLogger(__name__)
 
@@ -91,7 +93,7 @@ class OnnxEngine:
         """
         began_s = time.monotonic()
         with self._turns.shared():
-            result = in_halves(self._attempt, batch)
+            result = self._in_halves(batch)
         if result.failures:
             result = self._again(result)
             if any(map(_raised, result.failures)):
@@ -137,13 +139,17 @@ class OnnxEngine:
         return [self._padding(length, count) for length in lengths for count in sorted(rows[length], reverse=True)]
 
     def _run_on_every_thread(self, pool: ThreadPoolExecutor, batch: Batch) -> None:
-        for result in pool.map(partial(in_halves, self._attempt), repeat(batch, self._concurrency)):
+        for result in pool.map(self._in_halves, repeat(batch, self._concurrency)):
             if result.failures:
                 failure = f"{result.failures[0].error_type}: {result.failures[0].message}"
                 raise ModelError(f"the model fails on a window of padding: {failure}")
             if result.fits_tokens is not None:
                 asked, fits = len(batch.windows), result.fits_tokens
                 _log.warning("out of memory: a batch of %d windows does not fit, one of %d tokens does", asked, fits)
+
+    def _in_halves(self, batch: Batch) -> BatchResult:
+        """One run, or several if memory runs out; `fits_tokens` counts what the scheduler's budget counts."""
+        return in_halves(self._attempt, batch, _REAL_TOKENS if self._variant.packs else _PADDED_TOKENS)
 
     def _again(self, result: BatchResult) -> BatchResult:
         """Run each failed window alone. One that was alone already would fail again, unless memory ran out."""

@@ -24,6 +24,8 @@ _TEXTS = (
     "out_of_memory",  # oneDNN
     "can't alloc",  # OpenVINO, in the middle of a graph
     "cudaerrormemoryallocation",
+    "cublas failure 1:",  # CUBLAS_STATUS_NOT_INITIALIZED: there was no memory for a handle
+    "not_initialized",  # the same by name; CUDNN_STATUS_NOT_INITIALIZED
     "cublas failure 3:",  # CUBLAS_STATUS_ALLOC_FAILED, in words: "the resource allocation failed"
     "alloc_failed",  # the same by name; CUDNN_STATUS_ALLOC_FAILED
     "allocation_failed",  # CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED
@@ -44,11 +46,11 @@ def ran_out(failure: WindowFailure) -> bool:
     return failure.error_type == OUT_OF_MEMORY
 
 
-def in_halves(attempt: Attempt, batch: Batch) -> BatchResult:
+def in_halves(attempt: Attempt, batch: Batch, tokens_of: Callable[[Batch], int]) -> BatchResult:
     """Run all windows at once; if memory runs out, in parts half as large, until a part fits or is a single window.
 
-    The result's `fits_tokens` are the padded tokens of the largest part that fitted. It is None if all fitted at once or
-    there was only one window, and the shortest window's length if no window fitted.
+    The result's `fits_tokens` are the tokens of the largest part that fitted, as `tokens_of` counts them. It is None if
+    all fitted at once, and the shortest window's length if no window fitted.
     """
     windows = batch.windows
     done, part, fits_tokens = 0, len(windows), 0
@@ -57,13 +59,13 @@ def in_halves(attempt: Attempt, batch: Batch) -> BatchResult:
         taken = batch if part == len(windows) else Batch(windows[done : done + part])
         answer = attempt(taken)
         if not any(map(ran_out, answer.failures)):
-            fits_tokens = max(fits_tokens, taken.padded_tokens)
+            fits_tokens = max(fits_tokens, tokens_of(taken))
         elif len(taken.windows) > 1:
             part = (len(taken.windows) + 1) // 2
             continue
         answered.append(answer)
         done += len(taken.windows)
-    if part == len(windows):
+    if fits_tokens and part == len(windows):
         return answered[0]
     return joined(batch, answered, fits_tokens or min(window.length_tokens for window in windows))
 
