@@ -1,9 +1,10 @@
 """ONNX Runtime's fused operators in numpy, so that the packed graph runs where there is no GPU.
 
-The graph that runs is the very one that was built; standard operators are onnx's own reference implementation.
-Accuracy is that of the CUDA kernels: operands of the graph's type, sums in float32, each result rounded once to its type.
-Skip norm is here in two ways: as it is computed now, and as it was in older releases of ONNX Runtime, its sums of the
-graph's type too (skip_layer_norm_impl.cu).
+The graph that runs is the very one that was built; standard operators are onnx's own reference implementation, unless they
+are here. Operands are of the graph's type, sums of products in float32, and results are rounded where the CUDA kernels of
+ONNX Runtime 1.30 round them, which is more often than once: in skip norm after each sum (skip_layer_norm_impl.cu), in GELU
+after each step (`_Gelu` in cu_inc/common.cuh), and in attention before the product with the values. The query's product is
+rounded before its bias is added, which on CUDA is one Gemm: here it is worse.
 """
 
 from __future__ import annotations
@@ -24,11 +25,10 @@ from enricher.inference.graph.onnx_file import MICROSOFT
 Array = npt.NDArray[Any]
 
 
-def run(path: Path, outputs: list[str], feeds: dict[str, Array], *, strict_norm: bool = True) -> list[Array]:
-    """Run the model at `path` on numpy; with `strict_norm=False` the sums of skip norm are rounded at every step."""
+def run(path: Path, outputs: list[str], feeds: dict[str, Array]) -> list[Array]:
+    """Run the model at `path` on numpy."""
     # An operator is found by the name of its class.
-    loose = type(SkipLayerNormalization.__name__, (LooseNorm,), {})
-    operators = [PackedMultiHeadAttention, SkipLayerNormalization if strict_norm else loose, BiasGelu, MatMul]
+    operators = [PackedMultiHeadAttention, SkipLayerNormalization, LayerNormalization, BiasGelu, MatMul]
     evaluator = ReferenceEvaluator(onnx.load(str(path)), new_ops=operators)
     return [np.asarray(each) for each in evaluator.run(outputs, feeds)]
 
@@ -58,14 +58,16 @@ def attention_by_offsets(query: Array, key: Array, value: Array, offset: Array, 
 
 
 def _heads(part: Array, heads: int) -> Array:
-    return part.reshape(len(part), heads, -1).transpose(1, 0, 2).astype(np.float32)
+    return part.reshape(len(part), heads, -1).transpose(1, 0, 2)
 
 
 def _attention(query: Array, key: Array, value: Array) -> Array:
-    """`[heads, length, size]` -> `[length, width]`."""
+    """`[heads, length, size]` -> `float32 [length, width]`. Fused kernels divide last, by a sum of what is not rounded."""
+    kind = query.dtype
+    query, key, value = (part.astype(np.float32) for part in (query, key, value))
     scores = query @ key.transpose(0, 2, 1) / math.sqrt(query.shape[-1])
     powers = np.exp(scores - scores.max(-1, keepdims=True))
-    mixed: Array = (powers / powers.sum(-1, keepdims=True)) @ value
+    mixed: Array = (powers.astype(kind).astype(np.float32) @ value) / powers.sum(-1, keepdims=True)
     return mixed.transpose(1, 0, 2).reshape(mixed.shape[1], -1)
 
 
@@ -91,41 +93,33 @@ class PackedMultiHeadAttention(OpRun):
 
 
 class SkipLayerNormalization(OpRun):
-    """Norm of input + skip + bias."""
+    """See `skip_norm`."""
 
     op_domain = MICROSOFT
 
     def _run(self, *inputs: Array, epsilon: float = 0.0) -> tuple[Array]:
-        value, skip, scale, shift, bias = (each.astype(np.float32) for each in inputs)
-        total = value + skip + bias
-        centred = total - total.mean(-1, keepdims=True)
-        normed = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + epsilon) * scale + shift
-        return (normed.astype(inputs[0].dtype),)
+        return (skip_norm(*inputs, epsilon=epsilon),)
 
 
-class LooseNorm(OpRun):
-    """Skip norm as it was in older releases: mean and mean square in the graph's type, by fours and then by pairs."""
+class LayerNormalization(OpRun):
+    """See `norm`."""
 
-    op_domain = MICROSOFT
+    op_domain = ""
 
-    def _run(self, *inputs: Array, epsilon: float = 0.0) -> tuple[Array]:
-        value, skip, scale, shift, bias = inputs
-        kind = value.dtype.type
-        total = (value + bias) + skip
-        part = total * kind(1 / total.shape[-1])
-        mean, square = _sum_in_type(part), _sum_in_type(part * total)
-        deviation = np.sqrt((square - mean * mean).astype(np.float32) + np.float32(kind(epsilon)))
-        return ((scale * (total - mean) * (1 / deviation).astype(kind) + shift).astype(kind),)
+    def _run(
+        self, value: Array, scale: Array, shift: Array, axis: int = -1, epsilon: float = 0.0, stash_type: int = 1
+    ) -> tuple[Array]:
+        assert (axis, stash_type) == (-1, onnx.TensorProto.FLOAT)
+        return (norm(value, scale, shift, epsilon=epsilon),)
 
 
 class BiasGelu(OpRun):
-    """The exact GELU, by the error function."""
+    """See `bias_gelu`."""
 
     op_domain = MICROSOFT
 
     def _run(self, value: Array, bias: Array) -> tuple[Array]:
-        total = value.astype(np.float32) + bias.astype(np.float32)
-        return ((0.5 * total * (1 + _erf(total / math.sqrt(2)))).astype(value.dtype),)
+        return (bias_gelu(value, bias),)
 
 
 class MatMul(OpRun):
@@ -137,19 +131,27 @@ class MatMul(OpRun):
         return ((left.astype(np.float32) @ right.astype(np.float32)).astype(left.dtype),)
 
 
-def _sum_in_type(values: Array) -> Array:
-    """Over the last axis, kept; every intermediate sum is rounded to the type."""
-    width = values.shape[-1]
-    padding = (1 << (width - 1).bit_length()) - width
-    parts = np.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, padding)])
-    parts = parts.reshape(*parts.shape[:-1], -1, min(4, parts.shape[-1]))
-    sums = parts[..., 0]
-    for index in range(1, parts.shape[-1]):
-        sums = sums + parts[..., index]
-    while sums.shape[-1] > 1:
-        half = sums.shape[-1] // 2
-        sums = sums[..., :half] + sums[..., half:]
-    return sums
+def skip_norm(value: Array, skip: Array, scale: Array, shift: Array, bias: Array, *, epsilon: float) -> Array:
+    """The norm of value + bias + skip. Both sums are rounded."""
+    return norm((value + bias) + skip, scale, shift, epsilon=epsilon)
+
+
+def norm(total: Array, scale: Array, shift: Array, *, epsilon: float) -> Array:
+    """The norm over the last axis: mean and mean square in float32, and one rounding at the end."""
+    values = total.astype(np.float32)
+    mean = values.mean(-1, keepdims=True)
+    deviation = np.sqrt((values * values).mean(-1, keepdims=True) - mean * mean + np.float32(epsilon))
+    normed: Array = scale.astype(np.float32) * (values - mean) / deviation + shift.astype(np.float32)
+    return normed.astype(total.dtype)
+
+
+def bias_gelu(value: Array, bias: Array) -> Array:
+    """The exact GELU, by the error function; in half precision each step is rounded."""
+    kind = value.dtype.type
+    total = value + bias
+    error = _erf((total * kind(math.sqrt(0.5))).astype(np.float32)).astype(kind)
+    active: Array = total * kind(0.5) * (kind(1) + error)
+    return active
 
 
 def _erf(values: Array) -> Array:

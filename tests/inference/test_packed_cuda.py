@@ -5,6 +5,7 @@ Arithmetic is that of the built graph on numpy (packed_reference.py). `test_pack
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +27,7 @@ from enricher.inference.device.session import SESSION_ERRORS
 from enricher.inference.graph.catalogue import variants_for
 from enricher.inference.graph.packed_cuda import LONGEST_STEP_TOKENS, PackedCudaFloat32, PackedFloat16
 from enricher.inference.graph.padded import PaddedFloat32
-from enricher.inference.run.model import prepare_variant
+from enricher.inference.run.model import open_model, prepare_variant
 from tools.bench.gpu.checkpoints import Shape, write_checkpoint
 
 if TYPE_CHECKING:
@@ -78,25 +79,36 @@ def ragged(family: str, window: MakeWindow) -> tuple[list[Window], np.ndarray]:
 
 
 @pytest.mark.parametrize("variant", [FP16, FP32], ids=lambda variant: variant.name)
-@pytest.mark.parametrize(("family", "strict_norm"), [*((family, True) for family in sorted(FAMILIES)), ("bert", False)])
+@pytest.mark.parametrize("family", sorted(FAMILIES))
 def test_the_packed_graph_gives_the_reference_logits_of_a_family(
-    family: str, variant: PackedCudaFloat32, cache_dir: Path, window: MakeWindow, *, strict_norm: bool
+    family: str, variant: PackedCudaFloat32, cache_dir: Path, window: MakeWindow
 ) -> None:
-    """In one batch of lengths from 1 to the maximum; labels differ only where two logits are within the tolerance."""
+    """In one batch of lengths from 1 to the maximum; every label is the reference's."""
     windows, expected = ragged(family, window)
     path = graph_of(REFERENCE / family, variant, cache_dir)
     feeds = variant.feeds(windows, pad_id=0)
     names = ["logits", "labels", "scores"]
-    logits, labels, scores = packed_reference.run(path, names, feeds, strict_norm=strict_norm)
+    logits, labels, scores = packed_reference.run(path, names, feeds)
     assert ["float32", "int32", "float32"] == [each.dtype.name for each in (logits, labels, scores)]
-    largest, limit = np.abs(expected).max(), LIMITS[variant.precision]
-    assert np.abs(expected - logits).max() < limit * largest
-    other = labels != expected.argmax(-1)
-    gap = np.diff(np.sort(expected, axis=-1)[:, -2:], axis=-1)[:, 0]
-    assert (gap[other] < 2 * limit * largest).all()
+    assert np.abs(expected - logits).max() < LIMITS[variant.precision] * np.abs(expected).max()
+    np.testing.assert_array_equal(expected.argmax(-1), labels)
     assert (
         np.cumsum([len(each.ids) for each in windows])[:-1].tolist() == list(variant.starts(windows, labels.shape))[1:]
     )
+
+
+@pytest.mark.slow
+def test_the_built_in_model_labels_gold_sentences_as_pytorch_does(pud_windows: list[Window], cache_dir: Path) -> None:
+    """In float16 with the kernels' roundings, every twelfth sentence; over all, 2 of 24,930 labels differ (measured)."""
+    logits = np.split(
+        np.load(REFERENCE / "pud_logits.npz")["logits"], np.cumsum([len(each.ids) for each in pud_windows])
+    )
+    expected = np.concatenate(logits[:-1][::12])
+    path = prepare_variant(open_model(None), FP16, "cuda", cache_dir=cache_dir).onnx_path
+    found, labels = packed_reference.run(path, ["logits", "labels"], FP16.feeds(pud_windows[::12], pad_id=0))
+    assert len(labels) > 2_000
+    assert np.abs(expected - found).max() < 5e-3 * np.abs(expected).max()
+    np.testing.assert_array_equal(expected.argmax(-1), labels)
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
@@ -115,6 +127,21 @@ def test_any_depth_width_and_number_of_heads_is_computed_as_the_padded_variant_d
         path = graph_of(checkpoint.folder, variant, tmp_path / "cache")
         (logits,) = packed_reference.run(path, ["logits"], variant.feeds(windows, pad_id=0))
         assert np.abs(expected - logits).max() < LIMITS[variant.precision] * np.abs(expected).max()
+
+
+def test_the_stand_in_rounds_each_sum_of_skip_norm_and_each_step_of_gelu() -> None:
+    """2,048 + 1 + 1 is 2,048 in half precision; GELU errs by up to 1.9e-3 below 4, where one rounding errs by 1e-3."""
+    half, width = np.float16, 4
+    ones, zeros = np.ones(width, half), np.zeros(width, half)
+    value = np.array([[2048, 0, 0, 0]], half)
+    summed = packed_reference.skip_norm(value, ones[None], ones, zeros, ones, epsilon=0.0)
+    rounded = packed_reference.norm(np.array([[2048, 2, 2, 2]], half), ones, zeros, epsilon=0.0)
+    np.testing.assert_array_equal(rounded, summed)
+    given = np.arange(-4, 4, 1 / 512).astype(half)
+    found = packed_reference.bias_gelu(given, np.zeros_like(given))
+    exact = np.array([0.5 * each * (1 + math.erf(each / math.sqrt(2))) for each in given.tolist()])
+    assert np.abs(exact - exact.astype(half)).max() < 1.1e-3
+    assert 1.5e-3 < np.abs(exact - found).max() < 2.2e-3
 
 
 @pytest.mark.parametrize("damage", ["cumulative_lengths", "position_ids", "token_offset"])
