@@ -48,13 +48,13 @@ class Budget:
         """Adapt the budget of the batch's pass; returns whether the batch was run in parts."""
         index = done.batch.pass_index
         queue, known = self._scheduler.of_pass(index), self._lowered.get(index)
-        tokens = queue.tokens_of(done.batch)
         if done.fits_tokens is None:
-            if known is not None:
-                _rise(queue, known, tokens, now_s)
+            if known is not None and now_s - known.since_s >= known.pause_s:
+                _rise(queue, known, queue.tokens_of(done.batch), now_s)
             return False
         if len(done.batch.windows) == 1:  # no part is smaller, and no budget makes such a batch fit
             return False
+        tokens = queue.tokens_of(done.batch)
         if known is None or now_s - known.since_s > LONGEST_PAUSE_S:
             known = self._lowered[index] = _Lowered(tokens, now_s, FIRST_PAUSE_S)
         _lower(queue, known, tokens, done.fits_tokens, now_s)
@@ -85,9 +85,9 @@ def _lower(queue: PassQueue, known: _Lowered, tokens: int, fits_tokens: int, now
 
 
 def _rise(queue: PassQueue, known: _Lowered, tokens: int, now_s: float) -> None:
-    """Raise the budget a step if memory has been enough for a while, also for this batch of about the present budget."""
+    """Raise the budget a step, unless the batch of so many tokens that fitted was too small to show that there is room."""
     budget = queue.max_batch_tokens
-    if now_s - known.since_s < known.pause_s or 2 * tokens <= budget:
+    if 2 * tokens <= budget:
         return
     near, far = max(int(STEP * budget), budget + 1), min(int(FAR_STEP * budget), known.failed_tokens // 2)
     queue.limit_budget(max(near, far))
