@@ -1,162 +1,83 @@
-"""The command: `measure` compares the legs on this machine's GPU, `prepare` times the building of graphs (without a GPU)."""
+"""The command: runs the steps, and writes the page from their rows."""
 
 from __future__ import annotations
 
 import logging
-import platform
-import shutil
-import subprocess
+import os
+import signal
+import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import partial
-from importlib.metadata import version
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-import onnxruntime as ort
+import orjson
 import typer
-from rich.console import Console
 
-from enricher.inference.checkpoint.folder import Checkpoint
-from enricher.inference.device.cuda import cuda_problem
-from tools.bench.gpu import pytorch
-from tools.bench.gpu.cases import Case, cases
-from tools.bench.gpu.checkpoints import SHAPES, write_checkpoint
-from tools.bench.gpu.kernels import kernels_of
-from tools.bench.gpu.legs import Leg, packed_leg, stock_leg
-from tools.bench.gpu.measure import Figure, Plan, measure
-from tools.bench.gpu.peak import matrix_peak_tflops
-from tools.bench.gpu.preparing import VARIANTS, prepare_apart
-from tools.bench.gpu.report import Report
+from tools.bench.gpu.bench import ROWS_FILE, Bench, read_rows
+from tools.bench.gpu.page import page
+from tools.bench.gpu.steps import STEPS, run_steps
 
-app = typer.Typer(add_completion=False, help=__doc__)
-say = Console(stderr=True).print
+PAGE_FILE = "gpu.md"
+FAILED, NO_GPU = 1, 2
+HELP = f"""Everything that is asked of the CUDA variants, the most important first, within a time. --dry needs no GPU.
 
+A row is on disk when it is measured: a run that is killed loses nothing. Exit code 1: a step failed, was late or found
+something wrong; 2: no usable GPU. The steps:
 
-@dataclass(frozen=True, slots=True)
-class Scale:
-    """How much is measured."""
+{"".join(f"{chr(10) * 2}{step.name}: {step.question}" for step in STEPS)}"""
 
-    shapes: tuple[str, ...]
-    batch_tokens: tuple[int, ...]
-    concurrency: tuple[int, ...]
-    windows: int
-    passes: int
-    peak_width: int
+app = typer.Typer(add_completion=False, context_settings={"help_option_names": ["-h", "--help"]})
 
 
-GPU = Scale(("xlm-r-large", "bert-base"), (2048, 4096, 8192, 16384, 32768), (1, 2), 2048, 5, 8192)
-DRY = Scale(("tiny",), (512, 1024), (1, 2), 12, 1, 64)
-
-
-@app.command("measure")
-def measure_all(
+@app.command(help=HELP)
+def main(
+    steps: Annotated[
+        list[str] | None, typer.Argument(help="Only these; rows of the others are kept.", metavar="[STEP]...")
+    ] = None,
     *,
-    dry_run: Annotated[
-        bool, typer.Option(help="Run every part with tiny shapes on the CPU, to find mistakes.")
+    dry: Annotated[
+        bool, typer.Option("--dry", help="Tiny shapes on the CPU: finds mistakes, measures nothing.")
     ] = False,
-    shape: Annotated[list[str] | None, typer.Option(help=f"One of {', '.join(SHAPES)}; may be repeated.")] = None,
-    windows: Annotated[int | None, typer.Option(min=1, help="Windows per case.")] = None,
-    out: Annotated[Path, typer.Option(help="Where gpu-benchmark.json and .md are written.")] = Path(),
+    minutes: Annotated[
+        float, typer.Option(min=0.1, help="When to end; steps for which no time is left say so.")
+    ] = 10.0,
+    out: Annotated[
+        Path,
+        typer.Option(help=f"Folder for {ROWS_FILE}, {PAGE_FILE}, the gate report and the tuning.", file_okay=False),
+    ] = Path("gpu-bench"),
+    page_only: Annotated[
+        bool, typer.Option("--page", help=f"Run nothing: write {PAGE_FILE} from the rows in the folder.")
+    ] = False,
 ) -> None:
-    """Packed fp16 against padded fp16 and PyTorch: windows/s, share of the device's measured peak, attention kernels.
-
-    Takes minutes per shape. Exit code 1 if our variant ran unfused attention, or no kernel was named.
-    """
+    """Run the steps, or only write the page."""
     logging.basicConfig(level=logging.ERROR)
-    scale = DRY if dry_run else GPU
-    problem = None if dry_run else cuda_problem()
-    if problem is not None:
-        say(f"No usable GPU: {problem}. --dry-run needs none.")
-        raise typer.Exit(2)
-    say("matrix-product peak")
-    peak = matrix_peak_tflops(scale.peak_width, dry=dry_run)
-    todo = cases(windows or scale.windows)
-    figures: list[Figure] = []
-    kernels = {name: _measure_shape(name, todo, scale, figures, dry=dry_run) for name in shape or scale.shapes}
-    report = Report(_machine(), dry_run, peak, figures, kernels)
+    names = [step.name for step in STEPS]
+    if unknown := sorted({*(steps or [])} - {*names}):
+        raise typer.BadParameter(f"{', '.join(unknown)}: the steps are {', '.join(names)}")
     out.mkdir(parents=True, exist_ok=True)
-    (out / "gpu-benchmark.json").write_bytes(report.to_json())
-    (out / "gpu-benchmark.md").write_text(report.to_markdown(), "utf-8")
-    typer.echo(report.to_markdown())
-    raise typer.Exit(int(not dry_run and not report.fused))
+    try:
+        if not page_only:
+            _run(steps or names, Bench(dry, out.resolve(), Path(), time.monotonic()), minutes)
+    finally:
+        rows = read_rows(out)
+        (out / PAGE_FILE).write_text(page(rows), "utf-8")
+        typer.echo(f"written: {out / PAGE_FILE}", err=True)
+    if any("no_gpu" in row for row in rows):
+        raise typer.Exit(NO_GPU)
+    raise typer.Exit(FAILED if any(row.get("ok") is False for row in rows) else 0)
 
 
-@app.command()
-def prepare(
-    shape: Annotated[str, typer.Option(help=f"One of {', '.join(SHAPES)}.")] = "xlm-r-large",
-    limit_s: Annotated[float, typer.Option(help="Exit code 1 above this.")] = 120.0,
-    limit_gib: Annotated[float, typer.Option(help="Exit code 1 above this.")] = 8.0,
-) -> None:
-    """A random float16 checkpoint -> each variant's graph, with seconds and peak memory. XLM-R-large needs 5 GB of disk."""
-    within = True
-    with tempfile.TemporaryDirectory() as scratch:
-        say(f"writing a random {shape}")
-        folder = write_checkpoint(Path(scratch) / "checkpoint", SHAPES[shape])
-        for variant in VARIANTS:
-            done = prepare_apart(folder, variant, Path(scratch) / "cache")
-            typer.echo(f"{variant}: {done.seconds:.1f} s, peak {done.peak_gib:.2f} GiB, graph {done.graph_gib:.2f} GiB")
-            within = within and done.seconds <= limit_s and done.peak_gib <= limit_gib
-            shutil.rmtree(Path(scratch) / "cache")
-    raise typer.Exit(int(not within))
-
-
-def _measure_shape(
-    name: str, todo: list[Case], scale: Scale, figures: list[Figure], *, dry: bool
-) -> dict[str, dict[str, int]]:
-    """Fills `figures`; returns the kernels of each leg. One leg is open at a time."""
-    kernels = {}
-    with tempfile.TemporaryDirectory() as scratch:
-        say(f"{name}: writing random weights")
-        checkpoint = Checkpoint.open(write_checkpoint(Path(scratch) / name, SHAPES[name]))
-        for make in _legs(checkpoint, Path(scratch), dry=dry):
-            leg = make()
-            figures.extend(_measure_leg(leg, name, todo, scale))
-            if leg.onnx_path is not None:
-                kernels[leg.name] = _kernels(leg, todo[0], name, scale, dry=dry)
-            del leg
-    return kernels
-
-
-def _legs(checkpoint: Checkpoint, scratch: Path, *, dry: bool) -> Iterator[Callable[[], Leg]]:
-    yield partial(packed_leg, checkpoint, scratch, dry=dry)
-    yield partial(stock_leg, checkpoint, scratch, dry=dry)
-    if not pytorch.installed():
-        say("PyTorch is not installed: its legs are skipped")
-        return
-    for precision, compiled in (("fp16", False), ("fp16", True), ("fp32", False), ("fp32", True)):
-        if not dry or (precision, compiled) == ("fp32", False):
-            yield partial(pytorch.torch_leg, checkpoint.folder, precision, compiled=compiled, dry=dry)
-
-
-def _measure_leg(leg: Leg, name: str, todo: list[Case], scale: Scale) -> Iterator[Figure]:
-    for case in todo:
-        windows = case.windows(SHAPES[name].vocab_size)
-        for batch_tokens in scale.batch_tokens:
-            for concurrency in scale.concurrency if leg.threads else scale.concurrency[:1]:
-                say(f"{name}, {case.name}: {leg.name}, {batch_tokens} tokens, {concurrency} at once")
-                plan = Plan(batch_tokens, concurrency, scale.passes)
-                yield measure(leg, windows, plan, (name, case.name), SHAPES[name])
-
-
-def _kernels(leg: Leg, case: Case, name: str, scale: Scale, *, dry: bool) -> dict[str, int]:
-    """The kernels of one batch. In a dry run the packed graph does not run."""
-    assert leg.onnx_path is not None
-    if dry and leg.name.startswith("packed"):
-        return {}
-    batch = leg.batching(case.windows(SHAPES[name].vocab_size), scale.batch_tokens[0])[0]
-    return kernels_of(leg.onnx_path, leg.feeds(batch), dry=dry)
-
-
-def _machine() -> dict[str, str]:
-    found = {"machine": platform.platform(), "ONNX Runtime": ort.__version__}
-    if tool := shutil.which("nvidia-smi"):
-        query = [tool, "--query-gpu=name,driver_version,power.limit,clocks.max.sm", "--format=csv,noheader"]
-        found["GPU"] = subprocess.run(query, capture_output=True, text=True, check=False).stdout.strip()
-    if pytorch.installed():
-        found["PyTorch"] = version("torch")
-    return found
+def _run(chosen: list[str], bench: Bench, minutes: float) -> None:
+    # CUDA then counts GPUs as nvidia-smi does.
+    os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
+    # So that being ended from outside ends the step too, and writes the page.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    kept = [row for row in read_rows(bench.out) if row["step"] not in chosen and bool(row.get("dry")) == bench.dry]
+    (bench.out / ROWS_FILE).write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in kept))
+    with tempfile.TemporaryDirectory(prefix="enricher-gpu-") as scratch:
+        run_steps(replace(bench, scratch=Path(scratch)), [step for step in STEPS if step.name in chosen], minutes)
 
 
 if __name__ == "__main__":

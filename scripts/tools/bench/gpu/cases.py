@@ -1,34 +1,36 @@
-"""Windows of random ids, of one length or with the lengths of the sample articles, and how they are batched."""
+"""Windows of random ids, of one length or with the lengths of news, and how they are batched."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import cycle, islice
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from enricher.codec import decode_article
-from enricher.core.windowing import WindowCutter
 from enricher.errors import InvalidArticle
+from enricher.inference.run.advice import cutter_for
 from enricher.inference.run.model import open_model
 from enricher.inference.tokenizer.articles import ArticleTokenizer
 from enricher.records import Partition, RawRecord, Ticket, Window
 from tools import ARTICLES
-from tools.bench.model.cases import in_order_of_arrival
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
-EVEN_TOKENS = 256
-LONGEST_TOKENS, OVERLAP_TOKENS = 512, 64
+WINDOW_TOKENS, OVERLAP_TOKENS = 256, 64
+HEADLINES = 0.6
+"""The share of a stream's articles that are only a headline."""
+HEADLINE_TOKENS = range(12, 41)
 FIRST_ID = 5
 """Smaller ids are special tokens in every supported vocabulary."""
+TICKET = Ticket(RawRecord(Partition("samples", 0), 0, None, None), arrived_s=0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Windows to run. `lengths_tokens` has the length of each, special tokens included."""
+    """Windows in the order in which they are batched. `lengths_tokens` includes special tokens."""
 
     name: str
     lengths_tokens: tuple[int, ...]
@@ -36,15 +38,24 @@ class Case:
     def windows(self, vocabulary: int) -> list[Window]:
         """Random ids; the seed is fixed."""
         rng = np.random.default_rng(0)
-        return [_window(rng.integers(FIRST_ID, vocabulary, length, np.int32)) for length in self.lengths_tokens]
+        return [window_of(rng.integers(FIRST_ID, vocabulary, length, np.int32)) for length in self.lengths_tokens]
 
 
-def cases(windows: int) -> list[Case]:
-    """The two cases, with the same number of windows."""
-    news = _news_lengths()
-    order = np.random.default_rng(0).permutation(len(news))
-    mixed = tuple(islice(cycle(news[index] for index in order), windows))
-    return [Case(f"{EVEN_TOKENS} tokens", (EVEN_TOKENS,) * windows), Case("news mix", mixed)]
+def even(windows: int) -> Case:
+    """All of one length."""
+    return Case(f"{WINDOW_TOKENS} each", (WINDOW_TOKENS,) * windows)
+
+
+def news(windows: int) -> list[Case]:
+    """Headlines and the sample articles' windows: by arrival, which pads a rival's batches, and sorted, which pads least."""
+    rng, articles, lengths = np.random.default_rng(1), _article_lengths(), list[int]()
+    while len(lengths) < windows:
+        if rng.random() < HEADLINES:
+            lengths.append(int(rng.choice(HEADLINE_TOKENS)))
+        else:
+            lengths += articles[rng.integers(len(articles))]
+    arrived = tuple(lengths[:windows])
+    return [Case("news, by arrival", arrived), Case("news, sorted", tuple(sorted(arrived)))]
 
 
 def packed_batches(windows: Sequence[Window], max_tokens: int) -> list[list[Window]]:
@@ -60,26 +71,20 @@ def packed_batches(windows: Sequence[Window], max_tokens: int) -> list[list[Wind
     return batches
 
 
-def padded_batches(windows: Iterable[Window], max_tokens: int) -> list[list[Window]]:
-    """Sorted by length, which pads the least."""
-    return in_order_of_arrival(sorted(windows, key=lambda window: window.length_tokens), max_tokens)
+def window_of(ids: np.ndarray) -> Window:
+    """A window of no article."""
+    ids = ids.astype(np.int32)
+    return Window(TICKET, ids, start=0, own_start=0, own_stop=0, specials_before=0, arrived_s=0.0)
 
 
-def _news_lengths() -> list[int]:
-    """The lengths of the sample articles' windows in the built-in model's tokens, at most 512."""
+@cache
+def _article_lengths() -> list[list[int]]:
+    """The windows' lengths of each sample article, in the built-in model's tokens."""
     tokenizer = ArticleTokenizer(open_model(None))
-    cutter = WindowCutter(LONGEST_TOKENS, OVERLAP_TOKENS, tokenizer.specials_before, tokenizer.specials_after)
+    cutter = cutter_for(tokenizer, WINDOW_TOKENS, OVERLAP_TOKENS)
     articles = [decode_article(line, max_article_chars=1_000_000) for line in ARTICLES.read_bytes().splitlines()]
-    lengths: list[int] = []
+    lengths = []
     for tokens in tokenizer.tokenize(articles):
         assert not isinstance(tokens, InvalidArticle), "the samples are well-formed"
-        lengths += [window.length_tokens for window in cutter.cut(_ticket(), tokens, now_s=0.0)]
+        lengths.append([window.length_tokens for window in cutter.cut(TICKET, tokens, now_s=0.0)])
     return lengths
-
-
-def _ticket() -> Ticket:
-    return Ticket(RawRecord(Partition("samples", 0), 0, None, None), arrived_s=0.0)
-
-
-def _window(ids: np.ndarray) -> Window:
-    return Window(_ticket(), ids, start=0, own_start=0, own_stop=0, specials_before=0, arrived_s=0.0)

@@ -1,6 +1,6 @@
 """Which attention kernels run. ONNX Runtime prints them past Python's streams, so a child process runs the graph.
 
-Run as a file it opens the graph and runs one batch: `python kernels.py GRAPH FEEDS.npz PROVIDER`.
+Run as a module it opens the graph and runs one batch: `python -m tools.bench.gpu.kernels GRAPH FEEDS.npz RUNTIME`.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from enricher.inference.device.session import Feeds
+    from enricher.inference.device.session import Feeds, Runtime
 
 SWITCH = "ORT_ENABLE_ATTENTION_KERNEL_DEBUG_INFO"
 UNFUSED = "MATH"
@@ -30,8 +30,7 @@ def kernels_of(path: Path, feeds: Feeds, *, dry: bool) -> dict[str, int]:
         arrays = Path(scratch) / "feeds.npz"
         savez: Any = np.savez  # its type hint allows one option only
         savez(arrays, **feeds)
-        provider = "CPUExecutionProvider" if dry else "CUDAExecutionProvider"
-        command = [sys.executable, __file__, str(path), str(arrays), provider]
+        command = [sys.executable, "-m", "tools.bench.gpu.kernels", str(path), str(arrays), "cpu" if dry else "cuda"]
         done = subprocess.run(command, env=os.environ | {SWITCH: "1"}, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"the run that names attention kernels failed: {done.stderr[-2000:]}")
@@ -43,14 +42,18 @@ def kernels_in(printed: str) -> dict[str, int]:
     return dict(Counter(_NAMED.findall(printed)))
 
 
-def _run_once(path: str, arrays: str, provider: str) -> None:
-    import onnxruntime as ort  # noqa: PLC0415  only the child needs it
+def _run_once(path: str, arrays: str, runtime: str) -> None:
+    """With the options of a worker, some of which choose kernels."""
+    import onnx  # noqa: PLC0415  only the child needs these
 
-    if provider.startswith("CUDA"):
-        ort.preload_dlls()
-    session = ort.InferenceSession(path, providers=[provider])
-    assert session.get_providers()[0] == provider, "fell back"
-    session.run(None, dict(np.load(arrays)))
+    from enricher.inference.device.cuda import cuda_problem  # noqa: PLC0415  as above
+    from enricher.inference.device.opening import open_session  # noqa: PLC0415  as above
+
+    if runtime == "cuda" and (problem := cuda_problem()):
+        sys.exit(problem)
+    outputs = [each.name for each in onnx.load(path, load_external_data=False).graph.output]
+    session = open_session(Path(path), cast("Runtime", runtime), threads_per_run=1)
+    session.run(outputs, dict(np.load(arrays)))
 
 
 if __name__ == "__main__":

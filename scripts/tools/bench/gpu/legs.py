@@ -1,64 +1,85 @@
-"""The legs on ONNX Runtime: our packed variant, and the stock optimizer's padded float16 graph of the same weights."""
+"""The legs on ONNX Runtime: our variants, and the stock optimizer's padded float16 graph of the same weights."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
 
-from enricher.inference.checkpoint.folder import Checkpoint
 from enricher.inference.device.opening import open_session
+from enricher.inference.graph.packed_cpu import PackedFloat32
 from enricher.inference.graph.packed_cuda import PackedFloat16
 from enricher.inference.graph.padded import PaddedFloat32
-from enricher.inference.run.model import prepare_variant
-from enricher.records import Window
-from tools.bench.gpu.cases import packed_batches, padded_batches
+from tools.bench.gpu.cases import packed_batches
+from tools.bench.model.cases import in_order_of_arrival
 from tools.bench.model.plain import export
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from enricher.inference.checkpoint.folder import Checkpoint
     from enricher.inference.device.session import Feeds
     from enricher.inference.graph.variants import Variant
+    from enricher.records import Window
+    from tools.bench.gpu.bench import Bench
 
-Batches = list[list[Window]]
+
+@dataclass(frozen=True, slots=True)
+class PackedCudaFloat32(PackedFloat16):
+    """The packed graph in float32."""
+
+    name = "packed-cuda-fp32"
+    precision = "fp32"
+    reduced = False
+
+
+STOCK = "stock optimizer fp16, padded"
+PACKED_FP16, PACKED_FP32, PADDED_FP32 = PackedFloat16(), PackedCudaFloat32(), PaddedFloat32(runtime="cuda")
 
 
 @dataclass(frozen=True, slots=True)
 class Leg:
-    """One way to run batches; several threads may call `run` at once if `threads` is true."""
+    """One way to run batches. Several threads may call `run` at once, but for PyTorch's legs."""
 
     name: str
-    batching: Callable[[Sequence[Window], int], Batches]
     feeds: Callable[[Sequence[Window]], Any]
     run: Callable[[Any], Any]
+    pads: bool = True
     onnx_path: Path | None = None
-    threads: bool = True
+
+    def batching(self, windows: Sequence[Window], max_tokens: int) -> list[list[Window]]:
+        """In order, as many as fit: padded if the leg pads."""
+        return (in_order_of_arrival if self.pads else packed_batches)(windows, max_tokens)
 
 
-def packed_leg(checkpoint: Checkpoint, scratch: Path, *, dry: bool) -> Leg:
-    """Ours. In a dry run its graph and arrays are made, and the padded float32 variant runs instead."""
-    variant = PackedFloat16()
-    path = prepare_variant(checkpoint, variant, "cuda", cache_dir=scratch / "cache").onnx_path
-    if not dry:
-        return _variant_leg("packed fp16", variant, path)
-    stand_in = prepare_variant(checkpoint, PaddedFloat32(), "cpu", cache_dir=scratch / "cache")
-    leg = _variant_leg("packed fp16 (stand-in)", stand_in.variant, stand_in.onnx_path)
+def our_leg(
+    bench: Bench, checkpoint: Checkpoint, variant: Variant, outputs: Sequence[str] = ("labels", "scores")
+) -> Leg:
+    """A variant of ours. In a dry run its graph and arrays are made, and a variant for the CPU runs instead."""
+    built, runs = bench.graph(checkpoint, variant), variant
+    if bench.dry:
+        runs = PackedFloat32() if variant.packs else PaddedFloat32()
+        built = bench.graph(checkpoint, runs)
+    session = open_session(built.onnx_path, runs.runtime, threads_per_run=1)
 
-    def both(windows: Sequence[Window]) -> Feeds:
-        variant.feeds(windows, pad_id=0)
-        return stand_in.variant.feeds(windows, pad_id=0)
+    def feeds(windows: Sequence[Window]) -> Feeds:
+        arrays = variant.feeds(windows, 0)
+        return runs.feeds(windows, 0) if bench.dry else arrays
 
-    return Leg(leg.name, packed_batches, both, leg.run, path)
+    return Leg(
+        variant.name, feeds, lambda arrays: session.run(list(outputs), arrays), not variant.packs, built.onnx_path
+    )
 
 
-def stock_leg(checkpoint: Checkpoint, scratch: Path, *, dry: bool) -> Leg:
+def stock_leg(bench: Bench, shape: str) -> Leg:
     """A plain export, fused and turned into float16 by ONNX Runtime's transformer optimizer. float32 in a dry run."""
-    path = stock_graph(checkpoint, scratch, half=not dry)
-    session = open_session(path, "cpu" if dry else "cuda", threads_per_run=1, cpu_nodes=True)
+    checkpoint = bench.checkpoint(shape)
+    path = _stock_graph(checkpoint, bench.scratch, half=not bench.dry)
+    session = open_session(path, "cpu" if bench.dry else "cuda", threads_per_run=1)
     known = {each.name for each in onnx.load(path, load_external_data=False).graph.input}
 
     def feeds(windows: Sequence[Window]) -> Feeds:
@@ -70,12 +91,11 @@ def stock_leg(checkpoint: Checkpoint, scratch: Path, *, dry: bool) -> Leg:
         arrays = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
         return {name: array for name, array in arrays.items() if name in known}
 
-    name = f"padded {'fp32' if dry else 'fp16'}, stock optimizer"
-    return Leg(name, padded_batches, feeds, lambda arrays: session.run(["logits"], arrays), path)
+    return Leg(STOCK, feeds, lambda arrays: session.run(["logits"], arrays), onnx_path=path)
 
 
-def stock_graph(checkpoint: Checkpoint, scratch: Path, *, half: bool) -> Path:
-    """The path of the stock optimizer's graph. Takes 14 GiB of memory for XLM-R-large (measured)."""
+def _stock_graph(checkpoint: Checkpoint, scratch: Path, *, half: bool) -> Path:
+    """The path of the stock optimizer's graph. Took 14 GiB of memory for XLM-R-large."""
     from onnxruntime.transformers import float16, optimizer  # noqa: PLC0415  it configures logging
 
     source, target = scratch / "plain", scratch / "stock"
@@ -97,14 +117,3 @@ def stock_graph(checkpoint: Checkpoint, scratch: Path, *, half: bool) -> Path:
     model.save_model_to_file(str(target / "model.onnx"), use_external_data_format=True)
     logging.disable(logging.NOTSET)
     return target / "model.onnx"
-
-
-def _variant_leg(name: str, variant: Variant, path: Path) -> Leg:
-    session = open_session(path, variant.runtime, threads_per_run=1)
-    return Leg(
-        name,
-        packed_batches,
-        lambda windows: variant.feeds(windows, 0),
-        lambda feeds: session.run(["labels", "scores"], feeds),
-        path,
-    )

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tools.bench.gpu.cases import padded_batches
 from tools.bench.gpu.legs import Leg
 
 if TYPE_CHECKING:
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
 
 COMPILED_STEP_TOKENS = 64
 """Lengths are rounded up to it for the compiled model, which is compiled once per shape."""
+NOT_INSTALLED = "PyTorch is not installed"
 
 
 def installed() -> bool:
@@ -52,5 +52,25 @@ def torch_leg(folder: Path, precision: str, *, compiled: bool, dry: bool) -> Leg
             scores, labels = logits.softmax(-1).max(-1)
             return labels.cpu().numpy(), scores.cpu().numpy()
 
-    name = f"PyTorch {precision}, {'compiled' if compiled else 'eager'}"
-    return Leg(name, padded_batches, feeds, run, threads=False)
+    return Leg(f"PyTorch {precision}, {'compiled' if compiled else 'eager'}", feeds, run)
+
+
+def kernel_times(run: Any, feed: Any, runs: int) -> dict[str, list[float]]:  # noqa: ANN401  any leg's
+    """Microseconds of each call of every kernel of this process: CUPTI sees those of ONNX Runtime too."""
+    profiler: Any = importlib.import_module("torch.profiler")
+    run(feed)
+    with profiler.profile(activities=[profiler.ProfilerActivity.CUDA, profiler.ProfilerActivity.CPU]) as found:
+        for _ in range(runs):
+            run(feed)
+        importlib.import_module("torch").cuda.synchronize()
+    kernels: dict[str, list[float]] = {}
+    for event in found.events():
+        if str(event.device_type).endswith("CUDA"):
+            kernels.setdefault(event.name, []).append(event.time_range.elapsed_us())
+    return kernels
+
+
+def empty_cache() -> None:
+    """Give PyTorch's memory back to the GPU, for the next leg."""
+    importlib.import_module("gc").collect()
+    importlib.import_module("torch").cuda.empty_cache()

@@ -1,0 +1,140 @@
+"""The steps that run the worker's own engine and commands."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from enricher.inference.graph.packed_cpu import PackedFloat32
+from enricher.inference.run.engine import OnnxEngine
+from enricher.inference.run.model import EMBEDDED, open_model
+from enricher.records import Batch
+from tools.bench.gpu.cases import Case
+from tools.bench.gpu.driver import memory_held, set_waiting
+from tools.bench.gpu.legs import PACKED_FP16
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from enricher.inference.checkpoint.folder import Checkpoint
+    from tools.bench.gpu.bench import Bench
+
+THREADS = (1, 2, 4)
+BATCHES = ((256, 32), (32, 256), (256, 128))
+"""Tokens of a window, windows of a batch: two of 8,192 tokens, one of 32,768."""
+LEFT_GIB = 6
+"""Room for XLM-R-large and batches of about 65,536 tokens."""
+COMMAND_S = 120.0
+SAID_CHARS = 600
+
+
+def engine_blocking(bench: Bench) -> None:
+    """The built-in model through the worker's engine: 1, 2 and 4 threads, which leave their core while they wait."""
+    _engine(bench, "blocking")
+
+
+def engine_spinning(bench: Bench) -> None:
+    """The same with waits as the driver chooses: with cores to spare they spin, which costs the tokenizer its time."""
+    _engine(bench, "auto")
+
+
+def gate(bench: Bench) -> None:
+    """The worker's own commands: the report that lets fp16 serve the built-in model, and its settings on this GPU."""
+    device = ["--device", "cpu" if bench.dry else "cuda"]
+    gold = ["--gold", str(_small_gold(bench.scratch))] if bench.dry else []
+    check = ["check", EMBEDDED, *device, "--precision", "bf16" if bench.dry else "fp16", *gold]
+    quickly = ["--batch-tokens", "64", "--concurrency", "1"] if bench.dry else []
+    rounds = ["--seconds", "0" if bench.dry else "0.2", "--rounds", "1" if bench.dry else "2", "--force"]
+    tune = ["tune", EMBEDDED, *device, "--precision", "fp32" if bench.dry else "fp16", *quickly, *rounds]
+    for command in (check, tune):
+        began_s = time.monotonic()
+        done = subprocess.run(
+            [sys.executable, "-m", "enricher", "model", *command],
+            env=os.environ | {"ENRICHER_MODEL__CACHE_DIR": str(bench.cache_dir)},
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_S,
+            check=False,
+        )
+        said = (done.stdout + done.stderr)[-SAID_CHARS:] if done.returncode else ""
+        # A dry run has too few entities for a report that passes.
+        passed = done.returncode == 0 or (bench.dry and command is check and done.returncode == 3)
+        seconds = time.monotonic() - began_s
+        bench.add(command=command[0], exit=done.returncode, seconds=seconds, said=said, ok=passed)
+    for pattern in ("gate-*", "tuning-*"):
+        for path in bench.cache_dir.rglob(pattern):
+            shutil.copy(path, bench.out)
+            bench.add(written=path.name)
+
+
+def memory(bench: Bench) -> None:
+    """XLM-R-large with 6 GiB left: a batch that does not fit must run in halves, and so must the next."""
+    checkpoint = bench.checkpoint(bench.shape("xlm-r-large"))
+    if bench.dry:
+        return _batches_too_large(bench, checkpoint, (4, 8, 8, 4))
+    with memory_held(LEFT_GIB * 2**30) as held:
+        bench.add(held_gib=held / 2**30)
+        _batches_too_large(bench, checkpoint, (4, 2048, 2048, 4))
+    return None
+
+
+def _engine(bench: Bench, waiting: str) -> None:
+    flags = None if bench.dry else set_waiting(waiting)
+    checkpoint = open_model(None)
+    for threads in THREADS[:1] if bench.dry else THREADS:
+        engine = _open(bench, checkpoint, threads)
+        for length, count in ((32, 4),) if bench.dry else BATCHES:
+            batch = _batch(checkpoint, length, count)
+            with ThreadPoolExecutor(threads) as pool:
+                list(pool.map(engine.run, [batch] * threads * 2))
+                began_s, cpu_s, runs = time.perf_counter(), time.process_time(), 0
+                while time.perf_counter() - began_s < bench.seconds(1.0):
+                    runs += len(list(pool.map(engine.run, [batch] * threads * (1 if bench.dry else 8))))
+                wall_s = time.perf_counter() - began_s
+            bench.add(
+                waiting=waiting,
+                driver_flags=flags,
+                threads=threads,
+                window_tokens=length,
+                windows=count,
+                tokens_per_s=runs * length * count / wall_s,
+                ms_of_a_run=1e3 * wall_s * threads / runs,
+                cores=(time.process_time() - cpu_s) / wall_s,
+            )
+
+
+def _batches_too_large(bench: Bench, checkpoint: Checkpoint, counts: tuple[int, ...]) -> None:
+    engine = _open(bench, checkpoint, 2)
+    for count in counts:
+        began_s = time.monotonic()
+        result = engine.run(_batch(checkpoint, 256, count))
+        bench.add(
+            windows=count,
+            failures=len(result.failures),
+            fits_tokens=result.fits_tokens,
+            seconds=time.monotonic() - began_s,
+            first=result.failures[0].message if result.failures else "",
+            ok=not result.failures,
+        )
+
+
+def _open(bench: Bench, checkpoint: Checkpoint, threads: int) -> OnnxEngine:
+    model = bench.graph(checkpoint, PackedFloat32() if bench.dry else PACKED_FP16)
+    return OnnxEngine(model, threads_per_run=1, pad_id=0, concurrency=threads)
+
+
+def _batch(checkpoint: Checkpoint, length: int, count: int) -> Batch:
+    vocabulary = getattr(checkpoint.config, "vocab_size", None)
+    return Batch(tuple(Case("", (length,) * count).windows(vocabulary or 1000)))
+
+
+def _small_gold(folder: Path) -> Path:
+    """One sentence, for a dry run."""
+    path = folder / "gold.jsonl"
+    path.write_text('{"id": "1", "text": "Rain in Berlin.", "entities": [{"start": 8, "end": 14, "label": "LOC"}]}\n')
+    return path

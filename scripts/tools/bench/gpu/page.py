@@ -1,0 +1,109 @@
+"""The rows of a run -> a page in Markdown. What has no row is called "not run"."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tools.bench.gpu.bench import GPU_STATE, Row, short
+from tools.bench.gpu.legs import PACKED_FP16, PACKED_FP32, PADDED_FP32, STOCK
+from tools.bench.gpu.speed import BASE, LARGE
+from tools.bench.gpu.steps import STEPS, Step
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+NOT_RUN = "not run"
+NOT_A_MEASUREMENT = "**Dry run on a CPU, with tiny shapes: the figures below mean nothing.**"
+OURS = PACKED_FP16.name
+COMPARED = (
+    (LARGE, OURS),
+    (LARGE, "PyTorch fp16, eager"),
+    (LARGE, PACKED_FP32.name),
+    (LARGE, PADDED_FP32.name),
+    (LARGE, "PyTorch fp32, eager"),
+    (BASE, OURS),
+    (BASE, STOCK),
+    (BASE, "PyTorch fp16, eager"),
+    (BASE, "PyTorch fp16, compiled"),
+)
+CASES = ("256 each", "news, by arrival", "news, sorted")
+
+
+def page(rows: Sequence[Row]) -> str:
+    """The comparison, then each step's question and rows."""
+    return "\n".join(_lines(rows)) + "\n"
+
+
+def _lines(rows: Sequence[Row]) -> Iterator[str]:
+    yield from ("# GPU benchmark", "")
+    if any(row.get("dry") for row in rows):
+        yield from (NOT_A_MEASUREMENT, "")
+    yield from ("Real tokens per second at each leg's best setting, and how many times as fast ours is:", "")
+    yield from _table(["shape", "leg", *CASES, "of peak"], _compared(rows))
+    for step in STEPS:
+        yield from ("", f"## {step.name}", "", step.question, "")
+        yield from _step(step, rows)
+
+
+def _compared(rows: Sequence[Row]) -> Iterator[list[str]]:
+    for shape, leg in COMPARED:
+        best = [_best(rows, shape, leg, case) for case in CASES]
+        ours = [_best(rows, shape, OURS, case) for case in CASES]
+        cells = [_ratio(*pair) for pair in zip(best, ours, strict=True)]
+        yield [shape, leg, *cells, NOT_RUN if best[0] is None else _of_peak(best[0], rows)]
+
+
+def _best(rows: Iterable[Row], shape: str, leg: str, case: str) -> Row | None:
+    found = [row for row in rows if (row.get("shape"), row.get("leg"), row.get("case")) == (shape, leg, case)]
+    return max(found, key=lambda row: float(row["tokens_per_s"]), default=None)
+
+
+def _ratio(row: Row | None, ours: Row | None) -> str:
+    if row is None:
+        return NOT_RUN
+    times = f" ({ours['tokens_per_s'] / row['tokens_per_s']:.2f}x)" if ours and row["leg"] != OURS else ""
+    return f"{row['tokens_per_s']:,.0f}{times}"
+
+
+def _of_peak(row: Row, rows: Iterable[Row]) -> str:
+    """Its TFLOP/s over what the device sustains in the leg's precision."""
+    precision = "fp32" if "fp32" in row["leg"] else "fp16"
+    peaks = [each["tflops"] for each in rows if each.get("sustained") and each["precision"] == precision]
+    return f"{row['tflops'] / peaks[-1]:.0%}" if peaks else NOT_RUN
+
+
+def _step(step: Step, rows: Sequence[Row]) -> Iterator[str]:
+    """A table for each kind of row."""
+    kinds: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows:
+        if row["step"] == step.name:
+            keys = tuple(key for key in row if key not in {"step", "at_s", "dry", *GPU_STATE})
+            kinds.setdefault(keys, []).append(row)
+    if not kinds:
+        yield NOT_RUN
+    for index, (keys, found) in enumerate(kinds.items()):
+        if index:
+            yield ""
+        peak = ["of peak"] if "leg" in keys else []
+        cells = (
+            [
+                *(_cell(row[key]) for key in keys),
+                *(_of_peak(row, rows) for _ in peak),
+                *(_cell(row.get(key, NOT_RUN)) for key in GPU_STATE),
+            ]
+            for row in found
+        )
+        yield from _table([*keys, *peak, *GPU_STATE], cells)
+
+
+def _cell(value: Any) -> str:  # noqa: ANN401  a value of a row
+    if isinstance(value, dict):
+        return ", ".join(f"{name} x {count}" for name, count in value.items()) or "none named"
+    if isinstance(value, float) and value >= 1000:
+        return f"{value:,.0f}"
+    return short(value).replace("|", "\\|").replace("\n", " ")
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    for row in (columns, ["---"] * len(columns), *rows):
+        yield f"| {' | '.join(row)} |"

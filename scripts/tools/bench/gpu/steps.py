@@ -1,0 +1,123 @@
+"""The steps, the most important first. Each runs in a process, so that one that fails or is late ends alone.
+
+The processes are forked from one that has everything imported and has not touched CUDA.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import platform
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import onnxruntime as ort
+
+from enricher.inference.device.cuda import cuda_problem
+from tools.bench.gpu import correctness, engine, peak, speed
+from tools.bench.gpu.bench import Bench, ask_gpu, read_rows
+from tools.bench.gpu.cases import news
+
+LEAST_S = 20.0
+"""A step is skipped with less time left than this: imports, CUDA and a graph take half of it."""
+GRACE_S = 10.0
+"""For a killed process to end, which a call that hangs in the driver may prevent."""
+
+
+def machine(bench: Bench) -> None:
+    """GPU, driver and versions, and whether CUDA works."""
+    names = ("name", "driver_version", "memory.total", "power.limit", "clocks.max.sm")
+    gpu = {} if bench.dry else dict(zip(names, ask_gpu(*names), strict=False))
+    build = ort.get_build_info()[:80]
+    bench.add(system=platform.platform(), cores=os.cpu_count(), **gpu, onnxruntime=ort.__version__, build=build)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """`limit_s` is four times what it should take on an H200, so that a slower GPU finishes too."""
+
+    name: str
+    run: Callable[[Bench], None]
+    limit_s: float
+    needs_gpu: bool = True
+
+    @property
+    def question(self) -> str:
+        """What it answers."""
+        return " ".join((self.run.__doc__ or "").split())
+
+
+STEPS = (
+    Step("machine", machine, 60),
+    Step("correct", correctness.correct, 90),
+    Step("labels", correctness.labels, 60),
+    Step("attention", correctness.attention, 60),
+    Step("peak", peak.peak, 60),
+    Step("weights", speed.weights, 120, needs_gpu=False),
+    Step("build", speed.build, 180, needs_gpu=False),
+    Step("large", speed.large, 150),
+    Step("kernels", speed.kernels, 60),
+    Step("gate", engine.gate, 180),
+    Step("engine", engine.engine_blocking, 60),
+    Step("spinning", engine.engine_spinning, 60),
+    Step("eager", speed.eager, 120),
+    Step("fp32", speed.fp32, 90),
+    Step("stock", speed.stock, 120),
+    Step("compiled", speed.compiled, 90),
+    Step("memory", engine.memory, 60),
+)
+
+
+def run_steps(bench: Bench, steps: Sequence[Step], minutes: float) -> None:
+    """Run them one after the other until the time is over; what is left out gets a row that says so."""
+    news(1)  # reads the sample articles, once for all processes
+    for step in steps:
+        own = replace(bench, step=step.name)
+        left_s = minutes * 60 - (time.monotonic() - bench.began_s)
+        if left_s < LEAST_S and not bench.dry:
+            own.add(skipped="no time left")
+            continue
+        _run_apart(own, step, min(step.limit_s, left_s))
+        if step.name == "machine" and any("no_gpu" in row for row in read_rows(bench.out)):
+            return
+
+
+def _run_apart(bench: Bench, step: Step, limit_s: float) -> None:
+    began_s = time.monotonic()
+    child = multiprocessing.get_context("fork").Process(target=_run, args=(bench, step))
+    child.start()
+    try:
+        child.join(limit_s)
+        if child.is_alive():
+            bench.add(late=f"ended after {limit_s:.0f} s", ok=False)
+        elif child.exitcode:
+            how = signal.Signals(-child.exitcode).name if child.exitcode < 0 else f"exit code {child.exitcode}"
+            bench.add(failed=f"the process ended with {how}", ok=False)
+    finally:
+        _end(child)
+    print(f"        {step.name} took {time.monotonic() - began_s:.1f} s", file=sys.stderr, flush=True)
+
+
+def _end(child: multiprocessing.process.BaseProcess) -> None:
+    """With its own children."""
+    assert child.pid is not None, "it was started"
+    try:
+        os.killpg(child.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+    child.join(GRACE_S)
+
+
+def _run(bench: Bench, step: Step) -> None:
+    """In the child."""
+    os.setsid()
+    try:
+        if step.needs_gpu and not bench.dry and (problem := cuda_problem()):
+            return bench.add(no_gpu=problem, ok=False)
+        step.run(bench)
+    except Exception as error:  # noqa: BLE001  the next step may still answer its question
+        bench.add(failed=f"{type(error).__name__}: {error}"[:2000], ok=False)
+    return None

@@ -1,0 +1,224 @@
+"""scripts/bench-gpu where there is no GPU: every step with tiny shapes, what ends a step, and the page."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import orjson
+import pytest
+from typer.testing import CliRunner
+
+from enricher.inference.device.cuda import cuda_problem
+from tools import SCRIPTS
+from tools.bench.gpu.__main__ import app
+from tools.bench.gpu.bench import ROWS_FILE, Bench, Row, read_rows
+from tools.bench.gpu.cases import even, news, packed_batches
+from tools.bench.gpu.checkpoints import SHAPES
+from tools.bench.gpu.kernels import kernels_in
+from tools.bench.gpu.legs import PACKED_FP16, PACKED_FP32, PADDED_FP32, STOCK
+from tools.bench.gpu.page import NOT_A_MEASUREMENT, NOT_RUN, page
+from tools.bench.gpu.steps import STEPS, Step, run_steps
+from tools.bench.model.cases import in_order_of_arrival
+
+PRINTED = """Operator=PackedMultiHeadAttention Node=layer.0.attention DataType=fp16 SdpaKernel=FLASH_ATTENTION
+Operator=PackedMultiHeadAttention Node=layer.1.attention DataType=fp16 SdpaKernel=FLASH_ATTENTION
+Operator=Attention Node=Attention_0 DataType=fp16 SdpaKernel=MATH
+"""
+OURS: Row = {
+    "step": "stock",
+    "leg": "packed-fp16",
+    "shape": "bert-base",
+    "case": "news, sorted",
+    "tokens_per_s": 60_000.0,
+    "tflops": 30.0,
+    "power_w": 650.0,
+    "sm_mhz": 1500.0,
+}
+THEIRS = OURS | {"leg": STOCK, "tokens_per_s": 40_000.0, "tflops": 20.0}
+PEAK: Row = {"step": "peak", "precision": "fp16", "tflops": 100.0, "sustained": True}
+needs_no_gpu = pytest.mark.skipif(cuda_problem() is None, reason="there is a GPU")
+
+
+def bench_gpu(*arguments: str, python: str = sys.executable) -> subprocess.CompletedProcess[str]:
+    """The script, with an interpreter from outside: nothing is set up, and no network is needed."""
+    command = [str(SCRIPTS / "bench-gpu"), *arguments]
+    return subprocess.run(
+        command, env=os.environ | {"ENRICHER_PYTHON": python}, capture_output=True, text=True, check=False
+    )
+
+
+def hangs(bench: Bench) -> None:
+    """A step that never ends."""
+    bench.add(value=1)
+    signal.pause()
+
+
+def fails(bench: Bench) -> None:
+    """A step with a mistake."""
+    bench.add(value=2)
+    message = "no such kernel"
+    raise RuntimeError(message)
+
+
+def crashes(bench: Bench) -> None:
+    """A step that takes its process with it, as a fault in a driver does."""
+    del bench
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def answers(bench: Bench) -> None:
+    """A step that works."""
+    bench.add(value=3)
+
+
+def test_a_dry_run_goes_through_every_step_and_says_that_it_measured_nothing(tmp_path: Path) -> None:
+    """Every step answers or says why not; figures of a GPU are missing, and the page says so."""
+    done = bench_gpu("--dry", "--out", str(tmp_path / "out"))
+    assert 0 == done.returncode, done.stderr
+    rows = read_rows(tmp_path / "out")
+    assert [step.name for step in STEPS] == [*dict.fromkeys(row["step"] for row in rows)]
+    assert [] == [row for row in rows if "failed" in row or "late" in row or not row["dry"]]
+    legs = {row["leg"] for row in rows if "leg" in row}
+    assert {PACKED_FP16.name, PACKED_FP32.name, PADDED_FP32.name, STOCK} <= legs
+    written = (tmp_path / "out" / "gpu.md").read_text()
+    assert NOT_A_MEASUREMENT in written
+    assert f"| xlm-r-large | packed-fp16 | {NOT_RUN} | {NOT_RUN} | {NOT_RUN} | {NOT_RUN} |" in written
+    assert any(path.name.startswith("tuning-") for path in (tmp_path / "out").iterdir())
+
+
+@needs_no_gpu
+def test_without_a_gpu_nothing_is_measured_and_the_cpu_is_never_taken_instead(tmp_path: Path) -> None:
+    """It ends with 2 at the first step, and the page says why."""
+    done = bench_gpu("--out", str(tmp_path))
+    assert 2 == done.returncode, done.stderr
+    assert ["machine"] == [row["step"] for row in read_rows(tmp_path)]
+    assert "no_gpu" in (tmp_path / "gpu.md").read_text()
+
+
+@needs_no_gpu
+def test_without_a_gpu_no_step_that_needs_one_runs_even_alone(tmp_path: Path) -> None:
+    """The step `machine` may have been left out."""
+    assert 2 == bench_gpu("peak", "gate", "--out", str(tmp_path)).returncode
+    assert [["peak", "no_gpu"], ["gate", "no_gpu"]] == [[row["step"], [*row][2]] for row in read_rows(tmp_path)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [(["--minutes", "0"], "0.1"), (["larg"], "the steps are machine"), (["--out", __file__], "is a file")],
+)
+def test_wrong_arguments_are_named(arguments: list[str], said: str) -> None:
+    """Before anything runs."""
+    result = CliRunner().invoke(app, arguments)
+    assert 2 == result.exit_code
+    assert said in result.output
+
+
+def test_an_interpreter_that_lacks_packages_is_told_which(tmp_path: Path) -> None:
+    """And how to bring them to a machine without a package index."""
+    bare = tmp_path / "python"
+    bare.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')
+    bare.chmod(0o755)
+    done = bench_gpu("--dry", python=str(bare))
+    assert 1 == done.returncode
+    assert "numpy, onnx, onnxruntime" in done.stderr
+    assert "scripts/bench-gpu carry" in done.stderr
+
+
+def test_a_step_that_fails_crashes_or_is_late_costs_only_itself(tmp_path: Path) -> None:
+    """What it measured before is kept, the reason is written, and the next step runs."""
+    steps = [
+        Step("hangs", hangs, 1.0),
+        Step("fails", fails, 60),
+        Step("crashes", crashes, 60),
+        Step("answers", answers, 60),
+    ]
+    run_steps(Bench(dry=True, out=tmp_path, scratch=tmp_path, began_s=time.monotonic()), steps, minutes=10)
+    found = [{key: row[key] for key in row if key not in {"at_s", "dry", "ok"}} for row in read_rows(tmp_path)]
+    assert [
+        {"step": "hangs", "value": 1},
+        {"step": "hangs", "late": "ended after 1 s"},
+        {"step": "fails", "value": 2},
+        {"step": "fails", "failed": "RuntimeError: no such kernel"},
+        {"step": "crashes", "failed": "the process ended with SIGKILL"},
+        {"step": "answers", "value": 3},
+    ] == found
+
+
+def test_a_step_for_which_no_time_is_left_says_so(tmp_path: Path) -> None:
+    """It is not begun."""
+    bench = Bench(dry=False, out=tmp_path, scratch=tmp_path, began_s=time.monotonic() - 599)
+    run_steps(bench, [Step("hangs", hangs, 60)], minutes=10)
+    assert ["no time left"] == [row["skipped"] for row in read_rows(tmp_path)]
+
+
+def test_the_rows_of_a_killed_run_make_a_page(tmp_path: Path) -> None:
+    """The last line may be torn."""
+    (tmp_path / ROWS_FILE).write_bytes(b"\n".join(map(orjson.dumps, (PEAK, OURS))) + b'\n{"step": "stock", "leg')
+    assert [PEAK, OURS] == read_rows(tmp_path)
+    assert 0 == CliRunner().invoke(app, ["--page", "--out", str(tmp_path)]).exit_code
+    assert "| bert-base | packed-fp16 | not run | not run | 60,000 | not run |" in (tmp_path / "gpu.md").read_text()
+
+
+def test_the_page_compares_with_ours_and_with_the_sustained_peak() -> None:
+    """A ratio above one means that ours is faster."""
+    even_rows = [row | {"case": "256 each"} for row in (OURS, THEIRS)]
+    written = page([PEAK, OURS, THEIRS, *even_rows])
+    assert "| bert-base | packed-fp16 | 60,000 | not run | 60,000 | 30% |" in written
+    assert "| bert-base | stock optimizer fp16, padded | 40,000 (1.50x) | not run | 40,000 (1.50x) | 20% |" in written
+    assert "| 650 | 1,500 |" in written
+    assert NOT_A_MEASUREMENT not in written
+
+
+def test_without_rows_every_part_of_the_page_says_that_it_was_not_run() -> None:
+    """No figure is invented."""
+    written = page([])
+    assert all(f"## {step.name}\n\n{step.question}\n\n{NOT_RUN}\n" in written for step in STEPS)
+
+
+def test_every_step_says_what_it_answers() -> None:
+    """On the page and in --help."""
+    result = CliRunner().invoke(app, ["--help"])
+    assert 0 == result.exit_code
+    said = " ".join(result.stdout.split())
+    assert all(step.question and f"{step.name}: {step.question}" in said for step in STEPS)
+
+
+def test_kernel_names_are_found_in_what_onnx_runtime_prints() -> None:
+    """One line for each time a kernel is chosen."""
+    assert {"FLASH_ATTENTION": 2, "MATH": 1} == kernels_in(PRINTED)
+
+
+def test_operations_are_counted_as_the_products_that_there_are() -> None:
+    """Two for each weight and token, and scores and values within the window: 161 GFLOP for XLM-R-large and 256 tokens."""
+    assert SHAPES["xlm-r-large"].flops(np.array([256])) == pytest.approx(161.1e9, rel=2e-3)
+    assert SHAPES["bert-base"].flops(np.array([256])) == pytest.approx(45.9e9, rel=2e-3)
+
+
+def test_batches_hold_every_window_once_and_keep_their_limit() -> None:
+    """Packed ones count real tokens, padded ones what they are padded to."""
+    windows = news(60)[0].windows(vocabulary=100)
+    packed, padded = packed_batches(windows, 2048), in_order_of_arrival(windows, 2048)
+    for batches in (packed, padded):
+        assert windows == [window for batch in batches for window in batch]
+    assert all(sum(window.length_tokens for window in batch) <= 2048 for batch in packed)
+    assert all(len(batch) * max(window.length_tokens for window in batch) <= 2048 for batch in padded)
+
+
+def test_news_has_headlines_and_pads_more_as_it_arrives_than_sorted() -> None:
+    """Both orders hold the same windows."""
+    arrived, in_order = news(500)
+    assert sorted(arrived.lengths_tokens) == [*in_order.lengths_tokens]
+    assert 12 <= min(in_order.lengths_tokens) <= 40
+    assert 256 == max(in_order.lengths_tokens) == even(1).lengths_tokens[0]
+    padding = []
+    for case in (arrived, in_order):
+        batches = in_order_of_arrival(case.windows(vocabulary=100), 8192)
+        padded = sum(len(batch) * max(window.length_tokens for window in batch) for batch in batches)
+        padding.append(padded / sum(case.lengths_tokens))
+    assert padding[0] > 1.2 > padding[1]
