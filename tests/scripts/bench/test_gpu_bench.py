@@ -98,7 +98,7 @@ def test_without_a_gpu_nothing_is_measured_and_the_cpu_is_never_taken_instead(tm
     done = bench_gpu("--out", str(tmp_path))
     assert 2 == done.returncode, done.stderr
     assert ["machine"] == [row["step"] for row in read_rows(tmp_path)]
-    assert "no_gpu" in (tmp_path / "gpu.md").read_text()
+    assert "**Not right: machine.**" in (tmp_path / "gpu.md").read_text()
 
 
 @needs_no_gpu
@@ -110,7 +110,11 @@ def test_without_a_gpu_no_step_that_needs_one_runs_even_alone(tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
-    [(["--minutes", "0"], "0.1"), (["larg"], "the steps are machine"), (["--out", __file__], "is a file")],
+    [
+        (["--minutes", "0"], "0.1"),
+        (["larg"], "the steps are machine"),
+        (["--out", f"{__file__}/out"], "Not a directory"),
+    ],
 )
 def test_wrong_arguments_are_named(arguments: list[str], said: str) -> None:
     """Before anything runs."""

@@ -56,7 +56,10 @@ def main(
     names = [step.name for step in STEPS]
     if unknown := sorted({*(steps or [])} - {*names}):
         raise typer.BadParameter(f"{', '.join(unknown)}: the steps are {', '.join(names)}")
-    out.mkdir(parents=True, exist_ok=True)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise typer.BadParameter(f"--out: {error}") from error
     try:
         if not page_only:
             _run(steps or names, Bench(dry, out.resolve(), Path(), time.monotonic()), minutes)

@@ -38,6 +38,8 @@ def _lines(rows: Sequence[Row]) -> Iterator[str]:
     yield from ("# GPU benchmark", "")
     if any(row.get("dry") for row in rows):
         yield from (NOT_A_MEASUREMENT, "")
+    if wrong := dict.fromkeys(row["step"] for row in rows if row.get("ok") is False):
+        yield from (f"**Not right: {', '.join(wrong)}.**", "")
     yield from ("Real tokens per second at each leg's best setting, and how many times as fast ours is:", "")
     yield from _table(["shape", "leg", *CASES, "of peak"], _compared(rows))
     for step in STEPS:
