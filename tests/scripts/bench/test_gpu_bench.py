@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import orjson
@@ -16,6 +19,7 @@ from typer.testing import CliRunner
 
 from enricher.inference.device.cuda import cuda_problem
 from tools import SCRIPTS
+from tools.bench.gpu import holding
 from tools.bench.gpu.__main__ import app
 from tools.bench.gpu.bench import ROWS_FILE, Bench, Row, read_rows
 from tools.bench.gpu.cases import even, news, packed_batches
@@ -75,6 +79,32 @@ def crashes(bench: Bench) -> None:
 def answers(bench: Bench) -> None:
     """A step that works."""
     bench.add(value=3)
+
+
+class Driver:
+    """NVIDIA's driver with so much free memory, as ctypes calls it."""
+
+    def __init__(self, free_bytes: int, *, full: bool = False) -> None:
+        self.free_bytes, self.held, self.full = free_bytes, 0, full
+
+    def __getattr__(self, name: str) -> Callable[..., int]:
+        """Every other function succeeds."""
+        return lambda *_: 0
+
+    def cuMemGetInfo_v2(self, free: Any, total: Any) -> int:  # noqa: ANN401, N802, D102
+        free._obj.value = total._obj.value = self.free_bytes  # what byref() keeps
+        return 0
+
+    def cuMemAlloc_v2(self, pointer: Any, size: ctypes.c_size_t) -> int:  # noqa: ANN401, N802, D102
+        if self.full:
+            return 2
+        pointer._obj.value, self.held = 4096, size.value
+        return 0
+
+    def cuMemFree_v2(self, pointer: ctypes.c_size_t) -> int:  # noqa: N802, D102
+        assert bool(pointer.value) == bool(self.held)
+        self.held = 0
+        return 0
 
 
 def test_a_dry_run_goes_through_every_step_and_says_that_it_measured_nothing(tmp_path: Path) -> None:
@@ -191,6 +221,24 @@ def test_every_step_says_what_it_answers() -> None:
     assert 0 == result.exit_code
     said = " ".join(result.stdout.split())
     assert all(step.question and f"{step.name}: {step.question}" in said for step in STEPS)
+
+
+@pytest.mark.parametrize(("free_gib", "held_gib"), [(140, 134), (4, 0)])
+def test_memory_is_held_until_the_step_ends(free_gib: int, held_gib: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All but what is left; nothing on a GPU that has less."""
+    driver = Driver(free_gib * 2**30)
+    monkeypatch.setattr(holding, "open_driver", lambda: driver)
+    with holding.memory_held(6 * 2**30) as held:
+        assert held_gib * 2**30 == held == driver.held
+    assert 0 == driver.held
+
+
+def test_a_refusal_of_the_driver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The step then fails with it."""
+    driver = Driver(2**30, full=True)
+    monkeypatch.setattr(holding, "open_driver", lambda: driver)
+    with pytest.raises(OSError, match="cuMemAlloc answered 2"), holding.memory_held(0):
+        pytest.fail("no memory was there to hold")
 
 
 def test_kernel_names_are_found_in_what_onnx_runtime_prints() -> None:

@@ -15,7 +15,7 @@ from enricher.inference.run.engine import OnnxEngine
 from enricher.inference.run.model import EMBEDDED, open_model
 from enricher.records import Batch
 from tools.bench.gpu.cases import Case
-from tools.bench.gpu.driver import memory_held, set_waiting
+from tools.bench.gpu.holding import check, memory_held, open_driver
 from tools.bench.gpu.legs import PACKED_FP16
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from enricher.inference.checkpoint.folder import Checkpoint
     from tools.bench.gpu.bench import Bench
 
+WAITING = {"auto": 0, "blocking": 4}
+"""CU_CTX_SCHED_AUTO, with which a thread spins where there are more cores than contexts, and CU_CTX_SCHED_BLOCKING_SYNC."""
 THREADS = (1, 2, 4)
 BATCHES = ((256, 32), (32, 256), (256, 128))
 """Tokens of a window, windows of a batch: two of 8,192 tokens, one of 32,768."""
@@ -84,7 +86,8 @@ def memory(bench: Bench) -> None:
 
 
 def _engine(bench: Bench, waiting: str) -> None:
-    flags = None if bench.dry else set_waiting(waiting)
+    if not bench.dry:
+        check(open_driver().cuDevicePrimaryCtxSetFlags_v2(0, WAITING[waiting]), "cuDevicePrimaryCtxSetFlags")
     checkpoint = open_model(None)
     for threads in THREADS[:1] if bench.dry else THREADS:
         engine = _open(bench, checkpoint, threads)
@@ -98,7 +101,6 @@ def _engine(bench: Bench, waiting: str) -> None:
                 wall_s = time.perf_counter() - began_s
             bench.add(
                 waiting=waiting,
-                driver_flags=flags,
                 threads=threads,
                 window_tokens=length,
                 windows=count,

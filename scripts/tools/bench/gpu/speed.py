@@ -70,6 +70,8 @@ def kernels(bench: Bench) -> None:
     feed = leg.feeds(even(BATCH_TOKENS[0] // 256).windows(SHAPES[LARGE].vocab_size))
     found = pytorch.kernel_times(leg.run, feed, PROFILED_RUNS)
     total_us = sum(map(sum, found.values()))
+    if not found:
+        return bench.add(skipped="the profiler saw no kernels")
     bench.add(kernel="all", ms_of_a_run=total_us / PROFILED_RUNS / 1e3)
     for name, times in sorted(found.items(), key=lambda each: -sum(each[1]))[:TOP_KERNELS]:
         calls = len(times) // PROFILED_RUNS
@@ -119,7 +121,7 @@ def _pytorch(bench: Bench, legs: list[tuple[str, str, int]], *, compiled: bool) 
     """Shape, precision and number of windows of each leg."""
     if not pytorch.installed():
         return bench.add(skipped=pytorch.NOT_INSTALLED)
-    for name, precision, windows in legs:
+    for name, precision, windows in legs[: 1 if bench.dry else None]:
         shape = bench.shape(name)
         leg = pytorch.torch_leg(bench.checkpoint(shape).folder, precision, compiled=compiled, dry=bench.dry)
         for case in (even(bench.count(windows)), *news(bench.count(2 * windows))):

@@ -13,11 +13,12 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from importlib.metadata import version
 
 import onnxruntime as ort
 
 from enricher.inference.device.cuda import cuda_problem
-from tools.bench.gpu import correctness, engine, peak, speed
+from tools.bench.gpu import correctness, engine, peak, pytorch, speed
 from tools.bench.gpu.bench import Bench, ask_gpu, read_rows
 from tools.bench.gpu.cases import news
 
@@ -32,7 +33,10 @@ def machine(bench: Bench) -> None:
     names = ("name", "driver_version", "memory.total", "power.limit", "clocks.max.sm")
     gpu = {} if bench.dry else dict(zip(names, ask_gpu(*names), strict=False))
     build = ort.get_build_info()[:80]
-    bench.add(system=platform.platform(), cores=os.cpu_count(), **gpu, onnxruntime=ort.__version__, build=build)
+    torch = version("torch") if pytorch.installed() else pytorch.NOT_INSTALLED
+    bench.add(
+        system=platform.platform(), cores=os.cpu_count(), **gpu, onnxruntime=ort.__version__, build=build, torch=torch
+    )
 
 
 @dataclass(frozen=True, slots=True)
