@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import struct
+from pathlib import Path
 
 import pytest
 import typer
 
-from tools.bench.gpu.carrying import LACKING, locked
+from tools.bench.gpu.carrying import LACKING, locked, main
 from tools.bench.gpu.trimming import SECTION, trim
 
 Entry = tuple[int, bytes]
@@ -72,3 +73,9 @@ def test_packages_are_those_of_the_lock_with_their_hashes() -> None:
         assert len(lines) > 1
     with pytest.raises(typer.BadParameter, match="is not in"):
         locked("pydanti")
+
+
+def test_a_place_that_does_not_exist_is_refused_before_anything_is_downloaded(tmp_path: Path) -> None:
+    """The archive takes minutes."""
+    with pytest.raises(typer.BadParameter, match="is no folder"):
+        main(tmp_path / "nowhere" / "site.tar.xz", python="3.12", architecture=90, lone_kernels=False, package=[])

@@ -46,6 +46,8 @@ def main(
     There: `python3 -m tarfile -e gpu-site.tar.xz SITE`, and SITE first on PYTHONPATH. scripts/tools/bench/gpu/README.md has
     the whole.
     """
+    if not out.parent.is_dir():
+        raise typer.BadParameter(f"{out.parent} is no folder")
     with tempfile.TemporaryDirectory(prefix="enricher-carry-") as scratch:
         site, wanted = Path(scratch, "site"), Path(scratch, "wanted.txt")
         wanted.write_text("".join(locked(name) for name in package or LACKING))
@@ -55,7 +57,10 @@ def main(
                 path.unlink()
         if (site / PROVIDER).exists():
             library = bytearray((site / PROVIDER).read_bytes())
-            kept = trim(library, architecture, lone=lone_kernels)
+            try:
+                kept = trim(library, architecture, lone=lone_kernels)
+            except ValueError as error:
+                raise typer.BadParameter(f"--architecture {architecture}: {error}") from error
             (site / PROVIDER).write_bytes(library)
             typer.echo(f"code for sm{architecture}: {kept / 1e6:.1f} MB", err=True)
         # The checkout is imported, not installed, and commands ask for its version.
