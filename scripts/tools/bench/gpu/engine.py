@@ -15,7 +15,7 @@ from enricher.inference.run.engine import OnnxEngine
 from enricher.inference.run.model import EMBEDDED, open_model
 from enricher.records import Batch
 from tools.bench.gpu.cases import Case
-from tools.bench.gpu.holding import check, memory_held, open_driver
+from tools.bench.gpu.holding import memory_held
 from tools.bench.gpu.legs import PACKED_FP16
 
 if TYPE_CHECKING:
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from enricher.inference.checkpoint.folder import Checkpoint
     from tools.bench.gpu.bench import Bench
 
-WAITING = {"auto": 0, "blocking": 4}
-"""CU_CTX_SCHED_AUTO, with which a thread spins where there are more cores than contexts, and CU_CTX_SCHED_BLOCKING_SYNC."""
 THREADS = (1, 2, 4)
 BATCHES = ((256, 32), (32, 256), (256, 128))
 """Tokens of a window, windows of a batch: two of 8,192 tokens, one of 32,768."""
@@ -37,12 +35,12 @@ SAID_CHARS = 600
 
 def engine_blocking(bench: Bench) -> None:
     """The built-in model through the worker's engine: 1, 2 and 4 threads, which leave their core while they wait."""
-    _engine(bench, "blocking")
+    _engine(bench)
 
 
 def engine_spinning(bench: Bench) -> None:
     """The same with waits as the driver chooses: with cores to spare they spin, which costs the tokenizer its time."""
-    _engine(bench, "auto")
+    _engine(bench)
 
 
 def gate(bench: Bench) -> None:
@@ -85,9 +83,7 @@ def memory(bench: Bench) -> None:
     return None
 
 
-def _engine(bench: Bench, waiting: str) -> None:
-    if not bench.dry:
-        check(open_driver().cuDevicePrimaryCtxSetFlags_v2(0, WAITING[waiting]), "cuDevicePrimaryCtxSetFlags")
+def _engine(bench: Bench) -> None:
     checkpoint = open_model(None)
     for threads in THREADS[:1] if bench.dry else THREADS:
         engine = _open(bench, checkpoint, threads)
@@ -100,7 +96,6 @@ def _engine(bench: Bench, waiting: str) -> None:
                     runs += len(list(pool.map(engine.run, [batch] * threads * (1 if bench.dry else 8))))
                 wall_s = time.perf_counter() - began_s
             bench.add(
-                waiting=waiting,
                 threads=threads,
                 window_tokens=length,
                 windows=count,

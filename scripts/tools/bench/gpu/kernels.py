@@ -52,7 +52,7 @@ def _run_once(path: str, arrays: str, runtime: str) -> None:
     if runtime == "cuda" and (problem := cuda_problem()):
         sys.exit(problem)
     outputs = [each.name for each in onnx.load(path, load_external_data=False).graph.output]
-    session = open_session(Path(path), cast("Runtime", runtime), threads_per_run=1)
+    session = open_session(Path(path), cast("Runtime", runtime), threads_per_run=1, cpu_nodes=True)
     session.run(outputs, dict(np.load(arrays)))
 
 

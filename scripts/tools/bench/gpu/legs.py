@@ -11,7 +11,7 @@ import onnx
 
 from enricher.inference.device.opening import open_session
 from enricher.inference.graph.packed_cpu import PackedFloat32
-from enricher.inference.graph.packed_cuda import PackedFloat16
+from enricher.inference.graph.packed_cuda import PackedCudaFloat32, PackedFloat16
 from enricher.inference.graph.padded import PaddedFloat32
 from tools.bench.gpu.cases import packed_batches
 from tools.bench.model.cases import in_order_of_arrival
@@ -26,15 +26,6 @@ if TYPE_CHECKING:
     from enricher.inference.graph.variants import Variant
     from enricher.records import Window
     from tools.bench.gpu.bench import Bench
-
-
-@dataclass(frozen=True, slots=True)
-class PackedCudaFloat32(PackedFloat16):
-    """The packed graph in float32."""
-
-    name = "packed-cuda-fp32"
-    precision = "fp32"
-    reduced = False
 
 
 STOCK = "stock optimizer fp16, padded"
@@ -79,7 +70,7 @@ def stock_leg(bench: Bench, shape: str) -> Leg:
     """A plain export, fused and turned into float16 by ONNX Runtime's transformer optimizer. float32 in a dry run."""
     checkpoint = bench.checkpoint(shape)
     path = _stock_graph(checkpoint, bench.scratch, half=not bench.dry)
-    session = open_session(path, "cpu" if bench.dry else "cuda", threads_per_run=1)
+    session = open_session(path, "cpu" if bench.dry else "cuda", threads_per_run=1, cpu_nodes=True)
     known = {each.name for each in onnx.load(path, load_external_data=False).graph.input}
 
     def feeds(windows: Sequence[Window]) -> Feeds:

@@ -18,6 +18,7 @@ from importlib.metadata import version
 import onnxruntime as ort
 
 from enricher.inference.device.cuda import cuda_problem
+from enricher.runtime.devices import GpuWait
 from tools.bench.gpu import correctness, engine, peak, pytorch, speed
 from tools.bench.gpu.bench import Bench, ask_gpu, read_rows
 from tools.bench.gpu.cases import news
@@ -47,6 +48,7 @@ class Step:
     run: Callable[[Bench], None]
     limit_s: float
     needs_gpu: bool = True
+    wait: GpuWait = "block"
 
     @property
     def question(self) -> str:
@@ -66,7 +68,7 @@ STEPS = (
     Step("kernels", speed.kernels, 60),
     Step("gate", engine.gate, 180),
     Step("engine", engine.engine_blocking, 60),
-    Step("spinning", engine.engine_spinning, 60),
+    Step("spinning", engine.engine_spinning, 60, wait="spin"),
     Step("eager", speed.eager, 120),
     Step("fp32", speed.fp32, 90),
     Step("stock", speed.stock, 120),
@@ -119,7 +121,7 @@ def _run(bench: Bench, step: Step) -> None:
     """In the child."""
     os.setsid()
     try:
-        if step.needs_gpu and not bench.dry and (problem := cuda_problem()):
+        if step.needs_gpu and not bench.dry and (problem := cuda_problem(wait=step.wait)):
             return bench.add(no_gpu=problem, ok=False)
         step.run(bench)
     except Exception as error:  # noqa: BLE001  the next step may still answer its question
