@@ -101,7 +101,7 @@ def verify(jar: Jar, path: Path) -> None:
 def _fetch(jars: Sequence[Jar], folder: Path) -> None:
     """Fetch into a scratch folder, verify, then move: an interrupted or wrong download never reaches the cache."""
     folder.mkdir(parents=True, exist_ok=True)
-    meter = Meter("Kafka's jars from Maven Central", sum(jar.size_bytes for jar in jars))
+    meter = Meter("Jars from Maven Central", sum(jar.size_bytes for jar in jars))
     with (
         tempfile.TemporaryDirectory(prefix="fetch-", dir=folder) as scratch,
         ThreadPoolExecutor(_PARALLEL_DOWNLOADS) as pool,
@@ -129,7 +129,7 @@ def download(coordinates: str, scratch: Path) -> Path:
         return Path(context.project(group, artifact).at_version(version).artifact().resolve())
     except (RequestException, RuntimeError) as error:
         message = (
-            f"Could not fetch {coordinates}: {error}. Kafka's jars come from Maven Central over HTTPS, once; behind a "
+            f"Could not fetch {coordinates}: {error}. The jars come from Maven Central over HTTPS, once; behind a "
             "proxy set HTTPS_PROXY, with a certificate authority of your own set REQUESTS_CA_BUNDLE."
         )
         raise ClusterError(message) from error

@@ -101,7 +101,7 @@ def test_batches_as_polled_find_what_single_articles_do(folder: Path) -> None:
 @pytest.fixture
 def server(folder: Path) -> Iterator[str]:
     """The model behind HTTP; yields its address."""
-    with PeerProcess("tools.bench.peers.http_server", folder, 128, 16, 1) as process:
+    with PeerProcess("tools.bench.peers.http_server", folder, 128, 16, "cpu", 1) as process:
         yield process.line().decode()
 
 
@@ -117,7 +117,7 @@ def test_the_peers_write_one_record_per_article(
     producer.flush(PATIENCE_S)
     route = asdict(Route(topics.bootstrap_servers, topics.group, topics.input, topics.output))
     with (
-        PeerProcess("tools.bench.peers.onnx_worker", folder, 128, 16) as in_process,
+        PeerProcess("tools.bench.peers.onnx_worker", folder, 128, 16, "cpu") as in_process,
         PeerProcess("tools.bench.peers.http_worker", folder) as over_http,
     ):
         way = {"callers": 1, "threads": 1, "windows_per_run": 4}
@@ -147,7 +147,7 @@ def test_a_worker_that_leaves_something_out_or_repeats_it_is_found_out() -> None
 def test_a_peer_that_dies_says_why(tmp_path: Path) -> None:
     """The error contains the end of the peer's output."""
     with (
-        PeerProcess("tools.bench.peers.onnx_worker", tmp_path, 128, 16) as process,
+        PeerProcess("tools.bench.peers.onnx_worker", tmp_path, 128, 16, "cpu") as process,
         pytest.raises(PeerFailed, match=r"model\.onnx"),
     ):
         process.line()

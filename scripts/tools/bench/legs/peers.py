@@ -12,26 +12,20 @@ from enricher.app.model import Model
 from enricher.core.scoring import count_by_text, total
 from enricher.errors import ModelError
 from enricher.inference.checkpoint.folder import Checkpoint
-from enricher.inference.run.selection import Precision
 from tools.bench.bench import Bench
 from tools.bench.load import Mix, articles
 from tools.bench.machine import processor
 from tools.bench.outcome import Claim, Outcome, Plot, Series, Table
 from tools.bench.peers.contenders import Peer, laps_of, run_ours, run_peer
-from tools.bench.peers.line_up import (
-    IN_PROCESS,
-    OVER_HTTP,
-    PIPELINE_BF16,
-    PIPELINE_FP32,
-    LineUp,
-    start,
-)
+from tools.bench.peers.line_up import DTYPES, IN_PROCESS, OVER_HTTP, PIPELINE, LineUp, start
 from tools.bench.peers.orders import Options
+from tools.bench.peers.processes import PeerFailed
 from tools.bench.repeating import Run, interleave, others, rates, ratios
 
 ABOUT = (
     "Workers that a team would write instead, with the same weights: ONNX Runtime in the worker's process, the same model "
-    "behind FastAPI, and the Hugging Face pipeline. Each works from Kafka to Kafka with one transaction per poll, cuts "
+    "behind FastAPI, DJL on the JVM, and on PyTorch the Hugging Face pipeline, TorchScript and torch.compile. Each works "
+    "from Kafka to Kafka with one transaction per poll, cuts "
     "nothing, writes the same JSON, and runs with the options that are fastest here. Articles per second, from the first "
     "record read to the last commit."
 )
@@ -43,8 +37,8 @@ SEED = 6
 RUN_S = 3.0
 """Approximate duration of a run; each contender repeats the same block of articles that long."""
 OURS = "ours"
-OURS_IN: dict[Precision, str] = {"bf16": "ours, in bf16", "fp32": "ours, in fp32"}
-"""Our slower precisions."""
+OURS_IN = "ours, in {}"
+"""Our slower precisions, of those that PyTorch is measured in."""
 INT8_OVER_BF16 = 1.3
 SHORT = 40
 """Number of headlines on which peers must agree with ours: with one window each, the task is the same for all."""
@@ -72,20 +66,20 @@ Contests = dict[Mix, Contest]
 def measure(bench: Bench) -> Outcome:
     """Run the leg."""
     checkpoint = bench.model.prepared.checkpoint
-    if bench.model.prepared.device != "cpu" or not isinstance(checkpoint, Checkpoint):
-        why = "not measured: the peers run a checkpoint on the CPU (ENRICHER_MODEL__DEVICE=cpu, and a folder with weights)"
+    if not isinstance(checkpoint, Checkpoint):
+        why = "not measured: the peers run a checkpoint, that is a folder with weights, and this is an ONNX model"
         return Outcome({"not_measured": why}, [Table("Other workers", ("",), [(why,)])])
     with ExitStack() as closing:
         line_up = start(bench, checkpoint, closing)
         short = _short(bench, line_up)
         contests = {mix: _contest(bench, mix, line_up, _ours(bench)) for mix in MIXES}
-    name = f"{OURS} ({bench.model.prepared.variant.name})"
+    name, on_cpu = f"{OURS} ({bench.model.prepared.variant.name})", bench.model.prepared.device == "cpu"
     return Outcome(
         figures={mix: _figures(contest) for mix, contest in contests.items()}
         | {"same_entities_f1_in_headlines": short, "missing": line_up.missing},
         tables=[_table(mix, contest, line_up.missing, name) for mix, contest in contests.items()],
         plots=[_plot(contests, name)],
-        claims=[_same_work(contests, short), *_faster(contests, bench.model.card.precision)],
+        claims=[_same_work(contests, short), *(_faster(contests, bench.model.card.precision) if on_cpu else ())],
     )
 
 
@@ -93,20 +87,25 @@ def measure(bench: Bench) -> Outcome:
 
 
 def _short(bench: Bench, line_up: LineUp) -> dict[str, float]:
-    """F1 of each peer's entities against ours in headlines. Also warms each peer up."""
+    """F1 of each peer's entities against ours in headlines. Also warms each peer up; one that fails is left out."""
     bench.say("comparing what is found in headlines")
     values = articles("headlines", SHORT)
-    ours = run_ours(bench, bench.model, values)
-    return {peer.name: _same(run_peer(bench, peer, peer.ways[0], values), ours) for peer in line_up.peers}
+    ours, found = run_ours(bench, bench.model, values), dict[str, float]()
+    for peer in tuple(line_up.peers):
+        try:
+            found[peer.name] = _same(run_peer(bench, peer, peer.ways[0], values), ours)
+        except PeerFailed as error:
+            line_up.leave_out(peer, str(error))
+    return found
 
 
 def _ours(bench: Bench) -> dict[str, Model]:
     """Our models: the variant that the settings choose, and the slower precisions that run here too."""
     own = {OURS: bench.model}
-    for precision, name in OURS_IN.items():
-        with suppress(ModelError):  # bf16 where the processor has no units
+    for precision in DTYPES[bench.model.prepared.device]:
+        with suppress(ModelError):  # bf16 where the processor has no units, fp16 without a report of the quality gate
             if (model := bench.model_in(precision)) is not bench.model:
-                own[name] = model
+                own[OURS_IN.format(precision)] = model
     return own
 
 
@@ -226,8 +225,8 @@ def aims(precision: str, processor_text: str) -> dict[tuple[Mix, tuple[str, ...]
     if precision == "bf16" and "amx_bf16" in processor_text:
         return {
             ("news", IN_PROCESS): 3.5,
-            ("news", (PIPELINE_FP32,)): 5.0,
-            ("news", (PIPELINE_BF16,)): 2.0,
+            ("news", (PIPELINE.format("fp32"),)): 5.0,
+            ("news", (PIPELINE.format("bf16"),)): 2.0,
             ("news", (OVER_HTTP,)): 4.5,
         }
     if precision == "fp32":
@@ -236,10 +235,10 @@ def aims(precision: str, processor_text: str) -> dict[tuple[Mix, tuple[str, ...]
 
 
 def _faster(contests: Contests, precision: str) -> list[Claim]:
-    own: dict[str, str] = {str(each): name for each, name in OURS_IN.items()} | {precision: OURS}
-    claims = [
-        _int8(mix, contest) for mix, contest in contests.items() if precision == "int8" and OURS_IN["bf16"] in contest
-    ]
+    """The aims are for processors: on a GPU there are none."""
+    own = {each: OURS_IN.format(each) for each in DTYPES["cpu"]} | {precision: OURS}
+    bf16 = own["bf16"]
+    claims = [_int8(mix, contest, bf16) for mix, contest in contests.items() if precision == "int8" and bf16 in contest]
     for ours_in, ours in own.items():
         for (mix, names), aim in aims(ours_in, processor()).items():
             contest = contests[mix]
@@ -251,6 +250,6 @@ def _faster(contests: Contests, precision: str) -> list[Claim]:
     return claims
 
 
-def _int8(mix: Mix, contest: Contest) -> Claim:
-    times = ratios(contest[OURS].runs, contest[OURS_IN["bf16"]].runs)
+def _int8(mix: Mix, contest: Contest, bf16: str) -> Claim:
+    times = ratios(contest[OURS].runs, contest[bf16].runs)
     return Claim(f"int8 is {times} times as fast as bf16, {mix} (aim {INT8_OVER_BF16})", times.median >= INT8_OVER_BF16)

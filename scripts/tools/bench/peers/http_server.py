@@ -1,6 +1,6 @@
 """Peer (b), the server: the same model behind FastAPI, one text per request.
 
-    python -m tools.bench.peers.http_server FOLDER WINDOW_TOKENS OVERLAP_TOKENS THREADS
+    python -m tools.bench.peers.http_server FOLDER WINDOW_TOKENS OVERLAP_TOKENS DEVICE THREADS
 
 Prints its address when ready.
 """
@@ -40,11 +40,12 @@ def service(model: OnnxModel) -> FastAPI:
     return app
 
 
-def main(folder: Path, window_tokens: int, overlap_tokens: int, threads: int) -> None:
+def main(folder: Path, window_tokens: int, overlap_tokens: int, device: str, threads: int) -> None:
     """Serve until the process is ended."""
     model = OnnxModel(
-        folder, window_tokens=window_tokens, overlap_tokens=overlap_tokens, threads=threads, callers=RUNS_AT_ONCE
-    )
+        folder, window_tokens=window_tokens, overlap_tokens=overlap_tokens, threads=threads, callers=RUNS_AT_ONCE,
+        device=device,
+    )  # fmt: skip
     listening = socket.create_server(("127.0.0.1", 0))
     sys.stdout.write(f"http://127.0.0.1:{listening.getsockname()[1]}\n")
     sys.stdout.flush()
@@ -53,4 +54,4 @@ def main(folder: Path, window_tokens: int, overlap_tokens: int, threads: int) ->
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), *map(int, sys.argv[2:5]))
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], int(sys.argv[5]))

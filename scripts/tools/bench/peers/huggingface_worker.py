@@ -1,6 +1,6 @@
 """Peer (c): a worker that runs the Hugging Face token-classification pipeline in its own process, on PyTorch.
 
-    python -m tools.bench.peers.huggingface_worker FOLDER WINDOW_TOKENS OVERLAP_TOKENS {float32,bfloat16}
+    python -m tools.bench.peers.huggingface_worker FOLDER WINDOW_TOKENS OVERLAP_TOKENS DEVICE DTYPE
 
 Options of an order: `batch_size` in windows, as the pipeline defines it.
 """
@@ -19,18 +19,18 @@ from tools.bench.peers.records import Article, Found, Span, encoded, model_card,
 from tools.bench.peers.transfer import Enrich
 
 
-def main(folder: Path, window_tokens: int, overlap_tokens: int, precision: str) -> None:
+def main(folder: Path, window_tokens: int, overlap_tokens: int, device: str, dtype: str) -> None:
     """Execute orders until standard input ends."""
     ner = pipeline(
         "token-classification",
-        model=AutoModelForTokenClassification.from_pretrained(folder, dtype=getattr(torch, precision)),
+        model=AutoModelForTokenClassification.from_pretrained(folder, dtype=getattr(torch, dtype)),
         # The pipeline cuts a text into windows of this length, which overlap by `stride` tokens.
         tokenizer=AutoTokenizer.from_pretrained(folder, model_max_length=window_tokens),
         stride=overlap_tokens,
         aggregation_strategy="first",
-        device="cpu",
+        device=device,
     )
-    card = model_card(folder / "model.safetensors", precision)
+    card = model_card(folder / "model.safetensors", dtype)
 
     def make(options: Options) -> Enrich:
         def enrich(articles: list[Article]) -> list[bytes]:
@@ -49,4 +49,4 @@ def _found(answer: list[dict[str, Any]]) -> Found:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5])

@@ -1,4 +1,4 @@
-"""Finds a Python with PyTorch, which takes gigabytes and is needed by one peer only, so it is not in our environment."""
+"""Finds a Python with PyTorch, which takes gigabytes and is needed by some peers only, so it is not in our environment."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SAY_VERSION = f"import {', '.join(PACKAGES)}; print(torch.__version__)"
 
 @dataclass(frozen=True, slots=True)
 class TorchPython:
-    """An interpreter with everything that the peer needs, and its PyTorch version."""
+    """An interpreter with everything that these peers need, and its PyTorch version."""
 
     path: str
     torch_version: str

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
 import orjson
 
 from tools import SCRIPTS
+from tools.kafka.java import clean_environment
 
-TIMEOUT_S = 120.0
-"""Limit for one answer, loading the model included."""
+TIMEOUT_S = 300.0
+"""Limit for one answer, with loading the model and what PyTorch compiles for it, which takes a minute on two cores."""
+PYTHON = (sys.executable, "-m")
 
 
 class PeerFailed(RuntimeError):
@@ -24,12 +25,12 @@ class PeerFailed(RuntimeError):
 
 
 class PeerProcess:
-    """A running peer: `python -m MODULE ARGUMENTS...`."""
+    """A running peer: `LAUNCHER... PROGRAM ARGUMENTS...`; the launcher runs a module of Python unless another is named."""
 
-    def __init__(self, module: str, *arguments: object, python: str = sys.executable) -> None:
+    def __init__(self, program: str, *arguments: object, launcher: Sequence[str] = PYTHON) -> None:
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115  closed by close()
         self._process = subprocess.Popen(
-            [python, "-m", module, *map(str, arguments)],
+            [*launcher, program, *map(str, arguments)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._complaints,
@@ -87,6 +88,6 @@ class PeerProcess:
 
 
 def environment() -> dict[str, str]:
-    """Our environment with `scripts` on the path, without our own setting for the tokenizer library's threads."""
-    kept = {name: value for name, value in os.environ.items() if name != "TOKENIZERS_PARALLELISM"}
+    """Our environment with `scripts` on the path, without settings for Java or for the tokenizer library's threads."""
+    kept = {name: value for name, value in clean_environment().items() if name != "TOKENIZERS_PARALLELISM"}
     return kept | {"PYTHONPATH": str(SCRIPTS)}

@@ -1,4 +1,4 @@
-"""The loop that all peers share: poll, enrich, write records and offsets in one transaction.
+"""The loop that all peers in Python share: poll, enrich, write records and offsets in one transaction.
 
 Follows confluent-kafka's own exactly-once example (`examples/eos_transactions.py`). A failure ends the process; the next
 one continues at the committed offsets.
