@@ -55,7 +55,11 @@ def main(
     *,
     quick: Annotated[bool, typer.Option("--quick", help="Tiny runs that only show that everything works.")] = False,
 ) -> None:
-    """Measure the worker, Kafka to Kafka, against its own model and against what a team would write instead."""
+    """Measure the worker, Kafka to Kafka, against its own model and against what a team would write instead.
+
+    The leg `peers` has ONNX Runtime in process and behind FastAPI, DJL with ONNX Runtime on the JVM, and on PyTorch,
+    if BENCH_TORCH_PYTHON names a Python that has it, the Hugging Face pipeline, TorchScript and torch.compile.
+    """
     logging.basicConfig(level=logging.ERROR)
     chosen = legs or list(LEGS)
     if unknown := sorted(set(chosen) - set(LEGS)):

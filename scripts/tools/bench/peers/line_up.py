@@ -51,7 +51,9 @@ class LineUp:
     def leave_out(self, peer: Peer, why: str) -> None:
         """Continue without a peer that cannot work here. `why` is of PeerFailed: the command, and the end of its output."""
         self.peers.remove(peer)
-        self.missing[peer.name] = f"not measured: {'; '.join(line.strip() for line in why.splitlines()[1:]) or why}"
+        self.missing[peer.name] = (
+            f"not measured: {'; '.join(filter(None, map(str.strip, why.splitlines()[1:]))) or why}"
+        )
 
 
 def start(bench: Bench, checkpoint: Checkpoint, closing: ExitStack) -> LineUp:
