@@ -134,7 +134,7 @@ class LengthBucketScheduler:
         self.max_batch_tokens = min(max_batch_tokens, self._rules.max_batch_tokens)
 
     def tokens_of(self, batch: Batch) -> int:
-        """What a batch takes of the budget."""
+        """The tokens that a batch takes of the budget."""
         return batch.padded_tokens
 
     # ---- when

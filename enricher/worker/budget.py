@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Lowered:
-    """What is known of a pass whose batches ran out of memory."""
+    """A pass whose batches ran out of memory."""
 
     failed_tokens: int
     """The size of the last batch that did not fit."""

@@ -30,7 +30,7 @@ class PassQueue(Protocol):
         """Limit later batches to this many tokens, at most the configured ones."""
 
     def tokens_of(self, batch: Batch) -> int:
-        """What a batch takes of the budget."""
+        """The tokens that a batch takes of the budget."""
 
 
 class Scheduler(Protocol):

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 
 def _is_absent(value: object) -> bool:
-    """For fields that came later: reports without them are the same bytes as before."""
+    """Left out where absent, so that reports from before these fields are the same bytes."""
     return value is None
 
 
 class Binding(Part):
-    """What was measured. A report is valid for a worker if the first five fields are equal."""
+    """The subject of the measurement. A report is valid for a worker if the first five fields are equal."""
 
     model_digest: str = Field(description="sha256 (hex) of config, weights and tokenizer, as in every record.")
     variant: str = Field(description="Name of the variant, such as `openvino-int8`.")

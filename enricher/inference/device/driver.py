@@ -1,4 +1,4 @@
-"""What NVIDIA's driver says about a GPU, and how threads wait for it (CUDA driver API). Computes nothing there.
+"""Facts about a GPU from NVIDIA's driver, and how threads wait for it (CUDA driver API). Computes nothing there.
 
 A driver that is missing, lacks a function or refuses a call is no error here: the answer is then None.
 """

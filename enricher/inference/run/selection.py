@@ -219,7 +219,7 @@ def missing_reports(checkpoints: Sequence[Checkpoint], device: Device, cache_dir
 
 
 def lost_without_report(device: Device) -> str:
-    """What it costs that fp32 serves only for lack of a gate report, as a sentence."""
+    """A sentence about what it costs that fp32 serves only for lack of a gate report."""
     return f"Until then {_LOST_WITHOUT_REPORT[device]}."
 
 
