@@ -85,7 +85,7 @@ def _lower(queue: PassQueue, known: _Lowered, tokens: int, fits_tokens: int, now
 
 
 def _rise(queue: PassQueue, known: _Lowered, tokens: int, now_s: float) -> None:
-    """Raise the budget a step, unless the batch of so many tokens that fitted was too small to show that there is room."""
+    """Raise the budget a step, unless the batch of so many tokens that fitted was too small to show that more fits."""
     budget = queue.max_batch_tokens
     if 2 * tokens <= budget:
         return

@@ -168,7 +168,7 @@ def test_a_lower_budget_can_make_a_bucket_full() -> None:
 
 
 def test_a_budget_rises_up_to_that_of_the_rules() -> None:
-    """What was full waits for more again; no caller gets past the rules."""
+    """A batch that was full waits for more again; no caller gets past the rules."""
     scheduler = scheduler_with(*[window_of(16, 5.0)] * 3)
     scheduler.limit_budget(32)
     assert scheduler.next_due_s() == 5.0

@@ -1,4 +1,4 @@
-"""What the steps of a run share: its rows on disk, random checkpoints and their graphs, and what the GPU says of itself."""
+"""Shared by the steps of a run: its rows on disk, random checkpoints and their graphs, and what the GPU says of itself."""
 
 from __future__ import annotations
 

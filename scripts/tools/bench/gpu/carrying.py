@@ -22,12 +22,12 @@ from tools.bench.gpu.trimming import trim
 LOCK = SCRIPTS / "locked" / "runtime-cuda.txt"
 PROVIDER = "onnxruntime/capi/libonnxruntime_providers_cuda.so"
 UNUSED = ("libonnxruntime.so*", "libonnxruntime_providers_*tensorrt*")
-"""For programs in C, and for a provider that no worker uses."""
+"""Parts for programs in C, and for a provider that no worker uses."""
 LACKING = (
     *("onnxruntime-gpu", "orjson", "pydantic", "pydantic-core", "pydantic-settings", "python-dotenv"),
     *("platformdirs", "annotated-types", "opentelemetry-api"),
 )
-"""What a machine that trains models with PyTorch and transformers lacks."""
+"""Packages that a machine which trains models with PyTorch and transformers lacks."""
 PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_27_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
 
 

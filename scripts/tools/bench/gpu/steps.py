@@ -26,7 +26,7 @@ from tools.bench.gpu.cases import news
 LEAST_S = 20.0
 """A step is skipped with less time left than this: imports, CUDA and a graph take half of it."""
 GRACE_S = 10.0
-"""For a killed process to end, which a call that hangs in the driver may prevent."""
+"""The time for a killed process to end, which a call that hangs in the driver may prevent."""
 
 
 def machine(bench: Bench) -> None:

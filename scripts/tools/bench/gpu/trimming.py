@@ -62,7 +62,7 @@ def _fat_binaries(library: bytearray) -> Iterator[list[Code]]:
 
 
 def _section(library: bytearray) -> tuple[int, int]:
-    """Where the fat binaries are: start and stop. Raises ValueError if it is no such library."""
+    """Start and stop of each fat binary. Raises ValueError if it is no such library."""
     if library[:5] != b"\x7fELF\x02":
         raise ValueError("not a 64-bit ELF library")
     (table,) = struct.unpack_from("<Q", library, 0x28)
