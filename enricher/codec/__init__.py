@@ -9,7 +9,7 @@ files but those that protoc reads; the wall clock is an argument.
 from enricher.codec.articles import MAX_CHARS, MAX_ID_CHARS, METADATA_FIELDS, decode_article
 from enricher.codec.cloudevents import EventHeaders, default_source
 from enricher.codec.embeddings import WrittenEmbeddings, write_embeddings
-from enricher.codec.encoder import MIN_MESSAGE_BYTES, Encoder, Outgoing, unwritable
+from enricher.codec.encoder import MIN_MESSAGE_BYTES, Encoder, Outgoing, letter_for
 from enricher.codec.enriched import (
     SCHEMA_VERSION,
     WrittenEntities,
@@ -28,7 +28,7 @@ from enricher.codec.headers import (
 )
 from enricher.codec.mapping import FieldMapping
 from enricher.codec.reader import ArticleReader
-from enricher.codec.writers import CONTENT_TYPES, SCHEMA_TYPES, RecordFormat, RecordWriter, record_writer
+from enricher.codec.writers import CONTENT_TYPES, RecordWriter, record_writer
 from enricher.codec.written import record_as_json
 
 __all__ = [
@@ -39,14 +39,12 @@ __all__ = [
     "METADATA_FIELDS",
     "MIN_MESSAGE_BYTES",
     "RECORD_NAMESPACE",
-    "SCHEMA_TYPES",
     "SCHEMA_VERSION",
     "ArticleReader",
     "Encoder",
     "EventHeaders",
     "FieldMapping",
     "Outgoing",
-    "RecordFormat",
     "RecordWriter",
     "WrittenEmbeddings",
     "WrittenEntities",
@@ -57,10 +55,10 @@ __all__ = [
     "decode_article",
     "default_source",
     "encode_record",
+    "letter_for",
     "record_as_json",
     "record_headers",
     "record_writer",
-    "unwritable",
     "write_embeddings",
     "write_entities",
     "write_found",

@@ -14,6 +14,7 @@ from unicodedata import category
 
 import orjson
 
+from enricher.codec.framing import ID_MAGIC, ID_PREFIX_BYTES
 from enricher.errors import InvalidArticle
 from enricher.records import Article
 
@@ -36,10 +37,6 @@ PARAGRAPH_SEPARATOR = "\n\n"
 """What joins a body that is an array of strings, unless the settings say otherwise."""
 
 NOT_AN_OBJECT = "value is not a JSON object"
-
-_REGISTRY_MAGIC = 0
-_REGISTRY_PREFIX_BYTES = 5
-"""Confluent's wire format: a zero byte and a schema id of 4 bytes before the JSON."""
 
 _SCHEMA_NOT_JSON = "value has a schema id but is not JSON: articles.format=registry reads Avro and Protobuf"
 _AVRO_FILE = b"Obj\x01"
@@ -87,7 +84,7 @@ def read_document(value: bytes, max_value_bytes: int) -> dict[str, Any]:
     """The JSON object in a value. Raises InvalidArticle."""
     if len(value) > max_value_bytes:
         raise too_large(value, max_value_bytes)
-    return _document(json_part(value), registered=value[:1] == bytes([_REGISTRY_MAGIC]))
+    return _document(json_part(value), registered=value[:1] == ID_MAGIC)
 
 
 def too_large(value: bytes, max_value_bytes: int) -> InvalidArticle:
@@ -96,9 +93,9 @@ def too_large(value: bytes, max_value_bytes: int) -> InvalidArticle:
 
 
 def json_part(value: bytes) -> bytes:
-    """The value without its prefixes. JSON never begins with a zero byte."""
-    if value and value[0] == _REGISTRY_MAGIC:
-        value = value[_REGISTRY_PREFIX_BYTES:]
+    """The value without its prefixes."""
+    if value[:1] == ID_MAGIC:
+        value = value[ID_PREFIX_BYTES:]
     return value.removeprefix(BYTE_ORDER_MARK)
 
 

@@ -125,7 +125,7 @@ class Encoder:
             try:
                 message = self._record(ticket, outcome)
             except InvalidArticle as error:
-                return self._dead_letter(ticket, unwritable(error))
+                return self._dead_letter(ticket, letter_for(error))
         size_bytes = message.size_bytes
         if size_bytes > self.limits.record_bytes:
             return self._dead_letter(ticket, self._too_large(size_bytes, outcome))
@@ -202,8 +202,8 @@ class Encoder:
         return Outgoing("dead_letter", key, value, headers, ticket, letter)
 
 
-def unwritable(error: InvalidArticle) -> DeadLetter:
-    """The dead letter that replaces a record which cannot be written."""
+def letter_for(error: InvalidArticle) -> DeadLetter:
+    """The dead letter of an input that can never be enriched, or whose record cannot be written."""
     return DeadLetter(error.stage, type(error).__name__, str(error))
 
 

@@ -102,6 +102,14 @@ def encode_record(record: EnrichedRecord, card: ModelCard) -> bytes:
     A whole article is its own bytes, so numbers stay as they were written; it may contain line breaks between tokens.
     `card`: the model of a worker without tasks. Raises InvalidArticle, of stage `publish`, if a vector cannot be written.
     """
+    return orjson.dumps(record_fields(record, card))
+
+
+def record_fields(record: EnrichedRecord, card: ModelCard) -> dict[str, Any]:
+    """The fields of a record in every format, as far as it has them, with their values in JSON.
+
+    What is JSON already is an `orjson.Fragment`. Avro and Protobuf take other values for some (`formats.record_values`).
+    """
     article, entities = record.article, record.entities
     written = orjson.Fragment(entities.json) if isinstance(entities, WrittenEntities) else _checked(article, entities)
     fields: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "id": article.id, **article.metadata}
@@ -110,39 +118,39 @@ def encode_record(record: EnrichedRecord, card: ModelCard) -> bytes:
     if article.body_separator is not None:
         fields["body_separator"] = article.body_separator
     fields["entities"] = written
-    fields["model"] = model_values(model_of(record.tasks) or card)
-    fields["coverage"] = coverage_values(record.coverage)
+    fields["model"] = _model_values(_model_of(record.tasks) or card)
+    fields["coverage"] = _coverage_values(record.coverage)
     if record.tasks:
         fields["classifications"] = _checked_classes(record)
         fields["embeddings"] = orjson.Fragment(write_embeddings(record.embeddings).json)
-        fields["tasks"] = [task_values(report) for report in record.tasks]
+        fields["tasks"] = [_task_values(report) for report in record.tasks]
     if article.document is not None:
         fields["article"] = orjson.Fragment(article.document)
-    return orjson.dumps(fields)
+    return fields
 
 
-def model_of(tasks: Sequence[TaskReport]) -> ModelCard | None:
+def _model_of(tasks: Sequence[TaskReport]) -> ModelCard | None:
     """What a record says in `model`; None for a worker without tasks."""
     chosen = principal(tasks)
     return chosen.task.model if chosen else None
 
 
-def model_values(card: ModelCard) -> dict[str, Any]:
+def _model_values(card: ModelCard) -> dict[str, Any]:
     """A model in a record."""
     return {"name": card.name, "digest": card.digest, "precision": card.precision}
 
 
-def coverage_values(coverage: Coverage) -> dict[str, Any]:
+def _coverage_values(coverage: Coverage) -> dict[str, Any]:
     """A coverage in a record."""
     return {"tokens": coverage.tokens, "windows": coverage.windows, "truncated": coverage.truncated}
 
 
-def task_values(report: TaskReport) -> dict[str, Any]:
+def _task_values(report: TaskReport) -> dict[str, Any]:
     """A task in a record."""
     task, coverage = report.task, report.coverage
     pooling = {} if task.pooling is None else {"pooling": task.pooling}
-    covered = None if coverage is None else coverage_values(coverage)
-    return {"name": task.name, "kind": task.kind, "model": model_values(task.model), **pooling, "coverage": covered}
+    covered = None if coverage is None else _coverage_values(coverage)
+    return {"name": task.name, "kind": task.kind, "model": _model_values(task.model), **pooling, "coverage": covered}
 
 
 def as_line(record: bytes) -> bytes:

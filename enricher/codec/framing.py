@@ -1,4 +1,4 @@
-"""Finds out by which schema a value was written: Confluent's prefix and header, AWS Glue's prefix.
+"""What says by which schema a value was written: Confluent's prefix and header, AWS Glue's prefix.
 
 | where | bytes |
 |---|---|
@@ -25,8 +25,19 @@ from enricher.records import Headers
 HEADER = "__value_schema_id"
 """Confluent's header for the schema of a value. Of several, the first counts."""
 
-_BY_ID, _GLUE = 0, 3
-_ID_END = 5
+ID_MAGIC = b"\0"
+"""The first byte of Confluent's prefix with a schema id. JSON never begins with it."""
+
+ID_PREFIX_BYTES = 5
+"""Bytes of that prefix."""
+
+FIRST_MESSAGE = b"\0"
+"""Message indexes behind the prefix, for Protobuf: the short form of [0], which every serialiser writes."""
+
+MAX_SCHEMA_ID = 2**31 - 1
+"""The id has four bytes with a sign."""
+
+_GLUE = b"\3"
 _GUID_END = 17
 _GLUE_END = 18
 _GLUE_PLAIN, _GLUE_ZLIB = 0, 5
@@ -51,21 +62,30 @@ def framed(value: bytes, headers: Headers, *, max_payload_bytes: int) -> Frame |
             return Frame(frame.reference, frame.payload + value)
     if not value:
         raise InvalidArticle("value is empty")
-    magic = value[0]
-    if magic == _BY_ID and len(value) >= _ID_END:  # as nearly all values are: a call takes as long as the rest
-        return Frame(_by_id(value[1:_ID_END]), value[_ID_END:])
+    magic = value[:1]
+    if (
+        magic == ID_MAGIC and len(value) >= ID_PREFIX_BYTES
+    ):  # as nearly all values are: a call takes as long as the rest
+        return Frame(_by_id(value[1:ID_PREFIX_BYTES]), value[ID_PREFIX_BYTES:])
     if magic == _GLUE:
         return _glue(value, max_payload_bytes)
     return None if magic in _JSON_BEGINS else _confluent(value, "value")
 
 
+def id_prefix(schema_id: int) -> bytes:
+    """Confluent's prefix for a value. The id is one that fits: 0 to `MAX_SCHEMA_ID`."""
+    return ID_MAGIC + schema_id.to_bytes(ID_PREFIX_BYTES - 1, "big", signed=True)
+
+
 def _confluent(framed: bytes, where: str) -> Frame:
     """The frame in a value or header that Confluent's serializer wrote."""
     magic = framed[:1]
-    if magic == b"\x00":
-        if len(framed) < _ID_END:
-            raise _short(framed, _ID_END, f"{where} begins with byte 00: Confluent's prefix, a schema id of 4 bytes")
-        return Frame(_by_id(framed[1:_ID_END]), framed[_ID_END:])
+    if magic == ID_MAGIC:
+        if len(framed) < ID_PREFIX_BYTES:
+            raise _short(
+                framed, ID_PREFIX_BYTES, f"{where} begins with byte 00: Confluent's prefix, a schema id of 4 bytes"
+            )
+        return Frame(_by_id(framed[1:ID_PREFIX_BYTES]), framed[ID_PREFIX_BYTES:])
     if magic == b"\x01":
         if len(framed) < _GUID_END:
             raise _short(

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
+from enricher.contracts import SchemaType
+
 Document = Any
 """What a payload says, as JSON would: dictionaries, lists, text, numbers, booleans, None."""
 
@@ -46,7 +48,7 @@ class NamedSchema(NamedTuple):
 class Schema:
     """A schema as a registry keeps it, with everything that it refers to, directly or not, dependencies first."""
 
-    type: Literal["AVRO", "PROTOBUF", "JSON"]
+    type: SchemaType
     text: str
     references: tuple[NamedSchema, ...] = ()
 

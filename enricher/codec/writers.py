@@ -1,27 +1,23 @@
 """Writes the value of an enriched record in the format of `output.format`, and its content type.
 
-All formats but plain JSON begin with Confluent's prefix, by which consumers find the schema: a zero byte and the schema's
-number in four bytes, for Protobuf also a zero byte, which means the first message of the schema.
+All formats but plain JSON begin with Confluent's prefix, by which consumers find the schema; in Protobuf the index of the
+message follows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 from enricher.codec.embeddings import write_embeddings
 from enricher.codec.enriched import encode_record
+from enricher.codec.framing import FIRST_MESSAGE, MAX_SCHEMA_ID, id_prefix
 from enricher.codec.schemas import Schema
-from enricher.contracts import SchemaType, record_schema
+from enricher.contracts import SCHEMA_TYPES, RecordFormat, record_schema
 from enricher.errors import SettingsError
 from enricher.records import EnrichedRecord, ModelCard
 
-RecordFormat = Literal["json", "avro", "protobuf", "json-schema"]
 Serialise = Callable[[EnrichedRecord, ModelCard], bytes]
-
-SCHEMA_TYPES: dict[RecordFormat, SchemaType] = {"avro": "AVRO", "protobuf": "PROTOBUF", "json-schema": "JSON"}
-"""How a schema registry calls the formats that have a schema there."""
 
 CONTENT_TYPES: dict[RecordFormat, bytes] = {
     "json": b"application/json",
@@ -30,8 +26,6 @@ CONTENT_TYPES: dict[RecordFormat, bytes] = {
     "json-schema": b"application/json",
 }
 """Media types of the data behind the prefix, as in the examples of CloudEvents. None of them is registered for a prefix."""
-
-_MAX_SCHEMA_ID = 2**31 - 1
 
 
 @dataclass(slots=True)
@@ -53,13 +47,11 @@ class RecordWriter:
         return self._prefix is not None
 
     def begin_with(self, schema_id: int) -> None:
-        """Write this number of the schema from now on. Raises SettingsError if the prefix has no room for it."""
+        """Write this id of the schema from now on. Raises SettingsError if the prefix has no room for it."""
         assert self.schema is not None, "plain JSON has no schema id"
-        if not 0 <= schema_id <= _MAX_SCHEMA_ID:
-            raise SettingsError(
-                f"schema id {schema_id} is none that Confluent's prefix can hold: 0 to {_MAX_SCHEMA_ID}"
-            )
-        self._prefix = b"\0" + schema_id.to_bytes(4, "big") + (b"\0" if self.schema.type == "PROTOBUF" else b"")
+        if not 0 <= schema_id <= MAX_SCHEMA_ID:
+            raise SettingsError(f"schema id {schema_id} does not fit Confluent's 4-byte prefix (0 to {MAX_SCHEMA_ID})")
+        self._prefix = id_prefix(schema_id) + (FIRST_MESSAGE if self.schema.type == "PROTOBUF" else b"")
 
     def write(self, record: EnrichedRecord, card: ModelCard) -> bytes:
         """The value of a record. Deterministic. Raises InvalidArticle, of stage `publish`, as `encode_record` does."""

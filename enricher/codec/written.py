@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from enricher.codec.formats.record_values import json_of
+from enricher.codec.framing import FIRST_MESSAGE, ID_MAGIC, ID_PREFIX_BYTES
 from enricher.codec.writers import CONTENT_TYPES
 from enricher.errors import SettingsError
-
-_PREFIX_BYTES = 5
-_FIRST_MESSAGE = b"\0"  # message indexes: the short form of [0], which every serialiser writes
 
 
 def record_as_json(value: bytes, content_type: bytes | None) -> bytes:
@@ -15,9 +13,9 @@ def record_as_json(value: bytes, content_type: bytes | None) -> bytes:
 
     Raises ValueError if the value is not a record in that format, and SettingsError if the packages for it are missing.
     """
-    if value[:1] != b"\0":
+    if value[:1] != ID_MAGIC:
         return value
-    payload = value[_PREFIX_BYTES:]
+    payload = value[ID_PREFIX_BYTES:]
     try:
         # Imported here, because these formats need the packages of an extra.
         if content_type == CONTENT_TYPES["avro"]:
@@ -35,6 +33,6 @@ def record_as_json(value: bytes, content_type: bytes | None) -> bytes:
 
 
 def _message(payload: bytes) -> bytes:
-    if not payload.startswith(_FIRST_MESSAGE):
+    if not payload.startswith(FIRST_MESSAGE):
         raise ValueError("not the first message of the schema")
-    return payload[len(_FIRST_MESSAGE) :]
+    return payload[len(FIRST_MESSAGE) :]

@@ -8,10 +8,18 @@ from __future__ import annotations
 
 import json
 from importlib.resources import files
-from typing import Literal
+from typing import Literal, TypeGuard, get_args
+
+SchemaFormat = Literal["avro", "protobuf", "json-schema"]
+"""The formats of records that have a schema in a registry."""
+
+RecordFormat = Literal["json", SchemaFormat]
+"""The formats of records, as `output.format` names them."""
 
 SchemaType = Literal["AVRO", "PROTOBUF", "JSON"]
-"""The names that schema registries have for them."""
+"""The types of schemas, as registries name them."""
+
+SCHEMA_TYPES: dict[SchemaFormat, SchemaType] = {"avro": "AVRO", "protobuf": "PROTOBUF", "json-schema": "JSON"}
 
 RECORD_MESSAGE = "enricher.v1.EnrichedRecord"
 """The message of the Protobuf schema. It is the first one of its file, so its message indexes are `[0]`."""
@@ -19,6 +27,11 @@ RECORD_MESSAGE = "enricher.v1.EnrichedRecord"
 _RECORD = "enriched-record.v1"
 _SUFFIXES: dict[SchemaType, str] = {"AVRO": "avsc", "PROTOBUF": "proto", "JSON": "schema.json"}
 _DRAFT_7 = "http://json-schema.org/draft-07/schema#"
+
+
+def is_schema_type(name: object) -> TypeGuard[SchemaType]:
+    """Whether this is the name of a type that we know."""
+    return name in get_args(SchemaType)
 
 
 def record_schema(schema_type: SchemaType) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO, NoReturn
 
 import orjson
 
-from enricher.codec import as_line, clipped, encode_record, unwritable
+from enricher.codec import as_line, clipped, encode_record, letter_for
 from enricher.errors import FatalError, InvalidArticle, OutputClosed
 from enricher.records import DeadLetter, EnrichedRecord, ModelCard, Partition, Release, Ticket
 
@@ -82,7 +82,7 @@ class LineSink:
         try:
             return self._line(ticket)
         except InvalidArticle as error:
-            return unwritable(error)
+            return letter_for(error)
 
     def _line(self, ticket: Ticket) -> bytes:
         assert isinstance(ticket.outcome, EnrichedRecord), "the outcome of a line is a record or a dead letter"

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
+from enricher.contracts import RecordFormat
 from enricher.settings.group import Group
 
 
@@ -109,7 +110,7 @@ class OutputSettings(Group):
         "`source`, `url`, `published_at` and those of `articles.metadata`; `whole`, also the whole document, under "
         "`article`: the original bytes if it is JSON.",
     )
-    format: Literal["json", "avro", "protobuf", "json-schema"] = Field(
+    format: RecordFormat = Field(
         "json",
         description="`json` without a schema id; the others begin with Confluent's prefix and need a registry where "
         "`enricher schemas register` has registered our schema.",

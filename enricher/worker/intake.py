@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from math import ceil
 
-from enricher.codec import write_found
+from enricher.codec import letter_for, write_found
 from enricher.core.assembly import finish_enriched
 from enricher.core.branches import Splitter
 from enricher.core.heads import Head
@@ -19,7 +19,7 @@ from enricher.records import Article, Partition, RawRecord, TaskCard, Ticket, To
 from enricher.worker.pending import Pending
 from enricher.worker.pool import WorkerPool
 from enricher.worker.ports import Scheduler, Schemas, Tokenized
-from enricher.worker.refusals import check_headers, refuse, unread
+from enricher.worker.refusals import check_headers, dead_letter_for
 from enricher.worker.waiting import Waiting, beyond_the_record, text_chars, value_bytes
 
 _AVERAGED_ARTICLES = 32
@@ -112,7 +112,7 @@ class Intake:
         """
         for ticket in tickets:
             if ticket.raw.unreadable is not None:
-                ticket.finish(unread(ticket.raw.unreadable))
+                ticket.finish(dead_letter_for(ticket.raw.unreadable))
             elif ticket.raw.value is None:
                 ticket.finish(Tombstone())
             elif alone and self._pending.add_behind(ticket):
@@ -238,7 +238,7 @@ class Intake:
             ticket.unpacked_bytes = beyond_the_record(ticket.article, ticket.raw)
             self._unpacked_bytes += ticket.unpacked_bytes
         except InvalidArticle as error:
-            refuse(ticket, error)
+            ticket.finish(letter_for(error))
             return False
         except SchemaPending as pending:
             assert self.schemas, "what a reader waits for, somebody gets"
@@ -248,7 +248,7 @@ class Intake:
 
     def _queue(self, ticket: Ticket, tokens: TokenizedArticle | InvalidArticle, now_s: float) -> None:
         if isinstance(tokens, InvalidArticle):
-            refuse(ticket, tokens)
+            ticket.finish(letter_for(tokens))
             return
         windows = self.cutters[ticket.pass_index].cut(ticket, tokens, now_s)
         if not self._long.hold(ticket, windows):

@@ -28,8 +28,8 @@ from platformdirs import user_cache_path
 from support.patience import PATIENCE_S
 from support.task_records import record_of_tasks
 
-from enricher.codec import SCHEMA_TYPES, RecordFormat, encode_record, record_headers, record_writer
-from enricher.contracts import record_descriptors
+from enricher.codec import encode_record, record_headers, record_writer
+from enricher.contracts import SCHEMA_TYPES, RecordFormat, SchemaFormat, record_descriptors
 from enricher.records import Article, Coverage, EnrichedRecord, Entity, ModelCard, Partition, RawRecord
 from tools.kafka.jars import Jar, JarLock, class_path, default_folder
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 SCHEMAS = Path(__file__).parents[2] / "schemas"
 JAVA = Path(__file__).with_name("java")
 CARD = ModelCard("newswire-minilm", "sha256:6a1f0c", "int8")
-REGISTERED: tuple[RecordFormat, ...] = ("avro", "protobuf", "json-schema")
+REGISTERED: tuple[SchemaFormat, ...] = ("avro", "protobuf", "json-schema")
 
 
 def _records() -> Iterator[EnrichedRecord]:
@@ -112,7 +112,7 @@ def registry() -> SchemaRegistryClient:
     return SchemaRegistryClient.new_client({"url": "mock://"})
 
 
-def written(registry: SchemaRegistryClient, output_format: RecordFormat, record: EnrichedRecord) -> bytes:
+def written(registry: SchemaRegistryClient, output_format: SchemaFormat, record: EnrichedRecord) -> bytes:
     """Register our schema and write a record by it."""
     writer = record_writer(output_format)
     assert writer.schema is not None

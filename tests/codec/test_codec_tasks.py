@@ -22,14 +22,13 @@ from support.task_records import HALVES, NAMES, NER, OTHER, SEEN, SIMILAR, TOPIC
 from enricher.codec import (
     CONTENT_TYPES,
     Encoder,
-    RecordFormat,
     encode_record,
     record_as_json,
     record_writer,
     write_embeddings,
     write_found,
 )
-from enricher.contracts import RECORD_MESSAGE, record_descriptors, record_schema
+from enricher.contracts import RECORD_MESSAGE, RecordFormat, record_descriptors, record_schema
 from enricher.errors import InvalidArticle
 from enricher.records import (
     Article,

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enricher.codec import CONTENT_TYPES, RecordFormat, encode_record, record_as_json, record_writer, write_entities
+from enricher.codec import CONTENT_TYPES, encode_record, record_as_json, record_writer, write_entities
 from enricher.codec.formats.avro_records import decode_avro
 from enricher.codec.formats.protobuf_records import decode_protobuf
+from enricher.contracts import RecordFormat
 from enricher.errors import SettingsError
 from enricher.records import Article, Coverage, EnrichedRecord, Entity, ModelCard
 

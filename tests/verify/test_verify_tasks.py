@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from support.task_records import record_of_tasks, records_of_tasks
 
-from enricher.codec import CONTENT_TYPES, RecordFormat, encode_record, record_writer
+from enricher.codec import CONTENT_TYPES, encode_record, record_writer
+from enricher.contracts import RecordFormat
 from enricher.records import EnrichedRecord, ModelCard
 from enricher.verify.payload import alike
 from enricher.verify.tasks import is_consistent, same_model, vector_of

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enricher.codec import CONTENT_TYPES, RecordFormat, encode_record, record_writer
+from enricher.codec import CONTENT_TYPES, encode_record, record_writer
+from enricher.contracts import RecordFormat
 from enricher.errors import SettingsError
 from enricher.records import Article, Coverage, EnrichedRecord, Entity, ModelCard
 from enricher.verify import values

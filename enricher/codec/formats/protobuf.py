@@ -16,6 +16,7 @@ from enricher.codec.formats.limits import MAX_LEVELS, Budget, Foreign, unreadabl
 from enricher.codec.formats.protobuf_cost import Costs, check_cost
 from enricher.codec.formats.protobuf_documents import MessageTypes
 from enricher.codec.formats.protobuf_files import loaded
+from enricher.codec.framing import FIRST_MESSAGE
 from enricher.codec.schemas import Decoder, Document, Schema
 from enricher.errors import InvalidArticle
 
@@ -114,7 +115,7 @@ class _ConfluentIndexes:
         self._first = self._top.without[0].full_name
 
     def __call__(self, payload: bytes) -> tuple[str, int]:
-        if payload[:1] == b"\x00":
+        if payload[:1] == FIRST_MESSAGE:
             return self._first, 1
         count, position = _signed(payload, 0)
         if not 0 < count <= MAX_LEVELS:

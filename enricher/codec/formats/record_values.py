@@ -14,15 +14,7 @@ import numpy as np
 import orjson
 
 from enricher.codec.embeddings import embedding_values, write_embeddings
-from enricher.codec.enriched import (
-    SCHEMA_VERSION,
-    WrittenEntities,
-    coverage_values,
-    model_of,
-    model_values,
-    task_values,
-    write_entities,
-)
+from enricher.codec.enriched import WrittenEntities, record_fields, write_entities
 from enricher.records import EnrichedRecord, ModelCard
 
 
@@ -31,23 +23,13 @@ def record_values(record: EnrichedRecord, card: ModelCard) -> dict[str, Any]:
     article, entities = record.article, record.entities
     if not isinstance(entities, WrittenEntities):
         entities = write_entities(article, entities)
-    values: dict[str, Any] = {
-        "schema_version": SCHEMA_VERSION,
-        "id": article.id,
-        **article.metadata,
-        "entities": orjson.loads(entities.json),
-        "model": model_values(model_of(record.tasks) or card),
-        "coverage": coverage_values(record.coverage),
-    }
+    values = record_fields(record, card)
+    values["entities"] = orjson.loads(entities.json)
     if record.tasks:
-        values["classifications"] = record.classifications
         values["embeddings"] = embedding_values(write_embeddings(record.embeddings))
-        values["tasks"] = [task_values(report) for report in record.tasks]
     if article.further:
         further = orjson.loads(article.further)
         values["metadata"] = {name: orjson.dumps(value).decode() for name, value in further.items()}
-    if article.body_separator is not None:
-        values["body_separator"] = article.body_separator
     if article.document is not None:
         values["article"] = article.document.decode()
     return values

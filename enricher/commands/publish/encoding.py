@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 
-from enricher.codec import SCHEMA_TYPES
 from enricher.codec.formats import require_formats
 from enricher.codec.formats.protobuf_files import loaded
 from enricher.codec.schemas import Schema, SchemaRef
+from enricher.contracts import SCHEMA_TYPES
 from enricher.errors import BrokerError, FatalError, InvalidArticle, SettingsError
 from enricher.registry.errors import RegistryError, UnknownToRegistry
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from enricher.codec.schemas import Schema
-from enricher.codec.writers import SCHEMA_TYPES, RecordFormat
-from enricher.contracts import record_schema
+from enricher.contracts import SCHEMA_TYPES, SchemaFormat, record_schema
 from enricher.errors import BrokerError, SettingsError
 from enricher.registry.client import RegistryClient
 from enricher.registry.errors import RefusedByRegistry, RegistryUnavailable, UnusableSchema
@@ -20,7 +19,7 @@ INCOMPATIBLE = 11
 """The exit code if the registry says that a schema is not compatible."""
 
 FormatOption = Annotated[
-    Literal["avro", "protobuf", "json-schema"] | None,
+    SchemaFormat | None,
     typer.Option("--format", help="Which schema of records. Default: `output.format`."),
 ]
 SubjectOption = Annotated[
@@ -41,7 +40,7 @@ def asking(client: RegistryClient) -> Iterator[None]:
         raise BrokerError(f"the schema registry {client.name}: {error}") from error
 
 
-def schema_of_records(settings: Settings, wanted: RecordFormat | None) -> Schema:
+def schema_of_records(settings: Settings, wanted: SchemaFormat | None) -> Schema:
     """The schema to register for `wanted`, or for `output.format`. Raises SettingsError if that has none."""
     chosen = wanted or settings.output.format
     if chosen == "json":

@@ -12,7 +12,8 @@ import orjson
 from enricher.app.model import Model
 from enricher.app.recomputing import recomputed
 from enricher.app.tasks import Tasks
-from enricher.codec import RecordFormat, RecordWriter, decode_article, record_writer, write_entities
+from enricher.codec import RecordWriter, decode_article, record_writer, write_entities
+from enricher.contracts import RecordFormat
 from enricher.records import Coverage, EnrichedRecord, Partition, RawRecord
 from enricher.settings import Settings
 from tools.bench.load import Mix, articles
