@@ -17,12 +17,13 @@ _TEXT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 _PERIOD_S = 60.0
 _TRACEBACK = "  | "
 """Prefix of each line of a traceback, so that text in an exception cannot look like a line of the log."""
-# Control characters of ASCII and Latin-1, and the marks that break lines or change the writing direction.
-_CONTROLS = [*range(0x20), *range(0x7F, 0xA0), 0x61C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A)]
+CONTROLS = (*range(0x20), *range(0x7F, 0xA0), 0x61C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
+"""Characters that must not reach a terminal from outside: control characters of ASCII and Latin-1, which it obeys, and the
+marks that break lines or change the writing direction."""
 _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
-_ESCAPES = {code: _NAMED.get(chr(code)) or (f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}") for code in _CONTROLS}
+_ESCAPES = {code: _NAMED.get(chr(code)) or (f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}") for code in CONTROLS}
 _ESCAPES_BUT_LINES = {code: text for code, text in _ESCAPES.items() if chr(code) != "\n"}
-_ESCAPES_OF_JSON = {code: f"\\u{code:04x}" for code in _CONTROLS if code >= 0x7F}
+_ESCAPES_OF_JSON = {code: f"\\u{code:04x}" for code in CONTROLS if code >= 0x7F}
 """Those that orjson does not escape. In JSON they occur only inside strings."""
 
 

@@ -14,9 +14,10 @@ from support.made_again import make_again, topic_id
 from support.patience import PATIENCE_S
 from support.task_records import record_of_tasks
 
-from enricher.codec import RecordFormat, encode_record, record_writer
+from enricher.codec import encode_record, record_writer
 from enricher.commands.tail.excerpts import Excerpt, Mark, marks_in, printable, sentences
 from enricher.commands.tail.show import as_line, enriched, highlighted
+from enricher.contracts import RecordFormat
 from enricher.records import Article, Coverage, EnrichedRecord, Entity, ModelCard, Partition, RawRecord, TaskReport
 
 if TYPE_CHECKING:
@@ -199,6 +200,7 @@ def test_an_article_that_is_not_the_record_s_own_is_noticed() -> None:
 def test_control_characters_of_an_article_never_reach_the_terminal() -> None:
     """Control characters become spaces, so that positions stay valid."""
     assert printable("a\x1b[31mb\x9b") == "a [31mb "
+    assert printable("a\u200fb\u2028c\u202ed") == "a b c d"
     shown = highlighted(Excerpt("\x1bOslo\x07", (Mark(1, 5, "LOC"),)), colours=True)
     assert shown.plain == " Oslo LOC "
 

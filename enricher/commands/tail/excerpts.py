@@ -10,10 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from enricher.telemetry.logs import CONTROLS
+
 # A sentence ends at a full stop before white space; good enough to choose what to show.
 _SENTENCE_END = re.compile(r"(?<=[.!?])[\"'”’)]*\s+|\n+")
-# A terminal obeys control characters such as ESC, and articles are untrusted.
-_CONTROLS = dict.fromkeys([*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)], " ")
+_SPACES = dict.fromkeys(CONTROLS, " ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +35,8 @@ class Excerpt:
 
 
 def printable(text: str) -> str:
-    """The text with control characters replaced by spaces, of the same length."""
-    return text.translate(_CONTROLS)
+    """The text with control characters replaced by spaces, of the same length: articles are untrusted."""
+    return text.translate(_SPACES)
 
 
 def marks_in(entities: Sequence[Mapping[str, Any]], field: str, text: str) -> list[Mark] | None:
