@@ -7,6 +7,7 @@ import sys
 import tracemalloc
 from base64 import b64encode
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,12 @@ import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient, header_schema_id_serializer
 from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
-from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 from google.protobuf.message_factory import GetMessageClass
+from grpc_tools import protoc
 from support.bounded import Hostile, binary, outcomes
 
-from enricher.codec.formats import compile_schema
+from enricher.codec.formats import compile_schema, protobuf_files
 from enricher.codec.formats.protobuf_files import loaded
 from enricher.codec.framing import framed
 from enricher.codec.schemas import Decoder, NamedSchema, Schema
@@ -149,6 +151,45 @@ def test_a_schema_that_confluents_client_registered_is_read() -> None:
     assert {"id": "a-1", "at": "1970-01-01T00:00:01Z"} == compile_schema(Schema("PROTOBUF", registered.schema_str))(
         frame.payload
     )
+
+
+def test_confluents_files_are_those_of_its_own_client(tmp_path: Path) -> None:
+    """Schemas import them without a reference. `scripts/record-schemas` compiles them again."""
+    formats = Path(protobuf_files.__file__).parent
+    names = ("meta", "type/decimal", "type/variant", "types/decimal")
+    sources = [f"confluent/{name}.proto" for name in names]
+    protoc.main(["protoc", f"--proto_path={formats}", f"--descriptor_set_out={tmp_path / 'made'}", *sources])
+    assert (formats / "confluent" / "known.binpb").read_bytes() == (tmp_path / "made").read_bytes()
+    for file in FileDescriptorSet.FromString((tmp_path / "made").read_bytes()).file:
+        module = f"confluent_kafka.schema_registry.{file.name.removesuffix('.proto').replace('/', '.')}_pb2"
+        theirs = FileDescriptorProto()
+        import_module(module).DESCRIPTOR.CopyToProto(theirs)
+        theirs.ClearField("options")  # the name of a package in Go
+        assert theirs == file
+
+
+@pytest.mark.parametrize("in_base64", [False, True])
+def test_each_of_confluents_files_may_be_imported_without_a_reference(in_base64: bool) -> None:  # noqa: FBT001
+    """As text, or registered as a descriptor; options say nothing about values."""
+    text = """
+        syntax = "proto3";
+        import "confluent/meta.proto";
+        import "confluent/type/variant.proto";
+        import "confluent/types/decimal.proto";
+        message A {
+          option (confluent.message_meta).doc = "an article";
+          string id = 1 [(confluent.field_meta) = { tags: ["PII"] }];
+          confluent.type.Decimal price = 2;
+          confluent.type.Variant more = 3;
+        }
+    """
+    schema = proto(text)
+    pool, file, _ = loaded(schema)
+    if in_base64:
+        schema = Schema("PROTOBUF", b64encode(file.SerializeToString()).decode())
+    message = GetMessageClass(pool.FindMessageTypeByName("A"))(id="a-1", price={"value": b"\x0a", "scale": 1})
+    document = compile_schema(schema)(b"\0" + message.SerializeToString())
+    assert {"id": "a-1", "price": "1.0"} == document
 
 
 def test_fields_with_presence_are_absent_and_the_others_there(decode: Decoder, article: Message) -> None:

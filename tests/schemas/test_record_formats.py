@@ -246,7 +246,7 @@ def test_the_copy_in_the_package_is_the_schema(schema_type: SchemaType) -> None:
 
 
 def test_the_compiled_schema_in_the_package_is_up_to_date(tmp_path: Path) -> None:
-    """`scripts/record-schemas` makes it again; it needs no compiler where the worker runs."""
+    """`scripts/record-schemas` makes it again; no compiler is needed where the worker runs."""
     inside = FileDescriptorSet.FromString(record_descriptors())
     assert compiled(tmp_path) == inside
     pool = DescriptorPool()

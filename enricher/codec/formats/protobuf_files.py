@@ -10,8 +10,10 @@ import binascii
 import re
 from base64 import b64decode
 from collections.abc import Collection, Iterable, Mapping
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from importlib import import_module
+from importlib.resources import files as package_files
 
 from enricher.codec.formats.limits import MAX_LEVELS, Foreign, unusable
 from enricher.codec.formats.protobuf_protoc import ROOT_FILE, check_name, compiled
@@ -30,16 +32,11 @@ _GOOGLE_TYPES = (
     "calendar_period color date datetime dayofweek decimal expr fraction interval latlng localized_text money month "
     "phone_number postal_address quaternion timeofday"
 )
-_CONFLUENT = "confluent_kafka.schema_registry.confluent"
-_KNOWN = {
+_MODULES = {
     **{f"google/protobuf/{name}.proto": f"google.protobuf.{name}_pb2" for name in _GOOGLE.split()},
     **{f"google/type/{name}.proto": f"google.type.{name}_pb2" for name in _GOOGLE_TYPES.split()},
-    "confluent/meta.proto": f"{_CONFLUENT}.meta_pb2",
-    "confluent/type/decimal.proto": f"{_CONFLUENT}.type.decimal_pb2",
-    "confluent/type/variant.proto": f"{_CONFLUENT}.type.variant_pb2",
-    "confluent/types/decimal.proto": f"{_CONFLUENT}.types.decimal_pb2",
 }
-"""Files that may be imported without a reference, and the modules that contain their descriptors."""
+"""Google's files, which may be imported without a reference, and the modules that contain their descriptors."""
 
 
 def loaded(schema: Schema) -> tuple[Foreign, Foreign, list[Foreign]]:
@@ -90,23 +87,40 @@ def _from_base64(name: str, text: str) -> Foreign | None:
 
 def _known(wanted: Iterable[str], given: Iterable[str]) -> dict[str, Foreign]:
     """Those of the files that we have ourselves, with what they import; the schema's own count first."""
-    from google.protobuf.descriptor_pb2 import FileDescriptorProto  # noqa: PLC0415
-
     found: dict[str, Foreign] = {}
     missing = list(wanted)
     while missing:
         name = missing.pop()
-        if name not in _KNOWN or name in found or name in given:
+        if name in found or name in given or (file := _known_file(name)) is None:
             continue
-        try:
-            module = import_module(_KNOWN[name])
-        except ImportError:
-            raise unusable("Protobuf", f"it imports {name}, which is not installed here") from None
-        file = FileDescriptorProto()
-        module.DESCRIPTOR.CopyToProto(file)
         found[name] = file
         missing.extend(file.dependency)
     return found
+
+
+@cache
+def _confluents_files() -> dict[str, bytes]:
+    """Confluent's files, which may be imported too, by name; `scripts/record-schemas` compiles them from `confluent/`."""
+    from google.protobuf.descriptor_pb2 import FileDescriptorSet  # noqa: PLC0415
+
+    compiled_files = package_files("enricher.codec.formats").joinpath("confluent/known.binpb").read_bytes()
+    return {file.name: file.SerializeToString() for file in FileDescriptorSet.FromString(compiled_files).file}
+
+
+def _known_file(name: str) -> Foreign | None:
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto  # noqa: PLC0415
+
+    if serialized := _confluents_files().get(name):
+        return FileDescriptorProto.FromString(serialized)
+    if name not in _MODULES:
+        return None
+    try:
+        module = import_module(_MODULES[name])
+    except ImportError:
+        raise unusable("Protobuf", f"it imports {name}, which is not installed here") from None
+    file = FileDescriptorProto()
+    module.DESCRIPTOR.CopyToProto(file)
+    return file
 
 
 def _dependencies_first(files: Mapping[str, Foreign]) -> list[Foreign]:
